@@ -1,0 +1,240 @@
+# gpuwm. Targets: all check asan coverage demo bench lint format fuzz install clean.
+#
+# Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
+# trees beside it (build/asan, build/coverage).
+
+BUILD    ?= build
+PREFIX   ?= /usr/local
+LIBDIR   ?= $(PREFIX)/lib
+CUDA_HOME ?= /usr/local/cuda
+CC       ?= gcc
+AR       ?= ar
+OPT      ?= -O2 -g
+
+HEADER   := include/gpuwm/client.h
+version_of = $(shell sed -n 's/^\#define GPUWM_VERSION_$(1) //p' $(HEADER))
+MAJOR    := $(call version_of,MAJOR)
+VERSION  := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
+
+# Ubuntu 24.04 calls msgpack-c's file msgpack-c, Debian 12 msgpack.
+MSGPACK  := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgpack)
+pkg_cflags = $(shell pkg-config --cflags $(1))
+pkg_libs   = $(shell pkg-config --libs $(1))
+
+CFLAGS_ALL := -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+  -Wformat=2 -Wno-format-nonliteral -fvisibility=hidden -fPIC -pthread $(OPT) -Iinclude -I. \
+  -DGPUWM_VERSION='"$(VERSION)"' $(call pkg_cflags,$(MSGPACK)) -MMD -MP
+LDFLAGS_ALL := -pthread -Wl,-z,relro,-z,now -Wl,--as-needed
+
+ifneq ($(SANITIZE),)
+CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDFLAGS_ALL += -fsanitize=$(SANITIZE)
+endif
+ifneq ($(COVERAGE),)
+CFLAGS_ALL += --coverage -O0 -DGPUWM_COVERAGE
+LDFLAGS_ALL += --coverage
+endif
+
+# The driver's header is enough: libcuda.so.1 is opened at run time.
+ifneq ($(wildcard $(CUDA_HOME)/include/cuda.h),)
+CFLAGS_CUDA := -DGPUWM_CUDA -isystem $(CUDA_HOME)/include
+KINDS := host and cuda
+else
+CFLAGS_CUDA :=
+KINDS := host only: no cuda.h below CUDA_HOME=$(CUDA_HOME)
+endif
+
+# ---- sources -------------------------------------------------------------
+
+sources = $(sort $(wildcard $(1)/*.c))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+without_main = $(filter-out %/main.c,$(1))
+
+PROTO  := $(call sources,proto)
+LIB    := $(call sources,client/lib)
+DAEMON := $(call sources,daemon)
+LOADER := $(call sources,loader)
+CTL    := $(call sources,client/ctl)
+EXAMPLES := $(call sources,examples)
+UNIT   := $(call sources,tests/unit)
+SYSTEM := $(call sources,tests/system)
+BENCH  := $(call sources,tests/bench)
+FAKE   := $(call sources,tests/fakecuda)
+FUZZ   := $(call sources,tests/fuzz)
+
+BIN := $(BUILD)/bin
+LIBS := $(BUILD)/lib
+ARCHIVES := $(BUILD)/obj
+
+PROTO_A  := $(ARCHIVES)/libproto.a
+LIB_A    := $(ARCHIVES)/libgpuwm-client.a
+DAEMON_A := $(ARCHIVES)/libdaemon.a
+LOADER_A := $(ARCHIVES)/libloader.a
+
+SONAME := libgpuwm-client.so.$(MAJOR)
+SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
+
+PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl
+EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES))
+UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
+BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
+FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
+SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
+FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
+MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
+
+LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
+
+.PHONY: all programs tests check asan coverage demo bench lint format fuzz install clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: programs
+	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
+
+programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(FAKE_LIBS) $(FUZZ_BINS)
+
+# ---- rules ---------------------------------------------------------------
+
+# Only these may see the driver's header; tests/unit checks that the daemon does not.
+$(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
+$(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
+$(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+
+$(BUILD)/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
+
+define archive
+$(1): $(call objects,$(call without_main,$(2)))
+	@rm -f $$@
+	$$(AR) rcs $$@ $$^
+endef
+$(eval $(call archive,$(PROTO_A),$(PROTO)))
+$(eval $(call archive,$(LIB_A),$(LIB)))
+$(eval $(call archive,$(DAEMON_A),$(DAEMON)))
+$(eval $(call archive,$(LOADER_A),$(LOADER)))
+
+LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
+LIBS_LIB    := $(LIBS_PROTO) -ldl
+LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
+LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson)
+
+link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
+
+$(SHARED): $(call objects,$(LIB) $(PROTO)) client/lib/libgpuwm-client.map
+	@mkdir -p $(@D)
+	$(link) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libgpuwm-client.map \
+	  $(filter %.o,$^) $(LIBS_LIB)
+	ln -sf $(@F) $(LIBS)/$(SONAME)
+	ln -sf $(SONAME) $(LIBS)/libgpuwm-client.so
+
+$(BIN)/gpuwmd: $(BUILD)/obj/daemon/main.o $(DAEMON_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_DAEMON)
+
+$(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_LOADER)
+
+# gpuwmctl and the examples use the library as anybody would.
+$(BIN)/gpuwmctl: $(call objects,$(CTL)) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
+
+$(BIN)/example-%: $(BUILD)/obj/examples/%.o $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL)
+
+$(BUILD)/lib/pkgconfig/gpuwm-client.pc: client/lib/gpuwm-client.pc.in $(HEADER)
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $< > $@
+
+$(BUILD)/man/%: docs/man/%.scd
+	@mkdir -p $(@D)
+	scdoc < $< > $@
+
+# A unit test is named after what it links: proto_, lib_, loader_, daemon_.
+UNIT_LIBS_proto  = $(PROTO_A)
+UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
+UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(PROTO_A)
+UNIT_LIBS_daemon = $(DAEMON_A) $(PROTO_A)
+unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
+
+define unit_test
+$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(UNIT_LIBS_$(call unit_kind,$(1)))
+	@mkdir -p $$(@D)
+	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER))
+endef
+$(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
+
+$(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
+
+$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
+
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
+
+# The stand-ins for the driver's libraries, for tests only.
+$(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(filter-out %/nvml.c,$(FAKE)))
+	@mkdir -p $(@D)
+	$(link) -shared -Wl,-soname,libcuda.so.1 $^ -ldl
+$(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter-out %/driver.c,$(FAKE)))
+	@mkdir -p $(@D)
+	$(link) -shared -Wl,-soname,libnvidia-ml.so.1 $^ -ldl
+
+# ---- what people call ----------------------------------------------------
+
+check: tests
+	scripts/run-tests $(BUILD)
+
+asan:
+	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests
+	scripts/run-tests build/asan
+
+coverage:
+	$(MAKE) BUILD=build/coverage COVERAGE=1 OPT=-g tests
+	scripts/run-tests build/coverage
+	scripts/coverage build/coverage
+
+demo: programs
+	scripts/demo-run $(BUILD)
+
+bench: programs $(BENCH_BINS)
+	scripts/bench $(BUILD)
+
+fuzz: $(FUZZ_BINS)
+	scripts/fuzz $(BUILD)
+
+C_FILES = $(shell git ls-files '*.c' '*.h')
+lint:
+	clang-format --dry-run --Werror $(C_FILES)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
+	  proto daemon client loader examples
+format:
+	clang-format -i $(C_FILES)
+
+install: programs
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/gpuwm $(DESTDIR)$(PREFIX)/include/gpuwm \
+	  $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
+	install -m 644 $(HEADER) $(DESTDIR)$(PREFIX)/include/gpuwm
+	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
+	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgpuwm-client.so
+	install -m 644 $(BUILD)/lib/pkgconfig/gpuwm-client.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	for page in $(MAN); do section=$${page##*.}; \
+	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
+
+clean:
+	rm -rf build
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,50 @@
+/* One connection: calls with matching replies, notifications handed to a
+ * handler. Knows no method but hello. Used by the library, by the loader (on the
+ * socket that gpuwmd gave it) and by publishers towards their checker. */
+#ifndef GPUWM_LIB_CONNECTION_H
+#define GPUWM_LIB_CONNECTION_H
+
+#include "../../include/gpuwm/client.h"
+#include "../../proto/message.h"
+#include "../../proto/packet.h"
+
+/* A reply, with its descriptors (dropped by reply_clear unless taken). */
+struct reply {
+	struct message message;
+	struct packet packet;
+	void *body; /* a mapped large result, or NULL */
+	size_t body_bytes;
+};
+void reply_clear(struct reply *reply);
+
+/* A connected socket becomes a connection; it owns the socket. */
+struct connection;
+int connection_new(int sock, struct connection **ret);
+struct connection *connection_free(struct connection *c);
+int connection_fd(const struct connection *c);
+
+/* Notifications that come while a call waits, or in connection_poll. */
+typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data);
+void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data);
+
+/* An id for message_request. */
+uint64_t connection_next_id(struct connection *c);
+
+/* Sends a finished request and waits for its response. wait_ms -1: for ever.
+ * Thread-safe; calls wait for each other. A refusal by the peer is its code
+ * with *error filled. -ECONNRESET: the peer is gone; -ETIMEDOUT; -ECHILD after fork. */
+int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
+		    int64_t wait_ms, struct reply *ret_reply, struct error *error);
+/* Sends a notification. */
+int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
+/* Waits for and handles notifications only: number handled, 0 on timeout, -errno. */
+int connection_poll(struct connection *c, int64_t wait_ms);
+
+/* A client around a socket that is connected already and needs no hello: the loader's. */
+int client_adopt(struct connection *connection, struct gpuwm_client **ret_client);
+struct connection *client_connection(struct gpuwm_client *client);
+
+/* Sets this thread's gpuwm_error from *error; returns error->code. */
+int client_fail(const struct error *error);
+
+#endif

@@ -1,0 +1,83 @@
+/* Memory of one kind behind one small interface: memfds on `host`, CUDA VMM
+ * handles on a GPU. Functions take and give 0 or -errno with *error filled. */
+#ifndef GPUWM_LIB_MEMORY_H
+#define GPUWM_LIB_MEMORY_H
+
+#include "../../proto/errors.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where memory lies. */
+struct memory_device {
+	const struct memory_ops *ops;
+	char id[DEVICE_BYTES_MAX + 1]; /* "host" or a UUID */
+	int ordinal; /* cuda: this process's number of it */
+};
+
+enum memory_access { MEMORY_READ, MEMORY_WRITE };
+
+/* One segment: a physical allocation, mapped whole or not at all. */
+struct memory_segment {
+	int fd; /* -1: not exported yet (cuda) or taken */
+	uint64_t bytes;
+	uint64_t handle; /* cuda: CUmemGenericAllocationHandle; 0 without */
+	void *address; /* NULL: not mapped. cuda: a device pointer */
+};
+
+struct memory_ops {
+	const char *kind; /* "host", "cuda" */
+	/* What segment sizes must be multiples of. */
+	int (*granularity)(const struct memory_device *device, uint64_t *ret_bytes, struct error *error);
+	/* New memory of exactly `bytes`, a multiple of the granularity. Reads as
+	 * zeros after `zero`; host memory does at once. -ENOSPC says what is free. */
+	int (*create)(const struct memory_device *device, uint64_t bytes, struct memory_segment *ret,
+		      struct error *error);
+	/* Fills a segment that is mapped for writing with zeros. */
+	int (*zero)(const struct memory_device *device, struct memory_segment *segment, struct error *error);
+	/* Makes segment->fd the descriptor to be passed on. The segment must be
+	 * unmapped. Host: sets the seals (can take long); cuda: exports the handle. */
+	int (*export)(const struct memory_device *device, struct memory_segment *segment, struct error *error);
+	/* A segment from a descriptor that stays the caller's own (ret->fd is -1).
+	 * With `check` the descriptor is not trusted: memfd, seals and size are
+	 * verified (-EBADMSG); on cuda mapping verifies the size. */
+	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
+		      struct memory_segment *ret, struct error *error);
+	/* Maps the whole segment. Needs no CUDA context. */
+	int (*map)(const struct memory_device *device, struct memory_segment *segment,
+		   enum memory_access access, struct error *error);
+	/* Unmaps; unmapped is fine. On cuda the caller has made the device idle. */
+	void (*unmap)(const struct memory_device *device, struct memory_segment *segment);
+	/* Unmaps, closes and forgets; a zeroed segment with fd -1 is fine. */
+	void (*release)(const struct memory_device *device, struct memory_segment *segment);
+	/* Copies between mapped memory and the host. Synchronous. cuda: inside
+	 * memory_enter. */
+	int (*write)(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
+		     struct error *error);
+	int (*read)(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
+		    struct error *error);
+	/* Waits until nothing that this process queued uses the device. Makes no
+	 * context where there is none. */
+	int (*idle)(const struct memory_device *device, struct error *error);
+	/* Makes the device's primary context current for this thread, and puts back
+	 * what was. Pairs; `enter` may take 100 ms the first time. */
+	int (*enter)(const struct memory_device *device, struct error *error);
+	void (*leave)(const struct memory_device *device);
+};
+
+extern const struct memory_ops memory_host;
+extern const struct memory_ops memory_cuda;
+
+/* The device named `id`. -ENOTSUP: no CUDA driver here; -ENODEV: this process
+ * can't see it (CUDA_VISIBLE_DEVICES). */
+int memory_device_open(const char *id, struct memory_device *ret, struct error *error);
+
+/* Digest of mapped memory, in pieces of `chunk` bytes read back where it must be; progress may
+ * be NULL and returns nonzero to stop (-ECANCELED). Inside memory_enter. */
+struct digest;
+typedef int memory_progress_fn(uint64_t bytes, void *user_data);
+int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
+		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error);
+
+#endif

@@ -1,0 +1,373 @@
+/* gpuwm: model weights that are loaded once and mapped by many.
+ *
+ * This is the whole public interface of libgpuwm-client. A worker connects,
+ * attaches to a version and reads its tensors in place:
+ *
+ *     struct gpuwm_client *client;
+ *     struct gpuwm_mapping *mapping;
+ *     struct gpuwm_tensor tensor;
+ *
+ *     if (gpuwm_connect(NULL, &client) < 0 ||
+ *         gpuwm_attach(client, "llama@prod", NULL, &mapping) < 0 ||
+ *         gpuwm_tensor_find(mapping, "model.norm.weight", &tensor) < 0)
+ *             die("%s", gpuwm_error()->message);
+ *
+ * Rules that hold for every function:
+ *
+ * - Errors. A function that can fail returns 0 (or a count) or a negative
+ *   errno, and sets its `ret_` arguments on success only. gpuwm_error() then
+ *   says what happened in words. The library never prints and never exits.
+ * - Threads. A client and what was made from it may be used by any thread;
+ *   calls on one client wait for each other, calls on different clients do
+ *   not. A mapping's tensors may be read by all threads at once without calls.
+ * - fork. A child inherits mappings of host memory and may read them. In it
+ *   every call on a client, mapping or publish of the parent returns -ECHILD;
+ *   the parent's leases are untouched. Connect again in the child.
+ * - Options structs begin with their size: use GPUWM_OPTIONS(type), or memset
+ *   and set `size`. A size the library does not know is -EINVAL.
+ * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
+ *   leaves the caller's current context as it was. It is not needed for `host`.
+ * - Waits are in milliseconds: 0 does not wait, -1 waits for ever.
+ * - Handles are freed by their own function, which takes NULL. Free in any
+ *   order; a mapping or publish keeps the connection that it needs.
+ */
+#ifndef GPUWM_CLIENT_H
+#define GPUWM_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library is built with hidden visibility: what is declared here is what it exports. */
+#pragma GCC visibility push(default)
+
+/* The one place that says the version of gpuwm; the Makefile reads it here. */
+#define GPUWM_VERSION_MAJOR 0
+#define GPUWM_VERSION_MINOR 1
+#define GPUWM_VERSION_PATCH 0
+
+#define GPUWM_OPTIONS(type) ((type){.size = sizeof(type)})
+
+struct gpuwm_client; /* a connection to gpuwmd */
+struct gpuwm_mapping; /* a version, mapped, under a lease */
+struct gpuwm_handles; /* a version's descriptors, under a lease */
+struct gpuwm_publish; /* a version in the making */
+struct gpuwm_events; /* a subscription */
+
+/* "0.1.0": of the library that is running. */
+const char *gpuwm_library_version(void);
+
+/* ---- errors ----------------------------------------------------------- */
+
+/* The last error of this thread; valid until the next call of this thread. */
+struct gpuwm_error {
+	int code; /* negative errno */
+	const char *name; /* "ENOENT" */
+	const char *message; /* what happened to what */
+	const char *detail; /* the limit or the remedy; may be "" */
+};
+const struct gpuwm_error *gpuwm_error(void);
+
+/* ---- connecting ------------------------------------------------------- */
+
+enum gpuwm_connect_flags {
+	GPUWM_CONNECT_ADMIN = 1, /* admin.sock: operators' calls */
+};
+
+struct gpuwm_connect_options {
+	size_t size;
+	const char *socket; /* path of the (worker) socket. NULL: $GPUWM_SOCKET, else
+			       $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else
+			       /run/gpuwm/gpuwm.sock. With GPUWM_CONNECT_ADMIN,
+			       admin.sock in the same directory */
+	const char *name; /* who connects, for `gpuwmctl clients`. NULL: the program's name */
+	int64_t wait_ms; /* retry so long while nobody listens */
+	unsigned flags;
+};
+
+/* Connects and says hello. The client is the caller's until gpuwm_close.
+ * -ECONNREFUSED, -ENOENT: nobody listens there; -EACCES: the socket's mode or
+ * group; -EPROTONOSUPPORT: versions (both are named); -EDQUOT: too many sessions. */
+int gpuwm_connect(const struct gpuwm_connect_options *options, struct gpuwm_client **ret_client);
+
+/* Drops the caller's use. The connection ends when the last mapping and
+ * publish made from it is gone too. Always NULL. */
+struct gpuwm_client *gpuwm_close(struct gpuwm_client *client);
+
+/* One round trip; *ret_ns (may be NULL) is how long it took. */
+int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns);
+
+/* The daemon's instance id (32 digits), changed by each start of it. Valid as
+ * long as the client. */
+const char *gpuwm_instance(const struct gpuwm_client *client);
+
+struct gpuwm_device {
+	const char *id; /* "host", "GPU-…"; valid as long as the client */
+	const char *name;
+	bool is_cuda;
+	uint64_t total, budget; /* bytes */
+	uint64_t granularity; /* segments are multiples of this */
+};
+
+/* Devices as hello told them, `host` first. The count; *ret_devices is an array
+ * that the client owns. */
+size_t gpuwm_devices(const struct gpuwm_client *client, const struct gpuwm_device **ret_devices);
+
+/* ---- versions --------------------------------------------------------- */
+
+struct gpuwm_version_info {
+	char id[33]; /* 32 digits */
+	char model[129];
+	char tag[129];
+	char device[64];
+	uint32_t rank, world;
+	uint64_t generation; /* how often the alias that was asked for has moved; 0: none was */
+	uint64_t bytes; /* of all segments */
+	uint32_t segments;
+	uint64_t tensors;
+	uint8_t layout[16], content[16]; /* digests */
+};
+
+enum gpuwm_dtype {
+	GPUWM_BOOL = 1,
+	GPUWM_F4,
+	GPUWM_F6_E2M3,
+	GPUWM_F6_E3M2,
+	GPUWM_U8,
+	GPUWM_I8,
+	GPUWM_F8_E5M2,
+	GPUWM_F8_E4M3,
+	GPUWM_F8_E8M0,
+	GPUWM_F8_E4M3FNUZ,
+	GPUWM_F8_E5M2FNUZ,
+	GPUWM_I16,
+	GPUWM_U16,
+	GPUWM_F16,
+	GPUWM_BF16,
+	GPUWM_I32,
+	GPUWM_U32,
+	GPUWM_F32,
+	GPUWM_C64,
+	GPUWM_F64,
+	GPUWM_I64,
+	GPUWM_U64,
+};
+/* "BF16", as safetensors spells it; NULL for a code that is none. */
+const char *gpuwm_dtype_name(unsigned dtype);
+/* Bits of one element; 0 for a code that is none. */
+unsigned gpuwm_dtype_bits(unsigned dtype);
+
+/* ---- attaching -------------------------------------------------------- */
+
+struct gpuwm_attach_options {
+	size_t size;
+	const char *device; /* "host" or a UUID. NULL: where the version is, if that is one
+			       device; else the device of the caller's current CUDA context */
+	uint32_t rank;
+	int64_t wait_ms; /* for a version that is not ready or not there yet */
+};
+
+/* Leases and maps a version, read-only. ref: "model", "model@tag",
+ * "model@alias" or a version id. Costs one round trip and a few driver calls,
+ * however many tensors there are. Two attaches of one version and rank on one
+ * device share the mapping (same addresses) and hold a lease each.
+ * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
+ * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
+ * -ENOTSUP (no CUDA driver here), -EBADMSG. */
+int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		 struct gpuwm_mapping **ret_mapping);
+
+/* Unmaps (when this was the last use in the process) after waiting for the
+ * device to be idle, then gives the lease back. Pointers of its tensors are
+ * dead afterwards. 0, or -EIO, -ECONNRESET: unmapped, but the daemon could not
+ * be told (the lease ended with the connection); -ECHILD: nothing was done. */
+int gpuwm_detach(struct gpuwm_mapping *mapping);
+
+/* Valid until gpuwm_detach. */
+const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping);
+
+struct gpuwm_tensor {
+	const char *name; /* this and the next pointers: valid until gpuwm_detach */
+	enum gpuwm_dtype dtype;
+	uint32_t ndim;
+	const uint64_t *shape; /* ndim entries */
+	const int64_t *strides; /* ndim entries, in elements */
+	const void *data; /* host memory, or a CUDA device pointer of the version's device */
+	uint64_t bytes;
+	uint32_t segment; /* position, and offset in it in bytes */
+	uint64_t offset;
+	uint8_t digest[16];
+};
+
+/* Tensors are in the order of their names (bytes). */
+uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping);
+/* -ERANGE. */
+int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor);
+/* -ENOENT. O(log n). */
+int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor);
+
+/* Free-form texts of the version; NULL when there is none. Valid until gpuwm_detach. */
+const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key);
+/* Position 0, 1, …: 0 or -ERANGE. */
+int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
+		      const char **ret_value);
+/* Small files that the version carries ("config.json"): NULL when there is none. */
+const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes);
+int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,
+		  const void **ret_data, uint32_t *ret_bytes);
+
+/* Copies a part of a tensor to host memory, wherever it lies: for tools and
+ * tests. Synchronous. -ERANGE. */
+int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
+		      void *buffer, uint64_t bytes);
+
+/* ---- raw handles: for those who map themselves ------------------------ */
+
+/* A lease and its descriptors, nothing mapped but the index. */
+int gpuwm_get_handles(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		      struct gpuwm_handles **ret_handles);
+/* Closes the descriptors that were not taken and gives the lease back; errors
+ * as in gpuwm_detach. */
+int gpuwm_handles_release(struct gpuwm_handles *handles);
+const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handles *handles);
+/* The descriptor (close-on-exec, stays owned by the handles: dup it to keep
+ * it) and exact size of segment `position`; -ERANGE. */
+int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes);
+/* The same for the index (format: docs/protocol.md). */
+int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes);
+uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles);
+/* As gpuwm_tensor_at; data is NULL. */
+int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t position,
+			    struct gpuwm_tensor *ret_tensor);
+
+/* ---- publishing ------------------------------------------------------- */
+
+struct gpuwm_tensor_spec {
+	const char *name;
+	enum gpuwm_dtype dtype;
+	uint32_t ndim;
+	const uint64_t *shape;
+	const int64_t *strides; /* in elements: a permutation of dense; NULL: dense, last dimension fastest */
+	const char *tied_to; /* the name of a spec of the same dtype and bytes whose memory this shares; NULL */
+};
+
+struct gpuwm_publish_options {
+	size_t size;
+	const char *name; /* "model@tag"; required */
+	const char *device; /* "host" or a UUID; required */
+	uint32_t rank, world; /* world 0 reads as 1 */
+	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL */
+	const char *alias; /* moved to the version when it is ready; NULL */
+};
+
+/* Reserves budget, plans the layout (which follows from names, dtypes and
+ * shapes alone) and makes writable, zeroed memory for every tensor. The specs
+ * are copied. Needs the role publisher.
+ * -EACCES, -EEXIST (the tag or rank is taken), -ENOSPC (quotes the budget and
+ * what is free), -EINVAL (names the tensor), -EDQUOT. */
+int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+			const struct gpuwm_tensor_spec *specs, size_t count,
+			struct gpuwm_publish **ret_publish);
+
+/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. */
+const char *gpuwm_publish_id(const struct gpuwm_publish *publish);
+
+/* Where tensor `position` of the specs is to be written: host memory or a
+ * device pointer, writable until commit or abort. -ERANGE. */
+int gpuwm_publish_memory(const struct gpuwm_publish *publish, size_t position, void **ret_data,
+			 uint64_t *ret_bytes);
+/* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE. */
+int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
+			uint64_t bytes);
+int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
+/* At most 32 MiB in all: -EFBIG. */
+int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
+
+/* Waits for the device, digests, unmaps, seals, hands the memory over and waits until it is
+ * checked. On success the version is ready (or, of several parts, waits for the
+ * others) and this process is no longer needed. Frees the publish in any case.
+ * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died). */
+int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
+
+/* Gives everything up and frees the publish. reason (may be NULL) is kept for
+ * `gpuwmctl ls`. publish may be NULL. */
+int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
+
+/* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN -------- */
+
+struct gpuwm_load_options {
+	size_t size;
+	const char *source; /* an absolute path, beneath a root of the daemon's configuration */
+	const char *name; /* "model@tag" */
+	const char *const *devices; /* replicas; NULL: the only GPU, or "host" without one */
+	size_t device_count;
+	const char *alias; /* moved when ready; NULL */
+};
+/* Starts a job and tells its number at once. */
+int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
+/* Waits for the end of a job: 0 when it is done, its own error when it failed,
+ * -ECANCELED, -ETIMEDOUT, -ENOENT. */
+int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
+int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
+
+struct gpuwm_swap_options {
+	size_t size;
+	const char *model;
+	const char *alias; /* NULL: "current" */
+	const char *to; /* a tag, an alias or a version id; NULL removes the alias */
+	const char *expect; /* only if the alias names this version id now; NULL */
+	bool retire_old;
+};
+/* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
+ * not ready. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
+int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
+int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
+/* No new leases; freed when the last lease and pin are gone, for which wait_ms
+ * waits: -ETIMEDOUT. -EBUSY: an alias names it. */
+int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
+/* Lets everything go: see docs/protocol.md. */
+int gpuwm_drain(struct gpuwm_client *client);
+
+/* ---- looking ---------------------------------------------------------- */
+
+/* The result of `list`, `status`, `clients`, `jobs` or `drain` as JSON text, with the keys of
+ * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
+ * free() the text. `clients`, `jobs` and `drain` need GPUWM_CONNECT_ADMIN. */
+int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
+
+/* ---- events ----------------------------------------------------------- */
+
+struct gpuwm_event {
+	uint64_t seq; /* numbered without gaps, except after "lost" */
+	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one */
+	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
+	const char *version; /* 32 digits or "" */
+	const char *json; /* everything the event carries, as JSON */
+};
+typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);
+
+/* Subscribes on a connection of its own, to the same socket as the client's. after: the last seq that the
+ * caller has seen; UINT64_MAX: from now on. */
+int gpuwm_events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events **ret_events);
+struct gpuwm_events *gpuwm_events_close(struct gpuwm_events *events);
+/* For poll(2) or any event loop: the descriptor (owned by the events) and the
+ * poll events to wait for. */
+int gpuwm_events_get_fd(const struct gpuwm_events *events);
+short gpuwm_events_get_events(const struct gpuwm_events *events);
+/* Waits up to wait_ms for the first event, then calls fn for each that has
+ * arrived. Their number; 0 when time ran out; -ECONNRESET after
+ * "disconnected". Do not call it from fn. */
+int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* The 128-bit digest of bytes: a sum of mixed 8-byte words with their
+ * positions, so that threads, chunks and GPU blocks may go in any order.
+ *
+ * With w the little-endian word number i (the last one padded with zeros), all
+ * arithmetic modulo 2^64, and m(x) = (x mod 2^32) * (x >> 32):
+ *
+ *   k1 = (i + 1) * 0x9E3779B97F4A7C15        k2 = (i + 1) * 0xC2B2AE3D27D4EB4F
+ *   a += w + m(w ^ k1)                       b += rotl(w, 32) + m(w ^ k2)
+ *
+ * and at the end, with n the number of bytes:
+ *   a = mix(a ^ n), b = mix(b ^ rotl(n, 32)), mix(x): the finaliser of MurmurHash3.
+ * The digest is a then b, little-endian.
+ *
+ * 32 x 32 -> 64 bit multiplications are what CPUs vectorise (as in XXH3). It
+ * finds damage and stray writes; it is not a signature.
+ *
+ * Lives in proto because the index is digested by it, and proto knows nobody.
+ */
+#ifndef GPUWM_PROTO_DIGEST_H
+#define GPUWM_PROTO_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct digest_sum {
+	uint64_t a, b;
+};
+
+struct digest {
+	uint8_t bytes[16];
+};
+
+/* Adds `bytes` bytes that lie `offset` bytes into what is digested; offset is a
+ * multiple of 8, and `bytes` too unless they are the last. Picks the widest
+ * vectors that the CPU has. Thread-safe on different sums. */
+void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes);
+
+/* sum += other: chunks in any order. */
+void digest_merge(struct digest_sum *sum, const struct digest_sum *other);
+
+struct digest digest_final(const struct digest_sum *sum, uint64_t total_bytes);
+
+struct digest digest_of(const void *data, size_t bytes);
+bool digest_equal(const struct digest *a, const struct digest *b);
+
+#endif

@@ -1,0 +1,108 @@
+/* Every fixed limit of gpuwm, with where the number comes from.
+ *
+ * Limits that an operator may change are defaults here and keys of the
+ * configuration file; those that shape the wire or the files are fixed.
+ */
+#ifndef GPUWM_PROTO_LIMITS_H
+#define GPUWM_PROTO_LIMITS_H
+
+#include <stdint.h>
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
+#define GIB(n) ((uint64_t)(n) << 30)
+
+/* --- wire (fixed) ------------------------------------------------------ */
+
+/* The versions of the protocol that this program speaks. */
+#define PROTOCOL_MIN 1
+#define PROTOCOL_MAX 1
+
+/* Largest packet. A SEQPACKET message may be 212,960 bytes at the kernel's
+ * default buffers; 64 KiB lets three replies queue before the peer must read. */
+#define PACKET_BYTES_MAX 65536
+
+/* The kernel's SCM_MAX_FD. */
+#define PACKET_FDS_MAX 253
+
+/* One descriptor of a packet is the index. */
+#define PART_SEGMENTS_MAX (PACKET_FDS_MAX - 1)
+
+/* Nesting of arrays and maps. The deepest message today uses 6. */
+#define MESSAGE_DEPTH_MAX 8
+
+/* Entries of one map. Duplicate keys are found by comparing all pairs, so this
+ * bounds that work: 256 * 256 / 2 comparisons a map. */
+#define MESSAGE_MAP_MAX 256
+
+/* Largest result that comes as a sealed memfd: 2,048 versions with 252
+ * segments each are 12 MiB. */
+#define MESSAGE_BODY_MAX MIB(64)
+
+/* --- names (fixed) ----------------------------------------------------- */
+
+#define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */
+#define DEVICE_BYTES_MAX 63 /* "MIG-" and a UUID is 40 */
+#define PATH_BYTES_MAX 4095 /* PATH_MAX without its zero */
+#define TEXT_BYTES_MAX 1023 /* an error message, a reason */
+
+/* --- the index (fixed) ------------------------------------------------- */
+
+/* A safetensors header may be 100,000,000 bytes; the index of such a file with
+ * short names is 2.5 times as large, and may carry the small files. */
+#define INDEX_BYTES_MAX MIB(288)
+#define INDEX_FILES_BYTES_MAX MIB(32)
+#define TENSOR_NAME_BYTES_MAX 65535
+#define TENSOR_DIMS_MAX 64 /* as many as torch takes */
+#define SAFETENSORS_HEADER_MAX 100000000 /* the reference's own limit */
+
+/* --- memory layout ----------------------------------------------------- */
+
+/* Where tensors begin: a multiple of every vector width and of cuBLAS's
+ * preferred alignment. */
+#define TENSOR_ALIGN 256
+
+/* Size policy of segments: few and large (facts: 2,000 handles of 2 MiB need
+ * 41 ms to be made accessible, one of 64 GiB 1.3 ms). */
+#define SEGMENT_BYTES_TARGET GIB(2)
+
+/* --- the daemon (defaults; keys of [limits]) --------------------------- */
+
+/* Descriptors of segments and indices in all: what systemd's fd store can
+ * hold without making the next start's environment too long. */
+#define STORE_FDS_MAX 2048
+#define VERSIONS_MAX 1024
+
+#define SESSIONS_MAX 8192 /* two fds each: 16,384 of the usual 20,000 and more */
+#define SESSIONS_PER_UID_MAX 6144
+#define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
+#define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
+#define REQUESTS_PER_SESSION_MAX 64
+#define PUBLISHES_PER_UID_MAX 64 /* each holds a loader process (4 MiB of GPU) */
+#define LOADERS_MAX 16 /* processes at once, the standby one included */
+#define JOBS_QUEUED_MAX 256
+#define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
+#define JOB_KEPT_SECONDS 3600
+#define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
+#define PINS_PER_VERSION_MAX 64
+#define ALIASES_PER_MODEL_MAX 64
+#define PARTS_PER_VERSION_MAX 64 /* ranks times replicas */
+#define EVENTS_KEPT_MAX 1024 /* a subscriber further behind is told `lost` */
+
+/* --- time -------------------------------------------------------------- */
+
+/* A checker reads memory only, at gigabytes a second, and reports every
+ * 256 MiB: one that says nothing for this long hangs in the kernel. */
+#define CHECK_STALL_MS 30000
+/* cuInit takes 0.1 to 0.2 s; ten GPUs with cold drivers took seconds. */
+#define LOADER_START_MS 20000
+/* Between starts of a standby loader that dies at once. */
+#define LOADER_RETRY_MS 2000
+/* Deaths at start in a row after which waiting jobs are failed. */
+#define LOADER_RETRIES_MAX 3
+/* SIGTERM: how long replies may drain before the daemon leaves. */
+#define STOP_DRAIN_MS 2000
+/* What a client waits for a reply that needs no waiting in the daemon. */
+#define CALL_TIMEOUT_MS 30000
+
+#endif

@@ -1,0 +1,114 @@
+/* MessagePack-RPC on msgpack-c: envelopes, a writer, and a reader with sticky
+ * errors behind a bounded scan.
+ *
+ *   request       [0, id, method, [params]]       params: a map
+ *   response      [1, id, error, result]          error: nil or {code, message, detail}
+ *   notification  [2, method, [params]]
+ */
+#ifndef GPUWM_PROTO_MESSAGE_H
+#define GPUWM_PROTO_MESSAGE_H
+
+#include "errors.h"
+#include "names.h"
+
+#include <msgpack.h>
+
+/* ---- writing ---------------------------------------------------------- */
+
+/* Builds one message. Errors are sticky: write everything, then ask once.
+ * Containers count their entries themselves. */
+struct message_writer {
+	msgpack_sbuffer buffer;
+	int error; /* 0, -ENOMEM, -EMSGSIZE (above `limit`) */
+	size_t limit;
+	unsigned depth;
+	struct {
+		size_t header; /* where the count is patched in */
+		uint32_t count;
+	} open[MESSAGE_DEPTH_MAX];
+};
+
+/* An empty writer that holds up to `limit` bytes. */
+void message_writer_init(struct message_writer *w, size_t limit);
+void message_writer_clear(struct message_writer *w);
+
+/* Each begins an envelope and opens its params or result map; close it with
+ * message_end. A response with an error has no result and is complete at once;
+ * id may be NULL there: the request's own could not be read. */
+void message_request(struct message_writer *w, uint64_t id, const char *method);
+void message_response(struct message_writer *w, uint64_t id);
+void message_response_error(struct message_writer *w, const uint64_t *id, const struct error *error);
+void message_notification(struct message_writer *w, const char *method);
+
+/* key NULL: an element of the open array. */
+void message_put_u64(struct message_writer *w, const char *key, uint64_t value);
+void message_put_i64(struct message_writer *w, const char *key, int64_t value);
+void message_put_bool(struct message_writer *w, const char *key, bool value);
+void message_put_text(struct message_writer *w, const char *key, const char *text); /* NULL: nil */
+void message_put_hex128(struct message_writer *w, const char *key, const uint8_t bytes[16]);
+void message_put_error(struct message_writer *w, const char *key, const struct error *error);
+void message_begin_map(struct message_writer *w, const char *key);
+void message_begin_array(struct message_writer *w, const char *key);
+void message_end(struct message_writer *w);
+
+/* 0 when the message is whole and every container is closed, else the sticky
+ * error (-EINVAL: something was left open). */
+int message_finish(struct message_writer *w);
+
+/* ---- reading ---------------------------------------------------------- */
+
+enum message_type { MESSAGE_REQUEST, MESSAGE_RESPONSE, MESSAGE_NOTIFICATION };
+
+/* A decoded packet. Its texts point into the packet's bytes, which must stay. */
+struct message {
+	enum message_type type;
+	uint64_t id;
+	bool has_id; /* a response to something unreadable has none */
+	char method[32]; /* "" in responses; a longer name is cut and so unknown */
+	struct error error; /* responses */
+	const msgpack_object *body; /* params or result: a map; NULL when nil */
+	msgpack_zone *zone;
+};
+
+/* Decodes one message of exactly `bytes` bytes. The scan checks counts against
+ * the bytes left, depth, map size, duplicate keys, UTF-8-agnostic text keys and
+ * trailing bytes before msgpack-c allocates anything. -EPROTO with *ret_why
+ * set; the id is still in ret->id/has_id where it could be read, so that the
+ * refusal can be addressed. -ENOMEM. */
+int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why);
+void message_clear(struct message *m);
+
+/* A bare map (the body memfd of a large result): same checks, no envelope,
+ * limit MESSAGE_BODY_MAX. The result is in ret->body. */
+int message_read_body(const void *data, size_t bytes, struct message *ret, const char **ret_why);
+
+/* The fields of a map, read with sticky errors: read all, then check
+ * fields.error once. Unknown keys are skipped. */
+struct fields {
+	const msgpack_object *map; /* NULL reads as empty */
+	struct error error;
+};
+
+void fields_of(struct fields *f, const msgpack_object *map);
+bool fields_have(const struct fields *f, const char *key); /* present and not nil */
+
+/* Required: a missing key or a wrong type sets -EINVAL naming the key. */
+uint64_t fields_u64(struct fields *f, const char *key);
+/* Copies into buf[size], zero-terminated; embedded zeros and texts that do not
+ * fit are errors that name the limit. Empty texts are allowed. */
+void fields_text(struct fields *f, const char *key, char *buf, size_t size);
+void fields_hex128(struct fields *f, const char *key, uint8_t ret_bytes[16]);
+/* An array; NULL with count 0 on error. */
+const msgpack_object *fields_array(struct fields *f, const char *key, uint32_t *ret_count);
+const msgpack_object *fields_map(struct fields *f, const char *key);
+
+/* Optional: the default where the key is missing or nil; a wrong type is an error. */
+uint64_t fields_u64_or(struct fields *f, const char *key, uint64_t otherwise);
+int64_t fields_i64_or(struct fields *f, const char *key, int64_t otherwise);
+bool fields_bool_or(struct fields *f, const char *key, bool otherwise);
+void fields_text_or(struct fields *f, const char *key, char *buf, size_t size, const char *otherwise);
+
+/* One element of an array as text; errors stick to *f. */
+void fields_text_at(struct fields *f, const msgpack_object *element, const char *key, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,54 @@
+/* Names on the wire. What each method takes and gives: docs/protocol.md. */
+#ifndef GPUWM_PROTO_METHODS_H
+#define GPUWM_PROTO_METHODS_H
+
+/* From clients. */
+#define METHOD_HELLO "hello"
+#define METHOD_PING "ping"
+#define METHOD_GET_HANDLES "get_handles"
+#define METHOD_RELEASE "release"
+#define METHOD_PIN_VERSION "pin_version"
+#define METHOD_UNPIN_VERSION "unpin_version"
+#define METHOD_HOT_SWAP "hot_swap"
+#define METHOD_LOAD "load"
+#define METHOD_PUBLISH_BEGIN "publish_begin"
+#define METHOD_PUBLISH_COMMIT "publish_commit"
+#define METHOD_PUBLISH_ABORT "publish_abort"
+#define METHOD_RETIRE "retire"
+#define METHOD_LIST "list"
+#define METHOD_STATUS "status"
+#define METHOD_CLIENTS "clients"
+#define METHOD_JOBS "jobs"
+#define METHOD_CANCEL "cancel"
+#define METHOD_SUBSCRIBE "subscribe"
+#define METHOD_DRAIN "drain"
+
+/* From a loader, on the connection that gpuwmd made for it. */
+#define METHOD_LOADER_HELLO "loader_hello"
+#define METHOD_LOADER_CHECKED "loader_checked"
+#define METHOD_LOADER_DONE "loader_done"
+#define METHOD_LOADER_PROGRESS "loader_progress" /* notification */
+#define METHOD_LOADER_DEVICES "loader_devices" /* notification */
+
+/* To a loader: notifications. */
+#define NOTIFY_LOADER_JOB "job"
+#define NOTIFY_LOADER_CANCEL "cancel"
+#define NOTIFY_LOADER_REPORT "report" /* tell the devices anew */
+
+/* From a publisher to its checker, on the socket of publish_begin's reply. */
+#define METHOD_HAND_IN "hand_in"
+
+/* To subscribers. */
+#define NOTIFY_EVENT "event"
+#define NOTIFY_LOST "lost"
+
+#define EVENT_READY "version_ready"
+#define EVENT_FAILED "version_failed"
+#define EVENT_SWAPPED "swapped"
+#define EVENT_RETIRING "version_retiring"
+#define EVENT_FREED "version_freed"
+#define EVENT_JOB "job"
+#define EVENT_PEER_LOST "peer_lost"
+#define EVENT_DRAINING "draining"
+
+#endif
