@@ -1,0 +1,58 @@
+/* Configuration: a small file (inih) and flags; flags win.
+ *
+ *   [socket]  path, admin_path, mode (0660), group, admin_mode (0600), admin_group
+ *   [access]  publish_group (gpuwm-publish), admin_group ... see docs/man/gpuwmd.conf.5.scd
+ *   [loader]  path, roots (one `root =` a line, may repeat)
+ *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
+ *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms
+ *   [log]     level = error | warning | info | debug
+ */
+#ifndef GPUWM_DAEMON_CONFIG_H
+#define GPUWM_DAEMON_CONFIG_H
+
+#include "../proto/errors.h"
+#include "log.h"
+#include "quota.h"
+
+#include <stdbool.h>
+
+#define CONFIG_ROOTS_MAX 32
+#define CONFIG_BUDGETS_MAX 65
+
+struct config {
+	char socket[PATH_BYTES_MAX + 1], admin_socket[PATH_BYTES_MAX + 1];
+	unsigned socket_mode, admin_mode;
+	char group[NAME_BYTES_MAX + 1], admin_group[NAME_BYTES_MAX + 1]; /* "": left alone */
+	char publish_group[NAME_BYTES_MAX + 1];
+	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
+	char *roots[CONFIG_ROOTS_MAX]; /* absolute, no trailing slash */
+	size_t root_count;
+	struct {
+		char device[DEVICE_BYTES_MAX + 1]; /* "*": every GPU not named */
+		uint64_t bytes; /* 0: percent counts */
+		unsigned percent;
+	} budgets[CONFIG_BUDGETS_MAX];
+	size_t budget_count;
+	struct quota_limits quota;
+	uint64_t sessions, loaders, check_stall_ms, loader_start_ms;
+	enum log_level log_level;
+};
+
+/* Defaults. The socket paths follow $XDG_RUNTIME_DIR for users, /run/gpuwm for root. */
+void config_init(struct config *config);
+void config_clear(struct config *config);
+
+/* Reads a file. -EINVAL names file, line, section, key and what is allowed; -ENOENT. */
+int config_read(struct config *config, const char *path, struct error *error);
+/* Sets one key as a file would ("loader", "root", "/models"): used by flags too. -EINVAL. */
+int config_set(struct config *config, const char *section, const char *key, const char *value,
+	       struct error *error);
+
+/* Flags and the file that they name. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
+int config_arguments(struct config *config, int argc, char **argv, struct error *error);
+
+/* The product of the limits against RLIMIT_NOFILE, whose soft limit is raised
+ * to what is needed: -EMFILE says what is needed, what there is, and the remedies. */
+int config_check_files(const struct config *config, struct error *error);
+
+#endif

@@ -1,0 +1,62 @@
+/* Devices and their budgets. What loaders report is kept here; gpuwmd itself
+ * asks no GPU. Memory is charged before it is made and given back when it is
+ * really there again. */
+#ifndef GPUWM_DAEMON_DEVICE_H
+#define GPUWM_DAEMON_DEVICE_H
+
+#include "../proto/errors.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Share of a device that may be granted unless the configuration says more
+ * precisely: the rest is for contexts, activations and everybody else. */
+#define BUDGET_PERCENT_CUDA 90
+#define BUDGET_PERCENT_HOST 80
+
+struct device {
+	char id[DEVICE_BYTES_MAX + 1]; /* "host", "GPU-…" */
+	char name[64];
+	bool is_cuda;
+	uint64_t total, granularity; /* bytes */
+	uint64_t free, free_at_ms; /* as a loader saw it last, and when (monotonic) */
+	uint64_t budget; /* may be granted */
+	uint64_t used; /* is granted */
+};
+
+/* A device never leaves the table: versions refer to it. At most DEVICES_MAX. */
+#define DEVICES_MAX 65
+struct device_table {
+	struct device *devices[DEVICES_MAX];
+	size_t count;
+	/* Budgets of the configuration, by device id ("*": every GPU). */
+	struct {
+		char id[DEVICE_BYTES_MAX + 1];
+		uint64_t bytes;
+	} budgets[DEVICES_MAX];
+	size_t budget_count;
+};
+
+/* Sets what the configuration says, before the first report. -ENOSPC: too many. */
+int device_table_budget(struct device_table *table, const char *id, uint64_t bytes);
+/* Adds or refreshes one device as a loader reported it. -EINVAL, -ENOMEM, -ENOSPC. */
+int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
+/* NULL: no such device. */
+struct device *device_find(const struct device_table *table, const char *id);
+void device_table_clear(struct device_table *table);
+
+/* What was charged; gives itself back. Zeroed: nothing. */
+struct budget_charge {
+	struct device *device;
+	uint64_t bytes;
+};
+
+/* -ENOSPC quotes budget, used and free. ret is zeroed memory. */
+int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
+/* Gives back all above `bytes`. */
+void budget_shrink(struct budget_charge *charge, uint64_t bytes);
+/* Twice is fine. */
+void budget_release(struct budget_charge *charge);
+
+#endif

@@ -1,0 +1,27 @@
+/* Events: numbered, encoded once, kept in a ring. A subscriber is only a
+ * number (the last it was sent), so slow ones cost nothing. */
+#ifndef GPUWM_DAEMON_EVENT_H
+#define GPUWM_DAEMON_EVENT_H
+
+#include "../proto/message.h"
+
+struct event_ring;
+struct event_ring *event_ring_new(void);
+struct event_ring *event_ring_free(struct event_ring *ring);
+
+/* Begins an event: [2, "event", [{seq, kind, time_ms, …}]] in *w; the caller
+ * adds its keys and calls event_emit, which closes, numbers and keeps it and
+ * clears w. Out of memory: the number is used and subscribers are told `lost`. */
+void event_begin(struct event_ring *ring, struct message_writer *w, const char *kind);
+void event_emit(struct event_ring *ring, struct message_writer *w);
+
+/* The number of the last event; 0: none yet. */
+uint64_t event_last(const struct event_ring *ring);
+
+/* The packet to send after number `after`: an event, or a `lost` notice where
+ * the next ones are gone. *ret_seq is the number to go on from. 0: nothing new; 1: a packet,
+ * valid until the next event_emit or event_after. */
+int event_after(struct event_ring *ring, uint64_t after, const void **ret_data, size_t *ret_bytes,
+		uint64_t *ret_seq);
+
+#endif

@@ -1,0 +1,47 @@
+/* What each uid holds, and how much it may. Everything that a peer can make
+ * the daemon keep or start is charged here first. */
+#ifndef GPUWM_DAEMON_QUOTA_H
+#define GPUWM_DAEMON_QUOTA_H
+
+#include "../proto/errors.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+enum quota_kind {
+	QUOTA_SESSIONS, /* connections */
+	QUOTA_LEASES,
+	QUOTA_REQUESTS, /* that wait for something */
+	QUOTA_PUBLISHES, /* open ones; each holds a loader */
+	QUOTA_KINDS,
+};
+
+/* Figures by kind, and the configuration key that changes each ("leases_per_uid"). */
+struct quota_limits {
+	uint64_t per_uid[QUOTA_KINDS];
+};
+extern const char *const quota_keys[QUOTA_KINDS];
+extern const struct quota_limits quota_defaults;
+
+struct quota; /* a table of users; a user without charges is forgotten */
+struct quota_user;
+
+/* NULL: out of memory. */
+struct quota *quota_new(const struct quota_limits *limits);
+struct quota *quota_free(struct quota *quota);
+
+/* What was charged; gives itself back. Zeroed: nothing. */
+struct quota_charge {
+	struct quota *quota;
+	struct quota_user *user;
+	enum quota_kind kind;
+};
+
+/* Charges one. -EDQUOT names the limit, its figure and its key; -ENOMEM. */
+int quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, struct quota_charge *ret,
+		 struct error *error);
+/* Twice is fine. */
+void quota_release(struct quota_charge *charge);
+uint64_t quota_used(const struct quota *quota, uid_t uid, enum quota_kind kind);
+
+#endif

@@ -1,0 +1,176 @@
+/* The registry: models, their versions with parts, aliases and pins, leases.
+ * Knows no sockets and no loop: plain functions, called by methods on one thread.
+ *
+ *                   commit        checked        retire         unused
+ *   building ──▶ checking ──▶ ready ──▶ retiring ──▶ freed
+ *       └───────────┴──▶ failed
+ */
+#ifndef GPUWM_DAEMON_REGISTRY_H
+#define GPUWM_DAEMON_REGISTRY_H
+
+#include "../proto/digest.h"
+#include "../proto/names.h"
+#include "device.h"
+#include "quota.h"
+
+enum version_state {
+	VERSION_BUILDING,
+	VERSION_CHECKING,
+	VERSION_READY,
+	VERSION_RETIRING,
+	VERSION_FREED,
+	VERSION_FAILED,
+	VERSION_STATES,
+};
+const char *version_state_name(enum version_state state);
+
+/* One descriptor that keeps memory alive. */
+struct held_fd {
+	int fd; /* -1: none */
+	uint64_t bytes;
+};
+
+/* What one device holds of one rank of a version. */
+struct replica {
+	uint32_t rank;
+	struct device *device;
+	bool committed; /* the publisher is no longer needed */
+	bool checked; /* index and segments are here */
+	struct held_fd index;
+	struct held_fd *segments;
+	uint32_t segment_count;
+	uint64_t bytes; /* of the segments */
+	uint64_t tensors;
+	struct digest layout, content;
+	struct digest promised; /* the content that the commit named */
+	struct budget_charge charge;
+};
+
+struct lease;
+struct model;
+
+struct version {
+	struct version_id id;
+	struct version_id publish; /* the id of the publish that made it */
+	struct model *model;
+	char tag[NAME_BYTES_MAX + 1];
+	enum version_state state;
+	uint32_t world;
+	uid_t owner;
+	uint64_t created_ms, ready_ms; /* since 1970 */
+	struct replica *replicas; /* ranks times devices, at most PARTS_PER_VERSION_MAX */
+	uint32_t replica_count;
+	char (*pins)[NAME_BYTES_MAX + 1];
+	uint32_t pin_count;
+	struct lease *leases; /* a list */
+	uint64_t lease_count;
+	uint32_t alias_count; /* aliases other than `previous` that name it */
+	struct error error; /* why it failed */
+	struct version *next_in_model, *previous_in_model;
+	void *user; /* the caller's: what waits for it */
+};
+
+struct alias {
+	char name[NAME_BYTES_MAX + 1];
+	struct version *version;
+	uint64_t generation; /* how often it has moved, 1 when made */
+	struct alias *next;
+};
+
+/* A session's hold on a replica of a version. */
+struct lease {
+	uint64_t id; /* never used again */
+	struct version *version;
+	uint32_t replica; /* position in version->replicas */
+	void *holder; /* the session */
+	uint64_t since_ms;
+	struct quota_charge charge;
+	struct lease *next_of_version, **link_of_version;
+	struct lease *next_of_holder, **link_of_holder;
+};
+
+struct registry; /* opaque: hash tables */
+
+struct registry_counts {
+	uint64_t versions, aliases, pins, leases, segments, fds, bytes;
+};
+
+struct registry *registry_new(void);
+/* Closes nothing: the caller has taken every descriptor. */
+struct registry *registry_free(struct registry *registry);
+struct registry_counts registry_counts(const struct registry *registry);
+
+/* ---- finding ---- */
+
+/* The version that a reference names, in whatever state, with *ret_generation
+ * of the alias (0 where none). -ENOENT naming what is missing (model, tag or
+ * version). A failed version is found by its id and, until it is published anew, by its tag. */
+int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
+		  uint64_t *ret_generation, struct error *error);
+struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish);
+/* All versions / aliases in the order of model and age; NULL: the first; NULL at the end. model NULL: all. */
+struct version *registry_next_version(const struct registry *registry, const char *model,
+				      struct version *after);
+const struct alias *registry_next_alias(const struct registry *registry, const char *model,
+					const struct alias *after, const char **ret_model);
+
+/* ---- a version comes to be ---- */
+
+/* A new version in building. -EEXIST: the tag names a version that did not
+ * fail, or is an alias; -EINVAL: the tag is `current` or `previous`;
+ * -EDQUOT: VERSIONS_MAX; -ENOMEM. A failed version of the same tag is forgotten. */
+int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
+		 struct version **ret_version, struct error *error);
+/* Another part. -EEXIST: this rank is on this device already; -EINVAL: rank not
+ * below world; -EDQUOT: PARTS_PER_VERSION_MAX; -EBUSY: the version is no longer building. charge moves in. */
+int version_add_replica(struct version *version, uint32_t rank, struct device *device,
+			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
+/* Moves the state; only moves of the table above (assert). */
+void version_move(struct version *version, enum version_state state);
+/* True when every replica is committed and checked and every rank has one. */
+bool version_complete(const struct version *version);
+/* complete -> ready. The model's first ready version takes the alias `current`. *ret_current tells. */
+int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
+/* building, checking -> failed; the reason is kept. The oldest failed one above
+ * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take. */
+void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
+
+/* ---- leases ---- */
+
+/* A lease on the replica. -EDQUOT. The list of the holder's leases begins at *holder_leases. */
+int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		struct error *error);
+/* The lease `id` of the holder's list, or NULL. O(1) by a table; the holder must match. */
+struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
+/* Gives it back; the version that it was of (which may be unused now). */
+struct version *lease_release(struct registry *registry, struct lease *lease);
+
+/* ---- operators ---- */
+
+struct swap_result {
+	struct version *now, *old; /* NULL: none */
+	uint64_t generation;
+	bool changed;
+};
+/* to NULL: removes the alias. expect NULL: whatever it names. Rules: hot_swap in
+ * docs/protocol.md. -EINVAL, -ENOENT, -EBUSY, -EEXIST (the name is a tag), -EDQUOT. */
+int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
+		  const struct version_id *expect, struct swap_result *ret, struct error *error);
+/* Removes every alias `previous` that names the version. */
+void registry_forget_previous(struct registry *registry, struct version *version);
+/* Removes all aliases: drain. */
+void registry_remove_aliases(struct registry *registry);
+int version_pin(struct version *version, const char *pin,
+		struct error *error); /* -EEXIST, -EDQUOT, -EINVAL: not ready */
+int version_unpin(struct version *version, const char *pin, struct error *error); /* -ENOENT */
+/* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
+ * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
+int registry_retire(struct registry *registry, struct version *version, struct error *error);
+
+/* True when a retiring version has neither leases nor pins: free it. */
+bool version_unused(const struct version *version);
+/* After the caller took descriptors and charges: retiring -> freed, forgotten. */
+void registry_remove(struct registry *registry, struct version *version);
+
+#endif
