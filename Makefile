@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check asan coverage demo bench lint format fuzz install clean.
+# gpuwm. Targets: all check asan coverage demo bench gpu-bundle lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -85,7 +85,8 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
-.PHONY: all programs tests check asan coverage demo bench lint format fuzz install clean
+
+.PHONY: gpu-bundle all programs tests check asan coverage demo bench lint format fuzz install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -181,6 +182,15 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
 
+# Programs for a machine with a GPU. They link the stand-in for its name; what it lacks the driver has.
+GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/kernels.ptx)
+$(BUILD)/tests/gpu/gpu-worker: $(BUILD)/obj/tests/gpu/gpu-worker.o $(SHARED) $(FAKE_LIBS)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1 -Wl,--unresolved-symbols=ignore-all
+$(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu
+	@mkdir -p $(@D)
+	$(CUDA_HOME)/bin/nvcc -ptx -arch=compute_75 -o $@ $<
+
 # The stand-ins for the driver's libraries, for tests only.
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(filter-out %/nvml.c,$(FAKE)))
 	@mkdir -p $(@D)
@@ -208,6 +218,9 @@ demo: programs
 
 bench: programs $(BENCH_BINS)
 	scripts/bench $(BUILD)
+
+gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)
+	scripts/gpu-bundle $(BUILD)
 
 fuzz: $(FUZZ_BINS)
 	scripts/fuzz $(BUILD)
