@@ -1,10 +1,10 @@
 /* Configuration: a small file (inih) and flags; flags win.
  *
- *   [socket]  path, admin_path, mode (0660), group, admin_mode (0600), admin_group
- *   [access]  publish_group (gpuwm-publish), admin_group ... see docs/man/gpuwmd.conf.5.scd
+ *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
+ *   [access]  publish_group (gpuwm-publish)
  *   [loader]  path, roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
- *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms
+ *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms, loader_start_ms
  *   [log]     level = error | warning | info | debug
  */
 #ifndef GPUWM_DAEMON_CONFIG_H
@@ -48,7 +48,7 @@ int config_read(struct config *config, const char *path, struct error *error);
 int config_set(struct config *config, const char *section, const char *key, const char *value,
 	       struct error *error);
 
-/* Flags and the file that they name. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
+/* Flags and the file that they name; roots given by flags replace the file's. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
 int config_arguments(struct config *config, int argc, char **argv, struct error *error);
 
 /* The product of the limits against RLIMIT_NOFILE, whose soft limit is raised

@@ -33,14 +33,18 @@ struct device_table {
 	/* Budgets of the configuration, by device id ("*": every GPU). */
 	struct {
 		char id[DEVICE_BYTES_MAX + 1];
-		uint64_t bytes;
+		uint64_t bytes; /* 0: percent counts */
+		unsigned percent;
 	} budgets[DEVICES_MAX];
 	size_t budget_count;
 };
 
-/* Sets what the configuration says, before the first report. -ENOSPC: too many. */
-int device_table_budget(struct device_table *table, const char *id, uint64_t bytes);
-/* Adds or refreshes one device as a loader reported it. -EINVAL, -ENOMEM, -ENOSPC. */
+/* Sets what the configuration says, before the first report; again for the
+ * same id replaces. bytes 0: percent of the device's total counts. -EINVAL: no
+ * such id can be, or above 100 percent; -ENOSPC: too many. */
+int device_table_budget(struct device_table *table, const char *id, uint64_t bytes, unsigned percent);
+/* Adds or refreshes one device as a loader reported it; the budget is made at
+ * the first report, a later one brings name, total and free only. -EINVAL, -ENOMEM, -ENOSPC. */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
 /* NULL: no such device. */
 struct device *device_find(const struct device_table *table, const char *id);

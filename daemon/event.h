@@ -20,7 +20,7 @@ uint64_t event_last(const struct event_ring *ring);
 
 /* The packet to send after number `after`: an event, or a `lost` notice where
  * the next ones are gone. *ret_seq is the number to go on from. 0: nothing new; 1: a packet,
- * valid until the next event_emit or event_after. */
+ * valid until the next event_emit or event_after. Out of memory for the notice: 0, ask again. */
 int event_after(struct event_ring *ring, uint64_t after, const void **ret_data, size_t *ret_bytes,
 		uint64_t *ret_seq);
 

@@ -21,7 +21,7 @@ struct publish {
 	struct version_id id;
 	struct version *version;
 	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
-	struct publish_part *parts;
+	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
 	uint32_t part_count;
 	struct quota_charge charge;
 	struct publish *next;
@@ -44,7 +44,7 @@ struct publish_request {
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish
- * to join; -EINVAL: another name or world than the publish's; what registry_add, version_add_replica,
+ * to join; -EINVAL: another name, alias or world than the publish's; what registry_alias_allowed, registry_add, version_add_replica,
  * budget_charge and quota_charge give. Nothing is left behind on errors. */
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
 		  const struct publish_request *request, struct publish **ret_publish,

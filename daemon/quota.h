@@ -28,6 +28,7 @@ struct quota_user;
 
 /* NULL: out of memory. */
 struct quota *quota_new(const struct quota_limits *limits);
+/* After every charge was given back. */
 struct quota *quota_free(struct quota *quota);
 
 /* What was charged; gives itself back. Zeroed: nothing. */

@@ -87,16 +87,21 @@ struct lease {
 	struct quota_charge charge;
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
+	struct lease *next_of_bucket; /* the registry's table */
 };
 
 struct registry; /* opaque: hash tables */
 
+/* Kept, not counted when asked. versions: without failed ones; aliases: with
+ * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
+ * versions hold that did not fail. */
 struct registry_counts {
 	uint64_t versions, aliases, pins, leases, segments, fds, bytes;
 };
 
 struct registry *registry_new(void);
-/* Closes nothing: the caller has taken every descriptor. */
+/* Closes nothing: the caller has taken every descriptor. Leases and charges
+ * that are left give themselves back, so quota and devices must still be there. */
 struct registry *registry_free(struct registry *registry);
 struct registry_counts registry_counts(const struct registry *registry);
 
@@ -107,6 +112,9 @@ struct registry_counts registry_counts(const struct registry *registry);
  * version). A failed version is found by its id and, until it is published anew, by its tag. */
 int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
 		  uint64_t *ret_generation, struct error *error);
+/* The name of a model; lives as long as one of its versions or aliases. */
+const char *model_name(const struct model *model);
+/* The version whose publish had this id, in whatever state; NULL. */
 struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish);
 /* All versions / aliases in the order of model and age; NULL: the first; NULL at the end. model NULL: all. */
 struct version *registry_next_version(const struct registry *registry, const char *model,
@@ -116,9 +124,10 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* ---- a version comes to be ---- */
 
-/* A new version in building. -EEXIST: the tag names a version that did not
- * fail, or is an alias; -EINVAL: the tag is `current` or `previous`;
- * -EDQUOT: VERSIONS_MAX; -ENOMEM. A failed version of the same tag is forgotten. */
+/* A new version in building, with fresh ids of its own and of its publish. -EEXIST: the tag
+ * names a version that did not fail, or is an alias; -EINVAL: a wrong name, the tag is `current` or
+ * `previous`, world is 0 or above PARTS_PER_VERSION_MAX; -EDQUOT: VERSIONS_MAX; -ENOMEM.
+ * A failed version of the same tag is forgotten (its pointer is dead). */
 int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
 		 struct version **ret_version, struct error *error);
 /* Another part. -EEXIST: this rank is on this device already; -EINVAL: rank not
@@ -129,15 +138,17 @@ int version_add_replica(struct version *version, uint32_t rank, struct device *d
 void version_move(struct version *version, enum version_state state);
 /* True when every replica is committed and checked and every rank has one. */
 bool version_complete(const struct version *version);
-/* complete -> ready. The model's first ready version takes the alias `current`. *ret_current tells. */
+/* complete -> ready. Takes the alias `current` where the model has neither that alias nor
+ * another ready version; *ret_current tells. -EINVAL: not complete; -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
 /* building, checking -> failed; the reason is kept. The oldest failed one above
- * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take. */
+ * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take, before
+ * the next call that may forget (a charge moves out by copy and zeroing, `segments` by setting it to NULL). */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
 
 /* ---- leases ---- */
 
-/* A lease on the replica. -EDQUOT. The list of the holder's leases begins at *holder_leases. */
+/* A lease on the replica. -EINVAL: the version is not ready; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);
@@ -153,16 +164,21 @@ struct swap_result {
 	uint64_t generation;
 	bool changed;
 };
-/* to NULL: removes the alias. expect NULL: whatever it names. Rules: hot_swap in
- * docs/protocol.md. -EINVAL, -ENOENT, -EBUSY, -EEXIST (the name is a tag), -EDQUOT. */
+/* to NULL: removes the alias (generation 0 then). expect NULL: whatever it names; a zero id: nothing. Where
+ * nothing changed, old is now. Rules: hot_swap in docs/protocol.md. -EINVAL, -ENOENT, -EBUSY,
+ * -EEXIST (the name is a tag), -EDQUOT, -ENOMEM. */
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error);
+/* Whether the alias could be made or moved by hand: -EINVAL (a wrong name, `previous`),
+ * -EEXIST (a tag), -EDQUOT. For whoever wants to know before a load, not after. */
+int registry_alias_allowed(const struct registry *registry, const char *model, const char *alias,
+			   struct error *error);
 /* Removes every alias `previous` that names the version. */
 void registry_forget_previous(struct registry *registry, struct version *version);
 /* Removes all aliases: drain. */
 void registry_remove_aliases(struct registry *registry);
 int version_pin(struct version *version, const char *pin,
-		struct error *error); /* -EEXIST, -EDQUOT, -EINVAL: not ready */
+		struct error *error); /* -EEXIST, -EDQUOT, -ENOMEM, -EINVAL: not ready, a wrong name */
 int version_unpin(struct version *version, const char *pin, struct error *error); /* -ENOENT */
 /* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
  * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
