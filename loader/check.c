@@ -1,0 +1,299 @@
+#include "check.h"
+
+#include "safetensors.h"
+
+#include "../proto/index.h"
+#include "../proto/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A check in progress: one part, its index, and the device. */
+struct check {
+	const struct check_part *part;
+	struct memory_device device;
+	struct index_map index;
+	const struct index_tensor **order; /* by segment, then offset */
+	struct memory_segment *segments; /* mapped */
+	memory_progress_fn *progress;
+	void *user_data;
+	int stopped; /* what progress returned */
+};
+
+static int index_map(const struct check_part *part, struct index_map *ret, struct error *error)
+{
+	if (part->index_bytes > INDEX_BYTES_MAX)
+		return error_set(error, -EBADMSG, NULL,
+				 "the index has %" PRIu64 " bytes, above the limit of %" PRIu64,
+				 part->index_bytes, (uint64_t)INDEX_BYTES_MAX);
+	/* fstat of a descriptor from a dead FUSE server hangs; this does not. */
+	if (fcntl(part->index_fd, F_GET_SEALS) < 0)
+		return error_set(error, -EBADMSG, "an index is a sealed memfd",
+				 "the descriptor of the index is no memfd");
+	return index_map_open(part->index_fd, part->index_bytes, false, ret, error);
+}
+
+static int compare_header(const struct check_part *part, const struct index_header *header, struct error *error)
+{
+	if (header->rank != part->rank || header->world != part->world)
+		return error_set(error, -EBADMSG, NULL,
+				 "the index is of rank %u of %u, the publish of rank %u of %u", header->rank,
+				 header->world, part->rank, part->world);
+	if (header->segment_count != part->segment_count)
+		return error_set(error, -EBADMSG, NULL, "the index names %u segments, %u were handed in",
+				 header->segment_count, part->segment_count);
+	return 0;
+}
+
+static int compare_segments(const struct check_part *part, const struct index_view *view, uint64_t *ret_bytes,
+			    struct error *error)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		uint64_t bytes = part->segments[i].bytes;
+
+		if (view->segments[i].bytes != bytes)
+			return error_set(error, -EBADMSG, NULL,
+					 "segment %u: the index says %" PRIu64 " bytes, hand_in says %" PRIu64,
+					 i, view->segments[i].bytes, bytes);
+		if (bytes > part->bytes_max - sum)
+			return error_set(error, -EBADMSG,
+					 "publish_begin must ask for what the segments hold in all",
+					 "segment %u: with its %" PRIu64 " bytes the part is above the %" PRIu64
+					 " that were granted",
+					 i, bytes, part->bytes_max);
+		sum += bytes;
+	}
+	*ret_bytes = sum;
+	return 0;
+}
+
+static int check_index(const struct check_part *part, const struct index_map *index, struct check_result *ret,
+		       struct error *error)
+{
+	const struct index_header *header = index->view.header;
+	uint64_t bytes = 0;
+	int r = compare_header(part, header, error);
+
+	if (r == 0)
+		r = compare_segments(part, &index->view, &bytes, error);
+	if (r < 0)
+		return r;
+	*ret = (struct check_result){
+		.layout = header->layout,
+		.content = header->content,
+		.tensors = header->tensor_count,
+		.bytes = bytes,
+	};
+	return 0;
+}
+
+int check_declared(const struct check_part *part, struct check_result *ret, struct error *error)
+{
+	struct index_map index;
+	int r = index_map(part, &index, error);
+
+	if (r < 0)
+		return r;
+	r = check_index(part, &index, ret, error);
+	index_map_close(&index);
+	return r;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct index_tensor *x = *(const struct index_tensor *const *)a,
+				  *y = *(const struct index_tensor *const *)b;
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static int order_tensors(struct check *check, struct error *error)
+{
+	uint32_t count = check->index.view.header->tensor_count;
+
+	check->order = calloc((size_t)count + 1, sizeof(*check->order));
+	if (!check->order)
+		return error_set(error, -ENOMEM, NULL, "no room to check %u tensors", count);
+	for (uint32_t i = 0; i < count; i++)
+		check->order[i] = &check->index.view.tensors[i];
+	qsort(check->order, count, sizeof(*check->order), compare_places);
+	return 0;
+}
+
+static int check_progress(uint64_t bytes, void *user_data)
+{
+	struct check *check = user_data;
+
+	if (check->progress && !check->stopped)
+		check->stopped = check->progress(bytes, check->user_data);
+	return check->stopped;
+}
+
+static int all_zero(const uint8_t *data, size_t bytes)
+{
+	return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+/* Bytes [from, to) of a mapped segment belong to no tensor. */
+static int check_padding(struct check *check, uint32_t segment, const void *address, uint64_t from, uint64_t to,
+			 struct error *error)
+{
+	const struct memory_device *device = &check->device;
+	uint8_t buffer[4096];
+
+	while (from < to) {
+		uint64_t bytes = to - from < sizeof(buffer) ? to - from : sizeof(buffer);
+		int r = device->ops->read(device, buffer, (const char *)address + from, bytes, error);
+
+		if (r < 0)
+			return r;
+		if (!all_zero(buffer, bytes))
+			return error_set(error, -EBADMSG, "what no tensor holds must be zero",
+					 "segment %u: the padding in bytes %" PRIu64 " to %" PRIu64
+					 " is not zero, expected zeros",
+					 segment, from, from + bytes);
+		r = check_progress(bytes, check);
+		if (r != 0)
+			return r;
+		from += bytes;
+	}
+	return 0;
+}
+
+static int check_tensor(struct check *check, const struct index_tensor *tensor, const void *address,
+			struct error *error)
+{
+	const char *name = index_tensor_name(&check->index.view, tensor);
+	char said[VERSION_ID_TEXT], found[VERSION_ID_TEXT];
+	struct digest digest;
+	int r = memory_digest(&check->device, (const char *)address + tensor->offset, tensor->bytes,
+			      check_progress, check, &digest, error);
+
+	if (r < 0)
+		return check->stopped ? check->stopped : r;
+	if (digest_equal(&digest, &tensor->digest))
+		return 0;
+	hex128_format(tensor->digest.bytes, said);
+	hex128_format(digest.bytes, found);
+	return error_set(error, -EBADMSG, "the memory was written after its digest was taken, or is damaged",
+			 "tensor \"%.*s\": the index says digest %s, its %" PRIu64 " bytes have %s",
+			 text_shown(name), name, said, tensor->bytes, found);
+}
+
+/* Tensors and padding of one mapped segment; *at: the first of its tensors in
+ * the order, moved behind the last. */
+static int check_bytes(struct check *check, uint32_t segment, const void *address, uint32_t *at,
+		       struct error *error)
+{
+	uint32_t count = check->index.view.header->tensor_count;
+	uint64_t end = 0;
+	int r = 0;
+
+	for (; r == 0 && *at < count && check->order[*at]->segment == segment; (*at)++) {
+		const struct index_tensor *tensor = check->order[*at];
+
+		/* Tied tensors share a place and, as the index is valid, a digest. */
+		if (tensor->offset < end)
+			continue;
+		r = check_padding(check, segment, address, end, tensor->offset, error);
+		if (r == 0)
+			r = check_tensor(check, tensor, address, error);
+		end = tensor->offset + tensor->bytes;
+	}
+	return r != 0 ? r
+		      : check_padding(check, segment, address, end, check->part->segments[segment].bytes,
+				      error);
+}
+
+/* Says which segment an error of the memory is about. */
+static int segment_failed(uint32_t position, int code, struct error *error)
+{
+	struct error inner = *error;
+
+	return error_set(error, code, inner.detail, "segment %u: %s", position, inner.message);
+}
+
+/* Maps segment `position`; the mapping proves its size on a GPU. */
+static int map_segment(struct check *check, uint32_t position, struct error *error)
+{
+	const struct memory_device *device = &check->device;
+	const struct check_segment *declared = &check->part->segments[position];
+	struct memory_segment *segment = &check->segments[position];
+	int r = device->ops->import(device, declared->fd, declared->bytes, true, segment, error);
+
+	if (r == 0)
+		r = device->ops->map(device, segment, MEMORY_READ, error);
+	return r < 0 ? segment_failed(position, r, error) : 0;
+}
+
+static int map_all(struct check *check, struct error *error)
+{
+	uint32_t count = check->part->segment_count;
+	int r = 0;
+
+	check->segments = calloc((size_t)count + 1, sizeof(*check->segments));
+	if (!check->segments)
+		return error_set(error, -ENOMEM, NULL, "no room to check %u segments", count);
+	for (uint32_t i = 0; i < count; i++)
+		check->segments[i].fd = -1;
+	for (uint32_t i = 0; r == 0 && i < count; i++)
+		r = map_segment(check, i, error);
+	return r;
+}
+
+static void release_all(struct check *check)
+{
+	for (uint32_t i = 0; check->segments && i < check->part->segment_count; i++)
+		check->device.ops->release(&check->device, &check->segments[i]);
+	free(check->segments);
+}
+
+/* Every size is proved before a CUDA context is made for the bytes. */
+static int check_memory(struct check *check, struct error *error)
+{
+	const struct memory_device *device = &check->device;
+	uint32_t at = 0;
+	int r = map_all(check, error);
+
+	if (r == 0)
+		r = device->ops->enter(device, error);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; r == 0 && i < check->part->segment_count; i++)
+		r = check_bytes(check, i, check->segments[i].address, &at, error);
+	device->ops->leave(device);
+	return r;
+}
+
+int check_part(const struct check_part *part, memory_progress_fn *progress, void *user_data,
+	       struct check_result *ret, struct error *error)
+{
+	struct check check = {.part = part, .progress = progress, .user_data = user_data};
+	struct check_result result;
+	int r = index_map(part, &check.index, error);
+
+	if (r < 0)
+		return r;
+	r = check_index(part, &check.index, &result, error);
+	if (r == 0)
+		r = memory_device_open(part->device, &check.device, error);
+	if (r == 0)
+		r = order_tensors(&check, error);
+	if (r == 0)
+		r = check_memory(&check, error);
+	release_all(&check);
+	free(check.order);
+	index_map_close(&check.index);
+	if (r == 0)
+		*ret = result;
+	return r;
+}

@@ -1,0 +1,44 @@
+/* Checking a part: everything that its index says, against what lies in the
+ * memory behind its descriptors. */
+#ifndef GPUWM_LOADER_CHECK_H
+#define GPUWM_LOADER_CHECK_H
+
+#include "../client/lib/memory.h"
+#include "../proto/digest.h"
+
+struct check_segment {
+	int fd; /* the caller's */
+	uint64_t bytes; /* as the publisher declared it */
+};
+
+/* A part as it was handed in, and what it must be. */
+struct check_part {
+	const char *device;
+	uint32_t rank, world;
+	uint64_t bytes_max; /* what the daemon granted */
+	int index_fd; /* the caller's */
+	uint64_t index_bytes;
+	const struct check_segment *segments;
+	uint32_t segment_count;
+};
+
+struct check_result {
+	struct digest layout, content;
+	uint64_t tensors;
+	uint64_t bytes; /* of all segments */
+};
+
+/* Everything but the bytes: the index (a sealed memfd of that size, valid, of
+ * that rank and world, naming these segments), and the sum of the segments.
+ * Descriptors that may be anything are first asked for their seals: nothing else is sure to return.
+ * -EBADMSG, naming what differs and both values. */
+int check_declared(const struct check_part *part, struct check_result *ret, struct error *error);
+
+/* check_declared, and then: each segment is memory of the device of exactly
+ * that size (host: a sealed memfd), every tensor has its digest, every byte between tensors is zero.
+ * progress as in memory_digest: called with bytes that were checked, every MEMORY_CHUNK_BYTES at most. What progress
+ * returned when it stopped the check; -EBADMSG naming the tensor or segment and both values. */
+int check_part(const struct check_part *part, memory_progress_fn *progress, void *user_data,
+	       struct check_result *ret, struct error *error);
+
+#endif

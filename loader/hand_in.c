@@ -1,0 +1,157 @@
+#include "hand_in.h"
+
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void hand_in_empty(struct hand_in *in)
+{
+	in->index_fd = -1;
+	in->segment_count = 0;
+}
+
+void hand_in_clear(struct hand_in *in)
+{
+	if (in->index_fd >= 0)
+		close(in->index_fd);
+	for (uint32_t i = 0; i < in->segment_count; i++)
+		close(in->segments[i].fd);
+	hand_in_empty(in);
+}
+
+static void parse_segment(struct fields *f, const msgpack_object *element, struct packet *packet,
+			  struct hand_in *in)
+{
+	struct check_segment *segment = &in->segments[in->segment_count];
+	struct fields s;
+	uint64_t position;
+
+	fields_of(&s, element->type == MSGPACK_OBJECT_MAP ? element : NULL);
+	position = fields_u64(&s, "fd");
+	segment->bytes = fields_u64(&s, "bytes");
+	if (s.error.code)
+		f->error = s.error;
+	else if (packet_take_fd(packet, position, &segment->fd) < 0)
+		error_set(&f->error, -EBADMSG, NULL, "segment %u: its descriptor did not come along",
+			  in->segment_count);
+	else
+		in->segment_count++;
+}
+
+static int parse(const struct message *message, struct packet *packet, struct hand_in *ret, struct error *error)
+{
+	const msgpack_object *segments;
+	uint32_t count = 0;
+	uint64_t position;
+	struct fields f;
+
+	fields_of(&f, message->body);
+	position = fields_u64(&f, "index");
+	ret->index_bytes = fields_u64(&f, "index_bytes");
+	segments = fields_array(&f, "segments", &count);
+	if (!f.error.code && count > PART_SEGMENTS_MAX)
+		error_set(&f.error, -EINVAL, NULL, "segments: %u are above the limit of %d", count,
+			  PART_SEGMENTS_MAX);
+	if (!f.error.code && packet_take_fd(packet, position, &ret->index_fd) < 0)
+		error_set(&f.error, -EBADMSG, NULL, "index: its descriptor did not come along");
+	for (uint32_t i = 0; !f.error.code && i < count; i++)
+		parse_segment(&f, &segments[i], packet, ret);
+	if (f.error.code)
+		*error = f.error;
+	return f.error.code;
+}
+
+/* A publisher that is gone can't be told: what it handed in is checked all the
+ * same, and gpuwmd knows whether it committed. */
+static void answer(int publisher, const struct message *message, const struct error *error)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	if (error->code) {
+		message_response_error(&w, message->has_id ? &message->id : NULL, error);
+	} else {
+		message_response(&w, message->id);
+		message_end(&w);
+	}
+	if (message_finish(&w) == 0)
+		packet_send(publisher, w.buffer.data, w.buffer.size, NULL, 0);
+	message_writer_clear(&w);
+}
+
+static int handle(int publisher, struct packet *packet, struct hand_in *ret, struct error *error)
+{
+	struct message message = {0};
+	const char *why = "";
+	int r;
+
+	if (packet->cut || packet->fds_cut)
+		r = error_set(error, -EPROTO, NULL, "the packet is above %d bytes or %d descriptors",
+			      PACKET_BYTES_MAX, PACKET_FDS_MAX);
+	else if ((r = message_read(packet->data, packet->bytes, &message, &why)) < 0)
+		r = error_set(error, r, NULL, "the publisher sent no valid message: %s", why);
+	else if (message.type != MESSAGE_REQUEST)
+		r = error_set(error, -EPROTO, NULL, "the publisher sent no request");
+	else if (strcmp(message.method, METHOD_HAND_IN) != 0)
+		r = error_set(error, -ENOSYS, "a checker takes one hand_in", "there is no method %s here",
+			      message.method);
+	else
+		r = parse(&message, packet, ret, error);
+	answer(publisher, &message, r < 0 ? error : &(struct error){0});
+	message_clear(&message);
+	return r;
+}
+
+/* One packet, if there is one: 1, 0, -errno. */
+static int receive(int publisher, struct hand_in *ret, struct error *error)
+{
+	struct packet packet = {.data = malloc(PACKET_BYTES_MAX + 1)};
+	int r;
+
+	if (!packet.data)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	r = packet_receive(publisher, true, &packet);
+	if (r == 0) {
+		r = error_set(error, -ECANCELED, NULL,
+			      "the publisher went away before it handed its memory in");
+	} else if (r > 0) {
+		r = handle(publisher, &packet, ret, error);
+		r = r < 0 ? r : 1;
+	} else if (r == -EAGAIN || r == -EINTR) {
+		r = 0;
+	} else {
+		error_set(error, -EIO, NULL, "receiving from the publisher failed: %s", strerror(-r));
+		r = -EIO;
+	}
+	packet_drop(&packet);
+	free(packet.data);
+	return r;
+}
+
+int hand_in_receive(int publisher, struct work *work, struct hand_in *ret, struct error *error)
+{
+	struct pollfd waits[] = {
+		{.fd = publisher, .events = POLLIN},
+		{.fd = connection_fd(work->connection), .events = POLLIN},
+	};
+	int r;
+
+	hand_in_empty(ret);
+	for (;;) {
+		r = work_advance(0, work);
+		if (r < 0)
+			return work_stopped(work, r, error);
+		r = receive(publisher, ret, error);
+		if (r != 0)
+			break;
+		if (poll(waits, 2, -1) < 0 && errno != EINTR)
+			return error_set(error, -errno, NULL, "poll: %s", strerror(errno));
+	}
+	if (r < 0)
+		hand_in_clear(ret);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,181 @@
+#include "job.h"
+
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void parse_devices(struct fields *f, struct job *job)
+{
+	uint32_t count = 0;
+	const msgpack_object *devices = fields_array(f, "devices", &count);
+
+	if (!f->error.code && (count == 0 || count > PARTS_PER_VERSION_MAX))
+		error_set(&f->error, -EINVAL, NULL, "devices: between 1 and %d are taken, not %u",
+			  PARTS_PER_VERSION_MAX, count);
+	for (uint32_t i = 0; !f->error.code && i < count; i++) {
+		fields_text_at(f, &devices[i], "devices", job->devices[i], sizeof(job->devices[i]));
+		job->device_count = i + 1;
+	}
+}
+
+static void parse_roots(struct fields *f, struct job *job)
+{
+	char path[PATH_BYTES_MAX + 1];
+	uint32_t count = 0;
+	const msgpack_object *roots = fields_array(f, "roots", &count);
+
+	if (f->error.code)
+		return;
+	job->roots.paths = calloc((size_t)count + 1, sizeof(*job->roots.paths));
+	for (uint32_t i = 0; job->roots.paths && !f->error.code && i < count; i++) {
+		fields_text_at(f, &roots[i], "roots", path, sizeof(path));
+		if (f->error.code)
+			return;
+		job->roots.paths[i] = strdup(path);
+		if (!job->roots.paths[i])
+			break;
+		job->roots.count++;
+	}
+	if (!job->roots.paths || (!f->error.code && job->roots.count != count))
+		error_set(&f->error, -ENOMEM, NULL, "out of memory");
+}
+
+static void parse_load(struct fields *f, struct job *job)
+{
+	job->kind = JOB_LOAD;
+	fields_text(f, "source", job->source, sizeof(job->source));
+	fields_text(f, "model", job->model, sizeof(job->model));
+	fields_text(f, "tag", job->tag, sizeof(job->tag));
+	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
+	parse_devices(f, job);
+	parse_roots(f, job);
+}
+
+static void parse_check(struct fields *f, struct packet *packet, struct job *job)
+{
+	uint64_t rank, world, publisher;
+	uint8_t id[16];
+
+	job->kind = JOB_CHECK;
+	fields_hex128(f, "publish", id);
+	rank = fields_u64(f, "rank");
+	world = fields_u64(f, "world");
+	fields_text(f, "device", job->device, sizeof(job->device));
+	job->bytes = fields_u64(f, "bytes");
+	publisher = fields_u64(f, "publisher");
+	if (!f->error.code && (world == 0 || world > UINT32_MAX || rank >= world))
+		error_set(&f->error, -EINVAL, NULL, "rank and world: no such rank");
+	if (!f->error.code && packet_take_fd(packet, publisher, &job->publisher) < 0)
+		error_set(&f->error, -EBADMSG, NULL, "publisher: the socket did not come along");
+	if (f->error.code)
+		return;
+	hex128_format(id, job->publish);
+	job->rank = (uint32_t)rank;
+	job->world = (uint32_t)world;
+}
+
+int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct fields f;
+	char kind[16];
+
+	if (!job)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	job->publisher = -1;
+	fields_of(&f, message->body);
+	job->number = fields_u64(&f, "job");
+	fields_text(&f, "kind", kind, sizeof(kind));
+	if (!f.error.code && strcmp(kind, "load") == 0)
+		parse_load(&f, job);
+	else if (!f.error.code && strcmp(kind, "check") == 0)
+		parse_check(&f, packet, job);
+	else if (!f.error.code)
+		error_set(&f.error, -EINVAL, NULL, "kind: there is no job \"%s\"", kind);
+	if (f.error.code) {
+		*error = f.error;
+		job_clear(job);
+	} else {
+		*ret = *job;
+	}
+	free(job);
+	return f.error.code;
+}
+
+void job_clear(struct job *job)
+{
+	for (size_t i = 0; i < job->roots.count; i++)
+		free(job->roots.paths[i]);
+	free(job->roots.paths);
+	job->roots = (struct roots){0};
+	if (job->publisher >= 0)
+		close(job->publisher);
+	job->publisher = -1;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int work_look(struct work *work)
+{
+	int r = connection_poll(work->connection, 0);
+
+	if (work->cancelled)
+		return -ECANCELED;
+	return r < 0 ? -ECONNRESET : 0;
+}
+
+static int work_tell(struct work *work)
+{
+	struct message_writer w;
+	int r;
+
+	work->told_ms = now_ms();
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_put_text(&w, "phase", work->phase);
+	message_put_u64(&w, "done", work->done);
+	message_put_u64(&w, "total", work->total);
+	message_end(&w);
+	r = connection_notify(work->connection, &w, NULL);
+	message_writer_clear(&w);
+	return r < 0 ? -ECONNRESET : 0;
+}
+
+int work_phase(struct work *work, const char *phase, uint64_t total)
+{
+	int r;
+
+	work->phase = phase;
+	work->done = 0;
+	work->total = total;
+	r = work_tell(work);
+	return r < 0 ? r : work_look(work);
+}
+
+int work_advance(uint64_t bytes, void *user_data)
+{
+	struct work *work = user_data;
+	int r = 0;
+
+	work->done += bytes;
+	if (now_ms() - work->told_ms >= WORK_TELL_MS)
+		r = work_tell(work);
+	return r < 0 ? r : work_look(work);
+}
+
+int work_stopped(const struct work *work, int code, struct error *error)
+{
+	if (code == -ECANCELED)
+		return error_set(error, code, NULL, "cancelled while %s", work->phase);
+	return error_set(error, code, NULL, "gpuwmd went away while %s", work->phase);
+}

@@ -1,0 +1,56 @@
+/* One job as the daemon gives it, and its progress. The main thread only. */
+#ifndef GPUWM_LOADER_JOB_H
+#define GPUWM_LOADER_JOB_H
+
+#include "beneath.h"
+
+#include "../client/lib/connection.h"
+
+enum job_kind { JOB_LOAD, JOB_CHECK };
+
+struct job {
+	uint64_t number;
+	enum job_kind kind;
+
+	/* load */
+	char source[PATH_BYTES_MAX + 1];
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
+	size_t device_count;
+	struct roots roots; /* owned */
+
+	/* check */
+	char publish[VERSION_ID_TEXT];
+	uint32_t rank, world;
+	char device[DEVICE_BYTES_MAX + 1];
+	uint64_t bytes;
+	int publisher; /* owned; -1: none */
+};
+
+/* Parses the parameters of `job`; takes the publisher's socket out of the
+ * packet. -EINVAL, -EBADMSG (no socket). */
+int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error);
+void job_clear(struct job *job);
+
+/* What runs a job: the connection, and how far it is. */
+struct work {
+	struct connection *connection;
+	struct gpuwm_client *client; /* around the connection, for publishing */
+	bool cancelled; /* set by whoever handles notifications */
+	const char *phase;
+	uint64_t done, total;
+	int64_t told_ms; /* when progress was last told */
+};
+
+/* Begins a phase ("opening", "planning", "allocating", "copying", "checking",
+ * "handing in") and tells it. total: bytes, 0 where nothing is counted. 0, -ECANCELED, -ECONNRESET. */
+int work_phase(struct work *work, const char *phase, uint64_t total);
+/* `bytes` more are done. Told at most every WORK_TELL_MS; looks at the
+ * connection each time. A memory_progress_fn. 0, -ECANCELED, -ECONNRESET. */
+int work_advance(uint64_t bytes, void *work);
+/* *error for a code of the two above. */
+int work_stopped(const struct work *work, int code, struct error *error);
+
+#define WORK_TELL_MS 100 /* a progress bar moves; 10 messages a second are nothing */
+
+#endif

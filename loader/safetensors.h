@@ -1,0 +1,56 @@
+/* The header of a safetensors file, parsed by the reference's rules. Pure: no
+ * file is touched.
+ *
+ * A file is: N (8 bytes, little-endian), N bytes of JSON, the tensors' bytes.
+ */
+#ifndef GPUWM_LOADER_SAFETENSORS_H
+#define GPUWM_LOADER_SAFETENSORS_H
+
+#include "../proto/errors.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SAFETENSORS_PREFIX 8
+
+struct safetensors_tensor {
+	const char *name;
+	unsigned dtype, ndim;
+	const uint64_t *shape;
+	uint64_t offset; /* from the beginning of the file */
+	uint64_t bytes;
+};
+
+struct safetensors_pair {
+	const char *key, *value;
+};
+
+struct safetensors {
+	struct safetensors_tensor *tensors; /* in the order of their offsets */
+	size_t count;
+	struct safetensors_pair *metadata;
+	size_t metadata_count;
+	uint64_t *dims; /* what the shapes point into */
+	void *document; /* the JSON, which holds names and texts */
+};
+
+/* The length of the JSON from a file's first 8 bytes, checked against the
+ * limit and the file before anybody reads that much. `file` is for messages
+ * only. -EBADMSG. */
+int safetensors_header_bytes(const uint8_t prefix[SAFETENSORS_PREFIX], uint64_t file_bytes, const char *file,
+			     uint64_t *ret_bytes, struct error *error);
+
+/* Parses the JSON of a file of file_bytes bytes. Everything is checked: JSON
+ * without duplicate keys or anything after it, dtypes, shapes, and that the
+ * tensors fill the rest of the file exactly, without gap or overlap.
+ * -EBADMSG naming file, tensor and rule; -ENOMEM. Integers above 2^63 - 1 and numbers
+ * that no double holds are refused in ignored fields too. */
+int safetensors_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
+		      struct safetensors *ret, struct error *error);
+/* A zeroed one is fine, and twice too. */
+void safetensors_clear(struct safetensors *content);
+
+/* How many bytes of a text from a file a message shows: cut at a character. */
+int text_shown(const char *text);
+
+#endif

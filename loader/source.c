@@ -1,0 +1,230 @@
+#include "source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INDEX_NAME "model.safetensors.index.json"
+#define SINGLE_NAME "model.safetensors"
+
+/* What a worker needs besides the weights, so that it needs no model folder. */
+static const char *const extra_names[] = {
+	"config.json",
+	"generation_config.json",
+	"tokenizer.json",
+	"tokenizer_config.json",
+	"special_tokens_map.json",
+	"tokenizer.model",
+	"vocab.json",
+	"vocab.txt",
+	"merges.txt",
+	"added_tokens.json",
+	"chat_template.jinja",
+	"preprocessor_config.json",
+};
+#define EXTRA_COUNT (sizeof(extra_names) / sizeof(extra_names[0]))
+
+static int out_of_memory(const char *path, struct error *error)
+{
+	return error_set(error, -ENOMEM, NULL, "%s: out of memory", path);
+}
+
+static int gather_tensors(const char *path, struct source *source, struct error *error)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < source->file_count; i++)
+		count += source->files[i].content.count;
+	source->tensors = calloc(count + 1, sizeof(*source->tensors));
+	if (!source->tensors)
+		return out_of_memory(path, error);
+	for (size_t i = 0; i < source->file_count; i++) {
+		const struct safetensors *content = &source->files[i].content;
+
+		for (size_t k = 0; k < content->count; k++) {
+			const struct safetensors_tensor *tensor = &content->tensors[k];
+
+			source->tensors[source->tensor_count++] = (struct source_tensor){
+				.name = tensor->name,
+				.dtype = tensor->dtype,
+				.ndim = tensor->ndim,
+				.shape = tensor->shape,
+				.file = (uint32_t)i,
+				.offset = tensor->offset,
+				.bytes = tensor->bytes,
+			};
+			source->bytes += tensor->bytes;
+		}
+	}
+	return 0;
+}
+
+/* -ENOENT where the folder has no such file. */
+static int open_in_folder(const struct roots *roots, const char *folder, const char *name,
+			  struct source_file *ret, struct error *error)
+{
+	char *path = source_path(folder, name);
+	int r;
+
+	if (!path)
+		return out_of_memory(folder, error);
+	r = source_file_open(roots, path, ret, error);
+	free(path);
+	return r;
+}
+
+static int read_extra(const struct roots *roots, const char *folder, const char *name, uint64_t *left,
+		      struct source *source, struct error *error)
+{
+	struct source_extra *extra = &source->extras[source->extra_count];
+	struct source_file file;
+	char *data;
+	int r = open_in_folder(roots, folder, name, &file, error);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	r = source_file_read(&file, *left, &data, error);
+	if (r == -EFBIG)
+		r = error_set(error, -EFBIG, "move what workers don't need out of the folder",
+			      "%s: the small files of a version are above the limit of %" PRIu64
+			      " bytes in all",
+			      file.path, INDEX_FILES_BYTES_MAX);
+	if (r == 0) {
+		*extra = (struct source_extra){.name = name, .data = data, .bytes = (size_t)file.stat.st_size};
+		source->extra_count++;
+		*left -= extra->bytes;
+	}
+	source_file_close(&file);
+	return r;
+}
+
+static int read_extras(const struct roots *roots, const char *folder, struct source *source,
+		       struct error *error)
+{
+	uint64_t left = INDEX_FILES_BYTES_MAX;
+	int r = 0;
+
+	source->extras = calloc(EXTRA_COUNT, sizeof(*source->extras));
+	if (!source->extras)
+		return out_of_memory(folder, error);
+	for (size_t i = 0; r == 0 && i < EXTRA_COUNT; i++)
+		r = read_extra(roots, folder, extra_names[i], &left, source, error);
+	return r;
+}
+
+/* The folder has no safetensors: says what it has instead, if that is known. */
+static int nothing_found(const struct source_file *folder, struct error *error)
+{
+	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const char *foreign = NULL;
+	struct dirent *entry;
+	char name[256];
+
+	while (dir && !foreign && (entry = readdir(dir))) {
+		const char *dot = strrchr(entry->d_name, '.');
+
+		if (dot && strcmp(dot, ".gguf") == 0)
+			foreign = "GGUF";
+		else if (dot &&
+			 (strcmp(dot, ".bin") == 0 || strcmp(dot, ".pt") == 0 || strcmp(dot, ".pth") == 0))
+			foreign = "PyTorch";
+		if (foreign)
+			snprintf(name, sizeof(name), "%s", entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+	if (foreign)
+		return error_set(error, -ENOTSUP,
+				 "supported are " INDEX_NAME " with its shards, and " SINGLE_NAME,
+				 "%s holds no safetensors, but %s (%s)", folder->path, name, foreign);
+	return error_set(error, -ENOENT, "a single file is named by its own path",
+			 "%s has neither " INDEX_NAME " nor " SINGLE_NAME, folder->path);
+}
+
+static int add_single(struct source *source, struct source_file *file, struct error *error)
+{
+	source->files = calloc(1, sizeof(*source->files));
+	if (!source->files) {
+		source_file_close(file);
+		return out_of_memory("source", error);
+	}
+	source->files[source->file_count++] = *file;
+	return source_file_parse(&source->files[0], error);
+}
+
+static int open_sharded(const struct roots *roots, const char *folder, const struct source_file *index,
+			struct source *source, struct error *error)
+{
+	int r = shards_open(roots, folder, index, source, error);
+
+	if (r == 0)
+		r = gather_tensors(folder, source, error);
+	return r < 0 ? r : shards_check(index, source, error);
+}
+
+static int open_folder(const struct roots *roots, const struct source_file *folder, struct source *source,
+		       struct error *error)
+{
+	struct source_file file;
+	int r = open_in_folder(roots, folder->path, INDEX_NAME, &file, error);
+
+	if (r == 0) {
+		r = open_sharded(roots, folder->path, &file, source, error);
+		source_file_close(&file);
+	} else if (r == -ENOENT) {
+		r = open_in_folder(roots, folder->path, SINGLE_NAME, &file, error);
+		if (r == -ENOENT)
+			return nothing_found(folder, error);
+		if (r == 0)
+			r = add_single(source, &file, error);
+		if (r == 0)
+			r = gather_tensors(folder->path, source, error);
+	}
+	return r < 0 ? r : read_extras(roots, folder->path, source, error);
+}
+
+int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error)
+{
+	struct source source = {0};
+	struct source_file file;
+	int r = source_file_open(roots, path, &file, error);
+
+	if (r < 0)
+		return r;
+	if (S_ISDIR(file.stat.st_mode)) {
+		r = open_folder(roots, &file, &source, error);
+		source_file_close(&file);
+	} else {
+		r = add_single(&source, &file, error);
+		if (r == 0)
+			r = gather_tensors(path, &source, error);
+	}
+	if (r < 0) {
+		source_close(&source);
+		return r;
+	}
+	*ret = source;
+	return 0;
+}
+
+void source_close(struct source *source)
+{
+	for (size_t i = 0; i < source->file_count; i++)
+		source_file_close(&source->files[i]);
+	for (size_t i = 0; i < source->extra_count; i++)
+		free(source->extras[i].data);
+	free(source->files);
+	free(source->tensors);
+	free(source->extras);
+	memset(source, 0, sizeof(*source));
+}

@@ -1,0 +1,72 @@
+/* A source path becomes open files and the tensors in them: one safetensors
+ * file, a folder with model.safetensors.index.json or model.safetensors, or a Hugging
+ * Face snapshot, which is such a folder with links into ../../blobs.
+ */
+#ifndef GPUWM_LOADER_SOURCE_H
+#define GPUWM_LOADER_SOURCE_H
+
+#include "beneath.h"
+#include "safetensors.h"
+
+#include <sys/stat.h>
+
+struct source_file {
+	char *path;
+	int fd;
+	struct stat stat; /* when it was opened */
+	struct safetensors content;
+};
+
+struct source_tensor {
+	const char *name;
+	unsigned dtype, ndim;
+	const uint64_t *shape;
+	uint32_t file; /* position in files */
+	uint64_t offset, bytes; /* in the file */
+};
+
+/* A small file of the folder, to travel with the version. */
+struct source_extra {
+	const char *name;
+	void *data;
+	size_t bytes;
+};
+
+struct source {
+	struct source_file *files;
+	size_t file_count;
+	struct source_tensor *tensors; /* in the order of files, then offsets */
+	size_t tensor_count;
+	uint64_t bytes; /* of all tensors */
+	struct source_extra *extras;
+	size_t extra_count;
+	char warning[TEXT_BYTES_MAX + 1]; /* "" when all is as it should be */
+};
+
+/* Opens everything and parses all headers. A folder's small files come along.
+ * -ENOENT, -EACCES (see beneath_open), -EINVAL: no regular file or folder; -EBADMSG: a rule of
+ * safetensors or of sharded repositories; -ENOTSUP: GGUF, pickle, PyTorch; -EFBIG: small files
+ * above INDEX_FILES_BYTES_MAX. */
+int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error);
+/* A zeroed one is fine. */
+void source_close(struct source *source);
+
+/* What a program further in needs of one file; used by source_open. */
+int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error);
+int source_file_parse(struct source_file *file, struct error *error);
+void source_file_close(struct source_file *file);
+/* The whole content of a file of at most `limit` bytes, with a zero byte after
+ * it; free it. -EFBIG. */
+int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);
+/* "folder/name"; free it. NULL: out of memory. */
+char *source_path(const char *folder, const char *name);
+/* -EIO naming the file when it is not what it was at opening. */
+int source_file_unchanged(const struct source_file *file, struct error *error);
+
+/* The shards that the JSON of an index names, opened and parsed into
+ * source->files; checked against each other. In shards.c. */
+int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
+		struct source *source, struct error *error);
+int shards_check(const struct source_file *index, struct source *source, struct error *error);
+
+#endif

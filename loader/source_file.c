@@ -1,0 +1,203 @@
+#include "source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define SUPPORTED                                                                                              \
+	"supported are safetensors files, and folders of them; convert the model with the library that wrote it"
+/* Enough to tell formats apart. */
+#define PEEK_BYTES 16
+
+char *source_path(const char *folder, const char *name)
+{
+	char *path;
+	size_t length = strlen(folder);
+
+	return asprintf(&path, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/", name) < 0
+		       ? NULL
+		       : path;
+}
+
+static const char *kind_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFIFO:
+		return "a FIFO";
+	case S_IFSOCK:
+		return "a socket";
+	case S_IFCHR:
+	case S_IFBLK:
+		return "a device";
+	default:
+		return "something else";
+	}
+}
+
+int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error)
+{
+	struct source_file file = {.fd = -1};
+	int r = beneath_open(roots, path, &file.fd, error);
+
+	if (r < 0)
+		return r;
+	file.path = strdup(path);
+	if (!file.path)
+		r = error_set(error, -ENOMEM, NULL, "%s: out of memory", path);
+	else if (fstat(file.fd, &file.stat) < 0)
+		r = error_set(error, -errno, NULL, "%s: %s", path, strerror(errno));
+	else if (!S_ISREG(file.stat.st_mode) && !S_ISDIR(file.stat.st_mode))
+		r = error_set(error, -EINVAL, "a source is a regular file or a folder", "%s is %s", path,
+			      kind_of(file.stat.st_mode));
+	if (r < 0) {
+		source_file_close(&file);
+		return r;
+	}
+	*ret = file;
+	return 0;
+}
+
+void source_file_close(struct source_file *file)
+{
+	safetensors_clear(&file->content);
+	free(file->path);
+	if (file->path || file->fd > 0)
+		close(file->fd);
+	*file = (struct source_file){.fd = -1};
+}
+
+static int read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset, struct error *error)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(file->fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return error_set(error, -EIO, NULL, "%s: reading failed: %s", file->path,
+					 strerror(errno));
+		if (n == 0)
+			return error_set(error, -EIO, NULL, "%s ended at byte %" PRIu64 " while it was read",
+					 file->path, offset + done);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error)
+{
+	uint64_t bytes = (uint64_t)file->stat.st_size;
+	char *data;
+	int r;
+
+	if (!S_ISREG(file->stat.st_mode))
+		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
+	if (bytes > limit)
+		return error_set(error, -EFBIG, NULL, "%s has %" PRIu64 " bytes, above the limit of %" PRIu64,
+				 file->path, bytes, limit);
+	data = malloc(bytes + 1);
+	if (!data)
+		return error_set(error, -ENOMEM, NULL, "%s: out of memory", file->path);
+	r = read_at(file, data, bytes, 0, error);
+	if (r < 0) {
+		free(data);
+		return r;
+	}
+	data[bytes] = '\0';
+	*ret_data = data;
+	return 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), tail = strlen(end);
+
+	return length > tail && strcasecmp(text + length - tail, end) == 0;
+}
+
+/* A name for a format that is known and not supported; NULL for others. */
+static const char *foreign_format(const char *path, const uint8_t *peek, size_t bytes)
+{
+	if (bytes >= 4 && memcmp(peek, "GGUF", 4) == 0)
+		return "a GGUF file";
+	if (bytes >= 4 && memcmp(peek, "PK\003\004", 4) == 0)
+		return "a PyTorch (zip) file";
+	if (bytes >= 2 && peek[0] == 0x80 && peek[1] <= 5)
+		return "a pickle";
+	if (ends_with(path, ".gguf"))
+		return "named as a GGUF file";
+	if (ends_with(path, ".bin") || ends_with(path, ".pt") || ends_with(path, ".pth") ||
+	    ends_with(path, ".pkl"))
+		return "named as a PyTorch file or pickle";
+	return NULL;
+}
+
+/* What the file begins with, and the length of its header. */
+static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct error *error)
+{
+	uint8_t peek[PEEK_BYTES] = {0};
+	uint64_t size = (uint64_t)file->stat.st_size;
+	size_t have = size < sizeof(peek) ? size : sizeof(peek);
+	const char *foreign;
+	int r = read_at(file, peek, have, 0, error);
+
+	if (r < 0)
+		return r;
+	/* First the honest try: a header of 640 bytes begins like a pickle. */
+	r = safetensors_header_bytes(peek, size, file->path, ret_bytes, error);
+	if (r == 0 && have > SAFETENSORS_PREFIX && strchr("{ \t\r\n", peek[SAFETENSORS_PREFIX]) &&
+	    peek[SAFETENSORS_PREFIX])
+		return 0;
+	foreign = foreign_format(file->path, peek, have);
+	if (foreign)
+		return error_set(error, -ENOTSUP, SUPPORTED, "%s is %s", file->path, foreign);
+	return r;
+}
+
+int source_file_parse(struct source_file *file, struct error *error)
+{
+	uint64_t bytes;
+	char *header;
+	int r;
+
+	if (!S_ISREG(file->stat.st_mode))
+		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
+	r = read_prefix(file, &bytes, error);
+	if (r < 0)
+		return r;
+	header = malloc(bytes);
+	if (!header)
+		return error_set(error, -ENOMEM, NULL, "%s: no memory for a header of %" PRIu64 " bytes",
+				 file->path, bytes);
+	r = read_at(file, header, bytes, SAFETENSORS_PREFIX, error);
+	if (r == 0)
+		r = safetensors_parse(file->path, header, bytes, (uint64_t)file->stat.st_size, &file->content,
+				      error);
+	free(header);
+	return r;
+}
+
+int source_file_unchanged(const struct source_file *file, struct error *error)
+{
+	struct stat now;
+
+	if (fstat(file->fd, &now) < 0)
+		return error_set(error, -EIO, NULL, "%s: %s", file->path, strerror(errno));
+	if (now.st_size != file->stat.st_size)
+		return error_set(error, -EIO, "load it again when nobody writes it",
+				 "%s was changed while it was read: it had %lld bytes, now %lld", file->path,
+				 (long long)file->stat.st_size, (long long)now.st_size);
+	if (now.st_mtim.tv_sec != file->stat.st_mtim.tv_sec ||
+	    now.st_mtim.tv_nsec != file->stat.st_mtim.tv_nsec)
+		return error_set(error, -EIO, "load it again when nobody writes it",
+				 "%s was written while it was read", file->path);
+	return 0;
+}

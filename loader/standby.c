@@ -1,0 +1,184 @@
+#include "standby.h"
+
+#include "devices.h"
+#include "hand_in.h"
+#include "load.h"
+#include "report.h"
+
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct standby {
+	struct work work;
+	bool assigned, report_wanted;
+	struct job job;
+	struct error refused; /* a job that could not be parsed */
+};
+
+static void notified(struct message *message, struct packet *packet, void *user_data)
+{
+	struct standby *s = user_data;
+
+	if (strcmp(message->method, NOTIFY_LOADER_CANCEL) == 0) {
+		s->work.cancelled = true;
+	} else if (strcmp(message->method, NOTIFY_LOADER_REPORT) == 0) {
+		s->report_wanted = true;
+	} else if (strcmp(message->method, NOTIFY_LOADER_JOB) == 0 && !s->assigned) {
+		s->assigned = true;
+		job_parse(message, packet, &s->job, &s->refused);
+	}
+}
+
+static int say_hello(struct standby *s, struct error *error)
+{
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, connection_next_id(s->work.connection), METHOD_LOADER_HELLO);
+	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
+	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
+	message_put_u64(&w, "pid", (uint64_t)getpid());
+	r = devices_put(&w, error);
+	message_end(&w);
+	if (r == 0)
+		r = connection_call(s->work.connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, error);
+	message_writer_clear(&w);
+	return r;
+}
+
+static int tell_devices(struct standby *s, struct error *error)
+{
+	struct message_writer w;
+	int r;
+
+	s->report_wanted = false;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_DEVICES);
+	r = devices_put(&w, error);
+	message_end(&w);
+	if (r == 0)
+		r = connection_notify(s->work.connection, &w, error);
+	message_writer_clear(&w);
+	return r;
+}
+
+/* Hands what was received on, once it is what it says. */
+static int check_and_report(const struct job *job, struct work *work, const struct hand_in *in,
+			    struct error *error)
+{
+	struct check_part part = {
+		.device = job->device,
+		.rank = job->rank,
+		.world = job->world,
+		.bytes_max = job->bytes,
+		.index_fd = in->index_fd,
+		.index_bytes = in->index_bytes,
+		.segments = in->segments,
+		.segment_count = in->segment_count,
+	};
+	struct check_result result;
+	int r = check_declared(&part, &result, error);
+
+	if (r == 0)
+		r = work_phase(work, "checking", result.bytes);
+	if (r == 0)
+		r = check_part(&part, work_advance, work, &result, error);
+	if (r == 0)
+		r = work_phase(work, "handing in", 0);
+	return r < 0 ? r : report_checked(work, job->publish, &part, &result, error);
+}
+
+static int check_run(const struct job *job, struct work *work, struct error *error)
+{
+	struct hand_in in;
+	int r = work_phase(work, "waiting for the publisher", 0);
+
+	if (r == 0)
+		r = hand_in_receive(job->publisher, work, &in, error);
+	if (r < 0)
+		return r;
+	r = check_and_report(job, work, &in, error);
+	hand_in_clear(&in);
+	return r;
+}
+
+static void run_job(struct standby *s, struct error *error)
+{
+	int r;
+
+	if (s->refused.code) {
+		*error = s->refused;
+		return;
+	}
+	r = s->job.kind == JOB_LOAD ? load_run(&s->job, &s->work, error) : check_run(&s->job, &s->work, error);
+	if (s->work.cancelled || r == -ECONNRESET)
+		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
+	else if (r < 0 && !error->code)
+		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));
+	else if (r == 0)
+		error->code = 0;
+}
+
+/* Until there is a job. -ECONNRESET: gpuwmd is gone. */
+static int wait_for_job(struct standby *s, struct error *error)
+{
+	while (!s->assigned) {
+		int r = connection_poll(s->work.connection, -1);
+
+		if (r < 0)
+			return r;
+		if (s->report_wanted)
+			r = tell_devices(s, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* From hello to the end of the job; the connection is made. */
+static int serve(struct standby *s)
+{
+	struct error error = {0};
+	int r = say_hello(s, &error);
+
+	if (r < 0) {
+		fprintf(stderr, "gpuwm-loader: %s (%s)\n", error.message, error.detail);
+		return r;
+	}
+	r = wait_for_job(s, &error);
+	if (r < 0)
+		return r == -ECONNRESET ? 0 : r;
+	run_job(s, &error);
+	return report_done(s->work.connection, &error);
+}
+
+int standby_run(int sock)
+{
+	struct standby *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->job.publisher = -1;
+	s->work.phase = "waiting";
+	r = connection_new(sock, &s->work.connection);
+	if (r == 0) {
+		connection_on_notify(s->work.connection, notified, s);
+		r = client_adopt(s->work.connection, &s->work.client);
+		if (r == 0)
+			r = serve(s);
+	}
+	job_clear(&s->job);
+	if (s->work.client)
+		gpuwm_close(s->work.client);
+	else
+		connection_free(s->work.connection);
+	free(s);
+	return r;
+}
