@@ -1,0 +1,428 @@
+#include "registry_internal.h"
+#include "clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int out_of_memory(struct error *error)
+{
+	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+}
+
+/* ---- models and names ---- */
+
+struct model *model_find(const struct registry *registry, const char *name)
+{
+	struct model *model;
+
+	HASH_FIND_STR(registry->models, name, model);
+	return model;
+}
+
+static int model_order(const struct model *a, const struct model *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+struct model *model_find_or_add(struct registry *registry, const char *name)
+{
+	struct model *model = model_find(registry, name);
+
+	if (model)
+		return model;
+	model = calloc(1, sizeof(*model));
+	if (!model)
+		return NULL;
+	model->registry = registry;
+	snprintf(model->name, sizeof(model->name), "%s", name);
+	HASH_ADD_KEYPTR_INORDER(hh, registry->models, model->name, strlen(model->name), model, model_order);
+	if (!model->hh.tbl) {
+		free(model);
+		return NULL;
+	}
+	return model;
+}
+
+void model_drop_unused(struct model *model)
+{
+	if (model->first)
+		return;
+	HASH_DEL(model->registry->models, model);
+	free(model);
+}
+
+const char *model_name(const struct model *model)
+{
+	return model->name;
+}
+
+struct named *named_find(const struct model *model, const char *name)
+{
+	struct named *named;
+
+	HASH_FIND_STR(model->names, name, named);
+	return named;
+}
+
+struct named *named_take(struct model *model, const char *name)
+{
+	struct named *named = named_find(model, name);
+
+	if (named) {
+		record_of(named->version)->named = NULL;
+		named->version = NULL;
+		return named;
+	}
+	named = calloc(1, sizeof(*named));
+	if (!named)
+		return NULL;
+	snprintf(named->name, sizeof(named->name), "%s", name);
+	HASH_ADD_STR(model->names, name, named);
+	if (!named->hh.tbl) {
+		free(named);
+		return NULL;
+	}
+	return named;
+}
+
+void named_drop(struct model *model, struct named *named)
+{
+	HASH_DEL(model->names, named);
+	free(named);
+}
+
+/* ---- the registry ---- */
+
+struct registry *registry_new(void)
+{
+	return calloc(1, sizeof(struct registry));
+}
+
+struct registry *registry_free(struct registry *registry)
+{
+	if (!registry)
+		return NULL;
+	registry_remove_aliases(registry);
+	while (registry->models) {
+		struct version *version = registry->models->first;
+		while (version->leases)
+			lease_release(registry, version->leases);
+		version_forget(version);
+	}
+	free(registry->lease_buckets);
+	free(registry);
+	return NULL;
+}
+
+struct registry_counts registry_counts(const struct registry *registry)
+{
+	return registry->counts;
+}
+
+/* ---- finding ---- */
+
+/* Up to eight names as the end of an error. */
+struct name_list {
+	char text[TEXT_BYTES_MAX + 1];
+	size_t used;
+	unsigned shown, left_out;
+};
+
+static void name_list_add(struct name_list *list, const char *name)
+{
+	size_t room = sizeof(list->text) - list->used;
+	int added;
+
+	if (list->shown == 8) {
+		list->left_out++;
+		return;
+	}
+	added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
+	list->used += (size_t)added < room ? (size_t)added : room - 1;
+}
+
+static const char *name_list_end(struct name_list *list)
+{
+	if (list->left_out)
+		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more",
+			 list->left_out);
+	return list->text;
+}
+
+static int no_model(const struct registry *registry, const char *name, struct error *error)
+{
+	struct name_list list = {0};
+
+	for (const struct model *model = registry->models; model; model = model->hh.next)
+		name_list_add(&list, model->name);
+	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
+}
+
+static int no_name(const struct model *model, const char *name, struct error *error)
+{
+	struct name_list list = {0};
+
+	for (const struct named *named = model->names; named; named = named->hh.next)
+		name_list_add(&list, named->name);
+	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
+			 model->name, name);
+}
+
+static int find_by_id(const struct registry *registry, const struct version_id *id,
+		      struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+
+	HASH_FIND(by_id, registry->by_id, id, sizeof(*id), record);
+	if (!record) {
+		char text[VERSION_ID_TEXT];
+		hex128_format(id->bytes, text);
+		return error_set(error, -ENOENT, "it was freed, or never was", "no version %s", text);
+	}
+	*ret_version = &record->version;
+	return 0;
+}
+
+int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
+		  uint64_t *ret_generation, struct error *error)
+{
+	const struct model *model;
+	const struct named *named;
+
+	if (ref->has_id) {
+		int r = find_by_id(registry, &ref->id, ret_version, error);
+		if (r == 0)
+			*ret_generation = 0;
+		return r;
+	}
+	model = model_find(registry, ref->model);
+	if (!model)
+		return no_model(registry, ref->model, error);
+	named = named_find(model, ref->name);
+	if (!named)
+		return no_name(model, ref->name, error);
+	*ret_version = named->alias ? named->alias->version : named->version;
+	*ret_generation = named->alias ? named->alias->generation : 0;
+	return 0;
+}
+
+struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish)
+{
+	struct version_record *record;
+
+	HASH_FIND(by_publish, registry->by_publish, publish, sizeof(*publish), record);
+	return record ? &record->version : NULL;
+}
+
+struct version *registry_next_version(const struct registry *registry, const char *model, struct version *after)
+{
+	const struct model *next;
+
+	if (after && after->next_in_model)
+		return after->next_in_model;
+	if (model)
+		next = after ? NULL : model_find(registry, model);
+	else
+		next = after ? after->model->hh.next : registry->models;
+	return next ? next->first : NULL;
+}
+
+/* ---- adding ---- */
+
+static int check_names(const char *model, const char *tag, struct error *error)
+{
+	const char *wrong = name_wrong(model);
+
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the model's name %s", wrong);
+	wrong = name_wrong(tag);
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the tag %s", wrong);
+	if (strcmp(tag, ALIAS_CURRENT) == 0 || strcmp(tag, ALIAS_PREVIOUS) == 0)
+		return error_set(error, -EINVAL, "these two are aliases of every model; take another tag",
+				 "\"%s\" can't be a tag", tag);
+	return 0;
+}
+
+/* 0 with the failed version whose tag it is, or NULL. */
+static int check_free(const struct registry *registry, const char *name, const char *tag,
+		      struct version **ret_failed, struct error *error)
+{
+	const struct model *model = model_find(registry, name);
+	const struct named *named = model ? named_find(model, tag) : NULL;
+
+	*ret_failed = NULL;
+	if (!named)
+		return 0;
+	if (named->alias)
+		return error_set(error, -EEXIST, "tags and aliases share one name space; take another tag",
+				 "\"%s\" is an alias of model \"%s\"", tag, name);
+	if (named->version->state != VERSION_FAILED)
+		return error_set(
+			error, -EEXIST, "a version never changes: take another tag, or retire this one first",
+			"%s@%s is there already (%s)", name, tag, version_state_name(named->version->state));
+	*ret_failed = named->version;
+	return 0;
+}
+
+static void append_to_model(struct model *model, struct version *version)
+{
+	version->model = model;
+	version->previous_in_model = model->last;
+	if (model->last)
+		model->last->next_in_model = version;
+	else
+		model->first = version;
+	model->last = version;
+}
+
+static void take_from_model(struct model *model, struct version *version)
+{
+	if (version->previous_in_model)
+		version->previous_in_model->next_in_model = version->next_in_model;
+	else
+		model->first = version->next_in_model;
+	if (version->next_in_model)
+		version->next_in_model->previous_in_model = version->previous_in_model;
+	else
+		model->last = version->previous_in_model;
+}
+
+/* With room for one replica, so that the first never fails. */
+static int record_new(const char *tag, uint32_t world, uid_t owner, struct version_record **ret)
+{
+	struct version_record *record = calloc(1, sizeof(*record));
+	struct version *version = &record->version;
+	int r = record ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = version_id_new(&version->id);
+	if (r == 0)
+		r = version_id_new(&version->publish);
+	if (r == 0 && !(version->replicas = calloc(1, sizeof(*version->replicas))))
+		r = -ENOMEM;
+	if (r < 0) {
+		free(record);
+		return r;
+	}
+	snprintf(version->tag, sizeof(version->tag), "%s", tag);
+	version->world = world;
+	version->owner = owner;
+	version->created_ms = clock_wall_ms();
+	*ret = record;
+	return 0;
+}
+
+/* Into the tables of ids. */
+static int record_hash(struct registry *registry, struct version_record *record)
+{
+	struct version *version = &record->version;
+
+	HASH_ADD_KEYPTR(by_id, registry->by_id, &version->id, sizeof(version->id), record);
+	if (!record->by_id.tbl)
+		return -ENOMEM;
+	HASH_ADD_KEYPTR(by_publish, registry->by_publish, &version->publish, sizeof(version->publish), record);
+	if (!record->by_publish.tbl) {
+		HASH_DELETE(by_id, registry->by_id, record);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void record_unhash(struct registry *registry, struct version_record *record)
+{
+	HASH_DELETE(by_id, registry->by_id, record);
+	HASH_DELETE(by_publish, registry->by_publish, record);
+}
+
+static int record_insert(struct registry *registry, const char *name, struct version_record *record)
+{
+	struct model *model = model_find_or_add(registry, name);
+
+	if (!model)
+		return -ENOMEM;
+	if (record_hash(registry, record) == 0) {
+		record->named = named_take(model, record->version.tag);
+		if (record->named) {
+			record->named->version = &record->version;
+			append_to_model(model, &record->version);
+			registry->counts.versions++;
+			return 0;
+		}
+		record_unhash(registry, record);
+	}
+	model_drop_unused(model);
+	return -ENOMEM;
+}
+
+int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
+		 struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+	struct version *failed;
+	int r = check_names(model, tag, error);
+
+	if (r == 0)
+		r = check_free(registry, model, tag, &failed, error);
+	if (r < 0)
+		return r;
+	if (world < 1 || world > PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world,
+				 PARTS_PER_VERSION_MAX);
+	if (registry->counts.versions >= VERSIONS_MAX)
+		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
+				 VERSIONS_MAX);
+	r = record_new(tag, world, owner, &record);
+	if (r < 0)
+		return r == -ENOMEM ? out_of_memory(error)
+				    : error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
+	r = record_insert(registry, model, record);
+	if (r < 0) {
+		free(record->version.replicas);
+		free(record);
+		return out_of_memory(error);
+	}
+	if (failed)
+		version_forget(failed);
+	*ret_version = &record->version;
+	return 0;
+}
+
+static void forget_failed(struct registry *registry, struct version_record *record)
+{
+	struct version_record **link = &registry->failed;
+
+	while (*link != record)
+		link = &(*link)->next_failed;
+	*link = record->next_failed;
+	registry->failed_count--;
+}
+
+void version_forget(struct version *version)
+{
+	struct version_record *record = record_of(version);
+	struct model *model = version->model;
+	struct registry *registry = model->registry;
+
+	if (version->state == VERSION_FAILED)
+		forget_failed(registry, record);
+	else
+		registry->counts.versions--;
+	version_uncount(version);
+	record_unhash(registry, record);
+	if (record->named)
+		named_drop(model, record->named);
+	take_from_model(model, version);
+	model_drop_unused(model);
+
+	registry->counts.pins -= version->pin_count;
+	free(version->pins);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		free(version->replicas[i].segments);
+		budget_release(&version->replicas[i].charge);
+	}
+	free(version->replicas);
+	free(record);
+}

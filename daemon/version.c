@@ -1,0 +1,297 @@
+#include "registry_internal.h"
+#include "clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- states ---- */
+
+static const struct {
+	const char *name;
+	unsigned next; /* a bit for each state that may follow */
+} states[VERSION_STATES] = {
+	[VERSION_BUILDING] = {"building", 1u << VERSION_CHECKING | 1u << VERSION_FAILED},
+	[VERSION_CHECKING] = {"checking", 1u << VERSION_READY | 1u << VERSION_FAILED},
+	[VERSION_READY] = {"ready", 1u << VERSION_RETIRING},
+	[VERSION_RETIRING] = {"retiring", 1u << VERSION_FREED},
+	[VERSION_FREED] = {"freed", 0},
+	[VERSION_FAILED] = {"failed", 0},
+};
+
+const char *version_state_name(enum version_state state)
+{
+	return states[state].name;
+}
+
+void version_move(struct version *version, enum version_state state)
+{
+	assert(states[version->state].next & 1u << state);
+	version->state = state;
+}
+
+void version_count(struct version *version, uint64_t segments, uint64_t fds, uint64_t bytes)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	struct version_record *record = record_of(version);
+
+	record->segments += segments;
+	record->fds += fds;
+	record->bytes += bytes;
+	counts->segments += segments;
+	counts->fds += fds;
+	counts->bytes += bytes;
+}
+
+void version_uncount(struct version *version)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	struct version_record *record = record_of(version);
+
+	counts->segments -= record->segments;
+	counts->fds -= record->fds;
+	counts->bytes -= record->bytes;
+	record->segments = record->fds = record->bytes = 0;
+}
+
+/* ---- replicas ---- */
+
+static int check_replica(const struct version *version, uint32_t rank, const struct device *device,
+			 struct error *error)
+{
+	const char *model = version->model->name;
+
+	if (version->state != VERSION_BUILDING)
+		return error_set(error, -EBUSY, "all parts begin before the last one commits",
+				 "%s@%s is %s, no longer building", model, version->tag,
+				 version_state_name(version->state));
+	if (rank >= version->world)
+		return error_set(error, -EINVAL, NULL, "rank %u of %s@%s, whose world is %u", rank, model,
+				 version->tag, version->world);
+	if (version->replica_count == PARTS_PER_VERSION_MAX)
+		return error_set(error, -EDQUOT, NULL, "%s@%s has %u parts, the most that a version may have",
+				 model, version->tag, PARTS_PER_VERSION_MAX);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == rank && version->replicas[i].device == device)
+			return error_set(error, -EEXIST, NULL, "rank %u of %s@%s is on %s already", rank, model,
+					 version->tag, device->id);
+	}
+	return 0;
+}
+
+int version_add_replica(struct version *version, uint32_t rank, struct device *device,
+			struct budget_charge *charge, uint32_t *ret_position, struct error *error)
+{
+	uint32_t count = version->replica_count;
+	struct replica *replicas = version->replicas;
+	int r = check_replica(version, rank, device, error);
+
+	if (r < 0)
+		return r;
+	/* The first one's room came with the version. */
+	if (count > 0)
+		replicas = reallocarray(replicas, count + 1, sizeof(*replicas));
+	if (!replicas)
+		return out_of_memory(error);
+	replicas[count] =
+		(struct replica){.rank = rank, .device = device, .index = {.fd = -1}, .charge = *charge};
+	*charge = (struct budget_charge){0};
+	version->replicas = replicas;
+	version->replica_count++;
+	*ret_position = count;
+	return 0;
+}
+
+static bool has_rank(const struct version *version, uint32_t rank)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == rank)
+			return true;
+	}
+	return false;
+}
+
+static bool has_every_rank(const struct version *version)
+{
+	for (uint32_t rank = 0; rank < version->world; rank++) {
+		if (!has_rank(version, rank))
+			return false;
+	}
+	return true;
+}
+
+bool version_committed(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].committed)
+			return false;
+	}
+	return has_every_rank(version);
+}
+
+bool version_complete(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].checked)
+			return false;
+	}
+	return version_committed(version);
+}
+
+/* ---- ready and failed ---- */
+
+static bool takes_current(const struct model *model)
+{
+	if (alias_find(model, ALIAS_CURRENT))
+		return false;
+	for (const struct version *version = model->first; version; version = version->next_in_model) {
+		if (version->state == VERSION_READY)
+			return false;
+	}
+	return true;
+}
+
+int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error)
+{
+	bool current = takes_current(version->model);
+
+	assert(version->model->registry == registry);
+	if (version->state != VERSION_CHECKING || !version_complete(version))
+		return error_set(error, -EINVAL, NULL, "%s@%s is %s and not complete", version->model->name,
+				 version->tag, version_state_name(version->state));
+	if (current) {
+		struct alias *alias = alias_make(version->model, ALIAS_CURRENT);
+		if (!alias)
+			return out_of_memory(error);
+		alias_point(alias, version);
+	}
+	version_move(version, VERSION_READY);
+	version->ready_ms = clock_wall_ms();
+	*ret_current = current;
+	return 0;
+}
+
+void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
+{
+	struct version_record **link = &registry->failed;
+
+	version_move(version, VERSION_FAILED);
+	version->error = *reason;
+	version_uncount(version);
+	registry->counts.versions--;
+	while (*link)
+		link = &(*link)->next_failed;
+	*link = record_of(version);
+	if (++registry->failed_count > FAILED_KEPT_MAX)
+		version_forget(&registry->failed->version);
+}
+
+/* ---- pins ---- */
+
+static uint32_t pin_position(const struct version *version, const char *pin)
+{
+	uint32_t i = 0;
+
+	while (i < version->pin_count && strcmp(version->pins[i], pin) != 0)
+		i++;
+	return i;
+}
+
+static int check_pin(const struct version *version, const char *pin, struct error *error)
+{
+	const char *model = version->model->name, *wrong = name_wrong(pin);
+
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the pin's name %s", wrong);
+	if (version->state != VERSION_READY)
+		return error_set(error, -EINVAL, "only ready versions take new pins", "%s@%s is %s", model,
+				 version->tag, version_state_name(version->state));
+	if (pin_position(version, pin) < version->pin_count)
+		return error_set(error, -EEXIST, NULL, "%s@%s has a pin \"%s\" already", model, version->tag,
+				 pin);
+	if (version->pin_count == PINS_PER_VERSION_MAX)
+		return error_set(error, -EDQUOT, "unpin some", "%s@%s has %u pins, the most that it may have",
+				 model, version->tag, PINS_PER_VERSION_MAX);
+	return 0;
+}
+
+int version_pin(struct version *version, const char *pin, struct error *error)
+{
+	char(*pins)[NAME_BYTES_MAX + 1];
+	int r = check_pin(version, pin, error);
+
+	if (r < 0)
+		return r;
+	pins = reallocarray(version->pins, version->pin_count + 1, sizeof(*pins));
+	if (!pins)
+		return out_of_memory(error);
+	snprintf(pins[version->pin_count], sizeof(*pins), "%s", pin);
+	version->pins = pins;
+	version->pin_count++;
+	version->model->registry->counts.pins++;
+	return 0;
+}
+
+int version_unpin(struct version *version, const char *pin, struct error *error)
+{
+	uint32_t position = pin_position(version, pin);
+
+	if (position == version->pin_count)
+		return error_set(error, -ENOENT, NULL, "%s@%s has no pin \"%s\"", version->model->name,
+				 version->tag, pin);
+	version->pin_count--;
+	version->model->registry->counts.pins--;
+	memmove(version->pins + position, version->pins + position + 1,
+		(version->pin_count - position) * sizeof(*version->pins));
+	return 0;
+}
+
+/* ---- retiring ---- */
+
+static int still_named(const struct version *version, struct error *error)
+{
+	char names[TEXT_BYTES_MAX + 1] = "move or remove first: ";
+	size_t used = strlen(names);
+	const char *comma = "";
+
+	for (const struct alias *alias = version->model->aliases; alias; alias = alias->next) {
+		if (alias->version != version || strcmp(alias->name, ALIAS_PREVIOUS) == 0)
+			continue;
+		int added = snprintf(names + used, sizeof(names) - used, "%s%s", comma, alias->name);
+		if ((size_t)added >= sizeof(names) - used)
+			break;
+		used += (size_t)added;
+		comma = ", ";
+	}
+	return error_set(error, -EBUSY, names, "%s@%s is named by %u alias%s", version->model->name,
+			 version->tag, version->alias_count, version->alias_count == 1 ? "" : "es");
+}
+
+int registry_retire(struct registry *registry, struct version *version, struct error *error)
+{
+	if (version->state == VERSION_RETIRING)
+		return 0;
+	if (version->state != VERSION_READY)
+		return error_set(error, -EINVAL,
+				 "only what is ready retires; cancel its job or publish instead", "%s@%s is %s",
+				 version->model->name, version->tag, version_state_name(version->state));
+	if (version->alias_count > 0)
+		return still_named(version, error);
+	registry_forget_previous(registry, version);
+	version_move(version, VERSION_RETIRING);
+	return 0;
+}
+
+bool version_unused(const struct version *version)
+{
+	return version->state == VERSION_RETIRING && version->lease_count == 0 && version->pin_count == 0;
+}
+
+void registry_remove(struct registry *registry, struct version *version)
+{
+	assert(version->model->registry == registry && version_unused(version));
+	version_move(version, VERSION_FREED);
+	version_forget(version);
+}
