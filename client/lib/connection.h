@@ -22,8 +22,11 @@ struct connection;
 int connection_new(int sock, struct connection **ret);
 struct connection *connection_free(struct connection *c);
 int connection_fd(const struct connection *c);
+/* 0, or -ECHILD in a child of the process that made it. */
+int connection_check(const struct connection *c, struct error *error);
 
-/* Notifications that come while a call waits, or in connection_poll. */
+/* Notifications that come while a call waits, or in connection_poll. The
+ * handler runs under the connection's lock: it makes no call on it. */
 typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data);
 void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data);
 
@@ -32,15 +35,20 @@ uint64_t connection_next_id(struct connection *c);
 
 /* Sends a finished request and waits for its response. wait_ms -1: for ever.
  * Thread-safe; calls wait for each other. A refusal by the peer is its code
- * with *error filled. -ECONNRESET: the peer is gone; -ETIMEDOUT; -ECHILD after fork. */
+ * with *error filled. ret_reply may be NULL. -ECONNRESET: the peer is gone;
+ * -ECHILD after fork; -ETIMEDOUT: no answer in wait_ms; since a late answer may
+ * carry a lease that nobody would give back, the connection is given up then
+ * and every further call is -ECONNRESET. The request stays the caller's. */
 int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
 		    int64_t wait_ms, struct reply *ret_reply, struct error *error);
 /* Sends a notification. */
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
-/* Waits for and handles notifications only: number handled, 0 on timeout, -errno. */
+/* Waits for the first notification and handles all that have arrived: their
+ * number, 0 on timeout, -errno. */
 int connection_poll(struct connection *c, int64_t wait_ms);
 
-/* A client around a socket that is connected already and needs no hello: the loader's. */
+/* A client around a socket that is connected already and needs no hello: the
+ * loader's. On success the connection is the client's, and freed with its last use. */
 int client_adopt(struct connection *connection, struct gpuwm_client **ret_client);
 struct connection *client_connection(struct gpuwm_client *client);
 

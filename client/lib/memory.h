@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MEMORY_CHUNK_BYTES MIB(16) /* of a digest: malloc keeps such a buffer between calls */
+
 /* Where memory lies. */
 struct memory_device {
 	const struct memory_ops *ops;
@@ -58,12 +60,17 @@ struct memory_ops {
 	int (*read)(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
 		    struct error *error);
 	/* Waits until nothing that this process queued uses the device. Makes no
-	 * context where there is none. */
+	 * context where there is none. -EBUSY: a stream is being captured, nothing was
+	 * waited for; -EIO: the context is broken, nothing runs in it any more. */
 	int (*idle)(const struct memory_device *device, struct error *error);
 	/* Makes the device's primary context current for this thread, and puts back
 	 * what was. Pairs; `enter` may take 100 ms the first time. */
 	int (*enter)(const struct memory_device *device, struct error *error);
 	void (*leave)(const struct memory_device *device);
+	/* Keeps the primary context in being, so that only the first `enter` in
+	 * between is slow. Pairs; any thread. */
+	int (*hold)(const struct memory_device *device, struct error *error);
+	void (*unhold)(const struct memory_device *device);
 };
 
 extern const struct memory_ops memory_host;
@@ -73,7 +80,10 @@ extern const struct memory_ops memory_cuda;
  * can't see it (CUDA_VISIBLE_DEVICES). */
 int memory_device_open(const char *id, struct memory_device *ret, struct error *error);
 
-/* Digest of mapped memory, in pieces of `chunk` bytes read back where it must be; progress may
+/* The GPU of this thread's current CUDA context, "GPU-…". -ENOENT: none; does not load the driver. */
+int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);
+
+/* Digest of mapped memory, in pieces of MEMORY_CHUNK_BYTES, read back where it must be; progress may
  * be NULL and returns nonzero to stop (-ECANCELED). Inside memory_enter. */
 struct digest;
 typedef int memory_progress_fn(uint64_t bytes, void *user_data);

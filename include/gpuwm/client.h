@@ -27,7 +27,9 @@
  *   and set `size`. A size the library does not know is -EINVAL.
  * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
  *   leaves the caller's current context as it was. It is not needed for `host`.
- * - Waits are in milliseconds: 0 does not wait, -1 waits for ever.
+ * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that
+ *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT, and
+ *   -ECONNRESET from then on; mappings stay valid, leases are gone. Connect again.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
  */
@@ -184,7 +186,8 @@ int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuw
 /* Unmaps (when this was the last use in the process) after waiting for the
  * device to be idle, then gives the lease back. Pointers of its tensors are
  * dead afterwards. 0, or -EIO, -ECONNRESET: unmapped, but the daemon could not
- * be told (the lease ended with the connection); -ECHILD: nothing was done. */
+ * be told (the lease ended with the connection); -ECHILD: nothing was done;
+ * -EBUSY: a CUDA stream is being captured, nothing was done. mapping may be NULL. */
 int gpuwm_detach(struct gpuwm_mapping *mapping);
 
 /* Valid until gpuwm_detach. */

@@ -1,0 +1,74 @@
+#include "mapping.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A mapping owns no descriptor: after a fork there is nothing to close. */
+static void nothing_in_child(void *object)
+{
+	(void)object;
+}
+
+static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		  struct gpuwm_mapping *mapping, struct error *error)
+{
+	struct lease lease;
+	int r = lease_take(client, ref, options, &lease, error);
+
+	if (r < 0)
+		return r;
+	r = mapped_part_use(&lease, &mapping->part, error);
+	lease_close_fds(&lease);
+	if (r < 0) {
+		lease_release(client, lease.id, NULL);
+		return r;
+	}
+	mapping->client = client_keep(client);
+	mapping->version = lease.version;
+	mapping->lease = lease.id;
+	fork_watch(&mapping->hook, nothing_in_child, mapping);
+	return 0;
+}
+
+int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		 struct gpuwm_mapping **ret_mapping)
+{
+	struct gpuwm_mapping *mapping = calloc(1, sizeof(*mapping));
+	struct error error;
+	int r;
+
+	if (mapping)
+		r = attach(client, ref, options, mapping, &error);
+	else
+		r = error_set(&error, -ENOMEM, NULL, "out of memory for a mapping");
+	if (r < 0) {
+		free(mapping);
+		return client_fail(&error);
+	}
+	*ret_mapping = mapping;
+	return 0;
+}
+
+int gpuwm_detach(struct gpuwm_mapping *mapping)
+{
+	struct error error;
+	int r;
+
+	if (!mapping)
+		return 0;
+	r = fork_check(&mapping->hook, &error);
+	if (r == 0)
+		r = mapped_part_drop(mapping->part, &error);
+	if (r < 0)
+		return client_fail(&error);
+	r = lease_release(mapping->client, mapping->lease, &error);
+	fork_unwatch(&mapping->hook);
+	client_drop(mapping->client);
+	free(mapping);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping)
+{
+	return &mapping->version;
+}

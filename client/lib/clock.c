@@ -1,0 +1,33 @@
+#include "clock.h"
+
+#include <limits.h>
+#include <time.h>
+
+int64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t clock_deadline(int64_t wait_ms)
+{
+	int64_t now = clock_ms();
+
+	if (wait_ms < 0)
+		return -1;
+	return wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
+}
+
+int clock_left(int64_t deadline)
+{
+	int64_t left;
+
+	if (deadline < 0)
+		return -1;
+	left = deadline - clock_ms();
+	if (left < 0)
+		return 0;
+	return left > INT_MAX ? INT_MAX : (int)left;
+}

@@ -1,0 +1,13 @@
+/* Deadlines on the monotonic clock, in milliseconds. */
+#ifndef GPUWM_LIB_CLOCK_H
+#define GPUWM_LIB_CLOCK_H
+
+#include <stdint.h>
+
+int64_t clock_ms(void);
+/* When a wait of wait_ms ends; -1 (for ever) stays -1. */
+int64_t clock_deadline(int64_t wait_ms);
+/* What is left, as poll(2) takes it: -1 for ever, 0 when it has passed. */
+int clock_left(int64_t deadline);
+
+#endif

@@ -1,0 +1,451 @@
+#include "connection.h"
+
+#include "clock.h"
+#include "fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct connection {
+	pthread_mutex_t lock; /* one call at a time */
+	struct fork_hook hook;
+	int sock;
+	uint64_t next_id; /* atomic */
+	struct error broken; /* code 0: alive; else what every further call gets */
+	connection_notify_fn *notify;
+	void *notify_data;
+	uint8_t *buffer; /* for one packet */
+};
+
+static void close_in_child(void *object)
+{
+	struct connection *c = object;
+
+	close(c->sock);
+	c->sock = -1;
+}
+
+int connection_new(int sock, struct connection **ret)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+	int flags = fcntl(sock, F_GETFL);
+
+	if (c)
+		c->buffer = malloc(PACKET_BYTES_MAX + 1);
+	if (!c || !c->buffer || flags < 0 || fcntl(sock, F_SETFL, flags | O_NONBLOCK) < 0) {
+		int r = flags < 0 ? -errno : -ENOMEM;
+
+		if (c)
+			free(c->buffer);
+		free(c);
+		return r;
+	}
+	pthread_mutex_init(&c->lock, NULL);
+	c->sock = sock;
+	c->next_id = 1;
+	fork_watch(&c->hook, close_in_child, c);
+	*ret = c;
+	return 0;
+}
+
+struct connection *connection_free(struct connection *c)
+{
+	if (!c)
+		return NULL;
+	fork_unwatch(&c->hook);
+	if (c->sock >= 0)
+		close(c->sock);
+	pthread_mutex_destroy(&c->lock);
+	free(c->buffer);
+	free(c);
+	return NULL;
+}
+
+int connection_fd(const struct connection *c)
+{
+	return c->sock;
+}
+
+int connection_check(const struct connection *c, struct error *error)
+{
+	return fork_check(&c->hook, error);
+}
+
+void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data)
+{
+	pthread_mutex_lock(&c->lock);
+	c->notify = fn;
+	c->notify_data = user_data;
+	pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t connection_next_id(struct connection *c)
+{
+	return __atomic_fetch_add(&c->next_id, 1, __ATOMIC_RELAXED);
+}
+
+void reply_clear(struct reply *reply)
+{
+	message_clear(&reply->message);
+	packet_drop(&reply->packet);
+	free(reply->packet.data);
+	if (reply->body)
+		munmap(reply->body, reply->body_bytes);
+	*reply = (struct reply){0};
+}
+
+/* Nothing can be trusted on this connection any more: the peer sees its end
+ * now, and every further call gets the same error. */
+static int connection_break(struct connection *c, const struct error *error)
+{
+	c->broken = *error;
+	shutdown(c->sock, SHUT_RDWR);
+	return error->code;
+}
+
+static int connection_ended(struct connection *c, struct error *error)
+{
+	error_set(error, -ECONNRESET, "connect again; what was leased on this connection is given back",
+		  "the peer ended the connection");
+	return connection_break(c, error);
+}
+
+/* The packet becomes a reply of its own, so that the connection's buffer is free for the next. */
+static int reply_decode(struct packet *packet, struct reply *ret, struct error *error)
+{
+	const char *why = "";
+	int r;
+
+	*ret = (struct reply){.packet = *packet};
+	packet->fd_count = 0;
+	ret->packet.data = malloc(packet->bytes + 1);
+	if (!ret->packet.data) {
+		reply_clear(ret);
+		return error_set(error, -ENOMEM, NULL, "out of memory for a reply of %zu bytes", packet->bytes);
+	}
+	memcpy(ret->packet.data, packet->data, packet->bytes);
+	r = message_read(ret->packet.data, ret->packet.bytes, &ret->message, &why);
+	if (r < 0) {
+		error_set(error, r, NULL, "the peer sent a packet that is no valid message: %s", why);
+		reply_clear(ret);
+	}
+	return r;
+}
+
+static int packet_whole(const struct packet *packet, struct error *error)
+{
+	if (packet->fds_cut)
+		return error_set(error, -EMFILE, "raise the limit of open files (RLIMIT_NOFILE, ulimit -n)",
+				 "this process has no room for the descriptors of a reply");
+	if (packet->cut)
+		return error_set(error, -EPROTO, NULL, "the peer sent a packet above %d bytes",
+				 PACKET_BYTES_MAX);
+	return 0;
+}
+
+/* One packet: 1 and *ret, 0 when there is none now. Errors break the connection. */
+static int connection_receive(struct connection *c, struct reply *ret, struct error *error)
+{
+	struct packet packet = {.data = c->buffer};
+	int r = packet_receive(c->sock, true, &packet);
+
+	/* The kernel tells ECONNRESET before packets that are queued, once: they
+	 * may say why the peer left. At a true end the second call reads 0 too. */
+	if (r == 0)
+		r = packet_receive(c->sock, true, &packet);
+	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r == 0)
+		return connection_ended(c, error);
+	if (r < 0) {
+		error_set(error, r, NULL, "receiving failed: %s", strerror(-r));
+		return connection_break(c, error);
+	}
+	r = packet_whole(&packet, error);
+	if (r == 0)
+		r = reply_decode(&packet, ret, error);
+	packet_drop(&packet);
+	return r < 0 ? connection_break(c, error) : 1;
+}
+
+/* Waits for `events` of the socket. 1, 0 when time ran out, -errno. */
+static int connection_wait(struct connection *c, short events, int64_t deadline)
+{
+	struct pollfd p = {.fd = c->sock, .events = events};
+
+	for (;;) {
+		int r = poll(&p, 1, clock_left(deadline));
+
+		if (r > 0)
+			return 1;
+		if (r == 0 && clock_left(deadline) == 0)
+			return 0;
+		if (r < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+/* What is no answer to anything that waits: notifications are handed on, an
+ * answer without an id is why the peer ends the connection, others are dropped. */
+static int connection_aside(struct connection *c, struct reply *reply, struct error *error)
+{
+	struct message *m = &reply->message;
+	int r = 0;
+
+	if (m->type == MESSAGE_NOTIFICATION) {
+		if (c->notify)
+			c->notify(m, &reply->packet, c->notify_data);
+		r = 1;
+	} else if (m->type == MESSAGE_RESPONSE && !m->has_id && m->error.code) {
+		*error = m->error;
+		r = connection_break(c, error);
+	}
+	reply_clear(reply);
+	return r;
+}
+
+/* Sends one packet; what arrives meanwhile is handled, so that two peers with
+ * full buffers do not wait for each other. */
+static int connection_send(struct connection *c, const struct message_writer *w, const int *fds,
+			   size_t fd_count, int64_t deadline, struct error *error)
+{
+	struct reply reply;
+	int r;
+
+	for (;;) {
+		r = packet_send(c->sock, w->buffer.data, w->buffer.size, fds, fd_count);
+		if (r != -EAGAIN)
+			break;
+		r = connection_wait(c, POLLIN | POLLOUT, deadline);
+		if (r == 0)
+			r = error_set(error, -ETIMEDOUT, NULL, "the peer does not read");
+		if (r < 0)
+			return connection_break(c, error);
+		r = connection_receive(c, &reply, error);
+		if (r > 0)
+			r = connection_aside(c, &reply, error);
+		if (r < 0)
+			return r;
+	}
+	/* The peer has left: the answer that says why may be waiting. */
+	if (r == -EPIPE || r == -ECONNRESET)
+		return 0;
+	if (r < 0)
+		return error_set(error, r, r == -ETOOMANYREFS ? "try again; see RLIMIT_NOFILE" : NULL,
+				 "sending failed: %s", strerror(-r));
+	return 0;
+}
+
+/* A large result lies in a memfd beside the packet. */
+static int reply_open_body(struct reply *reply, struct error *error)
+{
+	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK;
+	const char *why = "";
+	struct message body = {0};
+	struct fields f;
+	uint64_t position, bytes;
+	struct stat st;
+	int fd, have, r;
+
+	fields_of(&f, reply->message.body);
+	if (!fields_have(&f, "body"))
+		return 0;
+	position = fields_u64(&f, "body");
+	bytes = fields_u64(&f, "bytes");
+	if (f.error.code || bytes == 0 || bytes > MESSAGE_BODY_MAX ||
+	    packet_take_fd(&reply->packet, position, &fd) < 0)
+		return error_set(error, -EPROTO, NULL, "a large result came without its descriptor");
+	have = fcntl(fd, F_GET_SEALS);
+	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0 || (uint64_t)st.st_size < bytes)
+		r = error_set(error, -EPROTO, NULL, "the memfd of a large result is not sealed or too short");
+	else
+		r = 0;
+	if (r == 0) {
+		reply->body = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+		reply->body_bytes = bytes;
+		if (reply->body == MAP_FAILED) {
+			reply->body = NULL;
+			r = error_set(error, -ENOMEM, NULL, "no room to map a result of %zu bytes",
+				      (size_t)bytes);
+		}
+	}
+	close(fd);
+	if (r < 0)
+		return r;
+	r = message_read_body(reply->body, bytes, &body, &why);
+	if (r < 0)
+		return error_set(error, r, NULL, "a large result is no valid map: %s", why);
+	body.type = MESSAGE_RESPONSE;
+	body.id = reply->message.id;
+	body.has_id = true;
+	message_clear(&reply->message);
+	reply->message = body;
+	return 0;
+}
+
+/* Waits for the response to `id`. */
+static int connection_answer(struct connection *c, uint64_t id, int64_t deadline, struct reply *ret,
+			     struct error *error)
+{
+	for (;;) {
+		struct reply reply;
+		int r = connection_receive(c, &reply, error);
+
+		if (r < 0)
+			return r;
+		if (r > 0 && reply.message.type == MESSAGE_RESPONSE && reply.message.has_id &&
+		    reply.message.id == id) {
+			*ret = reply;
+			return 0;
+		}
+		if (r > 0) {
+			r = connection_aside(c, &reply, error);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		r = connection_wait(c, POLLIN, deadline);
+		if (r < 0)
+			error_set(error, r, NULL, "waiting failed: %s", strerror(-r));
+		else if (r == 0)
+			r = error_set(error, -ETIMEDOUT,
+				      "connect again: a late answer could not be told from the next, so the "
+				      "connection is given up",
+				      "the peer did not answer in time");
+		if (r < 0)
+			return connection_break(c, error);
+	}
+}
+
+/* The id stands in the request; reading it back saves every caller a parameter. */
+static int request_id(struct message_writer *request, uint64_t *ret_id, struct error *error)
+{
+	struct message m = {0};
+	const char *why = "";
+	int r = message_finish(request);
+
+	if (r == 0)
+		r = message_read(request->buffer.data, request->buffer.size, &m, &why);
+	if (r == -EMSGSIZE)
+		return error_set(error, r, NULL, "the request is larger than a packet (%d bytes)",
+				 PACKET_BYTES_MAX);
+	if (r < 0)
+		return error_set(error, r, NULL, "the request could not be built: %s", strerror(-r));
+	*ret_id = m.id;
+	message_clear(&m);
+	return 0;
+}
+
+static int call_locked(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
+		       int64_t wait_ms, struct reply *ret, struct error *error)
+{
+	int64_t deadline = clock_deadline(wait_ms);
+	uint64_t id = 0;
+	int r = request_id(request, &id, error);
+
+	if (r < 0)
+		return r;
+	if (c->broken.code)
+		return error_set(error, -ECONNRESET, c->broken.detail, "the connection has ended: %s",
+				 c->broken.message);
+	r = connection_send(c, request, fds, fd_count, deadline, error);
+	return r < 0 ? r : connection_answer(c, id, deadline, ret, error);
+}
+
+int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
+		    int64_t wait_ms, struct reply *ret_reply, struct error *error)
+{
+	struct error unused;
+	struct reply reply;
+	int r;
+
+	if (!error)
+		error = &unused;
+	r = connection_check(c, error);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	r = call_locked(c, request, fds, fd_count, wait_ms, &reply, error);
+	pthread_mutex_unlock(&c->lock);
+	if (r < 0)
+		return r;
+	if (reply.message.error.code)
+		*error = reply.message.error;
+	r = reply.message.error.code;
+	if (r == 0)
+		r = reply_open_body(&reply, error);
+	if (r < 0 || !ret_reply)
+		reply_clear(&reply);
+	else
+		*ret_reply = reply;
+	return r;
+}
+
+int connection_notify(struct connection *c, struct message_writer *notification, struct error *error)
+{
+	struct error unused;
+	int r;
+
+	if (!error)
+		error = &unused;
+	r = connection_check(c, error);
+	if (r < 0)
+		return r;
+	r = message_finish(notification);
+	if (r < 0)
+		return error_set(error, r, NULL, "the notification could not be built: %s", strerror(-r));
+	pthread_mutex_lock(&c->lock);
+	if (c->broken.code)
+		r = error_set(error, -ECONNRESET, c->broken.detail, "the connection has ended: %s",
+			      c->broken.message);
+	else
+		r = connection_send(c, notification, NULL, 0, clock_deadline(CALL_TIMEOUT_MS), error);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static int poll_locked(struct connection *c, int64_t deadline)
+{
+	struct error error;
+	struct reply reply;
+	int count = 0, r;
+
+	if (c->broken.code)
+		return -ECONNRESET;
+	for (;;) {
+		r = connection_receive(c, &reply, &error);
+		if (r > 0)
+			r = connection_aside(c, &reply, &error);
+		else if (r == 0 && count > 0)
+			return count;
+		else if (r == 0) {
+			r = connection_wait(c, POLLIN, deadline);
+			if (r <= 0)
+				return r;
+			continue;
+		}
+		if (r < 0)
+			return count > 0 ? count : r;
+		count += r;
+	}
+}
+
+int connection_poll(struct connection *c, int64_t wait_ms)
+{
+	int r = connection_check(c, NULL);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	r = poll_locked(c, clock_deadline(wait_ms));
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}

@@ -1,0 +1,68 @@
+/* The driver, opened at run time: one binary runs with and without a GPU. Only
+ * compiled with GPUWM_CUDA; loads libcuda.so.1 on the first cuda_open. */
+#ifndef GPUWM_LIB_CUDA_H
+#define GPUWM_LIB_CUDA_H
+
+#include "../../proto/errors.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+
+/* Every function of the driver that gpuwm calls, by the name it is looked up by. */
+#define CUDA_FUNCTIONS(F)                                                                                      \
+	F(cuInit)                                                                                              \
+	F(cuDriverGetVersion)                                                                                  \
+	F(cuGetErrorName)                                                                                      \
+	F(cuGetErrorString)                                                                                    \
+	F(cuDeviceGetCount)                                                                                    \
+	F(cuDeviceGet)                                                                                         \
+	F(cuDeviceGetName)                                                                                     \
+	F(cuDeviceGetUuid_v2)                                                                                  \
+	F(cuDeviceTotalMem_v2)                                                                                 \
+	F(cuDevicePrimaryCtxGetState)                                                                          \
+	F(cuDevicePrimaryCtxRetain)                                                                            \
+	F(cuDevicePrimaryCtxRelease_v2)                                                                        \
+	F(cuCtxPushCurrent_v2)                                                                                 \
+	F(cuCtxPopCurrent_v2)                                                                                  \
+	F(cuCtxGetCurrent)                                                                                     \
+	F(cuCtxGetDevice)                                                                                      \
+	F(cuCtxSynchronize)                                                                                    \
+	F(cuStreamSynchronize)                                                                                 \
+	F(cuMemGetAllocationGranularity)                                                                       \
+	F(cuMemCreate)                                                                                         \
+	F(cuMemRelease)                                                                                        \
+	F(cuMemExportToShareableHandle)                                                                        \
+	F(cuMemImportFromShareableHandle)                                                                      \
+	F(cuMemAddressReserve)                                                                                 \
+	F(cuMemAddressFree)                                                                                    \
+	F(cuMemMap)                                                                                            \
+	F(cuMemUnmap)                                                                                          \
+	F(cuMemSetAccess)                                                                                      \
+	F(cuMemcpyHtoD_v2)                                                                                     \
+	F(cuMemcpyDtoH_v2)                                                                                     \
+	F(cuMemsetD8_v2)
+
+struct cuda_driver {
+#define CUDA_MEMBER(name) __typeof__(name) *name;
+	CUDA_FUNCTIONS(CUDA_MEMBER)
+#undef CUDA_MEMBER
+	void *library; /* for what else a caller looks up with dlsym */
+	int device_count;
+};
+
+/* The driver, after cuInit. -ENOTSUP: no libcuda.so.1 here, one that lacks a
+ * function, or a child of a process that used CUDA; -ENODEV: no GPU is visible. */
+int cuda_open(const struct cuda_driver **ret, struct error *error);
+
+/* "GPU-…" of device `ordinal`, as nvidia-smi prints it; "MIG-…" where only the
+ * 16 bytes are known is found by cuda_find all the same. */
+#define CUDA_ID_BYTES 41
+int cuda_id(int ordinal, char ret_id[CUDA_ID_BYTES], struct error *error);
+
+/* The ordinal of a UUID with either prefix. -ENODEV. */
+int cuda_find(const char *id, int *ret_ordinal, struct error *error);
+
+/* *error from a result that is not CUDA_SUCCESS: `code`, what was tried, and the driver's words. */
+int cuda_fail(CUresult result, int code, struct error *error, const char *what);
+
+#endif

@@ -1,0 +1,140 @@
+/* From a path to a connection that has said hello. */
+#include "client.h"
+
+#include "clock.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_SYSTEM "/run/gpuwm/gpuwm.sock"
+#define SOCKET_ADMIN "admin.sock"
+/* Between two attempts while nobody listens. */
+#define RETRY_MS 20
+
+static char *path_default(void)
+{
+	const char *given = secure_getenv("GPUWM_SOCKET");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char *path;
+
+	if (given && *given)
+		return strdup(given);
+	if (runtime && *runtime && asprintf(&path, "%s/gpuwm/gpuwm.sock", runtime) >= 0) {
+		if (access(path, F_OK) == 0)
+			return path;
+		free(path);
+	}
+	return strdup(SOCKET_SYSTEM);
+}
+
+char *client_socket_path(const char *given, unsigned flags)
+{
+	char *path = given ? strdup(given) : path_default(), *admin, *slash;
+
+	if (!path || !(flags & GPUWM_CONNECT_ADMIN))
+		return path;
+	slash = strrchr(path, '/');
+	if (slash)
+		slash[1] = 0;
+	if (asprintf(&admin, "%s%s", slash ? path : "", SOCKET_ADMIN) < 0)
+		admin = NULL;
+	free(path);
+	return admin;
+}
+
+static int connect_error(int code, const char *path, struct error *error)
+{
+	const char *remedy = NULL;
+	const char *what = strerror(-code);
+
+	if (code == -ENOENT || code == -ECONNREFUSED) {
+		remedy = "is gpuwmd running? systemctl status gpuwmd; another path: GPUWM_SOCKET";
+		what = "nobody listens there";
+	} else if (code == -EACCES) {
+		remedy =
+			"your user is not in the socket's group, or may not enter its folder: see ls -l of it, "
+			"and id; a new group counts after the next login";
+	} else if (code == -EPROTOTYPE) {
+		remedy = "it is the socket of another program";
+	}
+	return error_set(error, code, remedy, "connecting to %.512s: %s", path, what);
+}
+
+static int socket_connect(const char *path, int *ret_sock, struct error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock, r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_set(error, -EINVAL, "at most 107 bytes; a relative path may help",
+				 "the path of the socket is too long: %.512s", path);
+	strcpy(address.sun_path, path);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
+				 "making a socket failed: %s", strerror(errno));
+	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0) {
+		*ret_sock = sock;
+		return 0;
+	}
+	r = connect_error(-errno, path, error);
+	close(sock);
+	return r;
+}
+
+static void hello_request(struct message_writer *w, uint64_t id, const char *name)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_request(w, id, METHOD_HELLO);
+	message_put_u64(w, "protocol_min", PROTOCOL_MIN);
+	message_put_u64(w, "protocol_max", PROTOCOL_MAX);
+	message_put_text(w, "client", name);
+	message_end(w);
+}
+
+static int dial_once(const char *path, const char *name, struct connection **ret, struct reply *ret_reply,
+		     struct error *error)
+{
+	struct connection *connection;
+	struct message_writer w;
+	int sock = -1, r = socket_connect(path, &sock, error);
+
+	if (r < 0)
+		return r;
+	r = connection_new(sock, &connection);
+	if (r < 0) {
+		close(sock);
+		return error_set(error, r, NULL, "out of memory for a connection");
+	}
+	hello_request(&w, connection_next_id(connection), name);
+	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, ret_reply, error);
+	message_writer_clear(&w);
+	if (r < 0)
+		connection_free(connection);
+	else
+		*ret = connection;
+	return r;
+}
+
+int client_dial(const char *path, const char *name, int64_t wait_ms, struct connection **ret_connection,
+		struct reply *ret_reply, struct error *error)
+{
+	int64_t deadline = clock_deadline(wait_ms), patience = clock_deadline(CALL_TIMEOUT_MS);
+
+	for (;;) {
+		int r = dial_once(path, name, ret_connection, ret_reply, error);
+		bool absent = r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET;
+
+		/* EAGAIN: gpuwmd is there, its queue of new connections is full. */
+		if (absent ? clock_left(deadline) == 0 : r != -EAGAIN || clock_left(patience) == 0)
+			return r;
+		poll(NULL, 0, RETRY_MS);
+	}
+}

@@ -1,0 +1,229 @@
+/* A subscription on a connection of its own. */
+#include "client.h"
+
+#include "json.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An event that has arrived and was not told yet. */
+struct pending {
+	uint64_t seq;
+	char kind[32];
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	char version[VERSION_ID_TEXT];
+	char *json;
+	struct pending *next;
+};
+
+struct gpuwm_events {
+	struct connection *connection;
+	struct fork_hook hook;
+	struct pending *first, **last;
+	uint64_t seq; /* of the last event told */
+	bool lost_memory; /* an event could not be kept */
+	bool ended; /* "disconnected" was told */
+};
+
+static void nothing_in_child(void *object)
+{
+	(void)object;
+}
+
+static void event_read(struct pending *event, const struct message *message)
+{
+	struct fields f;
+
+	fields_of(&f, message->body);
+	if (strcmp(message->method, NOTIFY_LOST) == 0) {
+		strcpy(event->kind, NOTIFY_LOST);
+		event->seq = fields_u64_or(&f, "to", 0);
+		return;
+	}
+	event->seq = fields_u64_or(&f, "seq", 0);
+	fields_text_or(&f, "kind", event->kind, sizeof(event->kind), "");
+	fields_text_or(&f, "model", event->model, sizeof(event->model), "");
+	fields_text_or(&f, "tag", event->tag, sizeof(event->tag), "");
+	fields_text_or(&f, "alias", event->alias, sizeof(event->alias), "");
+	fields_text_or(&f, "version", event->version, sizeof(event->version), "");
+}
+
+static void on_notify(struct message *message, struct packet *packet, void *user_data)
+{
+	struct gpuwm_events *events = user_data;
+	struct pending *event;
+
+	(void)packet;
+	if (strcmp(message->method, NOTIFY_EVENT) != 0 && strcmp(message->method, NOTIFY_LOST) != 0)
+		return;
+	event = calloc(1, sizeof(*event));
+	if (event)
+		event->json = json_text(message->body);
+	if (!event || !event->json) {
+		free(event);
+		events->lost_memory = true;
+		return;
+	}
+	event_read(event, message);
+	*events->last = event;
+	events->last = &event->next;
+}
+
+static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *error)
+{
+	struct message_writer w;
+	int r;
+
+	connection_on_notify(events->connection, on_notify, events);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, connection_next_id(events->connection), METHOD_SUBSCRIBE);
+	if (after != UINT64_MAX)
+		message_put_u64(&w, "after", after);
+	message_end(&w);
+	r = connection_call(events->connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, error);
+	message_writer_clear(&w);
+	return r;
+}
+
+static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,
+		       struct error *error)
+{
+	int r;
+
+	if (!client->socket)
+		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
+	r = client_dial(client->socket, client->name, 0, &events->connection, NULL, error);
+	if (r == 0)
+		r = subscribe(events, after, error);
+	return r;
+}
+
+int gpuwm_events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events **ret_events)
+{
+	struct gpuwm_events *events;
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	events = calloc(1, sizeof(*events));
+	if (!events) {
+		error_set(&error, -ENOMEM, NULL, "out of memory for a subscription");
+		return client_fail(&error);
+	}
+	events->last = &events->first;
+	fork_watch(&events->hook, nothing_in_child, events);
+	r = events_open(client, after, events, &error);
+	if (r < 0) {
+		gpuwm_events_close(events);
+		return client_fail(&error);
+	}
+	*ret_events = events;
+	return 0;
+}
+
+static struct pending *pending_take(struct gpuwm_events *events)
+{
+	struct pending *event = events->first;
+
+	if (!event)
+		return NULL;
+	events->first = event->next;
+	if (!events->first)
+		events->last = &events->first;
+	return event;
+}
+
+static void pending_free(struct pending *event)
+{
+	free(event->json);
+	free(event);
+}
+
+struct gpuwm_events *gpuwm_events_close(struct gpuwm_events *events)
+{
+	struct pending *event;
+
+	if (!events)
+		return NULL;
+	while ((event = pending_take(events)))
+		pending_free(event);
+	fork_unwatch(&events->hook);
+	connection_free(events->connection);
+	free(events);
+	return NULL;
+}
+
+int gpuwm_events_get_fd(const struct gpuwm_events *events)
+{
+	return connection_fd(events->connection);
+}
+
+short gpuwm_events_get_events(const struct gpuwm_events *events)
+{
+	(void)events;
+	return POLLIN;
+}
+
+static void tell(struct gpuwm_events *events, const struct pending *event, gpuwm_event_fn *fn, void *user_data)
+{
+	struct gpuwm_event told = {
+		.seq = event->seq,
+		.kind = event->kind,
+		.model = event->model,
+		.tag = event->tag,
+		.alias = event->alias,
+		.version = event->version,
+		.json = event->json,
+	};
+
+	events->seq = event->seq;
+	fn(&told, user_data);
+}
+
+static int tell_all(struct gpuwm_events *events, gpuwm_event_fn *fn, void *user_data)
+{
+	struct pending *event;
+	int count = 0;
+
+	while ((event = pending_take(events))) {
+		tell(events, event, fn, user_data);
+		pending_free(event);
+		count++;
+	}
+	return count;
+}
+
+static void tell_disconnected(struct gpuwm_events *events, gpuwm_event_fn *fn, void *user_data)
+{
+	struct pending event = {.seq = events->seq, .kind = "disconnected", .json = "{}"};
+
+	events->ended = true;
+	tell(events, &event, fn, user_data);
+}
+
+int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data)
+{
+	struct error error;
+	int r = fork_check(&events->hook, &error), count;
+
+	if (r < 0)
+		return client_fail(&error);
+	if (!events->ended)
+		r = connection_poll(events->connection, events->first ? 0 : wait_ms);
+	count = tell_all(events, fn, user_data);
+	if (events->lost_memory) {
+		error_set(&error, -ENOMEM, "list again", "out of memory: events were lost");
+		events->lost_memory = false;
+		return client_fail(&error);
+	}
+	if (count > 0 || (r >= 0 && !events->ended))
+		return count;
+	if (!events->ended)
+		tell_disconnected(events, fn, user_data);
+	error_set(&error, -ECONNRESET, "connect again, with the last seq", "the subscription has ended");
+	return client_fail(&error);
+}

@@ -1,0 +1,127 @@
+/* A lease with its descriptors, for those who map themselves. */
+#include "mapping.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct gpuwm_handles {
+	struct gpuwm_client *client;
+	struct fork_hook hook;
+	struct lease lease;
+	struct index_map index;
+};
+
+/* A child that kept the descriptors would keep the memory. */
+static void close_in_child(void *object)
+{
+	struct gpuwm_handles *handles = object;
+
+	for (uint32_t i = 0; i < handles->lease.version.segments; i++)
+		close(handles->lease.segments[i].fd);
+	close(handles->lease.index_fd);
+}
+
+static int handles_get(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		       struct gpuwm_handles *handles, struct error *error)
+{
+	int r = lease_take(client, ref, options, &handles->lease, error);
+
+	if (r < 0)
+		return r;
+	r = lease_describe(&handles->lease, &handles->index, error);
+	if (r < 0) {
+		lease_close_fds(&handles->lease);
+		lease_release(client, handles->lease.id, NULL);
+		return r;
+	}
+	handles->client = client_keep(client);
+	fork_watch(&handles->hook, close_in_child, handles);
+	return 0;
+}
+
+int gpuwm_get_handles(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+		      struct gpuwm_handles **ret_handles)
+{
+	struct gpuwm_handles *handles = calloc(1, sizeof(*handles));
+	struct error error;
+	int r;
+
+	if (handles)
+		r = handles_get(client, ref, options, handles, &error);
+	else
+		r = error_set(&error, -ENOMEM, NULL, "out of memory for handles");
+	if (r < 0) {
+		free(handles);
+		return client_fail(&error);
+	}
+	*ret_handles = handles;
+	return 0;
+}
+
+int gpuwm_handles_release(struct gpuwm_handles *handles)
+{
+	struct error error;
+	int r;
+
+	if (!handles)
+		return 0;
+	r = fork_check(&handles->hook, &error);
+	if (r < 0)
+		return client_fail(&error);
+	fork_unwatch(&handles->hook);
+	lease_close_fds(&handles->lease);
+	index_map_close(&handles->index);
+	r = lease_release(handles->client, handles->lease.id, &error);
+	client_drop(handles->client);
+	free(handles);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handles *handles)
+{
+	return &handles->lease.version;
+}
+
+int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes)
+{
+	struct error error;
+	int r = fork_check(&handles->hook, &error);
+
+	if (r == 0 && position >= handles->lease.version.segments)
+		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
+			      handles->lease.version.segments);
+	if (r < 0)
+		return client_fail(&error);
+	if (ret_bytes)
+		*ret_bytes = handles->lease.segments[position].bytes;
+	return handles->lease.segments[position].fd;
+}
+
+int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes)
+{
+	struct error error;
+	int r = fork_check(&handles->hook, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	if (ret_bytes)
+		*ret_bytes = handles->lease.index_bytes;
+	return handles->lease.index_fd;
+}
+
+uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles)
+{
+	return handles->index.view.header->tensor_count;
+}
+
+int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t position,
+			    struct gpuwm_tensor *ret_tensor)
+{
+	struct error error;
+	int r = fork_check(&handles->hook, &error);
+
+	if (r == 0)
+		r = tensor_of(&handles->index.view, NULL, position, ret_tensor, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}

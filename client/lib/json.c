@@ -1,0 +1,136 @@
+#include "json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Bytes of the UTF-8 character at `s`, 0 when it is none (overlong, a
+ * surrogate, above U+10FFFF, cut off). */
+static size_t utf8_length(const unsigned char *s, size_t left)
+{
+	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t length = *s < 0x80 ? 1 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : *s >= 0xc0 ? 2 : 0;
+	uint32_t code;
+
+	if (length <= 1)
+		return length;
+	if (length > left || *s > 0xf4)
+		return 0;
+	code = *s & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (s[i] & 0x3f);
+	}
+	if (code < smallest[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+		return 0;
+	return length;
+}
+
+static void put_character(FILE *out, const unsigned char *s, size_t length)
+{
+	if (length == 0)
+		fputs("\\ufffd", out);
+	else if (*s == '"' || *s == '\\')
+		fprintf(out, "\\%c", *s);
+	else if (*s == '\n')
+		fputs("\\n", out);
+	else if (*s == '\t')
+		fputs("\\t", out);
+	else if (*s < 0x20 || *s == 0x7f)
+		fprintf(out, "\\u%04x", *s);
+	else
+		fwrite(s, 1, length, out);
+}
+
+static void put_text(FILE *out, const char *text, size_t bytes)
+{
+	const unsigned char *s = (const unsigned char *)text;
+
+	fputc('"', out);
+	for (size_t i = 0, length; i < bytes; i += length ? length : 1) {
+		length = utf8_length(s + i, bytes - i);
+		put_character(out, s + i, length);
+	}
+	fputc('"', out);
+}
+
+static void put(FILE *out, const msgpack_object *object);
+
+static void put_array(FILE *out, const msgpack_object_array *array)
+{
+	fputc('[', out);
+	for (uint32_t i = 0; i < array->size; i++) {
+		if (i > 0)
+			fputc(',', out);
+		put(out, &array->ptr[i]);
+	}
+	fputc(']', out);
+}
+
+static void put_map(FILE *out, const msgpack_object_map *map)
+{
+	fputc('{', out);
+	for (uint32_t i = 0; i < map->size; i++) {
+		if (i > 0)
+			fputc(',', out);
+		put(out, &map->ptr[i].key);
+		fputc(':', out);
+		put(out, &map->ptr[i].val);
+	}
+	fputc('}', out);
+}
+
+/* Depth is bounded by message_read. */
+static void put(FILE *out, const msgpack_object *object)
+{
+	switch (object->type) {
+	case MSGPACK_OBJECT_BOOLEAN:
+		fputs(object->via.boolean ? "true" : "false", out);
+		break;
+	case MSGPACK_OBJECT_POSITIVE_INTEGER:
+		fprintf(out, "%" PRIu64, object->via.u64);
+		break;
+	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+		fprintf(out, "%" PRId64, object->via.i64);
+		break;
+	case MSGPACK_OBJECT_FLOAT32:
+	case MSGPACK_OBJECT_FLOAT64:
+		fprintf(out, isfinite(object->via.f64) ? "%.17g" : "null", object->via.f64);
+		break;
+	case MSGPACK_OBJECT_STR:
+		put_text(out, object->via.str.ptr, object->via.str.size);
+		break;
+	case MSGPACK_OBJECT_ARRAY:
+		put_array(out, &object->via.array);
+		break;
+	case MSGPACK_OBJECT_MAP:
+		put_map(out, &object->via.map);
+		break;
+	default:
+		fputs("null", out);
+	}
+}
+
+char *json_text(const msgpack_object *object)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+	bool failed;
+
+	if (!out)
+		return NULL;
+	if (object)
+		put(out, object);
+	else
+		fputs("{}", out);
+	failed = ferror(out) != 0;
+	if (fclose(out) != 0 || failed) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

@@ -1,0 +1,169 @@
+#include "mapping.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct mapped_part *parts; /* under fork_lock */
+
+static bool part_is(const struct mapped_part *part, const struct lease *lease)
+{
+	return part->generation == fork_generation() && part->rank == lease->version.rank &&
+	       strcmp(part->version, lease->version.id) == 0 &&
+	       strcmp(part->device.id, lease->version.device) == 0;
+}
+
+/* Finds or makes the entry, with one more use. */
+static struct mapped_part *part_get(const struct lease *lease, const struct memory_device *device)
+{
+	struct mapped_part *part;
+
+	fork_lock();
+	for (part = parts; part && !part_is(part, lease); part = part->next)
+		;
+	if (!part)
+		part = calloc(1, sizeof(*part));
+	if (part && part->uses++ == 0) {
+		strcpy(part->version, lease->version.id);
+		part->rank = lease->version.rank;
+		part->generation = fork_generation();
+		part->device = *device;
+		pthread_mutex_init(&part->lock, NULL);
+		part->next = parts;
+		parts = part;
+	}
+	fork_unlock();
+	return part;
+}
+
+/* True when it was the last use: the entry is out of the table then. */
+static bool part_put(struct mapped_part *part)
+{
+	bool last;
+
+	fork_lock();
+	last = --part->uses == 0;
+	for (struct mapped_part **link = &parts; last && *link; link = &(*link)->next) {
+		if (*link == part) {
+			*link = part->next;
+			break;
+		}
+	}
+	fork_unlock();
+	return last;
+}
+
+static void part_back(struct mapped_part *part)
+{
+	fork_lock();
+	part->uses = 1;
+	part->next = parts;
+	parts = part;
+	fork_unlock();
+}
+
+static void part_unmap(struct mapped_part *part)
+{
+	for (uint32_t i = 0; i < part->segment_count; i++)
+		part->device.ops->release(&part->device, &part->segments[i]);
+	free(part->segments);
+	part->segments = NULL;
+	part->segment_count = 0;
+	if (part->mapped)
+		index_map_close(&part->index);
+	part->mapped = false;
+}
+
+static void part_free(struct mapped_part *part)
+{
+	part_unmap(part);
+	pthread_mutex_destroy(&part->lock);
+	free(part);
+}
+
+static int map_segment(struct mapped_part *part, const struct lease *lease, uint32_t position,
+		       struct error *error)
+{
+	const struct lease_segment *from = &lease->segments[position];
+	struct memory_segment *segment = &part->segments[position];
+	const struct memory_ops *ops = part->device.ops;
+	int r = ops->import(&part->device, from->fd, from->bytes, false, segment, error);
+
+	if (r < 0)
+		return r;
+	part->segment_count = position + 1;
+	return ops->map(&part->device, segment, MEMORY_READ, error);
+}
+
+/* Under part->lock. */
+static int part_map(struct mapped_part *part, struct lease *lease, const struct index_map *index,
+		    struct error *error)
+{
+	int r = 0;
+
+	part->segments = calloc((size_t)lease->version.segments + 1, sizeof(*part->segments));
+	if (!part->segments)
+		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments",
+				 lease->version.segments);
+	for (uint32_t i = 0; i < lease->version.segments && r == 0; i++)
+		r = map_segment(part, lease, i, error);
+	if (r < 0) {
+		part_unmap(part);
+		return r;
+	}
+	part->index = *index;
+	part->mapped = true;
+	return 0;
+}
+
+/* Under part->lock: maps on the first use, else takes only what the index tells. */
+static int part_ready(struct mapped_part *part, struct lease *lease, struct error *error)
+{
+	struct index_map index;
+	int r = lease_describe(lease, &index, error);
+
+	if (r < 0)
+		return r;
+	if (!part->mapped)
+		r = part_map(part, lease, &index, error);
+	if (!part->mapped || part->index.data != index.data)
+		index_map_close(&index);
+	return r;
+}
+
+int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error *error)
+{
+	struct memory_device device;
+	struct mapped_part *part;
+	int r = memory_device_open(lease->version.device, &device, error);
+
+	if (r < 0)
+		return r;
+	part = part_get(lease, &device);
+	if (!part)
+		return error_set(error, -ENOMEM, NULL, "out of memory for a mapping");
+	/* Of two threads that attach the same at once, the second finds it
+	 * mapped; when the first failed, the second tries with its own lease. */
+	pthread_mutex_lock(&part->lock);
+	r = part_ready(part, lease, error);
+	pthread_mutex_unlock(&part->lock);
+	if (r == 0)
+		*ret = part;
+	else if (part_put(part))
+		part_free(part);
+	return r;
+}
+
+int mapped_part_drop(struct mapped_part *part, struct error *error)
+{
+	if (!part_put(part))
+		return 0;
+	/* Any other failure means that the context is broken: nothing runs in it
+	 * any more, so the memory can go. */
+	if (part->device.ops->idle(&part->device, error) == -EBUSY) {
+		part_back(part);
+		return -EBUSY;
+	}
+	part_free(part);
+	return 0;
+}

@@ -1,0 +1,45 @@
+/* Mapped parts, shared by all attaches of this process: one for each version,
+ * rank and device. Each attach has a lease of its own. */
+#ifndef GPUWM_LIB_MAPPING_H
+#define GPUWM_LIB_MAPPING_H
+
+#include "lease.h"
+#include "memory.h"
+
+#include <pthread.h>
+
+struct mapped_part {
+	char version[VERSION_ID_TEXT];
+	uint32_t rank;
+	uint64_t generation; /* of fork: a child shares nothing with its parent */
+	struct memory_device device;
+	unsigned uses; /* under fork_lock */
+	struct mapped_part *next; /* under fork_lock */
+	pthread_mutex_t lock; /* of what follows, until mapped */
+	bool mapped;
+	struct index_map index;
+	struct memory_segment *segments;
+	uint32_t segment_count;
+};
+
+struct gpuwm_mapping {
+	struct gpuwm_client *client;
+	struct fork_hook hook;
+	struct gpuwm_version_info version;
+	uint64_t lease;
+	struct mapped_part *part;
+};
+
+/* The part that a lease grants: mapped already, or mapped now. Completes
+ * lease->version. The descriptors stay the lease's. */
+int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error *error);
+
+/* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
+ * being captured; the use goes on. */
+int mapped_part_drop(struct mapped_part *part, struct error *error);
+
+/* A tensor of an index; `segments` NULL: without data. -ERANGE. */
+int tensor_of(const struct index_view *view, const struct memory_segment *segments, uint64_t position,
+	      struct gpuwm_tensor *ret_tensor, struct error *error);
+
+#endif

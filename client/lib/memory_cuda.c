@@ -1,0 +1,345 @@
+/* CUDA's virtual memory API. create, export, import, map and unmap need no
+ * context, only cuInit. */
+#ifdef GPUWM_CUDA
+
+#include "memory.h"
+
+#include "cuda.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Whoever holds a memory_device has opened the driver; a forked child is refused anew. */
+static const struct cuda_driver *driver(void)
+{
+	const struct cuda_driver *cuda = NULL;
+
+	return cuda_open(&cuda, NULL) < 0 ? NULL : cuda;
+}
+
+static CUmemAllocationProp properties(const struct memory_device *device)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+	};
+}
+
+static int cuda_granularity(const struct memory_device *device, uint64_t *ret_bytes, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUmemAllocationProp prop = properties(device);
+	size_t bytes;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemGetAllocationGranularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemGetAllocationGranularity");
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static int cuda_create(const struct memory_device *device, uint64_t bytes, struct memory_segment *ret,
+		       struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUmemAllocationProp prop = properties(device);
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemCreate(&handle, bytes, &prop, 0);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		return error_set(error, -ENOSPC, "see nvidia-smi for who holds its memory",
+				 "no room for %llu bytes on %s", (unsigned long long)bytes, device->id);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemCreate");
+	*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = handle};
+	return 0;
+}
+
+static int cuda_zero(const struct memory_device *device, struct memory_segment *segment, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	(void)device;
+	if (r < 0)
+		return r;
+	result = cuda->cuMemsetD8_v2((CUdeviceptr)segment->address, 0, segment->bytes);
+	/* cuMemset returns early; streams that do not wait for the default one may write next. */
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuStreamSynchronize(NULL);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "filling memory with zeros");
+}
+
+static int cuda_export(const struct memory_device *device, struct memory_segment *segment, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int fd = -1, r = cuda_open(&cuda, error);
+
+	(void)device;
+	if (r < 0)
+		return r;
+	result = cuda->cuMemExportToShareableHandle(&fd, segment->handle,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "exporting a segment (open files? RLIMIT_NOFILE)");
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	segment->fd = fd;
+	return 0;
+}
+
+static int cuda_import(const struct memory_device *device, int fd, uint64_t bytes, bool check,
+		       struct memory_segment *ret, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	(void)device;
+	(void)check;
+	if (r < 0)
+		return r;
+	result = cuda->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EBADMSG, error, "the descriptor is not memory of a GPU");
+	*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = handle};
+	return 0;
+}
+
+static int map_at(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr address,
+		  const struct memory_segment *segment, enum memory_access access, struct error *error)
+{
+	CUmemAccessDesc rights = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+		.flags = access == MEMORY_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						: CU_MEM_ACCESS_FLAGS_PROT_READ,
+	};
+	CUresult result = cuda->cuMemMap(address, segment->bytes, 0, segment->handle, 0);
+
+	/* A handle is mapped whole or not at all: another size is what this says. */
+	if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
+		return error_set(error, -EBADMSG, NULL, "a segment does not hold exactly %llu bytes",
+				 (unsigned long long)segment->bytes);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemMap");
+	result = cuda->cuMemSetAccess(address, segment->bytes, &rights, 1);
+	if (result != CUDA_SUCCESS) {
+		cuda->cuMemUnmap(address, segment->bytes);
+		return cuda_fail(result, -EIO, error, "cuMemSetAccess");
+	}
+	return 0;
+}
+
+static int cuda_map(const struct memory_device *device, struct memory_segment *segment,
+		    enum memory_access access, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUdeviceptr address;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemAddressReserve(&address, segment->bytes, 0, 0, 0);
+	if (result == CUDA_ERROR_INVALID_VALUE)
+		return error_set(error, -EBADMSG, NULL, "%llu bytes is no size of a segment on %s",
+				 (unsigned long long)segment->bytes, device->id);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -ENOMEM, error, "cuMemAddressReserve");
+	r = map_at(cuda, device, address, segment, access, error);
+	if (r < 0)
+		cuda->cuMemAddressFree(address, segment->bytes);
+	else
+		segment->address = (void *)address;
+	return r;
+}
+
+static void cuda_unmap(const struct memory_device *device, struct memory_segment *segment)
+{
+	const struct cuda_driver *cuda = driver();
+	CUdeviceptr address = (CUdeviceptr)segment->address;
+
+	(void)device;
+	if (cuda && address) {
+		cuda->cuMemUnmap(address, segment->bytes);
+		cuda->cuMemAddressFree(address, segment->bytes);
+	}
+	segment->address = NULL;
+}
+
+static void cuda_release(const struct memory_device *device, struct memory_segment *segment)
+{
+	const struct cuda_driver *cuda = driver();
+
+	cuda_unmap(device, segment);
+	if (cuda && segment->handle)
+		cuda->cuMemRelease(segment->handle);
+	if (segment->fd >= 0)
+		close(segment->fd);
+	*segment = (struct memory_segment){.fd = -1};
+}
+
+static int cuda_write(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
+		      struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result = CUDA_SUCCESS;
+	int r = cuda_open(&cuda, error);
+
+	(void)device;
+	if (r < 0)
+		return r;
+	if (bytes > 0)
+		result = cuda->cuMemcpyHtoD_v2((CUdeviceptr)to, from, bytes);
+	/* From pageable memory the last piece may still be on its way. */
+	if (bytes > 0 && result == CUDA_SUCCESS)
+		result = cuda->cuStreamSynchronize(NULL);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "copying to the GPU");
+}
+
+static int cuda_read(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
+		     struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result = CUDA_SUCCESS;
+	int r = cuda_open(&cuda, error);
+
+	(void)device;
+	if (r < 0)
+		return r;
+	if (bytes > 0)
+		result = cuda->cuMemcpyDtoH_v2(to, (CUdeviceptr)from, bytes);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "copying from the GPU");
+}
+
+static int context_retain(const struct memory_device *device, CUcontext *ret, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuDevicePrimaryCtxRetain(ret, device->ordinal);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		return cuda_fail(result, -ENOSPC, error, "no room for a CUDA context (about 520 MiB)");
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "making a CUDA context");
+}
+
+static int cuda_hold(const struct memory_device *device, struct error *error)
+{
+	CUcontext context;
+
+	return context_retain(device, &context, error);
+}
+
+static void cuda_unhold(const struct memory_device *device)
+{
+	const struct cuda_driver *cuda = driver();
+
+	if (cuda)
+		cuda->cuDevicePrimaryCtxRelease_v2(device->ordinal);
+}
+
+static int cuda_enter(const struct memory_device *device, struct error *error)
+{
+	CUcontext context;
+	CUresult result;
+	int r = context_retain(device, &context, error);
+
+	if (r < 0)
+		return r;
+	result = driver()->cuCtxPushCurrent_v2(context);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	cuda_unhold(device);
+	return cuda_fail(result, -EIO, error, "entering the CUDA context");
+}
+
+static void cuda_leave(const struct memory_device *device)
+{
+	const struct cuda_driver *cuda = driver();
+	CUcontext context;
+
+	if (cuda)
+		cuda->cuCtxPopCurrent_v2(&context);
+	cuda_unhold(device);
+}
+
+static int synchronise(const struct cuda_driver *cuda, struct error *error)
+{
+	CUresult result = cuda->cuCtxSynchronize();
+
+	if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
+		return error_set(error, -EBUSY, "end the capture first",
+				 "a stream of this process is being captured");
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "waiting for the GPU");
+}
+
+/* The caller's own context, where it is one of this device besides the primary. */
+static int idle_current(const struct cuda_driver *cuda, const struct memory_device *device, struct error *error)
+{
+	CUcontext context = NULL;
+	CUdevice current;
+
+	if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+		return 0;
+	if (cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device->ordinal)
+		return 0;
+	return synchronise(cuda, error);
+}
+
+static int cuda_idle(const struct memory_device *device, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	unsigned flags;
+	int active = 0, r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	r = idle_current(cuda, device, error);
+	if (r < 0)
+		return r;
+	if (cuda->cuDevicePrimaryCtxGetState(device->ordinal, &flags, &active) != CUDA_SUCCESS || !active)
+		return 0;
+	r = cuda_enter(device, error);
+	if (r < 0)
+		return r;
+	r = synchronise(cuda, error);
+	cuda_leave(device);
+	return r;
+}
+
+const struct memory_ops memory_cuda = {
+	.kind = "cuda",
+	.granularity = cuda_granularity,
+	.create = cuda_create,
+	.zero = cuda_zero,
+	.export = cuda_export,
+	.import = cuda_import,
+	.map = cuda_map,
+	.unmap = cuda_unmap,
+	.release = cuda_release,
+	.write = cuda_write,
+	.read = cuda_read,
+	.idle = cuda_idle,
+	.enter = cuda_enter,
+	.leave = cuda_leave,
+	.hold = cuda_hold,
+	.unhold = cuda_unhold,
+};
+
+#endif

@@ -1,0 +1,191 @@
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEALS_ALL (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
+
+/* An imported segment keeps a duplicate of its descriptor until it is mapped;
+ * `fd` stays -1, so it sits in `handle`, plus one since 0 is none. */
+static int imported_fd(const struct memory_segment *segment)
+{
+	return (int)segment->handle - 1;
+}
+
+static void imported_forget(struct memory_segment *segment)
+{
+	if (segment->handle)
+		close(imported_fd(segment));
+	segment->handle = 0;
+}
+
+static int host_granularity(const struct memory_device *device, uint64_t *ret_bytes, struct error *error)
+{
+	(void)device;
+	(void)error;
+	*ret_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	return 0;
+}
+
+static int host_create(const struct memory_device *device, uint64_t bytes, struct memory_segment *ret,
+		       struct error *error)
+{
+	int fd = memfd_create("gpuwm-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+	(void)device;
+	if (fd < 0)
+		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
+				 "memfd_create failed: %s", strerror(errno));
+	if (ftruncate(fd, (off_t)bytes) < 0) {
+		r = errno == ENOSPC || errno == ENOMEM || errno == EFBIG ? -ENOSPC : -errno;
+		error_set(error, r, NULL, "no room for %llu bytes of host memory: %s",
+			  (unsigned long long)bytes, strerror(errno));
+		close(fd);
+		return r;
+	}
+	*ret = (struct memory_segment){.fd = fd, .bytes = bytes};
+	return 0;
+}
+
+static int host_zero(const struct memory_device *device, struct memory_segment *segment, struct error *error)
+{
+	(void)device;
+	(void)error;
+	memset(segment->address, 0, segment->bytes);
+	return 0;
+}
+
+static int host_export(const struct memory_device *device, struct memory_segment *segment, struct error *error)
+{
+	(void)device;
+	if (fcntl(segment->fd, F_ADD_SEALS, SEALS_ALL) < 0)
+		return error_set(error, -errno,
+				 errno == EBUSY ? "end every mapping and every pinning of the memory" : NULL,
+				 "sealing a memfd of %llu bytes failed: %s", (unsigned long long)segment->bytes,
+				 strerror(errno));
+	return 0;
+}
+
+/* The seals come first: they tell a memfd from everything else, and asking for
+ * them returns even on a descriptor from a dead FUSE server, where fstat hangs. */
+static int host_check(int fd, uint64_t bytes, struct error *error)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0)
+		return error_set(error, -EBADMSG, "memory of \"host\" is a memfd with MFD_ALLOW_SEALING",
+				 "the descriptor is not a memfd");
+	if ((seals & SEALS_ALL) != SEALS_ALL)
+		return error_set(error, -EBADMSG,
+				 "set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL first",
+				 "the memfd lacks seals: it can still be changed");
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, NULL, "fstat of a memfd failed: %s", strerror(errno));
+	if ((uint64_t)st.st_size != bytes)
+		return error_set(error, -EBADMSG, NULL,
+				 "the memfd holds %llu bytes, not the %llu that were said",
+				 (unsigned long long)st.st_size, (unsigned long long)bytes);
+	return 0;
+}
+
+static int host_import(const struct memory_device *device, int fd, uint64_t bytes, bool check,
+		       struct memory_segment *ret, struct error *error)
+{
+	int r = check ? host_check(fd, bytes, error) : 0, copy;
+
+	(void)device;
+	if (r < 0)
+		return r;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0)
+		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
+				 "duplicating a descriptor failed: %s", strerror(errno));
+	*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = (uint64_t)copy + 1};
+	return 0;
+}
+
+static int host_map(const struct memory_device *device, struct memory_segment *segment,
+		    enum memory_access access, struct error *error)
+{
+	int fd = segment->handle ? imported_fd(segment) : segment->fd;
+	bool writes = access == MEMORY_WRITE;
+	/* Private for reading: kernels before 6.7 refuse a shared map of a
+	 * write-sealed memfd. Nobody writes, so both see the same pages. */
+	void *address = mmap(NULL, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+			     writes ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+
+	(void)device;
+	if (address == MAP_FAILED)
+		return error_set(error, -errno, NULL, "mapping %llu bytes of host memory failed: %s",
+				 (unsigned long long)segment->bytes, strerror(errno));
+	/* A child's writable copy of the mapping would keep the seals from being set. */
+	if (writes)
+		madvise(address, segment->bytes, MADV_DONTFORK);
+	segment->address = address;
+	imported_forget(segment);
+	return 0;
+}
+
+static void host_unmap(const struct memory_device *device, struct memory_segment *segment)
+{
+	(void)device;
+	if (segment->address)
+		munmap(segment->address, segment->bytes);
+	segment->address = NULL;
+}
+
+static void host_release(const struct memory_device *device, struct memory_segment *segment)
+{
+	host_unmap(device, segment);
+	imported_forget(segment);
+	if (segment->fd >= 0)
+		close(segment->fd);
+	*segment = (struct memory_segment){.fd = -1};
+}
+
+static int host_copy(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
+		     struct error *error)
+{
+	(void)device;
+	(void)error;
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+	return 0;
+}
+
+/* Nothing is queued, and there is no context: idle, enter, hold. */
+static int host_nothing(const struct memory_device *device, struct error *error)
+{
+	(void)device;
+	(void)error;
+	return 0;
+}
+
+static void host_leave(const struct memory_device *device)
+{
+	(void)device;
+}
+
+const struct memory_ops memory_host = {
+	.kind = "host",
+	.granularity = host_granularity,
+	.create = host_create,
+	.zero = host_zero,
+	.export = host_export,
+	.import = host_import,
+	.map = host_map,
+	.unmap = host_unmap,
+	.release = host_release,
+	.write = host_copy,
+	.read = host_copy,
+	.idle = host_nothing,
+	.enter = host_nothing,
+	.leave = host_leave,
+	.hold = host_nothing,
+	.unhold = host_leave,
+};

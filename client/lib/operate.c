@@ -1,0 +1,222 @@
+/* What operators ask for: load, swap, pin, retire, drain. */
+#include "client.h"
+
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* 0 when the client can be asked and `text`, a required parameter, is there. */
+static int check(struct gpuwm_client *client, const char *text, const char *what, struct error *error)
+{
+	int r = client_check(client, error);
+
+	if (r == 0 && !text)
+		r = error_set(error, -EINVAL, NULL, "%s is NULL", what);
+	return r;
+}
+
+int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job)
+{
+	struct message_writer w;
+	struct reply reply;
+	struct fields f;
+	struct error error;
+	int r = check(client, options ? options->source : NULL, "the source of a load", &error);
+
+	if (r == 0)
+		r = client_check_options(options->size, sizeof(*options), &error);
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, METHOD_LOAD);
+	message_put_text(&w, "source", options->source);
+	message_put_text(&w, "name", options->name);
+	if (options->devices) {
+		message_begin_array(&w, "devices");
+		for (size_t i = 0; i < options->device_count; i++)
+			message_put_text(&w, NULL, options->devices[i]);
+		message_end(&w);
+	}
+	if (options->alias)
+		message_put_text(&w, "alias", options->alias);
+	message_end(&w);
+	r = client_call(client, &w, 0, &reply, &error);
+	if (r < 0)
+		return client_fail(&error);
+	fields_of(&f, reply.message.body);
+	*ret_job = fields_u64(&f, "job");
+	reply_clear(&reply);
+	return f.error.code ? client_fail(&f.error) : 0;
+}
+
+/* What the end of a job means: *error from its own. */
+static int job_outcome(struct fields *job, uint64_t number, struct error *error)
+{
+	char state[32], code[32] = "EIO", message[TEXT_BYTES_MAX + 1] = "", detail[TEXT_BYTES_MAX + 1] = "";
+
+	fields_text(job, "state", state, sizeof(state));
+	if (!job->error.code && fields_have(job, "error")) {
+		struct fields f;
+
+		fields_of(&f, fields_map(job, "error"));
+		fields_text(&f, "code", code, sizeof(code));
+		fields_text_or(&f, "message", message, sizeof(message), "");
+		fields_text_or(&f, "detail", detail, sizeof(detail), "");
+	}
+	if (job->error.code)
+		return error_set(error, -EPROTO, NULL, "jobs: %s", job->error.message);
+	if (strcmp(state, "done") == 0)
+		return 0;
+	if (strcmp(state, "cancelled") == 0)
+		return error_set(error, -ECANCELED, detail, "%s", *message ? message : "the job was cancelled");
+	if (strcmp(state, "failed") == 0)
+		return error_set(error, error_code(code), detail, "%s", *message ? message : "the job failed");
+	return error_set(error, -ETIMEDOUT, NULL, "job %llu is still %s", (unsigned long long)number, state);
+}
+
+int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
+{
+	const msgpack_object *jobs;
+	struct message_writer w;
+	struct reply reply;
+	struct fields f, one;
+	struct error error;
+	uint32_t count;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, METHOD_JOBS);
+	message_put_u64(&w, "job", job);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	message_end(&w);
+	r = client_call(client, &w, wait_ms, &reply, &error);
+	if (r < 0)
+		return client_fail(&error);
+	fields_of(&f, reply.message.body);
+	jobs = fields_array(&f, "jobs", &count);
+	if (count == 1) {
+		fields_of(&one, jobs);
+		r = job_outcome(&one, job, &error);
+	} else {
+		r = error_set(&error, -EPROTO, NULL, "jobs: %u answers for job %llu", count,
+			      (unsigned long long)job);
+	}
+	reply_clear(&reply);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
+{
+	struct message_writer w;
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, METHOD_CANCEL);
+	message_put_u64(&w, "job", job);
+	message_end(&w);
+	r = client_call(client, &w, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
+		char old[VERSION_ID_TEXT], struct error *error)
+{
+	struct message_writer w;
+	struct reply reply;
+	struct fields f;
+	int r;
+
+	client_request(client, &w, METHOD_HOT_SWAP);
+	message_put_text(&w, "model", options->model);
+	if (options->alias)
+		message_put_text(&w, "alias", options->alias);
+	if (options->to)
+		message_put_text(&w, "to", options->to);
+	if (options->expect)
+		message_put_text(&w, "expect", options->expect);
+	message_put_bool(&w, "retire_old", options->retire_old);
+	message_end(&w);
+	r = client_call(client, &w, 0, &reply, error);
+	if (r < 0)
+		return r;
+	fields_of(&f, reply.message.body);
+	fields_text_or(&f, "old", old, VERSION_ID_TEXT, "");
+	reply_clear(&reply);
+	return f.error.code ? error_set(error, -EPROTO, NULL, "hot_swap: %s", f.error.message) : 0;
+}
+
+int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33])
+{
+	char old[VERSION_ID_TEXT];
+	struct error error;
+	int r = check(client, options ? options->model : NULL, "the model of a swap", &error);
+
+	if (r == 0)
+		r = client_check_options(options->size, sizeof(*options), &error);
+	if (r == 0)
+		r = swap(client, options, old, &error);
+	if (r < 0)
+		return client_fail(&error);
+	if (ret_old)
+		strcpy(ret_old, old);
+	return 0;
+}
+
+static int pin(struct gpuwm_client *client, const char *method, const char *ref, const char *name)
+{
+	struct message_writer w;
+	struct error error;
+	int r = check(client, ref, "the ref of a pin", &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, method);
+	message_put_text(&w, "ref", ref);
+	message_put_text(&w, "pin", name);
+	message_end(&w);
+	r = client_call(client, &w, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *name)
+{
+	return pin(client, METHOD_PIN_VERSION, ref, name);
+}
+
+int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *name)
+{
+	return pin(client, METHOD_UNPIN_VERSION, ref, name);
+}
+
+int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
+{
+	struct message_writer w;
+	struct error error;
+	int r = check(client, ref, "the ref to retire", &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, METHOD_RETIRE);
+	message_put_text(&w, "ref", ref);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	message_end(&w);
+	r = client_call(client, &w, wait_ms, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_drain(struct gpuwm_client *client)
+{
+	struct message_writer w;
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	client_request(client, &w, METHOD_DRAIN);
+	message_end(&w);
+	r = client_call(client, &w, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}

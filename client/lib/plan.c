@@ -1,0 +1,233 @@
+#include "plan.h"
+
+#include "../../proto/dtype.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A spec on its way to a place. */
+struct item {
+	const struct gpuwm_tensor_spec *spec;
+	size_t position; /* in the specs */
+	uint64_t bytes;
+	struct item *root; /* whose memory this shares: itself when not tied */
+	bool placed; /* roots */
+	struct plan_place place; /* roots */
+};
+
+static uint64_t round_up(uint64_t value, uint64_t multiple)
+{
+	return (value + multiple - 1) / multiple * multiple;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct item *)a)->spec->name, ((const struct item *)b)->spec->name);
+}
+
+static struct item *item_find(struct item *items, size_t count, const char *name)
+{
+	struct gpuwm_tensor_spec spec = {.name = name};
+	struct item key = {.spec = &spec};
+
+	return bsearch(&key, items, count, sizeof(*items), by_name);
+}
+
+/* Dense means: sorted by stride, each stride is the product of the dimensions
+ * below it. A dimension of one element is never stepped along, so its stride is free. */
+static bool strides_dense(const struct gpuwm_tensor_spec *spec)
+{
+	bool used[TENSOR_DIMS_MAX] = {false};
+	uint64_t expected = 1;
+
+	for (uint32_t left = spec->ndim; left > 0; left--) {
+		uint32_t found = spec->ndim;
+
+		for (uint32_t i = 0; i < spec->ndim && found == spec->ndim; i++) {
+			if (!used[i] && (spec->shape[i] == 1 || spec->strides[i] == (int64_t)expected))
+				found = i;
+		}
+		if (found == spec->ndim)
+			return false;
+		used[found] = true;
+		expected *= spec->shape[found];
+	}
+	return true;
+}
+
+static int item_check(struct item *item, struct error *error)
+{
+	const struct gpuwm_tensor_spec *spec = item->spec;
+	int r;
+
+	if (!spec->name || strlen(spec->name) > TENSOR_NAME_BYTES_MAX)
+		return error_set(error, -EINVAL, "1 to 65,535 bytes", "tensor %zu has no name, or a longer one",
+				 item->position);
+	if (spec->ndim > TENSOR_DIMS_MAX)
+		return error_set(error, -EINVAL, "at most 64", "tensor %.512s has %u dimensions", spec->name,
+				 spec->ndim);
+	if (spec->ndim > 0 && !spec->shape)
+		return error_set(error, -EINVAL, NULL, "tensor %.512s has no shape", spec->name);
+	if (dtype_bits(spec->dtype) == 0)
+		return error_set(error, -EINVAL, NULL, "tensor %.512s: there is no dtype %u", spec->name,
+				 (unsigned)spec->dtype);
+	r = dtype_bytes(spec->dtype, spec->ndim, spec->shape, &item->bytes);
+	if (r < 0)
+		return error_set(error, -EINVAL, NULL, "tensor %.512s: its shape gives %s", spec->name,
+				 r == -EOVERFLOW ? "more than 64 bits of size" : "no whole number of bytes");
+	if (spec->strides && item->bytes > 0 && !strides_dense(spec))
+		return error_set(error, -EINVAL, "copy it to a contiguous tensor first",
+				 "tensor %.512s: its strides are no permutation of dense", spec->name);
+	return 0;
+}
+
+static int item_tie(struct item *items, size_t count, struct item *item, struct error *error)
+{
+	struct item *root = item;
+	size_t steps = 0;
+
+	while (root->spec->tied_to && steps++ <= count) {
+		const char *name = root->spec->tied_to;
+
+		root = item_find(items, count, name);
+		if (!root)
+			return error_set(error, -EINVAL, NULL,
+					 "tensor %.512s is tied to %.400s, which is not here", item->spec->name,
+					 name);
+	}
+	if (root->spec->tied_to)
+		return error_set(error, -EINVAL, NULL, "tensor %.512s is tied to itself", item->spec->name);
+	if (root->spec->dtype != item->spec->dtype || root->bytes != item->bytes)
+		return error_set(error, -EINVAL, NULL,
+				 "tensor %.400s is tied to %.400s of another dtype or size", item->spec->name,
+				 root->spec->name);
+	item->root = root;
+	return 0;
+}
+
+static int items_check(struct item *items, size_t count, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = item_check(&items[i], error);
+	if (r < 0)
+		return r;
+	qsort(items, count, sizeof(*items), by_name);
+	for (size_t i = 0; i + 1 < count; i++) {
+		if (strcmp(items[i].spec->name, items[i + 1].spec->name) == 0)
+			return error_set(error, -EINVAL, NULL, "the tensor %.512s is there twice",
+					 items[i].spec->name);
+	}
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = item_tie(items, count, &items[i], error);
+	return r;
+}
+
+/* What all tensors take when each is aligned; the total must leave room for rounding. */
+static int items_total(const struct item *items, size_t count, uint64_t granularity, uint64_t *ret,
+		       struct error *error)
+{
+	const uint64_t most = UINT64_MAX / 4 - granularity;
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t bytes = items[i].root == &items[i] ? items[i].bytes : 0;
+
+		if (bytes > most || total + bytes > most)
+			return error_set(error, -EFBIG, NULL, "the tensors are larger than any memory");
+		total = round_up(total + bytes, TENSOR_ALIGN);
+	}
+	*ret = total;
+	return 0;
+}
+
+/* Places everything with segments of at most `target`: the number of segments.
+ * `segments` (PART_SEGMENTS_MAX entries) gets the bytes used of each. */
+static size_t items_place(struct item *items, size_t count, uint64_t target, uint64_t *segments)
+{
+	size_t segment = 0;
+	uint64_t used = 0;
+
+	for (size_t i = 0; i < count; i++)
+		items[i].root->placed = false;
+	for (size_t i = 0; i < count; i++) {
+		struct item *root = items[i].root;
+		uint64_t offset = round_up(used, TENSOR_ALIGN);
+
+		/* A tied group lies where the first of its names would, whoever is the root. */
+		if (root->placed)
+			continue;
+		root->placed = true;
+		if (root->bytes == 0) {
+			root->place = (struct plan_place){0};
+			continue;
+		}
+		if (used > 0 && (offset >= target || root->bytes > target - offset)) {
+			segment++;
+			offset = 0;
+		}
+		root->place = (struct plan_place){(uint32_t)segment, offset, root->bytes};
+		used = offset + root->bytes;
+		if (segment < PART_SEGMENTS_MAX)
+			segments[segment] = used;
+	}
+	return count > 0 ? segment + 1 : 0;
+}
+
+static int plan_fill(struct plan *plan, const struct item *items, size_t count, const uint64_t *used,
+		     size_t segment_count, uint64_t granularity, struct error *error)
+{
+	plan->places = calloc(count + 1, sizeof(*plan->places));
+	plan->segments = calloc(segment_count + 1, sizeof(*plan->segments));
+	if (!plan->places || !plan->segments) {
+		plan_clear(plan);
+		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors", count);
+	}
+	for (size_t i = 0; i < count; i++)
+		plan->places[items[i].position] = items[i].root->place;
+	plan->segment_count = (uint32_t)segment_count;
+	for (size_t i = 0; i < segment_count; i++) {
+		/* Tensors without bytes only: they still need a segment to have a place in. */
+		plan->segments[i] = round_up(used[i] ? used[i] : 1, granularity);
+		plan->total += plan->segments[i];
+	}
+	return 0;
+}
+
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t target,
+	      struct plan *ret_plan, struct error *error)
+{
+	uint64_t used[PART_SEGMENTS_MAX] = {0};
+	struct item *items = calloc(count + 1, sizeof(*items));
+	struct plan plan = {0};
+	uint64_t total = 0;
+	size_t segments;
+	int r;
+
+	if (!items)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors", count);
+	for (size_t i = 0; i < count; i++)
+		items[i] = (struct item){.spec = &specs[i], .position = i};
+	r = items_check(items, count, error);
+	if (r == 0)
+		r = items_total(items, count, granularity, &total, error);
+	if (r == 0) {
+		target = target ? target : 1;
+		while ((segments = items_place(items, count, target, used)) > PART_SEGMENTS_MAX)
+			target *= 2;
+		r = plan_fill(&plan, items, count, used, segments, granularity, error);
+	}
+	free(items);
+	if (r == 0)
+		*ret_plan = plan;
+	return r;
+}
+
+void plan_clear(struct plan *plan)
+{
+	free(plan->places);
+	free(plan->segments);
+	*plan = (struct plan){0};
+}

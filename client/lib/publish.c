@@ -1,0 +1,267 @@
+/* A version in the making: memory to fill, then a sealed part. */
+#include "publish_state.h"
+
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A child that kept the descriptors would keep the memory. */
+static void close_in_child(void *object)
+{
+	struct gpuwm_publish *publish = object;
+
+	for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
+		if (publish->segments[i].fd >= 0)
+			close(publish->segments[i].fd);
+	}
+}
+
+static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
+			 size_t count, struct error *error)
+{
+	int r = -EINVAL;
+
+	if (options)
+		r = client_check_options(options->size, sizeof(*options), error);
+	else
+		error_set(error, r, NULL, "the options are NULL");
+	if (r == 0 && (!options->name || !options->device))
+		r = error_set(error, -EINVAL, NULL, "a publish needs a name (model@tag) and a device");
+	if (r == 0 && options->rank >= (options->world ? options->world : 1))
+		r = error_set(error, -EINVAL, "ranks count from 0", "rank %u of a world of %u", options->rank,
+			      options->world);
+	if (r == 0 && ((!specs && count > 0) || count > UINT32_MAX))
+		r = error_set(error, -EINVAL, NULL, "%zu tensors without specs", count);
+	return r;
+}
+
+/* The layout, the index so far, and room for the digests: all that needs no daemon. */
+static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, size_t count,
+			   struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	uint64_t granularity;
+	int r = device->ops->granularity(device, &granularity, error);
+
+	if (r == 0)
+		r = plan_make(specs, count, granularity, SEGMENT_BYTES_TARGET, &publish->plan, error);
+	if (r < 0)
+		return r;
+	publish->tensor_count = count;
+	publish->digests = calloc(count + 1, sizeof(*publish->digests));
+	publish->have_digest = calloc(count + 1, 1);
+	publish->segments = calloc((size_t)publish->plan.segment_count + 1, sizeof(*publish->segments));
+	publish->builder = index_builder_new(publish->part.rank, publish->world);
+	if (!publish->digests || !publish->have_digest || !publish->segments || !publish->builder)
+		return error_set(error, -ENOMEM, NULL, "out of memory for a publish of %zu tensors", count);
+	for (uint32_t i = 0; i < publish->plan.segment_count; i++)
+		publish->segments[i].fd = -1;
+	fork_watch(&publish->hook, close_in_child, publish);
+	return publish_index(publish, specs, error);
+}
+
+static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
+{
+	struct fields f;
+	int fd = -1, r = 0;
+
+	fields_of(&f, reply->message.body);
+	fields_text(&f, "publish", publish->id, sizeof(publish->id));
+	fields_text(&f, "version", publish->version, sizeof(publish->version));
+	if (f.error.code)
+		return error_set(error, -EPROTO, NULL, "publish_begin: %s", f.error.message);
+	if (!fields_have(&f, "checker"))
+		return 0;
+	if (packet_take_fd(&reply->packet, fields_u64(&f, "checker"), &fd) < 0)
+		return error_set(error, -EPROTO, NULL, "publish_begin: the checker's socket is missing");
+	r = connection_new(fd, &publish->checker);
+	if (r < 0) {
+		close(fd);
+		error_set(error, r, NULL, "out of memory for the checker's connection");
+	}
+	return r;
+}
+
+static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
+		     struct error *error)
+{
+	struct message_writer w;
+	struct reply reply;
+	int r;
+
+	client_request(publish->client, &w, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", options->name);
+	message_put_text(&w, "device", options->device);
+	message_put_u64(&w, "rank", publish->part.rank);
+	message_put_u64(&w, "world", publish->world);
+	message_put_u64(&w, "bytes", publish->plan.total);
+	if (options->join)
+		message_put_text(&w, "publish", options->join);
+	if (options->alias)
+		message_put_text(&w, "alias", options->alias);
+	message_end(&w);
+	r = client_call(publish->client, &w, 0, &reply, error);
+	if (r < 0)
+		return r;
+	r = read_begin(publish, &reply, error);
+	reply_clear(&reply);
+	return r;
+}
+
+static int make_segment(struct gpuwm_publish *publish, uint32_t position, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	struct memory_segment *segment = &publish->segments[position];
+	int r = device->ops->create(device, publish->plan.segments[position], segment, error);
+
+	if (r == 0)
+		r = device->ops->map(device, segment, MEMORY_WRITE, error);
+	/* Fresh host memory reads as zeros; touching it would only cost. */
+	if (r == 0 && device->ops != &memory_host)
+		r = device->ops->zero(device, segment, error);
+	return r;
+}
+
+static int make_segments(struct gpuwm_publish *publish, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	int r = device->ops->hold(device, error);
+
+	if (r < 0)
+		return r;
+	publish->held = true;
+	r = device->ops->enter(device, error);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
+		r = make_segment(publish, i, error);
+	device->ops->leave(device);
+	return r;
+}
+
+int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error)
+{
+	struct message_writer w;
+
+	client_request(publish->client, &w, METHOD_PUBLISH_ABORT);
+	message_put_text(&w, "publish", publish->id);
+	if (reason)
+		message_put_text(&w, "reason", reason);
+	message_end(&w);
+	return client_call(publish->client, &w, 0, NULL, error);
+}
+
+/* options->name has passed gpuwmd's own check when this is read. */
+static void split_name(struct gpuwm_publish *publish, const char *name)
+{
+	const char *at = strchr(name, '@');
+	size_t model = at ? (size_t)(at - name) : strlen(name);
+
+	snprintf(publish->model, sizeof(publish->model), "%.*s", (int)model, name);
+	snprintf(publish->tag, sizeof(publish->tag), "%s", at ? at + 1 : "");
+}
+
+static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
+			const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
+{
+	int r = memory_device_open(options->device, &publish->device, error);
+
+	if (r == 0)
+		r = publish_prepare(publish, specs, count, error);
+	if (r == 0)
+		r = ask_begin(publish, options, error);
+	if (r < 0)
+		return r;
+	split_name(publish, options->name);
+	r = make_segments(publish, error);
+	if (r < 0)
+		publish_tell_abort(publish, error->message, NULL);
+	return r;
+}
+
+int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+			const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
+{
+	struct gpuwm_publish *publish;
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r == 0)
+		r = options_check(options, specs, count, &error);
+	if (r < 0)
+		return client_fail(&error);
+	publish = calloc(1, sizeof(*publish));
+	if (!publish) {
+		error_set(&error, -ENOMEM, NULL, "out of memory for a publish");
+		return client_fail(&error);
+	}
+	publish->client = client_keep(client);
+	pthread_mutex_init(&publish->lock, NULL);
+	publish->part = (struct publish_part){.index_fd = -1, .rank = options->rank};
+	publish->world = options->world ? options->world : 1;
+	r = publish_open(publish, options, specs, count, &error);
+	if (r < 0) {
+		publish_free(publish);
+		return client_fail(&error);
+	}
+	*ret_publish = publish;
+	return 0;
+}
+
+struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
+{
+	const struct memory_device *device;
+
+	if (!publish)
+		return NULL;
+	fork_unwatch(&publish->hook);
+	device = &publish->device;
+	if (publish->held)
+		device->ops->idle(device, NULL);
+	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++)
+		device->ops->release(device, &publish->segments[i]);
+	if (publish->held)
+		device->ops->unhold(device);
+	if (publish->part.index_fd >= 0)
+		close(publish->part.index_fd);
+	connection_free(publish->checker);
+	index_builder_free(publish->builder);
+	plan_clear(&publish->plan);
+	free(publish->segments);
+	free(publish->digests);
+	free(publish->have_digest);
+	client_drop(publish->client);
+	pthread_mutex_destroy(&publish->lock);
+	free(publish);
+	return NULL;
+}
+
+const char *gpuwm_publish_id(const struct gpuwm_publish *publish)
+{
+	return publish->id;
+}
+
+const struct plan *publish_plan(const struct gpuwm_publish *publish)
+{
+	return &publish->plan;
+}
+
+const struct memory_device *publish_device(const struct gpuwm_publish *publish)
+{
+	return &publish->device;
+}
+
+struct memory_segment *publish_segment(struct gpuwm_publish *publish, uint32_t position)
+{
+	return &publish->segments[position];
+}
+
+void publish_digest(struct gpuwm_publish *publish, size_t position, const struct digest *digest)
+{
+	publish->digests[position] = *digest;
+	publish->have_digest[position] = 1;
+}

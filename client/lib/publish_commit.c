@@ -1,0 +1,246 @@
+/* From filled memory to a version: seal, hand in, commit. */
+#include "publish_state.h"
+
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tied tensor lies where another does: whoever comes first tells the digest. */
+static int by_place(const void *a, const void *b, void *plan)
+{
+	const struct plan_place *x = &((const struct plan *)plan)->places[*(const size_t *)a];
+	const struct plan_place *y = &((const struct plan *)plan)->places[*(const size_t *)b];
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	/* Empty tensors share a place with whatever begins there. */
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+static bool same_place(const struct plan *plan, size_t a, size_t b)
+{
+	return by_place(&a, &b, (void *)plan) == 0;
+}
+
+/* The digest of the tensors order[first] up to order[end], which share a place. */
+static int digest_group(struct gpuwm_publish *publish, const size_t *order, size_t first, size_t end,
+			memory_progress_fn *progress, void *user_data, struct error *error)
+{
+	const struct plan_place *place = &publish->plan.places[order[first]];
+	struct digest digest;
+	size_t given = first;
+	int r = 0;
+
+	while (given < end && !publish->have_digest[order[given]])
+		given++;
+	if (given < end)
+		digest = publish->digests[order[given]];
+	else
+		r = memory_digest(&publish->device,
+				  (const uint8_t *)publish->segments[place->segment].address + place->offset,
+				  place->bytes, progress, user_data, &digest, error);
+	for (size_t i = first; i < end && r == 0; i++) {
+		publish_digest(publish, order[i], &digest);
+		r = index_builder_digest(publish->builder, order[i], &digest);
+		if (r < 0)
+			error_set(error, r, NULL, "the index took no digest of tensor %zu", order[i]);
+	}
+	return r;
+}
+
+static int digest_all(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
+		      struct error *error)
+{
+	size_t count = publish->tensor_count, *order = calloc(count + 1, sizeof(*order));
+	int r = 0;
+
+	if (!order)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the digests of %zu tensors", count);
+	for (size_t i = 0; i < count; i++)
+		order[i] = i;
+	qsort_r(order, count, sizeof(*order), by_place, &publish->plan);
+	for (size_t first = 0, end; first < count && r == 0; first = end) {
+		for (end = first + 1; end < count && same_place(&publish->plan, order[first], order[end]);)
+			end++;
+		r = digest_group(publish, order, first, end, progress, user_data, error);
+	}
+	free(order);
+	return r;
+}
+
+static int digest_inside(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
+			 struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	int r = device->ops->idle(device, error);
+
+	if (r == 0)
+		r = device->ops->enter(device, error);
+	if (r < 0)
+		return r;
+	r = digest_all(publish, progress, user_data, error);
+	device->ops->leave(device);
+	return r;
+}
+
+static int export_all(struct gpuwm_publish *publish, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	int r = 0;
+
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++) {
+		device->ops->unmap(device, &publish->segments[i]);
+		r = device->ops->export(device, &publish->segments[i], error);
+	}
+	return r;
+}
+
+static int finish_index(struct gpuwm_publish *publish, struct error *error)
+{
+	struct publish_part *part = &publish->part;
+	struct index_map map;
+	int r = index_builder_finish(publish->builder, &part->index_fd, &part->index_bytes, error);
+
+	if (r == 0)
+		r = index_map_open(part->index_fd, part->index_bytes, true, &map, error);
+	if (r < 0)
+		return r;
+	part->layout = map.view.header->layout;
+	part->content = map.view.header->content;
+	index_map_close(&map);
+	part->tensors = publish->tensor_count;
+	part->segments = publish->segments;
+	part->segment_count = publish->plan.segment_count;
+	return 0;
+}
+
+int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
+		 const struct publish_part **ret_part, struct error *error)
+{
+	int r = fork_check(&publish->hook, error);
+
+	if (r == 0)
+		r = digest_inside(publish, progress, user_data, error);
+	if (r == 0)
+		r = export_all(publish, error);
+	if (r == 0)
+		r = finish_index(publish, error);
+	if (r == 0)
+		*ret_part = &publish->part;
+	return r;
+}
+
+static int hand_in(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
+{
+	int fds[PACKET_FDS_MAX] = {part->index_fd};
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, connection_next_id(publish->checker), METHOD_HAND_IN);
+	message_put_u64(&w, "index", 0);
+	message_put_u64(&w, "index_bytes", part->index_bytes);
+	message_begin_array(&w, "segments");
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		fds[i + 1] = part->segments[i].fd;
+		message_begin_map(&w, NULL);
+		message_put_u64(&w, "fd", i + 1);
+		message_put_u64(&w, "bytes", part->segments[i].bytes);
+		message_end(&w);
+	}
+	message_end(&w);
+	message_end(&w);
+	r = connection_call(publish->checker, &w, fds, part->segment_count + 1, CALL_TIMEOUT_MS, NULL, error);
+	message_writer_clear(&w);
+	return r;
+}
+
+/* Waits for the check, however long: gpuwmd watches the checker. */
+static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
+{
+	struct message_writer w;
+
+	client_request(publish->client, &w, METHOD_PUBLISH_COMMIT);
+	message_put_text(&w, "publish", publish->id);
+	message_put_u64(&w, "rank", part->rank);
+	message_put_text(&w, "device", publish->device.id);
+	message_put_hex128(&w, "content", part->content.bytes);
+	message_end(&w);
+	return client_call(publish->client, &w, -1, NULL, error);
+}
+
+static void describe(const struct gpuwm_publish *publish, struct gpuwm_version_info *ret)
+{
+	const struct publish_part *part = &publish->part;
+
+	*ret = (struct gpuwm_version_info){
+		.rank = part->rank,
+		.world = publish->world,
+		.bytes = publish->plan.total,
+		.segments = part->segment_count,
+		.tensors = part->tensors,
+	};
+	strcpy(ret->id, publish->version);
+	strcpy(ret->model, publish->model);
+	strcpy(ret->tag, publish->tag);
+	strcpy(ret->device, publish->device.id);
+	memcpy(ret->layout, part->layout.bytes, sizeof(ret->layout));
+	memcpy(ret->content, part->content.bytes, sizeof(ret->content));
+}
+
+static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version,
+			  struct error *error)
+{
+	const struct publish_part *part;
+	int r = publish_seal(publish, NULL, NULL, &part, error);
+
+	if (r == 0 && !publish->checker)
+		r = error_set(error, -EPROTO, NULL, "publish_begin named no checker to hand the version to");
+	if (r == 0)
+		r = hand_in(publish, part, error);
+	/* A checker that went away was sent away: gpuwmd knows why, and says so at the commit. */
+	if (r < 0 && r != -ECONNRESET) {
+		publish_tell_abort(publish, error->message, NULL);
+		return r;
+	}
+	r = ask_commit(publish, part, error);
+	if (r == 0 && ret_version)
+		describe(publish, ret_version);
+	return r;
+}
+
+int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version)
+{
+	struct error error;
+	int r;
+
+	if (!publish) {
+		error_set(&error, -EINVAL, NULL, "the publish is NULL");
+		return client_fail(&error);
+	}
+	r = fork_check(&publish->hook, &error);
+	if (r < 0)
+		return client_fail(&error);
+	r = publish_commit(publish, ret_version, &error);
+	publish_free(publish);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)
+{
+	struct error error;
+	int r;
+
+	if (!publish)
+		return 0;
+	r = fork_check(&publish->hook, &error);
+	if (r < 0)
+		return client_fail(&error);
+	r = publish_tell_abort(publish, reason, &error);
+	publish_free(publish);
+	return r < 0 ? client_fail(&error) : 0;
+}

@@ -1,0 +1,135 @@
+/* What the publisher puts into a version before it is sealed. */
+#include "publish_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
+		r = index_builder_segment(publish->builder, publish->plan.segments[i]);
+	if (r < 0)
+		return error_set(error, r, NULL, "the segments do not fit the index: %s", strerror(-r));
+	for (size_t i = 0; i < publish->tensor_count && r == 0; i++) {
+		const struct plan_place *place = &publish->plan.places[i];
+		struct index_tensor_spec spec = {
+			.name = specs[i].name,
+			.dtype = specs[i].dtype,
+			.ndim = specs[i].ndim,
+			.shape = specs[i].shape,
+			.strides = specs[i].strides,
+			.segment = place->segment,
+			.offset = place->offset,
+		};
+
+		r = index_builder_tensor(publish->builder, &spec, error);
+	}
+	return r;
+}
+
+/* Where tensor `position` is written to. */
+static int place_of(const struct gpuwm_publish *publish, size_t position, uint8_t **ret_data,
+		    uint64_t *ret_bytes, struct error *error)
+{
+	const struct plan_place *place;
+	int r = fork_check(&publish->hook, error);
+
+	if (r < 0)
+		return r;
+	if (position >= publish->tensor_count)
+		return error_set(error, -ERANGE, NULL, "there is no tensor %zu: the publish has %zu", position,
+				 publish->tensor_count);
+	place = &publish->plan.places[position];
+	*ret_data = (uint8_t *)publish->segments[place->segment].address + place->offset;
+	*ret_bytes = place->bytes;
+	return 0;
+}
+
+int gpuwm_publish_memory(const struct gpuwm_publish *publish, size_t position, void **ret_data,
+			 uint64_t *ret_bytes)
+{
+	struct error error;
+	uint8_t *data = NULL;
+	uint64_t bytes = 0;
+	int r = place_of(publish, position, &data, &bytes, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	*ret_data = data;
+	if (ret_bytes)
+		*ret_bytes = bytes;
+	return 0;
+}
+
+static int publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
+			 uint64_t bytes, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	uint64_t room = 0;
+	uint8_t *to = NULL;
+	int r = place_of(publish, position, &to, &room, error);
+
+	if (r < 0)
+		return r;
+	if (offset > room || bytes > room - offset)
+		return error_set(error, -ERANGE, NULL, "tensor %zu holds %llu bytes", position,
+				 (unsigned long long)room);
+	r = device->ops->enter(device, error);
+	if (r < 0)
+		return r;
+	r = device->ops->write(device, to + offset, data, bytes, error);
+	device->ops->leave(device);
+	return r;
+}
+
+int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
+			uint64_t bytes)
+{
+	struct error error;
+	int r = publish_write(publish, position, offset, data, bytes, &error);
+
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+static int added(int r, const char *what, const char *name, struct error *error)
+{
+	if (r == -EEXIST)
+		return error_set(error, r, NULL, "the %s %.512s is there already", what, name);
+	if (r == -EFBIG)
+		return error_set(error, r, "32 MiB in all", "the %s %.512s does not fit", what, name);
+	if (r < 0)
+		return error_set(error, r, NULL, "the %s %.512s: %s", what, name, strerror(-r));
+	return 0;
+}
+
+int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value)
+{
+	struct error error;
+	int r = fork_check(&publish->hook, &error);
+
+	if (r == 0 && (!key || !value))
+		r = error_set(&error, -EINVAL, NULL, "a text needs a key and a value");
+	if (r == 0) {
+		pthread_mutex_lock(&publish->lock);
+		r = added(index_builder_metadata(publish->builder, key, value), "text", key, &error);
+		pthread_mutex_unlock(&publish->lock);
+	}
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes)
+{
+	struct error error;
+	int r = fork_check(&publish->hook, &error);
+
+	if (r == 0 && (!name || (!data && bytes > 0)))
+		r = error_set(&error, -EINVAL, NULL, "a file needs a name and its content");
+	if (r == 0) {
+		pthread_mutex_lock(&publish->lock);
+		r = added(index_builder_file(publish->builder, name, data, bytes), "file", name, &error);
+		pthread_mutex_unlock(&publish->lock);
+	}
+	return r < 0 ? client_fail(&error) : 0;
+}

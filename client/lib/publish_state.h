@@ -1,0 +1,36 @@
+/* The inside of a publish, for the files that make it up. */
+#ifndef GPUWM_LIB_PUBLISH_STATE_H
+#define GPUWM_LIB_PUBLISH_STATE_H
+
+#include "client.h"
+#include "publish.h"
+#include "../../proto/index.h"
+
+#include <pthread.h>
+
+struct gpuwm_publish {
+	struct gpuwm_client *client;
+	struct fork_hook hook;
+	pthread_mutex_t lock; /* of the builder: metadata and files come from any thread */
+	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT];
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	uint32_t world;
+	struct memory_device device;
+	bool held; /* the device: until freed */
+	struct connection *checker; /* NULL for a loader */
+	struct plan plan;
+	struct memory_segment *segments; /* mapped for writing until sealed */
+	size_t tensor_count;
+	struct digest *digests; /* one for each spec */
+	uint8_t *have_digest; /* bytes, not bits: set by several threads */
+	struct index_builder *builder;
+	struct publish_part part; /* once sealed */
+};
+
+/* Puts segments and tensors into the builder. */
+int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
+
+/* publish_abort, as a request; the publish stays. */
+int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error);
+
+#endif

@@ -1,0 +1,149 @@
+/* What an attached version carries: tensors, texts, files. */
+#include "mapping.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct index_view *view_of(const struct gpuwm_mapping *mapping)
+{
+	return &mapping->part->index.view;
+}
+
+static int out_of_range(uint64_t position, uint64_t count, const char *what, struct error *error)
+{
+	return error_set(error, -ERANGE, NULL, "there is no %s %llu: there are %llu", what,
+			 (unsigned long long)position, (unsigned long long)count);
+}
+
+int tensor_of(const struct index_view *view, const struct memory_segment *segments, uint64_t position,
+	      struct gpuwm_tensor *ret_tensor, struct error *error)
+{
+	const struct index_tensor *tensor;
+
+	if (position >= view->header->tensor_count)
+		return out_of_range(position, view->header->tensor_count, "tensor", error);
+	tensor = &view->tensors[position];
+	*ret_tensor = (struct gpuwm_tensor){
+		.name = index_tensor_name(view, tensor),
+		.dtype = (enum gpuwm_dtype)tensor->dtype,
+		.ndim = tensor->ndim,
+		.shape = index_shape(view, tensor),
+		.strides = index_strides(view, tensor),
+		.bytes = tensor->bytes,
+		.segment = tensor->segment,
+		.offset = tensor->offset,
+	};
+	if (segments)
+		ret_tensor->data = (const char *)segments[tensor->segment].address + tensor->offset;
+	memcpy(ret_tensor->digest, tensor->digest.bytes, sizeof(ret_tensor->digest));
+	return 0;
+}
+
+uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping)
+{
+	return view_of(mapping)->header->tensor_count;
+}
+
+int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor)
+{
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0)
+		r = tensor_of(view_of(mapping), mapping->part->segments, position, ret_tensor, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor)
+{
+	struct error error;
+	int64_t position;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	position = name ? index_find(view_of(mapping), name) : -ENOENT;
+	if (position < 0) {
+		error_set(&error, -ENOENT, NULL, "%s@%s has no tensor %.512s", mapping->version.model,
+			  mapping->version.tag, name ? name : "(NULL)");
+		return client_fail(&error);
+	}
+	return gpuwm_tensor_at(mapping, (uint64_t)position, ret_tensor);
+}
+
+const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key)
+{
+	return index_metadata(view_of(mapping), key);
+}
+
+int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
+		      const char **ret_value)
+{
+	const struct index_view *view = view_of(mapping);
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0 && position >= view->header->metadata_count)
+		r = out_of_range(position, view->header->metadata_count, "text", &error);
+	if (r < 0)
+		return client_fail(&error);
+	*ret_key = view->heap + view->metadata[position].key;
+	*ret_value = view->heap + view->metadata[position].value;
+	return 0;
+}
+
+const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes)
+{
+	return index_file(view_of(mapping), name, ret_bytes);
+}
+
+int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,
+		  const void **ret_data, uint32_t *ret_bytes)
+{
+	const struct index_view *view = view_of(mapping);
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0 && position >= view->header->file_count)
+		r = out_of_range(position, view->header->file_count, "file", &error);
+	if (r < 0)
+		return client_fail(&error);
+	*ret_name = view->heap + view->files[position].name;
+	*ret_data = view->heap + view->files[position].content;
+	*ret_bytes = view->files[position].content_bytes;
+	return 0;
+}
+
+static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
+		       void *buffer, uint64_t bytes, struct error *error)
+{
+	const struct mapped_part *part = mapping->part;
+	const struct memory_ops *ops = part->device.ops;
+	uint64_t segment_bytes;
+	int r = fork_check(&mapping->hook, error);
+
+	if (r < 0)
+		return r;
+	segment_bytes = tensor->segment < part->segment_count ? part->segments[tensor->segment].bytes : 0;
+	if (offset > tensor->bytes || bytes > tensor->bytes - offset || tensor->offset > segment_bytes ||
+	    tensor->bytes > segment_bytes - tensor->offset)
+		return error_set(error, -ERANGE, NULL, "tensor %.512s holds %llu bytes", tensor->name,
+				 (unsigned long long)tensor->bytes);
+	r = ops->enter(&part->device, error);
+	if (r < 0)
+		return r;
+	r = ops->read(&part->device, buffer,
+		      (const char *)part->segments[tensor->segment].address + tensor->offset + offset, bytes,
+		      error);
+	ops->leave(&part->device);
+	return r;
+}
+
+int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
+		      void *buffer, uint64_t bytes)
+{
+	struct error error;
+	int r = tensor_read(mapping, tensor, offset, buffer, bytes, &error);
+
+	return r < 0 ? client_fail(&error) : 0;
+}
