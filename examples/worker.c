@@ -1,0 +1,79 @@
+/* A worker: attaches to REF, prints its tensors or the sum of one of them, and
+ * attaches anew when an operator swaps an alias. */
+#include <gpuwm/client.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "%s: %s (%s)\n", what, gpuwm_error()->message, gpuwm_error()->detail);
+	return 1;
+}
+
+static void print_tensors(const struct gpuwm_mapping *mapping)
+{
+	struct gpuwm_tensor tensor;
+
+	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++) {
+		printf("%-40s %-5s", tensor.name, gpuwm_dtype_name(tensor.dtype));
+		for (uint32_t d = 0; d < tensor.ndim; d++)
+			printf(" %" PRIu64, tensor.shape[d]);
+		printf("  at %p\n", tensor.data);
+	}
+}
+
+/* A sum of the bytes. On `host` tensor.data could be read in place; the copy works on a GPU too. */
+static int print_checksum(const struct gpuwm_mapping *mapping, const char *name)
+{
+	struct gpuwm_tensor tensor;
+	uint64_t sum = 0, size;
+	unsigned char buffer[65536];
+
+	if (gpuwm_tensor_find(mapping, name, &tensor) < 0)
+		return -1;
+	for (uint64_t done = 0; done < tensor.bytes; done += size) {
+		size = tensor.bytes - done < sizeof(buffer) ? tensor.bytes - done : sizeof(buffer);
+		if (gpuwm_tensor_read(mapping, &tensor, done, buffer, size) < 0)
+			return -1;
+		for (uint64_t i = 0; i < size; i++)
+			sum += buffer[i];
+	}
+	printf("%s: %" PRIu64 " bytes, sum %" PRIu64 "\n", name, tensor.bytes, sum);
+	return 0;
+}
+
+static void on_event(const struct gpuwm_event *event, void *swapped)
+{
+	if (strcmp(event->kind, "swapped") == 0 || strcmp(event->kind, "lost") == 0)
+		*(bool *)swapped = true;
+}
+
+int main(int argc, char **argv)
+{
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_client *client;
+	struct gpuwm_events *events;
+
+	if (argc < 2)
+		return fprintf(stderr, "usage: %s REF [TENSOR]\n", argv[0]), 2;
+	if (gpuwm_connect(NULL, &client) < 0 || gpuwm_events_open(client, UINT64_MAX, &events) < 0)
+		return fail("connect");
+	for (bool swapped = false;; swapped = false) {
+		if (gpuwm_attach(client, argv[1], NULL, &mapping) < 0)
+			return fail("attach");
+		printf("version %s, %" PRIu64 " bytes\n", gpuwm_mapping_version(mapping)->id,
+		       gpuwm_mapping_version(mapping)->bytes);
+		if (argc < 3)
+			print_tensors(mapping);
+		else if (print_checksum(mapping, argv[2]) < 0)
+			return fail("checksum");
+		fflush(stdout);
+		while (!swapped)
+			if (gpuwm_events_dispatch(events, -1, on_event, &swapped) < 0)
+				return fail("events");
+		if (gpuwm_detach(mapping) < 0)
+			return fail("detach");
+	}
+}
