@@ -1,0 +1,79 @@
+#include "ctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
+		 const char *filter, json_t **ret_answer)
+{
+	json_error_t error;
+	char *text;
+
+	if (gpuwm_query(client, method, filter, &text) < 0)
+		return exit_with_error();
+	*ret_answer = json_loads(text, JSON_ALLOW_NUL, &error);
+	if (*ret_answer && arguments->json)
+		puts(text);
+	free(text);
+	if (!*ret_answer)
+		return exit_with(EXIT_FAILED, NULL, "the answer to %s is not JSON: %s", method, error.text);
+	return EXIT_DONE;
+}
+
+int answer_print(json_t *object)
+{
+	int failed = !object || json_dumpf(object, stdout, JSON_COMPACT) < 0;
+
+	json_decref(object);
+	if (failed)
+		return exit_with(EXIT_FAILED, NULL, "the result can't be written as JSON");
+	putchar('\n');
+	return EXIT_DONE;
+}
+
+const char *answer_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+uint64_t answer_number(const json_t *object, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+void answer_join(const json_t *texts, char *ret_text, size_t size)
+{
+	size_t length = 0, i;
+	const json_t *item;
+
+	ret_text[0] = '\0';
+	json_array_foreach(texts, i, item)
+	{
+		const char *text = json_string_value(item);
+		int written =
+			snprintf(ret_text + length, size - length, "%s%s", length ? "," : "", text ? text : "");
+
+		if (written < 0 || (size_t)written >= size - length)
+			return;
+		length += (size_t)written;
+	}
+}
+
+void answer_name_cell(struct table *table, const json_t *object)
+{
+	table_cellf(table, "%s@%s", answer_text(object, "model"), answer_text(object, "tag"));
+}
+
+void answer_error_print(const json_t *object, const char *what)
+{
+	const json_t *error = json_object_get(object, "error");
+	char message[1100], detail[1100];
+
+	if (!json_is_object(error))
+		return;
+	text_printable(answer_text(error, "message"), message, sizeof(message));
+	text_printable(answer_text(error, "detail"), detail, sizeof(detail));
+	printf("%s: %s%s%s%s\n", what, message, *detail ? " (" : "", detail, *detail ? ")" : "");
+}

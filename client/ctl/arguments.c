@@ -1,0 +1,170 @@
+#include "ctl.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum global_option {
+	GLOBAL_SOCKET = 1 << 16,
+	GLOBAL_VERSION = 1 << 17,
+	GLOBAL_HELP = 'h',
+	GLOBAL_OUTPUT = 'o',
+};
+
+static const struct option options[] = {
+	{"socket", required_argument, NULL, GLOBAL_SOCKET},
+	{"output", required_argument, NULL, GLOBAL_OUTPUT},
+	{"help", no_argument, NULL, GLOBAL_HELP},
+	{"version", no_argument, NULL, GLOBAL_VERSION},
+	{"device", required_argument, NULL, OPTION_DEVICE},
+	{"rank", required_argument, NULL, OPTION_RANK},
+	{"alias", required_argument, NULL, OPTION_ALIAS},
+	{"swap", no_argument, NULL, OPTION_SWAP},
+	{"wait", optional_argument, NULL, OPTION_WAIT},
+	{"expect", required_argument, NULL, OPTION_EXPECT},
+	{"retire-old", no_argument, NULL, OPTION_RETIRE_OLD},
+	{"remove", no_argument, NULL, OPTION_REMOVE},
+	{"after", required_argument, NULL, OPTION_AFTER},
+	{"count", required_argument, NULL, OPTION_COUNT},
+	{NULL, 0, NULL, 0},
+};
+
+static int number_parse(const char *name, const char *text, uint64_t max, uint64_t *ret_number)
+{
+	char *end;
+
+	errno = 0;
+	*ret_number = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || *ret_number > max)
+		return exit_with(EXIT_USAGE, NULL, "%s takes a number up to %llu, not '%s'", name,
+				 (unsigned long long)max, text);
+	return EXIT_DONE;
+}
+
+/* --wait, --wait=5 and --wait 5; the last is not in getopt's grammar. */
+static int wait_parse(struct arguments *arguments, int argc, char **argv)
+{
+	const char *text = optarg;
+	uint64_t seconds;
+
+	arguments->wait_ms = -1;
+	arguments->given |= OPTION_WAIT;
+	if (!text && optind < argc && isdigit((unsigned char)argv[optind][0]) && arguments->command &&
+	    strcmp(arguments->command, "retire") == 0)
+		text = argv[optind++];
+	if (!text)
+		return EXIT_DONE;
+	if (number_parse("--wait", text, INT64_MAX / 1000, &seconds) != EXIT_DONE)
+		return EXIT_USAGE;
+	arguments->wait_ms = (int64_t)seconds * 1000;
+	arguments->given |= OPTION_WAIT_SECONDS;
+	return EXIT_DONE;
+}
+
+static int device_add(struct arguments *arguments)
+{
+	if (arguments->device_count == DEVICES_MAX)
+		return exit_with(EXIT_USAGE, NULL, "more than %d times --device", DEVICES_MAX);
+	arguments->devices[arguments->device_count++] = optarg;
+	return EXIT_DONE;
+}
+
+static int output_parse(struct arguments *arguments)
+{
+	arguments->json = strcmp(optarg, "json") == 0;
+	if (!arguments->json && strcmp(optarg, "table") != 0)
+		return exit_with(EXIT_USAGE, NULL, "-o takes json or table, not '%s'", optarg);
+	return EXIT_DONE;
+}
+
+static void positional_add(struct arguments *arguments)
+{
+	if (!arguments->command)
+		arguments->command = optarg;
+	else if (arguments->positional_count++ < POSITIONALS_MAX)
+		arguments->positional[arguments->positional_count - 1] = optarg;
+}
+
+static int global_parse(struct arguments *arguments, int option)
+{
+	switch (option) {
+	case 1:
+		positional_add(arguments);
+		return EXIT_DONE;
+	case GLOBAL_SOCKET:
+		arguments->socket = optarg;
+		return EXIT_DONE;
+	case GLOBAL_OUTPUT:
+		return output_parse(arguments);
+	case GLOBAL_HELP:
+		arguments->help = true;
+		return EXIT_DONE;
+	case GLOBAL_VERSION:
+		arguments->version = true;
+		return EXIT_DONE;
+	default:
+		return EXIT_USAGE;
+	}
+}
+
+static int option_parse(struct arguments *arguments, int option, int argc, char **argv)
+{
+	uint64_t rank;
+	int code;
+
+	switch (option) {
+	case OPTION_DEVICE:
+		code = device_add(arguments);
+		break;
+	case OPTION_RANK:
+		code = number_parse("--rank", optarg, UINT32_MAX, &rank);
+		arguments->rank = (uint32_t)rank;
+		break;
+	case OPTION_WAIT:
+		return wait_parse(arguments, argc, argv);
+	case OPTION_ALIAS:
+		arguments->alias = optarg;
+		code = EXIT_DONE;
+		break;
+	case OPTION_EXPECT:
+		arguments->expect = optarg;
+		code = EXIT_DONE;
+		break;
+	case OPTION_AFTER:
+		code = number_parse("--after", optarg, UINT64_MAX - 1, &arguments->after);
+		break;
+	case OPTION_COUNT:
+		code = number_parse("--count", optarg, UINT64_MAX, &arguments->count);
+		break;
+	case OPTION_SWAP:
+	case OPTION_RETIRE_OLD:
+	case OPTION_REMOVE:
+		code = EXIT_DONE;
+		break;
+	default:
+		return global_parse(arguments, option);
+	}
+	arguments->given |= (unsigned)option;
+	return code;
+}
+
+int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
+{
+	int option;
+
+	*ret_arguments = (struct arguments){.after = UINT64_MAX};
+	/* '-': in the order of the command line, so that --wait knows its command. */
+	while ((option = getopt_long(argc, argv, "-ho:", options, NULL)) != -1) {
+		int code = option_parse(ret_arguments, option, argc, argv);
+
+		if (code != EXIT_DONE)
+			return code;
+	}
+	for (; optind < argc; optind++) {
+		optarg = argv[optind];
+		positional_add(ret_arguments);
+	}
+	return EXIT_DONE;
+}

@@ -1,0 +1,100 @@
+/* events: prints what gpuwmd tells its subscribers. */
+#include "ctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct event_printing {
+	bool json;
+	uint64_t left; /* events to print */
+};
+
+/* "12:30:05" of milliseconds since 1970. */
+static void clock_text(uint64_t ms, char ret_text[16])
+{
+	time_t seconds = (time_t)(ms / 1000);
+	struct tm local;
+
+	if (ms == 0 || !localtime_r(&seconds, &local) || strftime(ret_text, 16, "%H:%M:%S", &local) == 0)
+		strcpy(ret_text, "-");
+}
+
+/* The keys that have no column, as KEY=VALUE. */
+static void event_rest_print(const json_t *event)
+{
+	static const char *const shown[] = {"seq", "time_ms", "kind", "model", "tag", "alias", "version"};
+	json_t *all = (json_t *)event;
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(all, key, value)
+	{
+		bool known = json_is_null(value);
+		char *text;
+
+		for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+			known = known || strcmp(key, shown[i]) == 0;
+		if (known)
+			continue;
+		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+		printf(" %s=%s", key, text ? text : "?");
+		free(text);
+	}
+}
+
+static void event_print(const struct gpuwm_event *event, const json_t *all)
+{
+	char at[16], name[300] = "";
+
+	clock_text(answer_number(all, "time_ms"), at);
+	if (*event->model)
+		snprintf(name, sizeof(name), " %s%s%s", event->model, *event->tag || *event->alias ? "@" : "",
+			 *event->alias ? event->alias : event->tag);
+	printf("%" PRIu64 "  %s  %s%s", event->seq, at, event->kind, name);
+	if (*event->version)
+		printf(" %s", event->version);
+	event_rest_print(all);
+	putchar('\n');
+}
+
+static void event_show(const struct gpuwm_event *event, void *user_data)
+{
+	struct event_printing *printing = user_data;
+	json_t *all;
+
+	if (printing->left == 0 || strcmp(event->kind, "disconnected") == 0)
+		return;
+	printing->left--;
+	if (printing->json) {
+		puts(event->json);
+	} else {
+		all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
+		event_print(event, all);
+		json_decref(all);
+	}
+	fflush(stdout); /* somebody may be waiting at the other end of a pipe */
+}
+
+int command_events(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct event_printing printing = {.json = arguments->json, .left = UINT64_MAX};
+	struct gpuwm_events *events;
+	int code = EXIT_DONE;
+
+	if (arguments->given & OPTION_COUNT)
+		printing.left = arguments->count;
+	if (gpuwm_events_open(client, arguments->after, &events) < 0)
+		return exit_with_error();
+	while (printing.left > 0 && code == EXIT_DONE && !ferror(stdout)) {
+		int count = gpuwm_events_dispatch(events, -1, event_show, &printing);
+
+		if (count < 0 && count != -EINTR)
+			code = exit_with_error();
+	}
+	gpuwm_events_close(events);
+	return code;
+}

@@ -1,0 +1,206 @@
+/* load, and watching its job. */
+#include "ctl.h"
+
+#include "progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct job_watch {
+	uint64_t job;
+	struct progress progress;
+	bool ended; /* or not told any more: gpuwm_job_wait knows */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------ */
+
+static char interrupt_text[160];
+
+/* The first Ctrl-C says what goes on; the second one has the default effect. */
+static void interrupt_told(int signal_number)
+{
+	int saved = errno;
+	ssize_t written = write(STDERR_FILENO, interrupt_text, strlen(interrupt_text));
+
+	(void)written;
+	(void)signal_number;
+	errno = saved;
+}
+
+static void interrupt_prepare(uint64_t job)
+{
+	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
+
+	snprintf(interrupt_text, sizeof(interrupt_text),
+		 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
+		 " ends it; Ctrl-C again only stops watching\n",
+		 job, job);
+	sigaction(SIGINT, &action, NULL);
+}
+
+/* ---- watching ---------------------------------------------------------- */
+
+static void job_event(const struct gpuwm_event *event, void *user_data)
+{
+	struct job_watch *watch = user_data;
+	const char *state;
+	json_t *all;
+
+	if (strcmp(event->kind, "lost") == 0)
+		watch->ended = true;
+	if (strcmp(event->kind, "job") != 0)
+		return;
+	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
+	if (answer_number(all, "job") == watch->job) {
+		state = answer_text(all, "state");
+		if (strcmp(state, "running") == 0)
+			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
+					answer_number(all, "total"), now_ns());
+		else if (strcmp(state, "queued") != 0)
+			watch->ended = true;
+	}
+	json_decref(all);
+}
+
+/* 0, or the job's own error, or that of the connection. */
+static int job_follow(struct gpuwm_client *client, struct gpuwm_events *events, struct job_watch *watch)
+{
+	int error = 0;
+
+	while (!watch->ended) {
+		error = gpuwm_events_dispatch(events, -1, job_event, watch);
+		if (error < 0 && error != -EINTR)
+			return error;
+	}
+	do
+		error = gpuwm_job_wait(client, watch->job, -1);
+	while (error == -EINTR);
+	return error;
+}
+
+static int job_print(struct gpuwm_client *client, const struct arguments *arguments, uint64_t job)
+{
+	struct arguments quiet = *arguments;
+	char number[24];
+	json_t *jobs;
+	int code;
+
+	if (!arguments->json) {
+		printf("job %" PRIu64 ": %s is ready\n", job, arguments->positional[1]);
+		return EXIT_DONE;
+	}
+	quiet.json = false;
+	snprintf(number, sizeof(number), "%" PRIu64, job);
+	code = answer_query(client, &quiet, "jobs", number, &jobs);
+	if (code != EXIT_DONE)
+		return code;
+	code = answer_print(json_incref(json_array_get(json_object_get(jobs, "jobs"), 0)));
+	json_decref(jobs);
+	return code;
+}
+
+static int load_watched(struct gpuwm_client *client, const struct arguments *arguments,
+			const struct gpuwm_load_options *options)
+{
+	struct job_watch watch = {0};
+	struct gpuwm_events *events;
+	int code = EXIT_DONE;
+
+	/* Before the load: no event of the job is missed. */
+	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
+		return exit_with_error();
+	if (gpuwm_load(client, options, &watch.job) < 0) {
+		code = exit_with_error();
+		gpuwm_events_close(events);
+		return code;
+	}
+	interrupt_prepare(watch.job);
+	progress_start(&watch.progress, isatty(STDERR_FILENO));
+	if (job_follow(client, events, &watch) < 0) {
+		progress_end(&watch.progress);
+		code = exit_with_error();
+	}
+	progress_end(&watch.progress);
+	gpuwm_events_close(events);
+	return code == EXIT_DONE ? job_print(client, arguments, watch.job) : code;
+}
+
+/* ---- load -------------------------------------------------------------- */
+
+/* free() the text; NULL when memory is short or there is no working directory. */
+static char *source_absolute(const char *source)
+{
+	char *directory, *path = NULL;
+
+	if (source[0] == '/')
+		return strdup(source);
+	directory = getcwd(NULL, 0);
+	while (strncmp(source, "./", 2) == 0)
+		source += 2;
+	if (strcmp(source, ".") == 0)
+		source = "";
+	if (directory && asprintf(&path, "%s%s%s", directory, *source ? "/" : "", source) < 0)
+		path = NULL;
+	free(directory);
+	return path;
+}
+
+static int load_unwatched(struct gpuwm_client *client, const struct arguments *arguments,
+			  const struct gpuwm_load_options *options)
+{
+	uint64_t job;
+
+	if (gpuwm_load(client, options, &job) < 0)
+		return exit_with_error();
+	if (arguments->json)
+		return answer_print(json_pack("{s:I}", "job", (json_int_t)job));
+	printf("job %" PRIu64 " loads %s; gpuwmctl jobs %" PRIu64 " tells its progress\n", job, options->name,
+	       job);
+	return EXIT_DONE;
+}
+
+int command_load(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *devices[DEVICES_MAX];
+	char *source;
+	int code;
+
+	if (!strchr(arguments->positional[1], '@'))
+		return exit_with(EXIT_USAGE, "write MODEL@TAG", "'%s' has no tag", arguments->positional[1]);
+	if ((arguments->given & OPTION_SWAP) && arguments->alias)
+		return exit_with(EXIT_USAGE, "--swap is --alias current",
+				 "--swap and --alias exclude each other");
+	for (size_t i = 0; i < arguments->device_count; i++) {
+		code = device_resolve(client, arguments->devices[i], &devices[i]);
+		if (code != EXIT_DONE)
+			return code;
+	}
+	source = source_absolute(arguments->positional[0]);
+	if (!source)
+		return exit_with(EXIT_FAILED, NULL,
+				 "the working directory is not known: write an absolute path");
+	options.source = source;
+	options.name = arguments->positional[1];
+	options.devices = arguments->device_count ? devices : NULL;
+	options.device_count = arguments->device_count;
+	options.alias = arguments->given & OPTION_SWAP ? "current" : arguments->alias;
+	code = arguments->given & OPTION_WAIT ? load_watched(client, arguments, &options)
+					      : load_unwatched(client, arguments, &options);
+	free(source);
+	return code;
+}

@@ -1,0 +1,188 @@
+/* status, ps, clients, ping: what gpuwmd tells about itself. */
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- status ------------------------------------------------------------ */
+
+static void status_summary(const json_t *status)
+{
+	static const char *const counts[] = {"versions", "aliases", "pins",      "sessions",     "leases",
+					     "segments", "fds",     "publishes", "jobs_running", "loaders"};
+	char size[SHORT_TEXT], rss[SHORT_TEXT];
+	size_t i;
+	const json_t *root;
+
+	printf("gpuwmd %s, pid %llu, up %llu s%s\n", answer_text(status, "server"),
+	       (unsigned long long)answer_number(status, "pid"),
+	       (unsigned long long)answer_number(status, "uptime_ms") / 1000,
+	       json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "");
+	printf("instance %s\n", answer_text(status, "instance"));
+	printf("holds %s in segments; its own memory: %s\n", size_text(answer_number(status, "bytes"), size),
+	       size_text(answer_number(status, "rss"), rss));
+	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		printf("%s%s %llu", i ? ", " : "", counts[i],
+		       (unsigned long long)answer_number(status, counts[i]));
+	printf("\nstandby loader: %s\n", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
+	json_array_foreach(json_object_get(status, "roots"), i, root)
+	{
+		char shown[4096];
+
+		text_printable(json_string_value(root), shown, sizeof(shown));
+		printf("loads from %s\n", shown);
+	}
+	putchar('\n');
+}
+
+static int status_devices(const json_t *status)
+{
+	struct table *table = table_new("DEVICE|KIND|>TOTAL|>FREE|>BUDGET|>USED|NAME");
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "devices"), i, device)
+	{
+		table_cell(table, answer_text(device, "device"));
+		table_cell(table, answer_text(device, "kind"));
+		table_size(table, answer_number(device, "total"));
+		table_size(table, answer_number(device, "free"));
+		table_size(table, answer_number(device, "budget"));
+		table_size(table, answer_number(device, "used"));
+		table_cell(table, answer_text(device, "name"));
+	}
+	return table_print(table);
+}
+
+int command_status(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	json_t *status;
+	int code = answer_query(client, arguments, "status", NULL, &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!arguments->json) {
+		status_summary(status);
+		code = status_devices(status);
+	}
+	json_decref(status);
+	return code;
+}
+
+/* ---- ps, clients ------------------------------------------------------- */
+
+/* A lease with what is known of its holder, for both forms of output. */
+static json_t *lease_with_holder(const json_t *session, const json_t *lease)
+{
+	static const char *const keys[] = {"session", "pid", "uid", "name", "command"};
+	json_t *row = json_copy((json_t *)lease);
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		json_object_set(row, keys[i], json_object_get(session, keys[i]));
+	return row;
+}
+
+static json_t *leases_collect(const json_t *clients)
+{
+	json_t *leases = json_array();
+	const json_t *session, *lease;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(clients, "clients"), i, session)
+		json_array_foreach(json_object_get(session, "leases"), j, lease)
+			json_array_append_new(leases, lease_with_holder(session, lease));
+	return leases;
+}
+
+static int leases_print(const json_t *leases)
+{
+	struct table *table = table_new("VERSION|DEVICE|>RANK|>PID|>UID|NAME|>AGE|COMMAND");
+	char device[16], age[SHORT_TEXT];
+	const json_t *lease;
+	size_t i;
+
+	json_array_foreach(leases, i, lease)
+	{
+		device_short(answer_text(lease, "device"), device);
+		answer_name_cell(table, lease);
+		table_cell(table, device);
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "rank"));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "pid"));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "uid"));
+		table_cell(table, answer_text(lease, "name"));
+		table_cell(table, age_text(answer_number(lease, "since_ms"), age));
+		table_cell(table, answer_text(lease, "command"));
+	}
+	return table_print(table);
+}
+
+int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct arguments quiet = *arguments;
+	json_t *clients, *leases;
+	int code;
+
+	quiet.json = false; /* what is printed is the leases only */
+	code = answer_query(client, &quiet, "clients", NULL, &clients);
+	if (code != EXIT_DONE)
+		return code;
+	leases = leases_collect(clients);
+	json_decref(clients);
+	if (arguments->json)
+		return answer_print(json_pack("{s:o}", "leases", leases));
+	code = leases_print(leases);
+	json_decref(leases);
+	return code;
+}
+
+static int clients_print(const json_t *clients)
+{
+	struct table *table =
+		table_new(">SESSION|>PID|>UID|SOCKET|NAME|>LEASES|>PUBLISHES|>REQUESTS|>AGE|COMMAND");
+	char age[SHORT_TEXT];
+	const json_t *session;
+	size_t i;
+
+	json_array_foreach(json_object_get(clients, "clients"), i, session)
+	{
+		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "session"));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "pid"));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "uid"));
+		table_cell(table, answer_text(session, "socket"));
+		table_cell(table, answer_text(session, "name"));
+		table_cellf(table, "%zu", json_array_size(json_object_get(session, "leases")));
+		table_cellf(table, "%zu", json_array_size(json_object_get(session, "publishes")));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "requests"));
+		table_cell(table, age_text(answer_number(session, "since_ms"), age));
+		table_cell(table, answer_text(session, "command"));
+	}
+	return table_print(table);
+}
+
+int command_clients(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	json_t *clients;
+	int code = answer_query(client, arguments, "clients", NULL, &clients);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!arguments->json)
+		code = clients_print(clients);
+	json_decref(clients);
+	return code;
+}
+
+/* ---- ping -------------------------------------------------------------- */
+
+int command_ping(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	uint64_t ns;
+
+	if (gpuwm_ping(client, &ns) < 0)
+		return exit_with_error();
+	if (arguments->json)
+		return answer_print(
+			json_pack("{s:s, s:I}", "instance", gpuwm_instance(client), "ns", (json_int_t)ns));
+	printf("gpuwmd %s answered in %.3f ms\n", gpuwm_instance(client), (double)ns / 1e6);
+	return EXIT_DONE;
+}

@@ -1,0 +1,91 @@
+/* ls: the versions. */
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void aliases_cell(struct table *table, const json_t *list, const char *version)
+{
+	json_t *names = json_array();
+	const json_t *alias;
+	char text[512];
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i,
+			   alias) if (strcmp(answer_text(alias, "version"), version) == 0)
+		json_array_append(names, json_object_get(alias, "alias"));
+	answer_join(names, text, sizeof(text));
+	table_cell(table, text);
+	json_decref(names);
+}
+
+/* Each device once, whatever the ranks. */
+static void parts_cell(struct table *table, const json_t *version)
+{
+	json_t *seen = json_object(), *names = json_array();
+	const json_t *part;
+	char text[512], name[16];
+	size_t i;
+
+	json_array_foreach(json_object_get(version, "parts"), i, part)
+	{
+		const char *device = answer_text(part, "device");
+
+		if (json_object_get(seen, device))
+			continue;
+		json_object_set_new(seen, device, json_true());
+		device_short(device, name);
+		json_array_append_new(names, json_string(name));
+	}
+	answer_join(names, text, sizeof(text));
+	table_cell(table, text);
+	json_decref(seen);
+	json_decref(names);
+}
+
+static void version_row(struct table *table, const json_t *list, const json_t *version)
+{
+	char text[512], age[SHORT_TEXT];
+
+	answer_name_cell(table, version);
+	aliases_cell(table, list, answer_text(version, "version"));
+	table_cell(table, answer_text(version, "state"));
+	parts_cell(table, version);
+	table_size(table, answer_number(version, "bytes"));
+	table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
+	answer_join(json_object_get(version, "pins"), text, sizeof(text));
+	table_cell(table, text);
+	table_cell(table, age_text(answer_number(version, "created_ms"), age));
+}
+
+static int list_print(const json_t *list)
+{
+	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>AGE");
+	const json_t *version;
+	char name[300];
+	size_t i;
+	int code;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) version_row(table, list, version);
+	code = table_print(table);
+	json_array_foreach(json_object_get(list, "versions"), i, version)
+	{
+		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
+			 answer_text(version, "tag"));
+		answer_error_print(version, name);
+	}
+	return code;
+}
+
+int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	json_t *list;
+	int code = answer_query(client, arguments, "list", arguments->positional[0], &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!arguments->json)
+		code = list_print(list);
+	json_decref(list);
+	return code;
+}

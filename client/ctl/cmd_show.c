@@ -1,0 +1,178 @@
+/* show: one version, from its index alone. */
+#include "ctl.h"
+
+#include "index_texts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- as JSON ----------------------------------------------------------- */
+
+static json_t *version_json(const struct gpuwm_version_info *info)
+{
+	char layout[33], content[33];
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:i, s:I, s:s, s:s}", "version", info->id,
+			 "model", info->model, "tag", info->tag, "device", info->device, "rank",
+			 (int)info->rank, "world", (int)info->world, "generation", (json_int_t)info->generation,
+			 "bytes", (json_int_t)info->bytes, "segments", (int)info->segments, "tensors",
+			 (json_int_t)info->tensors, "layout", hex_text(info->layout, 16, layout), "content",
+			 hex_text(info->content, 16, content));
+}
+
+static json_t *tensor_json(const struct gpuwm_tensor *tensor)
+{
+	json_t *shape = json_array(), *strides = json_array();
+	char digest[33];
+
+	for (uint32_t i = 0; i < tensor->ndim; i++) {
+		json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
+		json_array_append_new(strides, json_integer(tensor->strides[i]));
+	}
+	return json_pack("{s:s, s:s?, s:o, s:o, s:I, s:i, s:I, s:s}", "name", tensor->name, "dtype",
+			 gpuwm_dtype_name(tensor->dtype), "shape", shape, "strides", strides, "bytes",
+			 (json_int_t)tensor->bytes, "segment", (int)tensor->segment, "offset",
+			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
+}
+
+static int json_show(const struct gpuwm_handles *handles, const struct index_texts *texts)
+{
+	json_t *metadata = json_object(), *files = json_array(), *tensors = json_array();
+	const char *name, *value;
+	struct gpuwm_tensor tensor;
+	uint32_t bytes;
+
+	for (uint32_t i = 0; i < texts->metadata_count; i++)
+		if (index_texts_metadata(texts, i, &name, &value) == 0)
+			json_object_set_new(metadata, name, json_string(value));
+	for (uint32_t i = 0; i < texts->file_count; i++)
+		if (index_texts_file(texts, i, &name, &bytes) == 0)
+			json_array_append_new(
+				files, json_pack("{s:s, s:I}", "name", name, "bytes", (json_int_t)bytes));
+	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
+		json_array_append_new(tensors, tensor_json(&tensor));
+	return answer_print(json_pack("{s:o, s:o, s:o, s:o}", "version",
+				      version_json(gpuwm_handles_version(handles)), "metadata", metadata,
+				      "files", files, "tensors", tensors));
+}
+
+/* ---- as tables --------------------------------------------------------- */
+
+static void version_show(const struct gpuwm_version_info *info)
+{
+	char size[SHORT_TEXT], digest[33];
+
+	printf("%s@%s  %s\n", info->model, info->tag, info->id);
+	printf("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64 "\n", info->device, info->rank,
+	       info->world, info->generation);
+	printf("%s in %" PRIu32 " segments, %" PRIu64 " tensors\n", size_text(info->bytes, size),
+	       info->segments, info->tensors);
+	printf("layout  %s\n", hex_text(info->layout, 16, digest));
+	printf("content %s\n\n", hex_text(info->content, 16, digest));
+}
+
+static int texts_show(const struct index_texts *texts)
+{
+	const char *name, *value;
+	struct table *table;
+	uint32_t bytes;
+	int code = EXIT_DONE;
+
+	if (texts->metadata_count > 0) {
+		table = table_new("METADATA|VALUE");
+		for (uint32_t i = 0; i < texts->metadata_count; i++) {
+			if (index_texts_metadata(texts, i, &name, &value) < 0)
+				continue;
+			table_cell(table, name);
+			table_cell(table, value);
+		}
+		code = table_print(table);
+		putchar('\n');
+	}
+	if (texts->file_count > 0) {
+		table = table_new("FILE|>SIZE");
+		for (uint32_t i = 0; i < texts->file_count; i++) {
+			if (index_texts_file(texts, i, &name, &bytes) < 0)
+				continue;
+			table_cell(table, name);
+			table_size(table, bytes);
+		}
+		code = table_print(table);
+		putchar('\n');
+	}
+	return code;
+}
+
+static void shape_cell(struct table *table, const struct gpuwm_tensor *tensor)
+{
+	char text[512] = "[";
+	size_t length = 1;
+
+	for (uint32_t i = 0; i < tensor->ndim && length < sizeof(text) - 24; i++)
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%" PRIu64, i ? ", " : "",
+					   tensor->shape[i]);
+	snprintf(text + length, sizeof(text) - length, "]");
+	table_cell(table, text);
+}
+
+static int tensors_show(const struct gpuwm_handles *handles)
+{
+	struct table *table = table_new("TENSOR|DTYPE|SHAPE|>SIZE|>SEGMENT|>OFFSET");
+	struct gpuwm_tensor tensor;
+
+	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++) {
+		const char *dtype = gpuwm_dtype_name(tensor.dtype);
+
+		table_cell(table, tensor.name);
+		table_cell(table, dtype ? dtype : "?");
+		shape_cell(table, &tensor);
+		table_size(table, tensor.bytes);
+		table_cellf(table, "%" PRIu32, tensor.segment);
+		table_cellf(table, "%" PRIu64, tensor.offset);
+	}
+	return table_print(table);
+}
+
+static int handles_show(const struct gpuwm_handles *handles, bool json)
+{
+	struct index_texts texts;
+	uint64_t bytes;
+	int fd = gpuwm_handles_index(handles, &bytes);
+	int code;
+
+	if (fd < 0)
+		return exit_with_error();
+	code = index_texts_open(fd, bytes, &texts);
+	if (code < 0)
+		return exit_with(exit_code_of(code), NULL, "the version's index can't be read");
+	if (json) {
+		code = json_show(handles, &texts);
+	} else {
+		version_show(gpuwm_handles_version(handles));
+		code = texts_show(&texts);
+		if (code == EXIT_DONE)
+			code = tensors_show(handles);
+	}
+	index_texts_close(&texts);
+	return code;
+}
+
+int command_show(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_handles *handles;
+	int code = EXIT_DONE;
+
+	if (arguments->device_count > 1)
+		return exit_with(EXIT_USAGE, NULL, "show takes one --device");
+	if (arguments->device_count == 1)
+		code = device_resolve(client, arguments->devices[0], &options.device);
+	if (code != EXIT_DONE)
+		return code;
+	options.rank = arguments->rank;
+	if (gpuwm_get_handles(client, arguments->positional[0], &options, &handles) < 0)
+		return exit_with_error();
+	code = handles_show(handles, arguments->json);
+	gpuwm_handles_release(handles);
+	return code;
+}

@@ -1,0 +1,221 @@
+/* swap, rollback, pin, unpin, retire, drain: which versions stay, and under which alias. */
+#include "ctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int swap_print(const struct arguments *arguments, const struct gpuwm_swap_options *options,
+		      const char *old)
+{
+	const char *alias = options->alias ? options->alias : "current";
+
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?}", "model", options->model, "alias", alias,
+					      "to", options->to, "old", *old ? old : NULL));
+	if (options->to)
+		printf("%s@%s is now %s", options->model, alias, options->to);
+	else
+		printf("%s@%s is removed", options->model, alias);
+	if (*old)
+		printf("; it was %s%s", old, options->retire_old ? ", now retiring" : "");
+	putchar('\n');
+	return EXIT_DONE;
+}
+
+static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
+		    const struct gpuwm_swap_options *options)
+{
+	char old[33] = "";
+
+	if (gpuwm_swap(client, options, old) < 0)
+		return exit_with_error();
+	return swap_print(arguments, options, old);
+}
+
+int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	char model[512];
+	char *at;
+
+	if (strlen(arguments->positional[0]) >= sizeof(model))
+		return exit_with(EXIT_USAGE, NULL, "the name of the alias is too long");
+	strcpy(model, arguments->positional[0]);
+	at = strchr(model, '@');
+	if (at)
+		*at = '\0';
+	options.model = model;
+	options.alias = at ? at + 1 : NULL;
+	options.to = arguments->positional[1];
+	options.expect = arguments->expect;
+	options.retire_old = arguments->given & OPTION_RETIRE_OLD;
+	if (arguments->given & OPTION_REMOVE) {
+		if (options.to || !at)
+			return exit_with(EXIT_USAGE, NULL, "--remove takes MODEL@ALIAS and no TO");
+	} else if (!options.to) {
+		return exit_with(EXIT_USAGE,
+				 "TO is a tag, an alias or a version id; --remove removes the alias",
+				 "swap needs TO");
+	}
+	return swap_run(client, arguments, &options);
+}
+
+int command_rollback(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	if (strchr(arguments->positional[0], '@'))
+		return exit_with(EXIT_USAGE, "it moves current to previous",
+				 "rollback takes a model without tag or alias");
+	options.model = arguments->positional[0];
+	options.to = "previous";
+	return swap_run(client, arguments, &options);
+}
+
+static int pin_print(const struct arguments *arguments, const char *what)
+{
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:s}", "action", what, "ref",
+					      arguments->positional[0], "pin", arguments->positional[1]));
+	printf("%s: %s as '%s'\n", what, arguments->positional[0], arguments->positional[1]);
+	return EXIT_DONE;
+}
+
+int command_pin(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	if (gpuwm_pin(client, arguments->positional[0], arguments->positional[1]) < 0)
+		return exit_with_error();
+	return pin_print(arguments, "pinned");
+}
+
+int command_unpin(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	if (gpuwm_unpin(client, arguments->positional[0], arguments->positional[1]) < 0)
+		return exit_with_error();
+	return pin_print(arguments, "unpinned");
+}
+
+/* ---- retire ------------------------------------------------------------ */
+
+/* The version's object in a list; NULL when it is gone. */
+static const json_t *version_find(const json_t *list, const char *id)
+{
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i,
+			   version) if (strcmp(answer_text(version, "version"), id) == 0) return version;
+	return NULL;
+}
+
+/* What a reference names, as an id or ""; gpuwmd judges what is wrong with it. */
+static const char *ref_version(const json_t *list, const char *ref)
+{
+	const json_t *items;
+	const json_t *item;
+	char name[600];
+	size_t i;
+
+	if (version_find(list, ref))
+		return ref;
+	items = json_object_get(list, "aliases");
+	json_array_foreach(items, i, item)
+	{
+		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "alias"));
+		if (strcmp(name, ref) == 0 || (strcmp(answer_text(item, "alias"), "current") == 0 &&
+					       strcmp(answer_text(item, "model"), ref) == 0))
+			return answer_text(item, "version");
+	}
+	items = json_object_get(list, "versions");
+	json_array_foreach(items, i, item)
+	{
+		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
+		if (strcmp(name, ref) == 0 && strcmp(answer_text(item, "state"), "failed") != 0)
+			return answer_text(item, "version");
+	}
+	return "";
+}
+
+/* What still holds the version, for the reader: it may be freed a moment later. */
+static int retire_print(const struct arguments *arguments, const char *id, const json_t *version)
+{
+	unsigned long long leases = answer_number(version, "leases");
+	size_t pins = json_array_size(json_object_get(version, "pins"));
+
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:I, s:I}", "version", id, "state",
+					      version ? "retiring" : "freed", "leases", (json_int_t)leases,
+					      "pins", (json_int_t)pins));
+	if (version)
+		printf("%s is retiring: %llu leases and %zu pins hold it\n", arguments->positional[0], leases,
+		       pins);
+	else
+		printf("%s is freed\n", arguments->positional[0]);
+	return EXIT_DONE;
+}
+
+int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	int64_t wait_ms = arguments->given & OPTION_WAIT ? arguments->wait_ms : 0;
+	struct arguments quiet = *arguments;
+	json_t *list;
+	char id[33];
+	int code;
+
+	quiet.json = false;
+	code = answer_query(client, &quiet, "list", NULL, &list);
+	if (code != EXIT_DONE)
+		return code;
+	snprintf(id, sizeof(id), "%s", ref_version(list, arguments->positional[0]));
+	json_decref(list);
+	if (gpuwm_retire(client, arguments->positional[0], wait_ms) < 0)
+		return exit_with_error();
+	code = answer_query(client, &quiet, "list", NULL, &list);
+	if (code != EXIT_DONE)
+		return code;
+	code = retire_print(arguments, id, version_find(list, id));
+	json_decref(list);
+	return code;
+}
+
+/* ---- drain ------------------------------------------------------------- */
+
+static int left_print(const json_t *left)
+{
+	struct table *table;
+	const json_t *version;
+	char pins[512];
+	size_t i;
+
+	if (json_array_size(left) == 0) {
+		puts("nothing is left");
+		return EXIT_DONE;
+	}
+	table = table_new("STILL HELD|>LEASES|PINS");
+	json_array_foreach(left, i, version)
+	{
+		const json_t *names = json_object_get(version, "pins");
+
+		answer_name_cell(table, version);
+		table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
+		answer_join(names, pins, sizeof(pins));
+		if (json_is_integer(names))
+			snprintf(pins, sizeof(pins), "%llu", (unsigned long long)json_integer_value(names));
+		table_cell(table, pins);
+	}
+	return table_print(table);
+}
+
+int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	json_t *answer;
+	int code = answer_query(client, arguments, "drain", NULL, &answer);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!arguments->json)
+		code = left_print(json_object_get(answer, "left"));
+	json_decref(answer);
+	return code;
+}

@@ -1,0 +1,109 @@
+/* gpuwmctl: what its files share. A command is a row in the table of main.c and
+ * a function in the file of its group; it gets a connected client and checked
+ * arguments, prints to stdout, and returns an exit code. */
+#ifndef GPUWM_CTL_H
+#define GPUWM_CTL_H
+
+#include <gpuwm/client.h>
+
+#include <jansson.h>
+
+#include "exit.h"
+#include "table.h"
+
+#define POSITIONALS_MAX 2
+#define DEVICES_MAX 64 /* PARTS_PER_VERSION_MAX of the daemon */
+
+/* Options that belong to commands; a command's row says which it takes. */
+enum command_option {
+	OPTION_DEVICE = 1 << 0,
+	OPTION_RANK = 1 << 1,
+	OPTION_ALIAS = 1 << 2,
+	OPTION_SWAP = 1 << 3,
+	OPTION_WAIT = 1 << 4,
+	OPTION_WAIT_SECONDS = 1 << 5, /* --wait with or without a number */
+	OPTION_EXPECT = 1 << 6,
+	OPTION_RETIRE_OLD = 1 << 7,
+	OPTION_REMOVE = 1 << 8,
+	OPTION_AFTER = 1 << 9,
+	OPTION_COUNT = 1 << 10,
+};
+
+struct arguments {
+	const char *socket; /* NULL: the library's default */
+	bool json, help, version;
+	const char *command; /* NULL: none */
+	const char *positional[POSITIONALS_MAX];
+	int positional_count; /* may exceed POSITIONALS_MAX: then it is a usage error */
+	unsigned given; /* bits of command_option */
+	const char *devices[DEVICES_MAX];
+	size_t device_count;
+	uint32_t rank;
+	const char *alias, *expect;
+	int64_t wait_ms; /* of --wait; -1: for ever */
+	uint64_t after, count;
+};
+
+/* Sorts argv into *ret_arguments, whose texts stay argv's. EXIT_DONE, or
+ * EXIT_USAGE after printing what is wrong. */
+int arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
+
+struct command {
+	const char *name, *alias; /* alias: another name, or NULL */
+	const char *usage; /* with the name; as in the man page */
+	const char *help; /* one line */
+	int positional_min, positional_max;
+	unsigned options; /* bits of command_option */
+	bool admin; /* on admin.sock */
+	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
+};
+
+int command_status(struct gpuwm_client *client, const struct arguments *arguments);
+int command_ls(struct gpuwm_client *client, const struct arguments *arguments);
+int command_show(struct gpuwm_client *client, const struct arguments *arguments);
+int command_ps(struct gpuwm_client *client, const struct arguments *arguments);
+int command_clients(struct gpuwm_client *client, const struct arguments *arguments);
+int command_ping(struct gpuwm_client *client, const struct arguments *arguments);
+int command_load(struct gpuwm_client *client, const struct arguments *arguments);
+int command_jobs(struct gpuwm_client *client, const struct arguments *arguments);
+int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
+int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
+int command_rollback(struct gpuwm_client *client, const struct arguments *arguments);
+int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
+int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
+int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
+int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
+int command_events(struct gpuwm_client *client, const struct arguments *arguments);
+
+/* ---- answers (answer.c) ----------------------------------------------- */
+
+/* Asks (gpuwm_query) and parses. With -o json, prints the text as it came.
+ * EXIT_DONE with *ret_answer for json_decref, or an exit code after printing why. */
+int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
+		 const char *filter, json_t **ret_answer);
+/* Prints `object` on one line and gives it back to jansson. EXIT_DONE. */
+int answer_print(json_t *object);
+
+/* Members of an answer; "" or 0 where there is none. */
+const char *answer_text(const json_t *object, const char *key);
+uint64_t answer_number(const json_t *object, const char *key);
+
+/* Joins an array of texts with commas, as many as fit; "" for none. */
+void answer_join(const json_t *texts, char *ret_text, size_t size);
+/* The cell "MODEL@TAG" of an object that has both. */
+void answer_name_cell(struct table *table, const json_t *object);
+/* "WHAT: MESSAGE (DETAIL)" for an object with an `error`; nothing otherwise.
+ * Errors stand below their table: they do not fit a column. */
+void answer_error_print(const json_t *object, const char *what);
+
+/* ---- devices (device.c) ----------------------------------------------- */
+
+/* What people may write for a device: "host", a GPU's UUID or its beginning
+ * where that is enough, or "cuda:N", the N-th GPU in the daemon's order.
+ * EXIT_DONE with a text that lives as long as the client, or an exit code after
+ * printing why. */
+int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device);
+/* A UUID's first digits, enough for people; others as they are. */
+void device_short(const char *device, char ret_text[16]);
+
+#endif

@@ -1,0 +1,57 @@
+#include "ctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const char *text,
+			const char **ret_device)
+{
+	size_t wanted, seen = 0;
+	char *end;
+
+	wanted = strtoul(text + strlen("cuda:"), &end, 10);
+	if (end == text + strlen("cuda:") || *end != '\0')
+		return exit_with(EXIT_USAGE, "write cuda:0, cuda:1, ...", "'%s' is no device", text);
+	for (size_t i = 0; i < count; i++) {
+		if (!devices[i].is_cuda || seen++ != wanted)
+			continue;
+		*ret_device = devices[i].id;
+		return EXIT_DONE;
+	}
+	return exit_with(EXIT_NOT_FOUND, "gpuwmctl status lists the devices",
+			 "there is no %s: gpuwmd has %zu GPUs", text, seen);
+}
+
+int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device)
+{
+	const struct gpuwm_device *devices;
+	size_t count = gpuwm_devices(client, &devices), found = 0;
+
+	if (strncmp(text, "cuda:", strlen("cuda:")) == 0)
+		return cuda_resolve(devices, count, text, ret_device);
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(devices[i].id, text) == 0) {
+			*ret_device = devices[i].id;
+			return EXIT_DONE;
+		}
+		/* "GPU-" alone names nothing, even where there is one GPU only. */
+		if (devices[i].is_cuda && strlen(text) > strlen("GPU-") &&
+		    strncmp(devices[i].id, text, strlen(text)) == 0) {
+			*ret_device = devices[i].id;
+			found++;
+		}
+	}
+	if (found == 1)
+		return EXIT_DONE;
+	if (found > 1)
+		return exit_with(EXIT_USAGE, "write more of it", "'%s' begins %zu devices", text, found);
+	return exit_with(EXIT_NOT_FOUND, "gpuwmctl status lists the devices", "there is no device '%s'", text);
+}
+
+void device_short(const char *device, char ret_text[16])
+{
+	int digits = strncmp(device, "GPU-", 4) == 0 || strncmp(device, "MIG-", 4) == 0 ? 12 : 15;
+
+	snprintf(ret_text, 16, "%.*s", digits, device);
+}

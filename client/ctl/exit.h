@@ -1,0 +1,31 @@
+/* Exit codes, and how errors are told. */
+#ifndef GPUWM_CTL_EXIT_H
+#define GPUWM_CTL_EXIT_H
+
+enum exit_code {
+	EXIT_DONE = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_UNREACHABLE = 3,
+	EXIT_NOT_FOUND = 4,
+	EXIT_IN_USE = 5,
+	EXIT_PERMISSION = 6,
+	EXIT_TIMEOUT = 7,
+	EXIT_NO_ROOM = 8,
+	EXIT_DAMAGED = 9,
+};
+
+/* The exit code for a negative errno of a call on a connected client. */
+enum exit_code exit_code_of(int error);
+
+/* Prints the library's last error, and returns the code for it. */
+enum exit_code exit_with_error(void);
+/* The same after gpuwm_connect: a socket that is not there is EXIT_UNREACHABLE. */
+enum exit_code exit_with_connect_error(void);
+
+/* Prints "gpuwmctl: MESSAGE\n  DETAIL" to stderr (detail may be NULL or ""),
+ * control characters replaced, and returns code. */
+enum exit_code exit_with(enum exit_code code, const char *detail, const char *message, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,139 @@
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The one list of commands: --help prints it, and tests/ctl-help.sh compares it
+ * with the man page. */
+static const struct command commands[] = {
+	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, false,
+	 command_status},
+	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1, 0,
+	 false, command_ls},
+	{"show", NULL, "show REF [--device DEVICE] [--rank N]", "one version: its tensors, metadata and files",
+	 1, 1, OPTION_DEVICE | OPTION_RANK, false, command_show},
+	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, true, command_ps},
+	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, true, command_clients},
+	{"load", NULL, "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--wait]",
+	 "load a checkpoint; --swap is --alias current", 2, 2,
+	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_WAIT, true, command_load},
+	{"jobs", NULL, "jobs [ID]", "loads and checks: phase, progress, errors", 0, 1, 0, true, command_jobs},
+	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, true, command_cancel},
+	{"swap", NULL, "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove]",
+	 "move an alias (current) to TO, a tag, alias or version id, or remove it", 1, 2,
+	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE, true, command_swap},
+	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, 0, true, command_rollback},
+	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, 0, true,
+	 command_pin},
+	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, 0, true, command_unpin},
+	{"retire", NULL, "retire REF [--wait [SECONDS]]",
+	 "give no new leases; freed when the last lease and pin are gone", 1, 1,
+	 OPTION_WAIT | OPTION_WAIT_SECONDS, true, command_retire},
+	{"drain", NULL, "drain", "let every version go; nothing new until gpuwmd is started again", 0, 0, 0,
+	 true, command_drain},
+	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0,
+	 OPTION_AFTER | OPTION_COUNT, false, command_events},
+	{"ping", NULL, "ping", "one round trip", 0, 0, 0, false, command_ping},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const char usage_line[] =
+	"usage: gpuwmctl [--socket PATH] [-o json|table] [--help] [--version] COMMAND [ARGUMENTS]\n";
+
+static void help_print(FILE *file)
+{
+	fputs(usage_line, file);
+	fputs("\ncommands:\n", file);
+	for (size_t i = 0; i < COMMANDS; i++) {
+		fprintf(file, "  %s\n      %s", commands[i].usage, commands[i].help);
+		if (commands[i].alias)
+			fprintf(file, " (also: %s)", commands[i].alias);
+		fputc('\n', file);
+	}
+	fputs("\noptions:\n"
+	      "  --socket PATH       the workers' socket; admin.sock lies beside it.\n"
+	      "                      Default: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock\n"
+	      "                      when it exists, else /run/gpuwm/gpuwm.sock\n"
+	      "  -o, --output FORM   table (for people) or json (for programs)\n"
+	      "  -h, --help          this text, or a command's usage after its name\n"
+	      "  --version           the version of gpuwm\n"
+	      "\nREF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id. DEVICE is host, a GPU's UUID\n"
+	      "(its beginning will do) or cuda:N in the order of gpuwmctl status.\n"
+	      "\nexit status: 0 ok, 1 failed, 2 usage, 3 gpuwmd not reachable, 4 not found, 5 in use,\n"
+	      "6 permission, 7 timed out, 8 no room, 9 damaged\n",
+	      file);
+}
+
+static int command_usage(const struct command *command, const char *what)
+{
+	exit_with(EXIT_USAGE, NULL, "%s", what);
+	fprintf(stderr, "usage: gpuwmctl %s\n", command->usage);
+	return EXIT_USAGE;
+}
+
+static const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (strcmp(commands[i].name, name) == 0 ||
+		    (commands[i].alias && strcmp(commands[i].alias, name) == 0))
+			return &commands[i];
+	return NULL;
+}
+
+static int command_run(const struct command *command, const struct arguments *arguments)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	int code;
+
+	options.socket = arguments->socket;
+	options.name = "gpuwmctl";
+	options.flags = command->admin ? GPUWM_CONNECT_ADMIN : 0;
+	if (gpuwm_connect(&options, &client) < 0)
+		return exit_with_connect_error();
+	code = command->run(client, arguments);
+	gpuwm_close(client);
+	return code;
+}
+
+static int command_dispatch(const struct arguments *arguments)
+{
+	const struct command *command = command_find(arguments->command);
+
+	if (!command)
+		return exit_with(EXIT_USAGE, "gpuwmctl --help lists the commands", "there is no command '%s'",
+				 arguments->command);
+	if (arguments->help) {
+		printf("usage: gpuwmctl %s\n%s\n", command->usage, command->help);
+		return EXIT_DONE;
+	}
+	if (arguments->positional_count < command->positional_min)
+		return command_usage(command, "an argument is missing");
+	if (arguments->positional_count > command->positional_max)
+		return command_usage(command, "too many arguments");
+	if (arguments->given & ~command->options)
+		return command_usage(command, "an option, or a value of one, that this command does not take");
+	return command_run(command, arguments);
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments;
+	int code = arguments_parse(argc, argv, &arguments);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (arguments.version) {
+		printf("gpuwmctl %s\n", gpuwm_library_version());
+	} else if (arguments.command) {
+		code = command_dispatch(&arguments);
+	} else if (arguments.help) {
+		help_print(stdout);
+	} else {
+		fputs(usage_line, stderr);
+		return exit_with(EXIT_USAGE, "gpuwmctl --help lists the commands", "no command");
+	}
+	if (fflush(stdout) != 0 && code == EXIT_DONE)
+		return exit_with(EXIT_FAILED, NULL, "stdout can't be written");
+	return code;
+}

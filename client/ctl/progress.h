@@ -1,0 +1,23 @@
+/* Progress of a job on stderr: on a terminal one line that is redrawn (bytes,
+ * share, rate, time left, phase), else one line a phase. */
+#ifndef GPUWM_CTL_PROGRESS_H
+#define GPUWM_CTL_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+	bool terminal, drawn;
+	char phase[64];
+	uint64_t phase_start_ns, phase_start_done; /* the rate is that of the phase */
+};
+
+/* terminal: whether stderr is one. */
+void progress_start(struct progress *progress, bool terminal);
+/* total 0: not known. now_ns: any clock that only goes forward. */
+void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
+		     uint64_t now_ns);
+/* Leaves the cursor at the beginning of a line. */
+void progress_end(struct progress *progress);
+
+#endif
