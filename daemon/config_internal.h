@@ -1,0 +1,29 @@
+/* The table of keys, which the file, the flags and --help are made of. */
+#ifndef GPUWM_DAEMON_CONFIG_INTERNAL_H
+#define GPUWM_DAEMON_CONFIG_INTERNAL_H
+
+#include "config.h"
+
+#include <stddef.h>
+
+#define CONFIG_WHY_BYTES 160
+
+struct config_key {
+	const char *section;
+	const char *key; /* NULL: any; the key is a device */
+	const char *flag; /* without "--"; NULL: has none of its own */
+	const char *value; /* what the value is, for people */
+	const char *help;
+	/* 0; -EINVAL with `why` ("is no absolute path"); -ENOMEM. */
+	int (*set)(struct config *config, const struct config_key *row, const char *key, const char *value,
+		   char why[CONFIG_WHY_BYTES]);
+	size_t offset; /* of the field */
+	uint64_t min, max; /* numbers; max 0: no number */
+};
+
+extern const struct config_key config_keys[];
+extern const size_t config_key_count;
+
+void config_clear_roots(struct config *config);
+
+#endif
