@@ -1,0 +1,276 @@
+#include "../../loader/check.h"
+
+#include "../../proto/index.h"
+#include "loader_files.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
+#define SEGMENT 8192
+
+static struct error error;
+static struct check_part part;
+static struct check_segment segments[3];
+static struct check_result result;
+static uint8_t bytes[2][SEGMENT]; /* what is written into the segments */
+static int fds_before;
+
+static int memfd(const void *data, size_t size, int seals)
+{
+	int fd = memfd_create("part", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	cr_assert_eq(write(fd, data, size), (ssize_t)size);
+	cr_assert_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void add(struct index_builder *b, size_t position, const char *name, uint64_t size, uint32_t segment,
+		uint64_t offset)
+{
+	struct index_tensor_spec spec = {.name = name,
+					 .dtype = DTYPE_U8,
+					 .ndim = 1,
+					 .shape = &size,
+					 .segment = segment,
+					 .offset = offset};
+	struct digest digest = digest_of(bytes[segment] + offset, size);
+
+	cr_assert_eq(index_builder_tensor(b, &spec, &error), 0, "%s", error.message);
+	cr_assert_eq(index_builder_digest(b, position, &digest), 0);
+}
+
+/* Two segments: a (100 bytes) at 0 and b (8) at 256 with c tied to it in the first, d filling the
+ * second, and an empty e. What is in bytes[] now is what the digests say. */
+static void make_index(void)
+{
+	struct index_builder *b = index_builder_new(1, 4);
+
+	index_builder_segment(b, SEGMENT);
+	index_builder_segment(b, SEGMENT);
+	add(b, 0, "a", 100, 0, 0);
+	add(b, 1, "b", 8, 0, 256);
+	add(b, 2, "c", 8, 0, 256);
+	add(b, 3, "d", SEGMENT, 1, 0);
+	add(b, 4, "e", 0, 0, 0);
+	cr_assert_eq(index_builder_finish(b, &part.index_fd, &part.index_bytes, &error), 0, "%s",
+		     error.message);
+	index_builder_free(b);
+}
+
+static void make_segment(int position, int seals)
+{
+	if (segments[position].fd >= 0)
+		close(segments[position].fd);
+	segments[position] = (struct check_segment){memfd(bytes[position], SEGMENT, seals), SEGMENT};
+}
+
+static void setup(void)
+{
+	fds_before = fds_open();
+	memset(bytes, 0, sizeof(bytes));
+	memset(bytes[0], 7, 100);
+	memset(bytes[0] + 256, 9, 8);
+	memset(bytes[1], 5, SEGMENT);
+	segments[0].fd = segments[1].fd = -1;
+	make_segment(0, SEALS);
+	make_segment(1, SEALS);
+	part = (struct check_part){.device = "host", .rank = 1, .world = 4, .bytes_max = 2 * SEGMENT};
+	part.segments = segments;
+	part.segment_count = 2;
+	make_index();
+}
+
+static void teardown(void)
+{
+	close(part.index_fd);
+	close(segments[0].fd);
+	close(segments[1].fd);
+	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
+}
+
+TestSuite(check, .init = setup, .fini = teardown);
+
+static int run(void)
+{
+	memset(&error, 0, sizeof(error));
+	return check_part(&part, NULL, NULL, &result, &error);
+}
+
+static void refuse(const char *says)
+{
+	int r = run();
+
+	cr_assert_eq(r, -EBADMSG, "%d: %s", r, error.message);
+	cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+}
+
+Test(check, passes_a_good_part)
+{
+	cr_assert_eq(run(), 0, "%s", error.message);
+	cr_assert_eq(result.tensors, 5);
+	cr_assert_eq(result.bytes, 2 * SEGMENT);
+}
+
+Test(check, refuses_another_rank)
+{
+	part.rank = 2;
+	refuse("the index is of rank 1 of 4, the publish of rank 2 of 4");
+	part.rank = 1;
+	part.world = 5;
+	refuse("rank 1 of 5");
+}
+
+Test(check, refuses_another_number_of_segments)
+{
+	part.segment_count = 1;
+	refuse("the index names 2 segments, 1 were handed in");
+	segments[2] = segments[1];
+	part.segment_count = 3;
+	refuse("the index names 2 segments, 3 were handed in");
+}
+
+Test(check, refuses_another_size_than_the_index_says)
+{
+	segments[1].bytes = SEGMENT + 4096;
+	refuse("segment 1: the index says 8192 bytes, hand_in says 12288");
+}
+
+Test(check, refuses_more_than_was_granted)
+{
+	part.bytes_max = 2 * SEGMENT - 1;
+	refuse("segment 1: with its 8192 bytes the part is above the 16383 that were granted");
+	part.bytes_max = 0;
+	refuse("segment 0");
+}
+
+Test(check, refuses_unsealed_memory)
+{
+	make_segment(1, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+	refuse("segment 1: ");
+	cr_assert(strstr(error.message, "seal"), "%s", error.message);
+}
+
+Test(check, refuses_memory_of_another_size)
+{
+	close(segments[0].fd);
+	segments[0].fd = memfd(bytes[0], SEGMENT - 4096, SEALS);
+	refuse("segment 0: ");
+	cr_assert(strstr(error.message, "4096") && strstr(error.message, "8192"), "%s names both",
+		  error.message);
+}
+
+Test(check, refuses_a_wrong_digest)
+{
+	bytes[0][260]++;
+	make_segment(0, SEALS);
+	refuse("tensor \"b\": the index says digest ");
+	bytes[0][260]--;
+	make_segment(0, SEALS);
+	bytes[1][SEGMENT - 1]++;
+	make_segment(1, SEALS);
+	refuse("tensor \"d\"");
+}
+
+Test(check, refuses_dirty_padding)
+{
+	static const int places[] = {100, 255, 264, SEGMENT - 1};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		bytes[0][places[i]] = 1;
+		make_segment(0, SEALS);
+		refuse("segment 0: the padding in bytes");
+		bytes[0][places[i]] = 0;
+	}
+}
+
+Test(check, refuses_descriptors_that_are_no_memory)
+{
+	int pipes[2];
+
+	cr_assert_eq(pipe2(pipes, O_CLOEXEC), 0);
+	close(pipes[1]);
+	close(segments[0].fd);
+	segments[0].fd = pipes[0];
+	refuse("segment 0: the descriptor is not a memfd");
+	close(segments[0].fd);
+	segments[0].fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	refuse("segment 0: the descriptor is not a memfd");
+}
+
+Test(check, refuses_an_index_that_is_no_memfd)
+{
+	close(part.index_fd);
+	part.index_fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	refuse("the descriptor of the index is no memfd");
+}
+
+/* The index again, with one 8-byte word of it changed, or less sealed. */
+static void remake_index(size_t at, uint64_t value, int seals)
+{
+	uint8_t *data = malloc(part.index_bytes);
+
+	cr_assert_eq(pread(part.index_fd, data, part.index_bytes, 0), (ssize_t)part.index_bytes);
+	if (at)
+		memcpy(data + at, &value, sizeof(value));
+	close(part.index_fd);
+	part.index_fd = memfd(data, part.index_bytes, seals);
+	free(data);
+}
+
+#define FIRST_TENSOR (sizeof(struct index_header) + 2 * sizeof(struct index_segment))
+
+Test(check, refuses_an_index_that_points_outside)
+{
+	remake_index(FIRST_TENSOR + offsetof(struct index_tensor, offset), SEGMENT, SEALS);
+	cr_assert_eq(run(), -EBADMSG, "%s", error.message);
+	cr_assert(strstr(error.message, "\"a\""), "%s names the tensor", error.message);
+}
+
+Test(check, refuses_an_index_that_was_changed)
+{
+	remake_index(FIRST_TENSOR + offsetof(struct index_tensor, digest), 1, SEALS);
+	cr_assert_eq(run(), -EBADMSG, "%s", error.message);
+}
+
+Test(check, refuses_an_unsealed_index)
+{
+	remake_index(0, 0, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+	cr_assert_eq(run(), -EBADMSG, "%s", error.message);
+	cr_assert(strstr(error.message, "seal"), "%s", error.message);
+}
+
+Test(check, refuses_an_index_of_another_size)
+{
+	part.index_bytes -= 8;
+	cr_assert_eq(run(), -EBADMSG, "%s", error.message);
+	part.index_bytes = INDEX_BYTES_MAX + 1;
+	refuse("above the limit of");
+}
+
+Test(check, refuses_a_device_that_is_none)
+{
+	part.device = "GPU-00000000-0000-0000-0000-000000000000";
+	cr_assert_lt(run(), 0);
+	cr_assert(error.message[0]);
+}
+
+static uint64_t told;
+
+static int count(uint64_t done, void *user_data)
+{
+	told += done;
+	return user_data && told >= *(uint64_t *)user_data ? -ECANCELED : 0;
+}
+
+Test(check, tells_how_far_it_is_and_can_be_stopped)
+{
+	uint64_t enough = 1;
+
+	told = 0;
+	cr_assert_eq(check_part(&part, count, NULL, &result, &error), 0, "%s", error.message);
+	cr_assert_eq(told, 2 * SEGMENT, "each byte once");
+	told = 0;
+	cr_assert_eq(check_part(&part, count, &enough, &result, &error), -ECANCELED);
+	cr_assert_lt(told, SEGMENT);
+}

@@ -1,0 +1,341 @@
+#include "../../loader/source.h"
+
+#include "loader_files.h"
+
+#include <errno.h>
+
+static struct source source;
+static struct error error;
+static int fds_before;
+
+#define U8(name, bytes, from, to)                                                                              \
+	"\"" name "\":{\"dtype\":\"U8\",\"shape\":[" #bytes "],\"data_offsets\":[" #from "," #to "]}"
+#define ONE(name) "{" U8(name, 4, 0, 4) "}"
+
+static void setup(void)
+{
+	folder_make();
+	fds_before = fds_open();
+}
+
+static void teardown(void)
+{
+	source_close(&source);
+	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
+	folder_remove();
+}
+
+TestSuite(source, .init = setup, .fini = teardown);
+
+/* Opens beneath one root: the test's folder, or a folder in it. */
+static int open_beneath(const char *root, const char *path)
+{
+	char *roots[] = {(char *)root};
+
+	memset(&error, 0, sizeof(error));
+	return source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+}
+
+static int open_path(const char *path)
+{
+	return open_beneath(folder, path);
+}
+
+static void refuse(int code, const char *says)
+{
+	int r = open_path(folder);
+
+	cr_assert_eq(r, code, "%d: %s", r, error.message);
+	cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+}
+
+static void write_text(const char *path, const char *text)
+{
+	write_bytes(path, text, strlen(text));
+}
+
+static void write_index(const char *text)
+{
+	write_text(in_folder("model.safetensors.index.json"), text);
+}
+
+/* Two shards, a and b in the first, c in the second. */
+static void write_shards(void)
+{
+	write_safetensors(in_folder("s1.safetensors"), "{" U8("a", 4, 0, 4) "," U8("b", 4, 4, 8) "}", 8);
+	write_safetensors(in_folder("s2.safetensors"), ONE("c"), 4);
+	write_index("{\"metadata\":{\"total_size\":12},\"weight_map\":{\"c\":\"s2.safetensors\","
+		    "\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\"}}");
+}
+
+Test(source, opens_a_single_file)
+{
+	const char *path = in_folder("any-name.safetensors");
+
+	write_safetensors(path, ONE("a"), 4);
+	write_text(in_folder("config.json"), "{}");
+	cr_assert_eq(open_path(path), 0, "%s", error.message);
+	cr_assert_eq(source.tensor_count, 1);
+	cr_assert_str_eq(source.tensors[0].name, "a");
+	cr_assert_eq(source.bytes, 4);
+	cr_assert_eq(source.extra_count, 0, "a file's neighbours are not the model's");
+}
+
+Test(source, opens_a_folder_with_its_small_files)
+{
+	write_safetensors(in_folder("model.safetensors"), ONE("a"), 4);
+	write_text(in_folder("config.json"), "{\"a\":1}");
+	write_text(in_folder("merges.txt"), "");
+	write_text(in_folder("README.md"), "no");
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+	cr_assert_eq(source.extra_count, 2);
+	cr_assert_str_eq(source.extras[0].name, "config.json");
+	cr_assert_arr_eq(source.extras[0].data, "{\"a\":1}", 7);
+	cr_assert_eq(source.extras[0].bytes, 7);
+	cr_assert_eq(source.extras[1].bytes, 0);
+}
+
+Test(source, opens_shards_in_the_order_of_their_names)
+{
+	write_shards();
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+	cr_assert_eq(source.file_count, 2);
+	cr_assert_eq(source.tensor_count, 3);
+	cr_assert_str_eq(source.tensors[2].name, "c");
+	cr_assert_eq(source.tensors[2].file, 1);
+	cr_assert_eq(source.bytes, 12);
+	cr_assert_str_eq(source.warning, "");
+}
+
+Test(source, opens_a_snapshot_of_the_hugging_face_cache)
+{
+	mkdir(in_folder("models--x"), 0755);
+	mkdir(in_folder("models--x/blobs"), 0755);
+	mkdir(in_folder("models--x/snapshots"), 0755);
+	mkdir(in_folder("models--x/snapshots/1"), 0755);
+	write_safetensors(in_folder("models--x/blobs/cafe"), ONE("a"), 4);
+	write_text(in_folder("models--x/blobs/beef"), "{}");
+	symlink("../../blobs/cafe", in_folder("models--x/snapshots/1/model.safetensors"));
+	symlink("../../blobs/beef", in_folder("models--x/snapshots/1/config.json"));
+	cr_assert_eq(open_path(in_folder("models--x/snapshots/1")), 0, "%s", error.message);
+	cr_assert_eq(source.tensor_count, 1);
+	cr_assert_eq(source.extra_count, 1);
+}
+
+Test(source, refuses_links_out_of_the_root)
+{
+	mkdir(in_folder("root"), 0755);
+	write_safetensors(in_folder("outside.safetensors"), ONE("a"), 4);
+	symlink("../outside.safetensors", in_folder("root/a.safetensors"));
+	cr_assert_eq(open_beneath(in_folder("root"), in_folder("root/a.safetensors")), -EACCES);
+	cr_assert(strstr(error.message, "leads out of the root"), "%s", error.message);
+	cr_assert(strstr(error.detail, in_folder("root")), "%s names the roots", error.detail);
+}
+
+Test(source, refuses_absolute_links)
+{
+	write_safetensors(in_folder("a.safetensors"), ONE("a"), 4);
+	symlink(in_folder("a.safetensors"), in_folder("link.safetensors"));
+	cr_assert_eq(open_path(in_folder("link.safetensors")), -EACCES);
+	cr_assert(strstr(error.message, "is absolute"), "%s", error.message);
+	symlink("/proc/self/exe", in_folder("model.safetensors"));
+	cr_assert_eq(open_path(folder), -EACCES);
+}
+
+Test(source, refuses_paths_outside_of_every_root)
+{
+	write_safetensors(in_folder("a.safetensors"), ONE("a"), 4);
+	cr_assert_eq(open_beneath(in_folder("a"), in_folder("a.safetensors")), -EACCES, "no prefix of a name");
+	cr_assert(strstr(error.message, "none of the configured roots"), "%s", error.message);
+	cr_assert_eq(open_path(in_folder("../../etc/passwd")), -EACCES);
+	cr_assert_eq(open_path("a.safetensors"), -EINVAL);
+	cr_assert_eq(source_open(folder, &(struct roots){0}, &source, &error), -EACCES);
+	cr_assert(strstr(error.detail, "none"), "%s", error.detail);
+}
+
+Test(source, tries_the_next_root_that_holds_the_path)
+{
+	mkdir(in_folder("sub"), 0755);
+	write_safetensors(in_folder("a.safetensors"), ONE("a"), 4);
+	symlink("../a.safetensors", in_folder("sub/a.safetensors"));
+	char *roots[] = {(char *)in_folder("sub"), folder};
+
+	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct roots){roots, 2}, &source, &error), 0,
+		     "%s", error.message);
+}
+
+Test(source, refuses_missing_things)
+{
+	cr_assert_eq(open_path(in_folder("nothing")), -ENOENT);
+	cr_assert(strstr(error.message, "nothing"), "%s", error.message);
+	refuse(-ENOENT, "has neither model.safetensors.index.json nor model.safetensors");
+}
+
+Test(source, refuses_a_missing_shard)
+{
+	write_shards();
+	unlink(in_folder("s2.safetensors"));
+	refuse(-ENOENT, "s2.safetensors, which is missing");
+}
+
+Test(source, refuses_a_tensor_in_two_shards)
+{
+	write_shards();
+	write_safetensors(in_folder("s2.safetensors"), "{" U8("c", 4, 0, 4) "," U8("a", 4, 4, 8) "}", 8);
+	refuse(-EBADMSG, "tensor \"a\" is in two shards");
+}
+
+Test(source, refuses_a_tensor_that_its_shard_does_not_hold)
+{
+	write_shards();
+	write_index("{\"weight_map\":{\"a\":\"s1.safetensors\",\"x\":\"s2.safetensors\"}}");
+	refuse(-EBADMSG, "tensor \"x\" is not in its shard s2.safetensors");
+	write_index("{\"weight_map\":{\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}}");
+	refuse(-EBADMSG, "tensor \"a\" is not in its shard s2.safetensors, but in s1.safetensors");
+}
+
+Test(source, refuses_shard_names_that_are_paths)
+{
+	static const char *const names[] = {
+		"/etc/passwd", "../s1.safetensors", "sub/s.safetensors", "..", ".", ""};
+	char text[256];
+
+	write_shards();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(text, sizeof(text), "{\"weight_map\":{\"a\":\"%s\"}}", names[i]);
+		write_index(text);
+		refuse(-EBADMSG, "tensor \"a\" is mapped to the shard");
+		cr_assert(strstr(error.message, names[i]));
+	}
+}
+
+Test(source, refuses_damaged_indices)
+{
+	write_index("{");
+	refuse(-EBADMSG, "not valid at byte");
+	write_index("[]");
+	refuse(-EBADMSG, "weight_map is missing");
+	write_index("{\"weight_map\":[]}");
+	refuse(-EBADMSG, "weight_map is missing or no object");
+	write_index("{\"weight_map\":{\"a\":1}}");
+	refuse(-EBADMSG, "tensor \"a\" is mapped to something that is no text");
+	write_index("{\"weight_map\":{\"a\":\"s\",\"a\":\"s\"}}");
+	refuse(-EBADMSG, "not valid");
+}
+
+Test(source, refuses_a_damaged_shard_by_name)
+{
+	write_shards();
+	write_safetensors(in_folder("s2.safetensors"), ONE("c"), 3);
+	refuse(-EBADMSG, "s2.safetensors: tensor \"c\"");
+}
+
+Test(source, warns_of_a_wrong_total)
+{
+	write_shards();
+	write_index("{\"metadata\":{\"total_size\":13},\"weight_map\":{\"c\":\"s2.safetensors\","
+		    "\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\"}}");
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+	cr_assert(strstr(source.warning, "total_size says 13 bytes, the shards hold 12"), "%s", source.warning);
+}
+
+Test(source, warns_of_tensors_that_the_map_leaves_out)
+{
+	write_shards();
+	write_index("{\"weight_map\":{\"c\":\"s2.safetensors\",\"a\":\"s1.safetensors\"}}");
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+	cr_assert_eq(source.tensor_count, 3);
+	cr_assert(strstr(source.warning, "names 2 tensors, the shards hold 3"), "%s", source.warning);
+}
+
+Test(source, names_formats_that_it_does_not_read)
+{
+	const char *path = in_folder("weights");
+	static const struct {
+		const char *bytes, *says;
+	} cases[] = {
+		{"GGUF\3\0\0\0\1\0\0\0\0\0\0\0", "is a GGUF file"},
+		{"PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0", "is a PyTorch (zip) file"},
+		{"\200\2}q\1X\1\0\0\0aq\2K\1s", "is a pickle"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		write_bytes(path, cases[i].bytes, 16);
+		cr_assert_eq(open_path(path), -ENOTSUP, "%s", error.message);
+		cr_assert(strstr(error.message, cases[i].says), "%s", error.message);
+		cr_assert(strstr(error.detail, "safetensors"), "says what is supported");
+	}
+	write_text(in_folder("x.gguf"), "nonsense");
+	cr_assert_eq(open_path(in_folder("x.gguf")), -ENOTSUP);
+}
+
+Test(source, names_formats_of_a_folder)
+{
+	write_text(in_folder("pytorch_model.bin"), "x");
+	refuse(-ENOTSUP, "pytorch_model.bin (PyTorch)");
+	unlink(in_folder("pytorch_model.bin"));
+	write_text(in_folder("q4.gguf"), "x");
+	refuse(-ENOTSUP, "q4.gguf (GGUF)");
+}
+
+/* 640 is 0x280: such a file begins with the bytes of a pickle. */
+Test(source, takes_a_header_that_looks_like_a_pickle)
+{
+	char header[641];
+
+	snprintf(header, sizeof(header), "%-640s", ONE("a"));
+	write_safetensors(in_folder("model.safetensors"), header, 4);
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+}
+
+Test(source, refuses_what_is_no_regular_file, .timeout = 10)
+{
+	mkfifo(in_folder("fifo"), 0644);
+	cr_assert_eq(open_path(in_folder("fifo")), -EINVAL, "without waiting for a writer");
+	cr_assert(strstr(error.message, "is a FIFO"), "%s", error.message);
+	mkdir(in_folder("model.safetensors"), 0755);
+	refuse(-EINVAL, "is no regular file");
+	rmdir(in_folder("model.safetensors"));
+	mkfifo(in_folder("model.safetensors"), 0644);
+	refuse(-EINVAL, "is a FIFO");
+}
+
+Test(source, refuses_short_files)
+{
+	const char *path = in_folder("model.safetensors");
+
+	write_bytes(path, "", 0);
+	refuse(-EBADMSG, "0 bytes, too few");
+	write_bytes(path, "\20\0\0\0\0\0\0", 7);
+	refuse(-EBADMSG, "7 bytes, too few");
+	write_bytes(path, "\20\0\0\0\0\0\0\0", 8);
+	refuse(-EBADMSG, "leaves the file");
+}
+
+Test(source, limits_small_files_in_all)
+{
+	write_safetensors(in_folder("model.safetensors"), ONE("a"), 4);
+	write_text(in_folder("config.json"), "x");
+	write_text(in_folder("tokenizer.json"), "");
+	cr_assert_eq(truncate(in_folder("tokenizer.json"), (off_t)INDEX_FILES_BYTES_MAX - 1), 0);
+	cr_assert_eq(open_path(folder), 0, "%s", error.message);
+	source_close(&source);
+	cr_assert_eq(truncate(in_folder("tokenizer.json"), (off_t)INDEX_FILES_BYTES_MAX), 0);
+	refuse(-EFBIG, "tokenizer.json");
+	cr_assert(strstr(error.message, "33554432"), "%s", error.message);
+}
+
+Test(source, sees_a_file_that_changed)
+{
+	const char *path = in_folder("model.safetensors");
+
+	write_safetensors(path, ONE("a"), 4);
+	cr_assert_eq(open_path(folder), 0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), 0);
+	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
+	cr_assert(strstr(error.message, "was written while it was read"), "%s", error.message);
+	cr_assert_eq(truncate(path, 10), 0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
+	cr_assert(strstr(error.message, "now 10"), "%s", error.message);
+}
