@@ -202,12 +202,13 @@ static int check_bytes(struct check *check, uint32_t segment, const void *addres
 		const struct index_tensor *tensor = check->order[*at];
 
 		/* Tied tensors share a place and, as the index is valid, a digest. */
-		if (tensor->offset < end)
+		if (tensor->bytes > 0 && tensor->offset < end)
 			continue;
 		r = check_padding(check, segment, address, end, tensor->offset, error);
 		if (r == 0)
 			r = check_tensor(check, tensor, address, error);
-		end = tensor->offset + tensor->bytes;
+		if (tensor->offset + tensor->bytes > end)
+			end = tensor->offset + tensor->bytes;
 	}
 	return r != 0 ? r
 		      : check_padding(check, segment, address, end, check->part->segments[segment].bytes,
