@@ -1,0 +1,52 @@
+#!/bin/sh
+# The commands of `gpuwmctl --help` and those of its man page are the same, word for
+# word; so are gpuwmd's flags and keys and theirs.
+#   tests/ctl-help.sh BUILD
+set -eu
+build=$1
+man=$(dirname "$0")/../docs/man
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# same WHAT EXPECTED FOUND: two sorted lists, the first of which is not empty
+same() {
+	if [ ! -s "$2" ]; then
+		echo "ctl-help: nothing found to compare for $1" >&2
+		failed=1
+	elif ! diff -u "$2" "$3" >&2; then
+		echo "ctl-help: $1 differ (- program, + man page)" >&2
+		failed=1
+	fi
+}
+
+# The usage of each command: two spaces of indent between "commands:" and "options:".
+"$build/bin/gpuwmctl" --help |
+	sed -n '/^commands:/,/^options:/s/^  \([a-z].*\)/\1/p' | sort > "$work/commands"
+sed -n '/^# COMMANDS/,/^# EXIT/s/^\(\*[a-z].*\)/\1/p' "$man/gpuwmctl.1.scd" |
+	tr -d '*_' | sort > "$work/commands.man"
+same "the commands of gpuwmctl" "$work/commands" "$work/commands.man"
+
+# Other names of commands: "(also: NAME)" and "Also: *NAME*."
+"$build/bin/gpuwmctl" --help | sed -n 's/.*(also: \(.*\))/\1/p' | sort > "$work/also"
+sed -n 's/.*Also: \*\(.*\)\*\./\1/p' "$man/gpuwmctl.1.scd" | sort > "$work/also.man"
+same "other names of commands" "$work/also" "$work/also.man"
+
+# Each command's own --help is the line of the list.
+while read -r usage; do
+	if [ "$("$build/bin/gpuwmctl" "${usage%% *}" --help | head -n 1)" != "usage: gpuwmctl $usage" ]; then
+		echo "ctl-help: gpuwmctl ${usage%% *} --help shows another usage" >&2
+		failed=1
+	fi
+done < "$work/commands"
+
+"$build/bin/gpuwmd" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/flags"
+sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwmd.8.scd" | sort > "$work/flags.man"
+same "the flags of gpuwmd" "$work/flags" "$work/flags.man"
+
+"$build/bin/gpuwmd" --help | sed -n '/^The configuration/,$s/^  \([a-z_]*\) = .*/\1/p' | sort > "$work/keys"
+sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" |
+	sed '/--help/d' | tr -d '* ' | tr ',' '\n' | sort > "$work/keys.man"
+same "the keys of gpuwmd.conf" "$work/keys" "$work/keys.man"
+
+exit $failed
