@@ -50,14 +50,12 @@ int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 	options.to = arguments->positional[1];
 	options.expect = arguments->expect;
 	options.retire_old = arguments->given & OPTION_RETIRE_OLD;
-	if (arguments->given & OPTION_REMOVE) {
-		if (options.to || !at)
-			return exit_with(EXIT_USAGE, NULL, "--remove takes MODEL@ALIAS and no TO");
-	} else if (!options.to) {
+	if ((arguments->given & OPTION_REMOVE) && options.to)
+		return exit_with(EXIT_USAGE, NULL, "--remove takes no TO");
+	if (!(arguments->given & OPTION_REMOVE) && !options.to)
 		return exit_with(EXIT_USAGE,
 				 "TO is a tag, an alias or a version id; --remove removes the alias",
 				 "swap needs TO");
-	}
 	return swap_run(client, arguments, &options);
 }
 
