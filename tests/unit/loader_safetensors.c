@@ -226,7 +226,7 @@ Test(safetensors, refuses_shapes_that_are_none)
 Test(safetensors, limits_dimensions)
 {
 	char header[512] = "{\"t\":{\"dtype\":\"U8\",\"data_offsets\":[0,1],\"shape\":[1";
-	char one_more[512];
+	char one_more[600];
 
 	for (int i = 1; i < TENSOR_DIMS_MAX; i++)
 		strcat(header, ",1");
