@@ -102,5 +102,5 @@ int main(int argc, char **argv)
 	__gcov_dump();
 #endif
 	/* Destructors of the driver may wait for a GPU that hangs. */
-	_exit(r < 0);
+	_exit(r < 0 ? 1 : 0);
 }

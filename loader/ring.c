@@ -48,6 +48,7 @@ int ring_make(size_t chunk, size_t count, bool lock, struct ring *ret, struct er
 {
 	struct ring ring = {.chunk = chunk, .count = count};
 
+	/* cppcheck-suppress invalidFunctionArg ; -1 is what anonymous memory takes */
 	ring.base = mmap(NULL, chunk * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (ring.base == MAP_FAILED)
 		return error_set(error, -ENOMEM, NULL, "no room for %zu buffers of %zu bytes", count, chunk);

@@ -128,6 +128,7 @@ static int nothing_found(const struct source_file *folder, struct error *error)
 	struct dirent *entry;
 	char name[256];
 
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (dir && !foreign && (entry = readdir(dir))) {
 		const char *dot = strrchr(entry->d_name, '.');
 
