@@ -1,0 +1,116 @@
+#include "digest.h"
+
+#include <string.h>
+
+#define KEY1 0x9E3779B97F4A7C15ull
+#define KEY2 0xC2B2AE3D27D4EB4Full
+
+static inline uint64_t multiply_halves(uint64_t x)
+{
+	return (x & 0xffffffff) * (x >> 32);
+}
+
+static inline uint64_t rotate32(uint64_t x)
+{
+	return x << 32 | x >> 32;
+}
+
+/* Words `first`, first + 1, … The keys advance by addition, and products are of
+ * halves: what compilers turn into vectors of any width. */
+static inline __attribute__((always_inline)) struct digest_sum sum_words(uint64_t first, const uint8_t *data,
+									 size_t count)
+{
+	uint64_t key1 = (first + 1) * KEY1, key2 = (first + 1) * KEY2, a = 0, b = 0;
+
+	for (size_t i = 0; i < count; i++, key1 += KEY1, key2 += KEY2) {
+		uint64_t word;
+
+		memcpy(&word, data + 8 * i, 8);
+		a += word + multiply_halves(word ^ key1);
+		b += rotate32(word) + multiply_halves(word ^ key2);
+	}
+	return (struct digest_sum){a, b};
+}
+
+typedef struct digest_sum sum_fn(uint64_t first, const uint8_t *data, size_t count);
+
+#define VARIANT(name, ...)                                                                                     \
+	__attribute__((optimize("O3"), __VA_ARGS__)) static struct digest_sum name(                            \
+		uint64_t first, const uint8_t *data, size_t count)                                             \
+	{                                                                                                      \
+		return sum_words(first, data, count);                                                          \
+	}
+
+VARIANT(sum_portable, noinline)
+#ifdef __x86_64__
+VARIANT(sum_avx2, target("avx2"))
+VARIANT(sum_avx512, target("avx512f,avx512dq,prefer-vector-width=512"))
+#endif
+
+static sum_fn *sum_best(void)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+		return sum_avx512;
+	if (__builtin_cpu_supports("avx2"))
+		return sum_avx2;
+#endif
+	return sum_portable;
+}
+
+void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes)
+{
+	static sum_fn *best;
+	sum_fn *fn = __atomic_load_n(&best, __ATOMIC_RELAXED);
+	uint8_t last[8] = {0};
+	struct digest_sum part;
+
+	if (!fn) {
+		fn = sum_best();
+		__atomic_store_n(&best, fn, __ATOMIC_RELAXED);
+	}
+	part = fn(offset / 8, data, bytes / 8);
+	digest_merge(sum, &part);
+	if (bytes % 8) {
+		memcpy(last, (const uint8_t *)data + bytes / 8 * 8, bytes % 8);
+		part = sum_portable(offset / 8 + bytes / 8, last, 1);
+		digest_merge(sum, &part);
+	}
+}
+
+void digest_merge(struct digest_sum *sum, const struct digest_sum *other)
+{
+	sum->a += other->a;
+	sum->b += other->b;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 33;
+	x *= 0xff51afd7ed558ccdull;
+	x ^= x >> 33;
+	x *= 0xc4ceb9fe1a85ec53ull;
+	return x ^ x >> 33;
+}
+
+struct digest digest_final(const struct digest_sum *sum, uint64_t total_bytes)
+{
+	uint64_t words[2] = {mix(sum->a ^ total_bytes), mix(sum->b ^ rotate32(total_bytes))};
+	struct digest digest;
+
+	memcpy(digest.bytes, words, sizeof digest.bytes);
+	return digest;
+}
+
+struct digest digest_of(const void *data, size_t bytes)
+{
+	struct digest_sum sum = {0};
+
+	digest_update(&sum, 0, data, bytes);
+	return digest_final(&sum, bytes);
+}
+
+bool digest_equal(const struct digest *a, const struct digest *b)
+{
+	return !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+}

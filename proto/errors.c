@@ -1,0 +1,74 @@
+#include "errors.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Every code of docs/protocol.md. Names travel, numbers do not: they differ between systems. */
+static const struct {
+	int code;
+	const char *name;
+} codes[] = {
+	{-EPROTO, "EPROTO"},
+	{-EINVAL, "EINVAL"},
+	{-ENOSYS, "ENOSYS"},
+	{-EPROTONOSUPPORT, "EPROTONOSUPPORT"},
+	{-EACCES, "EACCES"},
+	{-EPERM, "EPERM"},
+	{-ENOENT, "ENOENT"},
+	{-ENODEV, "ENODEV"},
+	{-EEXIST, "EEXIST"},
+	{-EBUSY, "EBUSY"},
+	{-EDQUOT, "EDQUOT"},
+	{-ENOSPC, "ENOSPC"},
+	{-EBADMSG, "EBADMSG"},
+	{-ENOTSUP, "ENOTSUP"},
+	{-ETIMEDOUT, "ETIMEDOUT"},
+	{-ECANCELED, "ECANCELED"},
+	{-ESHUTDOWN, "ESHUTDOWN"},
+	{-EIO, "EIO"},
+	{-ENOMEM, "ENOMEM"},
+	{-EMFILE, "EMFILE"},
+	{-ENFILE, "ENFILE"},
+	{-ETOOMANYREFS, "ETOOMANYREFS"},
+	{-ECONNREFUSED, "ECONNREFUSED"},
+	{-ECONNRESET, "ECONNRESET"},
+	{-ECHILD, "ECHILD"},
+	{-ERANGE, "ERANGE"},
+	{-EFBIG, "EFBIG"},
+	{-EMSGSIZE, "EMSGSIZE"},
+	{-EOVERFLOW, "EOVERFLOW"},
+	{-EPIPE, "EPIPE"},
+	{-EAGAIN, "EAGAIN"},
+};
+
+int error_set(struct error *error, int code, const char *detail, const char *message, ...)
+{
+	va_list arguments;
+
+	if (!error)
+		return code;
+	error->code = code;
+	va_start(arguments, message);
+	vsnprintf(error->message, sizeof error->message, message, arguments);
+	va_end(arguments);
+	snprintf(error->detail, sizeof error->detail, "%s", detail ? detail : "");
+	return code;
+}
+
+const char *error_name(int code)
+{
+	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+		if (codes[i].code == code)
+			return codes[i].name;
+	return "EIO";
+}
+
+int error_code(const char *name)
+{
+	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+		if (!strcmp(codes[i].name, name))
+			return codes[i].code;
+	return -EPROTO;
+}

@@ -1,0 +1,319 @@
+#include "index.h"
+
+#include "index_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* An array that grows by doubling. */
+struct array {
+	void *items;
+	size_t count, room;
+};
+
+/* Room for `more` items; NULL: out of memory. */
+static void *array_add(struct array *a, size_t item_bytes, size_t more)
+{
+	void *place;
+
+	if (a->count + more > a->room) {
+		size_t room = (a->count + more) * 2;
+		void *items = realloc(a->items, room * item_bytes);
+
+		if (!items)
+			return NULL;
+		a->items = items;
+		a->room = room;
+	}
+	place = (char *)a->items + a->count * item_bytes;
+	a->count += more;
+	return place;
+}
+
+struct index_builder {
+	uint32_t rank, world;
+	struct array segments, tensors, metadata, files; /* in the order of arrival */
+	struct array dims; /* uint64_t */
+	struct array heap; /* char */
+	uint64_t file_bytes;
+};
+
+struct index_builder *index_builder_new(uint32_t rank, uint32_t world)
+{
+	struct index_builder *b = calloc(1, sizeof *b);
+
+	if (b) {
+		b->rank = rank;
+		b->world = world;
+	}
+	return b;
+}
+
+struct index_builder *index_builder_free(struct index_builder *b)
+{
+	if (!b)
+		return NULL;
+	free(b->segments.items);
+	free(b->tensors.items);
+	free(b->metadata.items);
+	free(b->files.items);
+	free(b->dims.items);
+	free(b->heap.items);
+	free(b);
+	return NULL;
+}
+
+int index_builder_segment(struct index_builder *b, uint64_t bytes)
+{
+	struct index_segment *s;
+
+	if (b->segments.count == PART_SEGMENTS_MAX)
+		return -EFBIG;
+	s = array_add(&b->segments, sizeof *s, 1);
+	if (!s)
+		return -ENOMEM;
+	s->bytes = bytes;
+	return 0;
+}
+
+/* Bytes into the heap; a text with its zero. */
+static int heap_add(struct index_builder *b, const void *data, size_t bytes, uint64_t *ret_at)
+{
+	uint64_t at = b->heap.count;
+	char *place;
+
+	if (at + bytes > INDEX_BYTES_MAX)
+		return -EFBIG;
+	place = array_add(&b->heap, 1, bytes);
+	if (!place)
+		return -ENOMEM;
+	if (bytes)
+		memcpy(place, data, bytes);
+	*ret_at = at;
+	return 0;
+}
+
+static int dims_add(struct index_builder *b, const struct index_tensor_spec *spec, uint64_t *ret_at)
+{
+	uint64_t stride = 1, *dims;
+
+	*ret_at = b->dims.count;
+	if (!spec->ndim)
+		return 0;
+	dims = array_add(&b->dims, sizeof *dims, 2 * (size_t)spec->ndim);
+	if (!dims)
+		return -ENOMEM;
+	memcpy(dims, spec->shape, spec->ndim * sizeof *dims);
+	if (spec->strides) {
+		memcpy(dims + spec->ndim, spec->strides, spec->ndim * sizeof *dims);
+		return 0;
+	}
+	for (unsigned i = spec->ndim; i-- > 0;) {
+		dims[spec->ndim + i] = stride;
+		stride *= spec->shape[i] ? spec->shape[i] : 1;
+	}
+	return 0;
+}
+
+int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec *spec, struct error *error)
+{
+	size_t name_bytes = strlen(spec->name);
+	struct index_tensor *t, tensor = {.segment = spec->segment, .offset = spec->offset};
+	int r;
+
+	if (spec->ndim > TENSOR_DIMS_MAX)
+		return error_set(error, -EINVAL, NULL, "tensor \"%s\" has %u dimensions, the limit is %d",
+				 spec->name, spec->ndim, TENSOR_DIMS_MAX);
+	if (!name_bytes || name_bytes > TENSOR_NAME_BYTES_MAX)
+		return error_set(error, -EINVAL, NULL, "a tensor's name has %zu bytes; 1 to %d are possible",
+				 name_bytes, TENSOR_NAME_BYTES_MAX);
+	if (dtype_bytes(spec->dtype, spec->ndim, spec->shape, &tensor.bytes) < 0)
+		return error_set(error, -EINVAL, NULL, "tensor \"%s\" has no whole number of bytes",
+				 spec->name);
+	tensor.dtype = (uint16_t)spec->dtype;
+	tensor.ndim = (uint16_t)spec->ndim;
+	tensor.name_bytes = (uint32_t)name_bytes;
+	r = heap_add(b, spec->name, name_bytes + 1, &tensor.name);
+	if (r == 0)
+		r = dims_add(b, spec, &tensor.dims);
+	t = r == 0 ? array_add(&b->tensors, sizeof *t, 1) : NULL;
+	if (!t)
+		return error_set(error, r ? r : -ENOMEM, NULL, "%s while adding tensor \"%s\" to an index",
+				 r == -EFBIG ? "larger than 288 MiB" : "out of memory", spec->name);
+	*t = tensor;
+	return 0;
+}
+
+int index_builder_digest(struct index_builder *b, size_t position, const struct digest *digest)
+{
+	if (position >= b->tensors.count)
+		return -ERANGE;
+	((struct index_tensor *)b->tensors.items)[position].digest = *digest;
+	return 0;
+}
+
+int index_builder_metadata(struct index_builder *b, const char *key, const char *value)
+{
+	struct index_pair *p, *have = b->metadata.items, pair = {.key_bytes = (uint32_t)strlen(key)};
+	size_t value_bytes = strlen(value);
+	int r;
+
+	for (size_t i = 0; i < b->metadata.count; i++)
+		if (!strcmp((char *)b->heap.items + have[i].key, key))
+			return -EEXIST;
+	if (value_bytes > INDEX_BYTES_MAX)
+		return -EFBIG;
+	pair.value_bytes = (uint32_t)value_bytes;
+	r = heap_add(b, key, pair.key_bytes + 1ull, &pair.key);
+	if (r == 0)
+		r = heap_add(b, value, value_bytes + 1, &pair.value);
+	if (r < 0)
+		return r;
+	p = array_add(&b->metadata, sizeof *p, 1);
+	if (!p)
+		return -ENOMEM;
+	*p = pair;
+	return 0;
+}
+
+int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes)
+{
+	struct index_file *f, *have = b->files.items, file = {.name_bytes = (uint32_t)strlen(name)};
+	int r;
+
+	if (!file.name_bytes)
+		return -EINVAL;
+	for (size_t i = 0; i < b->files.count; i++)
+		if (!strcmp((char *)b->heap.items + have[i].name, name))
+			return -EEXIST;
+	if (bytes > INDEX_FILES_BYTES_MAX - b->file_bytes)
+		return -EFBIG;
+	file.content_bytes = (uint32_t)bytes;
+	r = heap_add(b, name, file.name_bytes + 1ull, &file.name);
+	if (r == 0)
+		r = heap_add(b, data, bytes, &file.content);
+	if (r < 0)
+		return r;
+	f = array_add(&b->files, sizeof *f, 1);
+	if (!f)
+		return -ENOMEM;
+	*f = file;
+	b->file_bytes += bytes;
+	return 0;
+}
+
+/* Each of the three tables begins with the offset of its name in the heap. */
+static int by_name(const void *x, const void *y, void *heap)
+{
+	return strcmp((char *)heap + *(const uint64_t *)x, (char *)heap + *(const uint64_t *)y);
+}
+
+static_assert(offsetof(struct index_tensor, name) == 0 && offsetof(struct index_pair, key) == 0 &&
+		      offsetof(struct index_file, name) == 0,
+	      "by_name");
+
+static char *copy_section(char *to, const struct array *a, size_t item_bytes, void *heap)
+{
+	if (a->count) {
+		memcpy(to, a->items, a->count * item_bytes);
+		if (heap)
+			qsort_r(to, a->count, item_bytes, by_name, heap);
+	}
+	return to + a->count * item_bytes;
+}
+
+static uint64_t total_bytes(const struct index_builder *b)
+{
+	return sizeof(struct index_header) + b->segments.count * sizeof(struct index_segment) +
+	       b->tensors.count * sizeof(struct index_tensor) + b->metadata.count * sizeof(struct index_pair) +
+	       b->files.count * sizeof(struct index_file) + b->dims.count * sizeof(uint64_t) + b->heap.count;
+}
+
+/* Everything into `data`, sorted, and digested. */
+static void fill(const struct index_builder *b, char *data, uint64_t bytes)
+{
+	struct index_header *h = (struct index_header *)data;
+	struct index_view view;
+	char *at = data + sizeof *h;
+
+	*h = (struct index_header){
+		.total_bytes = bytes,
+		.rank = b->rank,
+		.world = b->world,
+		.segment_count = (uint32_t)b->segments.count,
+		.tensor_count = (uint32_t)b->tensors.count,
+		.metadata_count = (uint32_t)b->metadata.count,
+		.file_count = (uint32_t)b->files.count,
+		.dim_count = b->dims.count,
+		.heap_offset = bytes - b->heap.count,
+	};
+	memcpy(h->magic, INDEX_MAGIC, sizeof h->magic);
+	at = copy_section(at, &b->segments, sizeof(struct index_segment), NULL);
+	at = copy_section(at, &b->tensors, sizeof(struct index_tensor), b->heap.items);
+	at = copy_section(at, &b->metadata, sizeof(struct index_pair), b->heap.items);
+	at = copy_section(at, &b->files, sizeof(struct index_file), b->heap.items);
+	at = copy_section(at, &b->dims, sizeof(uint64_t), NULL);
+	copy_section(at, &b->heap, 1, NULL);
+	index_sections(data, &view);
+	view.heap = at;
+	h->layout = index_layout_digest(&view);
+	h->content = index_content_digest(&view);
+}
+
+static int write_sealed(const void *data, uint64_t bytes, int *ret_fd, struct error *error)
+{
+	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno));
+	for (uint64_t done = 0; done < bytes;) {
+		ssize_t n = write(fd, (const char *)data + done, bytes - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			int code = n < 0 ? -errno : -EIO;
+
+			close(fd);
+			return error_set(error, code, NULL, "writing an index of %llu bytes: %s",
+					 (unsigned long long)bytes, strerror(-code));
+		}
+		done += (uint64_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
+		int code = -errno;
+
+		close(fd);
+		return error_set(error, code, NULL, "sealing an index: %s", strerror(-code));
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error)
+{
+	uint64_t bytes = total_bytes(b);
+	struct index_view view;
+	void *data;
+	int r;
+
+	if (bytes > INDEX_BYTES_MAX)
+		return error_set(error, -EFBIG, NULL, "the index has %llu bytes, the limit is %llu",
+				 (unsigned long long)bytes, (unsigned long long)INDEX_BYTES_MAX);
+	data = malloc(bytes);
+	if (!data)
+		return error_set(error, -ENOMEM, NULL, "out of memory for an index of %llu bytes",
+				 (unsigned long long)bytes);
+	fill(b, data, bytes);
+	r = index_open(data, bytes, &view, error);
+	if (r == 0)
+		r = write_sealed(data, bytes, ret_fd, error);
+	if (r == 0)
+		*ret_bytes = bytes;
+	free(data);
+	return r;
+}

@@ -1,0 +1,27 @@
+/* What the index's reader and builder share: where sections lie, what the two
+ * digests are of, and when strides are dense. */
+#ifndef GPUWM_PROTO_INDEX_LAYOUT_H
+#define GPUWM_PROTO_INDEX_LAYOUT_H
+
+#include "index.h"
+
+#include <assert.h>
+
+static_assert(sizeof(struct index_header) == 88, "the wire format");
+static_assert(sizeof(struct index_tensor) == 64, "the wire format");
+static_assert(sizeof(struct index_pair) == 24, "the wire format");
+static_assert(sizeof(struct index_file) == 24, "the wire format");
+
+/* Sets the section pointers of a view from its header's counts. The end of the
+ * dims section, where the heap begins; UINT64_MAX when the counts overflow. */
+uint64_t index_sections(const void *data, struct index_view *view);
+
+/* The digests of docs/protocol.md, over a view whose sections are sound. */
+struct digest index_layout_digest(const struct index_view *view);
+struct digest index_content_digest(const struct index_view *view);
+
+/* Strides are a permutation of dense ones. Those of dimensions of size 1, and
+ * all of an empty tensor, are free. With sub-byte elements only the plain order counts. */
+bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides);
+
+#endif

@@ -1,0 +1,168 @@
+#include "message.h"
+
+#include "message_scan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of a message that is refused the id may still be there: [type, id, …. */
+static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
+{
+	size_t width = 0;
+
+	if (bytes < 3 || data[0] != 0x94 || data[1] > 1)
+		return;
+	if (data[2] >= 0xcc && data[2] <= 0xcf)
+		width = (size_t)1 << (data[2] - 0xcc);
+	else if (data[2] > 0x7f)
+		return;
+	if (bytes < 3 + width)
+		return;
+	m->id = width ? 0 : data[2];
+	for (size_t i = 0; i < width; i++)
+		m->id = m->id << 8 | data[3 + i];
+	m->has_id = true;
+}
+
+static int unpack(const void *data, size_t bytes, struct message *m, msgpack_object *ret_object,
+		  const char **ret_why)
+{
+	size_t offset = 0;
+	int r = message_scan(data, bytes, ret_why);
+
+	if (r < 0)
+		return r;
+	m->zone = msgpack_zone_new(MSGPACK_ZONE_CHUNK_SIZE);
+	if (!m->zone)
+		return -ENOMEM;
+	if (msgpack_unpack(data, bytes, &offset, m->zone, ret_object) != MSGPACK_UNPACK_SUCCESS)
+		return -ENOMEM; /* the scan has passed it: nothing else is left */
+	return 0;
+}
+
+static bool is_map_or_nil(const msgpack_object *o)
+{
+	return o->type == MSGPACK_OBJECT_MAP || o->type == MSGPACK_OBJECT_NIL;
+}
+
+static const msgpack_object *map_of(const msgpack_object *o)
+{
+	return o->type == MSGPACK_OBJECT_MAP ? o : NULL;
+}
+
+/* method and [params] of a request or notification. */
+static bool read_call(struct message *m, const msgpack_object *method, const msgpack_object *params)
+{
+	if (method->type != MSGPACK_OBJECT_STR || params->type != MSGPACK_OBJECT_ARRAY ||
+	    params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
+		return false;
+	snprintf(m->method, sizeof m->method, "%.*s", (int)method->via.str.size, method->via.str.ptr);
+	m->body = &params->via.array.ptr[0];
+	return true;
+}
+
+static bool read_response(struct message *m, const msgpack_object *error, const msgpack_object *result)
+{
+	struct fields f;
+	char code[32];
+
+	if (!is_map_or_nil(error) || !is_map_or_nil(result))
+		return false;
+	m->body = map_of(result);
+	if (error->type == MSGPACK_OBJECT_NIL)
+		return true;
+	fields_of(&f, error);
+	fields_text(&f, "code", code, sizeof code);
+	fields_text(&f, "message", m->error.message, sizeof m->error.message);
+	fields_text_or(&f, "detail", m->error.detail, sizeof m->error.detail, "");
+	m->error.code = error_code(code);
+	return f.error.code == 0;
+}
+
+static bool read_envelope(struct message *m, const msgpack_object *o)
+{
+	const msgpack_object *part = o->via.array.ptr;
+	uint32_t count = o->type == MSGPACK_OBJECT_ARRAY ? o->via.array.size : 0;
+	uint64_t type = count && part[0].type == MSGPACK_OBJECT_POSITIVE_INTEGER ? part[0].via.u64 : UINT64_MAX;
+
+	if (count == 3 && type == 2) {
+		m->type = MESSAGE_NOTIFICATION;
+		return read_call(m, &part[1], &part[2]);
+	}
+	if (count != 4 || type > 1)
+		return false;
+	m->type = type == 0 ? MESSAGE_REQUEST : MESSAGE_RESPONSE;
+	if (part[1].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+		m->id = part[1].via.u64;
+		m->has_id = true;
+	} else if (type == 0 || part[1].type != MSGPACK_OBJECT_NIL) {
+		return false;
+	}
+	return type == 0 ? read_call(m, &part[2], &part[3]) : read_response(m, &part[2], &part[3]);
+}
+
+static int read_any(const void *data, size_t bytes, struct message *ret,
+		    bool (*take)(struct message *, const msgpack_object *), const char **ret_why)
+{
+	struct message m = {0};
+	msgpack_object object;
+	int r = unpack(data, bytes, &m, &object, ret_why);
+
+	if (r == 0 && !take(&m, &object)) {
+		*ret_why = "it is no request, response or notification of MessagePack-RPC with a map";
+		r = -EPROTO;
+	}
+	if (r < 0) {
+		message_clear(&m);
+		if (r == -ENOMEM)
+			*ret_why = "out of memory";
+		*ret = (struct message){0};
+		return r;
+	}
+	/* The objects lie in the zone, but for the outermost. */
+	*ret = m;
+	return 0;
+}
+
+int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why)
+{
+	int r = read_any(data, bytes, ret, read_envelope, ret_why);
+
+	if (r < 0)
+		salvage_id(data, bytes, ret);
+	return r;
+}
+
+static bool read_bare_map(struct message *m, const msgpack_object *o)
+{
+	msgpack_object *copy;
+
+	if (o->type != MSGPACK_OBJECT_MAP)
+		return false;
+	copy = msgpack_zone_malloc(m->zone, sizeof *copy);
+	if (!copy)
+		return false;
+	*copy = *o;
+	m->type = MESSAGE_RESPONSE;
+	m->body = copy;
+	return true;
+}
+
+int message_read_body(const void *data, size_t bytes, struct message *ret, const char **ret_why)
+{
+	if (bytes > MESSAGE_BODY_MAX) {
+		*ret = (struct message){0};
+		*ret_why = "it is larger than 64 MiB";
+		return -EPROTO;
+	}
+	return read_any(data, bytes, ret, read_bare_map, ret_why);
+}
+
+void message_clear(struct message *m)
+{
+	if (m->zone)
+		msgpack_zone_free(m->zone);
+	m->zone = NULL;
+	m->body = NULL;
+}
