@@ -92,18 +92,6 @@ static int check_index(const struct check_part *part, const struct index_map *in
 	return 0;
 }
 
-int check_declared(const struct check_part *part, struct check_result *ret, struct error *error)
-{
-	struct index_map index;
-	int r = index_map(part, &index, error);
-
-	if (r < 0)
-		return r;
-	r = check_index(part, &index, ret, error);
-	index_map_close(&index);
-	return r;
-}
-
 static int compare_places(const void *a, const void *b)
 {
 	const struct index_tensor *x = *(const struct index_tensor *const *)a,

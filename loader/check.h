@@ -28,16 +28,13 @@ struct check_result {
 	uint64_t bytes; /* of all segments */
 };
 
-/* Everything but the bytes: the index (a sealed memfd of that size, valid, of
- * that rank and world, naming these segments), and the sum of the segments.
- * Descriptors that may be anything are first asked for their seals: nothing else is sure to return.
- * -EBADMSG, naming what differs and both values. */
-int check_declared(const struct check_part *part, struct check_result *ret, struct error *error);
-
-/* check_declared, and then: each segment is memory of the device of exactly
- * that size (host: a sealed memfd), every tensor has its digest, every byte between tensors is zero.
- * progress as in memory_digest: called with bytes that were checked, every MEMORY_CHUNK_BYTES at most. What progress
- * returned when it stopped the check; -EBADMSG naming the tensor or segment and both values. */
+/* Checks a part: the index (a sealed memfd of that size, valid, of that rank
+ * and world, naming these segments); the sum of the segments; each segment, which
+ * is memory of the device of exactly that size (host: a sealed memfd); every tensor's digest; and that
+ * every byte between tensors is zero. Descriptors that may be anything are first asked for
+ * their seals: nothing else is sure to return. progress (may be NULL) is called with the bytes that were checked
+ * since, MEMORY_CHUNK_BYTES at most. What progress returned when it stopped the
+ * check; -EBADMSG naming the tensor or segment and both values. */
 int check_part(const struct check_part *part, memory_progress_fn *progress, void *user_data,
 	       struct check_result *ret, struct error *error);
 
