@@ -59,7 +59,7 @@ EXAMPLES := $(call sources,examples)
 UNIT   := $(call sources,tests/unit)
 SYSTEM := $(call sources,tests/system)
 BENCH  := $(call sources,tests/bench)
-FAKE   := $(call sources,tests/fakecuda)
+FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
 
 BIN := $(BUILD)/bin
@@ -195,7 +195,7 @@ $(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(filter-out %/nvml.c,$(FAKE)))
 	@mkdir -p $(@D)
 	$(link) -shared -Wl,-soname,libcuda.so.1 $^ -ldl
-$(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter-out %/driver.c,$(FAKE)))
+$(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter %/nvml.c %/machine.c %/usage.c %/call.c,$(FAKE)))
 	@mkdir -p $(@D)
 	$(link) -shared -Wl,-soname,libnvidia-ml.so.1 $^ -ldl
 

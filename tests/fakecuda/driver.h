@@ -1,0 +1,96 @@
+/* What the files of the stand-in driver share. */
+#ifndef FAKECUDA_DRIVER_H
+#define FAKECUDA_DRIVER_H
+
+#include "call.h"
+#include "machine.h"
+
+#include <stddef.h>
+
+/* The prototypes are the header's own, and what is defined of them is exported. */
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+enum needs {
+	NEEDS_NOTHING,
+	NEEDS_INIT,
+	NEEDS_CONTEXT, /* a current one, alive and not broken */
+};
+
+/* Every entry point: fault injection, what it needs, one lock around the body,
+ * the log.  DRIVER_CALL(name, needs, (parameters), (arguments)) { body } */
+#define DRIVER_CALL(name, needs, parameters, arguments)                                                        \
+	static CUresult body_##name parameters;                                                                \
+	CUresult name parameters                                                                               \
+	{                                                                                                      \
+		CUresult result_ = driver_enter(#name, needs);                                                 \
+		if (result_ == CUDA_SUCCESS)                                                                   \
+			result_ = driver_leave(body_##name arguments);                                         \
+		return (CUresult)call_log(#name, result_);                                                     \
+	}                                                                                                      \
+	static CUresult body_##name parameters
+
+/* CUDA_SUCCESS: the lock is held until driver_leave, which returns its argument. */
+CUresult driver_enter(const char *name, enum needs needs);
+CUresult driver_leave(CUresult result);
+
+/* ---- devices: an ordinal counts what CUDA_VISIBLE_DEVICES shows -------- */
+
+int device_count(void);
+/* -1: no such ordinal. */
+int device_physical(int ordinal);
+/* -1: hidden from this process. */
+int device_ordinal(int physical);
+
+/* ---- contexts ---------------------------------------------------------- */
+
+/* CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED, or what broke it.
+ * ret_ordinal may be NULL. */
+CUresult context_check(int *ret_ordinal);
+/* From now on every call that needs a context gives `result`. */
+void context_break(CUresult result);
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* One physical allocation, as this process holds it: by its handle, by
+ * mappings, or both. */
+struct allocation {
+	struct allocation *next;
+	CUmemGenericAllocationHandle handle; /* 0: released, only mapped */
+	int fd;
+	int ordinal;
+	uint64_t bytes;
+	bool exportable; /* made here, with the handle type for descriptors */
+	unsigned holds; /* its handle and its mappings */
+};
+
+/* New memory of a device. CUDA_ERROR_OUT_OF_MEMORY. Held once. */
+CUresult allocation_create(int ordinal, uint64_t bytes, struct allocation **ret);
+struct allocation *allocation_find(CUmemGenericAllocationHandle handle);
+void allocation_hold(struct allocation *allocation);
+void allocation_drop(struct allocation *allocation);
+
+/* What lies at an address: a whole allocation. */
+struct mapping {
+	struct mapping *next;
+	CUdeviceptr address;
+	struct allocation *allocation;
+	CUmemAccess_flags access[DEVICES_MAX]; /* by ordinal */
+	bool plain; /* cuMemAlloc's, not cuMemMap's */
+};
+
+/* The mapping that `address` lies in, or NULL. */
+struct mapping *mapping_find(CUdeviceptr address);
+/* Makes the CPU's view what the access flags say. */
+CUresult mapping_protect(struct mapping *mapping);
+/* Maps without any access; holds the allocation. */
+struct mapping *mapping_add(CUdeviceptr address, struct allocation *allocation);
+/* Back to reserved addresses; drops the allocation. */
+void mapping_remove(struct mapping *mapping);
+
+/* Addresses of `bytes`, a multiple of the granularity, that fault. 0: none. */
+CUdeviceptr addresses_take(uint64_t bytes, uint64_t alignment, CUdeviceptr wish);
+void addresses_give(CUdeviceptr address, uint64_t bytes);
+
+#endif
