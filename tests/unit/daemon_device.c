@@ -1,0 +1,225 @@
+#include "daemon_ledger.h"
+#include "daemon/bytes.h"
+
+static struct device_table table;
+
+static int report(const char *id, bool is_cuda, uint64_t total)
+{
+	struct device device = {.is_cuda = is_cuda, .total = total, .free = total / 2, .granularity = 512};
+
+	snprintf(device.id, sizeof(device.id), "%s", id);
+	snprintf(device.name, sizeof(device.name), "a device");
+	return device_table_report(&table, &device, 7);
+}
+
+static void clear(void)
+{
+	device_table_clear(&table);
+}
+
+TestSuite(device, .fini = clear);
+
+Test(device, is_added_by_its_first_report)
+{
+	struct device *device;
+
+	cr_assert_eq(report("host", false, GIB(10)), 0);
+	device = device_find(&table, "host");
+	cr_assert(device);
+	cr_expect_eq(device->total, GIB(10));
+	cr_expect_eq(device->free, GIB(5));
+	cr_expect_eq(device->free_at_ms, 7);
+	cr_expect_eq(device->granularity, 512);
+	cr_expect_eq(device->used, 0);
+	cr_expect_null(device_find(&table, LEDGER_GPU));
+}
+
+Test(device, is_refreshed_without_a_new_budget)
+{
+	struct device again = {.id = "host", .name = "other", .total = 5, .free = 3, .granularity = 1};
+	struct device *device;
+
+	report("host", false, 1000);
+	device = device_find(&table, "host");
+	cr_assert_eq(device_table_report(&table, &again, 9), 0);
+	cr_expect_eq(table.count, 1);
+	cr_expect_str_eq(device->name, "other");
+	cr_expect_eq(device->total, 5);
+	cr_expect_eq(device->free, 3);
+	cr_expect_eq(device->free_at_ms, 9);
+	cr_expect_eq(device->granularity, 512);
+	cr_expect_eq(device->budget, 800);
+}
+
+Test(device, ends_a_name_that_fills_its_field)
+{
+	struct device full = {.id = "host", .total = 5};
+
+	memset(full.name, 'x', sizeof(full.name));
+	cr_assert_eq(device_table_report(&table, &full, 1), 0);
+	cr_expect_eq(strlen(device_find(&table, "host")->name), sizeof(full.name) - 1);
+}
+
+Test(device, refuses_an_id_that_is_none)
+{
+	cr_expect_eq(report("cuda:0", true, 1), -EINVAL);
+	cr_expect_eq(report("", true, 1), -EINVAL);
+	cr_expect_eq(table.count, 0);
+}
+
+Test(device, refuses_more_than_the_table_holds)
+{
+	char id[DEVICE_BYTES_MAX + 1];
+
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		snprintf(id, sizeof(id), "GPU-01234567-89ab-cdef-0123-%012d", i);
+		cr_assert_eq(report(id, true, 1), 0);
+	}
+	cr_expect_eq(report("host", false, 1), -ENOSPC);
+	cr_expect_eq(report(id, true, 2), 0, "a known one is still refreshed");
+}
+
+Test(device, gets_the_default_share_as_budget)
+{
+	report("host", false, 199);
+	report(LEDGER_GPU, true, 199);
+	cr_expect_eq(device_find(&table, "host")->budget, 199 * BUDGET_PERCENT_HOST / 100);
+	cr_expect_eq(device_find(&table, LEDGER_GPU)->budget, 199 * BUDGET_PERCENT_CUDA / 100);
+}
+
+Test(device, gets_a_share_of_the_largest_total)
+{
+	device_table_budget(&table, "host", 0, 100);
+	report("host", false, UINT64_MAX);
+	cr_expect_eq(device_find(&table, "host")->budget, UINT64_MAX);
+}
+
+Test(device, gets_the_budget_of_the_configuration)
+{
+	static const char other[] = "GPU-ffffffff-89ab-cdef-0123-456789abcdef";
+
+	cr_assert_eq(device_table_budget(&table, LEDGER_GPU, GIB(3), 0), 0);
+	cr_assert_eq(device_table_budget(&table, "*", 0, 50), 0);
+	cr_assert_eq(device_table_budget(&table, "host", 1, 0), 0);
+	cr_assert_eq(device_table_budget(&table, "host", 0, 0), 0, "again replaces");
+	report(LEDGER_GPU, true, GIB(10));
+	report(other, true, GIB(10));
+	report("host", false, GIB(10));
+	cr_expect_eq(device_find(&table, LEDGER_GPU)->budget, GIB(3));
+	cr_expect_eq(device_find(&table, other)->budget, GIB(5));
+	cr_expect_eq(device_find(&table, "host")->budget, 0);
+}
+
+Test(device, refuses_a_budget_that_cannot_be)
+{
+	char id[DEVICE_BYTES_MAX + 1];
+
+	cr_expect_eq(device_table_budget(&table, "cuda:0", 1, 0), -EINVAL);
+	cr_expect_eq(device_table_budget(&table, "host", 0, 101), -EINVAL);
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		snprintf(id, sizeof(id), "GPU-01234567-89ab-cdef-0123-%012d", i);
+		cr_assert_eq(device_table_budget(&table, id, 1, 0), 0);
+	}
+	cr_expect_eq(device_table_budget(&table, "host", 1, 0), -ENOSPC);
+}
+
+Test(budget, is_charged_to_the_last_byte_and_given_back)
+{
+	struct budget_charge first, second = {0};
+	struct device *device;
+
+	device_table_budget(&table, "host", 100, 0);
+	report("host", false, 1000);
+	device = device_find(&table, "host");
+	cr_assert_eq(budget_charge(device, 60, &first, &ledger.error), 0);
+	cr_expect_eq(device->used, 60);
+	cr_expect_eq(budget_charge(device, 41, &second, &ledger.error), -ENOSPC);
+	cr_expect_null(second.device);
+	cr_expect_eq(device->used, 60);
+	cr_assert_eq(budget_charge(device, 40, &second, &ledger.error), 0);
+	cr_expect_eq(budget_charge(device, 1, &(struct budget_charge){0}, NULL), -ENOSPC);
+	budget_release(&first);
+	budget_release(&first);
+	cr_expect_eq(device->used, 40);
+	budget_release(&second);
+	cr_expect_eq(device->used, 0);
+	clear();
+}
+
+Test(budget, shrinks_but_never_grows)
+{
+	struct budget_charge charge, none = {0};
+	struct device *device;
+
+	report("host", false, 1000);
+	device = device_find(&table, "host");
+	budget_charge(device, 60, &charge, &ledger.error);
+	budget_shrink(&charge, 70);
+	cr_expect_eq(device->used, 60);
+	budget_shrink(&charge, 20);
+	cr_expect_eq(device->used, 20);
+	budget_shrink(&none, 0);
+	budget_release(&charge);
+	cr_expect_eq(device->used, 0);
+	clear();
+}
+
+Test(budget, refusal_quotes_all_figures_and_the_remedy)
+{
+	struct budget_charge charge;
+	struct device *device;
+
+	device_table_budget(&table, LEDGER_GPU, GIB(100), 0);
+	report(LEDGER_GPU, true, GIB(180));
+	device = device_find(&table, LEDGER_GPU);
+	budget_charge(device, GIB(96), &charge, &ledger.error);
+	expect_error(budget_charge(device, GIB(12), &charge, &ledger.error), -ENOSPC,
+		     "no room on " LEDGER_GPU
+		     ": 12.0 GiB asked for, 4.0 GiB of the budget of 100.0 GiB left, 90.0 "
+		     "GiB really free");
+	cr_expect_str_eq(ledger.error.detail,
+			 "retire a version, or raise [budget] " LEDGER_GPU " in the configuration");
+	clear();
+}
+
+Test(bytes, are_formatted_for_people)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{0, "0 B"},
+		{1023, "1023 B"},
+		{1024, "1.0 KiB"},
+		{1536, "1.5 KiB"},
+		{MIB(3), "3.0 MiB"},
+		{GIB(12), "12.0 GiB"},
+		{GIB(2048), "2.0 TiB"},
+		{GIB(1 << 20), "1.0 PiB"},
+		{UINT64_MAX, "16.0 EiB"},
+	};
+	char text[BYTES_TEXT];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_expect_str_eq(bytes_format(cases[i].bytes, text), cases[i].text);
+}
+
+Test(bytes, are_parsed_exactly)
+{
+	static const char *const wrong[] = {"", "G", "1.5G", "-1", " 1", "1 ", "1GB", "1g", "0x10", "1GG"};
+	uint64_t bytes = 0;
+
+	cr_expect(bytes_parse("0", &bytes) == 0 && bytes == 0);
+	cr_expect(bytes_parse("4096", &bytes) == 0 && bytes == 4096);
+	cr_expect(bytes_parse("2K", &bytes) == 0 && bytes == 2048);
+	cr_expect(bytes_parse("3M", &bytes) == 0 && bytes == MIB(3));
+	cr_expect(bytes_parse("64G", &bytes) == 0 && bytes == GIB(64));
+	cr_expect(bytes_parse("1T", &bytes) == 0 && bytes == GIB(1024));
+	cr_expect(bytes_parse("18446744073709551615", &bytes) == 0 && bytes == UINT64_MAX);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		cr_expect_eq(bytes_parse(wrong[i], &bytes), -EINVAL, "\"%s\"", wrong[i]);
+	cr_expect_eq(bytes_parse("18446744073709551616", &bytes), -ERANGE);
+	cr_expect_eq(bytes_parse("184467440737095516160", &bytes), -ERANGE);
+	cr_expect_eq(bytes_parse("16777216T", &bytes), -ERANGE);
+	cr_expect_eq(bytes, UINT64_MAX, "an error leaves the result alone");
+}
