@@ -27,7 +27,7 @@ static void job_row(struct table *table, const json_t *job)
 	table_cell(table, answer_text(job, "state"));
 	table_cell(table, answer_text(job, "phase"));
 	answer_name_cell(table, job);
-	answer_join(json_object_get(job, "devices"), devices, sizeof(devices));
+	device_short_join(json_object_get(job, "devices"), devices, sizeof(devices));
 	table_cell(table, devices);
 	if (total)
 		table_cellf(table, "%.0f%% of %s", (double)done / (double)total * 100, size_text(total, size));

@@ -67,11 +67,10 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	if (answer_number(all, "job") == watch->job) {
 		state = answer_text(all, "state");
-		if (strcmp(state, "running") == 0)
+		if (*answer_text(all, "phase"))
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
 					answer_number(all, "total"), now_ns());
-		else if (strcmp(state, "queued") != 0)
-			watch->ended = true;
+		watch->ended = strcmp(state, "running") != 0 && strcmp(state, "queued") != 0;
 	}
 	json_decref(all);
 }

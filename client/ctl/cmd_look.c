@@ -6,6 +6,20 @@
 
 /* ---- status ------------------------------------------------------------ */
 
+static void status_limits(const json_t *status)
+{
+	json_t *limits = json_object_get(status, "limits"), *value;
+	const char *key, *separator = "limits: ";
+
+	json_object_foreach(limits, key, value)
+	{
+		printf("%s%s %lld", separator, key, (long long)json_integer_value(value));
+		separator = ", ";
+	}
+	if (json_object_size(limits) > 0)
+		putchar('\n');
+}
+
 static void status_summary(const json_t *status)
 {
 	static const char *const counts[] = {"versions", "aliases", "pins",      "sessions",     "leases",
@@ -32,6 +46,7 @@ static void status_summary(const json_t *status)
 		text_printable(json_string_value(root), shown, sizeof(shown));
 		printf("loads from %s\n", shown);
 	}
+	status_limits(status);
 	putchar('\n');
 }
 

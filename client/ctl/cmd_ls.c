@@ -22,9 +22,9 @@ static void aliases_cell(struct table *table, const json_t *list, const char *ve
 /* Each device once, whatever the ranks. */
 static void parts_cell(struct table *table, const json_t *version)
 {
-	json_t *seen = json_object(), *names = json_array();
+	json_t *seen = json_object(), *devices = json_array();
 	const json_t *part;
-	char text[512], name[16];
+	char text[512];
 	size_t i;
 
 	json_array_foreach(json_object_get(version, "parts"), i, part)
@@ -34,13 +34,12 @@ static void parts_cell(struct table *table, const json_t *version)
 		if (json_object_get(seen, device))
 			continue;
 		json_object_set_new(seen, device, json_true());
-		device_short(device, name);
-		json_array_append_new(names, json_string(name));
+		json_array_append_new(devices, json_string(device));
 	}
-	answer_join(names, text, sizeof(text));
+	device_short_join(devices, text, sizeof(text));
 	table_cell(table, text);
 	json_decref(seen);
-	json_decref(names);
+	json_decref(devices);
 }
 
 static void version_row(struct table *table, const json_t *list, const json_t *version)

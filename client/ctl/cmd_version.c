@@ -5,32 +5,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int swap_print(const struct arguments *arguments, const struct gpuwm_swap_options *options,
+/* The version's object in a list; NULL when it is gone. */
+static const json_t *version_find(const json_t *list, const char *id)
+{
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i,
+			   version) if (strcmp(answer_text(version, "version"), id) == 0) return version;
+	return NULL;
+}
+
+/* ---- swap -------------------------------------------------------------- */
+
+/* "v1" for people; the id where the version is gone. */
+static const char *version_tag(const json_t *list, const char *id)
+{
+	const json_t *version = version_find(list, id);
+
+	return version ? answer_text(version, "tag") : id;
+}
+
+static const char *alias_version(const json_t *list, const char *alias)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i,
+			   item) if (strcmp(answer_text(item, "alias"), alias) ==
+				     0) return answer_text(item, "version");
+	return "";
+}
+
+static void swap_tell(const json_t *list, const struct gpuwm_swap_options *options, const char *alias,
 		      const char *old)
 {
-	const char *alias = options->alias ? options->alias : "current";
+	const char *now = alias_version(list, alias);
 
-	if (arguments->json)
-		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?}", "model", options->model, "alias", alias,
-					      "to", options->to, "old", *old ? old : NULL));
-	if (options->to)
-		printf("%s@%s is now %s", options->model, alias, options->to);
+	printf("%s@%s ", options->model, alias);
+	if (options->to && *now)
+		printf("is now %s", version_tag(list, now));
 	else
-		printf("%s@%s is removed", options->model, alias);
-	if (*old)
-		printf("; it was %s%s", old, options->retire_old ? ", now retiring" : "");
+		printf("is removed");
+	if (*old && strcmp(old, now) != 0)
+		printf("; it was %s%s", version_tag(list, old),
+		       options->retire_old ? ", which is retired" : "");
 	putchar('\n');
-	return EXIT_DONE;
 }
 
 static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
 		    const struct gpuwm_swap_options *options)
 {
+	const char *alias = options->alias ? options->alias : "current";
 	char old[33] = "";
+	json_t *list;
+	int code;
 
 	if (gpuwm_swap(client, options, old) < 0)
 		return exit_with_error();
-	return swap_print(arguments, options, old);
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?}", "model", options->model, "alias", alias,
+					      "to", options->to, "old", *old ? old : NULL));
+	code = answer_query(client, arguments, "list", options->model, &list);
+	if (code != EXIT_DONE)
+		return code;
+	swap_tell(list, options, alias, old);
+	json_decref(list);
+	return EXIT_DONE;
 }
 
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
@@ -95,17 +136,6 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 }
 
 /* ---- retire ------------------------------------------------------------ */
-
-/* The version's object in a list; NULL when it is gone. */
-static const json_t *version_find(const json_t *list, const char *id)
-{
-	const json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i,
-			   version) if (strcmp(answer_text(version, "version"), id) == 0) return version;
-	return NULL;
-}
 
 /* What a reference names, as an id or ""; gpuwmd judges what is wrong with it. */
 static const char *ref_version(const json_t *list, const char *ref)

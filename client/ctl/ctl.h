@@ -14,19 +14,20 @@
 #define POSITIONALS_MAX 2
 #define DEVICES_MAX 64 /* PARTS_PER_VERSION_MAX of the daemon */
 
-/* Options that belong to commands; a command's row says which it takes. */
+/* Options that belong to commands; a command's row says which it takes. getopt
+ * returns them too: 1 is its code for what is no option. */
 enum command_option {
-	OPTION_DEVICE = 1 << 0,
-	OPTION_RANK = 1 << 1,
-	OPTION_ALIAS = 1 << 2,
-	OPTION_SWAP = 1 << 3,
-	OPTION_WAIT = 1 << 4,
-	OPTION_WAIT_SECONDS = 1 << 5, /* --wait with or without a number */
-	OPTION_EXPECT = 1 << 6,
-	OPTION_RETIRE_OLD = 1 << 7,
-	OPTION_REMOVE = 1 << 8,
-	OPTION_AFTER = 1 << 9,
-	OPTION_COUNT = 1 << 10,
+	OPTION_DEVICE = 1 << 1,
+	OPTION_RANK = 1 << 2,
+	OPTION_ALIAS = 1 << 3,
+	OPTION_SWAP = 1 << 4,
+	OPTION_WAIT = 1 << 5,
+	OPTION_WAIT_SECONDS = 1 << 6, /* --wait with or without a number */
+	OPTION_EXPECT = 1 << 7,
+	OPTION_RETIRE_OLD = 1 << 8,
+	OPTION_REMOVE = 1 << 9,
+	OPTION_AFTER = 1 << 10,
+	OPTION_COUNT = 1 << 11,
 };
 
 struct arguments {
@@ -105,5 +106,7 @@ void answer_error_print(const json_t *object, const char *what);
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device);
 /* A UUID's first digits, enough for people; others as they are. */
 void device_short(const char *device, char ret_text[16]);
+/* The same for an array of them, joined with commas, as many as fit. */
+void device_short_join(const json_t *devices, char *ret_text, size_t size);
 
 #endif

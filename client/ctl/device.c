@@ -55,3 +55,19 @@ void device_short(const char *device, char ret_text[16])
 
 	snprintf(ret_text, 16, "%.*s", digits, device);
 }
+
+void device_short_join(const json_t *devices, char *ret_text, size_t size)
+{
+	json_t *names = json_array();
+	const json_t *device;
+	char name[16];
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		device_short(json_string_value(device) ? json_string_value(device) : "", name);
+		json_array_append_new(names, json_string(name));
+	}
+	answer_join(names, ret_text, size);
+	json_decref(names);
+}
