@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include "../../proto/dtype.h"
+#include "../../proto/index_layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,35 +35,13 @@ static struct item *item_find(struct item *items, size_t count, const char *name
 	return bsearch(&key, items, count, sizeof(*items), by_name);
 }
 
-/* Dense means: sorted by stride, each stride is the product of the dimensions
- * below it. A dimension of one element is never stepped along, so its stride is free. */
-static bool strides_dense(const struct gpuwm_tensor_spec *spec)
-{
-	bool used[TENSOR_DIMS_MAX] = {false};
-	uint64_t expected = 1;
-
-	for (uint32_t left = spec->ndim; left > 0; left--) {
-		uint32_t found = spec->ndim;
-
-		for (uint32_t i = 0; i < spec->ndim && found == spec->ndim; i++) {
-			if (!used[i] && (spec->shape[i] == 1 || spec->strides[i] == (int64_t)expected))
-				found = i;
-		}
-		if (found == spec->ndim)
-			return false;
-		used[found] = true;
-		expected *= spec->shape[found];
-	}
-	return true;
-}
-
 static int item_check(struct item *item, struct error *error)
 {
 	const struct gpuwm_tensor_spec *spec = item->spec;
 	int r;
 
-	if (!spec->name || strlen(spec->name) > TENSOR_NAME_BYTES_MAX)
-		return error_set(error, -EINVAL, "1 to 65,535 bytes", "tensor %zu has no name, or a longer one",
+	if (!spec->name || !*spec->name || strlen(spec->name) > TENSOR_NAME_BYTES_MAX)
+		return error_set(error, -EINVAL, "1 to 65,535 bytes", "tensor %zu has no name, or one too long",
 				 item->position);
 	if (spec->ndim > TENSOR_DIMS_MAX)
 		return error_set(error, -EINVAL, "at most 64", "tensor %.512s has %u dimensions", spec->name,
@@ -76,7 +55,7 @@ static int item_check(struct item *item, struct error *error)
 	if (r < 0)
 		return error_set(error, -EINVAL, NULL, "tensor %.512s: its shape gives %s", spec->name,
 				 r == -EOVERFLOW ? "more than 64 bits of size" : "no whole number of bytes");
-	if (spec->strides && item->bytes > 0 && !strides_dense(spec))
+	if (spec->strides && !index_strides_dense(spec->dtype, spec->ndim, spec->shape, spec->strides))
 		return error_set(error, -EINVAL, "copy it to a contiguous tensor first",
 				 "tensor %.512s: its strides are no permutation of dense", spec->name);
 	return 0;

@@ -1,0 +1,522 @@
+#include "client/lib/publish.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "lib_fake.h"
+
+static struct fake *fake;
+static struct gpuwm_client *client;
+static int fds_before;
+
+static const uint64_t shape[] = {10, 20};
+static const struct gpuwm_tensor_spec specs[] = {
+	{.name = "b", .dtype = GPUWM_F32, .ndim = 2, .shape = shape},
+	{.name = "a", .dtype = GPUWM_U8, .ndim = 2, .shape = shape},
+	{.name = "head", .dtype = GPUWM_F32, .ndim = 2, .shape = shape, .tied_to = "b"},
+	{.name = "scalar", .dtype = GPUWM_I64},
+};
+
+static void setup(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	fds_before = open_fds();
+	fake = fake_start();
+	options.socket = fake->path;
+	cr_assert(eq(int, gpuwm_connect(&options, &client), 0));
+}
+
+static void teardown(void)
+{
+	gpuwm_close(client);
+	fake_stop(fake);
+	cr_assert(eq(int, open_fds(), fds_before));
+}
+
+TestSuite(attach, .init = setup, .fini = teardown);
+TestSuite(publish, .init = setup, .fini = teardown);
+
+static struct gpuwm_publish *begin(void)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish = NULL;
+
+	options.name = "m@v1";
+	options.device = "host";
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), 0), "%s",
+		  gpuwm_error()->message);
+	return publish;
+}
+
+/* The fake holds a version afterwards: b is 1, 2, …; a is 7; the scalar -5. */
+static struct gpuwm_version_info publish_all(void)
+{
+	struct gpuwm_publish *publish = begin();
+	struct gpuwm_version_info version;
+	const int64_t scalar = -5;
+	uint64_t bytes;
+	void *data;
+
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &data, &bytes), 0));
+	cr_assert(eq(u64, bytes, 800));
+	for (int i = 0; i < 200; i++)
+		((float *)data)[i] = (float)i;
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 1, &data, NULL), 0));
+	memset(data, 7, 200);
+	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 0, &scalar, 8), 0));
+	cr_assert(eq(int, gpuwm_publish_metadata(publish, "format", "pt"), 0));
+	cr_assert(eq(int, gpuwm_publish_file(publish, "config.json", "{}", 2), 0));
+	cr_assert(eq(int, gpuwm_publish_commit(publish, &version), 0), "%s", gpuwm_error()->message);
+	return version;
+}
+
+static struct gpuwm_mapping *attach(void)
+{
+	struct gpuwm_mapping *mapping = NULL;
+
+	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), 0), "%s", gpuwm_error()->message);
+	return mapping;
+}
+
+Test(publish, hands_a_version_in)
+{
+	struct gpuwm_version_info version = publish_all();
+
+	cr_assert(eq(str, fake->name, "m@v1"));
+	cr_assert(eq(u64, fake->granted, version.bytes));
+	cr_assert(eq(uint, fake->commits, 1));
+	cr_assert(eq(str, version.id, FAKE_VERSION));
+	cr_assert(eq(str, version.model, "m"));
+	cr_assert(eq(str, version.tag, "v1"));
+	cr_assert(eq(u64, version.tensors, 4));
+	cr_assert(eq(uint, version.segments, 1));
+}
+
+Test(publish, aborts)
+{
+	struct gpuwm_publish *publish = begin();
+
+	cr_assert(eq(str, (char *)gpuwm_publish_id(publish), FAKE_VERSION));
+	cr_assert(eq(int, gpuwm_publish_abort(publish, "no longer needed"), 0));
+	cr_assert(eq(str, fake->reason, "no longer needed"));
+	cr_assert(eq(int, gpuwm_publish_abort(NULL, NULL), 0));
+	cr_assert(eq(uint, fake->aborts, 1));
+}
+
+Test(publish, refuses_writes_outside_of_a_tensor)
+{
+	struct gpuwm_publish *publish = begin();
+	uint64_t bytes;
+	void *data;
+
+	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 1, &bytes, 8), -ERANGE));
+	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 9, &bytes, 0), -ERANGE));
+	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 8, &bytes, 0), 0));
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 4, &data, &bytes), -ERANGE));
+	gpuwm_publish_abort(publish, NULL);
+}
+
+Test(publish, refuses_texts_and_files_that_are_there_or_do_not_fit)
+{
+	struct gpuwm_publish *publish = begin();
+	static char large[33 << 20];
+
+	cr_assert(eq(int, gpuwm_publish_metadata(publish, "k", "v"), 0));
+	cr_assert(eq(int, gpuwm_publish_metadata(publish, "k", "v"), -EEXIST));
+	cr_assert(eq(int, gpuwm_publish_metadata(publish, NULL, "v"), -EINVAL));
+	cr_assert(eq(int, gpuwm_publish_file(publish, "f", large, sizeof(large)), -EFBIG));
+	cr_assert(strstr(gpuwm_error()->detail, "32 MiB") != NULL);
+	cr_assert(eq(int, gpuwm_publish_file(publish, "f", NULL, 1), -EINVAL));
+	gpuwm_publish_abort(publish, NULL);
+}
+
+Test(publish, refuses_options_before_it_asks)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish = NULL;
+
+	cr_assert(eq(int, gpuwm_publish_begin(client, NULL, specs, 4, &publish), -EINVAL));
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
+	options.name = "m@v1";
+	options.device = "host";
+	options.rank = 1;
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
+	options.rank = 0;
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, NULL, 4, &publish), -EINVAL));
+	options.device = "cuda:0";
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
+	cr_assert(publish == NULL);
+}
+
+Test(publish, passes_on_the_refusal_of_begin_and_commit)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish = NULL;
+
+	options.name = "m@v1";
+	options.device = "host";
+	error_set(&fake->refusal, -ENOSPC, NULL, "no room on host");
+	strcpy(fake->refuse, "publish_begin");
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -ENOSPC));
+	strcpy(fake->refuse, "publish_commit");
+	error_set(&fake->refusal, -EBADMSG, NULL, "tensor b is damaged");
+	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), -EBADMSG));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "tensor b is damaged"));
+}
+
+Test(publish, asks_the_daemon_why_the_checker_left)
+{
+	fake->hang_up = true;
+	strcpy(fake->refuse, "hand_in");
+	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), 0));
+	cr_assert(eq(uint, fake->commits, 1));
+}
+
+Test(publish, aborts_when_the_checker_refuses)
+{
+	error_set(&fake->refusal, -EBADMSG, NULL, "not like this");
+	strcpy(fake->refuse, "hand_in");
+	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), -EBADMSG));
+	cr_assert(eq(uint, fake->aborts, 1));
+	cr_assert(eq(str, fake->reason, "not like this"));
+}
+
+Test(publish, digests_what_the_filler_did_not)
+{
+	struct gpuwm_publish *publish = begin();
+	struct digest given = {{1, 2, 3}}, zeros = digest_of(specs, 0);
+	const struct publish_part *part;
+	struct error error;
+
+	publish_digest(publish, 2, &given); /* tied to tensor 0 */
+	cr_assert(eq(int, publish_seal(publish, NULL, NULL, &part, &error), 0), "%s", error.message);
+	cr_assert(eq(u64, part->tensors, 4));
+	cr_assert(eq(u32, part->segment_count, publish_plan(publish)->segment_count));
+	cr_assert(digest_equal(&part->content, &zeros) == false);
+	cr_assert(ge(int, part->segments[0].fd, 0));
+	cr_assert(ge(int, part->index_fd, 0));
+	publish_free(publish);
+}
+
+Test(publish, is_refused_in_a_child_that_keeps_none_of_it)
+{
+	struct gpuwm_publish *publish = begin();
+	int fd = publish_segment(publish, 0)->fd, status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		uint64_t bytes;
+		void *data;
+
+		if (fcntl(fd, F_GETFD) != -1 || gpuwm_publish_memory(publish, 0, &data, &bytes) != -ECHILD)
+			_exit(1);
+		if (gpuwm_publish_commit(publish, NULL) != -ECHILD)
+			_exit(2);
+		_exit(gpuwm_publish_abort(publish, NULL) == -ECHILD ? 0 : 3);
+	}
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0));
+}
+
+Test(attach, shows_what_was_published)
+{
+	struct gpuwm_version_info published = publish_all();
+	struct gpuwm_mapping *mapping = attach();
+	const struct gpuwm_version_info *version = gpuwm_mapping_version(mapping);
+	struct gpuwm_tensor tensor;
+
+	cr_assert(eq(int, memcmp(version->content, published.content, 16), 0));
+	cr_assert(eq(u64, version->bytes, published.bytes));
+	cr_assert(eq(u64, version->generation, 7));
+	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 4));
+	cr_assert(eq(int, gpuwm_tensor_find(mapping, "b", &tensor), 0));
+	cr_assert(eq(int, tensor.dtype, GPUWM_F32));
+	cr_assert(eq(u64, tensor.shape[1], 20));
+	cr_assert(eq(long, tensor.strides[0], 20));
+	cr_assert(epsilon_eq(flt, ((const float *)tensor.data)[199], 199, 0));
+	cr_assert(eq(int, gpuwm_tensor_find(mapping, "scalar", &tensor), 0));
+	cr_assert(eq(long, *(const int64_t *)tensor.data, -5));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+	cr_assert(eq(uint, fake->leases, 0));
+}
+
+Test(attach, orders_tensors_by_name_and_ties_them_to_one_place)
+{
+	struct gpuwm_tensor first, second, tied;
+	struct gpuwm_mapping *mapping;
+
+	publish_all();
+	mapping = attach();
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &first), 0));
+	cr_assert(eq(str, (char *)first.name, "a"));
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 1, &second), 0));
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 2, &tied), 0));
+	cr_assert(eq(str, (char *)tied.name, "head"));
+	cr_assert(tied.data == second.data);
+	cr_assert(eq(int, memcmp(tied.digest, second.digest, 16), 0));
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 4, &tied), -ERANGE));
+	cr_assert(eq(int, gpuwm_tensor_find(mapping, "nothing", &tied), -ENOENT));
+	cr_assert(strstr(gpuwm_error()->message, "m@v1 has no tensor nothing") != NULL);
+	cr_assert(eq(int, gpuwm_tensor_find(mapping, NULL, &tied), -ENOENT));
+	gpuwm_detach(mapping);
+}
+
+Test(attach, carries_texts_and_files)
+{
+	struct gpuwm_mapping *mapping;
+	const char *key, *value;
+	const void *data;
+	uint32_t bytes;
+
+	publish_all();
+	mapping = attach();
+	cr_assert(eq(str, (char *)gpuwm_metadata(mapping, "format"), "pt"));
+	cr_assert(gpuwm_metadata(mapping, "nothing") == NULL);
+	cr_assert(eq(int, gpuwm_metadata_at(mapping, 0, &key, &value), 0));
+	cr_assert(eq(str, (char *)key, "format"));
+	cr_assert(eq(int, gpuwm_metadata_at(mapping, 1, &key, &value), -ERANGE));
+	data = gpuwm_file(mapping, "config.json", &bytes);
+	cr_assert(eq(u32, bytes, 2));
+	cr_assert(eq(int, memcmp(data, "{}", 2), 0));
+	cr_assert(eq(int, gpuwm_file_at(mapping, 0, &key, &data, &bytes), 0));
+	cr_assert(eq(int, gpuwm_file_at(mapping, 1, &key, &data, &bytes), -ERANGE));
+	gpuwm_detach(mapping);
+}
+
+Test(attach, reads_parts_of_tensors)
+{
+	struct gpuwm_tensor tensor;
+	struct gpuwm_mapping *mapping;
+	float two[2];
+
+	publish_all();
+	mapping = attach();
+	gpuwm_tensor_find(mapping, "b", &tensor);
+	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 792, two, 8), 0));
+	cr_assert(epsilon_eq(flt, two[1], 199, 0));
+	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 796, two, 8), -ERANGE));
+	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 801, two, 0), -ERANGE));
+	tensor.segment = 5;
+	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 0, two, 8), -ERANGE));
+	gpuwm_detach(mapping);
+}
+
+Test(attach, shares_one_mapping_under_two_leases)
+{
+	struct gpuwm_mapping *first, *second;
+	struct gpuwm_tensor a, b;
+
+	publish_all();
+	first = attach();
+	second = attach();
+	cr_assert(eq(uint, fake->leases, 2));
+	gpuwm_tensor_at(first, 0, &a);
+	gpuwm_tensor_at(second, 0, &b);
+	cr_assert(a.data == b.data);
+	cr_assert(eq(int, gpuwm_detach(first), 0));
+	cr_assert(eq(uint, fake->leases, 1));
+	cr_assert(eq(int, ((const char *)b.data)[199], 7));
+	cr_assert(eq(int, gpuwm_detach(second), 0));
+	cr_assert(eq(int, gpuwm_detach(NULL), 0));
+}
+
+static void *attach_and_detach(void *unused)
+{
+	for (int i = 0; i < 50; i++) {
+		struct gpuwm_mapping *mapping = attach();
+		struct gpuwm_tensor tensor;
+
+		gpuwm_tensor_at(mapping, 0, &tensor);
+		cr_assert(eq(int, ((const char *)tensor.data)[0], 7));
+		cr_assert(eq(int, gpuwm_detach(mapping), 0));
+	}
+	return unused;
+}
+
+Test(attach, is_shared_by_threads_that_come_and_go)
+{
+	pthread_t threads[4];
+
+	publish_all();
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, attach_and_detach, NULL);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	cr_assert(eq(uint, fake->leases, 0));
+}
+
+Test(attach, gives_the_lease_back_when_mapping_fails)
+{
+	struct gpuwm_mapping *mapping = NULL;
+
+	publish_all();
+	fake->bytes[1] += 4096;
+	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), -EBADMSG));
+	cr_assert(strstr(gpuwm_error()->message, "m@v1") != NULL);
+	cr_assert(eq(uint, fake->leases, 0));
+	cr_assert(mapping == NULL);
+}
+
+Test(attach, refuses_memory_of_a_gpu_that_is_not_here)
+{
+	struct gpuwm_mapping *mapping = NULL;
+	int r;
+
+	publish_all();
+	strcpy(fake->device, "GPU-00000000-0000-0000-0000-000000000000");
+	r = gpuwm_attach(client, "m", NULL, &mapping);
+	cr_assert(r == -ENOTSUP || r == -ENODEV);
+	cr_assert(strlen(gpuwm_error()->detail) > 0);
+	cr_assert(eq(uint, fake->leases, 0));
+}
+
+Test(attach, passes_on_refusals_and_checks_its_arguments)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping = NULL;
+
+	error_set(&fake->refusal, -ENODEV, "it is on host and GPU-1", "say on which device");
+	strcpy(fake->refuse, "get_handles");
+	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), -ENODEV));
+	cr_assert(eq(str, (char *)gpuwm_error()->detail, "it is on host and GPU-1"));
+	cr_assert(eq(int, gpuwm_attach(client, NULL, NULL, &mapping), -EINVAL));
+	options.size--;
+	cr_assert(eq(int, gpuwm_attach(client, "m", &options, &mapping), -EINVAL));
+	cr_assert(eq(int, gpuwm_attach(NULL, "m", NULL, &mapping), -EINVAL));
+}
+
+Test(attach, outlives_the_client_and_the_daemon)
+{
+	struct gpuwm_tensor tensor;
+	struct gpuwm_mapping *mapping;
+
+	publish_all();
+	mapping = attach();
+	client = gpuwm_close(client);
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), 0));
+	cr_assert(eq(int, ((const char *)tensor.data)[0], 7));
+	strcpy(fake->refuse, "release");
+	fake->hang_up = true;
+	cr_assert(eq(int, gpuwm_detach(mapping), -ECONNRESET));
+}
+
+Test(attach, says_that_a_release_was_refused)
+{
+	struct gpuwm_mapping *mapping;
+
+	publish_all();
+	mapping = attach();
+	error_set(&fake->refusal, -ENOENT, NULL, "no such lease");
+	strcpy(fake->refuse, "release");
+	cr_assert(eq(int, gpuwm_detach(mapping), -EIO));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "no such lease"));
+}
+
+/* 0 when a child can read on and do nothing else. */
+static int in_child(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_tensor again;
+
+	if (((const char *)tensor->data)[199] != 7)
+		return 1;
+	if (gpuwm_detach(mapping) != -ECHILD || gpuwm_tensor_at(mapping, 0, &again) != -ECHILD)
+		return 2;
+	options.socket = fake->path;
+	if (gpuwm_connect(&options, &client) < 0)
+		return 3;
+	mapping = attach();
+	if (gpuwm_tensor_at(mapping, 0, &again) < 0 || again.data == tensor->data)
+		return 4;
+	return gpuwm_detach(mapping) == 0 ? 0 : 5;
+}
+
+Test(attach, can_be_read_in_a_child_which_attaches_anew)
+{
+	struct gpuwm_tensor tensor;
+	struct gpuwm_mapping *mapping;
+	int status;
+	pid_t child;
+
+	publish_all();
+	mapping = attach();
+	gpuwm_tensor_at(mapping, 0, &tensor);
+	child = fork();
+	if (child == 0)
+		_exit(in_child(mapping, &tensor));
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(uint, fake->leases, 1));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+
+Test(attach, kills_a_writer)
+{
+	struct gpuwm_tensor tensor;
+	struct gpuwm_mapping *mapping;
+	int status;
+	pid_t child;
+
+	publish_all();
+	mapping = attach();
+	gpuwm_tensor_at(mapping, 0, &tensor);
+	child = fork();
+	if (child == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		*(volatile char *)tensor.data = 1;
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status & 0x7f, SIGSEGV));
+	gpuwm_detach(mapping);
+}
+
+Test(attach, gives_handles_to_those_who_map_themselves)
+{
+	struct gpuwm_handles *handles;
+	struct gpuwm_tensor tensor;
+	uint64_t bytes;
+	char *data;
+	int fd;
+
+	publish_all();
+	cr_assert(eq(int, gpuwm_get_handles(client, "m@v1", NULL, &handles), 0));
+	cr_assert(eq(str, (char *)gpuwm_handles_version(handles)->device, "host"));
+	cr_assert(eq(u64, gpuwm_handles_tensor_count(handles), 4));
+	cr_assert(eq(int, gpuwm_handles_tensor_at(handles, 0, &tensor), 0));
+	cr_assert(tensor.data == NULL);
+	cr_assert(eq(int, gpuwm_handles_tensor_at(handles, 4, &tensor), -ERANGE));
+	fd = gpuwm_handles_segment(handles, 0, &bytes);
+	data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	cr_assert(eq(int, data[tensor.offset], 7));
+	munmap(data, bytes);
+	cr_assert(eq(int, gpuwm_handles_segment(handles, 1, &bytes), -ERANGE));
+	cr_assert(ge(int, gpuwm_handles_index(handles, &bytes), 0));
+	cr_assert(eq(u64, bytes, fake->bytes[0]));
+	cr_assert(eq(int, gpuwm_handles_release(handles), 0));
+	cr_assert(eq(int, gpuwm_handles_release(NULL), 0));
+	cr_assert(eq(uint, fake->leases, 0));
+}
+
+Test(attach, closes_handles_in_a_child)
+{
+	struct gpuwm_handles *handles;
+	uint64_t bytes;
+	int fd, status;
+	pid_t child;
+
+	publish_all();
+	cr_assert(eq(int, gpuwm_get_handles(client, "m", NULL, &handles), 0));
+	fd = gpuwm_handles_segment(handles, 0, &bytes);
+	child = fork();
+	if (child == 0)
+		_exit(fcntl(fd, F_GETFD) == -1 && gpuwm_handles_release(handles) == -ECHILD ? 0 : 1);
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, gpuwm_handles_release(handles), 0));
+}

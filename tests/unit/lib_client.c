@@ -1,0 +1,364 @@
+#include "client/lib/client.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "lib_fake.h"
+
+static struct fake *fake;
+static struct gpuwm_client *client;
+static int fds_before;
+
+static struct gpuwm_connect_options options_to(const char *path)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	options.socket = path;
+	return options;
+}
+
+static void setup(void)
+{
+	struct gpuwm_connect_options options;
+
+	fds_before = open_fds();
+	fake = fake_start();
+	options = options_to(fake->path);
+	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
+}
+
+static void teardown(void)
+{
+	gpuwm_close(client);
+	fake_stop(fake);
+	cr_assert(eq(int, open_fds(), fds_before));
+}
+
+TestSuite(client, .init = setup, .fini = teardown);
+
+Test(client, knows_the_daemon_and_its_devices)
+{
+	const struct gpuwm_device *devices;
+	uint64_t ns = 0;
+
+	cr_assert(eq(str, (char *)gpuwm_instance(client), FAKE_INSTANCE));
+	cr_assert(eq(sz, gpuwm_devices(client, &devices), 1));
+	cr_assert(eq(str, (char *)devices[0].id, "host"));
+	cr_assert(devices[0].is_cuda == false);
+	cr_assert(eq(u64, devices[0].budget, GIB(4)));
+	cr_assert(eq(int, gpuwm_ping(client, &ns), 0));
+	cr_assert(gt(u64, ns, 0));
+}
+
+Test(client, takes_the_path_from_the_environment)
+{
+	struct gpuwm_client *other;
+
+	setenv("GPUWM_SOCKET", fake->path, 1);
+	cr_assert(eq(int, gpuwm_connect(NULL, &other), 0));
+	gpuwm_close(other);
+	unsetenv("GPUWM_SOCKET");
+}
+
+Test(client, finds_the_users_socket_before_the_systems)
+{
+	char folder[128], path[160], *found;
+
+	snprintf(folder, sizeof(folder), "%s/gpuwm", fake->folder);
+	snprintf(path, sizeof(path), "%s/gpuwm.sock", folder);
+	setenv("XDG_RUNTIME_DIR", fake->folder, 1);
+	found = client_socket_path(NULL, 0);
+	cr_assert(eq(str, found, "/run/gpuwm/gpuwm.sock"));
+	free(found);
+	cr_assert(eq(int, mkdir(folder, 0700), 0));
+	cr_assert(eq(int, symlink(fake->path, path), 0));
+	found = client_socket_path(NULL, 0);
+	cr_assert(eq(str, found, path));
+	free(found);
+	unlink(path);
+	rmdir(folder);
+}
+
+Test(client, finds_the_operators_socket_beside_the_workers)
+{
+	char *found = client_socket_path("/a/b/gpuwm.sock", GPUWM_CONNECT_ADMIN);
+
+	cr_assert(eq(str, found, "/a/b/admin.sock"));
+	free(found);
+	found = client_socket_path("gpuwm.sock", GPUWM_CONNECT_ADMIN);
+	cr_assert(eq(str, found, "admin.sock"));
+	free(found);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+Test(client, says_at_once_that_nobody_listens)
+{
+	struct gpuwm_connect_options options = options_to("/nonexistent/gpuwm.sock");
+	struct gpuwm_client *none = NULL;
+	int64_t before = now_ms();
+
+	cr_assert(eq(int, gpuwm_connect(&options, &none), -ENOENT));
+	cr_assert(lt(long, now_ms() - before, 100));
+	cr_assert(eq(str, (char *)gpuwm_error()->name, "ENOENT"));
+	cr_assert(strstr(gpuwm_error()->message, "/nonexistent/gpuwm.sock") != NULL);
+	cr_assert(strstr(gpuwm_error()->detail, "systemctl status gpuwmd") != NULL);
+	cr_assert(none == NULL);
+}
+
+Test(client, says_that_the_other_end_of_a_socket_is_gone)
+{
+	char path[128];
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct gpuwm_connect_options options = options_to(path);
+	struct gpuwm_client *none;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	snprintf(path, sizeof(path), "%s/stale.sock", fake->folder);
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, bind(sock, (struct sockaddr *)&address, sizeof(address)), 0));
+	close(sock);
+	cr_expect(eq(int, gpuwm_connect(&options, &none), -ECONNREFUSED));
+	unlink(path);
+	cr_assert(strstr(gpuwm_error()->detail, "is gpuwmd running?") != NULL);
+}
+
+Test(client, refuses_a_path_that_no_socket_can_have)
+{
+	char path[200];
+	struct gpuwm_connect_options options = options_to(path);
+	struct gpuwm_client *none;
+
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = 0;
+	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->detail, "107") != NULL);
+}
+
+static void *start_late(void *path)
+{
+	struct fake *late = fake_start();
+
+	rename(late->path, path);
+	return late;
+}
+
+Test(client, waits_for_a_daemon_that_starts_late)
+{
+	char path[128];
+	struct gpuwm_connect_options options = options_to(path);
+	struct gpuwm_client *other;
+	pthread_t thread;
+	void *late;
+
+	snprintf(path, sizeof(path), "%s/late.sock", fake->folder);
+	options.wait_ms = 10000;
+	pthread_create(&thread, NULL, start_late, path);
+	cr_assert(eq(int, gpuwm_connect(&options, &other), 0));
+	pthread_join(thread, &late);
+	gpuwm_close(other);
+	unlink(path);
+	fake_stop(late);
+}
+
+Test(client, refuses_options_of_another_library)
+{
+	struct gpuwm_connect_options options = options_to(fake->path);
+	struct gpuwm_client *none;
+
+	options.size = 3;
+	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "size 3") != NULL);
+	options = options_to(fake->path);
+	options.flags = 64;
+	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "0x40") != NULL);
+}
+
+Test(client, passes_on_what_hello_is_refused_with)
+{
+	struct gpuwm_connect_options options = options_to(fake->path);
+	struct gpuwm_client *none;
+
+	error_set(&fake->refusal, -EPROTONOSUPPORT, NULL, "you speak 1 to 1, gpuwmd speaks 2 to 3");
+	strcpy(fake->refuse, "hello");
+	cr_assert(eq(int, gpuwm_connect(&options, &none), -EPROTONOSUPPORT));
+	cr_assert(strstr(gpuwm_error()->message, "2 to 3") != NULL);
+}
+
+Test(client, says_that_the_daemon_died)
+{
+	error_set(&fake->refusal, -EIO, NULL, "unused");
+	strcpy(fake->refuse, "ping");
+	fake->hang_up = true;
+	cr_assert(eq(int, gpuwm_ping(client, NULL), -ECONNRESET));
+	cr_assert(eq(int, gpuwm_ping(client, NULL), -ECONNRESET));
+	cr_assert(eq(int, gpuwm_ping(NULL, NULL), -EINVAL));
+}
+
+Test(client, is_refused_in_a_child_which_connects_anew)
+{
+	struct gpuwm_connect_options options = options_to(fake->path);
+	struct gpuwm_client *other;
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		int r = gpuwm_ping(client, NULL);
+
+		if (r != -ECHILD || !strstr(gpuwm_error()->detail, "connect again in the child"))
+			_exit(1);
+		if (gpuwm_connect(&options, &other) < 0 || gpuwm_ping(other, NULL) < 0)
+			_exit(2);
+		gpuwm_close(other);
+		gpuwm_close(client);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
+}
+
+Test(client, tells_how_a_job_ended)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *devices[] = {"host"};
+	uint64_t job = 0;
+
+	options.source = "/models/m";
+	options.name = "m@v1";
+	options.devices = devices;
+	options.device_count = 1;
+	cr_assert(eq(int, gpuwm_load(client, &options, &job), 0));
+	cr_assert(eq(u64, job, 5));
+	cr_assert(eq(int, gpuwm_job_wait(client, 1, -1), 0));
+	cr_assert(eq(int, gpuwm_job_wait(client, 2, 0), -EBADMSG));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "the file is damaged"));
+	cr_assert(eq(str, (char *)gpuwm_error()->detail, "get it again"));
+	cr_assert(eq(int, gpuwm_job_wait(client, 3, 0), -ETIMEDOUT));
+	cr_assert(eq(int, gpuwm_job_cancel(client, 3), 0));
+	options.source = NULL;
+	cr_assert(eq(int, gpuwm_load(client, &options, &job), -EINVAL));
+}
+
+Test(client, operates)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	char old[33];
+
+	options.model = "m";
+	options.to = "v2";
+	cr_assert(eq(int, gpuwm_swap(client, &options, old), 0));
+	cr_assert(eq(str, old, FAKE_VERSION));
+	cr_assert(eq(int, gpuwm_pin(client, "m@v1", "p"), 0));
+	cr_assert(eq(int, gpuwm_unpin(client, "m@v1", "p"), 0));
+	cr_assert(eq(int, gpuwm_retire(client, "m@v1", -1), 0));
+	cr_assert(eq(int, gpuwm_drain(client), 0));
+	cr_assert(eq(int, gpuwm_pin(client, NULL, "p"), -EINVAL));
+	options.model = NULL;
+	cr_assert(eq(int, gpuwm_swap(client, &options, NULL), -EINVAL));
+}
+
+Test(client, passes_on_every_refusal)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	error_set(&fake->refusal, -EBUSY, "the alias names v3", "expect does not hold");
+	strcpy(fake->refuse, "hot_swap");
+	options.model = "m";
+	cr_assert(eq(int, gpuwm_swap(client, &options, NULL), -EBUSY));
+	cr_assert(eq(str, (char *)gpuwm_error()->detail, "the alias names v3"));
+}
+
+Test(client, answers_queries_as_json)
+{
+	char *json = NULL;
+
+	cr_assert(eq(int, gpuwm_query(client, "jobs", "1", &json), 0));
+	cr_assert(eq(str, json, "{\"jobs\":[{\"state\":\"done\"}]}"));
+	free(json);
+	cr_assert(eq(int, gpuwm_query(client, "list", "m", &json), 0));
+	free(json);
+	cr_assert(eq(int, gpuwm_query(client, "jobs", "x1", &json), -EINVAL));
+	cr_assert(eq(int, gpuwm_query(client, "jobs", "-1", &json), -EINVAL));
+	cr_assert(eq(int, gpuwm_query(client, "status", "x", &json), -EINVAL));
+	cr_assert(eq(int, gpuwm_query(client, "hello", NULL, &json), -EINVAL));
+	cr_assert(eq(int, gpuwm_query(client, NULL, NULL, &json), -EINVAL));
+}
+
+struct seen {
+	int count;
+	uint64_t last;
+	char kind[32];
+};
+
+static void see(const struct gpuwm_event *event, void *user_data)
+{
+	struct seen *seen = user_data;
+
+	seen->count++;
+	seen->last = event->seq;
+	snprintf(seen->kind, sizeof(seen->kind), "%s", event->kind);
+	if (strcmp(event->kind, "swapped") == 0) {
+		cr_assert(eq(str, (char *)event->alias, "current"));
+		cr_assert(eq(str, (char *)event->tag, ""));
+		cr_assert(eq(str, (char *)event->version, FAKE_VERSION));
+		cr_assert(strstr(event->json, "\"kind\":\"swapped\"") != NULL);
+	}
+}
+
+Test(client, tells_events_until_the_daemon_leaves)
+{
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+
+	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+	while (seen.count < 2)
+		cr_assert(gt(int, gpuwm_events_dispatch(events, -1, see, &seen), 0));
+	cr_assert(eq(u64, seen.last, 5));
+	cr_assert(eq(int, gpuwm_events_dispatch(events, 0, see, &seen), 0));
+	cr_assert(eq(int, gpuwm_events_get_events(events), POLLIN));
+	shutdown(gpuwm_events_get_fd(events), SHUT_RDWR);
+	cr_assert(eq(int, gpuwm_events_dispatch(events, -1, see, &seen), -ECONNRESET));
+	cr_assert(eq(str, seen.kind, "disconnected"));
+	cr_assert(eq(int, gpuwm_events_dispatch(events, -1, see, &seen), -ECONNRESET));
+	cr_assert(eq(int, seen.count, 3));
+	gpuwm_events_close(events);
+	gpuwm_events_close(NULL);
+}
+
+Test(client, refuses_events_in_a_child)
+{
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	int status;
+	pid_t child;
+
+	cr_assert(eq(int, gpuwm_events_open(client, 3, &events), 0));
+	child = fork();
+	if (child == 0)
+		_exit(gpuwm_events_dispatch(events, -1, see, &seen) == -ECHILD ? 0 : 1);
+	waitpid(child, &status, 0);
+	cr_assert(eq(int, status, 0));
+	gpuwm_events_close(events);
+}
+
+Test(client, keeps_the_last_error_of_each_thread)
+{
+	cr_assert(eq(int, gpuwm_pin(client, NULL, "p"), -EINVAL));
+	cr_assert(eq(int, gpuwm_error()->code, -EINVAL));
+	cr_assert(eq(str, (char *)gpuwm_error()->name, "EINVAL"));
+	cr_assert(eq(str, (char *)gpuwm_error()->detail, ""));
+	cr_assert(eq(str, (char *)gpuwm_library_version(), GPUWM_VERSION));
+	cr_assert(eq(str, (char *)gpuwm_dtype_name(GPUWM_BF16), "BF16"));
+	cr_assert(eq(uint, gpuwm_dtype_bits(GPUWM_F4), 4));
+}

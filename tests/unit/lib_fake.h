@@ -1,0 +1,301 @@
+/* A gpuwmd for tests of the library: one thread, one version, its checker
+ * included. It answers what the protocol says and refuses what it is told to. */
+#ifndef LIB_FAKE_H
+#define LIB_FAKE_H
+
+#include "proto/message.h"
+#include "proto/methods.h"
+#include "proto/packet.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FAKE_PEERS 32
+#define FAKE_VERSION "0123456789abcdef0123456789abcdef"
+#define FAKE_INSTANCE "00000000000000000000000000000001"
+
+struct fake {
+	char folder[64], path[96];
+	pthread_t thread;
+	int stop[2];
+	struct pollfd peers[FAKE_PEERS]; /* the stop pipe, the listener, peers */
+	nfds_t peer_count;
+	uint8_t buffer[PACKET_BYTES_MAX + 1];
+	/* Set by tests before the call. */
+	char refuse[32]; /* a method */
+	struct error refusal;
+	char silent[32]; /* a method that gets no answer */
+	bool hang_up; /* instead of refusing */
+	char device[DEVICE_BYTES_MAX + 1];
+	/* What has arrived. */
+	int fds[PACKET_FDS_MAX];
+	uint64_t bytes[PACKET_FDS_MAX]; /* 0: of the index */
+	size_t fd_count;
+	char name[300], reason[TEXT_BYTES_MAX + 1];
+	uint64_t granted;
+	unsigned leases, grants, aborts, commits, hellos;
+};
+
+/* Descriptors that this process has open. */
+static inline int open_fds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int count = -3; /* ".", ".." and the folder itself */
+
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+static inline void fake_hello(struct message_writer *w, const struct fake *fake)
+{
+	const char *const devices[][3] = {{"host", "host", "memory"}, {fake->device, "cuda", "a GPU"}};
+
+	message_put_u64(w, "protocol", 1);
+	message_put_text(w, "instance", FAKE_INSTANCE);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < (strcmp(fake->device, "host") ? 2 : 1); i++) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", devices[i][0]);
+		message_put_text(w, "kind", devices[i][1]);
+		message_put_text(w, "name", devices[i][2]);
+		message_put_u64(w, "total", GIB(8));
+		message_put_u64(w, "budget", GIB(4));
+		message_put_u64(w, "granularity", 4096);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static inline void fake_grant(struct fake *fake, struct message_writer *w)
+{
+	fake->leases++;
+	message_put_u64(w, "lease", ++fake->grants);
+	message_put_text(w, "version", FAKE_VERSION);
+	message_put_text(w, "model", "m");
+	message_put_text(w, "tag", "v1");
+	message_put_text(w, "device", fake->device);
+	message_put_u64(w, "rank", 0);
+	message_put_u64(w, "world", 1);
+	message_put_u64(w, "generation", 7);
+	message_put_u64(w, "index", 0);
+	message_put_u64(w, "index_bytes", fake->bytes[0]);
+	message_begin_array(w, "segments");
+	for (size_t i = 1; i < fake->fd_count; i++) {
+		message_begin_map(w, NULL);
+		message_put_u64(w, "fd", i);
+		message_put_u64(w, "bytes", fake->bytes[i]);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static inline void fake_hand_in(struct fake *fake, struct fields *f, struct packet *packet)
+{
+	const msgpack_object *segments;
+	uint32_t count;
+
+	for (size_t i = 0; i < fake->fd_count; i++)
+		close(fake->fds[i]);
+	fake->bytes[0] = fields_u64(f, "index_bytes");
+	segments = fields_array(f, "segments", &count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct fields segment;
+
+		fields_of(&segment, &segments[i]);
+		fake->bytes[i + 1] = fields_u64(&segment, "bytes");
+	}
+	fake->fd_count = packet->fd_count;
+	for (size_t i = 0; i < fake->fd_count; i++)
+		packet_take_fd(packet, i, &fake->fds[i]);
+}
+
+static inline void fake_event(int sock, uint64_t seq)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_EVENT);
+	message_put_u64(&w, "seq", seq);
+	message_put_text(&w, "kind", EVENT_SWAPPED);
+	message_put_text(&w, "model", "m");
+	message_put_text(&w, "alias", "current");
+	message_put_text(&w, "version", FAKE_VERSION);
+	message_end(&w);
+	packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0);
+	message_writer_clear(&w);
+}
+
+/* The result of a request; what it sends beside it is in fds. */
+static inline void fake_answer(struct fake *fake, struct message *m, struct packet *packet,
+			       struct message_writer *w, int *fds, size_t *fd_count)
+{
+	struct fields f;
+
+	fields_of(&f, m->body);
+	if (strcmp(m->method, METHOD_HELLO) == 0) {
+		fake->hellos++;
+		fake_hello(w, fake);
+	} else if (strcmp(m->method, METHOD_PUBLISH_BEGIN) == 0) {
+		int pair[2];
+
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+		fields_text(&f, "name", fake->name, sizeof(fake->name));
+		fake->granted = fields_u64(&f, "bytes");
+		fake->peers[fake->peer_count++] = (struct pollfd){.fd = pair[0], .events = POLLIN};
+		fds[(*fd_count)++] = pair[1];
+		message_put_text(w, "publish", FAKE_VERSION);
+		message_put_text(w, "version", FAKE_VERSION);
+		message_put_u64(w, "checker", 0);
+	} else if (strcmp(m->method, METHOD_HAND_IN) == 0) {
+		fake_hand_in(fake, &f, packet);
+	} else if (strcmp(m->method, METHOD_PUBLISH_COMMIT) == 0) {
+		fake->commits++;
+		message_put_text(w, "version", FAKE_VERSION);
+		message_put_text(w, "state", "ready");
+	} else if (strcmp(m->method, METHOD_PUBLISH_ABORT) == 0) {
+		fake->aborts++;
+		fields_text_or(&f, "reason", fake->reason, sizeof(fake->reason), "");
+	} else if (strcmp(m->method, METHOD_GET_HANDLES) == 0) {
+		fake_grant(fake, w);
+		*fd_count = fake->fd_count;
+		for (size_t i = 0; i < fake->fd_count; i++)
+			fds[i] = dup(fake->fds[i]);
+	} else if (strcmp(m->method, METHOD_RELEASE) == 0) {
+		fake->leases--;
+	} else if (strcmp(m->method, METHOD_LOAD) == 0) {
+		message_put_u64(w, "job", 5);
+	} else if (strcmp(m->method, METHOD_SUBSCRIBE) == 0) {
+		message_put_u64(w, "seq", 3);
+	} else if (strcmp(m->method, METHOD_JOBS) == 0) {
+		struct error error;
+		uint64_t job = fields_u64_or(&f, "job", 0);
+
+		error_set(&error, -EBADMSG, "get it again", "the file is damaged");
+		message_begin_array(w, "jobs");
+		message_begin_map(w, NULL);
+		message_put_text(w, "state", job == 1 ? "done" : job == 2 ? "failed" : "running");
+		if (job == 2)
+			message_put_error(w, "error", &error);
+		message_end(w);
+		message_end(w);
+	} else if (strcmp(m->method, METHOD_HOT_SWAP) == 0) {
+		message_put_text(w, "old", FAKE_VERSION);
+	}
+}
+
+static inline void fake_request(struct fake *fake, int sock, struct message *m, struct packet *packet)
+{
+	int fds[PACKET_FDS_MAX];
+	size_t fd_count = 0;
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	if (strcmp(m->method, fake->refuse) == 0) {
+		message_response_error(&w, &m->id, &fake->refusal);
+	} else {
+		message_response(&w, m->id);
+		fake_answer(fake, m, packet, &w, fds, &fd_count);
+		message_end(&w);
+	}
+	if (strcmp(m->method, fake->silent) != 0)
+		packet_send(sock, w.buffer.data, w.buffer.size, fds, fd_count);
+	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0) {
+		fake_event(sock, 4);
+		fake_event(sock, 5);
+	}
+	for (size_t i = 0; i < fd_count; i++)
+		close(fds[i]);
+	message_writer_clear(&w);
+}
+
+/* False: the peer has left, or is to. */
+static inline bool fake_serve(struct fake *fake, int sock)
+{
+	struct packet packet = {.data = fake->buffer};
+	struct message m = {0};
+	const char *why;
+	bool stay = true;
+	int r = packet_receive(sock, true, &packet);
+
+	if (r == -EAGAIN)
+		return true;
+	if (r <= 0 || message_read(packet.data, packet.bytes, &m, &why) < 0)
+		return false;
+	if (fake->hang_up && strcmp(m.method, fake->refuse) == 0)
+		stay = false;
+	else
+		fake_request(fake, sock, &m, &packet);
+	message_clear(&m);
+	packet_drop(&packet);
+	return stay;
+}
+
+static inline void *fake_run(void *data)
+{
+	struct fake *fake = data;
+
+	for (;;) {
+		poll(fake->peers, fake->peer_count, -1);
+		if (fake->peers[0].revents)
+			return NULL;
+		if (fake->peers[1].revents && fake->peer_count < FAKE_PEERS)
+			fake->peers[fake->peer_count++] = (struct pollfd){
+				.fd = accept4(fake->peers[1].fd, NULL, NULL, SOCK_CLOEXEC), .events = POLLIN};
+		for (nfds_t i = 2; i < fake->peer_count; i++) {
+			if (!fake->peers[i].revents || fake_serve(fake, fake->peers[i].fd))
+				continue;
+			close(fake->peers[i].fd);
+			fake->peers[i--] = fake->peers[--fake->peer_count];
+		}
+	}
+}
+
+static inline struct fake *fake_start(void)
+{
+	struct fake *fake = calloc(1, sizeof(*fake));
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(fake->folder, "/tmp/gpuwm-fake-XXXXXX");
+	cr_assert(mkdtemp(fake->folder) != NULL);
+	snprintf(fake->path, sizeof(fake->path), "%s/gpuwm.sock", fake->folder);
+	strcpy(address.sun_path, fake->path);
+	strcpy(fake->device, "host");
+	cr_assert(eq(int, bind(listener, (struct sockaddr *)&address, sizeof(address)), 0));
+	cr_assert(eq(int, listen(listener, 16), 0));
+	cr_assert(eq(int, pipe(fake->stop), 0));
+	fake->peers[0] = (struct pollfd){.fd = fake->stop[0], .events = POLLIN};
+	fake->peers[1] = (struct pollfd){.fd = listener, .events = POLLIN};
+	fake->peer_count = 2;
+	cr_assert(eq(int, pthread_create(&fake->thread, NULL, fake_run, fake), 0));
+	return fake;
+}
+
+/* Ends every connection, as a daemon that dies. */
+static inline void fake_stop(struct fake *fake)
+{
+	close(fake->stop[1]);
+	pthread_join(fake->thread, NULL);
+	for (nfds_t i = 0; i < fake->peer_count; i++)
+		close(fake->peers[i].fd);
+	for (size_t i = 0; i < fake->fd_count; i++)
+		close(fake->fds[i]);
+	unlink(fake->path);
+	rmdir(fake->folder);
+	free(fake);
+}
+
+#endif
