@@ -1,0 +1,223 @@
+/* The daemon's half of a loader's connection: a loader in a thread, and the
+ * test as its gpuwmd. */
+#ifndef GPUWM_TESTS_LOADER_DAEMON_H
+#define GPUWM_TESTS_LOADER_DAEMON_H
+
+#include "../../loader/check.h"
+#include "../../loader/standby.h"
+#include "../../proto/message.h"
+#include "../../proto/methods.h"
+#include "../../proto/packet.h"
+#include "loader_files.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#define ID "0123456789abcdef0123456789abcdef"
+
+static int gpuwmd = -1; /* the daemon's end */
+static pthread_t thread;
+static int loader_end, loader_result;
+static int fds_before;
+static int kept = -1; /* a publisher's socket that stays open to the end */
+
+/* What came last from the peer that was listened to. */
+static uint8_t buffer[PACKET_BYTES_MAX + 1];
+static struct packet packet = {.data = buffer};
+static struct message message;
+
+static inline void *loader(void *unused)
+{
+	(void)unused;
+	loader_result = standby_run(loader_end);
+	return NULL;
+}
+
+static inline void forget(void)
+{
+	message_clear(&message);
+	packet_drop(&packet);
+	memset(&message, 0, sizeof(message));
+}
+
+/* The next packet of sock. False at its end. */
+static inline bool listen_to(int sock)
+{
+	struct pollfd wait = {.fd = sock, .events = POLLIN};
+	const char *why = "";
+	int r;
+
+	forget();
+	cr_assert_eq(poll(&wait, 1, 20000), 1, "nothing comes");
+	r = packet_receive(sock, true, &packet);
+	if (r == 0)
+		return false;
+	cr_assert_eq(r, 1);
+	cr_assert_eq(message_read(packet.data, packet.bytes, &message, &why), 0, "%s", why);
+	return true;
+}
+
+/* The next message of the loader besides progress must be `method`. */
+static inline void expect(const char *method)
+{
+	do
+		cr_assert(listen_to(gpuwmd), "the loader ended before %s", method);
+	while (strcmp(message.method, METHOD_LOADER_PROGRESS) == 0);
+	cr_assert_str_eq(message.method, method);
+}
+
+static inline void say(int sock, struct message_writer *w, const int *fds, size_t count)
+{
+	message_end(w);
+	cr_assert_eq(message_finish(w), 0);
+	cr_assert_eq(packet_send(sock, w->buffer.data, w->buffer.size, fds, count), 0);
+	message_writer_clear(w);
+}
+
+static inline void answer_empty(void)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_response(&w, message.id);
+	say(gpuwmd, &w, NULL, 0);
+}
+
+static inline void answer_begin(void)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_response(&w, message.id);
+	message_put_text(&w, "publish", ID);
+	message_put_text(&w, "version", ID);
+	say(gpuwmd, &w, NULL, 0);
+}
+
+static inline void notify(const char *method)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, method);
+	say(gpuwmd, &w, NULL, 0);
+}
+
+static inline void start(void)
+{
+	int pair[2];
+
+	folder_make();
+	fds_before = fds_open();
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	gpuwmd = pair[0];
+	loader_end = pair[1];
+	cr_assert_eq(pthread_create(&thread, NULL, loader, NULL), 0);
+	expect(METHOD_LOADER_HELLO);
+}
+
+static inline void hang_up(void)
+{
+	if (gpuwmd >= 0)
+		close(gpuwmd);
+	gpuwmd = -1;
+}
+
+static inline void finish(void)
+{
+	forget();
+	folder_remove();
+}
+
+/* The loader has ended with `result`, and nothing of it is left. */
+static inline void expect_end(int result)
+{
+	pthread_join(thread, NULL);
+	hang_up();
+	forget();
+	if (kept >= 0)
+		close(kept);
+	cr_expect_eq(loader_result, result, "%d", loader_result);
+	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
+}
+
+/* loader_done with that error ("" for none), answered. */
+static inline void expect_done(const char *code, const char *says)
+{
+	struct fields f, e;
+	char text[TEXT_BYTES_MAX + 1];
+
+	expect(METHOD_LOADER_DONE);
+	fields_of(&f, message.body);
+	if (*code) {
+		fields_of(&e, fields_map(&f, "error"));
+		fields_text(&e, "code", text, sizeof(text));
+		cr_expect_str_eq(text, code);
+		fields_text(&e, "message", text, sizeof(text));
+		cr_expect(strstr(text, says), "\"%s\" does not say \"%s\"", text, says);
+	} else {
+		cr_expect_not(fields_have(&f, "error"));
+	}
+	answer_empty();
+	expect_end(0);
+}
+
+/* A load to `devices`, which ends with NULL. */
+static inline void send_load_to(const char *source, const char *root, const char *const *devices)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_put_u64(&w, "job", 1);
+	message_put_text(&w, "kind", "load");
+	message_put_text(&w, "source", source);
+	message_put_text(&w, "model", "m");
+	message_put_text(&w, "tag", "v1");
+	message_begin_array(&w, "devices");
+	for (; *devices; devices++)
+		message_put_text(&w, NULL, *devices);
+	message_end(&w);
+	message_begin_array(&w, "roots");
+	message_put_text(&w, NULL, root);
+	message_end(&w);
+	say(gpuwmd, &w, NULL, 0);
+}
+
+static inline void write_model(void)
+{
+	write_safetensors(
+		in_folder("model.safetensors"),
+		"{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]},"
+		"\"b\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[5,21]}}",
+		21);
+	write_bytes(in_folder("config.json"), "{}", 2);
+}
+
+/* The part of a loader_checked; its descriptors are the packet's. */
+static inline void read_part(struct check_part *part, struct check_segment *segments)
+{
+	struct fields f, s;
+	uint32_t count;
+	const msgpack_object *array;
+
+	static char device[DEVICE_BYTES_MAX + 1];
+
+	fields_of(&f, message.body);
+	*part = (struct check_part){
+		.world = 1, .bytes_max = UINT64_MAX, .segments = segments, .device = device};
+	fields_text(&f, "device", device, sizeof(device));
+	part->index_fd = packet.fds[fields_u64(&f, "index")];
+	part->index_bytes = fields_u64(&f, "index_bytes");
+	array = fields_array(&f, "segments", &count);
+	part->segment_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		fields_of(&s, &array[i]);
+		segments[i].fd = packet.fds[fields_u64(&s, "fd")];
+		segments[i].bytes = fields_u64(&s, "bytes");
+	}
+	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+}
+
+#endif
