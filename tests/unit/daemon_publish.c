@@ -1,0 +1,340 @@
+#include "daemon_ledger.h"
+
+TestSuite(publish, .init = ledger_open, .fini = ledger_close);
+
+static int publisher, other, checker;
+static const struct digest content_a = {{1}}, content_b = {{2}};
+static struct publish *publish;
+static struct publish_part *part;
+
+static struct publish_request request_of(const char *tag, uint32_t rank, uint32_t world)
+{
+	return (struct publish_request){
+		.model = "m",
+		.tag = tag,
+		.alias = "",
+		.device = ledger.gpu,
+		.rank = rank,
+		.world = world,
+		.bytes = 1000,
+		.publisher = &publisher,
+		.uid = LEDGER_UID,
+	};
+}
+
+static int begin(const struct publish_request *request)
+{
+	return publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &publish, &part,
+			     &ledger.error);
+}
+
+static int commit(void *by, const struct digest *content)
+{
+	return publish_commit(publish, part, by, content, &ledger.error);
+}
+
+/* What a checker of `count` segments of `bytes` bytes each hands over. */
+static struct publish_checked checked_of(uint32_t count, uint64_t bytes, const struct digest *content)
+{
+	struct publish_checked checked = {.index = {.fd = 100, .bytes = 64}, .tensors = 5, .content = *content};
+
+	checked.segments = calloc(count + 1, sizeof(*checked.segments));
+	checked.segment_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		checked.segments[i] = (struct held_fd){.fd = (int)(101 + i), .bytes = bytes};
+	return checked;
+}
+
+static int check(uint32_t count, uint64_t bytes, const struct digest *content)
+{
+	struct publish_checked checked = checked_of(count, bytes, content);
+	int r = publish_checked(ledger.registry, publish, part, &checked, &ledger.error);
+
+	if (r == 0) {
+		cr_expect_null(checked.segments, "what was taken is gone from the caller");
+		cr_expect_eq(checked.index.fd, -1);
+	}
+	free(checked.segments);
+	return r;
+}
+
+static void give_up(void)
+{
+	struct version *version = publish->version;
+
+	publish_end(ledger.publishes, publish);
+	ledger_fail(version);
+}
+
+Test(publish, begins_with_charges_and_a_building_version)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	cr_assert_eq(begin(&request), 0);
+	cr_expect_eq(publish->version->state, VERSION_BUILDING);
+	cr_expect_eq(ledger_find("m@v1"), publish->version);
+	cr_expect_eq(part->publisher, &publisher);
+	cr_expect_eq(publish->part_count, 1);
+	cr_expect_eq(ledger.gpu->used, 1000);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 1);
+	cr_expect_eq(publish_count(ledger.publishes), 1);
+	cr_expect_eq(publish_find(ledger.publishes, &publish->id), publish);
+	cr_expect_eq(registry_by_publish(ledger.registry, &publish->id), publish->version);
+	cr_expect_eq(publish_part_find(publish, 0, ledger.gpu), part);
+	cr_expect_null(publish_part_find(publish, 0, ledger.host));
+	cr_expect_null(publish_part_find(publish, 1, ledger.gpu));
+	give_up();
+}
+
+Test(publish, becomes_ready_when_committed_then_checked)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+	struct replica *replica;
+	bool current;
+
+	begin(&request);
+	cr_assert_eq(commit(&publisher, &content_a), 0);
+	cr_expect_eq(publish->version->state, VERSION_CHECKING);
+	cr_expect_null(part->publisher);
+	cr_expect_not(version_complete(publish->version));
+	cr_assert_eq(check(2, 300, &content_a), 0);
+	replica = &publish->version->replicas[0];
+	cr_expect_eq(replica->bytes, 600);
+	cr_expect_eq(replica->segment_count, 2);
+	cr_expect_eq(replica->segments[1].fd, 102);
+	cr_expect_eq(replica->index.fd, 100);
+	cr_expect_eq(replica->tensors, 5);
+	cr_expect_eq(ledger.gpu->used, 600, "the grant shrinks to what is used");
+	cr_expect_eq(registry_ready(ledger.registry, publish->version, &current, NULL), 0);
+	publish_end(ledger.publishes, publish);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
+}
+
+Test(publish, becomes_ready_when_checked_then_committed)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	cr_assert_eq(check(1, 1000, &content_a), 0);
+	cr_expect_eq(publish->version->state, VERSION_BUILDING);
+	expect_error(commit(&publisher, &content_b), -EBADMSG,
+		     "rank 0 of m@v1 on " LEDGER_GPU " has the content 01");
+	cr_expect_eq(publish->version->state, VERSION_BUILDING);
+	cr_assert_eq(commit(&publisher, &content_a), 0);
+	cr_expect(version_complete(publish->version));
+	cr_expect_eq(publish->version->state, VERSION_CHECKING);
+	give_up();
+}
+
+Test(publish, counts_what_is_held_until_it_is_gone)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	check(3, 10, &content_a);
+	cr_expect_eq(registry_counts(ledger.registry).segments, 3);
+	cr_expect_eq(registry_counts(ledger.registry).fds, 4);
+	cr_expect_eq(registry_counts(ledger.registry).bytes, 30);
+	give_up();
+	cr_expect_eq(registry_counts(ledger.registry).segments, 0);
+	cr_expect_eq(registry_counts(ledger.registry).fds, 0);
+	cr_expect_eq(registry_counts(ledger.registry).bytes, 0);
+}
+
+Test(publish, commit_is_the_publishers_alone_and_repeatable)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	expect_error(commit(&other, &content_a), -EACCES,
+		     "rank 0 of m@v1 on " LEDGER_GPU " is another publisher's");
+	cr_assert_eq(commit(&publisher, &content_a), 0);
+	cr_expect_eq(commit(&publisher, &content_a), 0);
+	cr_expect_eq(commit(&other, &content_a), 0, "after a reconnect the publisher is another session");
+	expect_error(commit(&publisher, &content_b), -EBADMSG, "has the content 01");
+	give_up();
+}
+
+Test(publish, ranks_join_by_the_publishes_id)
+{
+	struct publish_request request = request_of("v1", 0, 2);
+	struct publish *first;
+
+	begin(&request);
+	first = publish;
+	cr_assert_eq(commit(&publisher, &content_a), 0);
+	cr_assert_eq(check(1, 10, &content_a), 0);
+	cr_expect_eq(publish->version->state, VERSION_BUILDING, "rank 1 is still to come");
+	request = request_of("v1", 1, 2);
+	request.join = &first->id;
+	request.publisher = &other;
+	cr_assert_eq(begin(&request), 0);
+	cr_expect_eq(publish, first);
+	cr_expect_eq(part->replica, 1);
+	cr_expect_eq(publish_part_find(publish, 1, ledger.gpu), part);
+	cr_expect_eq(ledger.gpu->used, 1010);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 1);
+	cr_assert_eq(commit(&other, &content_b), 0);
+	cr_expect_eq(publish->version->state, VERSION_CHECKING);
+	cr_assert_eq(check(1, 10, &content_b), 0);
+	cr_expect(version_complete(publish->version));
+	give_up();
+}
+
+Test(publish, join_refuses_what_does_not_fit)
+{
+	struct publish_request request = request_of("v1", 0, 2);
+	struct version_id unknown = {{9}};
+	struct publish *first;
+
+	request.alias = "prod";
+	begin(&request);
+	first = publish;
+	request.join = &unknown;
+	expect_error(begin(&request), -ENOENT, "no open publish 09");
+	request.join = &first->id;
+	expect_error(begin(&request), -EEXIST, "rank 0 of m@v1 is on " LEDGER_GPU " already");
+	request.rank = 2;
+	expect_error(begin(&request), -EINVAL, "rank 2 of m@v1, whose world is 2");
+	request.rank = 1;
+	request.tag = "v2";
+	expect_error(begin(&request), -EINVAL, "this publish makes m@v1, not m@v2");
+	request.tag = "v1";
+	request.model = "n";
+	expect_error(begin(&request), -EINVAL, "this publish makes m@v1, not n@v1");
+	request.model = "m";
+	request.world = 3;
+	expect_error(begin(&request), -EINVAL, "the world of m@v1 is 2, not 3");
+	request.world = 2;
+	request.alias = "test";
+	expect_error(begin(&request), -EINVAL, "the alias of m@v1 is \"prod\", not \"test\"");
+	request.alias = "";
+	request.bytes = GIB(1000);
+	expect_error(begin(&request), -ENOSPC, "no room on " LEDGER_GPU);
+	cr_expect_eq(ledger.gpu->used, 1000, "refusals leave nothing behind");
+	cr_expect_eq(first->part_count, 1);
+	publish = first;
+	give_up();
+}
+
+Test(publish, join_ends_with_the_last_commit)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	commit(&publisher, &content_a);
+	request.join = &publish->id;
+	request.device = ledger.host;
+	expect_error(begin(&request), -EBUSY, "m@v1 is checking, no longer building");
+	cr_expect_eq(ledger.host->used, 0);
+	give_up();
+}
+
+Test(publish, refused_begin_leaves_nothing_behind)
+{
+	struct publish_request request = request_of("v1", 1, 1);
+
+	expect_error(begin(&request), -EINVAL, "rank 1 of a world of 1");
+	request = request_of("current", 0, 1);
+	expect_error(begin(&request), -EINVAL, "can't be a tag");
+	request = request_of("v1", 0, 1);
+	request.bytes = GIB(91);
+	expect_error(begin(&request), -ENOSPC, "no room on " LEDGER_GPU ": 91.0 GiB asked for");
+	request.bytes = 1;
+	request.alias = "v1";
+	expect_error(begin(&request), -EINVAL, "the alias \"v1\" is the tag itself");
+	request.alias = "previous";
+	expect_error(begin(&request), -EINVAL, "\"previous\" is not moved by hand");
+	cr_expect_eq(publish_count(ledger.publishes), 0);
+	cr_expect_null(registry_next_version(ledger.registry, NULL, NULL));
+	cr_expect_eq(ledger.gpu->used, 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
+}
+
+Test(publish, open_ones_are_limited_per_user)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+	char tag[16];
+
+	request.tag = tag;
+	for (int i = 0; i < PUBLISHES_PER_UID_MAX; i++) {
+		snprintf(tag, sizeof(tag), "v%d", i);
+		cr_assert_eq(begin(&request), 0);
+	}
+	snprintf(tag, sizeof(tag), "more");
+	expect_error(begin(&request), -EDQUOT, "uid 1000 has all 64 open publishes");
+	request.uid = LEDGER_UID + 1;
+	cr_expect_eq(begin(&request), 0);
+}
+
+Test(publish, check_refuses_more_bytes_than_were_granted)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	expect_error(check(1, 1001, &content_a), -EBADMSG, "the segments exceed the 1000 B that were granted");
+	expect_error(check(2, 501, &content_a), -EBADMSG, "exceed");
+	expect_error(check(2, UINT64_MAX / 2 + 2, &content_a), -EBADMSG, "exceed");
+	cr_expect_eq(ledger.gpu->used, 1000);
+	cr_expect_not(publish->version->replicas[0].checked);
+	cr_expect_eq(check(0, 0, &content_a), 0, "a version without bytes is a version");
+	cr_expect_eq(ledger.gpu->used, 0);
+	give_up();
+}
+
+Test(publish, check_refuses_another_content_than_promised)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	commit(&publisher, &content_a);
+	expect_error(check(1, 10, &content_b), -EBADMSG,
+		     "has the content 02000000000000000000000000000000, not 01");
+	cr_expect_eq(registry_counts(ledger.registry).fds, 0);
+	cr_assert_eq(check(1, 10, &content_a), 0);
+	expect_error(check(1, 10, &content_a), -EEXIST, "rank 0 of m@v1 on " LEDGER_GPU " was checked already");
+	give_up();
+}
+
+Test(publish, check_refuses_too_many_descriptors)
+{
+	struct publish_request request = request_of("v0", 0, 1);
+	char tag[16];
+
+	begin(&request);
+	expect_error(check(PART_SEGMENTS_MAX + 1, 1, &content_a), -EDQUOT,
+		     "253 segments; a part has at most 252");
+	cr_assert_eq(check(PART_SEGMENTS_MAX, 1, &content_a), 0);
+	request.tag = tag;
+	for (int i = 1; i < 8; i++) {
+		snprintf(tag, sizeof(tag), "v%d", i);
+		begin(&request);
+		cr_assert_eq(check(PART_SEGMENTS_MAX, 1, &content_a), 0);
+	}
+	snprintf(tag, sizeof(tag), "last");
+	begin(&request);
+	expect_error(check(24, 1, &content_a), -EDQUOT,
+		     "24 segments and an index; 2024 of 2048 descriptors are held");
+	cr_expect_eq(check(23, 1, &content_a), 0);
+	cr_expect_eq(registry_counts(ledger.registry).fds, STORE_FDS_MAX);
+}
+
+Test(publish, table_goes_through_open_ones)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+	struct publish *first;
+
+	cr_expect_null(publish_next(ledger.publishes, NULL));
+	begin(&request);
+	first = publish;
+	request.tag = "v2";
+	begin(&request);
+	cr_expect_eq(publish_next(ledger.publishes, NULL), publish);
+	cr_expect_eq(publish_next(ledger.publishes, publish), first);
+	cr_expect_null(publish_next(ledger.publishes, first));
+	publish_end(ledger.publishes, first);
+	cr_expect_null(publish_next(ledger.publishes, publish));
+	cr_expect_eq(publish_count(ledger.publishes), 1);
+	cr_expect_null(publish_find(ledger.publishes, &(struct version_id){{9}}));
+	publish->parts[0].checker = &checker;
+}
