@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Each reading back from a GPU costs some 10 us, however small. */
+#define PADDING_CHUNK KIB(64)
+
 /* A check in progress: one part, its index, and the device. */
 struct check {
 	const struct check_part *part;
@@ -136,7 +139,7 @@ static int check_padding(struct check *check, uint32_t segment, const void *addr
 			 struct error *error)
 {
 	const struct memory_device *device = &check->device;
-	uint8_t buffer[4096];
+	uint8_t buffer[PADDING_CHUNK];
 
 	while (from < to) {
 		uint64_t bytes = to - from < sizeof(buffer) ? to - from : sizeof(buffer);
