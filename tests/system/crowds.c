@@ -1,0 +1,312 @@
+/* Peers that are many or slow, and the limits that bound them. */
+#include "raw.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(crowds);
+
+static void request_handles(int sock, uint64_t id, const char *ref, int64_t wait_ms)
+{
+	struct message_writer w;
+
+	raw_request(&w, id, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", ref);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	raw_send(sock, &w);
+}
+
+/* Sends requests until the socket takes no more: how many went. */
+static unsigned requests_stuff(int sock, const char *ref)
+{
+	unsigned count = 0;
+	int r = 0;
+
+	while (r == 0) {
+		struct message_writer w;
+
+		raw_request(&w, 10 + count, METHOD_GET_HANDLES);
+		message_put_text(&w, "ref", ref);
+		message_end(&w);
+		r = raw_send_bytes(sock, w.buffer.data, w.buffer.size, NULL, 0);
+		message_writer_clear(&w);
+		count += r == 0;
+	}
+	cr_assert_eq(r, -EAGAIN);
+	return count;
+}
+
+Test(crowds, a_client_that_never_reads_harms_only_itself)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct process worker;
+	int silent;
+	size_t fds;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	silent = raw_client(d->socket);
+	fds = fds_of(d->pid);
+	cr_assert_gt(requests_stuff(silent, "m"), 10);
+	for (int i = 0; i < 10; i++) {
+		worker = worker_start(d, "m", 1);
+		process_tell(&worker, 'd');
+		process_finish(&worker);
+	}
+	cr_assert(EVENTUALLY(1000, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
+	close(silent);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, answers_to_a_late_reader_come_all_and_in_order)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	static struct raw_reply reply;
+	unsigned sent;
+	int slow;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	slow = raw_client(d->socket);
+	sent = requests_stuff(slow, "m");
+	for (unsigned i = 0; i < sent; i++) {
+		cr_assert(raw_receive(slow, &reply));
+		cr_assert_eq(reply.message.id, 10 + i);
+		cr_assert_eq(reply.message.error.code, 0, "%s", reply.message.error.message);
+		cr_assert_geq(reply.packet.fd_count, 2);
+		raw_reply_clear(&reply);
+	}
+	cr_assert_eq(status_of(d, "leases"), sent);
+	close(slow);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+#define WAITING_SESSIONS 20
+#define WAITING_EACH 50
+
+static double release_ms(void)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_handles *handles;
+	int64_t begin = clock_ms();
+
+	for (int i = 0; i < 200; i++) {
+		OK(gpuwm_get_handles(client, "m", NULL, &handles));
+		OK(gpuwm_handles_release(handles));
+	}
+	gpuwm_close(client);
+	return (double)(clock_ms() - begin) / 200;
+}
+
+Test(crowds, release_stays_fast_beside_a_thousand_waiters)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	int socks[WAITING_SESSIONS];
+	double alone, crowded;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	alone = release_ms();
+	for (int i = 0; i < WAITING_SESSIONS; i++) {
+		socks[i] = raw_client(d->socket);
+		for (unsigned j = 0; j < WAITING_EACH; j++)
+			request_handles(socks[i], 10 + j, "nobody@v1", -1);
+	}
+	cr_assert(EVENTUALLY(5000, status_of(d, "waiting") == WAITING_SESSIONS * WAITING_EACH));
+	crowded = release_ms();
+	cr_assert_lt(crowded, 3 * alone + 2, "%g ms, %g ms alone", crowded, alone);
+	for (int i = 0; i < WAITING_SESSIONS; i++)
+		close(socks[i]);
+	cr_assert(EVENTUALLY(1000, status_of(d, "waiting") == 0));
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	int socks[WAITING_SESSIONS];
+
+	for (int i = 0; i < WAITING_SESSIONS; i++) {
+		socks[i] = raw_client(d->socket);
+		request_handles(socks[i], 2, i % 2 ? "m" : "m@v1", -1);
+	}
+	cr_assert(EVENTUALLY(5000, status_of(d, "waiting") == WAITING_SESSIONS));
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	for (int i = 0; i < WAITING_SESSIONS; i++) {
+		cr_assert_eq(raw_code(socks[i]), 0, "%s", raw_refusal());
+		close(socks[i]);
+	}
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+/* Reads notifications up to event `last`: their kinds must be events in order, with `lost` for gaps. */
+static unsigned events_read(int sock, uint64_t last, bool *ret_lost)
+{
+	static struct raw_reply reply;
+	uint64_t seq = 0, next = 0;
+	unsigned count = 0;
+
+	while (seq < last) {
+		struct fields f;
+
+		cr_assert(raw_receive(sock, &reply), "the connection ended after event %ju", seq);
+		fields_of(&f, reply.message.body);
+		if (strcmp(reply.message.method, NOTIFY_LOST) == 0) {
+			*ret_lost = true;
+			cr_assert(next == 0 || fields_u64(&f, "from") == next);
+			seq = fields_u64(&f, "to");
+		} else {
+			cr_assert_str_eq(reply.message.method, NOTIFY_EVENT);
+			seq = fields_u64(&f, "seq");
+			cr_assert(next == 0 || seq == next, "event %ju instead of %ju", seq, next);
+			count++;
+		}
+		next = seq + 1;
+		cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+		raw_reply_clear(&reply);
+	}
+	return count;
+}
+
+static uint64_t swaps_make(struct gpuwmd *d, int count)
+{
+	for (int i = 0; i < count; i++)
+		OK(swap_to(d, "m", i % 2 ? "v1" : "v2", false));
+	return status_of(d, "seq");
+}
+
+Test(crowds, a_subscriber_too_far_behind_is_told_what_it_lost)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	bool lost = false;
+	uint64_t last;
+	int slow;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	slow = raw_client(d->socket);
+	cr_assert_eq(raw_call(slow, METHOD_SUBSCRIBE), 0);
+	last = swaps_make(d, 3000);
+	cr_assert_gt(events_read(slow, last, &lost), 100);
+	cr_assert(lost, "3,000 unread events all came");
+	close(slow);
+	gpuwmd_stop(d);
+}
+
+Test(crowds, a_subscriber_that_reads_gets_every_event)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	bool lost = false;
+	int sock;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_call(sock, METHOD_SUBSCRIBE), 0);
+	for (int i = 0; i < 30; i++)
+		events_read(sock, swaps_make(d, 100), &lost);
+	cr_assert(!lost);
+	close(sock);
+	gpuwmd_stop(d);
+}
+
+/* ---- limits ----------------------------------------------------------- */
+
+Test(crowds, sessions_of_a_user_are_bounded)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL);
+	struct gpuwm_client *clients[8], *one_more;
+	int have = 0;
+
+	/* The test's own admin session is one of them. */
+	while (have < 7)
+		clients[have++] = client_new();
+	FAILS(EDQUOT, gpuwm_connect(NULL, &one_more));
+	cr_assert(strstr(gpuwm_error()->detail, "sessions_per_uid") || strstr(gpuwm_error()->message, "8"),
+		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
+	gpuwm_close(clients[--have]);
+	cr_assert(EVENTUALLY(1000, gpuwm_connect(NULL, &clients[have]) == 0));
+	have++;
+	while (have)
+		gpuwm_close(clients[--have]);
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, leases_of_a_user_are_bounded)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.leases_per_uid=5", NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_handles *handles[5], *one_more;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	for (int i = 0; i < 5; i++)
+		OK(gpuwm_get_handles(client, "m", NULL, &handles[i]));
+	FAILS(EDQUOT, gpuwm_get_handles(client, "m", NULL, &one_more));
+	cr_assert(strstr(gpuwm_error()->detail, "leases_per_uid"), "%s", gpuwm_error()->detail);
+	OK(gpuwm_handles_release(handles[0]));
+	OK(gpuwm_get_handles(client, "m", NULL, &handles[0]));
+	for (int i = 0; i < 5; i++)
+		OK(gpuwm_handles_release(handles[i]));
+	gpuwm_close(client);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.requests_per_uid=100", NULL);
+	int first = raw_client(d->socket), second = raw_client(d->socket);
+
+	for (unsigned i = 0; i < REQUESTS_PER_SESSION_MAX; i++)
+		request_handles(first, 10 + i, "nobody@v1", -1);
+	request_handles(first, 9, "nobody@v1", -1);
+	cr_assert_eq(raw_code(first), -EDQUOT, "%s", raw_refusal());
+	for (unsigned i = 0; i < 100 - REQUESTS_PER_SESSION_MAX; i++)
+		request_handles(second, 10 + i, "nobody@v1", -1);
+	request_handles(second, 9, "nobody@v1", -1);
+	cr_assert_eq(raw_code(second), -EDQUOT, "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), "requests_per_uid"), "%s", raw_refusal());
+	close(first);
+	close(second);
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, open_publishes_of_a_user_are_bounded)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.publishes_per_uid=2", NULL);
+	struct raw_publish p[3];
+
+	cr_assert_eq(raw_publish_begin(&p[0], "m@v1", KB(4)), 0, "%s", raw_refusal());
+	cr_assert_eq(raw_publish_begin(&p[1], "m@v2", KB(4)), 0, "%s", raw_refusal());
+	cr_assert_eq(raw_publish_begin(&p[2], "m@v3", KB(4)), -EDQUOT, "%s", raw_refusal());
+	for (int i = 0; i < 3; i++)
+		raw_publish_end(&p[i]);
+	gpuwmd_stop_empty(d);
+}
+
+Test(crowds, a_thousand_idle_connections)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	static int socks[1000];
+	struct process worker;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	for (int i = 0; i < 1000; i++)
+		socks[i] = raw_connect(d->socket);
+	worker = worker_start(d, "m", 1);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	for (int i = 0; i < 1000; i++)
+		close(socks[i]);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}

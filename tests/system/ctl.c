@@ -1,0 +1,175 @@
+/* gpuwmctl: what it prints, for people and programs, and its exit codes. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(ctl);
+
+static char output[65536];
+#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
+
+static json_t *ctl_json(const char *command, const char *argument)
+{
+	json_error_t error;
+	json_t *answer;
+
+	cr_assert_eq(ctl(output, sizeof output, "-o", "json", command, argument, NULL), 0, "%s", output);
+	answer = json_loads(output, 0, &error);
+	cr_assert(answer, "%s: %s: %s", command, error.text, output);
+	return answer;
+}
+
+/* Two versions of m, loaded by gpuwmctl; v1 is current. */
+static struct gpuwmd *start_with_two(void)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *device = d->device;
+
+	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", device, "--wait"), 0,
+		     "%s", output);
+	cr_assert_eq(CTL("load", checkpoint_write(d, "v2", SMALL(2)), "m@v2", "--device", device, "--wait"), 0,
+		     "%s", output);
+	return d;
+}
+
+Test(ctl, tables_show_versions_leases_clients_and_jobs)
+{
+	struct gpuwmd *d = start_with_two();
+	struct process worker = worker_start(d, "m", 1);
+
+	cr_assert_eq(CTL("ls"), 0);
+	cr_assert(strstr(output, "m@v1") && strstr(output, "current") && strstr(output, "ready"), "%s", output);
+	cr_assert_eq(CTL("ps"), 0);
+	cr_assert(strstr(output, "m@v1"), "%s", output);
+	cr_assert_eq(CTL("clients"), 0);
+	cr_assert_eq(CTL("jobs"), 0);
+	cr_assert(strstr(output, "done"), "%s", output);
+	cr_assert_eq(CTL("status"), 0);
+	cr_assert(strstr(output, "host"), "%s", output);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, json_is_the_protocols_answer)
+{
+	struct gpuwmd *d = start_with_two();
+	json_t *list = ctl_json("ls", "m"), *status = ctl_json("status", NULL), *jobs = ctl_json("jobs", NULL),
+	       *clients = ctl_json("clients", NULL);
+
+	cr_assert_eq(json_array_size(json_object_get(list, "versions")), 2);
+	cr_assert_eq(json_integer_value(json_object_get(status, "pid")), d->pid);
+	cr_assert_eq(json_integer_value(json_object_get(status, "versions")), 2);
+	cr_assert_eq(json_array_size(json_object_get(jobs, "jobs")), 2);
+	cr_assert_geq(json_array_size(json_object_get(clients, "clients")), 1);
+	json_decref(list);
+	json_decref(status);
+	json_decref(jobs);
+	json_decref(clients);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, show_lists_every_tensor)
+{
+	struct gpuwmd *d = start_with_two();
+
+	cr_assert_eq(CTL("show", "m@v2"), 0, "%s", output);
+	cr_assert(strstr(output, "layer.005.weight") && strstr(output, "scalar") && strstr(output, "BF16"),
+		  "%s", output);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, operates_from_load_to_retire)
+{
+	struct gpuwmd *d = start_with_two();
+
+	cr_assert_eq(CTL("ping"), 0);
+	cr_assert_eq(CTL("pin", "m@v1", "night"), 0);
+	cr_assert_eq(CTL("swap", "m", "v2", "--retire-old"), 0, "%s", output);
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+	cr_assert_eq(CTL("unpin", "m@v1", "night"), 0);
+	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "none")));
+	cr_assert_eq(CTL("swap", "m", "--remove"), 0, "%s", output);
+	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl, rollback_goes_to_previous)
+{
+	struct gpuwmd *d = start_with_two();
+	struct process worker;
+
+	cr_assert_eq(CTL("swap", "m", "v2"), 0);
+	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	worker = worker_start(d, "m", 1);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, events_are_one_json_a_line)
+{
+	struct gpuwmd *d = start_with_two();
+	json_t *event;
+	json_error_t error;
+
+	OK(swap_to(d, "m", "v2", false));
+	cr_assert_eq(CTL("-o", "json", "events", "--after", "0", "--count", "1"), 0, "%s", output);
+	event = json_loads(output, 0, &error);
+	cr_assert(event && json_integer_value(json_object_get(event, "seq")) >= 1, "%s", output);
+	json_decref(event);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, exit_codes_of_usage_and_of_a_daemon_that_is_not_there)
+{
+	cr_assert_eq(CTL("ping", "--nonsense"), 2);
+	cr_assert_eq(CTL("nonsense"), 2);
+	cr_assert_eq(CTL("swap"), 2);
+	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "ping"), 3, "%s", output);
+	cr_assert(strlen(output) > 0);
+}
+
+Test(ctl, exit_codes_of_refusals)
+{
+	struct gpuwmd *d = start_with_two();
+	struct process worker = worker_start(d, "m@v2", 2);
+
+	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--wait"), 1, "%s", output);
+	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
+	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
+	cr_assert_eq(CTL("load", "/etc/passwd", "x@v1", "--wait"), 6, "%s", output);
+	cr_assert_eq(CTL("retire", "m@v2", "--wait", "1"), 7, "%s", output);
+	cr_assert_eq(CTL("load", safetensors_write(d, "bad", "{", 0), "x@v1", "--wait"), 9, "%s", output);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, exit_code_of_no_room_names_the_budget)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+
+	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--wait"), 8, "%s", output);
+	cr_assert(strstr(output, "4"), "%s", output);
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl, permission_is_said_to_those_who_may_not)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	cr_assert_eq(chmod(d->admin_socket, 0600), 0);
+	cr_assert_eq(setegid(65534), 0);
+	cr_assert_eq(seteuid(65534), 0);
+	/* The child of a process with another effective uid has it too. */
+	cr_assert_eq(CTL("jobs"), 6, "%s", output);
+	cr_assert_eq(seteuid(0), 0);
+	cr_assert_eq(setegid(0), 0);
+	gpuwmd_stop(d);
+}

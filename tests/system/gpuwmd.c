@@ -1,0 +1,444 @@
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FLAGS_MAX 48
+#define START_MS 30000
+#define LOAD_MS 60000
+#define DAEMONS_MAX 4
+
+/* What this test started, for harness_cleanup. */
+static struct gpuwmd *started[DAEMONS_MAX];
+static char folders[DAEMONS_MAX][64];
+static unsigned started_count, folder_count;
+
+enum backend backend(void)
+{
+	const char *name = getenv("GPUWM_TEST_BACKEND");
+
+	if (!name || strcmp(name, "host") == 0)
+		return BACKEND_HOST;
+	return strcmp(name, "cuda") == 0 ? BACKEND_CUDA : BACKEND_FAKECUDA;
+}
+
+const char *build_path(void)
+{
+	static char path[512];
+	const char *given = getenv("GPUWM_BUILD");
+	ssize_t length;
+
+	if (given)
+		return given;
+	length = readlink("/proc/self/exe", path, sizeof path - 1);
+	path[length > 0 ? length : 0] = 0;
+	for (int i = 0; i < 3 && strrchr(path, '/'); i++)
+		*strrchr(path, '/') = 0;
+	return path;
+}
+
+/* ---- folders ---------------------------------------------------------- */
+
+static int entry_remove(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+{
+	(void)stat, (void)type, (void)ftw;
+	return remove(path);
+}
+
+void folder_make(struct gpuwmd *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	snprintf(ret->dir, sizeof ret->dir, "/tmp/gpuwm-test-XXXXXX");
+	cr_assert(mkdtemp(ret->dir), "%s: %s", ret->dir, strerror(errno));
+	chmod(ret->dir, 0755);
+	cr_assert(folder_count < DAEMONS_MAX);
+	strcpy(folders[folder_count++], ret->dir);
+	snprintf(ret->socket, sizeof ret->socket, "%s/gpuwm.sock", ret->dir);
+	snprintf(ret->admin_socket, sizeof ret->admin_socket, "%s/admin.sock", ret->dir);
+	snprintf(ret->log, sizeof ret->log, "%s/log", ret->dir);
+	snprintf(ret->root, sizeof ret->root, "%s/models", ret->dir);
+	cr_assert(mkdir(ret->root, 0755) == 0);
+	setenv("GPUWM_SOCKET", ret->socket, 1);
+	setenv("FAKECUDA_RUN", strrchr(ret->dir, '-') + 1, 1);
+}
+
+static void log_show(const struct gpuwmd *d)
+{
+	FILE *file = fopen(d->log, "re");
+	char line[1024];
+
+	fprintf(stderr, "--- log of the gpuwmd of a failed test:\n");
+	while (file && fgets(line, sizeof line, file))
+		fputs(line, stderr);
+	if (file)
+		fclose(file);
+}
+
+void harness_cleanup(void)
+{
+	for (unsigned i = 0; i < started_count; i++) {
+		struct gpuwmd *d = started[i];
+
+		if (!d->stopped)
+			log_show(d);
+		if (d->pid > 0) {
+			kill(d->pid, SIGKILL);
+			waitpid(d->pid, NULL, 0);
+		}
+		free(d);
+	}
+	for (unsigned i = 0; i < folder_count; i++)
+		nftw(folders[i], entry_remove, 16, FTW_DEPTH | FTW_PHYS);
+	started_count = folder_count = 0;
+}
+
+/* ---- starting --------------------------------------------------------- */
+
+pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags)
+{
+	char *argv[FLAGS_MAX + 8] = {
+		"gpuwmd", "--socket",     (char *)d->socket, "--admin-socket", (char *)d->admin_socket,
+		"--root", (char *)d->root};
+	char program[512];
+	int log;
+	pid_t pid;
+
+	for (int i = 0; i < FLAGS_MAX && flags && flags[i]; i++)
+		argv[7 + i] = (char *)flags[i];
+	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
+	pid = fork();
+	cr_assert(pid >= 0);
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	log = open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	dup2(open("/dev/null", O_RDWR | O_CLOEXEC), 0);
+	dup2(log, 1);
+	dup2(log, 2);
+	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+	execv(program, argv);
+	_exit(127);
+}
+
+/* All its lasting descriptors are open once the standby loader said hello. */
+void gpuwmd_wait(struct gpuwmd *d)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	const struct gpuwm_device *devices;
+	size_t count;
+
+	options.socket = d->socket;
+	options.name = "test";
+	options.wait_ms = START_MS;
+	options.flags = GPUWM_CONNECT_ADMIN;
+	OK(gpuwm_connect(&options, &d->admin));
+	cr_assert(EVENTUALLY(START_MS, status_of(d, "standby") == 1), "no standby loader");
+	/* hello tells the devices that are known by then. */
+	gpuwm_close(d->admin);
+	OK(gpuwm_connect(&options, &d->admin));
+	cr_assert(EVENTUALLY(START_MS, status_of(d, "sessions") == 1));
+	count = gpuwm_devices(d->admin, &devices);
+	cr_assert(count >= 1 && strcmp(devices[0].id, "host") == 0);
+	if (backend() == BACKEND_HOST) {
+		strcpy(d->device, "host");
+	} else {
+		cr_assert(count >= 2 && devices[1].is_cuda, "no GPU in hello");
+		snprintf(d->device, sizeof d->device, "%s", devices[1].id);
+	}
+	d->fds = fds_of(d->pid);
+}
+
+struct gpuwmd *gpuwmd_start(const char *flag, ...)
+{
+	const char *flags[FLAGS_MAX + 1] = {flag};
+	struct gpuwmd *d = calloc(1, sizeof *d);
+	va_list list;
+
+	va_start(list, flag);
+	for (int i = 1; flag && i < FLAGS_MAX && (flags[i] = va_arg(list, const char *)); i++)
+		;
+	va_end(list);
+	cr_assert(started_count < DAEMONS_MAX);
+	folder_make(d);
+	started[started_count++] = d;
+	d->pid = gpuwmd_spawn(d, flags);
+	gpuwmd_wait(d);
+	return d;
+}
+
+struct gpuwm_client *client_new(void)
+{
+	struct gpuwm_client *client;
+
+	OK(gpuwm_connect(NULL, &client));
+	return client;
+}
+
+struct gpuwm_client *admin_new(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+
+	options.flags = GPUWM_CONNECT_ADMIN;
+	OK(gpuwm_connect(&options, &client));
+	return client;
+}
+
+/* ---- looking ---------------------------------------------------------- */
+
+json_t *query(struct gpuwm_client *client, const char *method, const char *filter)
+{
+	char *text;
+	json_t *answer;
+	json_error_t error;
+
+	OK(gpuwm_query(client, method, filter, &text));
+	answer = json_loads(text, 0, &error);
+	cr_assert(answer, "%s: %s in %s", method, error.text, text);
+	free(text);
+	return answer;
+}
+
+uint64_t status_of(struct gpuwmd *d, const char *key)
+{
+	json_t *answer = query(d->admin, "status", NULL);
+	json_t *value = json_object_get(answer, key);
+	uint64_t number = json_is_boolean(value) ? json_is_true(value) : (uint64_t)json_integer_value(value);
+
+	cr_assert(json_is_boolean(value) || json_is_integer(value), "status has no number '%s'", key);
+	json_decref(answer);
+	return number;
+}
+
+size_t fds_of(pid_t pid)
+{
+	char path[64];
+	size_t count = 0;
+	DIR *folder;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	folder = opendir(path);
+	cr_assert(folder, "%s: %s", path, strerror(errno));
+	for (struct dirent *entry; (entry = readdir(folder));)
+		count += entry->d_name[0] != '.';
+	closedir(folder);
+	return count;
+}
+
+static uint64_t memfds_of(pid_t pid)
+{
+	char path[320], target[256];
+	uint64_t bytes = 0;
+	struct stat stat_;
+	DIR *folder;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	folder = opendir(path);
+	cr_assert(folder, "%s: %s", path, strerror(errno));
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		ssize_t length;
+
+		snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
+		length = readlink(path, target, sizeof target - 1);
+		if (length > 7 && memcmp(target, "/memfd:", 7) == 0 && stat(path, &stat_) == 0)
+			bytes += (uint64_t)stat_.st_blocks * 512;
+	}
+	closedir(folder);
+	return bytes;
+}
+
+static uint64_t device_used(struct gpuwmd *d)
+{
+	json_t *answer = query(d->admin, "status", NULL), *device;
+	uint64_t used = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "devices"), i, device)
+	{
+		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
+			used = (uint64_t)json_integer_value(json_object_get(device, "used"));
+	}
+	json_decref(answer);
+	return used;
+}
+
+uint64_t memory_of(struct gpuwmd *d)
+{
+	return backend() == BACKEND_HOST ? memfds_of(d->pid) : device_used(d);
+}
+
+uint64_t rss_of(pid_t pid)
+{
+	unsigned long long size, resident = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+	file = fopen(path, "re");
+	cr_assert(file && fscanf(file, "%llu %llu", &size, &resident) == 2);
+	fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag)
+{
+	json_t *answer = query(d->admin, "list", model), *entry, *found = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "versions"), i, entry)
+	{
+		/* A failed version and its successor may share a tag: the later entry counts. */
+		if (strcmp(json_string_value(json_object_get(entry, "tag")), tag) == 0) {
+			json_decref(found);
+			found = json_incref(entry);
+		}
+	}
+	json_decref(answer);
+	return found;
+}
+
+bool version_is(struct gpuwmd *d, const char *model, const char *tag, const char *state)
+{
+	json_t *entry = version_entry(d, model, tag);
+	bool is = strcmp(entry ? json_string_value(json_object_get(entry, "state")) : "none", state) == 0;
+
+	json_decref(entry);
+	return is;
+}
+
+/* ---- operating -------------------------------------------------------- */
+
+int load_start(struct gpuwmd *d, const char *source, const char *name, const char *alias, uint64_t *ret_job)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *device = d->device;
+
+	options.source = source;
+	options.name = name;
+	options.devices = &device;
+	options.device_count = 1;
+	options.alias = alias;
+	return gpuwm_load(d->admin, &options, ret_job);
+}
+
+int load_try(struct gpuwmd *d, const char *source, const char *name)
+{
+	uint64_t job;
+	int r = load_start(d, source, name, NULL, &job);
+
+	return r < 0 ? r : gpuwm_job_wait(d->admin, job, LOAD_MS);
+}
+
+void load_version(struct gpuwmd *d, const char *source, const char *name)
+{
+	OK(load_try(d, source, name));
+}
+
+int swap_to(struct gpuwmd *d, const char *model, const char *to, bool retire_old)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = model;
+	options.to = to;
+	options.retire_old = retire_old;
+	return gpuwm_swap(d->admin, &options, NULL);
+}
+
+void version_drop(struct gpuwmd *d, const char *model, const char *tag)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	json_t *entry = version_entry(d, model, tag), *answer = query(d->admin, "list", model), *alias;
+	const char *id = json_string_value(json_object_get(entry, "version"));
+	size_t i;
+
+	cr_assert(entry, "there is no %s@%s", model, tag);
+	options.model = model;
+	json_array_foreach(json_object_get(answer, "aliases"), i, alias)
+	{
+		options.alias = json_string_value(json_object_get(alias, "alias"));
+		if (strcmp(json_string_value(json_object_get(alias, "version")), id) == 0 &&
+		    strcmp(options.alias, "previous") != 0)
+			OK(gpuwm_swap(d->admin, &options, NULL));
+	}
+	OK(gpuwm_retire(d->admin, id, 10000));
+	json_decref(answer);
+	json_decref(entry);
+}
+
+/* ---- stopping --------------------------------------------------------- */
+
+/* Descriptors of the versions that are there: an index and segments a part. */
+static size_t fds_held(struct gpuwmd *d)
+{
+	json_t *answer = query(d->admin, "list", NULL), *entry, *part;
+	size_t i, j, count = 0;
+
+	json_array_foreach(json_object_get(answer, "versions"), i, entry)
+	{
+		json_array_foreach(json_object_get(entry, "parts"), j, part)
+		{
+			const char *state = json_string_value(json_object_get(part, "state"));
+
+			if (state && strcmp(state, "failed") != 0)
+				count += 1 + (size_t)json_integer_value(json_object_get(part, "segments"));
+		}
+	}
+	json_decref(answer);
+	return count;
+}
+
+static bool idle(struct gpuwmd *d)
+{
+	return status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 && status_of(d, "waiting") == 0 &&
+	       status_of(d, "sessions") == 1 && status_of(d, "jobs_running") == 0 &&
+	       status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d);
+}
+
+static void idle_assert(struct gpuwmd *d)
+{
+	char *text;
+
+	if (EVENTUALLY(10000, idle(d)))
+		return;
+	OK(gpuwm_query(d->admin, "status", NULL, &text));
+	cr_assert(false, "not idle: %zu fds, %zu at the start, %zu of versions; %s", fds_of(d->pid), d->fds,
+		  fds_held(d), text);
+}
+
+static void leave_assert(struct gpuwmd *d)
+{
+	int status;
+
+	d->admin = gpuwm_close(d->admin);
+	cr_assert(kill(d->pid, SIGTERM) == 0);
+	cr_assert(EVENTUALLY(10000, waitpid(d->pid, &status, WNOHANG) == d->pid), "gpuwmd does not leave");
+	d->pid = 0;
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "gpuwmd left with status %#x", status);
+	cr_assert(access(d->socket, F_OK) < 0 && access(d->admin_socket, F_OK) < 0, "a socket is left");
+	d->stopped = true;
+}
+
+void gpuwmd_stop(struct gpuwmd *d)
+{
+	idle_assert(d);
+	leave_assert(d);
+}
+
+void gpuwmd_stop_empty(struct gpuwmd *d)
+{
+	idle_assert(d);
+	cr_assert_eq(fds_held(d), 0);
+	cr_assert_eq(memory_of(d), 0);
+	cr_assert_eq(status_of(d, "bytes"), 0);
+	leave_assert(d);
+}

@@ -1,0 +1,203 @@
+/* What the system tests stand on: real programs, real sockets, real kills.
+ *
+ * Environment: GPUWM_BUILD (the tree with bin/; default: two levels above this
+ * program's folder), GPUWM_TEST_BACKEND (host, fakecuda, cuda).
+ */
+#ifndef GPUWM_TESTS_HARNESS_H
+#define GPUWM_TESTS_HARNESS_H
+
+#include <gpuwm/client.h>
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KB(n) ((uint64_t)(n) << 10)
+#define MB(n) ((uint64_t)(n) << 20)
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
+/* Every suite's .fini: ends what a failed test left and removes its folder. */
+void harness_cleanup(void);
+#define SYSTEM_SUITE(name) TestSuite(name, .fini = harness_cleanup)
+
+/* A bounded poll of state that other processes change. */
+int64_t clock_ms(void);
+void poll_pause(void);
+#define EVENTUALLY(ms, condition)                                                                              \
+	({                                                                                                     \
+		int64_t deadline_ = clock_ms() + (ms);                                                         \
+		bool holds_;                                                                                   \
+		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
+			poll_pause();                                                                          \
+		holds_;                                                                                        \
+	})
+
+/* Asserts that a library call did not fail, and tells its error. */
+#define OK(call)                                                                                               \
+	({                                                                                                     \
+		int ok_result_ = (call);                                                                       \
+		cr_assert(ok_result_ >= 0, "%s: %s (%s)", #call, gpuwm_error()->message,                       \
+			  gpuwm_error()->detail);                                                              \
+		ok_result_;                                                                                    \
+	})
+/* Asserts that a library call failed with this errno, and said something. */
+#define FAILS(errno_, call)                                                                                    \
+	({                                                                                                     \
+		int fails_result_ = (call);                                                                    \
+		cr_assert(fails_result_ == -(errno_), "%s: %d instead of -%s: %s", #call, fails_result_,       \
+			  #errno_, fails_result_ < 0 ? gpuwm_error()->message : "no error");                   \
+		cr_assert(gpuwm_error()->message[0], "%s: no message", #call);                                 \
+	})
+
+/* ---- backends --------------------------------------------------------- */
+
+enum backend { BACKEND_HOST, BACKEND_FAKECUDA, BACKEND_CUDA };
+enum backend backend(void);
+const char *build_path(void);
+#define SKIP_UNLESS(condition, why)                                                                            \
+	do {                                                                                                   \
+		if (!(condition))                                                                              \
+			cr_skip_test("%s", why);                                                               \
+	} while (0)
+
+/* ---- the daemon ------------------------------------------------------- */
+
+struct gpuwmd {
+	pid_t pid;
+	char dir[64]; /* short: a socket's path has 108 bytes */
+	char socket[96], admin_socket[96], log[96];
+	char root[96]; /* the configured model root */
+	char device[64]; /* host, or the first GPU's UUID */
+	struct gpuwm_client *admin;
+	size_t fds; /* open in the idle daemon */
+	bool stopped;
+};
+
+/* A folder of its own below /tmp, with root/ in it; removed by harness_cleanup. */
+void folder_make(struct gpuwmd *ret);
+/* Starts a daemon in a fresh folder with these flags (end with NULL) besides
+ * its sockets and root, waits until it serves and its loader stands by, and
+ * sets GPUWM_SOCKET. On a GPU stand-in it gets a machine of its own. */
+struct gpuwmd *gpuwmd_start(const char *flag, ...);
+/* The same in a folder that exists, without waiting: the process. */
+pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags);
+void gpuwmd_wait(struct gpuwmd *d);
+/* Asserts that no lease, publish, waiting request, foreign session or
+ * descriptor is left besides those of the versions that are there, stops it
+ * and asserts that it left with 0. */
+void gpuwmd_stop(struct gpuwmd *d);
+/* The same after everything was retired: no version either. */
+void gpuwmd_stop_empty(struct gpuwmd *d);
+
+struct gpuwm_client *client_new(void);
+struct gpuwm_client *admin_new(void);
+
+/* A number of `status`. */
+uint64_t status_of(struct gpuwmd *d, const char *key);
+/* Bytes that versions hold: pages of the daemon's memfds on host, what is
+ * granted of the device else. */
+uint64_t memory_of(struct gpuwmd *d);
+size_t fds_of(pid_t pid);
+uint64_t rss_of(pid_t pid);
+/* A version's entry in `list`; NULL. json_decref it. */
+json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag);
+bool version_is(struct gpuwmd *d, const char *model, const char *tag, const char *state);
+json_t *query(struct gpuwm_client *client, const char *method, const char *filter);
+
+/* Loads with the admin client and waits. */
+void load_version(struct gpuwmd *d, const char *source, const char *name);
+int load_try(struct gpuwmd *d, const char *source, const char *name);
+int load_start(struct gpuwmd *d, const char *source, const char *name, const char *alias, uint64_t *ret_job);
+/* 0 or the error of swapping `current`. */
+int swap_to(struct gpuwmd *d, const char *model, const char *to, bool retire_old);
+/* Removes the aliases of a model, retires this version of it and waits until it is freed. */
+void version_drop(struct gpuwmd *d, const char *model, const char *tag);
+
+/* ---- bytes ------------------------------------------------------------ */
+
+/* What tensor `name` of the checkpoint `seed` holds from `offset` on. */
+void content_fill(uint64_t seed, const char *name, uint64_t offset, void *data, uint64_t bytes);
+/* True when every tensor of the mapping holds what checkpoint `seed` has. */
+bool mapping_holds(const struct gpuwm_mapping *mapping, uint64_t seed);
+bool tensor_holds(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t seed);
+
+/* The tensors of a test checkpoint: `count` matrices "layer.000.weight" (F32)
+ * of `bytes` each, and "matrix" (BF16), "scalar" (F32), "empty" (I64). */
+struct checkpoint {
+	uint64_t seed;
+	unsigned count;
+	uint64_t bytes; /* of each; a multiple of 256 */
+};
+unsigned checkpoint_tensors(const struct checkpoint *c);
+/* Shapes stay valid until the next call. */
+void checkpoint_specs(const struct checkpoint *c, struct gpuwm_tensor_spec *ret_specs);
+uint64_t checkpoint_bytes(const struct checkpoint *c);
+/* Writes d->root/NAME.safetensors; the path is valid until the next call. */
+const char *checkpoint_write(struct gpuwmd *d, const char *name, const struct checkpoint *c);
+/* Writes a file of these bytes beneath the root, making folders; the same. */
+const char *file_write(struct gpuwmd *d, const char *name, const void *data, size_t bytes);
+/* A safetensors file of this header text and `bytes` zero bytes of data. */
+const char *safetensors_write(struct gpuwmd *d, const char *name, const char *header, size_t bytes);
+#define SMALL(seed_) (&(const struct checkpoint){.seed = (seed_), .count = 6, .bytes = KB(64)})
+#define LARGE(seed_) (&(const struct checkpoint){.seed = (seed_), .count = 16, .bytes = MB(4)})
+
+/* Publishes; the error of the step that failed. */
+int publish_begin(struct gpuwm_client *client, const char *device, const char *name, const struct checkpoint *c,
+		  struct gpuwm_publish **ret_publish);
+int publish_fill(struct gpuwm_publish *publish, const struct checkpoint *c);
+int publish_version(struct gpuwm_client *client, const char *device, const char *name,
+		    const struct checkpoint *c);
+
+/* ---- processes -------------------------------------------------------- */
+
+/* A child that runs one function in a fresh image of this program, with a pipe each way. */
+struct process {
+	pid_t pid;
+	int to, from;
+	int pidfd;
+};
+typedef int process_fn(int argc, char **argv);
+
+/* Starts it with these texts (end with NULL). It dies with the test. */
+struct process process_start(process_fn *fn, ...);
+/* Waits for the child's next word; asserts that it comes and is `word`. */
+void process_expect(struct process *p, char word);
+void process_tell(struct process *p, char word);
+/* Waits for its end: the wait status. Also closes the pipes. */
+int process_join(struct process *p);
+/* Joins and asserts exit code 0. */
+void process_finish(struct process *p);
+void process_kill(struct process *p, int signal_number);
+/* True when it died by the memory fault that was asked for. */
+bool died_of_fault(int status);
+
+/* In the child: says a word; waits for one (0 when the test is gone). */
+void child_say(char word);
+char child_hear(void);
+/* In the child: ends it with a message. */
+#define CHILD_ASSERT(condition)                                                                                \
+	do {                                                                                                   \
+		if (!(condition))                                                                              \
+			child_fail(__FILE__, __LINE__, #condition);                                            \
+	} while (0)
+void child_fail(const char *file, int line, const char *what) __attribute__((noreturn));
+
+/* argv: ref, device ("" or what to ask for), seed. Attaches, says 'a', waits for
+ * a word, verifies all bytes and ends: 'd' by detaching, 'e' without. */
+int worker_hold(int argc, char **argv);
+struct process worker_start(struct gpuwmd *d, const char *ref, uint64_t seed);
+
+/* Runs gpuwmctl with these arguments (end with NULL): the exit code, and its
+ * output and errors in ret (up to size). */
+int ctl(char *ret_output, size_t size, const char *argument, ...);
+
+#endif

@@ -1,0 +1,276 @@
+/* Publishers and loaders die in every phase (D6): before the commit all is
+ * given back, after it nothing is lost. */
+#include "raw.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(kills_publish);
+
+#define FREE_MS 1000
+#define LOADERS_MAX_HERE 16
+
+/* ---- publishers ------------------------------------------------------- */
+
+/* argv: device, how far: "begin", "fill", "commit". Says 'v' there. */
+static int publisher(int argc, char **argv)
+{
+	struct gpuwm_version_info version;
+	struct gpuwm_publish *publish;
+	struct gpuwm_client *client;
+
+	CHILD_ASSERT(argc == 2);
+	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
+	CHILD_ASSERT(publish_begin(client, argv[0], "m@v2", LARGE(2), &publish) == 0);
+	if (strcmp(argv[1], "begin") != 0)
+		CHILD_ASSERT(publish_fill(publish, LARGE(2)) == 0);
+	if (strcmp(argv[1], "commit") == 0)
+		CHILD_ASSERT(gpuwm_publish_commit(publish, &version) == 0);
+	child_say('v');
+	child_hear();
+	return 0;
+}
+
+static struct gpuwmd *scene(struct process *ret_bystander)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	*ret_bystander = worker_start(d, "m", 1);
+	return d;
+}
+
+static void scene_end(struct gpuwmd *d, struct process *bystander)
+{
+	process_tell(bystander, 'd');
+	process_finish(bystander);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+static void publisher_dies(const char *phase, int signal_number)
+{
+	struct process bystander, p;
+	struct gpuwmd *d = scene(&bystander);
+	uint64_t before = memory_of(d);
+
+	p = process_start(publisher, d->device, phase, NULL);
+	process_expect(&p, 'v');
+	cr_assert_eq(status_of(d, "publishes"), 1);
+	process_kill(&p, signal_number);
+	cr_assert(EVENTUALLY(FREE_MS, status_of(d, "publishes") == 0 && memory_of(d) == before));
+	cr_assert(version_is(d, "m", "v2", "failed"));
+	/* The tag is free again. */
+	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
+	version_drop(d, "m", "v2");
+	scene_end(d, &bystander);
+}
+
+Test(kills_publish, a_publisher_that_has_begun)
+{
+	publisher_dies("begin", SIGKILL);
+}
+
+Test(kills_publish, a_publisher_that_has_filled)
+{
+	publisher_dies("fill", SIGKILL);
+}
+
+Test(kills_publish, a_publisher_that_has_filled_by_segfault)
+{
+	SKIP_UNLESS(!SANITIZED, "the sanitizer catches the signal");
+	publisher_dies("fill", SIGSEGV);
+}
+
+Test(kills_publish, a_publisher_after_its_commit_is_not_needed)
+{
+	struct process bystander, p, worker;
+	struct gpuwmd *d = scene(&bystander);
+
+	p = process_start(publisher, d->device, "commit", NULL);
+	process_expect(&p, 'v');
+	process_kill(&p, SIGKILL);
+	worker = worker_start(d, "m@v2", 2);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	version_drop(d, "m", "v2");
+	scene_end(d, &bystander);
+}
+
+/* argv: "handed" stops before the commit, "committing" right after it is sent. */
+static int publisher_raw(int argc, char **argv)
+{
+	struct raw_publish p;
+
+	CHILD_ASSERT(argc == 1);
+	CHILD_ASSERT(raw_publish_begin(&p, "raw@v1", MB(32)) == 0);
+	raw_publish_fill(&p);
+	CHILD_ASSERT(raw_hand_in(&p) == 0);
+	if (strcmp(argv[0], "committing") == 0)
+		raw_commit_send(&p);
+	child_say('v');
+	child_hear();
+	return 0;
+}
+
+Test(kills_publish, a_publisher_between_hand_in_and_commit)
+{
+	struct process bystander, p;
+	struct gpuwmd *d = scene(&bystander);
+	uint64_t before = memory_of(d);
+
+	p = process_start(publisher_raw, "handed", NULL);
+	process_expect(&p, 'v');
+	process_kill(&p, SIGKILL);
+	cr_assert(EVENTUALLY(FREE_MS, version_is(d, "raw", "v1", "failed") && memory_of(d) == before));
+	scene_end(d, &bystander);
+}
+
+Test(kills_publish, a_publisher_that_dies_once_its_commit_is_sent_becomes_ready)
+{
+	struct process bystander, p;
+	struct gpuwmd *d = scene(&bystander);
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_handles *handles;
+
+	p = process_start(publisher_raw, "committing", NULL);
+	process_expect(&p, 'v');
+	/* The commit has arrived when its version is checked. */
+	cr_assert(EVENTUALLY(5000,
+			     version_is(d, "raw", "v1", "checking") || version_is(d, "raw", "v1", "ready")));
+	process_kill(&p, SIGKILL);
+	options.wait_ms = 10000;
+	OK(gpuwm_get_handles(d->admin, "raw@v1", &options, &handles));
+	OK(gpuwm_handles_release(handles));
+	version_drop(d, "raw", "v1");
+	scene_end(d, &bystander);
+}
+
+/* ---- loaders ---------------------------------------------------------- */
+
+/* The daemon's children are its loaders. */
+static size_t loaders_of(pid_t pid, pid_t ret_pids[LOADERS_MAX_HERE])
+{
+	char path[64];
+	size_t count = 0;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	file = fopen(path, "re");
+	cr_assert(file, "%s", path);
+	while (count < LOADERS_MAX_HERE && fscanf(file, "%d", &ret_pids[count]) == 1)
+		count++;
+	fclose(file);
+	return count;
+}
+
+static void loaders_kill(struct gpuwmd *d, int signal_number)
+{
+	pid_t pids[LOADERS_MAX_HERE];
+	size_t count = loaders_of(d->pid, pids);
+
+	for (size_t i = 0; i < count; i++)
+		kill(pids[i], signal_number);
+}
+
+/* The moments of a kill: microseconds after the job was started. */
+static const long moments_us[] = {0, 500, 2000, 5000, 10000, 20000, 40000, 80000};
+#define MOMENTS (sizeof moments_us / sizeof moments_us[0])
+
+static bool job_ended(struct gpuwmd *d)
+{
+	return status_of(d, "jobs_running") == 0;
+}
+
+Test(kills_publish, a_loader_at_any_moment_of_a_load, .timeout = 200)
+{
+	struct process bystander;
+	struct gpuwmd *d = scene(&bystander);
+	const char *path = checkpoint_write(d, "big", LARGE(2));
+	uint64_t before = memory_of(d);
+	unsigned failed = 0;
+
+	for (unsigned i = 0; i < MOMENTS; i++) {
+		uint64_t job;
+		int r;
+
+		cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
+		OK(load_start(d, path, "m@big", NULL, &job));
+		nanosleep(&(struct timespec){.tv_nsec = moments_us[i] * 1000}, NULL);
+		loaders_kill(d, SIGKILL);
+		r = gpuwm_job_wait(d->admin, job, 30000);
+		cr_assert(r == 0 || r == -EIO, "%s", gpuwm_error()->message);
+		failed += r == -EIO;
+		if (r == 0)
+			version_drop(d, "m", "big");
+		cr_assert(EVENTUALLY(FREE_MS, job_ended(d) && memory_of(d) == before));
+	}
+	cr_assert_gt(failed, 0, "no kill hit");
+	scene_end(d, &bystander);
+}
+
+Test(kills_publish, a_checker_at_any_moment_of_a_publish, .timeout = 200)
+{
+	struct process bystander;
+	struct gpuwmd *d = scene(&bystander);
+	uint64_t before = memory_of(d);
+
+	for (unsigned i = 0; i < MOMENTS; i++) {
+		struct raw_publish p;
+		int code;
+
+		cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
+		cr_assert_eq(raw_publish_begin(&p, "raw@v1", MB(32)), 0, "%s", raw_refusal());
+		raw_publish_fill(&p);
+		cr_assert_eq(raw_hand_in(&p), 0);
+		raw_commit_send(&p);
+		nanosleep(&(struct timespec){.tv_nsec = moments_us[i] * 1000}, NULL);
+		loaders_kill(d, SIGKILL);
+		code = raw_code(p.sock);
+		cr_assert(code == 0 || code == -EIO, "%d: %s", code, raw_refusal());
+		if (code == 0)
+			version_drop(d, "raw", "v1");
+		raw_publish_end(&p);
+		cr_assert(EVENTUALLY(FREE_MS, memory_of(d) == before));
+	}
+	scene_end(d, &bystander);
+}
+
+Test(kills_publish, a_checker_before_the_hand_in)
+{
+	struct process bystander;
+	struct gpuwmd *d = scene(&bystander);
+	struct gpuwm_version_info version;
+	struct gpuwm_publish *publish;
+	uint64_t before = memory_of(d);
+	int r;
+
+	OK(publish_begin(d->admin, d->device, "m@v2", SMALL(2), &publish));
+	OK(publish_fill(publish, SMALL(2)));
+	loaders_kill(d, SIGKILL);
+	r = gpuwm_publish_commit(publish, &version);
+	cr_assert(r == -EIO || r == -ECANCELED, "%d: %s", r, gpuwm_error()->message);
+	cr_assert(EVENTUALLY(FREE_MS, status_of(d, "publishes") == 0 && memory_of(d) == before));
+	cr_assert(version_is(d, "m", "v2", "failed"));
+	scene_end(d, &bystander);
+}
+
+Test(kills_publish, a_standby_loader_is_replaced)
+{
+	struct process bystander;
+	struct gpuwmd *d = scene(&bystander);
+	pid_t before[LOADERS_MAX_HERE], after[LOADERS_MAX_HERE];
+
+	cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
+	cr_assert_eq(loaders_of(d->pid, before), 1);
+	loaders_kill(d, SIGKILL);
+	cr_assert(EVENTUALLY(20000, loaders_of(d->pid, after) == 1 && after[0] != before[0] &&
+					    status_of(d, "standby") == 1));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	version_drop(d, "m", "v2");
+	scene_end(d, &bystander);
+}

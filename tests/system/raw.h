@@ -1,0 +1,60 @@
+/* Peers that speak the protocol without the library: they can be wrong. */
+#ifndef GPUWM_TESTS_RAW_H
+#define GPUWM_TESTS_RAW_H
+
+#include "harness.h"
+
+#include "../../proto/index.h"
+#include "../../proto/message.h"
+#include "../../proto/methods.h"
+#include "../../proto/packet.h"
+
+/* A connection without hello; raw_hello says it and drops the answer. */
+int raw_connect(const char *path);
+void raw_hello(int sock);
+int raw_client(const char *path);
+
+/* Any bytes, any descriptors: 0 or -errno. */
+int raw_send_bytes(int sock, const void *data, size_t bytes, const int *fds, size_t fd_count);
+/* Finishes, sends and clears a message. */
+void raw_send(int sock, struct message_writer *w);
+void raw_send_fds(int sock, struct message_writer *w, const int *fds, size_t fd_count);
+void raw_request(struct message_writer *w, uint64_t id, const char *method);
+
+struct raw_reply {
+	struct message message;
+	struct packet packet;
+	uint8_t data[PACKET_BYTES_MAX + 1];
+};
+/* Waits for one packet: 1, or 0 at the end of the connection. Times out by failing the test. */
+int raw_receive(int sock, struct raw_reply *ret);
+void raw_reply_clear(struct raw_reply *reply);
+/* Receives a response and drops it: its error code (0: none), -ECONNRESET at the end. */
+int raw_code(int sock);
+bool raw_ended(int sock);
+/* Sends `{}` to a method and returns the code. */
+int raw_call(int sock, const char *method);
+
+/* ---- a publisher of one tensor "t" (U8) in host memory, step by step --- */
+
+struct raw_publish {
+	int sock, checker;
+	uint8_t id[16], content[16];
+	int segment, index;
+	uint64_t bytes, index_bytes; /* what hand_in will say */
+};
+/* raw_publish_begin's code; connects first. */
+int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes);
+/* Memory with a pattern, sealed, and a right index of it. */
+void raw_publish_fill(struct raw_publish *p);
+/* A sealed memfd of these bytes of zeros; seal 0: unsealed. */
+int raw_memfd(uint64_t bytes, bool sealed);
+/* Sends p's descriptors; the code of hand_in's answer, which may be the refusal already. */
+int raw_hand_in(struct raw_publish *p);
+void raw_commit_send(struct raw_publish *p);
+/* The code; the refusal's message is kept for raw_refusal. */
+int raw_commit(struct raw_publish *p);
+const char *raw_refusal(void);
+void raw_publish_end(struct raw_publish *p);
+
+#endif
