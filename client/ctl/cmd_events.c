@@ -69,13 +69,15 @@ static void event_show(const struct gpuwm_event *event, void *user_data)
 	if (printing->left == 0 || strcmp(event->kind, "disconnected") == 0)
 		return;
 	printing->left--;
+	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	if (printing->json) {
-		puts(event->json);
+		/* "lost" is a message of its own, without this key. */
+		json_object_set_new(all, "kind", json_string(event->kind));
+		answer_print(json_incref(all));
 	} else {
-		all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 		event_print(event, all);
-		json_decref(all);
 	}
+	json_decref(all);
 	fflush(stdout); /* somebody may be waiting at the other end of a pipe */
 }
 
