@@ -37,12 +37,12 @@ void fork_unlock(void)
 
 uint64_t fork_generation(void)
 {
+	pthread_once(&installed, install);
 	return __atomic_load_n(&generation, __ATOMIC_RELAXED);
 }
 
 void fork_watch(struct fork_hook *hook, void (*function)(void *object), void *object)
 {
-	pthread_once(&installed, install);
 	*hook = (struct fork_hook){.in_child = function, .object = object, .generation = fork_generation()};
 	fork_lock();
 	hook->next = hooks;

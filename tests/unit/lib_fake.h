@@ -37,6 +37,7 @@ struct fake {
 	struct error refusal;
 	char silent[32]; /* a method that gets no answer */
 	bool hang_up; /* instead of refusing */
+	bool ambiguous; /* get_handles needs a device */
 	char device[DEVICE_BYTES_MAX + 1];
 	/* What has arrived. */
 	int fds[PACKET_FDS_MAX];
@@ -196,6 +197,14 @@ static inline void fake_answer(struct fake *fake, struct message *m, struct pack
 	}
 }
 
+static inline bool fake_no_device(const struct message *m)
+{
+	struct fields f;
+
+	fields_of(&f, m->body);
+	return !fields_have(&f, "device");
+}
+
 static inline void fake_request(struct fake *fake, int sock, struct message *m, struct packet *packet)
 {
 	int fds[PACKET_FDS_MAX];
@@ -203,7 +212,12 @@ static inline void fake_request(struct fake *fake, int sock, struct message *m, 
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	if (strcmp(m->method, fake->refuse) == 0) {
+	if (fake->ambiguous && strcmp(m->method, METHOD_GET_HANDLES) == 0 && fake_no_device(m)) {
+		struct error error;
+
+		error_set(&error, -ENODEV, NULL, "say on which device");
+		message_response_error(&w, &m->id, &error);
+	} else if (strcmp(m->method, fake->refuse) == 0) {
 		message_response_error(&w, &m->id, &fake->refusal);
 	} else {
 		message_response(&w, m->id);

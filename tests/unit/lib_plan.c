@@ -15,7 +15,7 @@ struct model {
 	size_t count;
 	struct gpuwm_tensor_spec specs[TENSORS];
 	uint64_t shapes[TENSORS][3];
-	char names[TENSORS][16];
+	char names[TENSORS][32];
 };
 
 static uint64_t random_next(uint64_t *state)
