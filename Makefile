@@ -227,8 +227,8 @@ fuzz: $(FUZZ_BINS)
 
 C_FILES = $(shell git ls-files '*.c' '*.h')
 lint:
-	clang-format --dry-run --Werror $(C_FILES)
-	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	@clang-format --dry-run --Werror $(C_FILES)
+	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
 	  proto daemon client loader examples
 format:
