@@ -14,7 +14,9 @@ struct error {
 
 /* Fills *error and returns code, so that callers can `return error_set(...)`.
  * code is a negative errno. `detail` may be NULL; `message` is a format.
- * error may be NULL: only the code is returned. */
+ * error may be NULL: only the code is returned. The arguments may lie in *error.
+ * Texts come out as one line of UTF-8: control characters and bytes that are
+ * no UTF-8 (from a peer's names) become '?'. */
 int error_set(struct error *error, int code, const char *detail, const char *message, ...)
 	__attribute__((format(printf, 4, 5)));
 
