@@ -10,9 +10,9 @@ static bool is_letter_or_digit(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-static bool is_hex128(const char *text)
+static bool is_digits(const char *text, const char *digits)
 {
-	return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
+	return strspn(text, digits) == 32 && text[32] == 0;
 }
 
 const char *name_wrong(const char *text)
@@ -32,7 +32,7 @@ const char *name_wrong(const char *text)
 	for (const char *c = text; *c; c++)
 		if (!is_letter_or_digit(*c) && !strchr("._-/", *c))
 			return "has a character other than letters, digits, '.', '_', '-' and '/'";
-	if (is_hex128(text))
+	if (is_digits(text, "0123456789abcdefABCDEF"))
 		return "is 32 hexadecimal digits, which is how version ids look";
 	return NULL;
 }
@@ -95,7 +95,7 @@ static uint8_t digit_value(char c)
 
 int hex128_parse(const char *text, uint8_t ret_bytes[16])
 {
-	if (!is_hex128(text))
+	if (!is_digits(text, "0123456789abcdef"))
 		return -EINVAL;
 	for (int i = 0; i < 16; i++)
 		ret_bytes[i] = (uint8_t)(digit_value(text[2 * i]) << 4 | digit_value(text[2 * i + 1]));
@@ -109,10 +109,15 @@ bool version_id_equal(const struct version_id *a, const struct version_id *b)
 
 int version_id_new(struct version_id *ret_id)
 {
+	struct version_id id;
 	ssize_t got;
 
+	/* So few bytes come whole, and are interrupted only before the source is seeded. */
 	do
-		got = getrandom(ret_id->bytes, sizeof ret_id->bytes, 0);
+		got = getrandom(id.bytes, sizeof id.bytes, 0);
 	while (got < 0 && errno == EINTR);
-	return got == (ssize_t)sizeof ret_id->bytes ? 0 : -EIO;
+	if (got < 0)
+		return -errno;
+	*ret_id = id;
+	return 0;
 }
