@@ -1,4 +1,4 @@
-#include "digest.h"
+#include "digest_kernels.h"
 
 #include <string.h>
 
@@ -32,8 +32,6 @@ static inline __attribute__((always_inline)) struct digest_sum sum_words(uint64_
 	return (struct digest_sum){a, b};
 }
 
-typedef struct digest_sum sum_fn(uint64_t first, const uint8_t *data, size_t count);
-
 #define VARIANT(name, ...)                                                                                     \
 	__attribute__((optimize("O3"), __VA_ARGS__)) static struct digest_sum name(                            \
 		uint64_t first, const uint8_t *data, size_t count)                                             \
@@ -47,26 +45,32 @@ VARIANT(sum_avx2, target("avx2"))
 VARIANT(sum_avx512, target("avx512f,avx512dq,prefer-vector-width=512"))
 #endif
 
-static sum_fn *sum_best(void)
+size_t digest_kernels(struct digest_kernel kernels[DIGEST_KERNELS_MAX])
 {
+	size_t count = 0;
+
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-		return sum_avx512;
+		kernels[count++] = (struct digest_kernel){"avx512", sum_avx512};
 	if (__builtin_cpu_supports("avx2"))
-		return sum_avx2;
+		kernels[count++] = (struct digest_kernel){"avx2", sum_avx2};
 #endif
-	return sum_portable;
+	kernels[count++] = (struct digest_kernel){"portable", sum_portable};
+	return count;
 }
 
 void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes)
 {
-	static sum_fn *best;
-	sum_fn *fn = __atomic_load_n(&best, __ATOMIC_RELAXED);
+	static digest_kernel_fn *best;
+	digest_kernel_fn *fn = __atomic_load_n(&best, __ATOMIC_RELAXED);
 	uint8_t last[8] = {0};
 	struct digest_sum part;
 
 	if (!fn) {
-		fn = sum_best();
+		struct digest_kernel kernels[DIGEST_KERNELS_MAX];
+
+		digest_kernels(kernels);
+		fn = kernels[0].sum;
 		__atomic_store_n(&best, fn, __ATOMIC_RELAXED);
 	}
 	part = fn(offset / 8, data, bytes / 8);
