@@ -8,6 +8,8 @@ void fields_of(struct fields *f, const msgpack_object *map)
 {
 	f->map = map && map->type == MSGPACK_OBJECT_MAP ? map : NULL;
 	f->error.code = 0;
+	if (map && !f->map)
+		error_set(&f->error, -EINVAL, NULL, "a map was expected");
 }
 
 /* The value of a key; NULL when it is missing or nil. */

@@ -25,19 +25,24 @@ static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
 	m->has_id = true;
 }
 
-static int unpack(const void *data, size_t bytes, struct message *m, msgpack_object *ret_object,
+/* All of the objects lie in the zone, the outermost too. */
+static int unpack(const void *data, size_t bytes, struct message *m, msgpack_object **ret_object,
 		  const char **ret_why)
 {
 	size_t offset = 0;
+	msgpack_object *object;
 	int r = message_scan(data, bytes, ret_why);
 
 	if (r < 0)
 		return r;
 	m->zone = msgpack_zone_new(MSGPACK_ZONE_CHUNK_SIZE);
-	if (!m->zone)
+	object = m->zone ? msgpack_zone_malloc(m->zone, sizeof *object) : NULL;
+	/* The scan has passed it: nothing but memory can be missing. */
+	if (!object || msgpack_unpack(data, bytes, &offset, m->zone, object) != MSGPACK_UNPACK_SUCCESS) {
+		*ret_why = "out of memory";
 		return -ENOMEM;
-	if (msgpack_unpack(data, bytes, &offset, m->zone, ret_object) != MSGPACK_UNPACK_SUCCESS)
-		return -ENOMEM; /* the scan has passed it: nothing else is left */
+	}
+	*ret_object = object;
 	return 0;
 }
 
@@ -57,6 +62,8 @@ static bool read_call(struct message *m, const msgpack_object *method, const msg
 	if (method->type != MSGPACK_OBJECT_STR || params->type != MSGPACK_OBJECT_ARRAY ||
 	    params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
 		return false;
+	if (memchr(method->via.str.ptr, 0, method->via.str.size))
+		return false; /* it would be cut into another name */
 	snprintf(m->method, sizeof m->method, "%.*s", (int)method->via.str.size, method->via.str.ptr);
 	m->body = &params->via.array.ptr[0];
 	return true;
@@ -67,7 +74,7 @@ static bool read_response(struct message *m, const msgpack_object *error, const 
 	struct fields f;
 	char code[32];
 
-	if (!is_map_or_nil(error) || !is_map_or_nil(result))
+	if (!is_map_or_nil(error) || !is_map_or_nil(result) || error->type == result->type)
 		return false;
 	m->body = map_of(result);
 	if (error->type == MSGPACK_OBJECT_NIL)
@@ -106,21 +113,18 @@ static int read_any(const void *data, size_t bytes, struct message *ret,
 		    bool (*take)(struct message *, const msgpack_object *), const char **ret_why)
 {
 	struct message m = {0};
-	msgpack_object object;
+	msgpack_object *object;
 	int r = unpack(data, bytes, &m, &object, ret_why);
 
-	if (r == 0 && !take(&m, &object)) {
+	if (r == 0 && !take(&m, object)) {
 		*ret_why = "it is no request, response or notification of MessagePack-RPC with a map";
 		r = -EPROTO;
 	}
 	if (r < 0) {
 		message_clear(&m);
-		if (r == -ENOMEM)
-			*ret_why = "out of memory";
 		*ret = (struct message){0};
 		return r;
 	}
-	/* The objects lie in the zone, but for the outermost. */
 	*ret = m;
 	return 0;
 }
@@ -136,17 +140,9 @@ int message_read(const void *data, size_t bytes, struct message *ret, const char
 
 static bool read_bare_map(struct message *m, const msgpack_object *o)
 {
-	msgpack_object *copy;
-
-	if (o->type != MSGPACK_OBJECT_MAP)
-		return false;
-	copy = msgpack_zone_malloc(m->zone, sizeof *copy);
-	if (!copy)
-		return false;
-	*copy = *o;
 	m->type = MESSAGE_RESPONSE;
-	m->body = copy;
-	return true;
+	m->body = map_of(o);
+	return m->body;
 }
 
 int message_read_body(const void *data, size_t bytes, struct message *ret, const char **ret_why)
