@@ -16,10 +16,11 @@
 /* ---- writing ---------------------------------------------------------- */
 
 /* Builds one message. Errors are sticky: write everything, then ask once.
- * Containers count their entries themselves. */
+ * Containers count their entries themselves. Misuse is -EINVAL: a key in an array
+ * or none in a map, a map or a depth above the limits, something after the end. */
 struct message_writer {
 	msgpack_sbuffer buffer;
-	int error; /* 0, -ENOMEM, -EMSGSIZE (above `limit`) */
+	int error; /* 0, -ENOMEM, -EMSGSIZE (above `limit`), -EINVAL */
 	size_t limit;
 	unsigned depth;
 	struct {
@@ -40,7 +41,8 @@ void message_response(struct message_writer *w, uint64_t id);
 void message_response_error(struct message_writer *w, const uint64_t *id, const struct error *error);
 void message_notification(struct message_writer *w, const char *method);
 
-/* key NULL: an element of the open array. */
+/* key NULL: an element of the open array. In an empty writer the begins make a
+ * bare map or array, without an envelope. */
 void message_put_u64(struct message_writer *w, const char *key, uint64_t value);
 void message_put_i64(struct message_writer *w, const char *key, int64_t value);
 void message_put_bool(struct message_writer *w, const char *key, bool value);
@@ -52,7 +54,7 @@ void message_begin_array(struct message_writer *w, const char *key);
 void message_end(struct message_writer *w);
 
 /* 0 when the message is whole and every container is closed, else the sticky
- * error (-EINVAL: something was left open). */
+ * error (-EINVAL: something was left open, or nothing was written). */
 int message_finish(struct message_writer *w);
 
 /* ---- reading ---------------------------------------------------------- */
@@ -85,10 +87,11 @@ int message_read_body(const void *data, size_t bytes, struct message *ret, const
 /* The fields of a map, read with sticky errors: read all, then check
  * fields.error once. Unknown keys are skipped. */
 struct fields {
-	const msgpack_object *map; /* NULL reads as empty */
+	const msgpack_object *map;
 	struct error error;
 };
 
+/* map: NULL reads as empty; what is no map is an error. */
 void fields_of(struct fields *f, const msgpack_object *map);
 bool fields_have(const struct fields *f, const char *key); /* present and not nil */
 

@@ -48,11 +48,37 @@ static void put_raw_text(struct message_writer *w, const char *text)
 	msgpack_pack_str_body(&p, text, bytes);
 }
 
+static void misuse(struct message_writer *w)
+{
+	w->error = w->error ? w->error : -EINVAL;
+}
+
+/* Arrays and maps around the outermost open container. */
+static unsigned envelope_depth(const struct message_writer *w)
+{
+	if (w->open[0].header == 0)
+		return 0;
+	return w->buffer.data[1] == MESSAGE_RESPONSE ? 1 : 2;
+}
+
+static bool too_deep(const struct message_writer *w)
+{
+	return w->depth + envelope_depth(w) >= MESSAGE_DEPTH_MAX;
+}
+
 /* Counts an entry of the open container and writes its key. */
 static msgpack_packer entry(struct message_writer *w, const char *key)
 {
-	if (w->depth)
-		w->open[w->depth - 1].count++;
+	if (!w->error && w->depth == 0) {
+		misuse(w);
+	} else if (!w->error) {
+		bool map = (uint8_t)w->buffer.data[w->open[w->depth - 1].header] == MAP32;
+
+		if (++w->open[w->depth - 1].count > MESSAGE_MAP_MAX && map)
+			misuse(w);
+		if (map != (key != NULL))
+			misuse(w);
+	}
 	if (key)
 		put_raw_text(w, key);
 	return packer(w);
@@ -62,8 +88,10 @@ static void begin(struct message_writer *w, uint8_t mark)
 {
 	char header[5] = {(char)mark};
 
-	if (w->depth == MESSAGE_DEPTH_MAX) {
-		w->error = w->error ? w->error : -EINVAL;
+	if (w->error)
+		return;
+	if (w->depth > 0 && too_deep(w)) {
+		misuse(w);
 		return;
 	}
 	w->open[w->depth].header = w->buffer.size;
@@ -78,6 +106,8 @@ static void begin_envelope(struct message_writer *w, size_t entries, int type)
 {
 	msgpack_packer p = packer(w);
 
+	if (w->buffer.size > 0)
+		misuse(w);
 	msgpack_pack_array(&p, entries);
 	msgpack_pack_int(&p, type);
 }
@@ -187,18 +217,22 @@ void message_put_hex128(struct message_writer *w, const char *key, const uint8_t
 void message_put_error(struct message_writer *w, const char *key, const struct error *error)
 {
 	entry(w, key);
+	if (!w->error && too_deep(w))
+		misuse(w);
 	put_error_map(w, error);
 }
 
 void message_begin_map(struct message_writer *w, const char *key)
 {
-	entry(w, key);
+	if (w->buffer.size > 0 || key)
+		entry(w, key);
 	begin(w, MAP32);
 }
 
 void message_begin_array(struct message_writer *w, const char *key)
 {
-	entry(w, key);
+	if (w->buffer.size > 0 || key)
+		entry(w, key);
 	begin(w, ARRAY32);
 }
 
@@ -207,13 +241,11 @@ void message_end(struct message_writer *w)
 	uint32_t count;
 	char *header;
 
-	if (w->depth == 0) {
-		w->error = w->error ? w->error : -EINVAL;
-		return;
-	}
-	w->depth--;
+	if (w->depth == 0)
+		misuse(w);
 	if (w->error)
 		return;
+	w->depth--;
 	count = w->open[w->depth].count;
 	header = w->buffer.data + w->open[w->depth].header;
 	for (int i = 4; i > 0; i--, count >>= 8)
@@ -222,7 +254,7 @@ void message_end(struct message_writer *w)
 
 int message_finish(struct message_writer *w)
 {
-	if (!w->error && w->depth)
-		w->error = -EINVAL;
+	if (w->depth > 0 || w->buffer.size == 0)
+		misuse(w);
 	return w->error;
 }
