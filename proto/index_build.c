@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,6 +40,7 @@ struct index_builder {
 	struct array segments, tensors, metadata, files; /* in the order of arrival */
 	struct array dims; /* uint64_t */
 	struct array heap; /* char */
+	void *keys, *file_names; /* trees (tsearch): what was given already */
 	uint64_t file_bytes;
 };
 
@@ -63,6 +65,8 @@ struct index_builder *index_builder_free(struct index_builder *b)
 	free(b->files.items);
 	free(b->dims.items);
 	free(b->heap.items);
+	tdestroy(b->keys, free);
+	tdestroy(b->file_names, free);
 	free(b);
 	return NULL;
 }
@@ -134,6 +138,9 @@ int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec
 	if (dtype_bytes(spec->dtype, spec->ndim, spec->shape, &tensor.bytes) < 0)
 		return error_set(error, -EINVAL, NULL, "tensor \"%s\" has no whole number of bytes",
 				 spec->name);
+	if (spec->strides && !index_strides_dense(spec->dtype, spec->ndim, spec->shape, spec->strides))
+		return error_set(error, -EINVAL, "copy it to a contiguous tensor first",
+				 "tensor \"%s\" has strides that are no permutation of dense ones", spec->name);
 	tensor.dtype = (uint16_t)spec->dtype;
 	tensor.ndim = (uint16_t)spec->ndim;
 	tensor.name_bytes = (uint32_t)name_bytes;
@@ -156,19 +163,39 @@ int index_builder_digest(struct index_builder *b, size_t position, const struct 
 	return 0;
 }
 
-int index_builder_metadata(struct index_builder *b, const char *key, const char *value)
+static int by_text(const void *a, const void *b)
 {
-	struct index_pair *p, *have = b->metadata.items, pair = {.key_bytes = (uint32_t)strlen(key)};
-	size_t value_bytes = strlen(value);
-	int r;
+	return strcmp(a, b);
+}
 
-	for (size_t i = 0; i < b->metadata.count; i++)
-		if (!strcmp((char *)b->heap.items + have[i].key, key))
-			return -EEXIST;
-	if (value_bytes > INDEX_BYTES_MAX)
-		return -EFBIG;
-	pair.value_bytes = (uint32_t)value_bytes;
-	r = heap_add(b, key, pair.key_bytes + 1ull, &pair.key);
+/* -EEXIST when the tree has the text already. */
+static int remember(void **tree, const char *text)
+{
+	char *copy = strdup(text);
+	char **node = copy ? tsearch(copy, tree, by_text) : NULL;
+
+	if (!node || *node != copy) {
+		free(copy);
+		return node ? -EEXIST : -ENOMEM;
+	}
+	return 0;
+}
+
+static void forget(void **tree, const char *text)
+{
+	char **node = tfind(text, tree, by_text);
+	char *copy = *node;
+
+	tdelete(text, tree, by_text);
+	free(copy);
+}
+
+static int metadata_add(struct index_builder *b, const char *key, const char *value)
+{
+	const size_t key_bytes = strlen(key), value_bytes = strlen(value);
+	struct index_pair *p, pair = {.key_bytes = (uint32_t)key_bytes, .value_bytes = (uint32_t)value_bytes};
+	int r = heap_add(b, key, key_bytes + 1, &pair.key);
+
 	if (r == 0)
 		r = heap_add(b, value, value_bytes + 1, &pair.value);
 	if (r < 0)
@@ -180,20 +207,27 @@ int index_builder_metadata(struct index_builder *b, const char *key, const char 
 	return 0;
 }
 
-int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes)
+int index_builder_metadata(struct index_builder *b, const char *key, const char *value)
 {
-	struct index_file *f, *have = b->files.items, file = {.name_bytes = (uint32_t)strlen(name)};
+	int r = remember(&b->keys, key);
+
+	if (r < 0)
+		return r;
+	r = metadata_add(b, key, value);
+	if (r < 0)
+		forget(&b->keys, key);
+	return r;
+}
+
+static int file_add(struct index_builder *b, const char *name, const void *data, size_t bytes)
+{
+	const size_t name_bytes = strlen(name);
+	struct index_file *f, file = {.name_bytes = (uint32_t)name_bytes, .content_bytes = (uint32_t)bytes};
 	int r;
 
-	if (!file.name_bytes)
-		return -EINVAL;
-	for (size_t i = 0; i < b->files.count; i++)
-		if (!strcmp((char *)b->heap.items + have[i].name, name))
-			return -EEXIST;
 	if (bytes > INDEX_FILES_BYTES_MAX - b->file_bytes)
 		return -EFBIG;
-	file.content_bytes = (uint32_t)bytes;
-	r = heap_add(b, name, file.name_bytes + 1ull, &file.name);
+	r = heap_add(b, name, name_bytes + 1, &file.name);
 	if (r == 0)
 		r = heap_add(b, data, bytes, &file.content);
 	if (r < 0)
@@ -206,15 +240,23 @@ int index_builder_file(struct index_builder *b, const char *name, const void *da
 	return 0;
 }
 
+int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes)
+{
+	int r = *name ? remember(&b->file_names, name) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	r = file_add(b, name, data, bytes);
+	if (r < 0)
+		forget(&b->file_names, name);
+	return r;
+}
+
 /* Each of the three tables begins with the offset of its name in the heap. */
 static int by_name(const void *x, const void *y, void *heap)
 {
 	return strcmp((char *)heap + *(const uint64_t *)x, (char *)heap + *(const uint64_t *)y);
 }
-
-static_assert(offsetof(struct index_tensor, name) == 0 && offsetof(struct index_pair, key) == 0 &&
-		      offsetof(struct index_file, name) == 0,
-	      "by_name");
 
 static char *copy_section(char *to, const struct array *a, size_t item_bytes, void *heap)
 {

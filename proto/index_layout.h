@@ -6,11 +6,17 @@
 #include "index.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 static_assert(sizeof(struct index_header) == 88, "the wire format");
 static_assert(sizeof(struct index_tensor) == 64, "the wire format");
 static_assert(sizeof(struct index_pair) == 24, "the wire format");
 static_assert(sizeof(struct index_file) == 24, "the wire format");
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the index is read in place");
+static_assert(offsetof(struct index_tensor, name) == 0 && offsetof(struct index_pair, key) == 0 &&
+		      offsetof(struct index_file, name) == 0,
+	      "sorting and finding: each table begins with the offset of its name in the heap");
 
 /* Sets the section pointers of a view from its header's counts. The end of the
  * dims section, where the heap begins; UINT64_MAX when the counts overflow. */

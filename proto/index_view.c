@@ -153,6 +153,30 @@ static int check_places(const struct index_view *view, struct error *error)
 	return r;
 }
 
+/* Nothing in the heap or in dims[] is shared, or else a small index could name so
+ * many bytes that checking them would take hours. */
+static int check_sums(const struct index_view *view, struct error *error)
+{
+	const struct index_header *h = view->header;
+	uint64_t texts = 0, dims = 0;
+
+	for (uint32_t i = 0; i < h->tensor_count; i++) {
+		texts += view->tensors[i].name_bytes + 1ull;
+		dims += 2ull * view->tensors[i].ndim;
+	}
+	for (uint32_t i = 0; i < h->metadata_count; i++)
+		texts += view->metadata[i].key_bytes + 1ull + view->metadata[i].value_bytes + 1ull;
+	for (uint32_t i = 0; i < h->file_count; i++)
+		texts += view->files[i].name_bytes + 1ull + view->files[i].content_bytes;
+	if (texts > heap_bytes(view))
+		return DAMAGED("has names, texts and files of %llu bytes, but a heap of %llu",
+			       (unsigned long long)texts, (unsigned long long)heap_bytes(view));
+	if (dims > h->dim_count)
+		return DAMAGED("has shapes and strides of %llu entries, but room for %llu",
+			       (unsigned long long)dims, (unsigned long long)h->dim_count);
+	return 0;
+}
+
 static int check_metadata(const struct index_view *view, struct error *error)
 {
 	for (uint32_t i = 0; i < view->header->metadata_count; i++) {
@@ -194,6 +218,8 @@ int index_open(const void *data, size_t bytes, struct index_view *ret_view, stru
 	struct digest layout, content;
 	int r = open_header(data, bytes, &view, error);
 
+	if (r == 0)
+		r = check_sums(&view, error);
 	for (uint32_t i = 0; r == 0 && i < view.header->tensor_count; i++)
 		r = check_tensor(&view, i, error);
 	if (r == 0)
@@ -214,13 +240,16 @@ int index_open(const void *data, size_t bytes, struct index_view *ret_view, stru
 	return 0;
 }
 
-int64_t index_find(const struct index_view *view, const char *name)
+/* Each table is sorted by the text whose offset in the heap begins an item. */
+static int64_t find(const struct index_view *view, const void *table, uint32_t count, size_t item_bytes,
+		    const char *name)
 {
-	int64_t low = 0, high = view->header->tensor_count;
+	int64_t low = 0, high = count;
 
 	while (low < high) {
 		int64_t middle = low + (high - low) / 2;
-		int order = strcmp(index_tensor_name(view, &view->tensors[middle]), name);
+		const uint64_t *text = (const void *)((const char *)table + (size_t)middle * item_bytes);
+		int order = strcmp(view->heap + *text, name);
 
 		if (order == 0)
 			return middle;
@@ -230,6 +259,11 @@ int64_t index_find(const struct index_view *view, const char *name)
 			high = middle;
 	}
 	return -ENOENT;
+}
+
+int64_t index_find(const struct index_view *view, const char *name)
+{
+	return find(view, view->tensors, view->header->tensor_count, sizeof *view->tensors, name);
 }
 
 const char *index_tensor_name(const struct index_view *view, const struct index_tensor *tensor)
@@ -249,23 +283,19 @@ const int64_t *index_strides(const struct index_view *view, const struct index_t
 
 const char *index_metadata(const struct index_view *view, const char *key)
 {
-	for (uint32_t i = 0; i < view->header->metadata_count; i++)
-		if (!strcmp(view->heap + view->metadata[i].key, key))
-			return view->heap + view->metadata[i].value;
-	return NULL;
+	int64_t i = find(view, view->metadata, view->header->metadata_count, sizeof *view->metadata, key);
+
+	return i < 0 ? NULL : view->heap + view->metadata[i].value;
 }
 
 const void *index_file(const struct index_view *view, const char *name, uint32_t *ret_bytes)
 {
-	for (uint32_t i = 0; i < view->header->file_count; i++) {
-		const struct index_file *f = &view->files[i];
+	int64_t i = find(view, view->files, view->header->file_count, sizeof *view->files, name);
 
-		if (!strcmp(view->heap + f->name, name)) {
-			*ret_bytes = f->content_bytes;
-			return view->heap + f->content;
-		}
-	}
-	return NULL;
+	if (i < 0)
+		return NULL;
+	*ret_bytes = view->files[i].content_bytes;
+	return view->heap + view->files[i].content;
 }
 
 uint64_t index_memory(const struct index_view *view)
