@@ -163,3 +163,20 @@ DRIVER_CALL(cuMemImportFromShareableHandle, NEEDS_INIT,
 	*ret = allocation_new(fd, ordinal, bytes)->handle;
 	return CUDA_SUCCESS;
 }
+
+DRIVER_CALL(cuMemGetAllocationPropertiesFromHandle, NEEDS_INIT,
+	    (CUmemAllocationProp * ret, CUmemGenericAllocationHandle handle), (ret, handle))
+{
+	struct allocation *allocation = allocation_find(handle);
+
+	if (!ret || !allocation)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* An imported handle can't be exported: no handle types (as a real driver says it). */
+	*ret = (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = allocation->ordinal},
+		.requestedHandleTypes = allocation->exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+							       : CU_MEM_HANDLE_TYPE_NONE,
+	};
+	return CUDA_SUCCESS;
+}

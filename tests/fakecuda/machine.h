@@ -33,7 +33,7 @@ void machine_uuid_text(int device, char ret_text[UUID_TEXT_BYTES]);
 void machine_name(int device, char *ret_name, int size);
 
 /* A memfd (close-on-exec) that counts as `bytes` of the device's memory as long
- * as any process has it open or mapped. -ENOSPC: not so much is free; -errno. */
+ * as any process has it open. -ENOSPC: not so much is free; -errno. */
 int memory_file_create(int device, uint64_t bytes);
 
 /* What memory_file_create made, in this run. False: something else. */

@@ -1,5 +1,6 @@
 /* Device memory is memfds whose names tell the run, the device and the bytes:
- * what is in use is what /proc shows open or mapped, however its maker ended. */
+ * what is in use is what /proc shows open, however its maker ended. A mapping
+ * keeps its descriptor too, so the descriptors tell all. */
 #include "machine.h"
 
 #include <dirent.h>
@@ -83,26 +84,6 @@ static void note_descriptors(struct files *files, const char *process)
 	closedir(folder);
 }
 
-static void note_mappings(struct files *files, const char *process)
-{
-	char path[300], *line = NULL;
-	const char *name;
-	size_t room = 0;
-	FILE *maps;
-
-	snprintf(path, sizeof(path), "/proc/%s/maps", process);
-	maps = fopen(path, "re");
-	if (!maps)
-		return;
-	while (getline(&line, &room, maps) > 0) {
-		name = strstr(line, LINK_PREFIX);
-		if (name)
-			files_note(files, name);
-	}
-	free(line);
-	fclose(maps);
-}
-
 static int compare(const void *a, const void *b)
 {
 	uint64_t x = ((const struct file *)a)->id, y = ((const struct file *)b)->id;
@@ -120,10 +101,8 @@ uint64_t memory_used(int device)
 	if (!proc)
 		abort();
 	while ((entry = readdir(proc))) {
-		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
-			continue;
-		note_descriptors(&files, entry->d_name);
-		note_mappings(&files, entry->d_name);
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			note_descriptors(&files, entry->d_name);
 	}
 	closedir(proc);
 	if (files.count)
