@@ -33,6 +33,7 @@
 	F(cuMemRelease)                                                                                        \
 	F(cuMemExportToShareableHandle)                                                                        \
 	F(cuMemImportFromShareableHandle)                                                                      \
+	F(cuMemGetAllocationPropertiesFromHandle)                                                              \
 	F(cuMemAddressReserve)                                                                                 \
 	F(cuMemAddressFree)                                                                                    \
 	F(cuMemMap)                                                                                            \

@@ -43,7 +43,7 @@ struct memory_ops {
 	int (*export)(const struct memory_device *device, struct memory_segment *segment, struct error *error);
 	/* A segment from a descriptor that stays the caller's own (ret->fd is -1).
 	 * With `check` the descriptor is not trusted: memfd, seals and size are
-	 * verified (-EBADMSG); on cuda mapping verifies the size. */
+	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size. */
 	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		      struct memory_segment *ret, struct error *error);
 	/* Maps the whole segment. Needs no CUDA context. */

@@ -99,6 +99,20 @@ static int cuda_export(const struct memory_device *device, struct memory_segment
 	return 0;
 }
 
+/* A publisher could hand in memory of another GPU than the one it was granted. */
+static int check_place(const struct cuda_driver *cuda, const struct memory_device *device,
+		       CUmemGenericAllocationHandle handle, struct error *error)
+{
+	CUmemAllocationProp prop;
+	CUresult result = cuda->cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "asking where a segment lies");
+	if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop.location.id != device->ordinal)
+		return error_set(error, -EBADMSG, NULL, "a segment does not lie on %s", device->id);
+	return 0;
+}
+
 static int cuda_import(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		       struct memory_segment *ret, struct error *error)
 {
@@ -107,16 +121,18 @@ static int cuda_import(const struct memory_device *device, int fd, uint64_t byte
 	CUresult result;
 	int r = cuda_open(&cuda, error);
 
-	(void)device;
-	(void)check;
 	if (r < 0)
 		return r;
 	result = cuda->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EBADMSG, error, "the descriptor is not memory of a GPU");
-	*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = handle};
-	return 0;
+	r = check ? check_place(cuda, device, handle, error) : 0;
+	if (r < 0)
+		cuda->cuMemRelease(handle);
+	else
+		*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = handle};
+	return r;
 }
 
 static int map_at(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr address,

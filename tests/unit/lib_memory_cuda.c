@@ -145,6 +145,22 @@ Test(memory_cuda, refuses_what_is_no_memory_of_a_gpu)
 	close(memfd);
 }
 
+Test(memory_cuda, refuses_memory_of_another_gpu_than_was_said)
+{
+	struct memory_segment segment = exported(), copy;
+	struct memory_device other = device;
+	struct error error;
+	char id[CUDA_ID_BYTES];
+
+	if (cuda->device_count < 2)
+		cr_skip("there is one GPU only");
+	cr_assert(eq(int, cuda_id(1, id, &error), 0));
+	cr_assert(eq(int, memory_device_open(id, &other, &error), 0));
+	cr_assert(eq(int, ops->import(&other, segment.fd, bytes, true, &copy, &error), -EBADMSG));
+	cr_assert(strstr(error.message, id) != NULL, "%s", error.message);
+	ops->release(&device, &segment);
+}
+
 Test(memory_cuda, says_that_there_is_no_room)
 {
 	struct memory_segment segment;
