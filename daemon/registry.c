@@ -294,23 +294,23 @@ static void take_from_model(struct model *model, struct version *version)
 static int record_new(const char *tag, uint32_t world, uid_t owner, struct version_record **ret)
 {
 	struct version_record *record = calloc(1, sizeof(*record));
-	struct version *version = &record->version;
-	int r = record ? 0 : -ENOMEM;
+	int r;
 
+	if (!record)
+		return -ENOMEM;
+	r = version_id_new(&record->version.id);
 	if (r == 0)
-		r = version_id_new(&version->id);
-	if (r == 0)
-		r = version_id_new(&version->publish);
-	if (r == 0 && !(version->replicas = calloc(1, sizeof(*version->replicas))))
+		r = version_id_new(&record->version.publish);
+	if (r == 0 && !(record->version.replicas = calloc(1, sizeof(struct replica))))
 		r = -ENOMEM;
 	if (r < 0) {
 		free(record);
 		return r;
 	}
-	snprintf(version->tag, sizeof(version->tag), "%s", tag);
-	version->world = world;
-	version->owner = owner;
-	version->created_ms = clock_wall_ms();
+	snprintf(record->version.tag, sizeof(record->version.tag), "%s", tag);
+	record->version.world = world;
+	record->version.owner = owner;
+	record->version.created_ms = clock_wall_ms();
 	*ret = record;
 	return 0;
 }

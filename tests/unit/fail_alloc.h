@@ -1,0 +1,87 @@
+/* The n-th allocation fails: include it in a test program, which then has its
+ * own malloc, calloc, realloc and reallocarray in front of the real ones.
+ *
+ *   for (unsigned n = 1; fail_alloc_arm(n), r = call(...), fail_alloc_disarm(); n++)
+ *           cr_assert_eq(r, -ENOMEM);
+ *
+ * goes through every allocation of the call, until one goes by without a failure.
+ * Only the thread that armed it counts. Under AddressSanitizer strdup and its like are not seen. */
+#ifndef GPUWM_TESTS_FAIL_ALLOC_H
+#define GPUWM_TESTS_FAIL_ALLOC_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static _Thread_local unsigned fail_alloc_left; /* 0: not armed, or it failed */
+static _Thread_local bool fail_alloc_failed;
+
+/* The n-th allocation of this thread from now on fails; 1 is the next one. */
+static inline void fail_alloc_arm(unsigned n)
+{
+	fail_alloc_failed = false;
+	fail_alloc_left = n;
+}
+
+/* True when one has failed since. */
+static inline bool fail_alloc_disarm(void)
+{
+	fail_alloc_left = 0;
+	return fail_alloc_failed;
+}
+
+/* These run before a sanitizer has begun. */
+#define FAIL_ALLOC_EARLY __attribute__((no_sanitize("address", "undefined")))
+#define FAIL_ALLOC __attribute__((visibility("default"))) FAIL_ALLOC_EARLY
+
+FAIL_ALLOC_EARLY static bool fail_alloc_now(void)
+{
+	if (fail_alloc_left == 0 || --fail_alloc_left > 0)
+		return false;
+	fail_alloc_failed = true;
+	errno = ENOMEM;
+	return true;
+}
+
+FAIL_ALLOC void *malloc(size_t bytes)
+{
+	static void *(*next)(size_t);
+
+	if (!next)
+		next = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+	return fail_alloc_now() ? NULL : next(bytes);
+}
+
+FAIL_ALLOC void *calloc(size_t count, size_t bytes)
+{
+	static void *(*next)(size_t, size_t);
+
+	if (!next)
+		next = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
+	return fail_alloc_now() ? NULL : next(count, bytes);
+}
+
+FAIL_ALLOC void *realloc(void *old, size_t bytes)
+{
+	static void *(*next)(void *, size_t);
+
+	if (!next)
+		next = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+	return fail_alloc_now() ? NULL : next(old, bytes);
+}
+
+FAIL_ALLOC void *reallocarray(void *old, size_t count, size_t bytes)
+{
+	size_t product;
+
+	if (__builtin_mul_overflow(count, bytes, &product)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return realloc(old, product);
+}
+
+#endif
