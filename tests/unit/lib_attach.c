@@ -1,4 +1,5 @@
 #include "client/lib/publish.h"
+#include "proto/index.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -188,15 +189,21 @@ Test(publish, aborts_when_the_checker_refuses)
 Test(publish, digests_what_the_filler_did_not)
 {
 	struct gpuwm_publish *publish = begin();
-	struct digest given = {{1, 2, 3}}, zeros = digest_of(specs, 0);
+	struct digest given = {{1, 2, 3}}, zeros = digest_of((const uint64_t[1]){0}, 8);
 	const struct publish_part *part;
+	struct index_map map;
 	struct error error;
 
 	publish_digest(publish, 2, &given); /* tied to tensor 0 */
 	cr_assert(eq(int, publish_seal(publish, NULL, NULL, &part, &error), 0), "%s", error.message);
 	cr_assert(eq(u64, part->tensors, 4));
 	cr_assert(eq(u32, part->segment_count, publish_plan(publish)->segment_count));
-	cr_assert(digest_equal(&part->content, &zeros) == false);
+	cr_assert(eq(int, index_map_open(part->index_fd, part->index_bytes, false, &map, &error), 0));
+	cr_assert(digest_equal(&map.view.tensors[1].digest, &given)); /* b */
+	cr_assert(digest_equal(&map.view.tensors[2].digest, &given)); /* head */
+	cr_assert(digest_equal(&map.view.tensors[3].digest, &zeros)); /* scalar */
+	cr_assert(digest_equal(&map.view.header->content, &part->content));
+	index_map_close(&map);
 	cr_assert(ge(int, part->segments[0].fd, 0));
 	cr_assert(ge(int, part->index_fd, 0));
 	publish_free(publish);
