@@ -25,13 +25,21 @@ __attribute__((visibility("default"))) ssize_t getrandom(void *buffer, size_t by
 	return getentropy(buffer, bytes) == 0 ? (ssize_t)bytes : -1;
 }
 
-static char *repeat(char c, size_t bytes)
+/* "GPU-" and as many letters, say; valid until the next call. */
+static const char *with(const char *beginning, char c, size_t count)
 {
 	static char text[1000];
+	size_t bytes = strlen(beginning);
 
-	memset(text, c, bytes);
-	text[bytes] = 0;
+	memcpy(text, beginning, bytes);
+	memset(text + bytes, c, count);
+	text[bytes + count] = 0;
 	return text;
+}
+
+static const char *repeat(char c, size_t count)
+{
+	return with("", c, count);
 }
 
 static bool wrong(const char *why, const char *part)
@@ -81,9 +89,8 @@ Test(names, devices)
 	cr_expect(wrong(device_wrong("GPU-"), "59"));
 	cr_expect(wrong(device_wrong("GPU-12 4"), "character"));
 	cr_expect(wrong(device_wrong("GPU-\xff"), "character"));
-	memcpy(repeat('a', DEVICE_BYTES_MAX), "GPU-", 4);
-	cr_expect_null(device_wrong(memcpy(repeat('a', DEVICE_BYTES_MAX), "GPU-", 4)));
-	cr_expect(wrong(device_wrong(memcpy(repeat('a', DEVICE_BYTES_MAX + 1), "GPU-", 4)), "59"));
+	cr_expect_null(device_wrong(with("GPU-", 'a', 59)));
+	cr_expect(wrong(device_wrong(with("GPU-", 'a', 60)), "59"));
 }
 
 Test(names, refs)
@@ -121,19 +128,20 @@ Test(names, refs_that_are_none)
 	refuses_ref("llama@" ID, "hexadecimal");
 	refuses_ref("0123456789ABCDEF00112233445566FF", "hexadecimal");
 	refuses_ref(repeat('m', 129), "128");
-	refuses_ref(strcat(repeat('m', 128), "m@v1"), "128");
-	refuses_ref(strncpy(repeat('t', 131), "m@", 2), "128");
+	refuses_ref(with("m@", 't', 129), "128");
 	refuses_ref("a..b@v1", "\"..\"");
 }
 
 Test(names, the_longest_ref)
 {
+	char text[2 * 128 + 2] = "";
 	const char *why = NULL;
 	struct ref ref;
 
-	cr_assert_eq(
-		ref_parse(memset(strcpy(repeat('m', 257), repeat('m', 257)) + 128, '@', 1) - 128, &ref, &why),
-		0);
+	memset(text, 'm', 128);
+	text[128] = '@';
+	memset(text + 129, 't', 128);
+	cr_assert_eq(ref_parse(text, &ref, &why), 0);
 	cr_expect_eq(strlen(ref.model), 128);
 	cr_expect_eq(strlen(ref.name), 128);
 }

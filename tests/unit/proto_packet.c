@@ -162,13 +162,10 @@ Test(packet, the_end_of_the_connection)
 
 Test(packet, a_reset_is_the_end_of_the_connection)
 {
-	char byte;
-
 	cr_assert_eq(packet_send(pair[1], "unread", 6, NULL, 0), 0);
 	close(pair[0]);
 	pair[0] = -1;
 	cr_expect_eq(packet_receive(pair[1], true, &packet), 0);
-	(void)byte;
 }
 
 Test(packet, other_errors_are_told)
