@@ -210,8 +210,7 @@ static int read_metadata(struct parser *p, json_t *map)
 	p->content->metadata = calloc(json_object_size(map) + 1, sizeof(*p->content->metadata));
 	if (!p->content->metadata)
 		return error_set(p->error, -ENOMEM, NULL, "%s: out of memory", p->file);
-	json_object_foreach(map, key, value)
-	{
+	json_object_foreach(map, key, value) {
 		if (!json_is_string(value))
 			return error_set(p->error, -EBADMSG, METADATA_KEY " maps texts to texts",
 					 "%s: " METADATA_KEY ": \"%.*s\" is no text", p->file, text_shown(key),
@@ -229,7 +228,8 @@ static size_t count_dims(json_t *root)
 	const char *key;
 	json_t *entry;
 
-	json_object_foreach(root, key, entry) count += json_array_size(json_object_get(entry, "shape"));
+	json_object_foreach(root, key, entry)
+		count += json_array_size(json_object_get(entry, "shape"));
 	return count;
 }
 
@@ -281,8 +281,7 @@ static int read_document(struct parser *p, json_t *root)
 	p->content->dims = calloc(count_dims(root) + 1, sizeof(*p->content->dims));
 	if (!p->content->tensors || !p->content->dims)
 		return error_set(p->error, -ENOMEM, NULL, "%s: out of memory", p->file);
-	json_object_foreach(root, key, entry)
-	{
+	json_object_foreach(root, key, entry) {
 		r = strcmp(key, METADATA_KEY) == 0 ? read_metadata(p, entry) : read_tensor(p, key, entry);
 		if (r < 0)
 			return r;

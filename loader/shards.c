@@ -70,8 +70,7 @@ static int shard_names(const struct source_file *index, json_t *map, const char 
 	if (!set || !names)
 		r = error_set(error, -ENOMEM, NULL, "%s: out of memory", index->path);
 	else
-		json_object_foreach(map, key, value)
-		{
+		json_object_foreach(map, key, value) {
 			r = check_shard_name(index, key, value, error);
 			if (r < 0)
 				break;
@@ -173,8 +172,7 @@ static int check_map(const struct source_file *index, const struct source *sourc
 	const char *name;
 	json_t *value;
 
-	json_object_foreach(map, name, value)
-	{
+	json_object_foreach(map, name, value) {
 		const char *shard = json_string_value(value);
 		const json_t *place = json_object_get(places, name);
 		const char *found =

@@ -49,8 +49,7 @@ void answer_join(const json_t *texts, char *ret_text, size_t size)
 	const json_t *item;
 
 	ret_text[0] = '\0';
-	json_array_foreach(texts, i, item)
-	{
+	json_array_foreach(texts, i, item) {
 		const char *text = json_string_value(item);
 		int written =
 			snprintf(ret_text + length, size - length, "%s%s", length ? "," : "", text ? text : "");

@@ -31,8 +31,7 @@ static void event_rest_print(const json_t *event)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(all, key, value)
-	{
+	json_object_foreach(all, key, value) {
 		bool known = json_is_null(value);
 		char *text;
 

@@ -44,10 +44,11 @@ static int jobs_print(const json_t *jobs)
 	size_t i;
 	int code;
 
-	json_array_foreach(jobs, i, job) job_row(table, job);
+	json_array_foreach(jobs, i, job) {
+		job_row(table, job);
+	}
 	code = table_print(table);
-	json_array_foreach(jobs, i, job)
-	{
+	json_array_foreach(jobs, i, job) {
 		snprintf(name, sizeof(name), "job %" PRIu64, answer_number(job, "job"));
 		answer_error_print(job, name);
 	}

@@ -11,8 +11,7 @@ static void status_limits(const json_t *status)
 	json_t *limits = json_object_get(status, "limits"), *value;
 	const char *key, *separator = "limits: ";
 
-	json_object_foreach(limits, key, value)
-	{
+	json_object_foreach(limits, key, value) {
 		printf("%s%s %lld", separator, key, (long long)json_integer_value(value));
 		separator = ", ";
 	}
@@ -39,8 +38,7 @@ static void status_summary(const json_t *status)
 		printf("%s%s %llu", i ? ", " : "", counts[i],
 		       (unsigned long long)answer_number(status, counts[i]));
 	printf("\nstandby loader: %s\n", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
-	json_array_foreach(json_object_get(status, "roots"), i, root)
-	{
+	json_array_foreach(json_object_get(status, "roots"), i, root) {
 		char shown[4096];
 
 		text_printable(json_string_value(root), shown, sizeof(shown));
@@ -56,8 +54,7 @@ static int status_devices(const json_t *status)
 	const json_t *device;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "devices"), i, device)
-	{
+	json_array_foreach(json_object_get(status, "devices"), i, device) {
 		table_cell(table, answer_text(device, "device"));
 		table_cell(table, answer_text(device, "kind"));
 		table_size(table, answer_number(device, "total"));
@@ -103,9 +100,11 @@ static json_t *leases_collect(const json_t *clients)
 	const json_t *session, *lease;
 	size_t i, j;
 
-	json_array_foreach(json_object_get(clients, "clients"), i, session)
-		json_array_foreach(json_object_get(session, "leases"), j, lease)
+	json_array_foreach(json_object_get(clients, "clients"), i, session) {
+		json_array_foreach(json_object_get(session, "leases"), j, lease) {
 			json_array_append_new(leases, lease_with_holder(session, lease));
+		}
+	}
 	return leases;
 }
 
@@ -116,8 +115,7 @@ static int leases_print(const json_t *leases)
 	const json_t *lease;
 	size_t i;
 
-	json_array_foreach(leases, i, lease)
-	{
+	json_array_foreach(leases, i, lease) {
 		device_short(answer_text(lease, "device"), device);
 		answer_name_cell(table, lease);
 		table_cell(table, device);
@@ -158,8 +156,7 @@ static int clients_print(const json_t *clients)
 	const json_t *session;
 	size_t i;
 
-	json_array_foreach(json_object_get(clients, "clients"), i, session)
-	{
+	json_array_foreach(json_object_get(clients, "clients"), i, session) {
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "session"));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "pid"));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "uid"));

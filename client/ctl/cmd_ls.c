@@ -11,9 +11,10 @@ static void aliases_cell(struct table *table, const json_t *list, const char *ve
 	char text[512];
 	size_t i;
 
-	json_array_foreach(json_object_get(list, "aliases"), i,
-			   alias) if (strcmp(answer_text(alias, "version"), version) == 0)
-		json_array_append(names, json_object_get(alias, "alias"));
+	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
+		if (strcmp(answer_text(alias, "version"), version) == 0)
+			json_array_append(names, json_object_get(alias, "alias"));
+	}
 	answer_join(names, text, sizeof(text));
 	table_cell(table, text);
 	json_decref(names);
@@ -27,8 +28,7 @@ static void parts_cell(struct table *table, const json_t *version)
 	char text[512];
 	size_t i;
 
-	json_array_foreach(json_object_get(version, "parts"), i, part)
-	{
+	json_array_foreach(json_object_get(version, "parts"), i, part) {
 		const char *device = answer_text(part, "device");
 
 		if (json_object_get(seen, device))
@@ -65,10 +65,11 @@ static int list_print(const json_t *list)
 	size_t i;
 	int code;
 
-	json_array_foreach(json_object_get(list, "versions"), i, version) version_row(table, list, version);
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		version_row(table, list, version);
+	}
 	code = table_print(table);
-	json_array_foreach(json_object_get(list, "versions"), i, version)
-	{
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
 			 answer_text(version, "tag"));
 		answer_error_print(version, name);

@@ -11,8 +11,10 @@ static const json_t *version_find(const json_t *list, const char *id)
 	const json_t *version;
 	size_t i;
 
-	json_array_foreach(json_object_get(list, "versions"), i,
-			   version) if (strcmp(answer_text(version, "version"), id) == 0) return version;
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "version"), id) == 0)
+			return version;
+	}
 	return NULL;
 }
 
@@ -31,9 +33,10 @@ static const char *alias_version(const json_t *list, const char *alias)
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach(json_object_get(list, "aliases"), i,
-			   item) if (strcmp(answer_text(item, "alias"), alias) ==
-				     0) return answer_text(item, "version");
+	json_array_foreach(json_object_get(list, "aliases"), i, item) {
+		if (strcmp(answer_text(item, "alias"), alias) == 0)
+			return answer_text(item, "version");
+	}
 	return "";
 }
 
@@ -148,16 +151,14 @@ static const char *ref_version(const json_t *list, const char *ref)
 	if (version_find(list, ref))
 		return ref;
 	items = json_object_get(list, "aliases");
-	json_array_foreach(items, i, item)
-	{
+	json_array_foreach(items, i, item) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "alias"));
 		if (strcmp(name, ref) == 0 || (strcmp(answer_text(item, "alias"), "current") == 0 &&
 					       strcmp(answer_text(item, "model"), ref) == 0))
 			return answer_text(item, "version");
 	}
 	items = json_object_get(list, "versions");
-	json_array_foreach(items, i, item)
-	{
+	json_array_foreach(items, i, item) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
 		if (strcmp(name, ref) == 0 && strcmp(answer_text(item, "state"), "failed") != 0)
 			return answer_text(item, "version");
@@ -221,8 +222,7 @@ static int left_print(const json_t *left)
 		return EXIT_DONE;
 	}
 	table = table_new("STILL HELD|>LEASES|PINS");
-	json_array_foreach(left, i, version)
-	{
+	json_array_foreach(left, i, version) {
 		const json_t *names = json_object_get(version, "pins");
 
 		answer_name_cell(table, version);

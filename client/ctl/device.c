@@ -63,8 +63,7 @@ void device_short_join(const json_t *devices, char *ret_text, size_t size)
 	char name[16];
 	size_t i;
 
-	json_array_foreach(devices, i, device)
-	{
+	json_array_foreach(devices, i, device) {
 		device_short(json_string_value(device) ? json_string_value(device) : "", name);
 		json_array_append_new(names, json_string(name));
 	}

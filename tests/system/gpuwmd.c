@@ -263,8 +263,7 @@ static uint64_t device_used(struct gpuwmd *d)
 	uint64_t used = 0;
 	size_t i;
 
-	json_array_foreach(json_object_get(answer, "devices"), i, device)
-	{
+	json_array_foreach(json_object_get(answer, "devices"), i, device) {
 		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
 			used = (uint64_t)json_integer_value(json_object_get(device, "used"));
 	}
@@ -295,8 +294,7 @@ json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag)
 	json_t *answer = query(d->admin, "list", model), *entry, *found = NULL;
 	size_t i;
 
-	json_array_foreach(json_object_get(answer, "versions"), i, entry)
-	{
+	json_array_foreach(json_object_get(answer, "versions"), i, entry) {
 		/* A failed version and its successor may share a tag: the later entry counts. */
 		if (strcmp(json_string_value(json_object_get(entry, "tag")), tag) == 0) {
 			json_decref(found);
@@ -363,8 +361,7 @@ void version_drop(struct gpuwmd *d, const char *model, const char *tag)
 
 	cr_assert(entry, "there is no %s@%s", model, tag);
 	options.model = model;
-	json_array_foreach(json_object_get(answer, "aliases"), i, alias)
-	{
+	json_array_foreach(json_object_get(answer, "aliases"), i, alias) {
 		options.alias = json_string_value(json_object_get(alias, "alias"));
 		if (strcmp(json_string_value(json_object_get(alias, "version")), id) == 0 &&
 		    strcmp(options.alias, "previous") != 0)
@@ -383,10 +380,8 @@ static size_t fds_held(struct gpuwmd *d)
 	json_t *answer = query(d->admin, "list", NULL), *entry, *part;
 	size_t i, j, count = 0;
 
-	json_array_foreach(json_object_get(answer, "versions"), i, entry)
-	{
-		json_array_foreach(json_object_get(entry, "parts"), j, part)
-		{
+	json_array_foreach(json_object_get(answer, "versions"), i, entry) {
+		json_array_foreach(json_object_get(entry, "parts"), j, part) {
 			const char *state = json_string_value(json_object_get(part, "state"));
 
 			if (state && strcmp(state, "failed") != 0)

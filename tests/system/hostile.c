@@ -264,8 +264,7 @@ Test(hostile, a_lease_of_somebody_else_is_not_released)
 	load_version(s.d, checkpoint_write(s.d, "v1", SMALL(1)), "m@v1");
 	worker = worker_start(s.d, "m", 1);
 	clients = query(s.d->admin, "clients", NULL);
-	json_array_foreach(json_object_get(clients, "clients"), i, client)
-	{
+	json_array_foreach(json_object_get(clients, "clients"), i, client) {
 		if (json_array_size(json_object_get(client, "leases")))
 			lease = json_array_get(json_object_get(client, "leases"), 0);
 	}
