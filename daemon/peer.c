@@ -1,0 +1,91 @@
+#include "peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; older headers do not have it */
+#endif
+
+const char *role_name(enum role role)
+{
+	switch (role) {
+	case ROLE_WORKER:
+		return "worker";
+	case ROLE_PUBLISHER:
+		return "publisher";
+	case ROLE_OPERATOR:
+		return "operator";
+	case ROLE_LOADER:
+		return "loader";
+	}
+	return "none";
+}
+
+static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	command[0] = '\0';
+	if (pid <= 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, command, PEER_COMMAND_BYTES);
+	close(fd);
+	command[n > 0 ? n : 0] = '\0';
+	command[strcspn(command, "\n")] = '\0';
+}
+
+int peer_identify(int sock, struct peer *ret)
+{
+	struct ucred cred;
+	socklen_t size = sizeof(cred);
+	int pidfd = -1;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+		return -errno;
+	size = sizeof(pidfd);
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) < 0)
+		pidfd = -1;
+	*ret = (struct peer){.pid = cred.pid, .uid = cred.uid, .gid = cred.gid, .pidfd = pidfd};
+	read_command(cred.pid, ret->command);
+	return 0;
+}
+
+void peer_clear(struct peer *peer)
+{
+	if (peer->pidfd >= 0)
+		close(peer->pidfd);
+	peer->pidfd = -1;
+}
+
+bool peer_in_group(int sock, const struct peer *peer, gid_t group)
+{
+	gid_t few[64], *groups = few;
+	socklen_t size = sizeof(few);
+	bool found = peer->gid == group;
+	int r;
+
+	if (found)
+		return true;
+	r = getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+	if (r < 0 && errno == ERANGE) { /* size is what it takes now */
+		groups = malloc(size);
+		r = groups ? getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size) : -1;
+	}
+	for (size_t i = 0; r == 0 && !found && i < size / sizeof(gid_t); i++)
+		found = groups[i] == group;
+	if (groups != few)
+		free(groups);
+	return found;
+}

@@ -1,0 +1,35 @@
+/* Who is at the other end of a connection: asked of the kernel once, at accept. */
+#ifndef GPUWM_DAEMON_PEER_H
+#define GPUWM_DAEMON_PEER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum role {
+	ROLE_WORKER = 1 << 0,
+	ROLE_PUBLISHER = 1 << 1,
+	ROLE_OPERATOR = 1 << 2,
+	ROLE_LOADER = 1 << 3,
+};
+/* "worker"; one role only. */
+const char *role_name(enum role role);
+
+#define PEER_COMMAND_BYTES 16 /* TASK_COMM_LEN */
+
+struct peer {
+	pid_t pid; /* 0: of another PID namespace. Told to people, never a key */
+	uid_t uid;
+	gid_t gid;
+	int pidfd; /* -1: this kernel has none (SO_PEERPIDFD, 6.5) or the peer is gone */
+	char command[PEER_COMMAND_BYTES + 1];
+};
+
+/* Credentials, pidfd and command of the connected socket's peer. -errno. */
+int peer_identify(int sock, struct peer *ret);
+/* Closes the pidfd. Twice is fine. */
+void peer_clear(struct peer *peer);
+
+/* Whether the group is the peer's primary or one of its supplementary groups. */
+bool peer_in_group(int sock, const struct peer *peer, gid_t group);
+
+#endif

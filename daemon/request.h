@@ -1,0 +1,37 @@
+/* A request, and its one answer. */
+#ifndef GPUWM_DAEMON_REQUEST_H
+#define GPUWM_DAEMON_REQUEST_H
+
+#include "../proto/message.h"
+#include "../proto/packet.h"
+
+#include <stdbool.h>
+
+struct server;
+struct session;
+
+struct request {
+	struct server *server;
+	struct session *session;
+	uint64_t id;
+	struct packet *packet; /* what it came with; NULL once it waits */
+};
+
+/* Begins the answer: put the result's keys, then request_answer or one of its
+ * sisters, which end the map, send, and clear w. */
+void request_result(const struct request *request, struct message_writer *w);
+
+/* What does not fit a packet goes as a sealed memfd. */
+void request_answer(const struct request *request, struct message_writer *w);
+/* {} */
+void request_done(const struct request *request);
+/* With descriptors that stay ours, under the lease. */
+void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
+			  size_t fd_count, uint64_t lease);
+/* With one descriptor, which is taken over. */
+void request_answer_fd(const struct request *request, struct message_writer *w, int fd);
+
+/* Answers with an error, and counts it. */
+void request_refuse(const struct request *request, const struct error *error);
+
+#endif

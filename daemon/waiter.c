@@ -1,0 +1,115 @@
+#include "waiter.h"
+#include "server.h"
+#include "session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct waiter *waiter = timer->data;
+
+	waiter->wake(waiter, NULL, true);
+}
+
+static int charge(const struct request *request, struct quota_charge *ret, struct error *error)
+{
+	const struct session *session = request->session;
+
+	if (session->waiter_count >= REQUESTS_PER_SESSION_MAX)
+		return error_set(error, -EDQUOT, "wait for some, or use another connection",
+				 "this connection has all %d waiting requests that it may have",
+				 REQUESTS_PER_SESSION_MAX);
+	return quota_charge(request->server->quota, session->peer.uid, QUOTA_REQUESTS, ret, error);
+}
+
+static void enlist(struct waiter **list, struct waiter **next, struct waiter ***link, struct waiter *waiter)
+{
+	*next = *list;
+	*link = list;
+	*list = waiter;
+}
+
+int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
+	       struct waiter **ret_waiter, struct error *error)
+{
+	struct server *server = request->server;
+	struct waiter *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = charge(request, &w->charge, error);
+	if (r < 0) {
+		free(w);
+		return r;
+	}
+	w->request = *request;
+	w->request.packet = NULL;
+	w->wake = wake;
+	w->fd = -1;
+	enlist(&server->waiters[kind], &w->next, &w->link, w);
+	if (w->next)
+		w->next->link = &w->next;
+	enlist(&request->session->waiters, &w->next_of_session, &w->link_of_session, w);
+	if (w->next_of_session)
+		w->next_of_session->link_of_session = &w->next_of_session;
+	request->session->waiter_count++;
+	server->waiting++;
+	if (wait_ms >= 0) {
+		w->timed = true;
+		w->timer.data = w;
+		uv_timer_init(&server->loop, &w->timer);
+		uv_timer_start(&w->timer, on_timer, (uint64_t)wait_ms, 0);
+	}
+	*ret_waiter = w;
+	return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct waiter *waiter_free(struct waiter *w)
+{
+	if (!w)
+		return NULL;
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	*w->link_of_session = w->next_of_session;
+	if (w->next_of_session)
+		w->next_of_session->link_of_session = w->link_of_session;
+	w->request.session->waiter_count--;
+	w->request.server->waiting--;
+	quota_release(&w->charge);
+	if (w->fd >= 0)
+		close(w->fd);
+	if (w->timed)
+		uv_close((uv_handle_t *)&w->timer, on_closed);
+	else
+		free(w);
+	return NULL;
+}
+
+void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed)
+{
+	struct waiter *next;
+
+	for (struct waiter *w = server->waiters[kind]; w; w = next) {
+		next = w->next;
+		w->wake(w, changed, false);
+	}
+}
+
+void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error)
+{
+	while (server->waiters[kind]) {
+		struct waiter *w = server->waiters[kind];
+
+		request_refuse(&w->request, error);
+		waiter_free(w);
+	}
+}

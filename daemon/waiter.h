@@ -1,0 +1,61 @@
+/* Requests whose answer comes later. Each is charged to its uid and counted
+ * in its session, and goes with it. */
+#ifndef GPUWM_DAEMON_WAITER_H
+#define GPUWM_DAEMON_WAITER_H
+
+#include "../proto/digest.h"
+#include "../proto/names.h"
+#include "quota.h"
+#include "request.h"
+
+#include <uv.h>
+
+struct version;
+struct device;
+struct waiter;
+
+/* What they wait for. */
+enum wait_kind {
+	WAIT_READY, /* a version to attach to */
+	WAIT_FREED, /* a version's end */
+	WAIT_JOB, /* a job's end */
+	WAIT_STARTED, /* a loader for a check */
+	WAIT_CHECKED, /* a part's check */
+	WAIT_KINDS,
+};
+
+/* Answers and frees the waiter, or leaves it waiting (never when expired).
+ * changed: the version that did; NULL: look. */
+typedef void waiter_wake_fn(struct waiter *waiter, const struct version *changed, bool expired);
+
+struct waiter {
+	struct request request;
+	struct waiter *next, **link; /* of its kind */
+	struct waiter *next_of_session, **link_of_session;
+	struct quota_charge charge;
+	waiter_wake_fn *wake;
+	uv_timer_t timer;
+	bool timed;
+
+	/* What it was about, as far as its kind needs it. */
+	struct ref ref;
+	char device[DEVICE_BYTES_MAX + 1];
+	uint32_t rank;
+	struct version_id id; /* of a version, or of a publish */
+	struct digest content;
+	uint64_t job;
+	int fd; /* -1; closed with the waiter */
+};
+
+/* wait_ms below 0: for ever. -EDQUOT, -ENOMEM. */
+int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
+	       struct waiter **ret_waiter, struct error *error);
+/* Without an answer. NULL is fine. */
+struct waiter *waiter_free(struct waiter *waiter);
+
+/* Wakes all of a kind. */
+void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed);
+/* Refuses and frees all of a kind. */
+void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error);
+
+#endif
