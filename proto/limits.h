@@ -100,6 +100,13 @@
 #define LOADER_RETRY_MS 2000
 /* Deaths at start in a row after which waiting jobs are failed. */
 #define LOADER_RETRIES_MAX 3
+/* Cancelled, or sent SIGKILL: how long a loader may take to end. One copies chunks of a
+ * few MiB and looks in between; what a kernel has not let go by then hangs. */
+#define LOADER_KILL_MS 2000
+/* After its job's end a loader tears its CUDA context down: 120 GiB took 40 ms. */
+#define LOADER_EXIT_MS 10000
+/* A dead loader's socket ends before its exit status is known. */
+#define LOADER_STATUS_MS 200
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000
 /* What a client waits for a reply that needs no waiting in the daemon. */

@@ -1,0 +1,282 @@
+#include "job.h"
+#include "clock.h"
+#include "loader.h"
+#include "server.h"
+#include "versions.h"
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Progress events of one job: four a second are smooth for a bar. */
+#define JOB_EVENT_MS 250
+
+const char *job_kind_name(enum job_kind kind)
+{
+	return kind == JOB_LOAD ? "load" : "check";
+}
+
+const char *job_state_name(enum job_state state)
+{
+	static const char *const names[] = {
+		[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",     [JOB_DONE] = "done",
+		[JOB_FAILED] = "failed", [JOB_CANCELLED] = "cancelled",
+	};
+	return names[state];
+}
+
+/* ---- the table ---- */
+
+void job_table_init(struct job_table *table)
+{
+	*table = (struct job_table){.end = &table->first};
+}
+
+static void job_free(struct job *job)
+{
+	if (job->publisher_sock >= 0)
+		close(job->publisher_sock);
+	free(job->source);
+	free(job->devices);
+	free(job->error);
+	free(job);
+}
+
+void job_table_clear(struct job_table *table)
+{
+	while (table->first) {
+		struct job *job = table->first;
+
+		table->first = job->next;
+		job_free(job);
+	}
+	job_table_init(table);
+}
+
+bool job_ended(const struct job *job)
+{
+	return job->state > JOB_RUNNING;
+}
+
+void job_table_prune(struct job_table *table)
+{
+	uint64_t now = clock_wall_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
+	struct job **link = &table->first;
+
+	while (*link) {
+		struct job *job = *link;
+
+		if (job_ended(job) && (table->kept > JOBS_KEPT_MAX || now > job->ended_ms + kept)) {
+			*link = job->next;
+			table->kept--;
+			job_free(job);
+		} else {
+			link = &job->next;
+		}
+	}
+	table->end = link;
+}
+
+int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
+	    struct job **ret_job, struct error *error)
+{
+	struct job_table *table = &server->jobs;
+	struct job *job;
+
+	if (table->queued >= JOBS_QUEUED_MAX)
+		return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
+				 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
+	job_table_prune(table);
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	job->id = ++table->last_id;
+	job->kind = kind;
+	job->uid = uid;
+	job->created_ms = clock_wall_ms();
+	job->publisher_sock = -1;
+	snprintf(job->model, sizeof(job->model), "%s", model);
+	snprintf(job->tag, sizeof(job->tag), "%s", tag);
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+	*table->end = job;
+	table->end = &job->next;
+	table->queued++;
+	*ret_job = job;
+	return 0;
+}
+
+void job_drop(struct job_table *table, struct job *job)
+{
+	struct job **link = &table->first;
+
+	while (*link != job)
+		link = &(*link)->next;
+	*link = job->next;
+	if (!*link)
+		table->end = link;
+	table->queued--;
+	job_free(job);
+}
+
+int job_add_device(struct job *job, struct device *device)
+{
+	struct device **devices = reallocarray(job->devices, job->device_count + 1, sizeof(*devices));
+
+	if (!devices)
+		return -ENOMEM;
+	devices[job->device_count++] = device;
+	job->devices = devices;
+	return 0;
+}
+
+struct job *job_find(const struct job_table *table, uint64_t id)
+{
+	struct job *job = table->first;
+
+	while (job && job->id != id)
+		job = job->next;
+	return job;
+}
+
+struct job *job_queued(const struct job_table *table)
+{
+	struct job *job = table->queued ? table->first : NULL;
+
+	while (job && job->state != JOB_QUEUED)
+		job = job->next;
+	return job;
+}
+
+/* ---- its life ---- */
+
+static void tell(struct server *server, struct job *job)
+{
+	struct message_writer w;
+
+	event_begin(server->events, &w, EVENT_JOB);
+	message_put_u64(&w, "job", job->id);
+	message_put_text(&w, "state", job_state_name(job->state));
+	message_put_text(&w, "phase", job->phase);
+	message_put_u64(&w, "done", job->done);
+	message_put_u64(&w, "total", job->total);
+	message_put_text(&w, "model", job->model);
+	message_put_text(&w, "tag", job->tag);
+	event_emit(server->events, &w);
+	job->told_ms = clock_steady_ms();
+}
+
+void job_start(struct server *server, struct job *job, struct loader *loader)
+{
+	job->state = JOB_RUNNING;
+	job->loader = loader;
+	job->started_ms = clock_wall_ms();
+	snprintf(job->phase, sizeof(job->phase), "starting");
+	server->jobs.queued--;
+	server->jobs.running++;
+	tell(server, job);
+	waiters_wake(server, WAIT_STARTED, NULL);
+}
+
+void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total)
+{
+	bool phased = strcmp(job->phase, phase) != 0;
+
+	snprintf(job->phase, sizeof(job->phase), "%s", phase);
+	job->done = done;
+	job->total = total;
+	if (job->kind == JOB_CHECK && (total > 0 || job->watched_ms))
+		job_watch(job);
+	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
+		tell(server, job);
+}
+
+void job_watch(struct job *job)
+{
+	bool first = job->watched_ms == 0;
+
+	job->watched_ms = clock_steady_ms();
+	if (first && job->loader)
+		loader_watch(job->loader);
+}
+
+/* What it was to bring about and did not fails. */
+static void fail_unfinished(struct server *server, struct job *job, const struct error *error)
+{
+	struct error unfinished;
+	struct publish *publish;
+	struct publish_part *part;
+
+	if (!error) {
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+		error = &unfinished;
+	}
+	if (job->kind == JOB_LOAD) {
+		versions_fail_of(server, job, error, NULL);
+		return;
+	}
+	publish = publish_find(server->publishes, &job->publish);
+	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
+	if (!part || part->checker != job)
+		return;
+	if (publish->version->replicas[part->replica].checked)
+		part->checker = NULL;
+	else
+		versions_fail(server, publish, error, NULL);
+}
+
+static void keep_error(struct job *job, const struct error *error)
+{
+	job->error = malloc(sizeof(*job->error));
+	if (job->error)
+		*job->error = *error;
+}
+
+/* Then the version's failure was logged. */
+static bool has_version(const struct job *job)
+{
+	static const struct version_id none;
+
+	return !version_id_equal(&job->version, &none);
+}
+
+void job_end(struct server *server, struct job *job, const struct error *error)
+{
+	if (job_ended(job))
+		return;
+	if (job->state == JOB_QUEUED)
+		server->jobs.queued--;
+	else
+		server->jobs.running--;
+	server->jobs.kept++;
+	job->state = !error                                        ? JOB_DONE
+		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
+								   : JOB_FAILED;
+	job->ended_ms = clock_wall_ms();
+	if (error)
+		keep_error(job, error);
+	if (job->publisher_sock >= 0)
+		close(job->publisher_sock);
+	job->publisher_sock = -1;
+	fail_unfinished(server, job, error);
+	job->loader = NULL;
+	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !has_version(job))
+		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
+			    job_kind_name(job->kind), job->model, job->tag, error->message);
+	tell(server, job);
+	waiters_wake(server, WAIT_STARTED, NULL);
+	waiters_wake(server, WAIT_JOB, NULL);
+}
+
+void job_cancel(struct server *server, struct job *job, const struct error *reason)
+{
+	if (job_ended(job) || job->cancelled)
+		return;
+	job->cancelled = true;
+	if (job->state == JOB_QUEUED)
+		job_end(server, job, reason);
+	else
+		loader_cancel(job->loader);
+}

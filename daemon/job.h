@@ -1,0 +1,85 @@
+/* Jobs: work that loaders do in the background, and what became of it. */
+#ifndef GPUWM_DAEMON_JOB_H
+#define GPUWM_DAEMON_JOB_H
+
+#include "../proto/errors.h"
+#include "../proto/names.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct server;
+struct loader;
+struct device;
+
+enum job_kind { JOB_LOAD, JOB_CHECK };
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+const char *job_kind_name(enum job_kind kind);
+const char *job_state_name(enum job_state state);
+
+#define JOB_PHASE_BYTES 63
+
+struct job {
+	uint64_t id;
+	enum job_kind kind;
+	enum job_state state;
+	char phase[JOB_PHASE_BYTES + 1];
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	char *source; /* load */
+	struct device **devices;
+	size_t device_count;
+	struct version_id version; /* zero: none yet */
+	uid_t uid;
+	uint64_t done, total;
+	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
+	struct error *error; /* why it failed; NULL: it did not */
+	struct loader *loader; /* that runs it */
+	uint64_t told_ms; /* steady: its last progress event */
+	bool cancelled; /* it was asked to end */
+
+	/* check */
+	struct version_id publish;
+	uint32_t rank, world;
+	uint64_t bytes, publisher; /* the session */
+	int publisher_sock; /* the checker's end; -1: handed on */
+	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
+
+	struct job *next;
+};
+
+struct job_table {
+	struct job *first, **end; /* by age */
+	uint64_t last_id, running, queued, kept;
+};
+
+void job_table_init(struct job_table *table);
+void job_table_clear(struct job_table *table);
+
+/* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX. */
+int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
+	    struct job **ret_job, struct error *error);
+/* Forgets a queued job that nobody has heard of yet. */
+void job_drop(struct job_table *table, struct job *job);
+/* Copies one more device. -ENOMEM. */
+int job_add_device(struct job *job, struct device *device);
+/* NULL: never was, or forgotten. */
+struct job *job_find(const struct job_table *table, uint64_t id);
+/* The oldest that waits for a loader; NULL. */
+struct job *job_queued(const struct job_table *table);
+bool job_ended(const struct job *job);
+/* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
+void job_table_prune(struct job_table *table);
+
+/* A loader has it. */
+void job_start(struct server *server, struct job *job, struct loader *loader);
+/* The loader told how far it is. */
+void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total);
+/* There is something to check now: from here on silence is suspicious. */
+void job_watch(struct job *job);
+/* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)
+ * or failed. What it had not finished fails with it. */
+void job_end(struct server *server, struct job *job, const struct error *error);
+/* Ends it at once when queued; when running, tells the loader and kills it if it does not end. */
+void job_cancel(struct server *server, struct job *job, const struct error *reason);
+
+#endif

@@ -1,0 +1,618 @@
+#include "loader.h"
+#include "clock.h"
+#include "server.h"
+#include "session.h"
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum loader_state {
+	LOADER_STARTING, /* has not said hello */
+	LOADER_STANDBY,
+	LOADER_BUSY, /* has a job */
+	LOADER_CANCELLING, /* was asked to end it */
+	LOADER_LEAVING, /* its job ended: it exits by itself */
+	LOADER_ORPHAN, /* its connection ended: the exit status is awaited */
+	LOADER_KILLED,
+	LOADER_FORGOTTEN, /* hangs in the kernel */
+};
+
+struct kept {
+	struct grant *grant;
+	struct kept *next;
+};
+
+struct loader {
+	struct loader_pool *pool;
+	struct loader *next;
+	uv_process_t process;
+	uv_timer_t timer;
+	unsigned handles;
+	enum loader_state state;
+	bool was_starting; /* it died before its hello */
+	uint64_t started_ms; /* steady */
+	struct session *session;
+	struct job *job;
+	struct kept *kept;
+};
+
+struct loader_pool {
+	struct server *server;
+	struct loader *first;
+	uv_timer_t *retry; /* closes on its own */
+	uint64_t retry_at_ms; /* steady */
+	unsigned failures; /* at start, in a row */
+	bool started;
+	void (*ready)(struct server *server);
+};
+
+static void on_timer(uv_timer_t *timer);
+
+/* ---- counting ---- */
+
+static unsigned in_state(const struct loader_pool *pool, enum loader_state state)
+{
+	unsigned count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state == state;
+	return count;
+}
+
+uint64_t loader_pool_count(const struct loader_pool *pool)
+{
+	uint64_t count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state != LOADER_FORGOTTEN;
+	return count;
+}
+
+static struct loader *standby(const struct loader_pool *pool)
+{
+	struct loader *l = pool->first;
+
+	while (l && (l->state != LOADER_STANDBY || l->session->ended))
+		l = l->next;
+	return l;
+}
+
+bool loader_pool_standby(const struct loader_pool *pool)
+{
+	return standby(pool) != NULL;
+}
+
+struct job *loader_job(const struct loader *loader)
+{
+	return loader->job;
+}
+
+struct loader *loader_of(const struct loader_pool *pool, const void *job)
+{
+	struct loader *l = pool->first;
+
+	while (l && (!l->job || l->job != job))
+		l = l->next;
+	return l;
+}
+
+/* ---- starting ---- */
+
+static void spoke(struct loader_pool *pool)
+{
+	void (*ready)(struct server *) = pool->ready;
+
+	pool->ready = NULL;
+	if (ready)
+		ready(pool->server);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	loader_pool_turn(timer->data);
+}
+
+static void retry_later(struct loader_pool *pool, uint64_t at_ms)
+{
+	uint64_t now = clock_steady_ms();
+
+	pool->retry_at_ms = at_ms;
+	uv_timer_start(pool->retry, on_retry, at_ms > now ? at_ms - now : 0, 0);
+}
+
+/* One more start came to nothing. */
+static void start_failed(struct loader_pool *pool, const struct error *reason)
+{
+	struct server *server = pool->server;
+	struct error error;
+	struct job *job;
+
+	if (pool->failures++ == 0)
+		log_error("%s: %s", reason->message, reason->detail);
+	retry_later(pool, clock_steady_ms() + LOADER_RETRY_MS);
+	spoke(pool);
+	if (pool->failures < LOADER_RETRIES_MAX)
+		return;
+	error_set(&error, -EIO, reason->detail, "no loader could be started, %u times in a row: %s",
+		  pool->failures, reason->message);
+	while ((job = job_queued(&server->jobs)))
+		job_end(server, job, &error);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct loader *l = handle->data;
+
+	if (--l->handles == 0)
+		free(l);
+}
+
+static void close_handles(struct loader *l)
+{
+	uv_close((uv_handle_t *)&l->process, on_handle_closed);
+	uv_close((uv_handle_t *)&l->timer, on_handle_closed);
+}
+
+static void on_process_exit(uv_process_t *process, int64_t status, int signal);
+
+/* Its end of the socketpair is descriptor 3; it talks to our stderr. */
+static int spawn_process(struct loader *l, int sock)
+{
+	const char *file = l->pool->server->config->loader;
+	char *args[] = {(char *)file, "--fd", "3", NULL};
+	uv_stdio_container_t stdio[] = {
+		{.flags = UV_IGNORE},
+		{.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+		{.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+		{.flags = UV_INHERIT_FD, .data.fd = sock},
+	};
+	uv_process_options_t options = {
+		.exit_cb = on_process_exit,
+		.file = file,
+		.args = args,
+		.stdio = stdio,
+		.stdio_count = sizeof(stdio) / sizeof(*stdio),
+	};
+
+	return uv_spawn(&l->pool->server->loop, &l->process, &options);
+}
+
+static struct loader *loader_new(struct loader_pool *pool)
+{
+	struct loader *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->pool = pool;
+	l->started_ms = clock_steady_ms();
+	l->process.data = l->timer.data = l;
+	l->handles = 2;
+	l->was_starting = true;
+	uv_timer_init(&pool->server->loop, &l->timer);
+	return l;
+}
+
+/* Takes `ours`; on success the loader is in the pool. */
+static int launch(struct loader_pool *pool, int ours, int theirs)
+{
+	struct loader *l = loader_new(pool);
+	int r;
+
+	if (!l) {
+		close(ours);
+		return -ENOMEM;
+	}
+	r = spawn_process(l, theirs);
+	if (r < 0) {
+		close(ours);
+		close_handles(l);
+		return r;
+	}
+	l->next = pool->first;
+	pool->first = l;
+	uv_timer_start(&l->timer, on_timer, pool->server->config->loader_start_ms, 0);
+	r = session_new(pool->server, ours, SESSION_LOADER, &l->session);
+	if (r < 0)
+		uv_process_kill(&l->process, SIGKILL);
+	else
+		l->session->loader = l;
+	return 0;
+}
+
+static bool start(struct loader_pool *pool)
+{
+	const char *file = pool->server->config->loader;
+	struct error error;
+	int pair[2], r;
+
+	r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : 0;
+	if (r == 0) {
+		r = launch(pool, pair[0], pair[1]);
+		close(pair[1]);
+	}
+	if (r == 0)
+		return true;
+	error_set(&error, r, "--loader, or path in [loader] of gpuwmd's configuration, says where it is",
+		  "%s could not be started: %s", file, strerror(-r));
+	start_failed(pool, &error);
+	return false;
+}
+
+/* ---- the end of a process ---- */
+
+static void end_job(struct loader *l, const struct error *error)
+{
+	struct job *job = l->job;
+
+	if (job)
+		job_end(l->pool->server, job, error);
+	l->job = NULL;
+}
+
+/* What its death means, once: its state is one of the living before. */
+static void conclude(struct loader *l, const struct error *error)
+{
+	struct loader_pool *pool = l->pool;
+
+	if (l->job) {
+		end_job(l, error);
+	} else if (l->was_starting) {
+		l->was_starting = false;
+		start_failed(pool, error);
+	} else if (!pool->server->stopping) {
+		log_warning("the standby loader is gone: %s", error->message);
+		retry_later(pool, l->started_ms + LOADER_RETRY_MS);
+	}
+}
+
+static bool is_over(const struct loader *l)
+{
+	return l->state == LOADER_LEAVING || l->state == LOADER_KILLED || l->state == LOADER_FORGOTTEN;
+}
+
+static void how_it_died(int64_t status, int signal, const struct loader *l, struct error *error)
+{
+	if (l->state == LOADER_CANCELLING)
+		error_set(error, -ECANCELED, NULL, "cancelled");
+	else if (signal)
+		error_set(error, -EIO, "gpuwmd's log has what it said last", "gpuwm-loader died (signal %d)",
+			  signal);
+	else
+		error_set(error, -EIO, "gpuwmd's log has what it said last",
+			  "gpuwm-loader died (exit status %d)", (int)status);
+}
+
+static void unlist(struct loader *l)
+{
+	struct loader **link = &l->pool->first;
+
+	while (*link != l)
+		link = &(*link)->next;
+	*link = l->next;
+}
+
+static void drop_kept(struct loader *l)
+{
+	while (l->kept) {
+		struct kept *kept = l->kept;
+
+		l->kept = kept->next;
+		grant_drop(kept->grant);
+		free(kept);
+	}
+}
+
+static void part_from_session(struct loader *l)
+{
+	if (!l->session)
+		return;
+	l->session->loader = NULL;
+	session_end(l->session);
+	l->session = NULL;
+}
+
+static void on_process_exit(uv_process_t *process, int64_t status, int signal)
+{
+	struct loader *l = process->data;
+	struct loader_pool *pool = l->pool;
+	struct error error;
+
+	how_it_died(status, signal, l, &error);
+	part_from_session(l);
+	if (!is_over(l))
+		conclude(l, &error);
+	drop_kept(l);
+	unlist(l);
+	close_handles(l);
+	loader_pool_report(pool);
+	loader_pool_turn(pool);
+}
+
+/* A process that the kernel does not let go is no longer waited for. */
+static void kill_loader(struct loader *l, const struct error *error)
+{
+	uv_process_kill(&l->process, SIGKILL);
+	if (!is_over(l))
+		conclude(l, error);
+	l->state = LOADER_KILLED;
+	part_from_session(l);
+	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
+	loader_pool_turn(l->pool);
+}
+
+static void check_stall(struct loader *l)
+{
+	uint64_t allowed = l->pool->server->config->check_stall_ms;
+	uint64_t silent = clock_steady_ms() - l->job->watched_ms;
+	struct error error;
+
+	if (silent < allowed) {
+		uv_timer_start(&l->timer, on_timer, allowed - silent, 0);
+		return;
+	}
+	error_set(&error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
+		  "the checker hangs: no progress for %llu ms", (unsigned long long)allowed);
+	kill_loader(l, &error);
+}
+
+static void forget(struct loader *l)
+{
+	l->state = LOADER_FORGOTTEN;
+	log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s",
+		    uv_process_get_pid(&l->process),
+		    l->kept ? ", and what it may hold stays charged until it is gone" : "");
+	loader_pool_turn(l->pool);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct loader *l = timer->data;
+	struct error error;
+
+	switch (l->state) {
+	case LOADER_STARTING:
+		error_set(&error, -ETIMEDOUT,
+			  "loader_start_ms in [limits] of gpuwmd's configuration changes it",
+			  "gpuwm-loader did not say hello within %llu ms",
+			  (unsigned long long)l->pool->server->config->loader_start_ms);
+		kill_loader(l, &error);
+		return;
+	case LOADER_BUSY:
+		check_stall(l);
+		return;
+	case LOADER_KILLED:
+		forget(l);
+		return;
+	case LOADER_CANCELLING:
+		error_set(&error, -ECANCELED, NULL, "cancelled");
+		kill_loader(l, &error);
+		return;
+	case LOADER_ORPHAN:
+		error_set(&error, -EIO, NULL, "gpuwm-loader closed its connection in the middle of its job");
+		kill_loader(l, &error);
+		return;
+	case LOADER_LEAVING:
+		kill_loader(l, NULL);
+		return;
+	case LOADER_STANDBY:
+	case LOADER_FORGOTTEN:
+		return;
+	}
+}
+
+/* ---- jobs ---- */
+
+static void put_texts(struct message_writer *w, const char *key, char *const *texts, size_t count)
+{
+	message_begin_array(w, key);
+	for (size_t i = 0; i < count; i++)
+		message_put_text(w, NULL, texts[i]);
+	message_end(w);
+}
+
+static void put_load(struct message_writer *w, const struct job *job, const struct config *config)
+{
+	message_put_text(w, "source", job->source);
+	message_put_text(w, "model", job->model);
+	message_put_text(w, "tag", job->tag);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < job->device_count; i++)
+		message_put_text(w, NULL, job->devices[i]->id);
+	message_end(w);
+	put_texts(w, "roots", config->roots, config->root_count);
+	if (job->alias[0])
+		message_put_text(w, "alias", job->alias);
+}
+
+static void put_check(struct message_writer *w, const struct job *job)
+{
+	message_put_hex128(w, "publish", job->publish.bytes);
+	message_put_u64(w, "rank", job->rank);
+	message_put_u64(w, "world", job->world);
+	message_put_text(w, "device", job->devices[0]->id);
+	message_put_u64(w, "bytes", job->bytes);
+	message_put_u64(w, "publisher", 0);
+}
+
+static void notify(struct loader *l, struct message_writer *w, int fd)
+{
+	struct parcel parcel = {.fds = &fd, .fd_count = fd >= 0, .close_fds = true};
+
+	message_end(w);
+	if (message_finish(w) == 0) {
+		parcel.data = w->buffer.data;
+		parcel.bytes = w->buffer.size;
+		session_send(l->session, &parcel);
+	} else {
+		if (fd >= 0)
+			close(fd);
+		session_end(l->session);
+	}
+	message_writer_clear(w);
+}
+
+static void assign(struct loader *l, struct job *job)
+{
+	struct server *server = l->pool->server;
+	struct message_writer w;
+	int fd = job->publisher_sock;
+
+	job->publisher_sock = -1;
+	l->state = LOADER_BUSY;
+	l->job = job;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_put_u64(&w, "job", job->id);
+	message_put_text(&w, "kind", job_kind_name(job->kind));
+	if (job->kind == JOB_LOAD)
+		put_load(&w, job, server->config);
+	else
+		put_check(&w, job);
+	notify(l, &w, fd);
+	job_start(server, job, l);
+}
+
+void loader_cancel(struct loader *l)
+{
+	struct message_writer w;
+
+	if (l->state != LOADER_BUSY)
+		return;
+	l->state = LOADER_CANCELLING;
+	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_CANCEL);
+	notify(l, &w, -1);
+}
+
+void loader_watch(struct loader *l)
+{
+	if (l->state == LOADER_BUSY)
+		uv_timer_start(&l->timer, on_timer, l->pool->server->config->check_stall_ms, 0);
+}
+
+void loader_keep(struct loader *l, struct grant *grant)
+{
+	struct kept *kept = malloc(sizeof(*kept));
+
+	if (!kept) /* stays charged rather than given out twice */
+		return;
+	*kept = (struct kept){.grant = grant, .next = l->kept};
+	l->kept = kept;
+}
+
+/* ---- what its connection says ---- */
+
+void loader_is_standby(struct loader *l)
+{
+	if (l->state != LOADER_STARTING)
+		return;
+	uv_timer_stop(&l->timer);
+	l->state = LOADER_STANDBY;
+	l->was_starting = false;
+	l->pool->failures = 0;
+	spoke(l->pool);
+	loader_pool_turn(l->pool);
+}
+
+void loader_is_leaving(struct loader *l)
+{
+	l->job = NULL;
+	l->state = LOADER_LEAVING;
+	uv_timer_start(&l->timer, on_timer, LOADER_EXIT_MS, 0);
+}
+
+void loader_lost(struct loader *l)
+{
+	l->session = NULL;
+	if (is_over(l))
+		return;
+	if (l->state != LOADER_CANCELLING)
+		l->state = LOADER_ORPHAN;
+	uv_timer_start(&l->timer, on_timer, LOADER_STATUS_MS, 0);
+}
+
+/* ---- the pool ---- */
+
+struct loader_pool *loader_pool_new(struct server *server)
+{
+	struct loader_pool *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return NULL;
+	pool->retry = malloc(sizeof(*pool->retry));
+	if (!pool->retry) {
+		free(pool);
+		return NULL;
+	}
+	pool->server = server;
+	pool->retry->data = pool;
+	uv_timer_init(&server->loop, pool->retry);
+	return pool;
+}
+
+static void on_retry_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+struct loader_pool *loader_pool_free(struct loader_pool *pool)
+{
+	if (!pool)
+		return NULL;
+	while (pool->first) {
+		struct loader *l = pool->first;
+
+		uv_process_kill(&l->process, SIGKILL);
+		part_from_session(l);
+		drop_kept(l);
+		unlist(l);
+		close_handles(l);
+	}
+	uv_close((uv_handle_t *)pool->retry, on_retry_closed);
+	free(pool);
+	return NULL;
+}
+
+void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server))
+{
+	pool->started = true;
+	pool->ready = ready;
+	loader_pool_turn(pool);
+}
+
+void loader_pool_turn(struct loader_pool *pool)
+{
+	struct server *server = pool->server;
+	struct loader *l;
+	struct job *job;
+	uint64_t wanted, there;
+
+	if (!pool->started || server->stopping)
+		return;
+	while ((l = standby(pool)) && (job = job_queued(&server->jobs)))
+		assign(l, job);
+	wanted = server->jobs.queued + 1;
+	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
+	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
+	       clock_steady_ms() >= pool->retry_at_ms && start(pool))
+		there++;
+}
+
+void loader_pool_report(struct loader_pool *pool)
+{
+	struct loader *l = standby(pool);
+	struct message_writer w;
+
+	if (!l || l->session->out)
+		return;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_REPORT);
+	notify(l, &w, -1);
+}

@@ -1,0 +1,47 @@
+/* Loader processes: one a job, and one standby that is ready for the next. A
+ * loader may hang in the kernel, where nothing ends it: it is then forgotten. */
+#ifndef GPUWM_DAEMON_LOADER_H
+#define GPUWM_DAEMON_LOADER_H
+
+#include "../proto/message.h"
+#include "segment.h"
+
+struct server;
+struct session;
+struct job;
+struct loader;
+struct loader_pool;
+
+/* NULL: out of memory. Starts nothing. */
+struct loader_pool *loader_pool_new(struct server *server);
+/* Kills what runs, waits for nobody. */
+struct loader_pool *loader_pool_free(struct loader_pool *pool);
+
+/* Keeps a standby loader from now on; ready is called once, when the first one
+ * has spoken or could not be started. */
+void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server));
+/* Gives queued jobs to standby loaders, starts loaders that are missing. */
+void loader_pool_turn(struct loader_pool *pool);
+/* Asks the standby loader for the devices anew; without one: the next says it anyway. */
+void loader_pool_report(struct loader_pool *pool);
+uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
+bool loader_pool_standby(const struct loader_pool *pool);
+
+/* What its connection says. */
+struct job *loader_job(const struct loader *loader);
+void loader_is_standby(struct loader *loader);
+/* Its job has ended, it will exit by itself. */
+void loader_is_leaving(struct loader *loader);
+/* Its connection ended. */
+void loader_lost(struct loader *loader);
+
+/* Asks it to end its job; kills it when it does not. */
+void loader_cancel(struct loader *loader);
+/* A check that has something to do must make progress: config.check_stall_ms. */
+void loader_watch(struct loader *loader);
+/* Drops one use of the grant when the process is gone, which may be never. */
+void loader_keep(struct loader *loader, struct grant *grant);
+/* The loader of a running job; NULL: the pointer is no such job. */
+struct loader *loader_of(const struct loader_pool *pool, const void *job);
+
+#endif
