@@ -1,0 +1,184 @@
+#include "dispatch.h"
+#include "methods.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { BEFORE_HELLO = 1, NOTIFICATION = 2 };
+
+#define EVERYBODY (ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR | ROLE_LOADER)
+
+struct method {
+	const char *name;
+	unsigned roles; /* one of them is enough */
+	unsigned flags;
+	method_fn *call;
+};
+
+/* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
+static const struct method methods[] = {
+	{METHOD_GET_HANDLES, ROLE_WORKER, 0, method_get_handles},
+	{METHOD_RELEASE, ROLE_WORKER, 0, method_release},
+	{METHOD_PING, EVERYBODY, BEFORE_HELLO, method_ping},
+	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO, method_hello},
+	{METHOD_LIST, ROLE_WORKER, 0, method_list},
+	{METHOD_STATUS, ROLE_WORKER, 0, method_status},
+	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
+	{METHOD_PUBLISH_BEGIN, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_begin},
+	{METHOD_PUBLISH_COMMIT, ROLE_PUBLISHER, 0, method_publish_commit},
+	{METHOD_PUBLISH_ABORT, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_abort},
+	{METHOD_HOT_SWAP, ROLE_OPERATOR, 0, method_hot_swap},
+	{METHOD_PIN_VERSION, ROLE_OPERATOR, 0, method_pin_version},
+	{METHOD_UNPIN_VERSION, ROLE_OPERATOR, 0, method_unpin_version},
+	{METHOD_RETIRE, ROLE_OPERATOR, 0, method_retire},
+	{METHOD_DRAIN, ROLE_OPERATOR, 0, method_drain},
+	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
+	{METHOD_JOBS, ROLE_OPERATOR, 0, method_jobs},
+	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
+	{METHOD_CLIENTS, ROLE_OPERATOR, 0, method_clients},
+	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
+	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
+	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
+	{METHOD_LOADER_PROGRESS, ROLE_LOADER, NOTIFICATION, method_loader_progress},
+	{METHOD_LOADER_DEVICES, ROLE_LOADER, NOTIFICATION, method_loader_devices},
+};
+
+static const struct method *method_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
+		if (strcmp(methods[i].name, name) == 0)
+			return &methods[i];
+	}
+	return NULL;
+}
+
+/* ---- refusals ---- */
+
+/* The packet is not to be trusted, nor what follows it. */
+static void refuse_and_end(struct session *session, const struct message *message, const struct error *error)
+{
+	struct parcel parcel = {0};
+	struct message_writer w;
+
+	log_warning("session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
+		    session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
+		    (unsigned)session->peer.uid, error->message);
+	session->server->refused++;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_response_error(&w, message->has_id ? &message->id : NULL, error);
+	if (message_finish(&w) == 0) {
+		parcel.data = w.buffer.data;
+		parcel.bytes = w.buffer.size;
+		session_send(session, &parcel);
+	}
+	message_writer_clear(&w);
+	session_finish(session);
+}
+
+static void refuse_packet(struct session *session, const struct packet *packet, const struct message *message,
+			  const char *why)
+{
+	struct error error;
+
+	if (packet->cut)
+		error_set(&error, -EPROTO, "a packet holds at most 65,536 bytes",
+			  "a packet of more than %d bytes", PACKET_BYTES_MAX);
+	else if (packet->fds_cut && session->kind == SESSION_LOADER)
+		error_set(&error, -EPROTO, "a packet holds at most 253",
+			  "too many descriptors, or no room for them");
+	else if (packet->fds_cut)
+		error_set(&error, -EPROTO,
+			  "descriptors of a new version go to the checker whose socket publish_begin gave",
+			  "descriptors came where none are taken");
+	else
+		error_set(&error, -EPROTO, NULL, "not a message: %s", why);
+	refuse_and_end(session, message, &error);
+}
+
+/* ---- what the table says ---- */
+
+static int check_role(const struct method *method, const struct session *session, struct error *error)
+{
+	const enum role roles[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_LOADER};
+	size_t i = 0;
+
+	if (method->roles & session->roles)
+		return 0;
+	while (!(method->roles & roles[i]))
+		i++;
+	return error_set(error, -EACCES,
+			 roles[i] == ROLE_OPERATOR    ? "operators connect to the admin socket"
+			 : roles[i] == ROLE_PUBLISHER ? "membership in the publishers' group gives it"
+						      : NULL,
+			 "%s needs the role %s", method->name, role_name(roles[i]));
+}
+
+static int check_method(const struct method *method, const struct message *message,
+			const struct session *session, struct error *error)
+{
+	if (!method)
+		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
+	if (!session->greeted && !(method->flags & BEFORE_HELLO))
+		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
+				 method->name);
+	return check_role(method, session, error);
+}
+
+static void call(struct session *session, struct packet *packet, struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct request request = {
+		.server = session->server, .session = session, .id = message->id, .packet = packet};
+	struct fields params;
+	struct error error;
+	int r;
+
+	session->requests++;
+	session->server->requests++;
+	r = check_method(method, message, session, &error);
+	if (r == 0 && method->flags & NOTIFICATION)
+		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->name);
+	if (r == 0) {
+		fields_of(&params, message->body);
+		r = method->call(&request, &params, &error);
+	}
+	if (r < 0)
+		request_refuse(&request, &error);
+}
+
+/* Only loaders send any; an error has nobody to go to. */
+static bool take_notification(struct session *session, struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct request request = {.server = session->server, .session = session};
+	struct fields params;
+	struct error error;
+
+	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, session, &error) < 0)
+		return false;
+	fields_of(&params, message->body);
+	if (method->call(&request, &params, &error) < 0)
+		log_warning("a loader's %s: %s", method->name, error.message);
+	return true;
+}
+
+void dispatch_packet(struct session *session, struct packet *packet)
+{
+	struct message message = {0};
+	const char *why = "";
+	int r = message_read(packet->data, packet->cut ? PACKET_BYTES_MAX : packet->bytes, &message, &why);
+	struct error error;
+
+	if (r == -ENOMEM) {
+		error_set(&error, r, NULL, "gpuwmd is out of memory");
+		refuse_and_end(session, &message, &error);
+	} else if (r < 0 || packet->cut || packet->fds_cut) {
+		refuse_packet(session, packet, &message, why);
+	} else if (message.type == MESSAGE_REQUEST) {
+		call(session, packet, &message);
+	} else if (message.type != MESSAGE_NOTIFICATION || !take_notification(session, &message)) {
+		error_set(&error, -EPROTO, NULL, "gpuwmd takes requests only, not this message");
+		refuse_and_end(session, &message, &error);
+	}
+	message_clear(&message);
+}

@@ -1,0 +1,54 @@
+/* The handlers of the method table: what a request says in, an answer out. */
+#ifndef GPUWM_DAEMON_METHODS_H
+#define GPUWM_DAEMON_METHODS_H
+
+#include "../proto/message.h"
+#include "../proto/methods.h"
+#include "request.h"
+#include "server.h"
+#include "session.h"
+
+/* 0: answered, or a waiter will. Negative: refused with *error, by the caller. */
+typedef int method_fn(struct request *request, struct fields *params, struct error *error);
+
+/* methods_look.c */
+method_fn method_hello, method_ping, method_status, method_clients, method_subscribe;
+/* methods_list.c */
+method_fn method_list;
+/* methods_lease.c */
+method_fn method_get_handles, method_release;
+/* methods_operate.c */
+method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_drain;
+/* methods_publish.c */
+method_fn method_publish_begin, method_publish_commit, method_publish_abort;
+/* methods_jobs.c */
+method_fn method_load, method_jobs, method_cancel;
+/* methods_loader.c */
+method_fn method_loader_hello, method_loader_checked, method_loader_done, method_loader_progress,
+	method_loader_devices;
+
+/* ---- what they share: params.c ---- */
+
+/* Once all fields are read: the first thing wrong with them. */
+int params_check(const struct fields *params, struct error *error);
+/* A reference, parsed. Errors stick to params. */
+void params_ref(struct fields *params, const char *key, struct ref *ret);
+/* "model@tag", both. Errors stick to params. */
+void params_name(struct fields *params, const char *key, struct ref *ret);
+/* The device `id`, or -ENODEV with those that there are. */
+int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
+/* The version that the reference `key` names. */
+int params_version(struct server *server, struct fields *params, const char *key, struct version **ret,
+		   struct error *error);
+/* The milliseconds of wait_ms. */
+int64_t params_wait(struct fields *params);
+/* -ESHUTDOWN while gpuwmd lets everything go. */
+int params_open(const struct server *server, struct error *error);
+
+void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
+/* devices: [device] */
+void put_devices(struct message_writer *w, const struct server *server);
+/* limits: {…} */
+void put_limits(struct message_writer *w, const struct server *server);
+
+#endif

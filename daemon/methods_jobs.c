@@ -1,0 +1,289 @@
+#include "methods.h"
+#include "loader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_OF_A_LOAD_MAX PARTS_PER_VERSION_MAX
+
+/* ---- load ---- */
+
+struct load {
+	char source[PATH_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	struct ref name;
+	struct device *devices[DEVICES_OF_A_LOAD_MAX];
+	size_t device_count;
+};
+
+static bool beneath(const char *path, const char *root)
+{
+	size_t n = strlen(root);
+
+	return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0' || (n == 1 && root[0] == '/'));
+}
+
+/* By its text only: the loader, which opens it, resolves it beneath a root. */
+static int check_source(const struct config *config, const char *source, struct error *error)
+{
+	if (source[0] != '/')
+		return error_set(error, -EINVAL, NULL, "the source \"%s\" is no absolute path", source);
+	for (size_t i = 0; i < config->root_count; i++) {
+		if (beneath(source, config->roots[i]) && !strstr(source, "/../"))
+			return 0;
+	}
+	return error_set(error, -EACCES,
+			 config->root_count
+				 ? "status lists the roots; root in [loader] of gpuwmd's configuration adds one"
+				 : "there are none; root in [loader] of gpuwmd's configuration adds one",
+			 "the source %.512s is beneath no configured root", source);
+}
+
+static int default_device(const struct server *server, struct load *load, struct error *error)
+{
+	struct device *cuda = NULL;
+
+	for (size_t i = 0; i < server->devices.count; i++) {
+		struct device *device = server->devices.devices[i];
+
+		if (cuda && device->is_cuda)
+			return error_set(error, -EINVAL, "devices names them",
+					 "there are several GPUs: say which");
+		if (device->is_cuda)
+			cuda = device;
+	}
+	load->device_count = 1;
+	if (!cuda)
+		return params_device((struct server *)server, DEVICE_HOST, &load->devices[0], error);
+	load->devices[0] = cuda;
+	return 0;
+}
+
+static int read_devices(struct server *server, struct fields *params, struct load *load, struct error *error)
+{
+	char id[DEVICE_BYTES_MAX + 1];
+	const msgpack_object *array;
+	uint32_t count;
+	int r = 0;
+
+	if (!fields_have(params, "devices"))
+		return 0;
+	array = fields_array(params, "devices", &count);
+	if (count > DEVICES_OF_A_LOAD_MAX)
+		return error_set(error, -EINVAL, NULL, "%u devices; a version has at most %d parts", count,
+				 DEVICES_OF_A_LOAD_MAX);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		fields_text_at(params, &array[i], "devices", id, sizeof(id));
+		r = params_check(params, error);
+		if (r == 0)
+			r = params_device(server, id, &load->devices[i], error);
+	}
+	load->device_count = count;
+	return r;
+}
+
+static int load_fields(struct server *server, struct fields *params, struct load *load, struct error *error)
+{
+	int r;
+
+	fields_text(params, "source", load->source, sizeof(load->source));
+	params_name(params, "name", &load->name);
+	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
+	r = params_check(params, error);
+	if (r == 0)
+		r = read_devices(server, params, load, error);
+	if (r == 0)
+		r = params_check(params, error);
+	if (r == 0)
+		r = check_source(server->config, load->source, error);
+	if (r == 0 && load->device_count == 0)
+		r = default_device(server, load, error);
+	return r;
+}
+
+/* What would fail after minutes of loading fails now. */
+static int check_names(struct server *server, const struct load *load, struct error *error)
+{
+	struct version *version;
+	uint64_t generation;
+
+	if (registry_find(server->registry, &load->name, &version, &generation, NULL) == 0 &&
+	    version->state != VERSION_FAILED)
+		return error_set(error, -EEXIST, "versions are immutable: take another tag", "%s@%s is taken",
+				 load->name.model, load->name.name);
+	return load->alias[0] ? registry_alias_allowed(server->registry, load->name.model, load->alias, error)
+			      : 0;
+}
+
+static int fill(struct job *job, const struct load *load)
+{
+	int r = 0;
+
+	job->source = strdup(load->source);
+	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
+	for (size_t i = 0; r == 0 && i < load->device_count; i++)
+		r = job_add_device(job, load->devices[i]);
+	return job->source ? r : -ENOMEM;
+}
+
+int method_load(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct message_writer w;
+	struct load load = {0};
+	struct job *job = NULL;
+	int r = params_open(server, error);
+
+	if (r == 0)
+		r = load_fields(server, params, &load, error);
+	if (r == 0)
+		r = check_names(server, &load, error);
+	if (r == 0)
+		r = job_new(server, JOB_LOAD, load.name.model, load.name.name, request->session->peer.uid, &job,
+			    error);
+	if (r < 0)
+		return r;
+	r = fill(job, &load);
+	if (r < 0) {
+		job_drop(&server->jobs, job);
+		return error_set(error, r, NULL, "gpuwmd is out of memory");
+	}
+	request_result(request, &w);
+	message_put_u64(&w, "job", job->id);
+	request_answer(request, &w);
+	loader_pool_turn(server->loaders);
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+static void put_particulars(struct message_writer *w, const struct job *job)
+{
+	static const struct version_id none;
+
+	if (job->source)
+		message_put_text(w, "source", job->source);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < job->device_count; i++)
+		message_put_text(w, NULL, job->devices[i]->id);
+	message_end(w);
+	if (!version_id_equal(&job->version, &none))
+		put_version_id(w, "version", &job->version);
+	if (job->error)
+		message_put_error(w, "error", job->error);
+}
+
+static void put_job(struct message_writer *w, const struct job *job)
+{
+	message_begin_map(w, NULL);
+	message_put_u64(w, "job", job->id);
+	message_put_text(w, "kind", job_kind_name(job->kind));
+	message_put_text(w, "state", job_state_name(job->state));
+	message_put_text(w, "phase", job->phase);
+	message_put_text(w, "model", job->model);
+	message_put_text(w, "tag", job->tag);
+	put_particulars(w, job);
+	message_put_u64(w, "uid", job->uid);
+	message_put_u64(w, "done", job->done);
+	message_put_u64(w, "total", job->total);
+	message_put_u64(w, "created_ms", job->created_ms);
+	if (job->started_ms)
+		message_put_u64(w, "started_ms", job->started_ms);
+	if (job->ended_ms)
+		message_put_u64(w, "ended_ms", job->ended_ms);
+	message_end(w);
+}
+
+/* job NULL: all. */
+static void answer_jobs(const struct request *request, const struct job *job)
+{
+	const struct job *first = job ? job : request->server->jobs.first;
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_begin_array(&w, "jobs");
+	for (const struct job *j = first; j; j = job ? NULL : j->next)
+		put_job(&w, j);
+	message_end(&w);
+	request_answer(request, &w);
+}
+
+static int no_job(uint64_t id, struct error *error)
+{
+	return error_set(error, -ENOENT, "ended jobs are told for an hour", "no job %llu",
+			 (unsigned long long)id);
+}
+
+static void wake_job(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct job *job = job_find(&waiter->request.server->jobs, waiter->job);
+	struct error error;
+
+	(void)changed;
+	if (job && !job_ended(job) && !expired)
+		return;
+	if (job && job_ended(job)) {
+		answer_jobs(&waiter->request, job);
+	} else {
+		if (job)
+			error_set(&error, -ETIMEDOUT, "it goes on", "wait_ms ran out: job %llu is %s",
+				  (unsigned long long)job->id, job_state_name(job->state));
+		else
+			no_job(waiter->job, &error);
+		request_refuse(&waiter->request, &error);
+	}
+	waiter_free(waiter);
+}
+
+int method_jobs(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64_or(params, "job", 0);
+	int64_t wait_ms = params_wait(params);
+	bool one = fields_have(params, "job");
+	struct waiter *waiter;
+	const struct job *job;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	job_table_prune(&server->jobs);
+	if (!one) {
+		answer_jobs(request, NULL);
+		return 0;
+	}
+	job = job_find(&server->jobs, id);
+	if (!job)
+		return no_job(id, error);
+	if (job_ended(job) || wait_ms == 0) {
+		answer_jobs(request, job);
+		return 0;
+	}
+	r = waiter_new(request, WAIT_JOB, wait_ms, wake_job, &waiter, error);
+	if (r == 0)
+		waiter->job = id;
+	return r;
+}
+
+int method_cancel(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64(params, "job");
+	struct error reason;
+	struct job *job = NULL;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	job = job_find(&server->jobs, id);
+	if (!job)
+		return no_job(id, error);
+	if (job_ended(job))
+		return error_set(error, -ENOENT, NULL, "job %llu is %s already", (unsigned long long)id,
+				 job_state_name(job->state));
+	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
+	job_cancel(server, job, &reason);
+	request_done(request);
+	return 0;
+}

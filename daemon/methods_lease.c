@@ -1,0 +1,230 @@
+#include "methods.h"
+#include "versions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a request asks for, and what it came to. */
+struct wanted {
+	const struct ref *ref;
+	const char *device; /* "": where it is */
+	uint64_t rank;
+};
+
+struct found {
+	struct version *version;
+	uint32_t replica;
+	uint64_t generation;
+	bool later; /* not found, but may come */
+};
+
+/* ---- which replica ---- */
+
+static void list_places(const struct version *version, uint64_t rank, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "it is on");
+
+	for (uint32_t i = 0; i < version->replica_count && used < size; i++) {
+		if (version->replicas[i].rank == rank)
+			used += (size_t)snprintf(text + used, size - used, " %s",
+						 version->replicas[i].device->id);
+	}
+}
+
+static int find_replica(const struct version *version, const struct wanted *wanted, uint32_t *ret,
+			struct error *error)
+{
+	const char *model = model_name(version->model);
+	char places[TEXT_BYTES_MAX + 1];
+	uint32_t matches = 0;
+
+	if (wanted->rank >= version->world)
+		return error_set(error, -EINVAL, NULL, "%s@%s has no rank %llu: its world is %u", model,
+				 version->tag, (unsigned long long)wanted->rank, version->world);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *replica = &version->replicas[i];
+
+		if (replica->rank != wanted->rank ||
+		    (wanted->device[0] && strcmp(replica->device->id, wanted->device) != 0))
+			continue;
+		*ret = i;
+		matches++;
+	}
+	if (matches == 1)
+		return 0;
+	list_places(version, wanted->rank, places, sizeof(places));
+	if (matches == 0)
+		return error_set(error, -ENODEV, places, "%s@%s is not on %s", model, version->tag,
+				 wanted->device);
+	return error_set(error, -ENODEV, places, "%s@%s is on several devices: say which", model, version->tag);
+}
+
+static int not_ready(const struct version *version, bool *ret_later, struct error *error)
+{
+	const char *model = model_name(version->model), *state = version_state_name(version->state);
+
+	if (version->state == VERSION_FAILED)
+		return error_set(error, version->error.code, version->error.detail, "%s@%s failed: %s", model,
+				 version->tag, version->error.message);
+	if (version->state == VERSION_RETIRING)
+		return error_set(error, -ENOENT, "it gives no new leases", "%s@%s is retiring", model,
+				 version->tag);
+	*ret_later = true;
+	return error_set(error, -ETIMEDOUT, "wait_ms waits for it", "%s@%s is not ready: %s", model,
+			 version->tag, state);
+}
+
+static int find(struct server *server, const struct wanted *wanted, struct found *ret, struct error *error)
+{
+	int r;
+
+	ret->later = false;
+	r = params_open(server, error);
+	if (r < 0)
+		return r;
+	r = registry_find(server->registry, wanted->ref, &ret->version, &ret->generation, error);
+	if (r < 0) {
+		ret->later = !wanted->ref->has_id;
+		return r;
+	}
+	if (ret->version->state != VERSION_READY)
+		return not_ready(ret->version, &ret->later, error);
+	return find_replica(ret->version, wanted, &ret->replica, error);
+}
+
+/* ---- the answer ---- */
+
+static void answer(const struct request *request, const struct found *found, uint64_t lease)
+{
+	const struct version *version = found->version;
+	const struct replica *replica = &version->replicas[found->replica];
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_put_u64(&w, "lease", lease);
+	put_version_id(&w, "version", &version->id);
+	message_put_text(&w, "model", model_name(version->model));
+	message_put_text(&w, "tag", version->tag);
+	message_put_text(&w, "device", replica->device->id);
+	message_put_u64(&w, "rank", replica->rank);
+	message_put_u64(&w, "world", version->world);
+	message_put_u64(&w, "generation", found->generation);
+	message_put_u64(&w, "index", 0);
+	message_put_u64(&w, "index_bytes", replica->index.bytes);
+	fds[0] = replica->index.fd;
+	message_begin_array(&w, "segments");
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		fds[i + 1] = replica->segments[i].fd;
+		message_begin_map(&w, NULL);
+		message_put_u64(&w, "fd", i + 1);
+		message_put_u64(&w, "bytes", replica->segments[i].bytes);
+		message_end(&w);
+	}
+	message_end(&w);
+	request_answer_lease(request, &w, fds, replica->segment_count + 1, lease);
+}
+
+/* The lease comes before the reply: if the session dies between, goodbye ends it. */
+static int grant(const struct request *request, const struct found *found, struct error *error)
+{
+	struct session *session = request->session;
+	struct server *server = request->server;
+	struct lease *lease;
+	int r = lease_grant(server->registry, found->version, found->replica, session, &session->leases,
+			    server->quota, session->peer.uid, &lease, error);
+
+	if (r == 0)
+		answer(request, found, lease->id);
+	return r;
+}
+
+/* ---- waiting ---- */
+
+static bool concerns(const struct waiter *waiter, const struct version *changed)
+{
+	if (!changed)
+		return true;
+	if (waiter->ref.has_id)
+		return version_id_equal(&waiter->ref.id, &changed->id);
+	return strcmp(waiter->ref.model, model_name(changed->model)) == 0;
+}
+
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct wanted wanted = {.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
+	struct found found;
+	struct error error = {0}, reason;
+	int r;
+
+	if (!concerns(waiter, changed))
+		return;
+	r = find(waiter->request.server, &wanted, &found, &error);
+	if (r < 0 && found.later && !expired)
+		return;
+	if (r < 0 && found.later) {
+		reason = error;
+		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
+	}
+	if (r == 0)
+		r = grant(&waiter->request, &found, &error);
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+static int wait_for(struct request *request, const struct wanted *wanted, int64_t wait_ms, struct error *error)
+{
+	struct waiter *waiter;
+	int r = waiter_new(request, WAIT_READY, wait_ms, wake, &waiter, error);
+
+	if (r < 0)
+		return r;
+	waiter->ref = *wanted->ref;
+	waiter->rank = (uint32_t)wanted->rank;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
+	return 0;
+}
+
+int method_get_handles(struct request *request, struct fields *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	struct ref ref;
+	struct wanted wanted = {.ref = &ref, .device = device};
+	struct found found;
+	int64_t wait_ms;
+	int r;
+
+	params_ref(params, "ref", &ref);
+	fields_text_or(params, "device", device, sizeof(device), "");
+	wanted.rank = fields_u64_or(params, "rank", 0);
+	wait_ms = params_wait(params);
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	r = find(request->server, &wanted, &found, error);
+	if (r == 0)
+		return grant(request, &found, error);
+	if (found.later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
+		return wait_for(request, &wanted, wait_ms, error);
+	return r;
+}
+
+int method_release(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64(params, "lease");
+	struct lease *lease;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	lease = lease_find(server->registry, id, request->session);
+	if (!lease)
+		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
+				 "lease %llu is not this connection's", (unsigned long long)id);
+	versions_free_unused(server, lease_release(server->registry, lease));
+	request_done(request);
+	return 0;
+}

@@ -1,0 +1,237 @@
+#include "methods.h"
+#include "versions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- pins ---- */
+
+static int pin_fields(struct request *request, struct fields *params, struct version **ret_version,
+		      char pin[NAME_BYTES_MAX + 1], struct error *error)
+{
+	fields_text(params, "pin", pin, NAME_BYTES_MAX + 1);
+	return params_version(request->server, params, "ref", ret_version, error);
+}
+
+static void answer_version(const struct request *request, const struct version_id *id)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "version", id);
+	request_answer(request, &w);
+}
+
+int method_pin_version(struct request *request, struct fields *params, struct error *error)
+{
+	char pin[NAME_BYTES_MAX + 1];
+	struct version *version;
+	int r = pin_fields(request, params, &version, pin, error);
+
+	if (r == 0)
+		r = version_pin(version, pin, error);
+	if (r == 0)
+		answer_version(request, &version->id);
+	return r;
+}
+
+int method_unpin_version(struct request *request, struct fields *params, struct error *error)
+{
+	char pin[NAME_BYTES_MAX + 1];
+	struct version *version;
+	int r = pin_fields(request, params, &version, pin, error);
+
+	if (r == 0)
+		r = version_unpin(version, pin, error);
+	if (r < 0)
+		return r;
+	answer_version(request, &version->id);
+	versions_free_unused(request->server, version);
+	return 0;
+}
+
+/* ---- swap ---- */
+
+struct swap {
+	char model[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1], to[NAME_BYTES_MAX + 1];
+	struct version_id expect;
+	bool has_expect, retire_old;
+};
+
+static int swap_fields(struct fields *params, struct swap *swap, struct error *error)
+{
+	fields_text(params, "model", swap->model, sizeof(swap->model));
+	fields_text_or(params, "alias", swap->alias, sizeof(swap->alias), ALIAS_CURRENT);
+	fields_text_or(params, "to", swap->to, sizeof(swap->to), "");
+	swap->has_expect = fields_have(params, "expect");
+	if (swap->has_expect)
+		fields_hex128(params, "expect", swap->expect.bytes);
+	swap->retire_old = fields_bool_or(params, "retire_old", false);
+	return params_check(params, error);
+}
+
+static int swap_target(struct server *server, const struct swap *swap, struct version **ret,
+		       struct error *error)
+{
+	struct ref ref = {0};
+	uint64_t generation;
+	const char *wrong;
+
+	*ret = NULL;
+	if (swap->to[0] == '\0')
+		return 0;
+	if (hex128_parse(swap->to, ref.id.bytes) == 0) {
+		ref.has_id = true;
+	} else if ((wrong = name_wrong(swap->to)) || (wrong = name_wrong(swap->model))) {
+		return error_set(error, -EINVAL, "a tag, an alias or a version id", "\"%s\" of \"%s\" %s",
+				 swap->to, swap->model, wrong);
+	} else {
+		snprintf(ref.model, sizeof(ref.model), "%s", swap->model);
+		snprintf(ref.name, sizeof(ref.name), "%s", swap->to);
+	}
+	return registry_find(server->registry, &ref, ret, &generation, error);
+}
+
+/* The swap is done: what can't be retired (another alias names it) is said in
+ * old_state, not as an error. */
+static void retire_old(struct server *server, struct version *old)
+{
+	bool freed;
+
+	registry_forget_previous(server->registry, old);
+	versions_retire(server, old, &freed, NULL);
+}
+
+int method_hot_swap(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct swap swap;
+	struct swap_result result;
+	struct version *to;
+	struct message_writer w;
+	int r = swap_fields(params, &swap, error);
+
+	if (r == 0)
+		r = swap_target(server, &swap, &to, error);
+	if (r == 0)
+		r = versions_swap(server, swap.model, swap.alias, to, swap.has_expect ? &swap.expect : NULL,
+				  &result, error);
+	if (r < 0)
+		return r;
+	if (swap.retire_old && result.changed && result.old)
+		retire_old(server, result.old);
+	request_result(request, &w);
+	if (result.now)
+		put_version_id(&w, "version", &result.now->id);
+	if (result.old)
+		put_version_id(&w, "old", &result.old->id);
+	message_put_u64(&w, "generation", result.generation);
+	if (result.old)
+		message_put_text(&w, "old_state", version_state_name(result.old->state));
+	request_answer(request, &w);
+	return 0;
+}
+
+/* ---- retire ---- */
+
+static struct version *version_by_id(struct server *server, const struct version_id *id)
+{
+	struct ref ref = {.has_id = true, .id = *id};
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(server->registry, &ref, &version, &generation, NULL) < 0 ? NULL : version;
+}
+
+/* version NULL: it is gone already. */
+static void answer_retired(const struct request *request, const struct version_id *id,
+			   const struct version *version)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "version", id);
+	message_put_text(&w, "state", version_state_name(version ? version->state : VERSION_FREED));
+	message_put_u64(&w, "leases", version ? version->lease_count : 0);
+	message_put_u64(&w, "pins", version ? version->pin_count : 0);
+	request_answer(request, &w);
+}
+
+static void wake_freed(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct version *version = version_by_id(waiter->request.server, &waiter->id);
+	struct error error;
+
+	(void)changed;
+	if (version && !expired)
+		return;
+	if (version) {
+		error_set(&error, -ETIMEDOUT, "it is freed when they are gone; clients says who holds it",
+			  "wait_ms ran out: %s@%s still has %llu leases and %u pins",
+			  model_name(version->model), version->tag, (unsigned long long)version->lease_count,
+			  version->pin_count);
+		request_refuse(&waiter->request, &error);
+	} else {
+		answer_retired(&waiter->request, &waiter->id, NULL);
+	}
+	waiter_free(waiter);
+}
+
+int method_retire(struct request *request, struct fields *params, struct error *error)
+{
+	int64_t wait_ms = params_wait(params);
+	struct waiter *waiter = NULL;
+	struct version *version;
+	struct version_id id;
+	bool freed;
+	int r = params_version(request->server, params, "ref", &version, error);
+
+	if (r < 0)
+		return r;
+	id = version->id;
+	if (wait_ms != 0)
+		r = waiter_new(request, WAIT_FREED, wait_ms, wake_freed, &waiter, error);
+	if (r < 0)
+		return r;
+	if (waiter)
+		waiter->id = id;
+	r = versions_retire(request->server, version, &freed, error);
+	if (r < 0) {
+		waiter_free(waiter);
+		return r;
+	}
+	if (!waiter)
+		answer_retired(request, &id, version_by_id(request->server, &id));
+	return 0;
+}
+
+/* ---- drain ---- */
+
+int method_drain(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct version *version = NULL;
+	struct message_writer w;
+
+	(void)params;
+	(void)error;
+	server_begin_draining(server, "draining");
+	versions_retire_all(server);
+	request_result(request, &w);
+	message_begin_array(&w, "left");
+	while ((version = registry_next_version(server->registry, NULL, version))) {
+		if (version->state != VERSION_RETIRING || version_unused(version))
+			continue;
+		message_begin_map(&w, NULL);
+		put_version_id(&w, "version", &version->id);
+		message_put_text(&w, "model", model_name(version->model));
+		message_put_text(&w, "tag", version->tag);
+		message_put_u64(&w, "leases", version->lease_count);
+		message_put_u64(&w, "pins", version->pin_count);
+		message_end(&w);
+	}
+	message_end(&w);
+	request_answer(request, &w);
+	return 0;
+}

@@ -1,0 +1,398 @@
+#include "methods.h"
+#include "loader.h"
+#include "versions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- begin ---- */
+
+struct begin {
+	struct ref name;
+	char device[DEVICE_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	struct version_id join;
+	struct publish_request request;
+};
+
+static int begin_fields(struct request *request, struct fields *params, struct begin *begin,
+			struct error *error)
+{
+	uint64_t rank, world;
+	int r;
+
+	params_name(params, "name", &begin->name);
+	fields_text(params, "device", begin->device, sizeof(begin->device));
+	fields_text_or(params, "alias", begin->alias, sizeof(begin->alias), "");
+	rank = fields_u64_or(params, "rank", 0);
+	world = fields_u64_or(params, "world", 1);
+	begin->request = (struct publish_request){
+		.model = begin->name.model,
+		.tag = begin->name.name,
+		.alias = begin->alias,
+		.rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX,
+		.world = world < UINT32_MAX ? (uint32_t)world : UINT32_MAX,
+		.bytes = fields_u64(params, "bytes"),
+		.publisher = request->session,
+		.uid = request->session->peer.uid,
+	};
+	if (fields_have(params, "publish")) {
+		fields_hex128(params, "publish", begin->join.bytes);
+		begin->request.join = &begin->join;
+	}
+	r = params_check(params, error);
+	if (r == 0)
+		r = params_device(request->server, begin->device, &begin->request.device, error);
+	return r;
+}
+
+static void answer_begun(const struct request *request, const struct version *version, int checker)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "publish", &version->publish);
+	put_version_id(&w, "version", &version->id);
+	if (checker < 0) {
+		request_answer(request, &w);
+		return;
+	}
+	message_put_u64(&w, "checker", 0);
+	request_answer_fd(request, &w, checker);
+}
+
+/* A load: the process that makes it checks it too. */
+static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
+{
+	struct server *server = request->server;
+	struct job *job = request->session->loader ? loader_job(request->session->loader) : NULL;
+	struct publish *publish = NULL;
+	struct publish_part *part = NULL;
+	int r;
+
+	if (!job || job->kind != JOB_LOAD || strcmp(job->model, begin->name.model) != 0 ||
+	    strcmp(job->tag, begin->name.name) != 0)
+		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
+				 begin->name.model, begin->name.name);
+	begin->request.publisher = job;
+	begin->request.uid = job->uid;
+	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
+			  error);
+	if (r < 0)
+		return r;
+	job->version = publish->version->id;
+	answer_begun(request, publish->version, -1);
+	return 0;
+}
+
+/* Its checker was started, or never will be. */
+static void wake_started(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct server *server = waiter->request.server;
+	const struct job *job = job_find(&server->jobs, waiter->job);
+	struct version *version = registry_by_publish(server->registry, &waiter->id);
+	struct error error;
+	int fd = waiter->fd;
+
+	(void)changed;
+	(void)expired;
+	if (job && job->state == JOB_QUEUED)
+		return;
+	if (job && job->state == JOB_RUNNING && version && version->state != VERSION_FAILED) {
+		waiter->fd = -1;
+		answer_begun(&waiter->request, version, fd);
+	} else {
+		error = version && version->state == VERSION_FAILED ? version->error : (struct error){0};
+		if (!error.code)
+			error_set(&error, -ECANCELED, NULL, "the publish has ended");
+		request_refuse(&waiter->request, &error);
+	}
+	waiter_free(waiter);
+}
+
+static int check_job(struct request *request, const struct begin *begin, int sock, struct job **ret_job,
+		     struct error *error)
+{
+	struct server *server = request->server;
+	struct job *job = NULL;
+	int r = job_new(server, JOB_CHECK, begin->name.model, begin->name.name, request->session->peer.uid,
+			&job, error);
+
+	if (r < 0) {
+		close(sock);
+		return r;
+	}
+	job->publisher_sock = sock;
+	job->rank = begin->request.rank;
+	job->world = begin->request.world;
+	job->bytes = begin->request.bytes;
+	job->publisher = request->session->id;
+	r = job_add_device(job, begin->request.device);
+	if (r < 0) {
+		job_drop(&server->jobs, job);
+		return error_set(error, r, NULL, "gpuwmd is out of memory");
+	}
+	*ret_job = job;
+	return 0;
+}
+
+/* Takes both ends. The job comes first: it is what can be undone without a trace in the registry. */
+static int begin_with_checker(struct request *request, struct begin *begin, const int pair[2],
+			      struct waiter *waiter, struct error *error)
+{
+	struct server *server = request->server;
+	struct publish *publish = NULL;
+	struct publish_part *part = NULL;
+	struct job *job = NULL;
+	int r;
+
+	waiter->fd = pair[0];
+	r = check_job(request, begin, pair[1], &job, error);
+	if (r < 0)
+		return r;
+	waiter->job = job->id;
+	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
+			  error);
+	if (r < 0) {
+		job_drop(&server->jobs, job);
+		return r;
+	}
+	part->checker = job;
+	job->publish = waiter->id = publish->id;
+	job->version = publish->version->id;
+	loader_pool_turn(server->loaders);
+	return 0;
+}
+
+static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
+{
+	struct waiter *waiter;
+	int pair[2], r;
+
+	r = waiter_new(request, WAIT_STARTED, -1, wake_started, &waiter, error);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		r = error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
+			      strerror(errno));
+	else
+		r = begin_with_checker(request, begin, pair, waiter, error);
+	if (r < 0)
+		waiter_free(waiter);
+	return r;
+}
+
+int method_publish_begin(struct request *request, struct fields *params, struct error *error)
+{
+	struct begin begin;
+	int r = begin_fields(request, params, &begin, error);
+
+	if (r == 0)
+		r = params_open(request->server, error);
+	if (r < 0)
+		return r;
+	if (request->session->kind == SESSION_LOADER)
+		return begin_as_loader(request, &begin, error);
+	return begin_as_publisher(request, &begin, error);
+}
+
+/* ---- commit ---- */
+
+struct commit {
+	struct version_id publish;
+	struct device *device;
+	uint32_t rank;
+	struct digest content;
+};
+
+static int commit_fields(struct request *request, struct fields *params, struct commit *commit,
+			 struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	uint64_t rank;
+	int r;
+
+	fields_hex128(params, "publish", commit->publish.bytes);
+	rank = fields_u64_or(params, "rank", 0);
+	commit->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
+	fields_text(params, "device", device, sizeof(device));
+	fields_hex128(params, "content", commit->content.bytes);
+	r = params_check(params, error);
+	return r < 0 ? r : params_device(request->server, device, &commit->device, error);
+}
+
+static void answer_commit(const struct request *request, const struct version *version)
+{
+	bool ready = version->state == VERSION_READY || version->state == VERSION_RETIRING;
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "version", &version->id);
+	message_put_text(&w, "state", ready ? "ready" : "checking");
+	request_answer(request, &w);
+}
+
+static int no_part(const struct commit *commit, struct error *error)
+{
+	return error_set(error, -ENOENT, "publish_begin makes them", "this publish has no rank %u on %s",
+			 commit->rank, commit->device->id);
+}
+
+/* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
+static int look_at_part(struct server *server, const struct commit *commit, struct version **ret,
+			struct error *error)
+{
+	struct version *version = registry_by_publish(server->registry, &commit->publish);
+	const struct replica *replica = NULL;
+
+	if (!version)
+		return error_set(error, -ENOENT, "it was freed, forgotten, or never was", "no such publish");
+	if (version->state == VERSION_FAILED) {
+		*error = version->error;
+		return error->code;
+	}
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == commit->rank && version->replicas[i].device == commit->device)
+			replica = &version->replicas[i];
+	}
+	if (!replica)
+		return no_part(commit, error);
+	if (replica->committed && !digest_equal(&replica->promised, &commit->content))
+		return error_set(error, -EBADMSG, NULL, "this part was committed with another content");
+	*ret = version;
+	return replica->committed && replica->checked;
+}
+
+static void wake_checked(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct server *server = waiter->request.server;
+	struct commit commit = {.publish = waiter->id, .rank = waiter->rank, .content = waiter->content};
+	struct version *version;
+	struct error error;
+	int r;
+
+	(void)expired;
+	if (changed && !version_id_equal(&changed->publish, &waiter->id))
+		return;
+	commit.device = device_find(&server->devices, waiter->device);
+	r = look_at_part(server, &commit, &version, &error);
+	if (r == 0)
+		return;
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	else
+		answer_commit(&waiter->request, version);
+	waiter_free(waiter);
+}
+
+static int wait_checked(struct request *request, const struct commit *commit, struct waiter **ret,
+			struct error *error)
+{
+	int r = waiter_new(request, WAIT_CHECKED, -1, wake_checked, ret, error);
+
+	if (r < 0)
+		return r;
+	(*ret)->id = commit->publish;
+	(*ret)->rank = commit->rank;
+	(*ret)->content = commit->content;
+	snprintf((*ret)->device, sizeof((*ret)->device), "%s", commit->device->id);
+	return 0;
+}
+
+/* The publish is open. The waiter answers, also at once. */
+static int commit_part(struct request *request, struct publish *publish, const struct commit *commit,
+		       struct waiter *waiter, struct error *error)
+{
+	struct server *server = request->server;
+	struct publish_part *part = publish_part_find(publish, commit->rank, commit->device);
+	int r;
+
+	if (!part)
+		return no_part(commit, error);
+	r = publish_commit(publish, part, request->session, &commit->content, error);
+	if (r == -EBADMSG && part->publisher == request->session) {
+		versions_fail(server, publish, error,
+			      NULL); /* the check found another content: wakes the waiter */
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (part->checker)
+		job_watch(part->checker);
+	if (version_complete(publish->version))
+		versions_complete(server, publish, error); /* wakes the waiter */
+	else
+		wake_checked(waiter, NULL, false);
+	return 0;
+}
+
+int method_publish_commit(struct request *request, struct fields *params, struct error *error)
+{
+	struct publish *publish = NULL;
+	struct waiter *waiter;
+	struct commit commit;
+	struct version *version;
+	int r = commit_fields(request, params, &commit, error);
+
+	if (r < 0)
+		return r;
+	publish = publish_find(request->server->publishes, &commit.publish);
+	if (!publish) {
+		r = look_at_part(request->server, &commit, &version, error);
+		if (r >= 0)
+			answer_commit(request, version);
+		return r < 0 ? r : 0;
+	}
+	r = wait_checked(request, &commit, &waiter, error);
+	if (r < 0)
+		return r;
+	r = commit_part(request, publish, &commit, waiter, error);
+	if (r < 0)
+		waiter_free(waiter);
+	return r;
+}
+
+/* ---- abort ---- */
+
+static bool may_abort(const struct publish *publish, const struct session *session)
+{
+	const void *who = session;
+
+	if (session->kind == SESSION_ADMIN)
+		return true;
+	if (session->kind == SESSION_LOADER)
+		who = session->loader ? loader_job(session->loader) : NULL;
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		if (who && publish->parts[i].publisher == who)
+			return true;
+	}
+	return false;
+}
+
+int method_publish_abort(struct request *request, struct fields *params, struct error *error)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	struct version_id id;
+	struct publish *publish = NULL;
+	struct error why;
+	int r;
+
+	fields_hex128(params, "publish", id.bytes);
+	fields_text_or(params, "reason", reason, sizeof(reason), "");
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	publish = publish_find(request->server->publishes, &id);
+	if (!publish)
+		return error_set(error, -ENOENT, "it was completed, failed, or never was",
+				 "no such open publish");
+	if (!may_abort(publish, request->session))
+		return error_set(error, -EACCES, "who began a part may, until it is committed",
+				 "this publish is not this connection's");
+	error_set(&why, -ECANCELED, reason, "aborted by its publisher");
+	versions_fail(request->server, publish, &why, NULL);
+	request_done(request);
+	return 0;
+}
