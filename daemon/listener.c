@@ -1,0 +1,273 @@
+#include "listener.h"
+#include "server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define BACKLOG 4096 /* net.core.somaxconn's default: workers queue while a daemon restarts */
+#define ACCEPT_BATCH 16 /* then others have their turn */
+
+struct listener {
+	struct server *server;
+	enum session_kind kind;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int sock, lock;
+	int spare; /* given up to refuse a connection when descriptors have run out */
+	bool bound; /* the path is ours to unlink */
+	bool polled;
+	uv_poll_t poll;
+};
+
+/* ---- own sockets ---- */
+
+static int take_lock(struct listener *l, struct error *error)
+{
+	char path[sizeof(l->path) + 8];
+
+	snprintf(path, sizeof(path), "%s.lock", l->path);
+	l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (l->lock < 0)
+		return error_set(error, -errno, "the folder must exist and be ours to write",
+				 "the lock file %s could not be opened: %s", path, strerror(errno));
+	if (flock(l->lock, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return error_set(error, -EADDRINUSE, "stop it, or take another --socket",
+				 "another gpuwmd serves %s", l->path);
+	return error_set(error, -errno, NULL, "%s could not be locked: %s", path, strerror(errno));
+}
+
+/* Only under the lock: nobody serves it. */
+static int remove_stale(const struct listener *l, struct error *error)
+{
+	struct stat st;
+
+	if (lstat(l->path, &st) < 0)
+		return errno == ENOENT ? 0 : error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return error_set(error, -EEXIST, "remove it, or take another --socket",
+				 "%s exists and is no socket", l->path);
+	if (unlink(l->path) < 0)
+		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", l->path,
+				 strerror(errno));
+	return 0;
+}
+
+static void make_folder(const char *path)
+{
+	char folder[sizeof(((struct listener *)0)->path)];
+	char *slash;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return;
+	*slash = '\0';
+	mkdir(folder, 0755); /* where it fails, the lock file says why */
+}
+
+static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
+{
+	const struct group *entry = group[0] ? getgrnam(group) : NULL;
+
+	if (group[0] && !entry)
+		return error_set(error, -ENOENT, "group and admin_group in [socket] of the configuration",
+				 "there is no group \"%s\" for %s", group, l->path);
+	if (entry && lchown(l->path, (uid_t)-1, entry->gr_gid) < 0)
+		return error_set(error, -errno, NULL, "%s could not be given to the group %s: %s", l->path,
+				 group, strerror(errno));
+	if (chmod(l->path, mode) < 0)
+		return error_set(error, -errno, NULL, "the mode of %s could not be set: %s", l->path,
+				 strerror(errno));
+	return 0;
+}
+
+static int bind_own(struct listener *l, struct error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	mode_t mask;
+	int r;
+
+	memcpy(address.sun_path, l->path, sizeof(l->path));
+	l->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->sock < 0)
+		return error_set(error, -errno, NULL, "no socket could be made: %s", strerror(errno));
+	mask = umask(0177); /* nobody else gets in before its group and mode are set */
+	r = bind(l->sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+	umask(mask);
+	if (r < 0)
+		return error_set(error, r, NULL, "%s could not be bound: %s", l->path, strerror(-r));
+	l->bound = true;
+	return 0;
+}
+
+static int open_own(struct listener *l, const char *group, unsigned mode, struct error *error)
+{
+	int r;
+
+	make_folder(l->path);
+	r = take_lock(l, error);
+	if (r == 0)
+		r = remove_stale(l, error);
+	if (r == 0)
+		r = bind_own(l, error);
+	if (r == 0)
+		r = set_access(l, group, mode, error);
+	if (r == 0 && listen(l->sock, BACKLOG) < 0)
+		r = error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
+	return r;
+}
+
+/* ---- systemd's ---- */
+
+/* The name of the socket unit, or FileDescriptorName= in it. */
+static bool is_named(const char *name, enum session_kind kind)
+{
+	if (kind == SESSION_ADMIN)
+		return strcmp(name, "gpuwm-admin.socket") == 0 || strcmp(name, "admin") == 0;
+	return strcmp(name, "gpuwm.socket") == 0 || strcmp(name, "gpuwmd.socket") == 0 ||
+	       strcmp(name, "worker") == 0;
+}
+
+/* -1: none. The environment stays until both kinds were looked for. */
+static int activated(enum session_kind kind)
+{
+	char **names = NULL;
+	int count = sd_listen_fds_with_names(0, &names), found = -1;
+
+	for (int i = 0; i < count; i++) {
+		int fd = SD_LISTEN_FDS_START + i;
+
+		if (found < 0 && is_named(names[i], kind) && sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
+			found = fd;
+		free(names[i]);
+	}
+	free(names);
+	return found;
+}
+
+/* ---- accepting ---- */
+
+/* Out of descriptors: the one that was kept takes the connection, to refuse it. */
+static void refuse_one(struct listener *l)
+{
+	struct error error;
+	int sock;
+
+	close(l->spare);
+	sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (sock >= 0) {
+		error_set(&error, -EMFILE, "raise LimitNOFILE= of its unit",
+			  "gpuwmd has no descriptor left for another connection");
+		log_warning("%s", error.message);
+		session_turn_away(sock, &error);
+	}
+	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct listener *l = poll->data;
+	struct session *session;
+
+	(void)events;
+	for (int i = 0; status == 0 && i < ACCEPT_BATCH; i++) {
+		int sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock >= 0)
+			session_new(l->server, sock, l->kind, &session);
+		else if (errno == EMFILE || errno == ENFILE)
+			refuse_one(l);
+		else if (errno != ECONNABORTED && errno != EINTR)
+			return;
+	}
+}
+
+static struct listener *listener_new(struct server *server, enum session_kind kind, const char *path,
+				     struct error *error)
+{
+	struct listener *l;
+
+	if (strlen(path) >= sizeof(l->path)) {
+		error_set(error, -ENAMETOOLONG, "the kernel takes 107 bytes",
+			  "the socket's path %s is too long", path);
+		return NULL;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		error_set(error, -ENOMEM, NULL, "out of memory");
+		return NULL;
+	}
+	l->server = server;
+	l->kind = kind;
+	l->sock = l->lock = -1;
+	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	snprintf(l->path, sizeof(l->path), "%s", path);
+	return l;
+}
+
+int listener_open(struct server *server, enum session_kind kind, struct listener **ret, struct error *error)
+{
+	const struct config *config = server->config;
+	bool admin = kind == SESSION_ADMIN;
+	struct listener *l = listener_new(server, kind, admin ? config->admin_socket : config->socket, error);
+	int r = 0;
+
+	if (!l)
+		return error->code;
+	l->sock = activated(kind);
+	if (l->sock < 0)
+		r = open_own(l, admin ? config->admin_group : config->group,
+			     admin ? config->admin_mode : config->socket_mode, error);
+	if (r < 0) {
+		listener_close(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+int listener_start(struct listener *l)
+{
+	int r = uv_poll_init(&l->server->loop, &l->poll, l->sock);
+
+	if (r < 0)
+		return r;
+	l->polled = true;
+	l->poll.data = l;
+	return uv_poll_start(&l->poll, UV_READABLE, on_connection);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct listener *listener_close(struct listener *l)
+{
+	if (!l)
+		return NULL;
+	if (l->polled)
+		uv_close((uv_handle_t *)&l->poll, on_closed);
+	if (l->bound)
+		unlink(l->path);
+	if (l->sock >= 0)
+		close(l->sock);
+	if (l->spare >= 0)
+		close(l->spare);
+	if (l->lock >= 0)
+		close(l->lock);
+	if (!l->polled)
+		free(l);
+	return NULL;
+}

@@ -1,0 +1,19 @@
+/* The two sockets: bound here under a lock, or handed over by systemd. */
+#ifndef GPUWM_DAEMON_LISTENER_H
+#define GPUWM_DAEMON_LISTENER_H
+
+#include "../proto/errors.h"
+#include "session.h"
+
+struct listener;
+
+/* Opens the socket of a kind (worker or admin), but accepts nothing yet:
+ * who connects waits. Own sockets: -EADDRINUSE when another daemon holds <path>.lock (the
+ * socket is left alone), -EEXIST when something else is at the path, -ENOENT for an unknown group. */
+int listener_open(struct server *server, enum session_kind kind, struct listener **ret, struct error *error);
+/* Accepts from now on. */
+int listener_start(struct listener *listener);
+/* Unlinks an own socket; the memory goes with its last close callback. NULL is fine. */
+struct listener *listener_close(struct listener *listener);
+
+#endif

@@ -1,0 +1,50 @@
+#include "server.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
+
+static int complain(const struct error *error, int code)
+{
+	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+	return code;
+}
+
+static int run(const struct config *config)
+{
+	struct server *server;
+	struct error error;
+	int r = config_check_files(config, &error);
+
+	if (r == 0)
+		r = server_new(config, &server, &error);
+	if (r < 0)
+		return complain(&error, EXIT_COULD_NOT_START);
+	r = server_run(server, &error);
+	server_free(server);
+	return r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+}
+
+int main(int argc, char **argv)
+{
+	struct config config;
+	struct error error;
+	int r;
+
+	signal(SIGPIPE, SIG_IGN);
+	log_init(LOG_LEVEL_INFO);
+	config_init(&config);
+	r = config_arguments(&config, argc, argv, &error);
+	if (r < 0) {
+		complain(&error, EXIT_USAGE);
+	} else if (r == 0) {
+		log_init(config.log_level);
+		r = run(&config);
+		config_clear(&config);
+		return r;
+	}
+	config_clear(&config);
+	return r < 0 ? EXIT_USAGE : EXIT_RAN;
+}

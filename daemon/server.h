@@ -1,0 +1,80 @@
+/* What one daemon has: the loop, the ledger, the connections. Everything runs
+ * on the loop's thread; only closing descriptors goes to the thread pool. */
+#ifndef GPUWM_DAEMON_SERVER_H
+#define GPUWM_DAEMON_SERVER_H
+
+#include "../proto/packet.h"
+#include "config.h"
+#include "event.h"
+#include "job.h"
+#include "publish.h"
+#include "registry.h"
+#include "waiter.h"
+
+#include <uv.h>
+
+#define LISTENERS 2
+
+struct session;
+struct loader_pool;
+struct unread;
+struct listener;
+struct mourning;
+
+struct server {
+	const struct config *config;
+	uv_loop_t loop;
+	struct version_id instance;
+	uint64_t started_ms; /* steady */
+	gid_t publish_group;
+	bool has_publish_group;
+
+	struct registry *registry;
+	struct publish_table *publishes;
+	struct quota *quota;
+	struct device_table devices;
+	struct event_ring *events;
+	uint64_t events_told; /* the last one that subscribers were looked through for */
+	struct job_table jobs;
+	struct waiter *waiters[WAIT_KINDS];
+	uint64_t waiting;
+
+	struct session *sessions;
+	struct session *ended_sessions; /* goodbye is due */
+	uint64_t session_count; /* without loaders */
+	uint64_t last_session;
+	uint64_t requests, refused;
+
+	struct loader_pool *loaders;
+	struct unread *unread;
+	struct mourning *mourning; /* dead publishers whose processes are not gone */
+	struct listener *listeners[LISTENERS];
+	uv_prepare_t settle;
+	uv_timer_t stop_timer;
+	uv_signal_t signals[2];
+	bool draining; /* no new leases, publishes, loads */
+	bool stopping;
+
+	struct packet packet; /* one for all sessions */
+	uint8_t packet_data[PACKET_BYTES_MAX + 1];
+};
+
+/* Everything but listeners and loaders; *config stays the caller's. */
+int server_new(const struct config *config, struct server **ret_server, struct error *error);
+/* Ends what is left; waits at most STOP_DRAIN_MS for descriptors that are being closed. */
+struct server *server_free(struct server *server);
+
+/* Sockets, signals, the first loader: then the loop until a signal or
+ * server_stop. 0, or why it could not start. */
+int server_run(struct server *server, struct error *error);
+
+/* SIGTERM: refuses what waits, lets replies drain, and leaves the loop. */
+void server_stop(struct server *server);
+/* drain, and the first half of server_stop: no new leases, publishes, loads. */
+void server_begin_draining(struct server *server, const char *why);
+
+/* Before the loop sleeps: goodbyes that are due, then events. Also for tests,
+ * which turn the loop themselves. */
+void server_settle(struct server *server);
+
+#endif
