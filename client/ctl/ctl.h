@@ -101,8 +101,9 @@ void answer_error_print(const json_t *object, const char *what);
 
 /* What people may write for a device: "host", a GPU's UUID or its beginning
  * where that is enough, or "cuda:N", the N-th GPU in the daemon's order.
- * EXIT_DONE with a text that lives as long as the client, or an exit code after
- * printing why. */
+ * What none of gpuwmd's devices matches is left as it is, for gpuwmd to refuse.
+ * EXIT_DONE with a text that lives as long as the client and `text`, or an exit
+ * code after printing why. */
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device);
 /* A UUID's first digits, enough for people; others as they are. */
 void device_short(const char *device, char ret_text[16]);

@@ -19,7 +19,9 @@ static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const 
 		*ret_device = devices[i].id;
 		return EXIT_DONE;
 	}
-	return exit_with(EXIT_NOT_FOUND, "gpuwmctl status lists the devices",
+	return exit_with(EXIT_NOT_FOUND,
+			 count ? "gpuwmctl status lists the devices"
+			       : "gpuwmd does not know its devices before its first loader stands by",
 			 "there is no %s: gpuwmd has %zu GPUs", text, seen);
 }
 
@@ -42,11 +44,11 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 			found++;
 		}
 	}
-	if (found == 1)
-		return EXIT_DONE;
 	if (found > 1)
 		return exit_with(EXIT_USAGE, "write more of it", "'%s' begins %zu devices", text, found);
-	return exit_with(EXIT_NOT_FOUND, "gpuwmctl status lists the devices", "there is no device '%s'", text);
+	if (found == 0)
+		*ret_device = text; /* gpuwmd judges: it may not know its devices yet */
+	return EXIT_DONE;
 }
 
 void device_short(const char *device, char ret_text[16])
