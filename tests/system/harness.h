@@ -169,7 +169,9 @@ typedef int process_fn(int argc, char **argv);
 
 /* Starts it with these texts (end with NULL). It dies with the test. */
 struct process process_start(process_fn *fn, ...);
-/* Waits for the child's next word; asserts that it comes and is `word`. */
+/* Waits for the child's next word, which must come. */
+char process_hear(struct process *p);
+/* The same, and it must be `word`. */
 void process_expect(struct process *p, char word);
 void process_tell(struct process *p, char word);
 /* Waits for its end: the wait status. Also closes the pipes. */

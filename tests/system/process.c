@@ -86,13 +86,20 @@ struct process process_start(process_fn *fn, ...)
 	return p;
 }
 
-void process_expect(struct process *p, char word)
+char process_hear(struct process *p)
 {
 	struct pollfd ready = {.fd = p->from, .events = POLLIN};
 	char said = 0;
 
 	cr_assert(poll(&ready, 1, WORD_TIMEOUT_MS) == 1, "a child says nothing");
 	cr_assert(read(p->from, &said, 1) == 1, "a child ended without a word");
+	return said;
+}
+
+void process_expect(struct process *p, char word)
+{
+	char said = process_hear(p);
+
 	cr_assert(said == word, "a child said '%c' instead of '%c'", said, word);
 }
 

@@ -1,0 +1,312 @@
+/* What the library promises to a program that uses it. */
+#include "harness.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(library);
+
+static struct gpuwmd *start_with_one(void)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	return d;
+}
+
+static void stop_with_one(struct gpuwmd *d)
+{
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- fork ------------------------------------------------------------- */
+
+static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping)
+{
+	struct gpuwm_client *own;
+	struct gpuwm_mapping *again;
+
+	CHILD_ASSERT(gpuwm_ping(client, NULL) == -ECHILD);
+	CHILD_ASSERT(gpuwm_attach(client, "m", NULL, &again) == -ECHILD);
+	CHILD_ASSERT(gpuwm_detach(mapping) == -ECHILD);
+	if (backend() == BACKEND_HOST) {
+		CHILD_ASSERT(mapping_holds(mapping, 1));
+		CHILD_ASSERT(gpuwm_connect(NULL, &own) == 0);
+		CHILD_ASSERT(gpuwm_attach(own, "m", NULL, &again) == 0);
+		CHILD_ASSERT(mapping_holds(again, 1));
+	}
+	_exit(0);
+}
+
+Test(library, a_forked_child_can_not_use_its_parents_client)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	int status;
+	pid_t pid;
+
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	pid = fork();
+	if (pid == 0)
+		forked(client, mapping);
+	cr_assert(waitpid(pid, &status, 0) == pid);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", status);
+	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 1 && status_of(d, "sessions") == 2));
+	OK(gpuwm_ping(client, NULL));
+	cr_assert(mapping_holds(mapping, 1));
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+Test(library, a_child_that_execs_leaves_the_parents_lease_alone)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	cr_assert_eq(system("true"), 0);
+	cr_assert_eq(status_of(d, "leases"), 1);
+	cr_assert(mapping_holds(mapping, 1));
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+/* ---- attaching -------------------------------------------------------- */
+
+Test(library, two_attaches_share_addresses_and_have_a_lease_each)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new(), *second_client = client_new();
+	struct gpuwm_mapping *first, *second;
+	struct gpuwm_tensor one, two;
+
+	OK(gpuwm_attach(client, "m", NULL, &first));
+	OK(gpuwm_attach(second_client, "m@v1", NULL, &second));
+	OK(gpuwm_tensor_find(first, "matrix", &one));
+	OK(gpuwm_tensor_find(second, "matrix", &two));
+	cr_assert_eq(one.data, two.data);
+	cr_assert_eq(status_of(d, "leases"), 2);
+	OK(gpuwm_detach(first));
+	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 1));
+	cr_assert(mapping_holds(second, 1));
+	OK(gpuwm_detach(second));
+	gpuwm_close(client);
+	gpuwm_close(second_client);
+	stop_with_one(d);
+}
+
+Test(library, handles_are_freed_in_any_order)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *first, *second;
+	struct gpuwm_handles *handles;
+
+	OK(gpuwm_attach(client, "m", NULL, &first));
+	OK(gpuwm_get_handles(client, "m", NULL, &handles));
+	OK(gpuwm_attach(client, "m", NULL, &second));
+	gpuwm_close(client);
+	OK(gpuwm_detach(second));
+	cr_assert(mapping_holds(first, 1));
+	OK(gpuwm_detach(first));
+	OK(gpuwm_handles_release(handles));
+	stop_with_one(d);
+}
+
+Test(library, thousands_of_attaches_leave_no_descriptor_and_no_mapping)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	size_t fds = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		OK(gpuwm_attach(client, "m", NULL, &mapping));
+		OK(gpuwm_detach(mapping));
+		if (i == 0)
+			fds = fds_of(getpid());
+	}
+	cr_assert_eq(fds_of(getpid()), fds);
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+Test(library, what_is_not_there_is_said)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+
+	FAILS(ENOENT, gpuwm_attach(client, "nobody", NULL, &mapping));
+	cr_assert(strstr(gpuwm_error()->message, "nobody"));
+	FAILS(ENOENT, gpuwm_attach(client, "m@v9", NULL, &mapping));
+	FAILS(ENOENT, gpuwm_attach(client, "00112233445566778899aabbccddeeff", NULL, &mapping));
+	FAILS(EINVAL, gpuwm_attach(client, "../m", NULL, &mapping));
+	options.device = "GPU-00000000-0000-0000-0000-000000000000";
+	FAILS(ENODEV, gpuwm_attach(client, "m", &options, &mapping));
+	cr_assert(strstr(gpuwm_error()->message, d->device) || strstr(gpuwm_error()->detail, d->device),
+		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
+	options.device = NULL;
+	options.size = 3;
+	FAILS(EINVAL, gpuwm_attach(client, "m", &options, &mapping));
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+/* ---- waiting ---------------------------------------------------------- */
+
+Test(library, waiting_for_a_version_ends_when_it_is_published)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	uint64_t job;
+
+	OK(load_start(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1", NULL, &job));
+	options.wait_ms = 20000;
+	OK(gpuwm_attach(client, "m@v1", &options, &mapping));
+	cr_assert(mapping_holds(mapping, 1));
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+Test(library, waiting_ends_when_time_runs_out)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	int64_t begin = clock_ms();
+
+	options.wait_ms = 100;
+	FAILS(ETIMEDOUT, gpuwm_attach(client, "m@v9", &options, &mapping));
+	cr_assert(clock_ms() - begin >= 100 && clock_ms() - begin < 2000);
+	cr_assert_eq(status_of(d, "waiting"), 0);
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+struct seen {
+	unsigned count;
+	char kinds[1024];
+	uint64_t seq;
+};
+
+static void event_note(const struct gpuwm_event *event, void *user_data)
+{
+	struct seen *seen = user_data;
+
+	seen->count++;
+	seen->seq = event->seq;
+	snprintf(seen->kinds + strlen(seen->kinds), sizeof seen->kinds - strlen(seen->kinds), "%s %s@%s;",
+		 event->kind, event->model, strcmp(event->kind, "swapped") == 0 ? event->alias : event->tag);
+}
+
+static bool events_bring(struct gpuwm_events *events, struct seen *seen, const char *what)
+{
+	return EVENTUALLY(5000, gpuwm_events_dispatch(events, 50, event_note, seen) < 0 ||
+					strstr(seen->kinds, what) != NULL) &&
+	       strstr(seen->kinds, what);
+}
+
+Test(library, events_tell_of_swaps_and_of_frees)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	struct pollfd ready;
+
+	OK(gpuwm_events_open(client, UINT64_MAX, &events));
+	cr_assert_eq(gpuwm_events_dispatch(events, 0, event_note, &seen), 0);
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	ready = (struct pollfd){.fd = gpuwm_events_get_fd(events), .events = gpuwm_events_get_events(events)};
+	cr_assert_eq(poll(&ready, 1, 5000), 1);
+	cr_assert(events_bring(events, &seen, "version_ready m@v2;"), "%s", seen.kinds);
+	OK(swap_to(d, "m", "v2", true));
+	cr_assert(events_bring(events, &seen, "swapped m@current;"), "%s", seen.kinds);
+	cr_assert(events_bring(events, &seen, "version_freed m@v1;"), "%s", seen.kinds);
+	gpuwm_events_close(events);
+	gpuwm_close(client);
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(library, events_after_a_number_come_again)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+
+	OK(gpuwm_events_open(client, 0, &events));
+	cr_assert(events_bring(events, &seen, "version_ready m@v1;"), "%s", seen.kinds);
+	gpuwm_events_close(events);
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
+Test(library, events_tell_of_a_lost_peer)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	struct process worker;
+
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	worker = worker_start(d, "m", 1);
+	process_kill(&worker, SIGKILL);
+	cr_assert(events_bring(events, &seen, "peer_lost"), "%s", seen.kinds);
+	gpuwm_events_close(events);
+	stop_with_one(d);
+}
+
+Test(library, the_last_event_says_that_the_daemon_is_gone)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	cr_assert(kill(d->pid, SIGKILL) == 0);
+	cr_assert(events_bring(events, &seen, "disconnected"), "%s", seen.kinds);
+	FAILS(ECONNRESET, gpuwm_events_dispatch(events, 100, event_note, &seen));
+	gpuwm_events_close(events);
+	d->stopped = true;
+	gpuwm_close(d->admin);
+}
+
+/* ---- a daemon that dies ----------------------------------------------- */
+
+Test(library, a_mapping_outlives_the_daemon)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping, *again;
+	int r;
+
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	cr_assert(kill(d->pid, SIGKILL) == 0);
+	cr_assert(EVENTUALLY(5000, gpuwm_ping(client, NULL) < 0));
+	cr_assert(mapping_holds(mapping, 1));
+	cr_assert_lt(gpuwm_attach(client, "m", NULL, &again), 0);
+	r = gpuwm_detach(mapping);
+	cr_assert(r == -EIO || r == -ECONNRESET, "%d", r);
+	gpuwm_close(client);
+	gpuwm_close(d->admin);
+	d->stopped = true;
+}

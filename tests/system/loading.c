@@ -1,0 +1,381 @@
+/* What may be loaded, and what is said of everything else. */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(loading);
+
+static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+}
+
+static const char *path_in(struct gpuwmd *d, const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof path, "%s/%s", d->root, name);
+	return path;
+}
+
+/* ---- good sources ----------------------------------------------------- */
+
+Test(loading, a_folder_with_one_file)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	checkpoint_write(d, "m/model", SMALL(1));
+	load_version(d, path_in(d, "m"), "m@v1");
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* A file with some of the tensors of checkpoint 1, of 256 bytes each. */
+static void shard_write(struct gpuwmd *d, const char *name, const char *first, const char *second)
+{
+	char header[512];
+	uint8_t data[8 + 512 + 512] = {0};
+	uint64_t length;
+
+	length = (uint64_t)snprintf(header, sizeof header,
+				    "{\"%s\":{\"dtype\":\"U8\",\"shape\":[256],\"data_offsets\":[0,256]},"
+				    "\"%s\":{\"dtype\":\"U8\",\"shape\":[256],\"data_offsets\":[256,512]}}",
+				    first, second);
+	memcpy(data, &length, 8);
+	memcpy(data + 8, header, length);
+	content_fill(1, first, 0, data + 8 + length, 256);
+	content_fill(1, second, 0, data + 8 + length + 256, 256);
+	file_write(d, name, data, 8 + length + 512);
+}
+
+static const char sharded_index[] = "{\"metadata\":{\"total_size\":1024},\"weight_map\":{"
+				    "\"a\":\"one.safetensors\",\"b\":\"one.safetensors\","
+				    "\"c\":\"two.safetensors\",\"d\":\"two.safetensors\"}}";
+
+Test(loading, a_sharded_folder)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	shard_write(d, "m/one.safetensors", "a", "b");
+	shard_write(d, "m/two.safetensors", "c", "d");
+	file_write(d, "m/model.safetensors.index.json", sharded_index, strlen(sharded_index));
+	load_version(d, path_in(d, "m"), "m@v1");
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* The links of a Hugging Face cache lead from snapshots/ID/ to blobs/. */
+Test(loading, a_snapshot_of_a_hugging_face_cache)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char link[256];
+
+	checkpoint_write(d, "hub/models--x/blobs/0123", SMALL(1));
+	file_write(d, "hub/models--x/snapshots/abc/config.json", "{}", 2);
+	snprintf(link, sizeof link, "%s/hub/models--x/snapshots/abc/model.safetensors", d->root);
+	cr_assert(symlink("../../blobs/0123.safetensors", link) == 0);
+	load_version(d, path_in(d, "hub/models--x/snapshots/abc"), "m@v1");
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, many_small_tensors)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const struct checkpoint c = {.seed = 1, .count = 3000, .bytes = 256};
+
+	load_version(d, checkpoint_write(d, "many", &c), "m@v1");
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_file_without_tensors)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_handles *handles;
+
+	load_version(d, safetensors_write(d, "none.safetensors", "{}", 0), "m@v1");
+	OK(gpuwm_get_handles(client, "m", NULL, &handles));
+	cr_assert_eq(gpuwm_handles_tensor_count(handles), 0);
+	OK(gpuwm_handles_release(handles));
+	gpuwm_close(client);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, an_alias_is_moved_when_the_version_is_ready)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	uint64_t job;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(load_start(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2", "current", &job));
+	OK(gpuwm_job_wait(d->admin, job, 20000));
+	worker_reads(d, "m", 2);
+	worker_reads(d, "m@previous", 1);
+	gpuwmd_stop(d);
+}
+
+Test(loading, several_loads_at_once)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	uint64_t jobs[8];
+	char name[16];
+
+	checkpoint_write(d, "v1", SMALL(1));
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof name, "m%d@v1", i);
+		OK(load_start(d, path_in(d, "v1.safetensors"), name, NULL, &jobs[i]));
+	}
+	for (int i = 0; i < 8; i++) {
+		OK(gpuwm_job_wait(d->admin, jobs[i], 60000));
+		snprintf(name, sizeof name, "m%d", i);
+		worker_reads(d, name, 1);
+		version_drop(d, name, "v1");
+	}
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- bad sources ------------------------------------------------------ */
+
+/* Refused with this code, words in the error, and nothing left. */
+static void refused(struct gpuwmd *d, const char *source, int code, const char *words)
+{
+	int r = load_try(d, source, "bad@v1");
+	char said[2300];
+
+	snprintf(said, sizeof said, "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
+	cr_assert_eq(r, -code, "%s: %d: %s", source, r, said);
+	cr_assert(strcasestr(said, words), "'%s' does not say '%s'", said, words);
+	cr_assert_eq(memory_of(d), 0);
+}
+
+Test(loading, a_source_outside_the_roots)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char path[256];
+
+	refused(d, "/etc/passwd", EACCES, "root");
+	snprintf(path, sizeof path, "%s/../log", d->root);
+	refused(d, path, EACCES, "");
+	refused(d, "relative/model.safetensors", EINVAL, "");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_link_that_leads_out_of_the_roots)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char outside[128], link[256];
+	FILE *file;
+
+	snprintf(outside, sizeof outside, "%s/outside.safetensors", d->dir);
+	file = fopen(outside, "we");
+	cr_assert(file && fwrite("\2\0\0\0\0\0\0\0{}", 1, 10, file) == 10 && fclose(file) == 0);
+	snprintf(link, sizeof link, "%s/link.safetensors", d->root);
+	cr_assert(symlink(outside, link) == 0);
+	refused(d, link, EACCES, "");
+	refused(d, path_in(d, "link.safetensors"), EACCES, "");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_source_that_is_not_there)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	refused(d, path_in(d, "nothing.safetensors"), ENOENT, "nothing.safetensors");
+	file_write(d, "empty/readme.txt", "", 0);
+	cr_assert_lt(load_try(d, path_in(d, "empty"), "bad@v1"), 0);
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_truncated_file)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", SMALL(1));
+	struct stat stat_;
+
+	cr_assert(stat(path, &stat_) == 0 && truncate(path, stat_.st_size - 1) == 0);
+	refused(d, path, EBADMSG, "");
+	cr_assert(truncate(path, 100) == 0);
+	refused(d, path, EBADMSG, "");
+	cr_assert(truncate(path, 3) == 0);
+	refused(d, path, EBADMSG, "");
+	cr_assert(truncate(path, 0) == 0);
+	refused(d, path, EBADMSG, "");
+	gpuwmd_stop_empty(d);
+}
+
+static const char *const damaged[] = {
+	"",
+	"{",
+	"[]",
+	"{}x",
+	"{\"t\":7}",
+	"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+	"{\"t\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
+	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+	"\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+	"{\"t\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}"};
+
+Test(loading, damaged_headers)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	for (unsigned i = 0; i < sizeof damaged / sizeof damaged[0]; i++)
+		refused(d, safetensors_write(d, "bad.safetensors", damaged[i], 4), EBADMSG, "");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_header_that_claims_100_gigabytes)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	static const uint8_t claim[16] = {0, 0, 0, 0, 25, 0, 0, 0, '{', '}'};
+
+	refused(d, file_write(d, "bad.safetensors", claim, sizeof claim), EBADMSG, "");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, gguf_and_pickles_are_refused_with_what_is_supported)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	static const uint8_t pickle[] = {0x80, 2, '}', 'q', 0, '.', 0, 0, 0, 0, 0, 0};
+
+	refused(d, file_write(d, "model.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0", 16), ENOTSUP, "safetensors");
+	refused(d, file_write(d, "pytorch_model.bin", pickle, sizeof pickle), ENOTSUP, "safetensors");
+	refused(d, file_write(d, "zip.pt", "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0", 16), ENOTSUP, "safetensors");
+	gpuwmd_stop_empty(d);
+}
+
+static const char *const wrong_maps[] = {
+	"{\"weight_map\":{\"a\":\"../one.safetensors\",\"b\":\"one.safetensors\"}}",
+	"{\"weight_map\":{\"a\":\"/etc/passwd\",\"b\":\"one.safetensors\"}}",
+	"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"gone.safetensors\"}}",
+	"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\",\"z\":\"one.safetensors\"}}",
+	"{\"weight_map\":[]}",
+	"{}",
+	"{"};
+
+Test(loading, a_sharded_folder_whose_map_is_wrong)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	shard_write(d, "m/one.safetensors", "a", "b");
+	for (unsigned i = 0; i < sizeof wrong_maps / sizeof wrong_maps[0]; i++) {
+		int r;
+
+		file_write(d, "m/model.safetensors.index.json", wrong_maps[i], strlen(wrong_maps[i]));
+		r = load_try(d, path_in(d, "m"), "bad@v1");
+		cr_assert(r == -EBADMSG || r == -ENOENT, "%s: %d %s", wrong_maps[i], r, gpuwm_error()->message);
+	}
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, sources_that_are_no_files_do_not_hang)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = path_in(d, "fifo.safetensors");
+
+	cr_assert(mkfifo(path, 0600) == 0);
+	refused(d, path, EINVAL, "fifo");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- jobs ------------------------------------------------------------- */
+
+Test(loading, no_room_on_the_device)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=8M", NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+
+	refused(d, path, ENOSPC, "8");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_failed_load_touches_nothing_that_is_current)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	uint64_t job;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(load_start(d, safetensors_write(d, "bad.safetensors", "{", 0), "m@v2", "current", &job));
+	FAILS(EBADMSG, gpuwm_job_wait(d->admin, job, 20000));
+	worker_reads(d, "m", 1);
+	gpuwmd_stop(d);
+}
+
+Test(loading, the_same_tag_twice)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+	uint64_t first, second;
+	int r;
+
+	OK(load_start(d, path, "m@v1", NULL, &first));
+	r = load_start(d, path, "m@v1", NULL, &second);
+	if (r == 0)
+		r = gpuwm_job_wait(d->admin, second, 20000);
+	cr_assert_eq(r, -EEXIST, "%d: %s", r, gpuwm_error()->message);
+	OK(gpuwm_job_wait(d->admin, first, 20000));
+	FAILS(EEXIST, load_try(d, path, "m@v1"));
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_job_that_is_cancelled)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
+	const char *path = checkpoint_write(d, "v1", &c);
+	uint64_t job;
+
+	OK(load_start(d, path, "m@v1", NULL, &job));
+	OK(gpuwm_job_cancel(d->admin, job));
+	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
+	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
+	cr_assert(EVENTUALLY(1000, memory_of(d) == 0));
+	load_version(d, path, "m@v1");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_job_that_is_unknown)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	FAILS(ENOENT, gpuwm_job_wait(d->admin, 4711, 0));
+	FAILS(ENOENT, gpuwm_job_cancel(d->admin, 4711));
+	gpuwmd_stop_empty(d);
+}
+
+Test(loading, a_device_that_is_not_there)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *device = "GPU-00000000-0000-0000-0000-000000000000";
+	uint64_t job;
+
+	options.source = checkpoint_write(d, "v1", SMALL(1));
+	options.name = "m@v1";
+	options.devices = &device;
+	options.device_count = 1;
+	FAILS(ENODEV, gpuwm_load(d->admin, &options, &job));
+	gpuwmd_stop_empty(d);
+}
