@@ -138,7 +138,7 @@ Test(ctl, exit_codes_of_refusals)
 	struct gpuwmd *d = start_with_two();
 	struct process worker = worker_start(d, "m@v2", 2);
 
-	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--wait"), 1, "%s", output);
+	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--wait"), 6, "%s", output);
 	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
 	cr_assert_eq(CTL("load", "/etc/passwd", "x@v1", "--wait"), 6, "%s", output);
