@@ -65,7 +65,7 @@ static void version_show(const struct gpuwm_version_info *info)
 	printf("%s@%s  %s\n", info->model, info->tag, info->id);
 	printf("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64 "\n", info->device, info->rank,
 	       info->world, info->generation);
-	printf("%s in %" PRIu32 " segments, %" PRIu64 " tensors\n", size_text(info->bytes, size),
+	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 "\n", size_text(info->bytes, size),
 	       info->segments, info->tensors);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
