@@ -220,6 +220,7 @@ Test(bytes, are_parsed_exactly)
 		cr_expect_eq(bytes_parse(wrong[i], &bytes), -EINVAL, "\"%s\"", wrong[i]);
 	cr_expect_eq(bytes_parse("18446744073709551616", &bytes), -ERANGE);
 	cr_expect_eq(bytes_parse("184467440737095516160", &bytes), -ERANGE);
+	cr_expect_eq(bytes_parse("99999999999999999999", &bytes), -ERANGE);
 	cr_expect_eq(bytes_parse("16777216T", &bytes), -ERANGE);
 	cr_expect_eq(bytes, UINT64_MAX, "an error leaves the result alone");
 }

@@ -118,6 +118,7 @@ Test(log, closed_stderr_does_no_harm)
 	log_init(LOG_LEVEL_INFO);
 	close(STDERR_FILENO);
 	log_info("nobody reads this");
+	set_stream(1, 1);
 	log_init(LOG_LEVEL_INFO);
 }
 

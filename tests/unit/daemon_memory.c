@@ -4,6 +4,22 @@
 #include "daemon/config.h"
 #include "daemon/event.h"
 
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The kernel's random source, in front of libc's: fails when told to. */
+static int random_left = -1;
+__attribute__((visibility("default"))) ssize_t getrandom(void *buffer, size_t bytes, unsigned flags)
+{
+	if (random_left == 0) {
+		errno = ENOSYS;
+		return -1;
+	}
+	random_left -= random_left > 0;
+	return syscall(SYS_getrandom, buffer, bytes, flags);
+}
+
 TestSuite(out_of_memory, .init = ledger_open, .fini = ledger_close);
 
 /* Runs `call` with its first allocation failing, its second, ... until none fails; `unchanged`
@@ -64,6 +80,20 @@ Test(out_of_memory, failed_version_stays_when_its_tag_could_not_be_used_anew)
 	fail_each(add("m", "v1", &version), 2,
 		  ledger_find("m@v1") == failed && failed->state == VERSION_FAILED);
 	cr_expect_eq(ledger_find("m@v1"), version);
+}
+
+Test(out_of_memory, version_without_an_id_is_not_added)
+{
+	struct version *version = NULL;
+
+	for (random_left = 0; random_left < 2; random_left++) {
+		int left = random_left;
+		expect_error(add("m", "v1", &version), -ENOSYS, "no random numbers: Function not implemented");
+		cr_assert(is_empty() && !version);
+		random_left = left;
+	}
+	random_left = -1;
+	cr_expect_eq(add("m", "v1", &version), 0);
 }
 
 /* Tables of uthash grow: each version's insertion is failed once while a thousand come. */
@@ -144,7 +174,7 @@ static int grant(struct version *version, struct lease **leases)
 Test(out_of_memory, lease_is_not_granted)
 {
 	struct version *version = ledger_ready("m", "v1");
-	struct lease *leases = NULL;
+	static struct lease *leases; /* still there when the registry is freed */
 
 	fail_each(grant(version, &leases), 4,
 		  !leases && version->lease_count == 0 &&
@@ -154,7 +184,7 @@ Test(out_of_memory, lease_is_not_granted)
 Test(out_of_memory, lease_is_granted_without_a_larger_table)
 {
 	struct version *version = ledger_ready("m", "v1");
-	struct lease *leases = NULL;
+	static struct lease *leases; /* still there when the registry is freed */
 
 	for (int i = 0; i < 64; i++)
 		cr_assert_eq(grant(version, &leases), 0);

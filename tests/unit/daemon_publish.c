@@ -282,6 +282,21 @@ Test(publish, check_refuses_more_bytes_than_were_granted)
 	give_up();
 }
 
+Test(publish, check_refuses_a_sum_above_64_bits)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+	struct publish_checked checked = checked_of(2, 10, &content_a);
+
+	begin(&request);
+	checked.segments[1].bytes = UINT64_MAX;
+	expect_error(publish_checked(ledger.registry, publish, part, &checked, &ledger.error), -EBADMSG,
+		     "exceed");
+	cr_expect(checked.segments, "what was refused stays the caller's");
+	cr_expect_eq(checked.index.fd, 100);
+	free(checked.segments);
+	give_up();
+}
+
 Test(publish, check_refuses_another_content_than_promised)
 {
 	struct publish_request request = request_of("v1", 0, 1);
