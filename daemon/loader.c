@@ -113,9 +113,13 @@ static void spoke(struct loader_pool *pool)
 		ready(pool->server);
 }
 
+/* The loop's clock lags behind the steady one, so the time to start counts as come. */
 static void on_retry(uv_timer_t *timer)
 {
-	loader_pool_turn(timer->data);
+	struct loader_pool *pool = timer->data;
+
+	pool->retry_at_ms = 0;
+	loader_pool_turn(pool);
 }
 
 static void retry_later(struct loader_pool *pool, uint64_t at_ms)
