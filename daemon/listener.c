@@ -212,7 +212,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	l->kind = kind;
 	l->sock = l->lock = -1;
 	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	snprintf(l->path, sizeof(l->path), "%s", path);
+	memcpy(l->path, path, strlen(path));
 	return l;
 }
 

@@ -240,6 +240,13 @@ static int no_part(const struct commit *commit, struct error *error)
 			 commit->rank, commit->device->id);
 }
 
+static int not_yours(struct error *error)
+{
+	return error_set(error, -ENOENT,
+			 "who began a part commits or aborts it, on the connection that began it",
+			 "no such publish of this connection");
+}
+
 /* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
 static int look_at_part(struct server *server, const struct commit *commit, struct version **ret,
 			struct error *error)
@@ -311,6 +318,8 @@ static int commit_part(struct request *request, struct publish *publish, const s
 
 	if (!part)
 		return no_part(commit, error);
+	if (!publish->version->replicas[part->replica].committed && part->publisher != request->session)
+		return not_yours(error);
 	r = publish_commit(publish, part, request->session, &commit->content, error);
 	if (r == -EBADMSG && part->publisher == request->session) {
 		versions_fail(server, publish, error,
@@ -389,9 +398,8 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 		return error_set(error, -ENOENT, "it was completed, failed, or never was",
 				 "no such open publish");
 	if (!may_abort(publish, request->session))
-		return error_set(error, -EACCES, "who began a part may, until it is committed",
-				 "this publish is not this connection's");
-	error_set(&why, -ECANCELED, reason, "aborted by its publisher");
+		return not_yours(error);
+	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", reason[0] ? ": " : "", reason);
 	versions_fail(request->server, publish, &why, NULL);
 	request_done(request);
 	return 0;
