@@ -235,6 +235,13 @@ size_t fds_of(pid_t pid)
 	return count;
 }
 
+size_t fds_settled(struct gpuwmd *d)
+{
+	cr_assert(EVENTUALLY(START_MS, status_of(d, "jobs_running") == 0 && status_of(d, "standby") == 1 &&
+					       status_of(d, "loaders") == 1));
+	return fds_of(d->pid);
+}
+
 static uint64_t memfds_of(pid_t pid)
 {
 	char path[320], target[256];

@@ -107,6 +107,8 @@ uint64_t status_of(struct gpuwmd *d, const char *key);
  * granted of the device else. */
 uint64_t memory_of(struct gpuwmd *d);
 size_t fds_of(pid_t pid);
+/* The daemon's own, once no loader comes or goes. */
+size_t fds_settled(struct gpuwmd *d);
 uint64_t rss_of(pid_t pid);
 /* A version's entry in `list`; NULL. json_decref it. */
 json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag);

@@ -154,7 +154,7 @@ static void victim_dies(process_fn *victim, int signal_number)
 {
 	struct process bystander, p;
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_of(d->pid);
+	size_t fds = fds_settled(d);
 
 	p = process_start(victim, NULL);
 	process_expect(&p, 'v');
@@ -205,7 +205,7 @@ Test(kills, a_worker_that_is_stopped_first)
 {
 	struct process bystander, p;
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_of(d->pid);
+	size_t fds = fds_settled(d);
 
 	p = process_start(victim_mapped, NULL);
 	process_expect(&p, 'v');
@@ -220,7 +220,7 @@ Test(kills, a_half_closed_socket_ends_the_session_of_a_living_worker)
 {
 	struct process bystander, p;
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_of(d->pid);
+	size_t fds = fds_settled(d);
 
 	p = process_start(victim_half_closed, NULL);
 	process_expect(&p, 'v');
@@ -233,7 +233,7 @@ Test(kills, a_worker_whose_child_keeps_the_socket)
 {
 	struct process bystander, p;
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_of(d->pid);
+	size_t fds = fds_settled(d);
 
 	p = process_start(victim_with_child, NULL);
 	process_expect(&p, 'v');
@@ -248,7 +248,7 @@ Test(kills, twenty_at_once)
 {
 	struct process bystander, crowd[CROWD];
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_of(d->pid);
+	size_t fds = fds_settled(d);
 
 	for (int i = 0; i < CROWD; i++)
 		crowd[i] = process_start(i % 2 ? victim_mapped : victim_with_handles, NULL);

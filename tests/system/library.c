@@ -26,8 +26,10 @@ static void stop_with_one(struct gpuwmd *d)
 
 /* ---- fork ------------------------------------------------------------- */
 
-static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping)
+static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor)
 {
+	uint8_t data[768];
+
 	struct gpuwm_client *own;
 	struct gpuwm_mapping *again;
 
@@ -35,7 +37,8 @@ static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping)
 	CHILD_ASSERT(gpuwm_attach(client, "m", NULL, &again) == -ECHILD);
 	CHILD_ASSERT(gpuwm_detach(mapping) == -ECHILD);
 	if (backend() == BACKEND_HOST) {
-		CHILD_ASSERT(mapping_holds(mapping, 1));
+		content_fill(1, "matrix", 0, data, sizeof data);
+		CHILD_ASSERT(memcmp(tensor->data, data, sizeof data) == 0);
 		CHILD_ASSERT(gpuwm_connect(NULL, &own) == 0);
 		CHILD_ASSERT(gpuwm_attach(own, "m", NULL, &again) == 0);
 		CHILD_ASSERT(mapping_holds(again, 1));
@@ -48,13 +51,15 @@ Test(library, a_forked_child_can_not_use_its_parents_client)
 	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
+	struct gpuwm_tensor tensor;
 	int status;
 	pid_t pid;
 
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	OK(gpuwm_tensor_find(mapping, "matrix", &tensor));
 	pid = fork();
 	if (pid == 0)
-		forked(client, mapping);
+		forked(client, mapping, &tensor);
 	cr_assert(waitpid(pid, &status, 0) == pid);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", status);
 	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 1 && status_of(d, "sessions") == 2));

@@ -80,8 +80,8 @@ Test(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 	cr_assert_eq(memory_of(d), both);
 	process_tell(&second, 'd');
 	process_finish(&second);
-	cr_assert(EVENTUALLY(1000, memory_of(d) == one), "%ju bytes instead of %ju", memory_of(d), one);
-	cr_assert(version_is(d, "m", "v1", "none"));
+	cr_assert(EVENTUALLY(1000, memory_of(d) == one && version_is(d, "m", "v1", "none")),
+		  "%ju bytes instead of %ju", memory_of(d), one);
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
 }

@@ -280,7 +280,7 @@ Test(publishing, a_tag_that_is_taken_is_refused)
 
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
 	FAILS(EEXIST, publish_begin(d->admin, d->device, "m@v1", SMALL(2), &publish));
-	FAILS(EEXIST, publish_begin(d->admin, d->device, "m@current", SMALL(2), &publish));
+	FAILS(EINVAL, publish_begin(d->admin, d->device, "m@current", SMALL(2), &publish));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

@@ -270,15 +270,11 @@ Test(publishing_bad, a_publish_of_somebody_else_is_not_committed_or_aborted)
 {
 	struct raw_publish p, other;
 	struct gpuwmd *d = scene(&p);
-	struct message_writer w;
 
 	other = p;
 	other.sock = raw_client(d->socket);
 	cr_assert_eq(raw_commit(&other), -ENOENT, "%s", raw_refusal());
-	raw_request(&w, 2, METHOD_PUBLISH_ABORT);
-	message_put_hex128(&w, "publish", p.id);
-	raw_send(other.sock, &w);
-	cr_assert_eq(raw_code(other.sock), -ENOENT, "%s", raw_refusal());
+	cr_assert_eq(raw_publish_abort(&other), -ENOENT, "%s", raw_refusal());
 	close(other.sock);
 	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());

@@ -234,6 +234,16 @@ int raw_commit(struct raw_publish *p)
 	return raw_code(p->sock);
 }
 
+int raw_publish_abort(struct raw_publish *p)
+{
+	struct message_writer w;
+
+	raw_request(&w, 4, METHOD_PUBLISH_ABORT);
+	message_put_hex128(&w, "publish", p->id);
+	raw_send(p->sock, &w);
+	return raw_code(p->sock);
+}
+
 void raw_publish_end(struct raw_publish *p)
 {
 	for (int *fd = (int[]){p->sock, p->checker, p->segment, p->index, -2}; *fd != -2; fd++) {

@@ -54,6 +54,7 @@ int raw_hand_in(struct raw_publish *p);
 void raw_commit_send(struct raw_publish *p);
 /* The code; the refusal's message is kept for raw_refusal. */
 int raw_commit(struct raw_publish *p);
+int raw_publish_abort(struct raw_publish *p);
 const char *raw_refusal(void);
 void raw_publish_end(struct raw_publish *p);
 

@@ -286,7 +286,8 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else, .timeout = 120
 	d = gpuwmd_start("--loader", loader, NULL);
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
-	cr_assert(unlink(loader) == 0 && children_of(d->pid, standby) == 1);
+	cr_assert(EVENTUALLY(5000, children_of(d->pid, standby) == 1));
+	cr_assert(unlink(loader) == 0);
 	kill(standby[0], SIGKILL);
 	cr_assert(EVENTUALLY(5000, status_of(d, "standby") == 0));
 	r = load_try(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
