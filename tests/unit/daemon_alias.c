@@ -1,7 +1,5 @@
 #include "daemon_ledger.h"
 
-TestSuite(alias, .init = ledger_open, .fini = ledger_close);
-
 static struct swap_result result;
 
 static int swap(const char *alias, struct version *to, const struct version_id *expect)
@@ -9,7 +7,7 @@ static int swap(const char *alias, struct version *to, const struct version_id *
 	return registry_swap(ledger.registry, "m", alias, to, expect, &result, &ledger.error);
 }
 
-Test(alias, current_is_taken_by_the_first_ready_version_only)
+LedgerTest(alias, current_is_taken_by_the_first_ready_version_only)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -20,7 +18,7 @@ Test(alias, current_is_taken_by_the_first_ready_version_only)
 	cr_expect_null(ledger_find("m@previous"));
 }
 
-Test(alias, current_that_was_removed_stays_so_while_another_is_ready)
+LedgerTest(alias, current_that_was_removed_stays_so_while_another_is_ready)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2, *v3;
 
@@ -33,7 +31,7 @@ Test(alias, current_that_was_removed_stays_so_while_another_is_ready)
 	cr_expect_eq(ledger_find("m"), v3);
 }
 
-Test(alias, previous_remembers_what_current_named)
+LedgerTest(alias, previous_remembers_what_current_named)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -48,7 +46,7 @@ Test(alias, previous_remembers_what_current_named)
 	cr_expect_eq(v2->alias_count, 1);
 }
 
-Test(alias, swapping_to_previous_twice_toggles)
+LedgerTest(alias, swapping_to_previous_twice_toggles)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -62,7 +60,7 @@ Test(alias, swapping_to_previous_twice_toggles)
 	cr_expect_eq(result.generation, 4);
 }
 
-Test(alias, other_than_current_leaves_previous_alone)
+LedgerTest(alias, other_than_current_leaves_previous_alone)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -76,7 +74,7 @@ Test(alias, other_than_current_leaves_previous_alone)
 	cr_expect_eq(v2->alias_count, 1);
 }
 
-Test(alias, swap_to_what_it_names_changes_nothing)
+LedgerTest(alias, swap_to_what_it_names_changes_nothing)
 {
 	struct version *v1 = ledger_ready("m", "v1");
 
@@ -88,7 +86,7 @@ Test(alias, swap_to_what_it_names_changes_nothing)
 	cr_expect_null(ledger_find("m@previous"));
 }
 
-Test(alias, removed_leaves_previous)
+LedgerTest(alias, removed_leaves_previous)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -106,7 +104,7 @@ Test(alias, removed_leaves_previous)
 		     -ENOENT, "model \"x\" has no alias \"current\"");
 }
 
-Test(alias, moves_only_from_what_is_expected)
+LedgerTest(alias, moves_only_from_what_is_expected)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 	struct version_id nothing = {0};
@@ -121,7 +119,7 @@ Test(alias, moves_only_from_what_is_expected)
 	cr_expect_eq(swap("current", NULL, &v2->id), 0);
 }
 
-Test(alias, names_only_ready_versions_of_its_model)
+LedgerTest(alias, names_only_ready_versions_of_its_model)
 {
 	struct version *version = ledger_building("m", "v1"), *other = ledger_ready("n", "v1");
 
@@ -133,7 +131,7 @@ Test(alias, names_only_ready_versions_of_its_model)
 	cr_expect_eq(registry_counts(ledger.registry).aliases, 1, "n@current only");
 }
 
-Test(alias, names_no_retiring_version)
+LedgerTest(alias, names_no_retiring_version)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -144,7 +142,7 @@ Test(alias, names_no_retiring_version)
 	cr_expect_eq(ledger_find("m"), v2);
 }
 
-Test(alias, retiring_keeps_a_previous_that_names_another)
+LedgerTest(alias, retiring_keeps_a_previous_that_names_another)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2"),
 		       *v3 = ledger_ready("m", "v3");
@@ -154,7 +152,7 @@ Test(alias, retiring_keeps_a_previous_that_names_another)
 	cr_expect_eq(ledger_find("m@previous"), v1);
 }
 
-Test(alias, refuses_names_that_cannot_be_moved)
+LedgerTest(alias, refuses_names_that_cannot_be_moved)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -166,7 +164,7 @@ Test(alias, refuses_names_that_cannot_be_moved)
 	cr_expect_eq(registry_alias_allowed(ledger.registry, "m", "prod", NULL), 0);
 }
 
-Test(alias, takes_the_tag_of_a_failed_version)
+LedgerTest(alias, takes_the_tag_of_a_failed_version)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *failed = ledger_building("m", "prod");
 	struct version_id id = failed->id;
@@ -181,7 +179,7 @@ Test(alias, takes_the_tag_of_a_failed_version)
 	cr_expect_null(ledger_find("m@prod"));
 }
 
-Test(alias, limit_spares_current_and_previous)
+LedgerTest(alias, limit_spares_current_and_previous)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 	char alias[16];
@@ -200,7 +198,7 @@ Test(alias, limit_spares_current_and_previous)
 	cr_expect_eq(swap("more", v1, NULL), 0);
 }
 
-Test(alias, all_are_gone_through_by_model_and_age)
+LedgerTest(alias, all_are_gone_through_by_model_and_age)
 {
 	static const char *const expected[] = {"a@current", "c@current", "c@prod", "c@previous"};
 	const struct alias *alias = NULL;
@@ -226,7 +224,7 @@ Test(alias, all_are_gone_through_by_model_and_age)
 	cr_expect_null(registry_next_alias(ledger.registry, "unknown", NULL, &model));
 }
 
-Test(alias, all_are_removed_for_a_drain)
+LedgerTest(alias, all_are_removed_for_a_drain)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 

@@ -1,11 +1,9 @@
 #include "daemon_ledger.h"
 
-TestSuite(lease, .init = ledger_open, .fini = ledger_close);
-
 static struct lease *held, *held_by_other;
 static int holder, other;
 
-Test(lease, counts_on_version_registry_and_quota)
+LedgerTest(lease, counts_on_version_registry_and_quota)
 {
 	struct version *version = ledger_ready("m", "v1");
 	struct lease *lease = ledger_lease(version, &holder, &held);
@@ -26,7 +24,7 @@ Test(lease, counts_on_version_registry_and_quota)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_LEASES), 0);
 }
 
-Test(lease, is_found_by_its_holder_only)
+LedgerTest(lease, is_found_by_its_holder_only)
 {
 	struct version *version = ledger_ready("m", "v1");
 	struct lease *lease;
@@ -39,7 +37,7 @@ Test(lease, is_found_by_its_holder_only)
 	cr_expect_null(lease_find(ledger.registry, lease->id + 64, &holder), "the same bucket");
 }
 
-Test(lease, id_is_never_used_again)
+LedgerTest(lease, id_is_never_used_again)
 {
 	struct version *version = ledger_ready("m", "v1");
 	uint64_t last = 0;
@@ -53,7 +51,7 @@ Test(lease, id_is_never_used_again)
 	}
 }
 
-Test(lease, leaves_both_lists_from_any_place)
+LedgerTest(lease, leaves_both_lists_from_any_place)
 {
 	struct version *version = ledger_ready("m", "v1");
 	struct lease *a = ledger_lease(version, &holder, &held);
@@ -76,7 +74,7 @@ Test(lease, leaves_both_lists_from_any_place)
 	cr_expect_null(version->leases);
 }
 
-Test(lease, ten_thousand_are_all_found)
+LedgerTest(lease, ten_thousand_are_all_found)
 {
 	enum { COUNT = 10000 };
 	static struct lease *leases[COUNT];
@@ -93,7 +91,7 @@ Test(lease, ten_thousand_are_all_found)
 	cr_expect_eq(version->lease_count, COUNT / 2);
 }
 
-Test(lease, is_of_ready_versions_only)
+LedgerTest(lease, is_of_ready_versions_only)
 {
 	struct version *version = ledger_building("m", "v1");
 	struct lease *lease = NULL;
@@ -111,7 +109,7 @@ Test(lease, is_of_ready_versions_only)
 	cr_expect_null(held);
 }
 
-Test(lease, limit_per_user_is_named)
+LedgerTest(lease, limit_per_user_is_named)
 {
 	struct quota_limits limits = quota_defaults;
 	struct version *version = ledger_ready("m", "v1");
@@ -128,7 +126,7 @@ Test(lease, limit_per_user_is_named)
 	quota_free(small);
 }
 
-Test(lease, costs_about_a_hundred_bytes)
+LedgerTest(lease, costs_about_a_hundred_bytes)
 {
 	cr_expect_leq(sizeof(struct lease), 112);
 }

@@ -54,6 +54,18 @@ static inline void ledger_close(void)
 	device_table_clear(&ledger.devices);
 }
 
+/* A test between ledger_open and ledger_close. They are no fixtures of a suite: Criterion
+ * counts neither a failed check nor a crash in those. */
+#define LedgerTest(suite, name)                                                                                \
+	static void suite##_##name##_body(void);                                                               \
+	Test(suite, name)                                                                                      \
+	{                                                                                                      \
+		ledger_open();                                                                                 \
+		suite##_##name##_body();                                                                       \
+		ledger_close();                                                                                \
+	}                                                                                                      \
+	static void suite##_##name##_body(void)
+
 /* A version in building with its one part. */
 static inline struct version *ledger_building(const char *model, const char *tag)
 {

@@ -20,8 +20,6 @@ __attribute__((visibility("default"))) ssize_t getrandom(void *buffer, size_t by
 	return syscall(SYS_getrandom, buffer, bytes, flags);
 }
 
-TestSuite(out_of_memory, .init = ledger_open, .fini = ledger_close);
-
 /* Runs `call` with its first allocation failing, its second, ... until none fails; `unchanged`
  * must hold after each failure. How many failed is checked, so that the test can't pass by failing none. */
 #define fail_each(call, at_least, unchanged)                                                                   \
@@ -49,10 +47,11 @@ static bool is_empty(void)
 {
 	struct registry_counts none = {0}, counts = registry_counts(ledger.registry);
 
-	return memcmp(&none, &counts, sizeof(none)) == 0 && !registry_next_version(ledger.registry, NULL, NULL);
+	return memcmp(&none, &counts, sizeof(none)) == 0 && !ledger_find("m") &&
+	       strcmp(ledger.error.message, "no model \"m\"") == 0;
 }
 
-Test(out_of_memory, tables_are_not_made)
+LedgerTest(out_of_memory, tables_are_not_made)
 {
 	fail_alloc_arm(1);
 	cr_expect_null(registry_new());
@@ -65,14 +64,14 @@ Test(out_of_memory, tables_are_not_made)
 	cr_expect(fail_alloc_disarm());
 }
 
-Test(out_of_memory, first_version_of_a_model_leaves_nothing)
+LedgerTest(out_of_memory, first_version_of_a_model_leaves_nothing)
 {
 	struct version *version = NULL;
 
 	fail_each(add("m", "v1", &version), 9, is_empty() && !version);
 }
 
-Test(out_of_memory, failed_version_stays_when_its_tag_could_not_be_used_anew)
+LedgerTest(out_of_memory, failed_version_stays_when_its_tag_could_not_be_used_anew)
 {
 	struct version *failed = ledger_building("m", "v1"), *version = NULL;
 
@@ -82,7 +81,7 @@ Test(out_of_memory, failed_version_stays_when_its_tag_could_not_be_used_anew)
 	cr_expect_eq(ledger_find("m@v1"), version);
 }
 
-Test(out_of_memory, version_without_an_id_is_not_added)
+LedgerTest(out_of_memory, version_without_an_id_is_not_added)
 {
 	struct version *version = NULL;
 
@@ -97,7 +96,7 @@ Test(out_of_memory, version_without_an_id_is_not_added)
 }
 
 /* Tables of uthash grow: each version's insertion is failed once while a thousand come. */
-Test(out_of_memory, growing_tables_keep_what_they_have)
+LedgerTest(out_of_memory, growing_tables_keep_what_they_have)
 {
 	struct version *version = NULL;
 	char tag[16], text[32];
@@ -122,7 +121,7 @@ Test(out_of_memory, growing_tables_keep_what_they_have)
 	}
 }
 
-Test(out_of_memory, replica_is_not_added)
+LedgerTest(out_of_memory, replica_is_not_added)
 {
 	struct version *version = ledger_building("m", "v1");
 	struct budget_charge charge;
@@ -133,7 +132,7 @@ Test(out_of_memory, replica_is_not_added)
 		  version->replica_count == 1 && charge.bytes == 10);
 }
 
-Test(out_of_memory, version_does_not_become_ready_without_its_alias)
+LedgerTest(out_of_memory, version_does_not_become_ready_without_its_alias)
 {
 	struct version *version = ledger_building("m", "v1");
 	bool current = false;
@@ -146,7 +145,7 @@ Test(out_of_memory, version_does_not_become_ready_without_its_alias)
 	cr_expect_eq(ledger_find("m"), version);
 }
 
-Test(out_of_memory, alias_stays_where_it_was)
+LedgerTest(out_of_memory, alias_stays_where_it_was)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
@@ -156,7 +155,18 @@ Test(out_of_memory, alias_stays_where_it_was)
 	cr_expect_eq(registry_counts(ledger.registry).aliases, 3);
 }
 
-Test(out_of_memory, pin_is_not_made)
+LedgerTest(out_of_memory, user_without_charges_was_forgotten)
+{
+	struct quota_charge charge;
+
+	cr_assert_eq(quota_charge(ledger.quota, LEDGER_UID, QUOTA_LEASES, &charge, NULL), 0);
+	quota_release(&charge);
+	fail_alloc_arm(1);
+	cr_expect_eq(quota_charge(ledger.quota, LEDGER_UID, QUOTA_LEASES, &charge, NULL), -ENOMEM);
+	cr_expect(fail_alloc_disarm(), "a known user needs no memory");
+}
+
+LedgerTest(out_of_memory, pin_is_not_made)
 {
 	struct version *version = ledger_ready("m", "v1");
 
@@ -171,7 +181,7 @@ static int grant(struct version *version, struct lease **leases)
 			   &ledger.error);
 }
 
-Test(out_of_memory, lease_is_not_granted)
+LedgerTest(out_of_memory, lease_is_not_granted)
 {
 	struct version *version = ledger_ready("m", "v1");
 	static struct lease *leases; /* still there when the registry is freed */
@@ -181,7 +191,7 @@ Test(out_of_memory, lease_is_not_granted)
 			  quota_used(ledger.quota, LEDGER_UID, QUOTA_LEASES) == 0);
 }
 
-Test(out_of_memory, lease_is_granted_without_a_larger_table)
+LedgerTest(out_of_memory, lease_is_granted_without_a_larger_table)
 {
 	struct version *version = ledger_ready("m", "v1");
 	static struct lease *leases; /* still there when the registry is freed */
@@ -205,7 +215,7 @@ static int begin(const struct publish_request *request)
 			     &ledger.error);
 }
 
-Test(out_of_memory, publish_is_not_begun_nor_joined)
+LedgerTest(out_of_memory, publish_is_not_begun_nor_joined)
 {
 	struct publish_request request = {
 		.model = "m", .tag = "v1", .alias = "", .device = ledger.gpu, .world = 1, .bytes = 10};
@@ -221,14 +231,14 @@ Test(out_of_memory, publish_is_not_begun_nor_joined)
 	cr_expect_eq(publish->part_count, 2);
 }
 
-Test(out_of_memory, device_is_not_added)
+LedgerTest(out_of_memory, device_is_not_added)
 {
 	struct device report = {.id = "GPU-ffffffff-89ab-cdef-0123-456789abcdef", .total = 1};
 
 	fail_each(device_table_report(&ledger.devices, &report, 1), 1, ledger.devices.count == 2);
 }
 
-Test(out_of_memory, event_is_numbered_and_told_as_lost)
+LedgerTest(out_of_memory, event_is_numbered_and_told_as_lost)
 {
 	struct event_ring *ring = event_ring_new();
 	struct message_writer w;
@@ -251,7 +261,7 @@ Test(out_of_memory, event_is_numbered_and_told_as_lost)
 	event_ring_free(ring);
 }
 
-Test(out_of_memory, configuration_says_so)
+LedgerTest(out_of_memory, configuration_says_so)
 {
 	char *argv[] = {"gpuwmd", "--set", "loader.root=/a", NULL};
 	struct config config;

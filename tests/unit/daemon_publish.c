@@ -1,7 +1,5 @@
 #include "daemon_ledger.h"
 
-TestSuite(publish, .init = ledger_open, .fini = ledger_close);
-
 static int publisher, other, checker;
 static const struct digest content_a = {{1}}, content_b = {{2}};
 static struct publish *publish;
@@ -66,7 +64,7 @@ static void give_up(void)
 	ledger_fail(version);
 }
 
-Test(publish, begins_with_charges_and_a_building_version)
+LedgerTest(publish, begins_with_charges_and_a_building_version)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -86,7 +84,7 @@ Test(publish, begins_with_charges_and_a_building_version)
 	give_up();
 }
 
-Test(publish, becomes_ready_when_committed_then_checked)
+LedgerTest(publish, becomes_ready_when_committed_then_checked)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 	struct replica *replica;
@@ -110,7 +108,7 @@ Test(publish, becomes_ready_when_committed_then_checked)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
 }
 
-Test(publish, becomes_ready_when_checked_then_committed)
+LedgerTest(publish, becomes_ready_when_checked_then_committed)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -126,7 +124,7 @@ Test(publish, becomes_ready_when_checked_then_committed)
 	give_up();
 }
 
-Test(publish, counts_what_is_held_until_it_is_gone)
+LedgerTest(publish, counts_what_is_held_until_it_is_gone)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -141,7 +139,7 @@ Test(publish, counts_what_is_held_until_it_is_gone)
 	cr_expect_eq(registry_counts(ledger.registry).bytes, 0);
 }
 
-Test(publish, commit_is_the_publishers_alone_and_repeatable)
+LedgerTest(publish, commit_is_the_publishers_alone_and_repeatable)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -155,7 +153,7 @@ Test(publish, commit_is_the_publishers_alone_and_repeatable)
 	give_up();
 }
 
-Test(publish, ranks_join_by_the_publishes_id)
+LedgerTest(publish, ranks_join_by_the_publishes_id)
 {
 	struct publish_request request = request_of("v1", 0, 2);
 	struct publish *first;
@@ -181,7 +179,7 @@ Test(publish, ranks_join_by_the_publishes_id)
 	give_up();
 }
 
-Test(publish, join_refuses_what_does_not_fit)
+LedgerTest(publish, join_refuses_what_does_not_fit)
 {
 	struct publish_request request = request_of("v1", 0, 2);
 	struct version_id unknown = {{9}};
@@ -217,7 +215,7 @@ Test(publish, join_refuses_what_does_not_fit)
 	give_up();
 }
 
-Test(publish, join_ends_with_the_last_commit)
+LedgerTest(publish, join_ends_with_the_last_commit)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -230,7 +228,7 @@ Test(publish, join_ends_with_the_last_commit)
 	give_up();
 }
 
-Test(publish, refused_begin_leaves_nothing_behind)
+LedgerTest(publish, refused_begin_leaves_nothing_behind)
 {
 	struct publish_request request = request_of("v1", 1, 1);
 
@@ -251,7 +249,7 @@ Test(publish, refused_begin_leaves_nothing_behind)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
 }
 
-Test(publish, open_ones_are_limited_per_user)
+LedgerTest(publish, open_ones_are_limited_per_user)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 	char tag[16];
@@ -267,7 +265,7 @@ Test(publish, open_ones_are_limited_per_user)
 	cr_expect_eq(begin(&request), 0);
 }
 
-Test(publish, check_refuses_more_bytes_than_were_granted)
+LedgerTest(publish, check_refuses_more_bytes_than_were_granted)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -282,7 +280,7 @@ Test(publish, check_refuses_more_bytes_than_were_granted)
 	give_up();
 }
 
-Test(publish, check_refuses_a_sum_above_64_bits)
+LedgerTest(publish, check_refuses_a_sum_above_64_bits)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 	struct publish_checked checked = checked_of(2, 10, &content_a);
@@ -297,7 +295,7 @@ Test(publish, check_refuses_a_sum_above_64_bits)
 	give_up();
 }
 
-Test(publish, check_refuses_another_content_than_promised)
+LedgerTest(publish, check_refuses_another_content_than_promised)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
@@ -311,7 +309,7 @@ Test(publish, check_refuses_another_content_than_promised)
 	give_up();
 }
 
-Test(publish, check_refuses_too_many_descriptors)
+LedgerTest(publish, check_refuses_too_many_descriptors)
 {
 	struct publish_request request = request_of("v0", 0, 1);
 	char tag[16];
@@ -334,7 +332,7 @@ Test(publish, check_refuses_too_many_descriptors)
 	cr_expect_eq(registry_counts(ledger.registry).fds, STORE_FDS_MAX);
 }
 
-Test(publish, table_goes_through_open_ones)
+LedgerTest(publish, table_goes_through_open_ones)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 	struct publish *first;

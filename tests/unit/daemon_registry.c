@@ -1,16 +1,11 @@
 #include "daemon_ledger.h"
 
-TestSuite(registry, .init = ledger_open, .fini = ledger_close);
-TestSuite(replica, .init = ledger_open, .fini = ledger_close);
-TestSuite(version, .init = ledger_open, .fini = ledger_close);
-TestSuite(pin, .init = ledger_open, .fini = ledger_close);
-
 static int add(const char *model, const char *tag, uint32_t world, struct version **ret)
 {
 	return registry_add(ledger.registry, model, tag, world, LEDGER_UID, ret, &ledger.error);
 }
 
-Test(registry, adds_a_version_in_building)
+LedgerTest(registry, adds_a_version_in_building)
 {
 	static const struct version_id none;
 	struct version *version = NULL;
@@ -28,7 +23,7 @@ Test(registry, adds_a_version_in_building)
 	cr_expect_eq(registry_counts(ledger.registry).versions, 1);
 }
 
-Test(registry, finds_by_tag_alias_id_and_publish)
+LedgerTest(registry, finds_by_tag_alias_id_and_publish)
 {
 	struct version *version = ledger_ready("m", "v1");
 	struct version_id unknown = {.bytes = {1}};
@@ -44,7 +39,7 @@ Test(registry, finds_by_tag_alias_id_and_publish)
 	cr_expect_null(registry_by_publish(ledger.registry, &version->id));
 }
 
-Test(registry, tells_the_generation_of_an_alias_only)
+LedgerTest(registry, tells_the_generation_of_an_alias_only)
 {
 	struct version *version = ledger_ready("m", "v1"), *found;
 	struct ref by_tag = {.model = "m", .name = "v1"}, by_alias = {.model = "m", .name = "current"};
@@ -59,7 +54,7 @@ Test(registry, tells_the_generation_of_an_alias_only)
 	cr_expect_eq(generation, 0);
 }
 
-Test(registry, says_which_part_of_a_reference_is_missing)
+LedgerTest(registry, says_which_part_of_a_reference_is_missing)
 {
 	ledger_building("m", "v1");
 	ledger_ready("n", "v1");
@@ -76,7 +71,7 @@ Test(registry, says_which_part_of_a_reference_is_missing)
 	cr_expect_eq(ledger.error.code, -ENOENT);
 }
 
-Test(registry, lists_eight_names_at_most)
+LedgerTest(registry, lists_eight_names_at_most)
 {
 	char tag[16];
 
@@ -88,7 +83,7 @@ Test(registry, lists_eight_names_at_most)
 	cr_expect_str_eq(ledger.error.detail, "there are v1, v2, v3, v4, v5, v6, v7, v8 and 2 more");
 }
 
-Test(registry, cuts_a_list_of_the_longest_names)
+LedgerTest(registry, cuts_a_list_of_the_longest_names)
 {
 	char tag[NAME_BYTES_MAX + 1];
 
@@ -102,7 +97,7 @@ Test(registry, cuts_a_list_of_the_longest_names)
 	cr_expect_eq(strlen(ledger.error.detail), TEXT_BYTES_MAX);
 }
 
-Test(registry, refuses_wrong_names_and_worlds)
+LedgerTest(registry, refuses_wrong_names_and_worlds)
 {
 	struct version *version = NULL;
 
@@ -117,7 +112,7 @@ Test(registry, refuses_wrong_names_and_worlds)
 	cr_expect_null(registry_next_version(ledger.registry, NULL, NULL), "no model is left behind");
 }
 
-Test(registry, refuses_a_tag_that_is_taken)
+LedgerTest(registry, refuses_a_tag_that_is_taken)
 {
 	struct version *v1 = ledger_building("m", "v1"), *version = NULL;
 
@@ -130,7 +125,7 @@ Test(registry, refuses_a_tag_that_is_taken)
 	cr_expect_eq(add("n", "v1", 1, &version), 0, "another model has names of its own");
 }
 
-Test(registry, refuses_versions_above_the_limit)
+LedgerTest(registry, refuses_versions_above_the_limit)
 {
 	struct version *version = NULL;
 	char tag[16];
@@ -144,7 +139,7 @@ Test(registry, refuses_versions_above_the_limit)
 	cr_expect_eq(add("m", "one-more", 1, &version), 0, "a failed one does not count");
 }
 
-Test(registry, keeps_a_failed_version_until_its_tag_is_used_anew)
+LedgerTest(registry, keeps_a_failed_version_until_its_tag_is_used_anew)
 {
 	struct version *failed = ledger_building("m", "v1"), *anew = NULL;
 	struct version_id id = failed->id, publish = failed->publish;
@@ -162,7 +157,7 @@ Test(registry, keeps_a_failed_version_until_its_tag_is_used_anew)
 	cr_expect_null(registry_next_version(ledger.registry, "m", anew));
 }
 
-Test(registry, forgets_the_oldest_failed_version_above_the_limit)
+LedgerTest(registry, forgets_the_oldest_failed_version_above_the_limit)
 {
 	struct version *version;
 	char tag[16];
@@ -178,7 +173,7 @@ Test(registry, forgets_the_oldest_failed_version_above_the_limit)
 	cr_expect_eq(ledger_find("m@v64"), version);
 }
 
-Test(registry, forgets_a_failed_version_from_the_middle)
+LedgerTest(registry, forgets_a_failed_version_from_the_middle)
 {
 	struct version *version = NULL;
 
@@ -191,7 +186,7 @@ Test(registry, forgets_a_failed_version_from_the_middle)
 	cr_expect_str_eq(version->previous_in_model->tag, "v3");
 }
 
-Test(registry, goes_through_versions_by_model_and_age)
+LedgerTest(registry, goes_through_versions_by_model_and_age)
 {
 	static const char *const expected[] = {"a@z", "a@b", "b@x", "c@y"};
 	struct version *version = NULL;
@@ -216,7 +211,7 @@ Test(registry, goes_through_versions_by_model_and_age)
 	cr_expect_null(registry_next_version(ledger.registry, "unknown", NULL));
 }
 
-Test(replica, is_added_once_for_a_rank_and_device)
+LedgerTest(replica, is_added_once_for_a_rank_and_device)
 {
 	struct budget_charge charge = {0};
 	struct version *version = NULL;
@@ -239,7 +234,7 @@ Test(replica, is_added_once_for_a_rank_and_device)
 	budget_release(&charge);
 }
 
-Test(replica, is_refused_out_of_place)
+LedgerTest(replica, is_refused_out_of_place)
 {
 	struct version *version = ledger_building("m", "v1"), *wide = NULL;
 	struct budget_charge none = {0};
@@ -257,7 +252,7 @@ Test(replica, is_refused_out_of_place)
 		     "m@wide has 64 parts");
 }
 
-Test(version, is_complete_when_every_rank_is_committed_and_checked)
+LedgerTest(version, is_complete_when_every_rank_is_committed_and_checked)
 {
 	struct budget_charge none = {0};
 	struct version *version = NULL;
@@ -277,7 +272,7 @@ Test(version, is_complete_when_every_rank_is_committed_and_checked)
 	cr_expect(version_complete(version));
 }
 
-Test(version, becomes_ready_only_when_complete)
+LedgerTest(version, becomes_ready_only_when_complete)
 {
 	struct version *version = ledger_building("m", "v1");
 	bool current = false;
@@ -294,7 +289,7 @@ Test(version, becomes_ready_only_when_complete)
 	cr_expect_geq(version->ready_ms, version->created_ms);
 }
 
-Test(version, has_a_name_for_every_state)
+LedgerTest(version, has_a_name_for_every_state)
 {
 	static const char *const names[] = {"building", "checking", "ready", "retiring", "freed", "failed"};
 
@@ -302,7 +297,7 @@ Test(version, has_a_name_for_every_state)
 		cr_expect_str_eq(version_state_name((enum version_state)state), names[state]);
 }
 
-Test(version, retires_once_it_is_ready)
+LedgerTest(version, retires_once_it_is_ready)
 {
 	struct version *version = ledger_building("m", "v1");
 
@@ -321,7 +316,7 @@ Test(version, retires_once_it_is_ready)
 	cr_expect_eq(registry_retire(ledger.registry, version, NULL), 0, "again: nothing");
 }
 
-Test(version, lists_the_aliases_that_keep_it)
+LedgerTest(version, lists_the_aliases_that_keep_it)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 	char alias[NAME_BYTES_MAX + 1];
@@ -342,7 +337,7 @@ Test(version, lists_the_aliases_that_keep_it)
 	expect_error(registry_retire(ledger.registry, v2, &ledger.error), -EBUSY, "11 aliases");
 }
 
-Test(version, is_unused_without_leases_and_pins)
+LedgerTest(version, is_unused_without_leases_and_pins)
 {
 	struct version *version = ledger_ready("m", "v1");
 	struct lease *leases = NULL, *lease = ledger_lease(version, &leases, &leases);
@@ -361,7 +356,7 @@ Test(version, is_unused_without_leases_and_pins)
 	cr_expect_str_eq(ledger.error.message, "no model \"m\"");
 }
 
-Test(pin, has_a_name_once)
+LedgerTest(pin, has_a_name_once)
 {
 	struct version *version = ledger_ready("m", "v1");
 
@@ -378,7 +373,7 @@ Test(pin, has_a_name_once)
 	cr_expect_eq(registry_counts(ledger.registry).pins, 2);
 }
 
-Test(pin, is_refused_where_it_cannot_be)
+LedgerTest(pin, is_refused_where_it_cannot_be)
 {
 	struct version *version = ledger_building("m", "v1");
 	char pin[16];
@@ -393,7 +388,7 @@ Test(pin, is_refused_where_it_cannot_be)
 	expect_error(version_pin(version, "more", &ledger.error), -EDQUOT, "m@v1 has 64 pins");
 }
 
-Test(registry, is_freed_with_all_that_is_in_it)
+LedgerTest(registry, is_freed_with_all_that_is_in_it)
 {
 	struct version *version = ledger_ready("m", "v1");
 	static struct lease *leases; /* still there when the registry is freed */
