@@ -237,6 +237,12 @@ Test(index, is_at_most_288_mib)
 	large[most - 300] = 0; /* the heap still holds it, the index as a whole does not */
 	cr_expect_eq(index_builder_metadata(b, "d", large), 0);
 	cr_expect_eq(index_builder_finish(b, &fd, &ret_bytes, &error), -EFBIG);
+	memset(large, 'n', 1000);
+	large[1000] = 0;
+	cr_expect_eq(
+		index_builder_tensor(b, &(struct index_tensor_spec){.name = large, .dtype = DTYPE_U8}, &error),
+		-EFBIG);
+	cr_expect(strstr(error.message, "288 MiB"), "%s", error.message);
 	free(large);
 }
 

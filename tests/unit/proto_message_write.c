@@ -171,6 +171,14 @@ Test(message_write, a_bare_map)
 	cr_expect_eq(fields_u64(&f, "seq"), 3);
 }
 
+Test(message_write, a_bare_array)
+{
+	message_begin_array(&w, NULL);
+	message_put_i64(&w, NULL, -1);
+	message_end(&w);
+	WRITTEN("\xdd\x00\x00\x00\x01\xff");
+}
+
 /* As deep as the reader allows, around `envelope` containers. */
 static void nest(unsigned envelope, bool error_inside)
 {
@@ -220,7 +228,7 @@ Test(message_write, refuses_to_nest_deeper_than_the_reader)
 
 Test(message_write, a_map_has_at_most_256_entries)
 {
-	char key[8];
+	char key[16];
 
 	message_request(&w, 1, "x");
 	for (int i = 0; i < 256; i++) {

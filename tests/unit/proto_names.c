@@ -167,6 +167,7 @@ Test(names, hexadecimal_that_is_none)
 	cr_expect_eq(hex128_parse(repeat('a', 31), back), -EINVAL);
 	cr_expect_eq(hex128_parse(repeat('a', 33), back), -EINVAL);
 	cr_expect_eq(hex128_parse(repeat('A', 32), back), -EINVAL);
+	cr_expect_eq(hex128_parse("00112233445566778899aabbccddeeffg", back), -EINVAL);
 	cr_expect_eq(hex128_parse(repeat('g', 32), back), -EINVAL);
 	cr_expect_eq(back[0], 7);
 }

@@ -8,7 +8,23 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* Stand before those of libc, and are interrupted once when told to. */
+static bool interrupt;
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int sock, const struct msghdr *message, int flags)
+{
+	errno = EINTR;
+	return interrupt ? interrupt = false, -1 : syscall(SYS_sendmsg, sock, message, flags);
+}
+
+__attribute__((visibility("default"))) ssize_t recvmsg(int sock, struct msghdr *message, int flags)
+{
+	errno = EINTR;
+	return interrupt ? interrupt = false, -1 : syscall(SYS_recvmsg, sock, message, flags);
+}
 
 static int pair[2], fds_before;
 static uint8_t room[PACKET_BYTES_MAX + 1], large[PACKET_BYTES_MAX + 100];
@@ -173,6 +189,16 @@ Test(packet, other_errors_are_told)
 	cr_expect_eq(packet_receive(-1, true, &packet), -EBADF);
 	cr_expect_eq(packet_send(-1, "x", 1, NULL, 0), -EBADF);
 	cr_expect_eq(packet_send(pair[0], "x", 1, (int[]){-1}, 1), -EBADF);
+}
+
+Test(packet, interruptions_are_not_told)
+{
+	interrupt = true;
+	cr_assert_eq(packet_send(pair[0], "x", 1, NULL, 0), 0);
+	cr_expect(!interrupt);
+	interrupt = true;
+	cr_assert_eq(packet_receive(pair[1], true, &packet), 1);
+	cr_expect(!interrupt);
 }
 
 Test(packet, a_full_socket_is_eagain)
