@@ -235,6 +235,17 @@ Test(index_open, refuses_a_smaller_tensor_in_the_same_place)
 	refuses("overlap");
 }
 
+Test(index_open, refuses_one_byte_of_overlap)
+{
+	tensors[MASK].segment = 0;
+	tensors[MASK].offset = 511;
+	refuses("overlap");
+	tensors[MASK].offset = 254;
+	refuses("overlap");
+	tensors[MASK].offset = 512;
+	accepts();
+}
+
 Test(index_open, neighbours_do_not_overlap)
 {
 	tensors[HEAD].offset = 512;
