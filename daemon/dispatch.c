@@ -164,7 +164,7 @@ static bool take_notification(struct session *session, struct message *message)
 
 void dispatch_packet(struct session *session, struct packet *packet)
 {
-	struct message message = {0};
+	struct message message;
 	const char *why = "";
 	int r = message_read(packet->data, packet->cut ? PACKET_BYTES_MAX : packet->bytes, &message, &why);
 	struct error error;

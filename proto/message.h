@@ -11,6 +11,8 @@
 #include "errors.h"
 #include "names.h"
 
+/* A usual message; it grows by doubling. Above 1,032 bytes glibc has no block at hand. */
+#define MSGPACK_SBUFFER_INIT_SIZE 1000
 #include <msgpack.h>
 
 /* ---- writing ---------------------------------------------------------- */

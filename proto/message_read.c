@@ -3,8 +3,11 @@
 #include "message_scan.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+/* The objects of a usual request. Larger messages get more chunks; glibc keeps blocks of up to
+ * 1,032 bytes at hand for each thread. */
+#define ZONE_BYTES 960
 
 /* Of a message that is refused the id may still be there: [type, id, …. */
 static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
@@ -35,7 +38,7 @@ static int unpack(const void *data, size_t bytes, struct message *m, msgpack_obj
 
 	if (r < 0)
 		return r;
-	m->zone = msgpack_zone_new(MSGPACK_ZONE_CHUNK_SIZE);
+	m->zone = msgpack_zone_new(ZONE_BYTES);
 	object = m->zone ? msgpack_zone_malloc(m->zone, sizeof *object) : NULL;
 	/* The scan has passed it: nothing but memory can be missing. */
 	if (!object || msgpack_unpack(data, bytes, &offset, m->zone, object) != MSGPACK_UNPACK_SUCCESS) {
@@ -59,12 +62,16 @@ static const msgpack_object *map_of(const msgpack_object *o)
 /* method and [params] of a request or notification. */
 static bool read_call(struct message *m, const msgpack_object *method, const msgpack_object *params)
 {
+	size_t bytes;
+
 	if (method->type != MSGPACK_OBJECT_STR || params->type != MSGPACK_OBJECT_ARRAY ||
 	    params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
 		return false;
 	if (memchr(method->via.str.ptr, 0, method->via.str.size))
 		return false; /* it would be cut into another name */
-	snprintf(m->method, sizeof m->method, "%.*s", (int)method->via.str.size, method->via.str.ptr);
+	bytes = method->via.str.size < sizeof m->method ? method->via.str.size : sizeof m->method - 1;
+	memcpy(m->method, method->via.str.ptr, bytes);
+	m->method[bytes] = 0;
 	m->body = &params->via.array.ptr[0];
 	return true;
 }
@@ -109,24 +116,36 @@ static bool read_envelope(struct message *m, const msgpack_object *o)
 	return type == 0 ? read_call(m, &part[2], &part[3]) : read_response(m, &part[2], &part[3]);
 }
 
+/* Without zeroing the 2 KiB of an error's texts. */
+static void message_init(struct message *m)
+{
+	m->type = MESSAGE_REQUEST;
+	m->id = 0;
+	m->has_id = false;
+	m->method[0] = 0;
+	m->error.code = 0;
+	m->error.message[0] = m->error.detail[0] = 0;
+	m->body = NULL;
+	m->zone = NULL;
+}
+
 static int read_any(const void *data, size_t bytes, struct message *ret,
 		    bool (*take)(struct message *, const msgpack_object *), const char **ret_why)
 {
-	struct message m = {0};
 	msgpack_object *object;
-	int r = unpack(data, bytes, &m, &object, ret_why);
+	int r;
 
-	if (r == 0 && !take(&m, object)) {
+	message_init(ret);
+	r = unpack(data, bytes, ret, &object, ret_why);
+	if (r == 0 && !take(ret, object)) {
 		*ret_why = "it is no request, response or notification of MessagePack-RPC with a map";
 		r = -EPROTO;
 	}
 	if (r < 0) {
-		message_clear(&m);
-		*ret = (struct message){0};
-		return r;
+		message_clear(ret);
+		message_init(ret);
 	}
-	*ret = m;
-	return 0;
+	return r;
 }
 
 int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why)
