@@ -118,13 +118,13 @@ Test(hostile, a_map_of_more_than_256_entries_is_refused)
 {
 	struct scene s = scene_make();
 	int sock = raw_client(s.d->socket);
-	char packet[11 + 257 * 5] = "\x94\x00\x02\xa4ping\x91\xde\x01";
+	char packet[12 + 257 * 5] = "\x94\x00\x02\xa4ping\x91\xde\x01";
 	size_t bytes = 11;
 
 	/* A map16 of 257 entries: "000": 0 and so on. The last byte of its head is 1. */
 	packet[bytes++] = 1;
 	for (int i = 0; i < 257; i++)
-		bytes += (size_t)sprintf(packet + bytes, "\xa3%03x", i) + 1;
+		bytes += (size_t)snprintf(packet + bytes, 5, "\xa3%03x", i) + 1;
 	cr_assert_eq(raw_send_bytes(sock, packet, bytes, NULL, 0), 0);
 	cr_assert_eq(raw_code(sock), -EPROTO);
 	close(sock);
