@@ -77,6 +77,8 @@ static void part_unmap(struct mapped_part *part)
 static void part_free(struct mapped_part *part)
 {
 	part_unmap(part);
+	if (part->held)
+		part->device.ops->unhold(&part->device);
 	pthread_mutex_destroy(&part->lock);
 	free(part);
 }
@@ -151,6 +153,18 @@ int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error 
 		*ret = part;
 	else if (part_put(part))
 		part_free(part);
+	return r;
+}
+
+int mapped_part_hold(struct mapped_part *part, struct error *error)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&part->lock);
+	if (!part->held)
+		r = part->device.ops->hold(&part->device, error);
+	part->held = r == 0;
+	pthread_mutex_unlock(&part->lock);
 	return r;
 }
 

@@ -17,6 +17,7 @@ struct mapped_part {
 	struct mapped_part *next; /* under fork_lock */
 	pthread_mutex_t lock; /* of what follows, until mapped */
 	bool mapped;
+	bool held; /* the device's context, since the first read */
 	struct index_map index;
 	struct memory_segment *segments;
 	uint32_t segment_count;
@@ -37,6 +38,10 @@ int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error 
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */
 int mapped_part_drop(struct mapped_part *part, struct error *error);
+
+/* Keeps the device's context in being until the part is unmapped: making it
+ * takes 100 ms, so whoever reads one tensor after another makes it once. */
+int mapped_part_hold(struct mapped_part *part, struct error *error);
 
 /* A tensor of an index; `segments` NULL: without data. -ERANGE. */
 int tensor_of(const struct index_view *view, const struct memory_segment *segments, uint64_t position,

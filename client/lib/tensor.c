@@ -117,7 +117,7 @@ int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const 
 static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
 		       void *buffer, uint64_t bytes, struct error *error)
 {
-	const struct mapped_part *part = mapping->part;
+	struct mapped_part *part = mapping->part;
 	const struct memory_ops *ops = part->device.ops;
 	uint64_t segment_bytes;
 	int r = fork_check(&mapping->hook, error);
@@ -129,7 +129,9 @@ static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_t
 	    tensor->bytes > segment_bytes - tensor->offset)
 		return error_set(error, -ERANGE, NULL, "tensor %.512s holds %llu bytes", tensor->name,
 				 (unsigned long long)tensor->bytes);
-	r = ops->enter(&part->device, error);
+	r = mapped_part_hold(part, error);
+	if (r == 0)
+		r = ops->enter(&part->device, error);
 	if (r < 0)
 		return r;
 	r = ops->read(&part->device, buffer,

@@ -224,7 +224,8 @@ int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const 
 		  const void **ret_data, uint32_t *ret_bytes);
 
 /* Copies a part of a tensor to host memory, wherever it lies: for tools and
- * tests. Synchronous. -ERANGE. */
+ * tests. Synchronous. On a GPU the first call makes the device's context, which
+ * is kept until gpuwm_detach. -ERANGE. */
 int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
 		      void *buffer, uint64_t bytes);
 
