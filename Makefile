@@ -182,11 +182,11 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
 
-# Programs for a machine with a GPU. They link the stand-in for its name; what it lacks the driver has.
+# Programs for a machine with a GPU. They link the stand-in, and run with the driver.
 GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/kernels.ptx)
 $(BUILD)/tests/gpu/gpu-worker: $(BUILD)/obj/tests/gpu/gpu-worker.o $(SHARED) $(FAKE_LIBS)
 	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1 -Wl,--unresolved-symbols=ignore-all
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1
 $(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu
 	@mkdir -p $(@D)
 	$(CUDA_HOME)/bin/nvcc -ptx -arch=compute_75 -o $@ $<
