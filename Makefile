@@ -61,6 +61,7 @@ SYSTEM := $(call sources,tests/system)
 BENCH  := $(call sources,tests/bench)
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
+TOOLS  := $(call sources,tests/tools)
 
 BIN := $(BUILD)/bin
 LIBS := $(BUILD)/lib
@@ -79,6 +80,7 @@ EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES))
 UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
 BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
 FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
+TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
 MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
@@ -94,7 +96,7 @@ all: programs
 	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(FAKE_LIBS) $(FUZZ_BINS)
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(FAKE_LIBS) $(FUZZ_BINS)
 
 # ---- rules ---------------------------------------------------------------
 
@@ -173,6 +175,10 @@ $(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
 $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
+
+$(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL)
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
