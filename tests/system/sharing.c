@@ -232,6 +232,9 @@ Test(sharing, attaching_reads_and_writes_no_weights)
 	uint64_t before, after, private = 0;
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	/* The first attach of a process opens the driver. */
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	OK(gpuwm_detach(mapping));
 	before = io_of_self();
 	private = smaps_sum(getpid(), "Anonymous", true);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
