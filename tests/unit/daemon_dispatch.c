@@ -1,0 +1,311 @@
+#include "daemon_server.h"
+
+#include <fcntl.h>
+
+TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 30);
+
+/* ---- the table ---- */
+
+static const char *const of_operators[] = {METHOD_PIN_VERSION, METHOD_UNPIN_VERSION, METHOD_HOT_SWAP,
+					   METHOD_LOAD,        METHOD_RETIRE,        METHOD_CLIENTS,
+					   METHOD_JOBS,        METHOD_CANCEL,        METHOD_DRAIN};
+static const char *const of_loaders[] = {METHOD_LOADER_HELLO, METHOD_LOADER_CHECKED, METHOD_LOADER_DONE,
+					 METHOD_LOADER_PROGRESS, METHOD_LOADER_DEVICES};
+static const char *const of_publishers[] = {METHOD_PUBLISH_BEGIN, METHOD_PUBLISH_COMMIT, METHOD_PUBLISH_ABORT};
+
+#define EACH(name, list) for (size_t name = 0; name < sizeof(list) / sizeof(*list); name++)
+
+Test(dispatch, only_operators_operate)
+{
+	int worker = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);
+
+	EACH(i, of_operators)
+	{
+		cr_assert_eq(ask(worker, of_operators[i]), -EACCES, "%s", of_operators[i]);
+		cr_assert(strstr(message.error.message, "operator"));
+	}
+	EACH(i, of_operators)
+	cr_assert_neq(ask(admin, of_operators[i]), -EACCES, "%s", of_operators[i]);
+	close(worker);
+	close(admin);
+}
+
+Test(dispatch, only_loaders_speak_for_loaders)
+{
+	int admin = greeted(SESSION_ADMIN);
+
+	EACH(i, of_loaders)
+	cr_assert_eq(ask(admin, of_loaders[i]), -EACCES, "%s", of_loaders[i]);
+	close(admin);
+}
+
+Test(dispatch, only_publishers_publish)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	server->sessions->roles = ROLE_WORKER;
+	EACH(i, of_publishers)
+	cr_assert_eq(ask(sock, of_publishers[i]), -EACCES, "%s", of_publishers[i]);
+	server->sessions->roles |= ROLE_PUBLISHER;
+	EACH(i, of_publishers)
+	cr_assert_eq(ask(sock, of_publishers[i]), -EINVAL, "%s", of_publishers[i]);
+	close(sock);
+}
+
+Test(dispatch, a_loader_attaches_to_nothing)
+{
+	int sock = connect_as(SESSION_LOADER);
+
+	server->sessions->greeted = true;
+	cr_assert_eq(ask(sock, METHOD_GET_HANDLES), -EACCES);
+	cr_assert_eq(ask(sock, METHOD_HELLO), -EACCES);
+	cr_assert_eq(ask(sock, METHOD_LOADER_DONE), -EINVAL, "it has no job");
+	close(sock);
+}
+
+Test(dispatch, hello_comes_first_but_for_ping)
+{
+	int sock = connect_as(SESSION_WORKER);
+
+	cr_assert_eq(ask(sock, METHOD_PING), 0);
+	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
+	say_hello(sock);
+	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	close(sock);
+}
+
+Test(dispatch, hello_needs_a_common_version)
+{
+	int sock = connect_as(SESSION_WORKER);
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_HELLO);
+	message_put_u64(&w, "protocol_min", PROTOCOL_MAX + 1);
+	message_put_u64(&w, "protocol_max", PROTOCOL_MAX + 2);
+	message_put_text(&w, "client", "test");
+	send_request(sock, &w);
+	cr_assert_eq(answered(sock), -EPROTONOSUPPORT);
+	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
+	close(sock);
+}
+
+Test(dispatch, an_unknown_method_is_no_end)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	cr_assert_eq(ask(sock, "frobnicate"), -ENOSYS);
+	cr_assert_eq(ask(sock, METHOD_PING), 0);
+	cr_assert_eq(server->refused, 1);
+	close(sock);
+}
+
+static void ends_it(const char *bytes, size_t count)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	cr_assert_eq(send(sock, bytes, count, 0), (ssize_t)count);
+	cr_assert_eq(answered(sock), -EPROTO);
+	cr_assert(is_ended(sock));
+	close(sock);
+}
+
+Test(dispatch, what_is_no_request_ends_the_session)
+{
+	ends_it("\xdd\xff\xff\xff\xff", 5); /* an array that asks for 16 GiB */
+	ends_it("\xc1", 1);
+	ends_it("\x93\x02\xa5"
+		"event"
+		"\x91\x80",
+		10); /* a notification */
+	ends_it("\x94\x01\x01\xc0\x80", 5); /* a response */
+}
+
+/* ---- waiting ---- */
+
+Test(dispatch, a_version_is_waited_for)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	send_get(sock, 5, "m@v1", -1);
+	cr_assert_not(comes(sock));
+	cr_assert_eq(server->waiting, 1);
+	ready("m", "v2");
+	cr_assert_not(comes(sock));
+	ready("m", "v1");
+	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(message.id, 5);
+	cr_assert_eq(server->waiting, 0);
+	close(sock);
+}
+
+Test(dispatch, a_wait_runs_out)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	send_get(sock, 5, "m@v1", 0);
+	cr_assert_eq(answered(sock), -ENOENT);
+	send_get(sock, 6, "m@v1", 20);
+	cr_assert_eq(answered_later(sock), -ETIMEDOUT);
+	cr_assert(strstr(message.error.message, "m"));
+	close(sock);
+}
+
+Test(dispatch, a_wait_gets_the_error_of_a_version_that_fails)
+{
+	int sock = greeted(SESSION_WORKER);
+	struct publish_part *part;
+	struct publish *publish = building("m", "v1", &part);
+	struct error reason;
+
+	send_get(sock, 5, "m@v1", -1);
+	cr_assert_not(comes(sock));
+	error_set(&reason, -EBADMSG, NULL, "tensor x is damaged");
+	versions_fail(server, publish, &reason, NULL);
+	cr_assert_eq(answered(sock), -EBADMSG);
+	cr_assert(strstr(message.error.message, "tensor x is damaged"));
+	close(sock);
+}
+
+Test(dispatch, a_wait_goes_with_its_session)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	send_get(sock, 5, "m@v1", 60000);
+	send_get(sock, 6, "m@v1", -1);
+	turn();
+	cr_assert_eq(server->waiting, 2);
+	close(sock);
+	turn();
+	cr_assert_eq(server->waiting, 0);
+}
+
+Test(dispatch, a_session_waits_for_so_many_things_only)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	for (uint64_t i = 0; i < REQUESTS_PER_SESSION_MAX; i++)
+		send_get(sock, 10 + i, "m@v1", -1);
+	TURN_UNTIL(server->waiting == REQUESTS_PER_SESSION_MAX);
+	send_get(sock, 5, "m@v1", -1);
+	cr_assert_eq(answered(sock), -EDQUOT);
+	cr_assert_eq(message.id, 5);
+	close(sock);
+}
+
+Test(dispatch, draining_refuses_what_waits_and_what_comes)
+{
+	int sock = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);
+
+	ready("m", "v1");
+	send_get(sock, 5, "m@v2", -1);
+	cr_assert_not(comes(sock));
+	cr_assert_eq(ask(admin, METHOD_DRAIN), 0);
+	cr_assert_eq(answered(sock), -ESHUTDOWN);
+	send_get(sock, 6, "m@v1", 0);
+	cr_assert_eq(answered(sock), -ESHUTDOWN);
+	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	close(sock);
+	close(admin);
+}
+
+/* ---- results ---- */
+
+Test(dispatch, a_large_result_comes_as_a_sealed_memfd)
+{
+	int sock = greeted(SESSION_WORKER);
+	struct message body;
+	const char *why;
+	char tag[16];
+	uint64_t bytes;
+	uint32_t count;
+	struct fields f;
+	void *data;
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(tag, sizeof(tag), "v%d", i);
+		ready("m", tag);
+	}
+	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	cr_assert_eq(packet.fd_count, 1);
+	cr_assert_eq(answer_u64("body"), 0);
+	bytes = answer_u64("bytes");
+	cr_assert_gt(bytes, PACKET_BYTES_MAX);
+	cr_assert(fcntl(packet.fds[0], F_GET_SEALS) & F_SEAL_WRITE);
+	data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, packet.fds[0], 0);
+	cr_assert_eq(message_read_body(data, bytes, &body, &why), 0, "%s", why);
+	fields_of(&f, body.body);
+	fields_array(&f, "versions", &count);
+	cr_assert_eq(count, 300);
+	message_clear(&body);
+	munmap(data, bytes);
+	close(sock);
+}
+
+Test(dispatch, a_lease_of_another_session_is_not_released)
+{
+	int sock = greeted(SESSION_WORKER), other = greeted(SESSION_WORKER);
+	struct message_writer w;
+	uint64_t lease;
+
+	ready("m", "v1");
+	send_get(sock, 2, "m", 0);
+	cr_assert_eq(answered(sock), 0);
+	lease = answer_u64("lease");
+	begin_request(&w, 3, METHOD_RELEASE);
+	message_put_u64(&w, "lease", lease);
+	send_request(other, &w);
+	cr_assert_eq(answered(other), -ENOENT);
+	begin_request(&w, 3, METHOD_RELEASE);
+	message_put_u64(&w, "lease", lease);
+	send_request(sock, &w);
+	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(leases(), 0);
+	close(sock);
+	close(other);
+}
+
+static void send_retire(int sock, const char *ref, int64_t wait_ms)
+{
+	struct message_writer w;
+
+	begin_request(&w, 4, METHOD_RETIRE);
+	message_put_text(&w, "ref", ref);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	send_request(sock, &w);
+}
+
+Test(dispatch, retire_waits_for_the_last_lease)
+{
+	int sock = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);
+
+	ready("m", "v1");
+	ready("m", "v2");
+	send_get(sock, 2, "m@v2", 0);
+	cr_assert_eq(answered(sock), 0);
+	send_retire(admin, "m@v1", 0);
+	cr_assert_eq(answered(admin), -EBUSY);
+	send_retire(admin, "m@v2", 20);
+	cr_assert_eq(answered_later(admin), -ETIMEDOUT);
+	send_retire(admin, "m@v2", -1);
+	cr_assert_not(comes(admin));
+	close(sock);
+	cr_assert_eq(answered_later(admin), 0);
+	cr_assert_str_eq(answer_text("state"), "freed");
+	close(admin);
+}
+
+Test(dispatch, memory_comes_back_when_a_version_is_freed)
+{
+	const struct device *host = device_find(&server->devices, DEVICE_HOST);
+	int admin = greeted(SESSION_ADMIN), fds = fd_count();
+
+	ready("m", "v1");
+	ready("m", "v2");
+	cr_assert_eq(fd_count(), fds + 4);
+	cr_assert_eq(host->used, 8192);
+	send_retire(admin, "m@v2", -1);
+	cr_assert_eq(answered_later(admin), 0);
+	cr_assert_eq(fd_count(), fds + 2);
+	cr_assert_eq(host->used, 4096);
+	close(admin);
+}

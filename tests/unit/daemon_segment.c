@@ -1,0 +1,115 @@
+#include "daemon/mourning.h"
+#include "daemon_server.h"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+TestSuite(segment, .init = server_open, .fini = server_close, .timeout = 30);
+
+static struct device *host(void)
+{
+	return device_find(&server->devices, DEVICE_HOST);
+}
+
+static struct grant *granted(uint64_t bytes)
+{
+	struct budget_charge charge = {0};
+	struct error error;
+	struct grant *grant;
+
+	cr_assert_eq(budget_charge(host(), bytes, &charge, &error), 0);
+	grant = grant_new(&charge);
+	cr_assert_eq(charge.bytes, 0, "the charge moved in");
+	return grant;
+}
+
+static void count_done(void *data)
+{
+	(*(int *)data)++;
+}
+
+Test(segment, a_grant_returns_when_the_last_has_let_go)
+{
+	struct grant *grant = granted(4096);
+
+	grant_use(grant);
+	grant_drop(grant);
+	cr_assert_eq(host()->used, 4096);
+	cr_assert_null(grant_drop(grant));
+	cr_assert_eq(host()->used, 0);
+	cr_assert_null(grant_drop(NULL));
+	cr_assert_null(grant_use(NULL));
+}
+
+Test(segment, closes_a_replica_and_gives_its_budget_back)
+{
+	int fds = fd_count(), done = 0;
+	struct replica replica = {.segment_count = 2};
+
+	replica.index.fd = memfd_create("index", MFD_CLOEXEC);
+	replica.segments = calloc(2, sizeof(struct held_fd));
+	replica.segments[0].fd = memfd_create("segment", MFD_CLOEXEC);
+	replica.segments[1].fd = -1;
+	segment_close(&server->loop, &replica, granted(4096), count_done, &done);
+	cr_assert_eq(replica.index.fd, -1);
+	cr_assert_null(replica.segments);
+	cr_assert_eq(host()->used, 4096, "not before they are closed");
+	TURN_UNTIL(done == 1);
+	cr_assert_eq(host()->used, 0);
+	cr_assert_eq(fd_count(), fds);
+}
+
+Test(segment, an_empty_replica_closes_too)
+{
+	struct replica replica = {.index.fd = -1};
+	int done = 0;
+
+	segment_close(&server->loop, &replica, NULL, count_done, &done);
+	TURN_UNTIL(done == 1);
+}
+
+static pid_t sleeping_child(int *ret_pidfd)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	*ret_pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	cr_assert_geq(*ret_pidfd, 0);
+	return child;
+}
+
+Test(segment, a_dead_publishers_grant_returns_with_its_process)
+{
+	int pidfd, status;
+	pid_t child = sleeping_child(&pidfd);
+
+	mourn(server, pidfd, granted(4096));
+	close(pidfd);
+	turn();
+	cr_assert_eq(host()->used, 4096);
+	kill(child, SIGKILL);
+	TURN_UNTIL(host()->used == 0);
+	waitpid(child, &status, 0);
+}
+
+Test(segment, who_has_no_pidfd_is_not_mourned)
+{
+	mourn(server, -1, granted(4096));
+	cr_assert_eq(host()->used, 0);
+}
+
+Test(segment, mourning_ends_with_the_server)
+{
+	int pidfd, status;
+	pid_t child = sleeping_child(&pidfd);
+
+	mourn(server, pidfd, granted(4096));
+	close(pidfd);
+	mourning_end(server);
+	cr_assert_eq(host()->used, 0);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+}

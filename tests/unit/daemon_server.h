@@ -1,0 +1,262 @@
+/* A server without sockets of its own and without loaders: the test holds the
+ * other end of every connection and turns the loop. */
+#ifndef GPUWM_TESTS_DAEMON_SERVER_H
+#define GPUWM_TESTS_DAEMON_SERVER_H
+
+#include "daemon/holdings.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "daemon/versions.h"
+#include "fd_count.h"
+#include "proto/message.h"
+#include "proto/methods.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct config config;
+static struct server *server;
+static int fds_before;
+
+/* What came last. */
+static uint8_t buffer[PACKET_BYTES_MAX + 1];
+static struct packet packet = {.data = buffer};
+static struct message message;
+
+static inline void server_open(void)
+{
+	struct device host = {.id = DEVICE_HOST, .name = "host", .total = GIB(1), .granularity = 4096};
+	struct error error;
+	uv_loop_t first;
+
+	/* libuv keeps a pipe for signals from its first loop on. */
+	cr_assert_eq(uv_loop_init(&first) | uv_loop_close(&first), 0);
+	fds_before = fd_count();
+	log_init(LOG_LEVEL_ERROR);
+	config_init(&config);
+	cr_assert_eq(server_new(&config, &server, &error), 0, "%s", error.message);
+	cr_assert_eq(device_table_report(&server->devices, &host, 1), 0);
+}
+
+static inline void forget(void)
+{
+	message_clear(&message);
+	packet_drop(&packet);
+}
+
+static inline void server_close(void)
+{
+	int held = (int)registry_counts(server->registry).fds; /* the kernel closes them at the end */
+
+	forget();
+	server = server_free(server);
+	config_clear(&config);
+	cr_expect_eq(fd_count(), fds_before + held, "%d descriptors, %d before, %d held", fd_count(),
+		     fds_before, held);
+}
+
+/* All that can be done without waiting. */
+static inline void turn(void)
+{
+	for (int i = 0; i < 5; i++)
+		uv_run(&server->loop, UV_RUN_NOWAIT);
+}
+
+/* The loop goes on until the condition holds, ten seconds at most. */
+#define TURN_UNTIL(condition)                                                                                  \
+	for (int turns_ = 0; !(condition); turns_++) {                                                         \
+		cr_assert(turns_ < 10000, "in vain: %s", #condition);                                          \
+		uv_run(&server->loop, UV_RUN_NOWAIT);                                                          \
+		usleep(1000);                                                                                  \
+	}
+
+/* The other end of a new connection. */
+static inline int connect_as(enum session_kind kind)
+{
+	struct session *session;
+	int pair[2];
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	session_new(server, pair[0], kind, &session);
+	return pair[1];
+}
+
+/* ---- asking ---- */
+
+/* Closes the params and sends. */
+static inline void send_request(int sock, struct message_writer *w)
+{
+	message_end(w);
+	cr_assert_eq(message_finish(w), 0);
+	cr_assert_eq(packet_send(sock, w->buffer.data, w->buffer.size, NULL, 0), 0);
+	message_writer_clear(w);
+}
+
+static inline void begin_request(struct message_writer *w, uint64_t id, const char *method)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_request(w, id, method);
+}
+
+/* Whether a packet is there, after a turn of the loop. */
+static inline bool comes(int sock)
+{
+	const char *why = "";
+	int r;
+
+	forget();
+	turn();
+	r = packet_receive(sock, true, &packet);
+	if (r == -EAGAIN)
+		return false;
+	cr_assert_eq(r, 1, "%d", r);
+	cr_assert_eq(message_read(packet.data, packet.bytes, &message, &why), 0, "%s", why);
+	return true;
+}
+
+/* Whether the connection has ended. */
+static inline bool is_ended(int sock)
+{
+	turn();
+	return packet_receive(sock, true, &packet) == 0;
+}
+
+/* The code of the answer that is there now: 0 or a negative errno. */
+static inline int answered(int sock)
+{
+	cr_assert(comes(sock), "no answer");
+	cr_assert_eq(message.type, MESSAGE_RESPONSE);
+	return message.error.code;
+}
+
+/* The code of an answer that takes its time. */
+static inline int answered_later(int sock)
+{
+	TURN_UNTIL(comes(sock));
+	cr_assert_eq(message.type, MESSAGE_RESPONSE);
+	return message.error.code;
+}
+
+static inline void send_plain(int sock, uint64_t id, const char *method)
+{
+	struct message_writer w;
+
+	begin_request(&w, id, method);
+	send_request(sock, &w);
+}
+
+static inline int ask(int sock, const char *method)
+{
+	send_plain(sock, 1, method);
+	return answered(sock);
+}
+
+static inline void say_hello(int sock)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_HELLO);
+	message_put_u64(&w, "protocol_min", 1);
+	message_put_u64(&w, "protocol_max", 1);
+	message_put_text(&w, "client", "test");
+	send_request(sock, &w);
+	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+}
+
+static inline int greeted(enum session_kind kind)
+{
+	int sock = connect_as(kind);
+
+	say_hello(sock);
+	return sock;
+}
+
+/* Sends get_handles, release: with one parameter or two. */
+static inline void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms)
+{
+	struct message_writer w;
+
+	begin_request(&w, id, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", ref);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	send_request(sock, &w);
+}
+
+static inline uint64_t answer_u64(const char *key)
+{
+	struct fields f;
+	uint64_t value;
+
+	fields_of(&f, message.body);
+	value = fields_u64(&f, key);
+	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+	return value;
+}
+
+static inline const char *answer_text(const char *key)
+{
+	static char text[256];
+	struct fields f;
+
+	fields_of(&f, message.body);
+	fields_text(&f, key, text, sizeof(text));
+	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+	return text;
+}
+
+/* ---- versions, without a loader ---- */
+
+static inline struct publish *building(const char *model, const char *tag, struct publish_part **ret_part)
+{
+	struct publish_request request = {.model = model,
+					  .tag = tag,
+					  .alias = "",
+					  .device = device_find(&server->devices, DEVICE_HOST),
+					  .world = 1,
+					  .bytes = 4096,
+					  .publisher = &request};
+	struct publish *publish;
+	struct error error;
+
+	cr_assert_eq(publish_begin(server->publishes, server->registry, server->quota, &request, &publish,
+				   ret_part, &error),
+		     0, "%s", error.message);
+	(*ret_part)->publisher = server; /* nobody who dies */
+	return publish;
+}
+
+static inline struct version *complete(struct publish *publish, struct publish_part *part)
+{
+	struct publish_checked checked = {.segment_count = 1, .tensors = 3};
+	struct version *version = publish->version;
+	struct error error;
+
+	checked.index = (struct held_fd){memfd_create("index", MFD_CLOEXEC), 100};
+	checked.segments = malloc(sizeof(struct held_fd));
+	checked.segments[0] = (struct held_fd){memfd_create("segment", MFD_CLOEXEC), 4096};
+	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
+	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
+	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
+	return version;
+}
+
+static inline struct version *ready(const char *model, const char *tag)
+{
+	struct publish_part *part;
+	struct publish *publish = building(model, tag, &part);
+
+	return complete(publish, part);
+}
+
+static inline uint64_t leases(void)
+{
+	return registry_counts(server->registry).leases;
+}
+
+#endif
