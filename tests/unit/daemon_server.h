@@ -231,27 +231,33 @@ static inline struct publish *building(const char *model, const char *tag, struc
 	return publish;
 }
 
-static inline struct version *complete(struct publish *publish, struct publish_part *part)
+static inline struct version *complete(struct publish *publish, struct publish_part *part, uint32_t segments)
 {
-	struct publish_checked checked = {.segment_count = 1, .tensors = 3};
+	struct publish_checked checked = {.segment_count = segments, .tensors = 3};
 	struct version *version = publish->version;
 	struct error error;
 
 	checked.index = (struct held_fd){memfd_create("index", MFD_CLOEXEC), 100};
-	checked.segments = malloc(sizeof(struct held_fd));
-	checked.segments[0] = (struct held_fd){memfd_create("segment", MFD_CLOEXEC), 4096};
+	checked.segments = calloc(segments, sizeof(struct held_fd));
+	for (uint32_t i = 0; i < segments; i++)
+		checked.segments[i] = (struct held_fd){memfd_create("segment", MFD_CLOEXEC), 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
 	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
 	return version;
 }
 
-static inline struct version *ready(const char *model, const char *tag)
+static inline struct version *ready_with(const char *model, const char *tag, uint32_t segments)
 {
 	struct publish_part *part;
 	struct publish *publish = building(model, tag, &part);
 
-	return complete(publish, part);
+	return complete(publish, part, segments);
+}
+
+static inline struct version *ready(const char *model, const char *tag)
+{
+	return ready_with(model, tag, 1);
 }
 
 static inline uint64_t leases(void)

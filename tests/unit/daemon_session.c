@@ -1,6 +1,7 @@
 #include "daemon_server.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -232,6 +233,71 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 	cr_assert_eq(message.id, 2);
 	cr_assert_eq(leases(), 0);
 	close(sock);
+}
+
+/* ---- too many descriptors in flight ---- */
+
+#define CROWD 6
+
+/* The kernel counts what a user without privileges has in flight against
+ * RLIMIT_NOFILE: clients that do not read fill it up. */
+static void crowd(int socks[CROWD])
+{
+	struct rlimit limit = {.rlim_cur = 128, .rlim_max = 128};
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root, to become a user who has nothing in flight");
+	ready_with("m", "v1", 31);
+	for (int i = 0; i < CROWD; i++)
+		socks[i] = greeted(SESSION_WORKER);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	cr_assert_eq(setgid(64999) | setuid(64999), 0);
+	for (int i = 0; i < CROWD; i++)
+		send_get(socks[i], 2, "m", 0);
+}
+
+/* The one whose reply could not go: no packet is there, and none was dropped. */
+static int crowded_out(const int socks[CROWD])
+{
+	char byte;
+
+	turn();
+	for (int i = 0; i < CROWD; i++) {
+		if (recv(socks[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
+			return i;
+	}
+	return -1;
+}
+
+Test(session, descriptors_wait_for_others_to_read)
+{
+	int socks[CROWD], late;
+
+	crowd(socks);
+	late = crowded_out(socks);
+	cr_assert_geq(late, 0, "the kernel refused none");
+	cr_assert_eq(leases(), CROWD);
+	for (int i = 0; i < CROWD; i++) {
+		cr_assert_eq(answered_later(socks[(late + 1 + i) % CROWD]), 0);
+		cr_assert_eq(packet.fd_count, 32);
+	}
+	cr_assert_eq(leases(), CROWD);
+	for (int i = 0; i < CROWD; i++)
+		close(socks[i]);
+}
+
+Test(session, descriptors_are_given_up_when_nobody_reads)
+{
+	int socks[CROWD], late;
+
+	crowd(socks);
+	late = crowded_out(socks);
+	cr_assert_geq(late, 0, "the kernel refused none");
+	cr_assert_eq(answered_later(socks[late]), -ETOOMANYREFS);
+	cr_assert_eq(leases(), CROWD - 1);
+	cr_assert_eq(ask(socks[late], METHOD_PING), 0);
+	for (int i = 0; i < CROWD; i++)
+		close(socks[i]);
 }
 
 /* ---- events ---- */
