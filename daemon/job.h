@@ -40,7 +40,7 @@ struct job {
 	/* check */
 	struct version_id publish;
 	uint32_t rank, world;
-	uint64_t bytes, publisher; /* the session */
+	uint64_t bytes;
 	int publisher_sock; /* the checker's end; -1: handed on */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 

@@ -128,7 +128,6 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	job->rank = begin->request.rank;
 	job->world = begin->request.world;
 	job->bytes = begin->request.bytes;
-	job->publisher = request->session->id;
 	r = job_add_device(job, begin->request.device);
 	if (r < 0) {
 		job_drop(&server->jobs, job);

@@ -77,7 +77,7 @@ static bool blocked(struct session *s, int reason)
 	if (reason == -ETOOMANYREFS) {
 		if (s->crowded_since == 0)
 			s->crowded_since = clock_steady_ms();
-		unread_retry(s->server->unread, s);
+		unread_retry(s->server->unread);
 		return true;
 	}
 	if (unread_watch(s->server->unread, s) < 0) {

@@ -104,9 +104,8 @@ void unread_forget(struct unread *unread, struct session *session)
 	session->unread_watched = false;
 }
 
-void unread_retry(struct unread *unread, struct session *session)
+void unread_retry(struct unread *unread)
 {
-	(void)session;
 	if (!uv_is_active((uv_handle_t *)&unread->retry))
 		uv_timer_start(&unread->retry, on_retry, RETRY_MS, RETRY_MS);
 }

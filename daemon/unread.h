@@ -19,8 +19,8 @@ int unread_watch(struct unread *unread, struct session *session);
 /* Before the socket is closed. */
 void unread_forget(struct unread *unread, struct session *session);
 
-/* session_flush after a while, again and again until the session is no longer
- * crowded (session->crowded_since). */
-void unread_retry(struct unread *unread, struct session *session);
+/* session_flush of every crowded session after a while, again and again until none is
+ * (session->crowded_since). */
+void unread_retry(struct unread *unread);
 
 #endif
