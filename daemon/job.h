@@ -11,6 +11,8 @@
 struct server;
 struct loader;
 struct device;
+struct config;
+struct message_writer;
 
 enum job_kind { JOB_LOAD, JOB_CHECK };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
@@ -70,6 +72,8 @@ bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);
 
+/* What the loader is told of it. */
+void job_put(struct message_writer *w, const struct job *job, const struct config *config);
 /* A loader has it. */
 void job_start(struct server *server, struct job *job, struct loader *loader);
 /* The loader told how far it is. */

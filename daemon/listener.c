@@ -78,6 +78,7 @@ static void make_folder(const char *path)
 
 static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
 {
+	/* cppcheck-suppress getgrnamCalled ; the loop has not begun */
 	const struct group *entry = group[0] ? getgrnam(group) : NULL;
 
 	if (group[0] && !entry)

@@ -340,7 +340,7 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 {
 	struct publish *publish = NULL;
 	struct waiter *waiter;
-	struct commit commit;
+	struct commit commit = {.device = NULL};
 	struct version *version;
 	int r = commit_fields(request, params, &commit, error);
 
@@ -382,7 +382,7 @@ static bool may_abort(const struct publish *publish, const struct session *sessi
 int method_publish_abort(struct request *request, struct fields *params, struct error *error)
 {
 	char reason[TEXT_BYTES_MAX + 1];
-	struct version_id id;
+	struct version_id id = {.bytes = {0}};
 	struct publish *publish = NULL;
 	struct error why;
 	int r;

@@ -82,6 +82,7 @@ static int set_budgets(struct server *server, struct error *error)
 static void find_publish_group(struct server *server)
 {
 	const char *name = server->config->publish_group;
+	/* cppcheck-suppress getgrnamCalled ; the loop has not begun */
 	const struct group *group = name[0] ? getgrnam(name) : NULL;
 
 	server->has_publish_group = group != NULL;
