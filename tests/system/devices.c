@@ -64,6 +64,38 @@ Test(devices, a_version_may_have_a_replica_on_each)
 	gpuwmd_stop_empty(d);
 }
 
+static void replica_publish(struct gpuwmd *d, const char *device, const char *join,
+			    struct gpuwm_publish **ret_publish)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_tensor_spec specs[16];
+
+	options.name = "m@v1";
+	options.device = device;
+	options.join = join;
+	checkpoint_specs(SMALL(1), specs);
+	OK(gpuwm_publish_begin(d->admin, &options, specs, checkpoint_tensors(SMALL(1)), ret_publish));
+	OK(publish_fill(*ret_publish, SMALL(1)));
+}
+
+Test(devices, replicas_may_be_published)
+{
+	struct gpuwm_version_info version;
+	struct gpuwm_publish *first, *second;
+	struct gpuwmd *d;
+
+	ON_FAKECUDA();
+	d = gpuwmd_start(NULL);
+	replica_publish(d, device_at(d, 1), NULL, &first);
+	replica_publish(d, device_at(d, 2), gpuwm_publish_id(first), &second);
+	OK(gpuwm_publish_commit(second, &version));
+	cr_assert(!version_is(d, "m", "v1", "ready"));
+	OK(gpuwm_publish_commit(first, &version));
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
 /* argv: the device to ask for, its error or 0. */
 static int worker_on_device(int argc, char **argv)
 {

@@ -110,6 +110,10 @@ size_t fds_of(pid_t pid);
 /* The daemon's own, once no loader comes or goes. */
 size_t fds_settled(struct gpuwmd *d);
 uint64_t rss_of(pid_t pid);
+/* The daemon's children. */
+#define CHILDREN_MAX 32
+size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX]);
+void loaders_kill(struct gpuwmd *d, int signal_number);
 /* A version's entry in `list`; NULL. json_decref it. */
 json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag);
 bool version_is(struct gpuwmd *d, const char *model, const char *tag, const char *state);

@@ -12,7 +12,6 @@
 SYSTEM_SUITE(kills_publish);
 
 #define FREE_MS 1000
-#define LOADERS_MAX_HERE 16
 
 /* ---- publishers ------------------------------------------------------- */
 
@@ -152,31 +151,6 @@ Test(kills_publish, a_publisher_that_dies_once_its_commit_is_sent_becomes_ready)
 
 /* ---- loaders ---------------------------------------------------------- */
 
-/* The daemon's children are its loaders. */
-static size_t loaders_of(pid_t pid, pid_t ret_pids[LOADERS_MAX_HERE])
-{
-	char path[64];
-	size_t count = 0;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	file = fopen(path, "re");
-	cr_assert(file, "%s", path);
-	while (count < LOADERS_MAX_HERE && fscanf(file, "%d", &ret_pids[count]) == 1)
-		count++;
-	fclose(file);
-	return count;
-}
-
-static void loaders_kill(struct gpuwmd *d, int signal_number)
-{
-	pid_t pids[LOADERS_MAX_HERE];
-	size_t count = loaders_of(d->pid, pids);
-
-	for (size_t i = 0; i < count; i++)
-		kill(pids[i], signal_number);
-}
-
 /* The moments of a kill: microseconds after the job was started. */
 static const long moments_us[] = {0, 500, 2000, 5000, 10000, 20000, 40000, 80000};
 #define MOMENTS (sizeof moments_us / sizeof moments_us[0])
@@ -263,7 +237,7 @@ Test(kills_publish, a_standby_loader_is_replaced)
 {
 	struct process bystander;
 	struct gpuwmd *d = scene(&bystander);
-	pid_t before[LOADERS_MAX_HERE], after[LOADERS_MAX_HERE];
+	pid_t before[CHILDREN_MAX], after[CHILDREN_MAX];
 
 	cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
 	cr_assert_eq(loaders_of(d->pid, before), 1);

@@ -147,6 +147,11 @@ int raw_memfd(uint64_t bytes, bool sealed)
 
 int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes)
 {
+	return raw_publish_begin_on(p, name, "host", bytes);
+}
+
+int raw_publish_begin_on(struct raw_publish *p, const char *name, const char *device, uint64_t bytes)
+{
 	static struct raw_reply reply;
 	struct message_writer w;
 	struct fields f;
@@ -157,9 +162,10 @@ int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes)
 				  .segment = -1,
 				  .index = -1,
 				  .bytes = bytes};
+	snprintf(p->device, sizeof p->device, "%s", device);
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
 	message_put_text(&w, "name", name);
-	message_put_text(&w, "device", "host");
+	message_put_text(&w, "device", device);
 	message_put_u64(&w, "bytes", bytes);
 	raw_send(p->sock, &w);
 	cr_assert(raw_receive(p->sock, &reply));
@@ -223,7 +229,7 @@ void raw_commit_send(struct raw_publish *p)
 
 	raw_request(&w, 3, METHOD_PUBLISH_COMMIT);
 	message_put_hex128(&w, "publish", p->id);
-	message_put_text(&w, "device", "host");
+	message_put_text(&w, "device", p->device);
 	message_put_hex128(&w, "content", p->content);
 	raw_send(p->sock, &w);
 }

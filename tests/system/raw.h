@@ -39,12 +39,14 @@ int raw_call(int sock, const char *method);
 
 struct raw_publish {
 	int sock, checker;
+	char device[64];
 	uint8_t id[16], content[16];
 	int segment, index;
 	uint64_t bytes, index_bytes; /* what hand_in will say */
 };
-/* raw_publish_begin's code; connects first. */
+/* The code of publish_begin; connects first. */
 int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes);
+int raw_publish_begin_on(struct raw_publish *p, const char *name, const char *device, uint64_t bytes);
 /* Memory with a pattern, sealed, and a right index of it. */
 void raw_publish_fill(struct raw_publish *p);
 /* A sealed memfd of these bytes of zeros; seal 0: unsealed. */

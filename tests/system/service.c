@@ -141,31 +141,16 @@ Test(service, it_leaves_at_once_with_clients_connected)
 	d->stopped = true;
 }
 
-static size_t children_of(pid_t pid, pid_t ret_pids[8])
-{
-	char path[64];
-	size_t count = 0;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	file = fopen(path, "re");
-	while (file && count < 8 && fscanf(file, "%d", &ret_pids[count]) == 1)
-		count++;
-	if (file)
-		fclose(file);
-	return count;
-}
-
 Test(service, it_leaves_at_once_with_a_load_running_and_takes_its_loaders_along)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
-	pid_t loaders[8];
+	pid_t loaders[CHILDREN_MAX];
 	size_t count;
 	uint64_t job;
 
 	OK(load_start(d, checkpoint_write(d, "v1", &c), "m@v1", NULL, &job));
-	count = children_of(d->pid, loaders);
+	count = loaders_of(d->pid, loaders);
 	cr_assert_gt(count, 0);
 	cr_assert(kill(d->pid, SIGTERM) == 0);
 	cr_assert_eq(exit_code_of(d->pid), 0);
@@ -179,8 +164,8 @@ Test(service, it_leaves_at_once_with_a_load_running_and_takes_its_loaders_along)
 Test(service, a_killed_daemon_takes_its_loaders_along)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
-	pid_t loaders[8];
-	size_t count = children_of(d->pid, loaders);
+	pid_t loaders[CHILDREN_MAX];
+	size_t count = loaders_of(d->pid, loaders);
 
 	cr_assert_gt(count, 0);
 	cr_assert(kill(d->pid, SIGKILL) == 0 && waitpid(d->pid, NULL, 0) == d->pid);
@@ -277,7 +262,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else, .timeout = 120
 	struct gpuwmd *d;
 	char loader[128], program[512];
 	struct process worker;
-	pid_t standby[8];
+	pid_t standby[CHILDREN_MAX];
 	int r;
 
 	snprintf(loader, sizeof loader, "/tmp/gpuwm-loader-%d", (int)getpid());
@@ -286,7 +271,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else, .timeout = 120
 	d = gpuwmd_start("--loader", loader, NULL);
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
-	cr_assert(EVENTUALLY(5000, children_of(d->pid, standby) == 1));
+	cr_assert(EVENTUALLY(5000, loaders_of(d->pid, standby) == 1));
 	cr_assert(unlink(loader) == 0);
 	kill(standby[0], SIGKILL);
 	cr_assert(EVENTUALLY(5000, status_of(d, "standby") == 0));
