@@ -61,9 +61,17 @@ static void watch(struct session *s, int events);
 /* 0: handed to the kernel; -EAGAIN, -EBUSY (the peer has not read), -ETOOMANYREFS; others are the end. */
 static int try_send(struct session *s, const struct parcel *parcel)
 {
-	if (parcel->fd_count > 0 && packet_unread(s->sock))
-		return -EBUSY;
-	return packet_send(s->sock, parcel->data, parcel->bytes, parcel->fds, parcel->fd_count);
+	int r;
+
+	if (parcel->fd_count > 0 && s->fds_sent + parcel->fd_count > UNREAD_FDS_MAX) {
+		if (packet_unread(s->sock))
+			return -EBUSY;
+		s->fds_sent = 0;
+	}
+	r = packet_send(s->sock, parcel->data, parcel->bytes, parcel->fds, parcel->fd_count);
+	if (r == 0)
+		s->fds_sent += (unsigned)parcel->fd_count;
+	return r;
 }
 
 /* Arranges to go on when what was in the way is gone. False: nothing is any more. */

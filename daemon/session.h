@@ -40,6 +40,7 @@ struct session {
 	int watched; /* what poll watches now */
 	struct outgoing *out, **out_end;
 	bool unread_watched; /* waits for the peer to read */
+	unsigned fds_sent; /* descriptors since the socket was last seen to be empty */
 	uint64_t crowded_since; /* steady ms: the kernel refuses more descriptors in flight; 0: no */
 	bool finishing; /* ends when all is sent; reads no more */
 	bool ended, departed; /* session_end was called; goodbye is done */

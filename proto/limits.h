@@ -25,6 +25,12 @@
 /* The kernel's SCM_MAX_FD. */
 #define PACKET_FDS_MAX 253
 
+/* Descriptors that may lie unread in a connection, beside one larger reply.
+ * The kernel counts those in flight against the sender's user, so a peer that
+ * never reads may park few; asking at each reply whether it has read would make
+ * one system call in four of get_handles. */
+#define UNREAD_FDS_MAX 16
+
 /* One descriptor of a packet is the index. */
 #define PART_SEGMENTS_MAX (PACKET_FDS_MAX - 1)
 
