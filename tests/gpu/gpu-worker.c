@@ -111,6 +111,8 @@ static int hold(const char *socket, const char *ref, bool copy)
 		CUdeviceptr data;
 
 		gpuwm_tensor_at(mapping, i, &tensor);
+		if (tensor.bytes == 0)
+			continue;
 		data = (CUdeviceptr)tensor.data;
 		if (copy) {
 			CU(cuMemAlloc(&data, tensor.bytes));

@@ -88,6 +88,7 @@ static int worker_lives(int argc, char **argv)
 		pid_t pid = fork();
 
 		if (pid == 0) {
+			child_keeps_context();
 			for (int j = 0; j < 9; j++)
 				life(true);
 			life(false);
@@ -109,6 +110,7 @@ static int worker_timed(int argc, char **argv)
 	cycles = (unsigned)strtoul(argv[0], NULL, 10);
 	tenth = cycles / 10;
 	times = calloc(cycles, sizeof *times);
+	child_keeps_context();
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
 	for (unsigned i = 0; i < cycles; i++) {
 		struct gpuwm_mapping *mapping;
@@ -210,6 +212,7 @@ static int worker_loop(int argc, char **argv)
 	struct board *board;
 
 	CHILD_ASSERT(argc == 1 && (board = board_open(argv[0])));
+	child_keeps_context();
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
 	while (!board->stop) {
 		struct gpuwm_mapping *mapping;

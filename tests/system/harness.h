@@ -188,6 +188,9 @@ void process_kill(struct process *p, int signal_number);
 /* True when it died by the memory fault that was asked for. */
 bool died_of_fault(int status);
 
+/* In a child, on a GPU: a context for as long as the process, as workers have. Without one each
+ * reading of a mapping makes its own, and the driver makes only a few a second. */
+void child_keeps_context(void);
 /* In the child: says a word; waits for one (0 when the test is gone). */
 void child_say(char word);
 char child_hear(void);
