@@ -574,7 +574,7 @@ void loader_pool_turn(struct loader_pool *pool)
 
 void loader_pool_report(struct loader_pool *pool)
 {
-	struct loader *l = standby(pool);
+	struct loader *l = pool ? standby(pool) : NULL;
 	struct message_writer w;
 
 	if (!l || l->session->out)

@@ -22,7 +22,8 @@ struct loader_pool *loader_pool_free(struct loader_pool *pool);
 void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server));
 /* Gives queued jobs to standby loaders, starts loaders that are missing. */
 void loader_pool_turn(struct loader_pool *pool);
-/* Asks the standby loader for the devices anew; without one: the next says it anyway. */
+/* Asks the standby loader for the devices anew; without one: the next says it
+ * anyway. NULL is fine: descriptors are still being closed when the pool is gone. */
 void loader_pool_report(struct loader_pool *pool);
 uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
 bool loader_pool_standby(const struct loader_pool *pool);

@@ -113,3 +113,18 @@ Test(segment, mourning_ends_with_the_server)
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 }
+
+TestSuite(ending, .init = server_open, .timeout = 30);
+
+Test(ending, a_server_may_end_while_it_closes_a_version)
+{
+	struct version *version = ready("m", "v1");
+	struct error error;
+	bool freed;
+
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, version, &freed, &error), 0, "%s", error.message);
+	server = server_free(server);
+	config_clear(&config);
+	cr_expect_eq(fd_count(), fds_before);
+}
