@@ -119,7 +119,8 @@ static void run_job(struct standby *s, struct error *error)
 		return;
 	}
 	r = s->job.kind == JOB_LOAD ? load_run(&s->job, &s->work, error) : check_run(&s->job, &s->work, error);
-	if (s->work.cancelled || r == -ECONNRESET)
+	/* A cancel that came when all was done has nothing left to end. */
+	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
 		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));

@@ -149,6 +149,19 @@ Test(standby, cancels_a_load)
 	expect_done("ECANCELED", "cancelled while allocating");
 }
 
+Test(standby, a_cancel_after_the_hand_over_ends_nothing)
+{
+	write_model();
+	answer_empty();
+	send_load(folder, folder);
+	expect(METHOD_PUBLISH_BEGIN);
+	answer_begin();
+	expect(METHOD_LOADER_CHECKED);
+	notify(NOTIFY_LOADER_CANCEL);
+	answer_empty();
+	expect_done("", "");
+}
+
 Test(standby, fails_when_gpuwmd_goes_in_a_load)
 {
 	write_model();
