@@ -22,6 +22,7 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	struct reply reply;
 	struct fields f;
 	struct error error;
+	uint64_t job;
 	int r = check(client, options ? options->source : NULL, "the source of a load", &error);
 
 	if (r == 0)
@@ -44,9 +45,14 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	if (r < 0)
 		return client_fail(&error);
 	fields_of(&f, reply.message.body);
-	*ret_job = fields_u64(&f, "job");
+	job = fields_u64(&f, "job");
 	reply_clear(&reply);
-	return f.error.code ? client_fail(&f.error) : 0;
+	if (f.error.code) {
+		error_set(&error, -EPROTO, NULL, "load: %s", f.error.message);
+		return client_fail(&error);
+	}
+	*ret_job = job;
+	return 0;
 }
 
 /* What the end of a job means: *error from its own. */

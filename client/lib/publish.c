@@ -86,6 +86,7 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	return r;
 }
 
+/* Waits as long as all loaders are busy: to give up would cost the client's leases. */
 static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     struct error *error)
 {
@@ -104,7 +105,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (options->alias)
 		message_put_text(&w, "alias", options->alias);
 	message_end(&w);
-	r = client_call(publish->client, &w, 0, &reply, error);
+	r = client_call(publish->client, &w, -1, &reply, error);
 	if (r < 0)
 		return r;
 	r = read_begin(publish, &reply, error);

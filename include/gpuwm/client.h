@@ -270,7 +270,8 @@ struct gpuwm_publish_options {
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
  * shapes alone) and makes writable, zeroed memory for every tensor. The specs
- * are copied. Needs the role publisher.
+ * are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
+ * free that could check the version.
  * -EACCES, -EEXIST (the tag or rank is taken), -ENOSPC (quotes the budget and
  * what is free), -EINVAL (names the tensor), -EDQUOT. */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
@@ -365,7 +366,7 @@ int gpuwm_events_get_fd(const struct gpuwm_events *events);
 short gpuwm_events_get_events(const struct gpuwm_events *events);
 /* Waits up to wait_ms for the first event, then calls fn for each that has
  * arrived. Their number; 0 when time ran out; -ECONNRESET after
- * "disconnected". Do not call it from fn. */
+ * "disconnected". Do not call it from fn, nor from two threads at once. */
 int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data);
 
 #pragma GCC visibility pop
