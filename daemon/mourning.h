@@ -7,9 +7,12 @@
 
 struct server;
 
-/* Drops one use of the grant when the process behind pidfd has exited. The
- * pidfd stays the caller's. -1, or out of memory: at once. */
-void mourn(struct server *server, int pidfd, struct grant *grant);
+/* What one publish was granted: drops one use of each when the process behind pidfd has
+ * exited. Until then the publish counts as open, or a publisher that lives on could make
+ * gpuwmd hold any number of pidfds: the charge moves in. The pidfd stays the caller's. -1, or
+ * out of memory: the grants are dropped at once, the charge stays. */
+void mourn(struct server *server, int pidfd, struct grant *const *grants, uint32_t count,
+	   struct quota_charge *charge);
 
 /* At the end of the server: all of them, at once. */
 void mourning_end(struct server *server);

@@ -114,9 +114,9 @@ int versions_swap(struct server *server, const char *model, const char *alias, s
 
 /* ---- failed ---- */
 
-/* Whatever may still hold the part's memory lets go of its grant by itself. */
-static void give_up_part(struct server *server, struct publish *publish, struct publish_part *part,
-			 const struct session *dead)
+/* Whatever may still hold the part's memory lets go of its grant by itself. With one use
+ * for the caller. */
+static struct grant *give_up_part(struct server *server, struct publish *publish, struct publish_part *part)
 {
 	struct replica *replica = &publish->version->replicas[part->replica];
 	struct grant *grant = grant_new(&replica->charge);
@@ -127,9 +127,27 @@ static void give_up_part(struct server *server, struct publish *publish, struct 
 		loader_keep(maker, grant_use(grant));
 	if (checker && checker != maker)
 		loader_keep(checker, grant_use(grant));
-	if (dead && part->publisher == dead && !dead->dead && dead->peer.pidfd >= 0)
-		mourn(server, dead->peer.pidfd, grant_use(grant));
+	grant_use(grant);
 	segment_close(&server->loop, replica, grant, NULL, NULL);
+	return grant;
+}
+
+/* `dead` has left, but its process may still be there, with the memory of its parts. */
+static void give_up_all(struct server *server, struct publish *publish, const struct session *dead)
+{
+	struct grant *mourned[PARTS_PER_VERSION_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		struct grant *grant = give_up_part(server, publish, &publish->parts[i]);
+
+		if (dead && publish->parts[i].publisher == dead && !dead->dead)
+			mourned[count++] = grant;
+		else
+			grant_drop(grant);
+	}
+	if (count > 0)
+		mourn(server, dead->peer.pidfd, mourned, count, &publish->charge);
 }
 
 void versions_fail(struct server *server, struct publish *publish, const struct error *reason,
@@ -139,10 +157,9 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	struct job *checkers[PARTS_PER_VERSION_MAX];
 	uint32_t count = publish->part_count;
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count; i++)
 		checkers[i] = publish->parts[i].checker;
-		give_up_part(server, publish, &publish->parts[i], dead);
-	}
+	give_up_all(server, publish, dead);
 	publish_end(server->publishes, publish);
 	registry_fail(server->registry, version, reason);
 	log_warning("%s@%s failed: %s", model_name(version->model), version->tag, reason->message);

@@ -23,6 +23,24 @@ static struct grant *granted(uint64_t bytes)
 	return grant;
 }
 
+/* One part of an open publish of PUBLISHER. */
+#define PUBLISHER 7
+static void mourn_one(int pidfd)
+{
+	struct grant *grant = granted(4096);
+	struct quota_charge charge;
+	struct error error;
+
+	cr_assert_eq(quota_charge(server->quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
+	mourn(server, pidfd, &grant, 1, &charge);
+	quota_release(&charge); /* where it did not move in */
+}
+
+static uint64_t open_publishes(void)
+{
+	return quota_used(server->quota, PUBLISHER, QUOTA_PUBLISHES);
+}
+
 static void count_done(void *data)
 {
 	(*(int *)data)++;
@@ -86,19 +104,22 @@ Test(segment, a_dead_publishers_grant_returns_with_its_process)
 	int pidfd, status;
 	pid_t child = sleeping_child(&pidfd);
 
-	mourn(server, pidfd, granted(4096));
+	mourn_one(pidfd);
 	close(pidfd);
 	turn();
 	cr_assert_eq(host()->used, 4096);
+	cr_assert_eq(open_publishes(), 1, "it counts while the memory may be held");
 	kill(child, SIGKILL);
 	TURN_UNTIL(host()->used == 0);
+	cr_assert_eq(open_publishes(), 0);
 	waitpid(child, &status, 0);
 }
 
 Test(segment, who_has_no_pidfd_is_not_mourned)
 {
-	mourn(server, -1, granted(4096));
+	mourn_one(-1);
 	cr_assert_eq(host()->used, 0);
+	cr_assert_eq(open_publishes(), 0);
 }
 
 Test(segment, mourning_ends_with_the_server)
@@ -106,10 +127,11 @@ Test(segment, mourning_ends_with_the_server)
 	int pidfd, status;
 	pid_t child = sleeping_child(&pidfd);
 
-	mourn(server, pidfd, granted(4096));
+	mourn_one(pidfd);
 	close(pidfd);
 	mourning_end(server);
 	cr_assert_eq(host()->used, 0);
+	cr_assert_eq(open_publishes(), 0);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 }
