@@ -141,11 +141,11 @@ struct job *job_find(const struct job_table *table, uint64_t id)
 	return job;
 }
 
-struct job *job_queued(const struct job_table *table)
+struct job *job_queued(const struct job_table *table, bool checks)
 {
 	struct job *job = table->queued ? table->first : NULL;
 
-	while (job && job->state != JOB_QUEUED)
+	while (job && (job->state != JOB_QUEUED || (job->kind == JOB_CHECK && !checks)))
 		job = job->next;
 	return job;
 }

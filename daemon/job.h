@@ -66,8 +66,8 @@ void job_drop(struct job_table *table, struct job *job);
 int job_add_device(struct job *job, struct device *device);
 /* NULL: never was, or forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
-/* The oldest that waits for a loader; NULL. */
-struct job *job_queued(const struct job_table *table);
+/* The oldest that waits for a loader; NULL. checks false: of the loads. */
+struct job *job_queued(const struct job_table *table, bool checks);
 bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);

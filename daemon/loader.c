@@ -145,7 +145,7 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 		return;
 	error_set(&error, -EIO, reason->detail, "no loader could be started, %u times in a row: %s",
 		  pool->failures, reason->message);
-	while ((job = job_queued(&server->jobs)))
+	while ((job = job_queued(&server->jobs, true)))
 		job_end(server, job, &error);
 }
 
@@ -554,6 +554,18 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *se
 	loader_pool_turn(pool);
 }
 
+/* A publisher may take its time to hand in, an operator's load does not wait for that:
+ * of several loaders checks never have the last one. */
+static struct job *next_job(const struct loader_pool *pool)
+{
+	const struct server *server = pool->server;
+	uint64_t checks = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind == JOB_CHECK;
+	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
+}
+
 void loader_pool_turn(struct loader_pool *pool)
 {
 	struct server *server = pool->server;
@@ -563,7 +575,7 @@ void loader_pool_turn(struct loader_pool *pool)
 
 	if (!pool->started || server->stopping)
 		return;
-	while ((l = standby(pool)) && (job = job_queued(&server->jobs)))
+	while ((l = standby(pool)) && (job = next_job(pool)))
 		assign(l, job);
 	wanted = server->jobs.queued + 1;
 	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);

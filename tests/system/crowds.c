@@ -313,3 +313,33 @@ Test(crowds, a_thousand_idle_connections)
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
+
+Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
+	struct raw_publish slow, next = {.checker = -1, .segment = -1, .index = -1};
+	static struct raw_reply reply;
+	struct message_writer w;
+	struct fields f;
+
+	cr_assert_eq(raw_publish_begin(&slow, "slow@v1", KB(4)), 0);
+	next.sock = raw_client(d->socket);
+	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "next@v1");
+	message_put_text(&w, "device", "host");
+	message_put_u64(&w, "bytes", KB(4));
+	raw_send(next.sock, &w);
+	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 2));
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert_eq(raw_publish_abort(&slow), 0);
+	cr_assert(raw_receive(next.sock, &reply));
+	cr_assert_eq(reply.message.error.code, 0, "then it is the next one's turn");
+	fields_of(&f, reply.message.body);
+	fields_hex128(&f, "publish", next.id);
+	raw_reply_clear(&reply);
+	cr_assert_eq(raw_publish_abort(&next), 0);
+	raw_publish_end(&slow);
+	raw_publish_end(&next);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
