@@ -94,9 +94,6 @@ const char *index_metadata(const struct index_view *view, const char *key);
 /* NULL when there is no such file. */
 const void *index_file(const struct index_view *view, const char *name, uint32_t *ret_bytes);
 
-/* Sum of the bytes of all segments. */
-uint64_t index_memory(const struct index_view *view);
-
 /* ---- building --------------------------------------------------------- */
 
 struct index_builder;

@@ -297,12 +297,3 @@ const void *index_file(const struct index_view *view, const char *name, uint32_t
 	*ret_bytes = view->files[i].content_bytes;
 	return view->heap + view->files[i].content;
 }
-
-uint64_t index_memory(const struct index_view *view)
-{
-	uint64_t total = 0;
-
-	for (uint32_t i = 0; i < view->header->segment_count; i++)
-		total += view->segments[i].bytes;
-	return total;
-}

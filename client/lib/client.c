@@ -50,11 +50,6 @@ struct gpuwm_client *gpuwm_close(struct gpuwm_client *client)
 	return client_drop(client);
 }
 
-struct connection *client_connection(struct gpuwm_client *client)
-{
-	return client->connection;
-}
-
 int client_check(const struct gpuwm_client *client, struct error *error)
 {
 	if (!client)

@@ -50,7 +50,6 @@ int connection_poll(struct connection *c, int64_t wait_ms);
 /* A client around a socket that is connected already and needs no hello: the
  * loader's. On success the connection is the client's, and freed with its last use. */
 int client_adopt(struct connection *connection, struct gpuwm_client **ret_client);
-struct connection *client_connection(struct gpuwm_client *client);
 
 /* Sets this thread's gpuwm_error from *error; returns error->code. */
 int client_fail(const struct error *error);
