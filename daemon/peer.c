@@ -55,8 +55,11 @@ int peer_identify(int sock, struct peer *ret)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
 		return -errno;
 	size = sizeof(pidfd);
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) < 0)
-		pidfd = -1;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) < 0) {
+		if (errno == EMFILE || errno == ENFILE)
+			return -errno;
+		pidfd = -1; /* an older kernel, or a peer that is gone */
+	}
 	*ret = (struct peer){.pid = cred.pid, .uid = cred.uid, .gid = cred.gid, .pidfd = pidfd};
 	read_command(cred.pid, ret->command);
 	return 0;

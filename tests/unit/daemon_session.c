@@ -387,3 +387,27 @@ Test(session, a_peer_lost_with_leases_is_told)
 	cr_assert_eq(answer_u64("leases"), 1);
 	close(sock);
 }
+
+Test(session, nobody_is_admitted_without_room_for_a_pidfd)
+{
+	struct rlimit limit, tight;
+	struct session *session;
+	int pair[2], free_fd, r;
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	free_fd = dup(pair[0]);
+	close(free_fd);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	tight = limit;
+	tight.rlim_cur = (rlim_t)free_fd;
+	setrlimit(RLIMIT_NOFILE, &tight);
+	r = session_new(server, pair[0], SESSION_WORKER, &session);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (r < 0) {
+		cr_expect_eq(r, -EMFILE);
+		cr_expect_eq(answered(pair[1]), -EMFILE);
+	}
+	close(pair[1]);
+	if (r == 0)
+		cr_skip_test("the kernel has no SO_PEERPIDFD");
+}
