@@ -31,7 +31,8 @@ CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-p
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 ifneq ($(COVERAGE),)
-CFLAGS_ALL += --coverage -O0 -DGPUWM_COVERAGE
+# Unoptimised code makes gcc guess wrongly about what is initialised.
+CFLAGS_ALL += --coverage -O0 -DGPUWM_COVERAGE -Wno-maybe-uninitialized
 LDFLAGS_ALL += --coverage
 endif
 
