@@ -118,4 +118,7 @@
 /* What a client waits for a reply that needs no waiting in the daemon. */
 #define CALL_TIMEOUT_MS 30000
 
+/* Of an options struct of the library: as the kernel's own, a page. What claims more was never set. */
+#define OPTIONS_BYTES_MAX 4096
+
 #endif

@@ -57,13 +57,29 @@ int client_check(const struct gpuwm_client *client, struct error *error)
 	return connection_check(client->connection, error);
 }
 
-int client_check_options(size_t size, size_t known, struct error *error)
+/* `size` is the first member of every options struct: an array of size_t reaches all of it. */
+int client_take_options(const void *given, void *ret_options, size_t known, struct error *error)
 {
-	if (size == known)
-		return 0;
-	return error_set(error, -EINVAL,
-			 "begin with GPUWM_OPTIONS(struct …), and use the header of this library",
-			 "the options are of size %zu, this library knows %zu", size, known);
+	const unsigned char *bytes = given;
+	size_t size = given ? *(const size_t *)given : sizeof(size);
+
+	if (size < sizeof(size) || size > OPTIONS_BYTES_MAX || size % sizeof(size))
+		return error_set(error, -EINVAL, "begin with GPUWM_OPTIONS(struct …)",
+				 "the options say that their size is %zu, which none has", size);
+	for (size_t i = known; i < size; i++) {
+		if (bytes[i])
+			return error_set(error, -EINVAL,
+					 "use a libgpuwm-client at least as new as the header, or leave at "
+					 "zero what this one does not know",
+					 "compiled against a newer gpuwm: the options are of size %zu, this "
+					 "library (" GPUWM_VERSION ") knows %zu",
+					 size, known);
+	}
+	memset(ret_options, 0, known);
+	if (given)
+		memcpy(ret_options, given, size < known ? size : known);
+	*(size_t *)ret_options = known;
+	return 0;
 }
 
 void client_request(struct gpuwm_client *client, struct message_writer *request, const char *method)
@@ -143,18 +159,16 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 	return r;
 }
 
-int gpuwm_connect(const struct gpuwm_connect_options *options, struct gpuwm_client **ret_client)
+int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)
 {
-	const struct gpuwm_connect_options defaults = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_connect_options options;
 	struct gpuwm_client *client;
 	struct error error;
 	int r;
 
-	if (!options)
-		options = &defaults;
-	r = client_check_options(options->size, sizeof(*options), &error);
-	if (r == 0 && (options->flags & ~(unsigned)GPUWM_CONNECT_ADMIN))
-		r = error_set(&error, -EINVAL, NULL, "there are no such flags of connect: %#x", options->flags);
+	r = client_take_options(given, &options, sizeof(options), &error);
+	if (r == 0 && (options.flags & ~(unsigned)GPUWM_CONNECT_ADMIN))
+		r = error_set(&error, -EINVAL, NULL, "there are no such flags of connect: %#x", options.flags);
 	if (r < 0)
 		return client_fail(&error);
 	client = calloc(1, sizeof(*client));
@@ -163,9 +177,9 @@ int gpuwm_connect(const struct gpuwm_connect_options *options, struct gpuwm_clie
 		return client_fail(&error);
 	}
 	client->uses = 1;
-	client->socket = client_socket_path(options->socket, options->flags);
-	client->name = strdup(options->name ? options->name : program_invocation_short_name);
-	r = client_open(client, options->wait_ms, &error);
+	client->socket = client_socket_path(options.socket, options.flags);
+	client->name = strdup(options.name ? options.name : program_invocation_short_name);
+	r = client_open(client, options.wait_ms, &error);
 	if (r < 0) {
 		client_drop(client);
 		return client_fail(&error);

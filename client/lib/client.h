@@ -23,8 +23,9 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client);
 /* 0, or -EINVAL (NULL) and -ECHILD. */
 int client_check(const struct gpuwm_client *client, struct error *error);
 
-/* -EINVAL unless `size`, the first member of an options struct, is `known`. */
-int client_check_options(size_t size, size_t known, struct error *error);
+/* The `known` bytes of an options struct from one of an older or newer header, by
+ * the rules of gpuwm/client.h. given may be NULL: all zero. -EINVAL. */
+int client_take_options(const void *given, void *ret_options, size_t known, struct error *error);
 
 /* A call that gpuwmd may answer `wait_ms` later (-1: at any time), with slack
  * for the transport. Clears the request. ret_reply may be NULL. */

@@ -117,25 +117,23 @@ static const char *current_device(const struct gpuwm_client *client)
 	return NULL;
 }
 
-int lease_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+int lease_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
 	       struct lease *ret, struct error *error)
 {
-	const struct gpuwm_attach_options defaults = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_attach_options options;
 	const char *current;
 	int r = client_check(client, error);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0 && !ref)
 		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
 			      "the ref is NULL");
 	if (r == 0)
-		r = client_check_options(options->size, sizeof(*options), error);
+		r = client_take_options(given, &options, sizeof(options), error);
 	if (r < 0)
 		return r;
-	r = ask(client, ref, options, options->device, ret, error);
-	if (r == -ENODEV && !options->device && (current = current_device(client)))
-		r = ask(client, ref, options, current, ret, error);
+	r = ask(client, ref, &options, options.device, ret, error);
+	if (r == -ENODEV && !options.device && (current = current_device(client)))
+		r = ask(client, ref, &options, current, ret, error);
 	return r;
 }
 

@@ -16,30 +16,31 @@ static int check(struct gpuwm_client *client, const char *text, const char *what
 	return r;
 }
 
-int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job)
+int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
 {
+	struct gpuwm_load_options options;
 	struct message_writer w;
 	struct reply reply;
 	struct fields f;
 	struct error error;
 	uint64_t job;
-	int r = check(client, options ? options->source : NULL, "the source of a load", &error);
+	int r = client_take_options(given, &options, sizeof(options), &error);
 
 	if (r == 0)
-		r = client_check_options(options->size, sizeof(*options), &error);
+		r = check(client, options.source, "the source of a load", &error);
 	if (r < 0)
 		return client_fail(&error);
 	client_request(client, &w, METHOD_LOAD);
-	message_put_text(&w, "source", options->source);
-	message_put_text(&w, "name", options->name);
-	if (options->devices) {
+	message_put_text(&w, "source", options.source);
+	message_put_text(&w, "name", options.name);
+	if (options.devices) {
 		message_begin_array(&w, "devices");
-		for (size_t i = 0; i < options->device_count; i++)
-			message_put_text(&w, NULL, options->devices[i]);
+		for (size_t i = 0; i < options.device_count; i++)
+			message_put_text(&w, NULL, options.devices[i]);
 		message_end(&w);
 	}
-	if (options->alias)
-		message_put_text(&w, "alias", options->alias);
+	if (options.alias)
+		message_put_text(&w, "alias", options.alias);
 	message_end(&w);
 	r = client_call(client, &w, 0, &reply, &error);
 	if (r < 0)
@@ -154,16 +155,17 @@ static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *op
 	return f.error.code ? error_set(error, -EPROTO, NULL, "hot_swap: %s", f.error.message) : 0;
 }
 
-int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33])
+int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *given, char ret_old[33])
 {
+	struct gpuwm_swap_options options;
 	char old[VERSION_ID_TEXT];
 	struct error error;
-	int r = check(client, options ? options->model : NULL, "the model of a swap", &error);
+	int r = client_take_options(given, &options, sizeof(options), &error);
 
 	if (r == 0)
-		r = client_check_options(options->size, sizeof(*options), &error);
+		r = check(client, options.model, "the model of a swap", &error);
 	if (r == 0)
-		r = swap(client, options, old, &error);
+		r = swap(client, &options, old, &error);
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_old)

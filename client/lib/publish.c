@@ -23,13 +23,9 @@ static void close_in_child(void *object)
 static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
 			 size_t count, struct error *error)
 {
-	int r = -EINVAL;
+	int r = 0;
 
-	if (options)
-		r = client_check_options(options->size, sizeof(*options), error);
-	else
-		error_set(error, r, NULL, "the options are NULL");
-	if (r == 0 && (!options->name || !options->device))
+	if (!options->name || !options->device)
 		r = error_set(error, -EINVAL, NULL, "a publish needs a name (model@tag) and a device");
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
 		r = error_set(error, -EINVAL, "ranks count from 0", "rank %u of a world of %u", options->rank,
@@ -184,15 +180,18 @@ static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publis
 	return r;
 }
 
-int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *given,
 			const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
 {
+	struct gpuwm_publish_options options;
 	struct gpuwm_publish *publish;
 	struct error error;
 	int r = client_check(client, &error);
 
 	if (r == 0)
-		r = options_check(options, specs, count, &error);
+		r = client_take_options(given, &options, sizeof(options), &error);
+	if (r == 0)
+		r = options_check(&options, specs, count, &error);
 	if (r < 0)
 		return client_fail(&error);
 	publish = calloc(1, sizeof(*publish));
@@ -202,9 +201,9 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 	}
 	publish->client = client_keep(client);
 	pthread_mutex_init(&publish->lock, NULL);
-	publish->part = (struct publish_part){.index_fd = -1, .rank = options->rank};
-	publish->world = options->world ? options->world : 1;
-	r = publish_open(publish, options, specs, count, &error);
+	publish->part = (struct publish_part){.index_fd = -1, .rank = options.rank};
+	publish->world = options.world ? options.world : 1;
+	r = publish_open(publish, &options, specs, count, &error);
 	if (r < 0) {
 		publish_free(publish);
 		return client_fail(&error);

@@ -24,7 +24,8 @@
  *   every call on a client, mapping or publish of the parent returns -ECHILD;
  *   the parent's leases are untouched. Connect again in the child.
  * - Options structs begin with their size: use GPUWM_OPTIONS(type), or memset
- *   and set `size`. A size the library does not know is -EINVAL.
+ *   and set `size`. Fields that an older header lacks count as zero; fields of
+ *   a newer header that this library does not know must be zero, else -EINVAL.
  * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
  *   leaves the caller's current context as it was. It is not needed for `host`.
  * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that

@@ -170,14 +170,14 @@ Test(client, waits_for_a_daemon_that_starts_late)
 	fake_stop(late);
 }
 
-Test(client, refuses_options_of_another_library)
+Test(client, refuses_options_that_are_none)
 {
 	struct gpuwm_connect_options options = options_to(fake->path);
 	struct gpuwm_client *none;
 
 	options.size = 3;
 	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
-	cr_assert(strstr(gpuwm_error()->message, "size 3") != NULL);
+	cr_assert(strstr(gpuwm_error()->message, "their size is 3") != NULL);
 	options = options_to(fake->path);
 	options.flags = 64;
 	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
@@ -293,6 +293,49 @@ Test(client, answers_queries_as_json)
 	cr_assert(eq(int, gpuwm_query(client, "status", "x", &json), -EINVAL));
 	cr_assert(eq(int, gpuwm_query(client, "hello", NULL, &json), -EINVAL));
 	cr_assert(eq(int, gpuwm_query(client, NULL, NULL, &json), -EINVAL));
+}
+
+Test(client, takes_the_options_of_older_headers)
+{
+	struct gpuwm_swap_options swap = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	struct gpuwm_connect_options connect = {.size = offsetof(struct gpuwm_connect_options, flags)};
+	struct gpuwm_client *other = NULL;
+
+	connect.socket = fake->path;
+	connect.flags = 1u << 31; /* beyond what the struct has */
+	cr_assert(eq(int, gpuwm_connect(&connect, &other), 0), "%s", gpuwm_error()->message);
+	gpuwm_close(other);
+	swap.model = "m";
+	swap.size = offsetof(struct gpuwm_swap_options, alias);
+	cr_assert(eq(int, gpuwm_swap(client, &swap, NULL), 0), "%s", gpuwm_error()->message);
+	swap.size = sizeof(swap.size);
+	cr_assert(eq(int, gpuwm_swap(client, &swap, NULL), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "the model of a swap") != NULL);
+}
+
+Test(client, takes_the_options_of_newer_headers_when_they_are_zero)
+{
+	struct {
+		struct gpuwm_swap_options options;
+		uint64_t added[2];
+	} newer = {.options = {.size = sizeof(newer), .model = "m"}};
+
+	cr_assert(eq(int, gpuwm_swap(client, &newer.options, NULL), 0), "%s", gpuwm_error()->message);
+	newer.added[1] = 1;
+	cr_assert(eq(int, gpuwm_swap(client, &newer.options, NULL), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "compiled against a newer gpuwm") != NULL);
+}
+
+Test(client, refuses_sizes_that_no_options_have)
+{
+	const size_t sizes[] = {0, 7, sizeof(struct gpuwm_swap_options) - 1, OPTIONS_BYTES_MAX + 8,
+				SIZE_MAX - 7};
+	struct gpuwm_swap_options options = {.model = "m"};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		options.size = sizes[i];
+		cr_expect(eq(int, gpuwm_swap(client, &options, NULL), -EINVAL), "%zu", sizes[i]);
+	}
 }
 
 struct seen {
