@@ -56,14 +56,16 @@ int method_unpin_version(struct request *request, struct fields *params, struct 
 struct swap {
 	char model[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1], to[NAME_BYTES_MAX + 1];
 	struct version_id expect;
-	bool has_expect, retire_old;
+	bool has_to, has_expect, retire_old; /* without `to` the alias is removed */
 };
 
 static int swap_fields(struct fields *params, struct swap *swap, struct error *error)
 {
 	fields_text(params, "model", swap->model, sizeof(swap->model));
 	fields_text_or(params, "alias", swap->alias, sizeof(swap->alias), ALIAS_CURRENT);
-	fields_text_or(params, "to", swap->to, sizeof(swap->to), "");
+	swap->has_to = fields_have(params, "to");
+	if (swap->has_to)
+		fields_text(params, "to", swap->to, sizeof(swap->to));
 	swap->has_expect = fields_have(params, "expect");
 	if (swap->has_expect)
 		fields_hex128(params, "expect", swap->expect.bytes);
@@ -79,7 +81,7 @@ static int swap_target(struct server *server, const struct swap *swap, struct ve
 	const char *wrong;
 
 	*ret = NULL;
-	if (swap->to[0] == '\0')
+	if (!swap->has_to)
 		return 0;
 	if (hex128_parse(swap->to, ref.id.bytes) == 0) {
 		ref.has_id = true;

@@ -76,7 +76,12 @@ int params_version(struct server *server, struct fields *params, const char *key
 
 int64_t params_wait(struct fields *params)
 {
-	return fields_i64_or(params, "wait_ms", 0);
+	int64_t wait_ms = fields_i64_or(params, "wait_ms", 0);
+
+	if (wait_ms < -1 && !params->error.code)
+		error_set(&params->error, -EINVAL, "-1 waits for ever", "\"wait_ms\" is %lld",
+			  (long long)wait_ms);
+	return wait_ms;
 }
 
 int params_open(const struct server *server, struct error *error)

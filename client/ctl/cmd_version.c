@@ -96,7 +96,8 @@ int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 	options.retire_old = arguments->given & OPTION_RETIRE_OLD;
 	if ((arguments->given & OPTION_REMOVE) && options.to)
 		return exit_with(EXIT_USAGE, NULL, "--remove takes no TO");
-	if (!(arguments->given & OPTION_REMOVE) && !options.to)
+	/* An empty TO comes of an empty variable in a script: no wish to remove. */
+	if (!(arguments->given & OPTION_REMOVE) && (!options.to || !options.to[0]))
 		return exit_with(EXIT_USAGE,
 				 "TO is a tag, an alias or a version id; --remove removes the alias",
 				 "swap needs TO");

@@ -196,6 +196,29 @@ Test(hostile, wrong_types_and_missing_parameters_are_named)
 	cr_assert(strstr(raw_refusal(), "ref"), "%s", raw_refusal());
 	cr_assert_eq(raw_call(s.good, METHOD_RELEASE), -EINVAL);
 	cr_assert(strstr(raw_refusal(), "lease"), "%s", raw_refusal());
+	raw_request(&w, 3, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", "m");
+	message_put_i64(&w, "wait_ms", -2);
+	raw_send(s.good, &w);
+	cr_assert_eq(raw_code(s.good), -EINVAL);
+	cr_assert(strstr(raw_refusal(), "wait_ms"), "%s", raw_refusal());
+	scene_end(&s);
+}
+
+/* Only a missing `to` removes an alias; an empty one is somebody's mistake. */
+Test(hostile, a_swap_to_an_empty_name_removes_nothing)
+{
+	struct scene s = scene_make();
+	struct message_writer w;
+	int admin = raw_client(s.d->admin_socket);
+
+	raw_request(&w, 2, METHOD_HOT_SWAP);
+	message_put_text(&w, "model", "m");
+	message_put_text(&w, "to", "");
+	raw_send(admin, &w);
+	cr_assert_eq(raw_code(admin), -EINVAL);
+	cr_assert(strstr(raw_refusal(), "empty"), "%s", raw_refusal());
+	close(admin);
 	scene_end(&s);
 }
 
