@@ -78,6 +78,9 @@ static int read_devices(struct server *server, struct fields *params, struct loa
 		r = params_check(params, error);
 		if (r == 0)
 			r = params_device(server, id, &load->devices[i], error);
+		for (uint32_t j = 0; r == 0 && j < i; j++)
+			if (load->devices[j] == load->devices[i])
+				r = error_set(error, -EINVAL, "one replica a device", "%s is there twice", id);
 	}
 	load->device_count = count;
 	return r;

@@ -1,5 +1,5 @@
 /* gpuwmctl: what it prints, for people and programs, and its exit codes. */
-#include "harness.h"
+#include "raw.h"
 
 #include <grp.h>
 #include <stdio.h>
@@ -111,6 +111,37 @@ Test(ctl, rollback_goes_to_previous)
 	gpuwmd_stop(d);
 }
 
+Test(ctl, an_empty_variable_removes_no_alias)
+{
+	struct gpuwmd *d = start_with_two();
+
+	cr_assert_eq(CTL("swap", "m", ""), 2, "%s", output);
+	cr_assert_eq(CTL("show", "m@current"), 0, "%s", output);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, one_replica_a_device)
+{
+	struct gpuwmd *d = start_with_two();
+
+	cr_assert_eq(CTL("load", d->root, "m@v3", "--device", d->device, "--device", d->device), 1, "%s",
+		     output);
+	cr_assert(strstr(output, "twice"), "%s", output);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, a_finished_job_has_done_all)
+{
+	struct gpuwmd *d = start_with_two();
+	json_t *jobs = ctl_json("jobs", "1"), *job = json_array_get(json_object_get(jobs, "jobs"), 0);
+	json_int_t total = json_integer_value(json_object_get(job, "total"));
+
+	cr_assert(total > 0);
+	cr_assert_eq(json_integer_value(json_object_get(job, "done")), total);
+	json_decref(jobs);
+	gpuwmd_stop(d);
+}
+
 Test(ctl, events_are_one_json_a_line)
 {
 	struct gpuwmd *d = start_with_two();
@@ -184,4 +215,61 @@ Test(ctl, permission_is_said_to_those_who_may_not)
 	SKIP_UNLESS(WEXITSTATUS(status) < 126, "the programs lie where only root can reach them");
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 6, "%#x", status);
 	gpuwmd_stop(d);
+}
+
+/* argv: the source, the device. */
+static int load_with_an_alias(int argc, char **argv)
+{
+	int code = CTL("load", argv[0], "m@v1", "--device", argv[1], "--alias", "late", "--wait");
+
+	(void)argc;
+	fputs(output, stderr);
+	CHILD_ASSERT(strstr(output, "m@v1 is ready, but its alias late was not moved: \"late\" is a tag"));
+	return code;
+}
+
+static bool has_a_load(struct gpuwmd *d)
+{
+	bool has;
+
+	cr_assert_eq(CTL("jobs"), 0);
+	has = strstr(output, "load") != NULL;
+	(void)d;
+	return has;
+}
+
+Test(ctl, a_load_tells_that_its_alias_was_not_moved)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=1", NULL);
+	struct raw_publish first, late = {.checker = -1, .segment = -1, .index = -1};
+	static struct raw_reply reply;
+	struct message_writer w;
+	struct process load;
+	struct fields f;
+	int status;
+
+	cr_assert_eq(raw_publish_begin(&first, "other@v1", KB(4)), 0, "%s", raw_refusal());
+	load = process_start(load_with_an_alias, checkpoint_write(d, "v1", SMALL(1)), d->device, NULL);
+	cr_assert(EVENTUALLY(5000, has_a_load(d)));
+	late.sock = raw_client(d->socket);
+	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "m@late");
+	message_put_text(&w, "device", "host");
+	message_put_u64(&w, "bytes", KB(4));
+	raw_send(late.sock, &w);
+	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 2));
+	cr_assert_eq(raw_publish_abort(&first), 0, "%s", raw_refusal());
+	status = process_join(&load);
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);
+	cr_expect(version_is(d, "m", "v1", "ready"));
+	cr_assert(raw_receive(late.sock, &reply));
+	cr_assert_eq(reply.message.error.code, 0);
+	fields_of(&f, reply.message.body);
+	fields_hex128(&f, "publish", late.id);
+	raw_reply_clear(&reply);
+	cr_assert_eq(raw_publish_abort(&late), 0, "%s", raw_refusal());
+	raw_publish_end(&first);
+	raw_publish_end(&late);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
 }
