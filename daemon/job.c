@@ -185,8 +185,10 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 	bool phased = strcmp(job->phase, phase) != 0;
 
 	snprintf(job->phase, sizeof(job->phase), "%s", phase);
-	job->done = done;
-	job->total = total;
+	if (total > 0) { /* a phase that counts nothing leaves the figures of the last that did */
+		job->done = done;
+		job->total = total;
+	}
 	if (job->kind == JOB_CHECK && (total > 0 || job->watched_ms))
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
@@ -229,7 +231,8 @@ static void fail_unfinished(struct server *server, struct job *job, const struct
 
 static void keep_error(struct job *job, const struct error *error)
 {
-	job->error = malloc(sizeof(*job->error));
+	if (!job->error)
+		job->error = malloc(sizeof(*job->error));
 	if (job->error)
 		*job->error = *error;
 }
@@ -257,6 +260,8 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	job->ended_ms = clock_wall_ms();
 	if (error)
 		keep_error(job, error);
+	else
+		job->done = job->total; /* the last progress may not have been told */
 	if (job->publisher_sock >= 0)
 		close(job->publisher_sock);
 	job->publisher_sock = -1;
@@ -268,6 +273,14 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	tell(server, job);
 	waiters_wake(server, WAIT_STARTED, NULL);
 	waiters_wake(server, WAIT_JOB, NULL);
+}
+
+void job_note(struct job_table *table, const struct version_id *version, const struct error *error)
+{
+	for (struct job *job = table->first; job; job = job->next) {
+		if (version_id_equal(&job->version, version))
+			keep_error(job, error);
+	}
 }
 
 void job_cancel(struct server *server, struct job *job, const struct error *reason)
