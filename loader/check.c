@@ -220,7 +220,11 @@ static int map_segment(struct check *check, uint32_t position, struct error *err
 	const struct memory_device *device = &check->device;
 	const struct check_segment *declared = &check->part->segments[position];
 	struct memory_segment *segment = &check->segments[position];
-	int r = device->ops->import(device, declared->fd, declared->bytes, true, segment, error);
+	int r;
+
+	if (declared->bytes == 0)
+		return error_set(error, -EBADMSG, "leave it out", "segment %u has no bytes", position);
+	r = device->ops->import(device, declared->fd, declared->bytes, true, segment, error);
 
 	if (r == 0)
 		r = device->ops->map(device, segment, MEMORY_READ, error);

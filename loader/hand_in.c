@@ -60,6 +60,9 @@ static int parse(const struct message *message, struct packet *packet, struct ha
 		error_set(&f.error, -EBADMSG, NULL, "index: its descriptor did not come along");
 	for (uint32_t i = 0; !f.error.code && i < count; i++)
 		parse_segment(&f, &segments[i], packet, ret);
+	if (!f.error.code && packet->fd_count != count + 1)
+		error_set(&f.error, -EBADMSG, "one for the index and one a segment",
+			  "%zu descriptors came for %u segments", packet->fd_count, count);
 	if (f.error.code)
 		*error = f.error;
 	return f.error.code;

@@ -203,6 +203,17 @@ static void foreign_segment(int fd)
 	refused(d, &p, -EBADMSG, "");
 }
 
+Test(publishing_bad, a_descriptor_that_nothing_names)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct raw_publish p;
+
+	cr_assert_eq(raw_publish_begin(&p, "m@v1", MB(1)), 0, "%s", raw_refusal());
+	raw_publish_fill(&p);
+	p.surplus = true;
+	refused(d, &p, -EBADMSG, "descriptors");
+}
+
 Test(publishing_bad, dev_null_is_no_segment)
 {
 	foreign_segment(open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -219,7 +219,7 @@ int raw_hand_in(struct raw_publish *p)
 	message_put_u64(&w, "bytes", p->bytes);
 	message_end(&w);
 	message_end(&w);
-	raw_send_fds(p->checker, &w, (int[]){p->index, p->segment}, 2);
+	raw_send_fds(p->checker, &w, (int[]){p->index, p->segment, p->segment}, p->surplus ? 3 : 2);
 	return raw_code(p->checker);
 }
 

@@ -43,6 +43,7 @@ struct raw_publish {
 	uint8_t id[16], content[16];
 	int segment, index;
 	uint64_t bytes, index_bytes; /* what hand_in will say */
+	bool surplus; /* hand_in sends a descriptor that it does not name */
 };
 /* The code of publish_begin; connects first. */
 int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes);
