@@ -34,7 +34,7 @@ struct job {
 	uid_t uid;
 	uint64_t done, total;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
-	struct error *error; /* why it failed; NULL: it did not */
+	struct error *error; /* why it failed; of one that is done: what did not follow; NULL: neither */
 	struct loader *loader; /* that runs it */
 	uint64_t told_ms; /* steady: its last progress event */
 	bool cancelled; /* it was asked to end */
@@ -83,6 +83,9 @@ void job_watch(struct job *job);
 /* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)
  * or failed. What it had not finished fails with it. */
 void job_end(struct server *server, struct job *job, const struct error *error);
+/* The jobs that made or checked this version are told what did not follow from its being
+ * ready: it does not fail them. */
+void job_note(struct job_table *table, const struct version_id *version, const struct error *error);
 /* Ends it at once when queued; when running, tells the loader and kills it if it does not end. */
 void job_cancel(struct server *server, struct job *job, const struct error *reason);
 

@@ -230,6 +230,8 @@ static void answer_commit(const struct request *request, const struct version *v
 	request_result(request, &w);
 	put_version_id(&w, "version", &version->id);
 	message_put_text(&w, "state", ready ? "ready" : "checking");
+	if (version->error.code)
+		message_put_error(&w, "alias_error", &version->error);
 	request_answer(request, &w);
 }
 

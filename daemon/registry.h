@@ -65,7 +65,7 @@ struct version {
 	struct lease *leases; /* a list */
 	uint64_t lease_count;
 	uint32_t alias_count; /* aliases other than `previous` that name it */
-	struct error error; /* why it failed */
+	struct error error; /* why it failed; of a ready one: why its alias was not moved */
 	struct version *next_in_model, *previous_in_model;
 	void *user; /* the caller's: what waits for it */
 };

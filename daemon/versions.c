@@ -67,14 +67,28 @@ static void tell_current(struct server *server, struct version *version)
 	tell_swapped(server, model, ALIAS_CURRENT, &result);
 }
 
+/* It was free when the publish began; the version is ready in any case. */
+static void move_alias(struct server *server, struct version *version, const char *alias)
+{
+	const char *model = model_name(version->model);
+	struct swap_result swapped;
+	struct error error;
+
+	if (versions_swap(server, model, alias, version, NULL, &swapped, &error) == 0)
+		return;
+	error_set(&version->error, error.code, error.detail,
+		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
+		  error.message);
+	log_warning("%s", version->error.message);
+	job_note(&server->jobs, &version->id, &version->error);
+}
+
 int versions_complete(struct server *server, struct publish *publish, struct error *error)
 {
 	struct version *version = publish->version;
-	struct swap_result swapped;
 	char alias[NAME_BYTES_MAX + 1];
 	struct error reason;
 	bool current;
-	int r = 0;
 
 	if (!version_complete(version))
 		return 0;
@@ -89,13 +103,10 @@ int versions_complete(struct server *server, struct publish *publish, struct err
 	if (current)
 		tell_current(server, version);
 	if (alias[0])
-		r = versions_swap(server, model_name(version->model), alias, version, NULL, &swapped, error);
-	if (r < 0)
-		log_warning("%s@%s is ready, but its alias %s could not be moved: %s",
-			    model_name(version->model), version->tag, alias, error->message);
+		move_alias(server, version, alias);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
-	return r;
+	return 0;
 }
 
 int versions_swap(struct server *server, const char *model, const char *alias, struct version *to,

@@ -6,8 +6,8 @@
 #include "server.h"
 
 /* The publish's parts are all here: the version is ready, its aliases move,
- * the publish ends (its pointer is dead). Otherwise nothing. An alias that can't be moved is an
- * error with the version ready. */
+ * the publish ends (its pointer is dead). Otherwise nothing. Why an alias was not moved
+ * is then the ready version's error, and that of its jobs. */
 int versions_complete(struct server *server, struct publish *publish, struct error *error);
 
 /* The publish fails, with all its parts; its pointer is dead. dead: the session

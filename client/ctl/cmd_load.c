@@ -91,23 +91,28 @@ static int job_follow(struct gpuwm_client *client, struct gpuwm_events *events, 
 	return error;
 }
 
+/* Its version is ready; an error tells that the alias was not moved. */
 static int job_print(struct gpuwm_client *client, const struct arguments *arguments, uint64_t job)
 {
 	struct arguments quiet = *arguments;
 	char number[24];
-	json_t *jobs;
+	json_t *jobs, *one, *error;
 	int code;
 
-	if (!arguments->json) {
-		printf("job %" PRIu64 ": %s is ready\n", job, arguments->positional[1]);
-		return EXIT_DONE;
-	}
 	quiet.json = false;
 	snprintf(number, sizeof(number), "%" PRIu64, job);
 	code = answer_query(client, &quiet, "jobs", number, &jobs);
 	if (code != EXIT_DONE)
 		return code;
-	code = answer_print(json_incref(json_array_get(json_object_get(jobs, "jobs"), 0)));
+	one = json_array_get(json_object_get(jobs, "jobs"), 0);
+	error = json_object_get(one, "error");
+	if (arguments->json)
+		code = answer_print(json_incref(one));
+	else if (!error)
+		printf("job %" PRIu64 ": %s is ready\n", job, arguments->positional[1]);
+	if (error && code == EXIT_DONE)
+		code = exit_with(EXIT_FAILED, answer_text(error, "detail"), "%s",
+				 answer_text(error, "message"));
 	json_decref(jobs);
 	return code;
 }

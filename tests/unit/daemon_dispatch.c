@@ -309,3 +309,41 @@ Test(dispatch, memory_comes_back_when_a_version_is_freed)
 	cr_assert_eq(host->used, 4096);
 	close(admin);
 }
+
+Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
+{
+	struct version *old = ready("m", "v1"), *version;
+	struct publish_part *part;
+	struct publish *publish = building("m", "v2", &part);
+	static const uint8_t content[16];
+	struct swap_result swapped;
+	struct message_writer w;
+	struct job *job = NULL;
+	struct error error;
+	char alias[16];
+	int admin = greeted(SESSION_ADMIN);
+
+	snprintf(publish->alias, sizeof(publish->alias), "late");
+	for (int i = 0; i < ALIASES_PER_MODEL_MAX; i++) {
+		snprintf(alias, sizeof(alias), "a%d", i);
+		cr_assert_eq(versions_swap(server, "m", alias, old, NULL, &swapped, &error), 0);
+	}
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 0, &job, &error), 0);
+	job->version = publish->version->id;
+	version = complete(publish, part, 1);
+	job_end(server, job, NULL);
+	cr_expect_eq(version->state, VERSION_READY);
+	cr_expect_eq(job->state, JOB_DONE);
+	cr_assert(job->error);
+	cr_expect_eq(job->error->code, -EDQUOT);
+	cr_expect(strstr(job->error->message, "m@v2 is ready, but its alias late was not moved: "));
+	begin_request(&w, 1, METHOD_PUBLISH_COMMIT);
+	message_put_hex128(&w, "publish", version->publish.bytes);
+	message_put_text(&w, "device", DEVICE_HOST);
+	message_put_hex128(&w, "content", content);
+	send_request(admin, &w);
+	cr_expect_eq(answered(admin), 0);
+	cr_expect_str_eq(answer_text("state"), "ready");
+	cr_expect(answer_has("alias_error"));
+	close(admin);
+}

@@ -199,6 +199,14 @@ static inline uint64_t answer_u64(const char *key)
 	return value;
 }
 
+static inline bool answer_has(const char *key)
+{
+	struct fields f;
+
+	fields_of(&f, message.body);
+	return fields_have(&f, key);
+}
+
 static inline const char *answer_text(const char *key)
 {
 	static char text[256];
