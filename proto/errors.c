@@ -114,5 +114,5 @@ int error_code(const char *name)
 	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
 		if (!strcmp(codes[i].name, name))
 			return codes[i].code;
-	return -EPROTO;
+	return -EIO;
 }

@@ -23,7 +23,7 @@ int error_set(struct error *error, int code, const char *detail, const char *mes
 /* "ENOENT" for -ENOENT; "EIO" for a code that the protocol does not know. */
 const char *error_name(int code);
 
-/* -ENOENT for "ENOENT"; -EPROTO for a name that the protocol does not know. */
+/* -ENOENT for "ENOENT"; -EIO, as in the other direction, for a name that the protocol does not know. */
 int error_code(const char *name);
 
 #endif

@@ -20,8 +20,8 @@ Test(errors, every_documented_name_is_an_errno_and_comes_back)
 		int code = error_code(documented[i]);
 
 		cr_expect_str_eq(error_name(code), documented[i]);
-		if (strcmp(documented[i], "EPROTO") != 0)
-			cr_expect_neq(code, -EPROTO, "%s is not known", documented[i]);
+		if (strcmp(documented[i], "EIO") != 0)
+			cr_expect_neq(code, -EIO, "%s is not known", documented[i]);
 		/* glibc has one number for both. */
 		if (code != -EOPNOTSUPP)
 			cr_expect_str_eq(strerrorname_np(-code), documented[i]);
@@ -32,9 +32,9 @@ Test(errors, what_the_protocol_does_not_know)
 {
 	cr_expect_str_eq(error_name(-EXDEV), "EIO");
 	cr_expect_str_eq(error_name(0), "EIO");
-	cr_expect_eq(error_code("EXDEV"), -EPROTO);
-	cr_expect_eq(error_code("enoent"), -EPROTO);
-	cr_expect_eq(error_code(""), -EPROTO);
+	cr_expect_eq(error_code("EXDEV"), -EIO);
+	cr_expect_eq(error_code("enoent"), -EIO);
+	cr_expect_eq(error_code(""), -EIO);
 }
 
 Test(errors, set_fills_everything_and_returns_the_code)

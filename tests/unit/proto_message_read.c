@@ -241,12 +241,12 @@ Test(message_read, responses_that_are_none)
 		"MessagePack-RPC");
 }
 
-Test(message_read, an_unknown_error_code_is_eproto)
+Test(message_read, an_unknown_error_code_is_eio)
 {
 	ACCEPTS("\x94\x01\x05\x82\xa4"
 		"code\xa6"
 		"EFUTUR\xa7message\xa1x\xc0");
-	cr_expect_eq(m.error.code, -EPROTO);
+	cr_expect_eq(m.error.code, -EIO);
 }
 
 Test(message_read, long_methods_are_cut_and_so_unknown)
