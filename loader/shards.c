@@ -111,7 +111,7 @@ static int open_shard(const struct roots *roots, const char *folder, const char 
 }
 
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
-		struct source *source, struct error *error)
+		struct source *source, struct json_t **ret_root, struct error *error)
 {
 	const char **names;
 	size_t count;
@@ -131,7 +131,10 @@ int shards_open(const struct roots *roots, const char *folder, const struct sour
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = open_shard(roots, folder, names[i], index, source, error);
 	free(names);
-	json_decref(root);
+	if (r < 0)
+		json_decref(root);
+	else
+		*ret_root = root;
 	return r;
 }
 
@@ -204,20 +207,17 @@ static void look_at_totals(const struct source_file *index, struct source *sourc
 			 source->tensor_count);
 }
 
-int shards_check(const struct source_file *index, struct source *source, struct error *error)
+int shards_check(const struct source_file *index, struct source *source, const struct json_t *root,
+		 struct error *error)
 {
-	json_t *root, *places = NULL;
-	int r = index_parse(index, &root, error);
+	json_t *places = NULL;
+	int r = map_tensors(source, &places, error);
 
-	if (r < 0)
-		return r;
-	r = map_tensors(source, &places, error);
 	if (r == 0) {
 		r = check_map(index, source, json_object_get(root, "weight_map"), places, error);
 		json_decref(places);
 	}
 	if (r == 0)
 		look_at_totals(index, source, root);
-	json_decref(root);
 	return r;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,11 +167,16 @@ static int add_single(struct source *source, struct source_file *file, struct er
 static int open_sharded(const struct roots *roots, const char *folder, const struct source_file *index,
 			struct source *source, struct error *error)
 {
-	int r = shards_open(roots, folder, index, source, error);
+	json_t *root;
+	int r = shards_open(roots, folder, index, source, &root, error);
 
+	if (r < 0)
+		return r;
+	r = gather_tensors(folder, source, error);
 	if (r == 0)
-		r = gather_tensors(folder, source, error);
-	return r < 0 ? r : shards_check(index, source, error);
+		r = shards_check(index, source, root, error);
+	json_decref(root);
+	return r;
 }
 
 static int open_folder(const struct roots *roots, const struct source_file *folder, struct source *source,

@@ -64,9 +64,12 @@ char *source_path(const char *folder, const char *name);
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
 /* The shards that the JSON of an index names, opened and parsed into
- * source->files; checked against each other. In shards.c. */
+ * source->files; then, with their tensors gathered, checked against it. *ret_root
+ * is the JSON (json_decref it): read once, for the file may change. In shards.c. */
+struct json_t;
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
-		struct source *source, struct error *error);
-int shards_check(const struct source_file *index, struct source *source, struct error *error);
+		struct source *source, struct json_t **ret_root, struct error *error);
+int shards_check(const struct source_file *index, struct source *source, const struct json_t *root,
+		 struct error *error);
 
 #endif

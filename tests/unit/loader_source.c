@@ -3,6 +3,7 @@
 #include "loader_files.h"
 
 #include <errno.h>
+#include <jansson.h>
 
 static struct source source;
 static struct error error;
@@ -221,6 +222,23 @@ Test(source, refuses_damaged_indices)
 	refuse(-EBADMSG, "tensor \"a\" is mapped to something that is no text");
 	write_index("{\"weight_map\":{\"a\":\"s\",\"a\":\"s\"}}");
 	refuse(-EBADMSG, "not valid");
+}
+
+Test(source, checks_the_shards_against_the_index_that_named_them)
+{
+	char *paths[] = {folder};
+	struct roots roots = {.paths = paths, .count = 1};
+	struct source_file index;
+	json_t *root;
+
+	write_shards();
+	cr_assert_eq(source_file_open(&roots, in_folder("model.safetensors.index.json"), &index, &error), 0);
+	cr_assert_eq(shards_open(&roots, folder, &index, &source, &root, &error), 0, "%s", error.message);
+	write_index("{\"weight_map\":{\"c\":1,\"a\":1,\"b\":1}}");
+	cr_expect_eq(shards_check(&index, &source, root, &error), -EBADMSG);
+	cr_expect(strstr(error.message, "is not in its shard s2.safetensors"), "%s", error.message);
+	json_decref(root);
+	source_file_close(&index);
 }
 
 Test(source, refuses_a_damaged_shard_by_name)
