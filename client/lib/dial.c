@@ -55,7 +55,7 @@ static int connect_error(int code, const char *path, struct error *error)
 	const char *what = strerror(-code);
 
 	if (code == -ENOENT || code == -ECONNREFUSED) {
-		remedy = "is gpuwmd running? systemctl status gpuwmd; another path: GPUWM_SOCKET";
+		remedy = "is gpuwmd running? start it, or name its socket with GPUWM_SOCKET";
 		what = "nobody listens there";
 	} else if (code == -EACCES) {
 		remedy =

@@ -111,7 +111,7 @@ Test(client, says_at_once_that_nobody_listens)
 	cr_assert(lt(long, now_ms() - before, 100));
 	cr_assert(eq(str, (char *)gpuwm_error()->name, "ENOENT"));
 	cr_assert(strstr(gpuwm_error()->message, "/nonexistent/gpuwm.sock") != NULL);
-	cr_assert(strstr(gpuwm_error()->detail, "systemctl status gpuwmd") != NULL);
+	cr_assert(strstr(gpuwm_error()->detail, "start it, or name its socket with GPUWM_SOCKET") != NULL);
 	cr_assert(none == NULL);
 }
 
