@@ -170,6 +170,23 @@ Test(client, waits_for_a_daemon_that_starts_late)
 	fake_stop(late);
 }
 
+Test(client, tests_leave_no_folder_of_one_that_died)
+{
+	char path[64], file[96];
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	waitpid(child, NULL, 0);
+	snprintf(path, sizeof(path), "/tmp/gpuwm-fake-%d-x", child);
+	snprintf(file, sizeof(file), "%s/gpuwm.sock", path);
+	cr_assert(eq(int, mkdir(path, 0700), 0));
+	close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	fake_stop(fake_start());
+	cr_expect(eq(int, access(path, F_OK), -1));
+	cr_expect(eq(int, access(fake->path, F_OK), 0));
+}
+
 Test(client, refuses_options_that_are_none)
 {
 	struct gpuwm_connect_options options = options_to(fake->path);

@@ -10,14 +10,17 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -277,13 +280,41 @@ static inline void *fake_run(void *data)
 	}
 }
 
+static inline int fake_remove(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	(void)type;
+	(void)walk;
+	return remove(path);
+}
+
+/* Folders are named after their process: those of tests that died go with the next one. */
+static inline void fake_sweep(void)
+{
+	struct dirent *entry;
+	DIR *tmp = opendir("/tmp");
+	char path[300], any;
+	int pid;
+
+	cr_assert(tmp != NULL);
+	while ((entry = readdir(tmp))) {
+		if (sscanf(entry->d_name, "gpuwm-fake-%d-%c", &pid, &any) != 2 || kill(pid, 0) == 0 ||
+		    errno != ESRCH)
+			continue;
+		snprintf(path, sizeof(path), "/tmp/%s", entry->d_name);
+		nftw(path, fake_remove, 4, FTW_DEPTH | FTW_PHYS);
+	}
+	closedir(tmp);
+}
+
 static inline struct fake *fake_start(void)
 {
 	struct fake *fake = calloc(1, sizeof(*fake));
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	strcpy(fake->folder, "/tmp/gpuwm-fake-XXXXXX");
+	fake_sweep();
+	snprintf(fake->folder, sizeof(fake->folder), "/tmp/gpuwm-fake-%d-XXXXXX", getpid());
 	cr_assert(mkdtemp(fake->folder) != NULL);
 	snprintf(fake->path, sizeof(fake->path), "%s/gpuwm.sock", fake->folder);
 	strcpy(address.sun_path, fake->path);
@@ -307,8 +338,7 @@ static inline void fake_stop(struct fake *fake)
 		close(fake->peers[i].fd);
 	for (size_t i = 0; i < fake->fd_count; i++)
 		close(fake->fds[i]);
-	unlink(fake->path);
-	rmdir(fake->folder);
+	nftw(fake->folder, fake_remove, 4, FTW_DEPTH | FTW_PHYS);
 	free(fake);
 }
 
