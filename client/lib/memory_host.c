@@ -42,8 +42,11 @@ static int host_create(const struct memory_device *device, uint64_t bytes, struc
 				 "memfd_create failed: %s", strerror(errno));
 	if (ftruncate(fd, (off_t)bytes) < 0) {
 		r = errno == ENOSPC || errno == ENOMEM || errno == EFBIG ? -ENOSPC : -errno;
-		error_set(error, r, NULL, "no room for %llu bytes of host memory: %s",
-			  (unsigned long long)bytes, strerror(errno));
+		error_set(error, r,
+			  errno == EFBIG ? "raise RLIMIT_FSIZE (ulimit -f)"
+					 : "see free -m and vm.overcommit_memory; retire what nobody needs",
+			  "no room for %llu bytes of host memory: %s", (unsigned long long)bytes,
+			  strerror(errno));
 		close(fd);
 		return r;
 	}
@@ -121,7 +124,8 @@ static int host_map(const struct memory_device *device, struct memory_segment *s
 
 	(void)device;
 	if (address == MAP_FAILED)
-		return error_set(error, -errno, NULL, "mapping %llu bytes of host memory failed: %s",
+		return error_set(error, -errno, errno == ENOMEM ? "raise RLIMIT_AS, or vm.max_map_count" : NULL,
+				 "mapping %llu bytes of host memory failed: %s",
 				 (unsigned long long)segment->bytes, strerror(errno));
 	/* A child's writable copy of the mapping would keep the seals from being set. */
 	if (writes)

@@ -47,13 +47,15 @@ static int item_check(struct item *item, struct error *error)
 		return error_set(error, -EINVAL, "at most 64", "tensor %.512s has %u dimensions", spec->name,
 				 spec->ndim);
 	if (spec->ndim > 0 && !spec->shape)
-		return error_set(error, -EINVAL, NULL, "tensor %.512s has no shape", spec->name);
+		return error_set(error, -EINVAL, "shape has ndim entries", "tensor %.512s has no shape",
+				 spec->name);
 	if (dtype_bits(spec->dtype) == 0)
-		return error_set(error, -EINVAL, NULL, "tensor %.512s: there is no dtype %u", spec->name,
-				 (unsigned)spec->dtype);
+		return error_set(error, -EINVAL, "see enum gpuwm_dtype", "tensor %.512s: there is no dtype %u",
+				 spec->name, (unsigned)spec->dtype);
 	r = dtype_bytes(spec->dtype, spec->ndim, spec->shape, &item->bytes);
 	if (r < 0)
-		return error_set(error, -EINVAL, NULL, "tensor %.512s: its shape gives %s", spec->name,
+		return error_set(error, -EINVAL, "check its shape and dtype",
+				 "tensor %.512s: its shape gives %s", spec->name,
 				 r == -EOVERFLOW ? "more than 64 bits of size" : "no whole number of bytes");
 	if (spec->strides && !index_strides_dense(spec->dtype, spec->ndim, spec->shape, spec->strides))
 		return error_set(error, -EINVAL, "copy it to a contiguous tensor first",
@@ -71,14 +73,15 @@ static int item_tie(struct item *items, size_t count, struct item *item, struct 
 
 		root = item_find(items, count, name);
 		if (!root)
-			return error_set(error, -EINVAL, NULL,
+			return error_set(error, -EINVAL, "name another tensor of the same publish",
 					 "tensor %.512s is tied to %.400s, which is not here", item->spec->name,
 					 name);
 	}
 	if (root->spec->tied_to)
-		return error_set(error, -EINVAL, NULL, "tensor %.512s is tied to itself", item->spec->name);
+		return error_set(error, -EINVAL, "leave tied_to NULL in one of them",
+				 "tensor %.512s is tied to itself", item->spec->name);
 	if (root->spec->dtype != item->spec->dtype || root->bytes != item->bytes)
-		return error_set(error, -EINVAL, NULL,
+		return error_set(error, -EINVAL, "tied tensors have the same dtype and as many bytes",
 				 "tensor %.400s is tied to %.400s of another dtype or size", item->spec->name,
 				 root->spec->name);
 	item->root = root;
@@ -96,8 +99,9 @@ static int items_check(struct item *items, size_t count, struct error *error)
 	qsort(items, count, sizeof(*items), by_name);
 	for (size_t i = 0; i + 1 < count; i++) {
 		if (strcmp(items[i].spec->name, items[i + 1].spec->name) == 0)
-			return error_set(error, -EINVAL, NULL, "the tensor %.512s is there twice",
-					 items[i].spec->name);
+			return error_set(error, -EINVAL,
+					 "give each a name of its own; tied_to lets two share their memory",
+					 "the tensor %.512s is there twice", items[i].spec->name);
 	}
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = item_tie(items, count, &items[i], error);
@@ -115,7 +119,8 @@ static int items_total(const struct item *items, size_t count, uint64_t granular
 		uint64_t bytes = items[i].root == &items[i] ? items[i].bytes : 0;
 
 		if (bytes > most || total + bytes > most)
-			return error_set(error, -EFBIG, NULL, "the tensors are larger than any memory");
+			return error_set(error, -EFBIG, "check their shapes",
+					 "the tensors are larger than any memory");
 		total = round_up(total + bytes, TENSOR_ALIGN);
 	}
 	*ret = total;

@@ -26,12 +26,17 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	int r = 0;
 
 	if (!options->name || !options->device)
-		r = error_set(error, -EINVAL, NULL, "a publish needs a name (model@tag) and a device");
+		r = error_set(error, -EINVAL,
+			      "set name to model@tag, device to host or a UUID of gpuwm_devices",
+			      "a publish needs a name and a device");
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
 		r = error_set(error, -EINVAL, "ranks count from 0", "rank %u of a world of %u", options->rank,
 			      options->world);
-	if (r == 0 && ((!specs && count > 0) || count > UINT32_MAX))
-		r = error_set(error, -EINVAL, NULL, "%zu tensors without specs", count);
+	if (r == 0 && !specs && count > 0)
+		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
+			      count);
+	if (r == 0 && count > UINT32_MAX)
+		r = error_set(error, -EINVAL, "at most 4,294,967,295", "%zu tensors in one part", count);
 	return r;
 }
 

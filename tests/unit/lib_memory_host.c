@@ -203,6 +203,7 @@ Test(memory_host, says_that_there_is_no_room)
 	cr_expect(eq(int, ops->create(&device, BYTES, &segment, &error), -ENOSPC));
 	setrlimit(RLIMIT_FSIZE, &limit);
 	cr_assert(strstr(error.message, "no room for 8192 bytes") != NULL);
+	cr_assert(strstr(error.detail, "RLIMIT_FSIZE") != NULL);
 }
 
 Test(memory_host, says_that_there_are_no_addresses_left)
@@ -213,6 +214,7 @@ Test(memory_host, says_that_there_are_no_addresses_left)
 	cr_assert(eq(int, ops->create(&device, UINT64_C(1) << 60, &segment, &error), 0));
 	cr_assert(eq(int, ops->map(&device, &segment, MEMORY_WRITE, &error), -ENOMEM));
 	cr_assert(strstr(error.message, "mapping 1152921504606846976 bytes") != NULL);
+	cr_assert(strstr(error.detail, "RLIMIT_AS") != NULL);
 	ops->release(&device, &segment);
 }
 
