@@ -16,6 +16,7 @@
 
 #define BACKLOG 4096 /* net.core.somaxconn's default: workers queue while a daemon restarts */
 #define ACCEPT_BATCH 16 /* then others have their turn */
+#define ACCEPT_RETRY_MS 1000 /* without even the spare descriptor: those who connect wait so long */
 
 struct listener {
 	struct server *server;
@@ -24,8 +25,9 @@ struct listener {
 	int sock, lock;
 	int spare; /* given up to refuse a connection when descriptors have run out */
 	bool bound; /* the path is ours to unlink */
-	bool polled;
+	unsigned handles; /* to close: 0 before it accepts */
 	uv_poll_t poll;
+	uv_timer_t retry;
 };
 
 /* ---- own sockets ---- */
@@ -159,13 +161,34 @@ static int activated(enum session_kind kind)
 
 /* ---- accepting ---- */
 
-/* Out of descriptors: the one that was kept takes the connection, to refuse it. */
-static void refuse_one(struct listener *l)
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_retry(uv_timer_t *timer)
+{
+	struct listener *l = timer->data;
+
+	if (l->spare < 0)
+		l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	uv_poll_start(&l->poll, UV_READABLE, on_connection);
+}
+
+/* Who connects can be neither taken nor refused: to look again at once would never end. */
+static void pause_accepting(struct listener *l)
+{
+	log_warning("gpuwmd has no descriptor left to refuse a connection with; it looks again in %d ms",
+		    ACCEPT_RETRY_MS);
+	uv_poll_stop(&l->poll);
+	uv_timer_start(&l->retry, on_retry, ACCEPT_RETRY_MS, 0);
+}
+
+/* Out of descriptors: the one that was kept takes the connection, to refuse it. False: it is lost. */
+static bool refuse_one(struct listener *l)
 {
 	struct error error;
 	int sock;
 
-	close(l->spare);
+	if (l->spare >= 0)
+		close(l->spare);
 	sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (sock >= 0) {
 		error_set(&error, -EMFILE, "raise LimitNOFILE= of its unit",
@@ -174,6 +197,7 @@ static void refuse_one(struct listener *l)
 		session_turn_away(sock, &error);
 	}
 	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return l->spare >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -185,12 +209,16 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	for (int i = 0; status == 0 && i < ACCEPT_BATCH; i++) {
 		int sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (sock >= 0)
+		if (sock >= 0) {
 			session_new(l->server, sock, l->kind, &session);
-		else if (errno == EMFILE || errno == ENFILE)
-			refuse_one(l);
-		else if (errno != ECONNABORTED && errno != EINTR)
+		} else if (errno == EMFILE || errno == ENFILE) {
+			if (!refuse_one(l)) {
+				pause_accepting(l);
+				return;
+			}
+		} else if (errno != ECONNABORTED && errno != EINTR) {
 			return;
+		}
 	}
 }
 
@@ -244,22 +272,28 @@ int listener_start(struct listener *l)
 
 	if (r < 0)
 		return r;
-	l->polled = true;
-	l->poll.data = l;
+	uv_timer_init(&l->server->loop, &l->retry);
+	l->handles = 2;
+	l->poll.data = l->retry.data = l;
 	return uv_poll_start(&l->poll, UV_READABLE, on_connection);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-	free(handle->data);
+	struct listener *l = handle->data;
+
+	if (--l->handles == 0)
+		free(l);
 }
 
 struct listener *listener_close(struct listener *l)
 {
 	if (!l)
 		return NULL;
-	if (l->polled)
+	if (l->handles > 0) {
 		uv_close((uv_handle_t *)&l->poll, on_closed);
+		uv_close((uv_handle_t *)&l->retry, on_closed);
+	}
 	if (l->bound)
 		unlink(l->path);
 	if (l->sock >= 0)
@@ -268,7 +302,7 @@ struct listener *listener_close(struct listener *l)
 		close(l->spare);
 	if (l->lock >= 0)
 		close(l->lock);
-	if (!l->polled)
+	if (l->handles == 0)
 		free(l);
 	return NULL;
 }

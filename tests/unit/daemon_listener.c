@@ -1,0 +1,99 @@
+/* A socket of the daemon's own when descriptors run out. */
+#include "daemon_server.h"
+
+#include "daemon/listener.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+
+static char folder[] = "/tmp/gpuwm-listener-XXXXXX";
+
+static void setup(void)
+{
+	struct error error;
+
+	server_open();
+	cr_assert(mkdtemp(folder));
+	snprintf(config.socket, sizeof(config.socket), "%s/s", folder);
+	config.group[0] = '\0';
+	cr_assert_eq(listener_open(server, SESSION_WORKER, &server->listeners[0], &error), 0, "%s",
+		     error.message);
+	cr_assert_eq(listener_start(server->listeners[0]), 0);
+}
+
+static void teardown(void)
+{
+	char lock[sizeof(config.socket) + 8];
+
+	snprintf(lock, sizeof(lock), "%s.lock", config.socket);
+	unlink(lock);
+	server_close();
+	cr_expect_eq(rmdir(folder), 0);
+}
+
+TestSuite(listener, .init = setup, .fini = teardown, .timeout = 30);
+
+static int dial(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	memcpy(address.sun_path, config.socket, strlen(config.socket) + 1);
+	cr_assert_eq(connect(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	return sock;
+}
+
+static bool loop_has_work(void)
+{
+	struct pollfd loop = {.fd = uv_backend_fd(&server->loop), .events = POLLIN};
+
+	return poll(&loop, 1, 0) > 0;
+}
+
+/* No descriptor above the standard ones can be made. */
+static rlim_t limit_files(rlim_t soft)
+{
+	struct rlimit limit;
+	rlim_t before;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	before = limit.rlim_cur;
+	limit.rlim_cur = soft;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return before;
+}
+
+Test(listener, without_even_its_spare_descriptor_it_rests_and_looks_again)
+{
+	int sock = dial();
+	rlim_t before;
+
+	before = limit_files(3);
+	turn();
+	cr_expect_not(loop_has_work(), "a connection that can't be taken keeps the loop busy");
+	cr_expect_eq(server->session_count, 0);
+	limit_files(before);
+	TURN_UNTIL(server->session_count == 1);
+	say_hello(sock);
+	close(sock);
+	turn();
+}
+
+Test(listener, with_its_spare_descriptor_it_refuses_and_goes_on)
+{
+	int first = dup(0), sock = dial(), second;
+	rlim_t before;
+
+	second = dup(0);
+	close(second);
+	close(first);
+	before = limit_files((rlim_t)second);
+	first = dup(0);
+	cr_assert(first >= 0);
+	cr_expect_eq(answered(sock), -EMFILE);
+	cr_expect(is_ended(sock));
+	limit_files(before);
+	close(first);
+	close(sock);
+}
