@@ -115,7 +115,8 @@ int index_builder_segment(struct index_builder *b, uint64_t bytes);
 int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec *spec, struct error *error);
 /* The digest of the tensor that was added as number `position`. */
 int index_builder_digest(struct index_builder *b, size_t position, const struct digest *digest);
-/* A key or name given twice: -EEXIST. Above INDEX_FILES_BYTES_MAX: -EFBIG. */
+/* A key or name given twice: -EEXIST. Above INDEX_FILES_BYTES_MAX: -EFBIG. An empty
+ * name, or a text that is no UTF-8: -EINVAL. */
 int index_builder_metadata(struct index_builder *b, const char *key, const char *value);
 int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes);
 

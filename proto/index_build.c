@@ -1,6 +1,7 @@
 #include "index.h"
 
 #include "index_layout.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,6 +136,9 @@ int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec
 	if (!name_bytes || name_bytes > TENSOR_NAME_BYTES_MAX)
 		return error_set(error, -EINVAL, NULL, "a tensor's name has %zu bytes; 1 to %d are possible",
 				 name_bytes, TENSOR_NAME_BYTES_MAX);
+	if (!utf8_valid(spec->name))
+		return error_set(error, -EINVAL, "names are UTF-8",
+				 "the name of tensor %zu, \"%s\", is not UTF-8", b->tensors.count, spec->name);
 	if (dtype_bytes(spec->dtype, spec->ndim, spec->shape, &tensor.bytes) < 0)
 		return error_set(error, -EINVAL, NULL, "tensor \"%s\" has no whole number of bytes",
 				 spec->name);
@@ -209,7 +213,7 @@ static int metadata_add(struct index_builder *b, const char *key, const char *va
 
 int index_builder_metadata(struct index_builder *b, const char *key, const char *value)
 {
-	int r = remember(&b->keys, key);
+	int r = utf8_valid(key) && utf8_valid(value) ? remember(&b->keys, key) : -EINVAL;
 
 	if (r < 0)
 		return r;
@@ -242,7 +246,7 @@ static int file_add(struct index_builder *b, const char *name, const void *data,
 
 int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes)
 {
-	int r = *name ? remember(&b->file_names, name) : -EINVAL;
+	int r = *name && utf8_valid(name) ? remember(&b->file_names, name) : -EINVAL;
 
 	if (r < 0)
 		return r;

@@ -1,6 +1,7 @@
 #include "index.h"
 
 #include "index_layout.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static uint64_t heap_bytes(const struct index_view *view)
 	return view->header->total_bytes - view->header->heap_offset;
 }
 
-/* Bytes in the heap; a text is followed by its zero and has no other. */
+/* Bytes in the heap; a text is UTF-8, is followed by its zero and has no other. */
 static bool heap_has(const struct index_view *view, uint64_t at, uint64_t bytes)
 {
 	return at <= heap_bytes(view) && bytes <= heap_bytes(view) - at;
@@ -56,7 +57,7 @@ static bool heap_has(const struct index_view *view, uint64_t at, uint64_t bytes)
 static bool heap_has_text(const struct index_view *view, uint64_t at, uint32_t bytes)
 {
 	return heap_has(view, at, (uint64_t)bytes + 1) && view->heap[at + bytes] == 0 &&
-	       !memchr(view->heap + at, 0, bytes);
+	       !memchr(view->heap + at, 0, bytes) && utf8_valid(view->heap + at);
 }
 
 /* The alignment that an element wants: its size, as a power of two of bytes. */

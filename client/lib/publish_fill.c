@@ -97,6 +97,9 @@ static int added(int r, const char *what, const char *name, struct error *error)
 {
 	if (r == -EEXIST)
 		return error_set(error, r, NULL, "the %s %.512s is there already", what, name);
+	if (r == -EINVAL)
+		return error_set(error, r, "names and texts are UTF-8, and a file has a name",
+				 "the %s %.512s: not possible", what, name);
 	if (r == -EFBIG)
 		return error_set(error, r, "32 MiB in all", "the %s %.512s does not fit", what, name);
 	if (r < 0)

@@ -289,6 +289,7 @@ int gpuwm_publish_memory(const struct gpuwm_publish *publish, size_t position, v
 /* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE. */
 int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
 			uint64_t bytes);
+/* Names and texts are UTF-8, here and in the specs: -EINVAL. */
 int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
 /* At most 32 MiB in all: -EFBIG. */
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);

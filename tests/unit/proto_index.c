@@ -189,6 +189,21 @@ Test(index, what_was_given_twice)
 	cr_expect_eq(index_builder_file(b, "", "", 0), -EINVAL);
 }
 
+Test(index, what_is_no_utf8)
+{
+	struct index_tensor_spec spec = {.name = "caf\xe9", .dtype = DTYPE_F32};
+
+	cr_expect_eq(index_builder_tensor(b, &spec, &error), -EINVAL);
+	cr_expect(strstr(error.message, "tensor 5, \"caf?\", is not UTF-8"), "%s", error.message);
+	cr_expect_eq(index_builder_metadata(b, "\xed\xa0\x80", "v"), -EINVAL);
+	cr_expect_eq(index_builder_metadata(b, "k", "\xc0\x80"), -EINVAL);
+	cr_expect_eq(index_builder_file(b, "\xf5.json", "", 0), -EINVAL);
+	cr_expect_eq(index_builder_metadata(b, "k\u00e9", "two\nlines, \xc2\x85 \U0001f600"), 0);
+	cr_expect_eq(index_builder_file(b, "\u20ac.json", "\xff", 1), 0);
+	free(data);
+	data = sample_bytes(b, &bytes);
+}
+
 Test(index, finish_validates_as_a_reader)
 {
 	uint64_t size = 1, ret_bytes;
