@@ -344,6 +344,14 @@ static int request_id(struct message_writer *request, uint64_t *ret_id, struct e
 	return 0;
 }
 
+static int check_unbroken(const struct connection *c, struct error *error)
+{
+	if (!c->broken.code)
+		return 0;
+	return error_set(error, -ECONNRESET, c->broken.detail, "the connection has ended: %s",
+			 c->broken.message);
+}
+
 static int call_locked(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
 		       int64_t wait_ms, struct reply *ret, struct error *error)
 {
@@ -351,12 +359,10 @@ static int call_locked(struct connection *c, struct message_writer *request, con
 	uint64_t id = 0;
 	int r = request_id(request, &id, error);
 
-	if (r < 0)
-		return r;
-	if (c->broken.code)
-		return error_set(error, -ECONNRESET, c->broken.detail, "the connection has ended: %s",
-				 c->broken.message);
-	r = connection_send(c, request, fds, fd_count, deadline, error);
+	if (r == 0)
+		r = check_unbroken(c, error);
+	if (r == 0)
+		r = connection_send(c, request, fds, fd_count, deadline, error);
 	return r < 0 ? r : connection_answer(c, id, deadline, ret, error);
 }
 
@@ -403,10 +409,8 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 	if (r < 0)
 		return error_set(error, r, NULL, "the notification could not be built: %s", strerror(-r));
 	pthread_mutex_lock(&c->lock);
-	if (c->broken.code)
-		r = error_set(error, -ECONNRESET, c->broken.detail, "the connection has ended: %s",
-			      c->broken.message);
-	else
+	r = check_unbroken(c, error);
+	if (r == 0)
 		r = connection_send(c, notification, NULL, 0, clock_deadline(CALL_TIMEOUT_MS), error);
 	pthread_mutex_unlock(&c->lock);
 	return r;
