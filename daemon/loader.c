@@ -12,6 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Anybody may ask for the status, and a report asks the driver for every device. */
+#define REPORT_OLD_MS 1000
+
 enum loader_state {
 	LOADER_STARTING, /* has not said hello */
 	LOADER_STANDBY,
@@ -49,6 +52,7 @@ struct loader_pool {
 	uint64_t retry_at_ms; /* steady */
 	unsigned failures; /* at start, in a row */
 	bool started;
+	uint64_t asked_ms; /* steady: the last report that was asked for */
 	void (*ready)(struct server *server);
 };
 
@@ -591,7 +595,14 @@ void loader_pool_report(struct loader_pool *pool)
 
 	if (!l || l->session->out)
 		return;
+	pool->asked_ms = clock_steady_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_REPORT);
 	notify(l, &w, -1);
+}
+
+void loader_pool_refresh(struct loader_pool *pool)
+{
+	if (clock_steady_ms() - pool->asked_ms >= REPORT_OLD_MS)
+		loader_pool_report(pool);
 }

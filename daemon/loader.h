@@ -25,6 +25,8 @@ void loader_pool_turn(struct loader_pool *pool);
 /* Asks the standby loader for the devices anew; without one: the next says it
  * anyway. NULL is fine: descriptors are still being closed when the pool is gone. */
 void loader_pool_report(struct loader_pool *pool);
+/* The same, unless they were asked for within the last second. */
+void loader_pool_refresh(struct loader_pool *pool);
 uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
 bool loader_pool_standby(const struct loader_pool *pool);
 

@@ -140,7 +140,7 @@ int method_status(struct request *request, struct fields *params, struct error *
 		message_put_text(&w, NULL, server->config->roots[i]);
 	message_end(&w);
 	request_answer(request, &w);
-	loader_pool_report(server->loaders);
+	loader_pool_refresh(server->loaders);
 	return 0;
 }
 

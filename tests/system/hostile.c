@@ -345,3 +345,22 @@ Test(hostile, a_flood_of_descriptors_leaves_the_daemons_count_flat)
 	}
 	scene_end(&s);
 }
+
+static int64_t report_age_ms(struct gpuwmd *d)
+{
+	json_t *status = query(d->admin, "status", NULL);
+	json_t *device = json_array_get(json_object_get(status, "devices"), 0);
+	int64_t age = json_integer_value(json_object_get(device, "free_age_ms"));
+
+	json_decref(status);
+	return age;
+}
+
+Test(hostile, asking_for_the_status_again_and_again_does_not_drive_the_loader)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	cr_expect(EVENTUALLY(5000, report_age_ms(d) >= 500), "each request made the loader ask the driver");
+	cr_expect(EVENTUALLY(5000, report_age_ms(d) < 500), "it is asked again");
+	gpuwmd_stop_empty(d);
+}
