@@ -78,14 +78,19 @@
  * hold without making the next start's environment too long. */
 #define STORE_FDS_MAX 2048
 #define VERSIONS_MAX 1024
+/* Indices of all versions: host memory beside every device's budget. A thousand
+ * versions of 10,000 tensors need 1.5 GiB; a publisher's could be 288 MiB each. */
+#define INDICES_BYTES_MAX GIB(4)
 
 #define SESSIONS_MAX 8192 /* two fds each: 16,384 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
-#define PUBLISHES_PER_UID_MAX 64 /* each holds a loader process (4 MiB of GPU) */
 #define LOADERS_MAX 16 /* processes at once, the standby one included */
+/* Each holds a loader process (4 MiB of GPU) as its checker, also while its publisher does
+ * nothing: half of them, so that one user can't keep the others from publishing. */
+#define PUBLISHES_PER_UID_MAX (LOADERS_MAX / 2)
 #define JOBS_QUEUED_MAX 256
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600

@@ -260,7 +260,7 @@ LedgerTest(publish, open_ones_are_limited_per_user)
 		cr_assert_eq(begin(&request), 0);
 	}
 	snprintf(tag, sizeof(tag), "more");
-	expect_error(begin(&request), -EDQUOT, "uid 1000 has all 64 open publishes");
+	expect_error(begin(&request), -EDQUOT, "uid 1000 has all 8 open publishes");
 	request.uid = LEDGER_UID + 1;
 	cr_expect_eq(begin(&request), 0);
 }
@@ -325,11 +325,33 @@ LedgerTest(publish, check_refuses_too_many_descriptors)
 		cr_assert_eq(check(PART_SEGMENTS_MAX, 1, &content_a), 0);
 	}
 	snprintf(tag, sizeof(tag), "last");
-	begin(&request);
+	request.uid = LEDGER_UID + 1;
+	cr_assert_eq(begin(&request), 0);
 	expect_error(check(24, 1, &content_a), -EDQUOT,
 		     "24 segments and an index; 2024 of 2048 descriptors are held");
 	cr_expect_eq(check(23, 1, &content_a), 0);
 	cr_expect_eq(registry_counts(ledger.registry).fds, STORE_FDS_MAX);
+}
+
+LedgerTest(publish, indices_have_a_limit_in_all)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+	struct publish_checked checked = checked_of(1, 1, &content_a);
+
+	begin(&request);
+	checked.index.bytes = INDICES_BYTES_MAX - 64;
+	cr_assert_eq(publish_checked(ledger.registry, publish, part, &checked, &ledger.error), 0);
+	cr_expect_eq(registry_counts(ledger.registry).index_bytes, INDICES_BYTES_MAX - 64);
+	request.tag = "v2";
+	begin(&request);
+	checked = checked_of(1, 1, &content_a);
+	checked.index.bytes = 65;
+	expect_error(publish_checked(ledger.registry, publish, part, &checked, &ledger.error), -EDQUOT,
+		     "of 4.0 GiB for indices are held");
+	free(checked.segments);
+	cr_expect_eq(check(1, 1, &content_a), 0);
+	give_up();
+	cr_expect_eq(registry_counts(ledger.registry).index_bytes, INDICES_BYTES_MAX - 64);
 }
 
 LedgerTest(publish, table_goes_through_open_ones)
