@@ -238,7 +238,7 @@ static int check_segments(const struct registry *registry, const struct publish_
 			  const struct budget_charge *grant, uint64_t *ret_bytes, struct error *error)
 {
 	uint64_t fds = registry_counts(registry).fds, bytes = 0;
-	char granted[BYTES_TEXT];
+	char granted[BYTES_TEXT], wanted[BYTES_TEXT], held[BYTES_TEXT];
 
 	if (checked->segment_count > PART_SEGMENTS_MAX)
 		return error_set(error, -EDQUOT, "make fewer and larger ones",
@@ -248,6 +248,12 @@ static int check_segments(const struct registry *registry, const struct publish_
 		return error_set(error, -EDQUOT, "retire a version, or make fewer and larger segments",
 				 "%u segments and an index; %llu of %u descriptors are held",
 				 checked->segment_count, (unsigned long long)fds, STORE_FDS_MAX);
+	if (checked->index.bytes > INDICES_BYTES_MAX - registry_counts(registry).index_bytes)
+		return error_set(error, -EDQUOT, "retire a version, or carry fewer files and metadata",
+				 "an index of %s; %s of %s for indices are held",
+				 bytes_format(checked->index.bytes, wanted),
+				 bytes_format(registry_counts(registry).index_bytes, held),
+				 bytes_format(INDICES_BYTES_MAX, granted));
 	for (uint32_t i = 0; i < checked->segment_count; i++) {
 		if (__builtin_add_overflow(bytes, checked->segments[i].bytes, &bytes) || bytes > grant->bytes)
 			return error_set(error, -EBADMSG,
@@ -289,8 +295,8 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 		return r;
 	if (replica->committed && !digest_equal(&replica->promised, &checked->content))
 		return other_content(version, replica, &checked->content, &replica->promised, error);
-	version_count(version, checked->segment_count, checked->segment_count + 1, bytes);
 	take(replica, checked, bytes);
+	version_count(version, replica);
 	return 0;
 }
 

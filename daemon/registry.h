@@ -96,7 +96,7 @@ struct registry; /* opaque: hash tables */
  * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
  * versions hold that did not fail. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, segments, fds, bytes;
+	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);

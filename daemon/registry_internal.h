@@ -27,7 +27,7 @@ struct model {
 struct version_record {
 	struct version version; /* first: a version is its record */
 	struct named *named; /* NULL: its tag names something else now */
-	uint64_t segments, fds, bytes; /* its share of the counts */
+	uint64_t segments, fds, bytes, index_bytes; /* its share of the counts */
 	struct version_record *next_failed;
 	UT_hash_handle by_id, by_publish;
 };
@@ -70,8 +70,8 @@ void version_forget(struct version *version);
 
 /* version.c. Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
-/* Adds to the version's share of the counts; drops the share. */
-void version_count(struct version *version, uint64_t segments, uint64_t fds, uint64_t bytes);
+/* Adds a checked replica to the version's share of the counts; drops the share. */
+void version_count(struct version *version, const struct replica *replica);
 void version_uncount(struct version *version);
 
 /* alias.c */

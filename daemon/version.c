@@ -32,17 +32,19 @@ void version_move(struct version *version, enum version_state state)
 	version->state = state;
 }
 
-void version_count(struct version *version, uint64_t segments, uint64_t fds, uint64_t bytes)
+void version_count(struct version *version, const struct replica *replica)
 {
 	struct registry_counts *counts = &version->model->registry->counts;
 	struct version_record *record = record_of(version);
 
-	record->segments += segments;
-	record->fds += fds;
-	record->bytes += bytes;
-	counts->segments += segments;
-	counts->fds += fds;
-	counts->bytes += bytes;
+	record->segments += replica->segment_count;
+	record->fds += replica->segment_count + 1;
+	record->bytes += replica->bytes;
+	record->index_bytes += replica->index.bytes;
+	counts->segments += replica->segment_count;
+	counts->fds += replica->segment_count + 1;
+	counts->bytes += replica->bytes;
+	counts->index_bytes += replica->index.bytes;
 }
 
 void version_uncount(struct version *version)
@@ -53,7 +55,8 @@ void version_uncount(struct version *version)
 	counts->segments -= record->segments;
 	counts->fds -= record->fds;
 	counts->bytes -= record->bytes;
-	record->segments = record->fds = record->bytes = 0;
+	counts->index_bytes -= record->index_bytes;
+	record->segments = record->fds = record->bytes = record->index_bytes = 0;
 }
 
 /* ---- replicas ---- */
