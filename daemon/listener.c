@@ -191,7 +191,7 @@ static bool refuse_one(struct listener *l)
 		close(l->spare);
 	sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (sock >= 0) {
-		error_set(&error, -EMFILE, "raise LimitNOFILE= of its unit",
+		error_set(&error, -EMFILE, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
 			  "gpuwmd has no descriptor left for another connection");
 		log_warning("%s", error.message);
 		session_turn_away(sock, &error);
