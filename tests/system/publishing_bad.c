@@ -28,8 +28,9 @@ static void refused(struct gpuwmd *d, struct raw_publish *p, int code, const cha
 		got = raw_commit(p);
 	cr_assert_eq(got, code, "%d: %s", got, raw_refusal());
 	cr_assert(strstr(raw_refusal(), words), "'%s' does not say '%s'", raw_refusal(), words);
-	raw_publish_end(p);
+	/* Before the connection ends: then its grant would wait for the end of this process. */
 	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "failed")));
+	raw_publish_end(p);
 	gpuwmd_stop_empty(d);
 }
 
