@@ -78,8 +78,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 				 begin->name.model, begin->name.name);
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
-	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
-			  error);
+	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
 		return r;
 	job->version = publish->version->id;

@@ -123,7 +123,7 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish = publish_new(request);
 	if (!publish)
 		return out_of_memory(error);
-	r = quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error);
+	r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
 	if (r == 0)
 		r = budget_charge(request->device, request->bytes, &charge, error);
 	if (r == 0)

@@ -333,6 +333,17 @@ LedgerTest(publish, check_refuses_too_many_descriptors)
 	cr_expect_eq(registry_counts(ledger.registry).fds, STORE_FDS_MAX);
 }
 
+LedgerTest(publish, of_a_load_counts_for_no_user)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &publish, &part,
+				   &ledger.error),
+		     0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
+	give_up();
+}
+
 LedgerTest(publish, indices_have_a_limit_in_all)
 {
 	struct publish_request request = request_of("v1", 0, 1);
