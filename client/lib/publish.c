@@ -145,10 +145,22 @@ static int make_segments(struct gpuwm_publish *publish, struct error *error)
 	return r;
 }
 
+/* Twice is fine. */
+static void release_memory(struct gpuwm_publish *publish)
+{
+	const struct memory_device *device = &publish->device;
+
+	if (publish->held)
+		device->ops->idle(device, NULL);
+	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++)
+		device->ops->release(device, &publish->segments[i]);
+}
+
 int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error)
 {
 	struct message_writer w;
 
+	release_memory(publish);
 	client_request(publish->client, &w, METHOD_PUBLISH_ABORT);
 	message_put_text(&w, "publish", publish->id);
 	if (reason)
@@ -219,18 +231,12 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 
 struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 {
-	const struct memory_device *device;
-
 	if (!publish)
 		return NULL;
 	fork_unwatch(&publish->hook);
-	device = &publish->device;
+	release_memory(publish);
 	if (publish->held)
-		device->ops->idle(device, NULL);
-	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++)
-		device->ops->release(device, &publish->segments[i]);
-	if (publish->held)
-		device->ops->unhold(device);
+		publish->device.ops->unhold(&publish->device);
 	if (publish->part.index_fd >= 0)
 		close(publish->part.index_fd);
 	connection_free(publish->checker);

@@ -30,7 +30,8 @@ struct gpuwm_publish {
 /* Puts segments and tensors into the builder. */
 int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
 
-/* publish_abort, as a request; the publish stays. */
+/* publish_abort, as a request; the publish stays, but not its memory: gpuwmd
+ * gives the budget to others as soon as it hears of this. */
 int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error);
 
 #endif

@@ -104,6 +104,8 @@ Test(publish, aborts)
 	cr_assert(eq(str, (char *)gpuwm_publish_id(publish), FAKE_VERSION));
 	cr_assert(eq(int, gpuwm_publish_abort(publish, "no longer needed"), 0));
 	cr_assert(eq(str, fake->reason, "no longer needed"));
+	/* The budget goes to others at once, so the memory is gone before. */
+	cr_assert(eq(uint, fake->segments_at_abort, 0));
 	cr_assert(eq(int, gpuwm_publish_abort(NULL, NULL), 0));
 	cr_assert(eq(uint, fake->aborts, 1));
 }

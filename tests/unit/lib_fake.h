@@ -49,6 +49,7 @@ struct fake {
 	char name[300], reason[TEXT_BYTES_MAX + 1];
 	uint64_t granted;
 	unsigned leases, grants, aborts, commits, hellos;
+	unsigned segments_at_abort; /* that this process still held when it was told */
 };
 
 /* Descriptors that this process has open. */
@@ -143,6 +144,22 @@ static inline void fake_event(int sock, uint64_t seq)
 }
 
 /* The result of a request; what it sends beside it is in fds. */
+/* Memfds of segments among this process's descriptors. */
+static unsigned fake_segments_held(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		char target[64] = "";
+
+		if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0)
+			count += strstr(target, "memfd:gpuwm-segment") != NULL;
+	}
+	closedir(folder);
+	return count;
+}
+
 static inline void fake_answer(struct fake *fake, struct message *m, struct packet *packet,
 			       struct message_writer *w, int *fds, size_t *fd_count)
 {
@@ -171,6 +188,7 @@ static inline void fake_answer(struct fake *fake, struct message *m, struct pack
 		message_put_text(w, "state", "ready");
 	} else if (strcmp(m->method, METHOD_PUBLISH_ABORT) == 0) {
 		fake->aborts++;
+		fake->segments_at_abort = fake_segments_held();
 		fields_text_or(&f, "reason", fake->reason, sizeof(fake->reason), "");
 	} else if (strcmp(m->method, METHOD_GET_HANDLES) == 0) {
 		fake_grant(fake, w);
