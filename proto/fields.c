@@ -163,3 +163,20 @@ const msgpack_object *fields_map(struct fields *f, const char *key)
 		wrong(f, key, "is no map");
 	return o && o->type == MSGPACK_OBJECT_MAP ? o : NULL;
 }
+
+bool fields_error(struct fields *f, const char *key, struct error *ret)
+{
+	struct fields inner;
+	char code[32];
+
+	if (!find(f, key))
+		return false;
+	fields_of(&inner, fields_map(f, key));
+	fields_text(&inner, "code", code, sizeof code);
+	fields_text_or(&inner, "message", ret->message, sizeof ret->message, "");
+	fields_text_or(&inner, "detail", ret->detail, sizeof ret->detail, "");
+	ret->code = error_code(code);
+	if (inner.error.code)
+		wrong(f, key, "is no error");
+	return true;
+}

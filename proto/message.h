@@ -113,6 +113,9 @@ int64_t fields_i64_or(struct fields *f, const char *key, int64_t otherwise);
 bool fields_bool_or(struct fields *f, const char *key, bool otherwise);
 void fields_text_or(struct fields *f, const char *key, char *buf, size_t size, const char *otherwise);
 
+/* An error as message_put_error wrote it; false where the key is missing or nil. */
+bool fields_error(struct fields *f, const char *key, struct error *ret);
+
 /* One element of an array as text; errors stick to *f. */
 void fields_text_at(struct fields *f, const msgpack_object *element, const char *key, char *buf, size_t size);
 

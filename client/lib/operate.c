@@ -56,28 +56,27 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	return 0;
 }
 
-/* What the end of a job means: *error from its own. */
+/* What the end of a job means, from its own error. 1: done, but there is one. */
 static int job_outcome(struct fields *job, uint64_t number, struct error *error)
 {
-	char state[32], code[32] = "EIO", message[TEXT_BYTES_MAX + 1] = "", detail[TEXT_BYTES_MAX + 1] = "";
+	struct error why = {0};
+	char state[32];
+	bool has_error;
 
 	fields_text(job, "state", state, sizeof(state));
-	if (!job->error.code && fields_have(job, "error")) {
-		struct fields f;
-
-		fields_of(&f, fields_map(job, "error"));
-		fields_text(&f, "code", code, sizeof(code));
-		fields_text_or(&f, "message", message, sizeof(message), "");
-		fields_text_or(&f, "detail", detail, sizeof(detail), "");
-	}
+	has_error = fields_error(job, "error", &why);
 	if (job->error.code)
 		return error_set(error, -EPROTO, NULL, "jobs: %s", job->error.message);
+	if (has_error)
+		*error = why;
 	if (strcmp(state, "done") == 0)
-		return 0;
+		return has_error;
 	if (strcmp(state, "cancelled") == 0)
-		return error_set(error, -ECANCELED, detail, "%s", *message ? message : "the job was cancelled");
+		return error_set(error, -ECANCELED, why.detail, "%s",
+				 has_error ? why.message : "the job was cancelled");
 	if (strcmp(state, "failed") == 0)
-		return error_set(error, error_code(code), detail, "%s", *message ? message : "the job failed");
+		return error_set(error, has_error ? why.code : -EIO, why.detail, "%s",
+				 has_error ? why.message : "the job failed");
 	return error_set(error, -ETIMEDOUT, NULL, "job %llu is still %s", (unsigned long long)number, state);
 }
 
@@ -110,7 +109,9 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 			      (unsigned long long)job);
 	}
 	reply_clear(&reply);
-	return r < 0 ? client_fail(&error) : 0;
+	if (r != 0)
+		client_fail(&error);
+	return r;
 }
 
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)

@@ -160,9 +160,13 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *par
 }
 
 /* Waits for the check, however long: gpuwmd watches the checker. */
+/* 1: done, but *error says that the alias was not moved. */
 static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
 {
 	struct message_writer w;
+	struct reply reply;
+	struct fields f;
+	int r;
 
 	client_request(publish->client, &w, METHOD_PUBLISH_COMMIT);
 	message_put_text(&w, "publish", publish->id);
@@ -170,7 +174,13 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 	message_put_text(&w, "device", publish->device.id);
 	message_put_hex128(&w, "content", part->content.bytes);
 	message_end(&w);
-	return client_call(publish->client, &w, -1, NULL, error);
+	r = client_call(publish->client, &w, -1, &reply, error);
+	if (r < 0)
+		return r;
+	fields_of(&f, reply.message.body);
+	r = fields_error(&f, "alias_error", error);
+	reply_clear(&reply);
+	return r;
 }
 
 static void describe(const struct gpuwm_publish *publish, struct gpuwm_version_info *ret)
@@ -208,7 +218,7 @@ static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_in
 		return r;
 	}
 	r = ask_commit(publish, part, error);
-	if (r == 0 && ret_version)
+	if (r >= 0 && ret_version)
 		describe(publish, ret_version);
 	return r;
 }
@@ -227,7 +237,9 @@ int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_inf
 		return client_fail(&error);
 	r = publish_commit(publish, ret_version, &error);
 	publish_free(publish);
-	return r < 0 ? client_fail(&error) : 0;
+	if (r != 0)
+		client_fail(&error);
+	return r;
 }
 
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)

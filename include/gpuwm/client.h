@@ -297,6 +297,7 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
 /* Waits for the device, digests, unmaps, seals, hands the memory over and waits until it is
  * checked. On success the version is ready (or, of several parts, waits for the
  * others) and this process is no longer needed. Frees the publish in any case.
+ * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
  * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died). */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
@@ -316,7 +317,8 @@ struct gpuwm_load_options {
 };
 /* Starts a job and tells its number at once. */
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
-/* Waits for the end of a job: 0 when it is done, its own error when it failed,
+/* Waits for the end of a job: 0 when it is done, 1 when it is done but its alias
+ * could not be moved (gpuwm_error says why), its own error when it failed,
  * -ECANCELED, -ETIMEDOUT, -ENOENT. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);

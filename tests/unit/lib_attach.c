@@ -179,6 +179,17 @@ Test(publish, asks_the_daemon_why_the_checker_left)
 	cr_assert(eq(uint, fake->commits, 1));
 }
 
+Test(publish, tells_that_the_alias_was_not_moved)
+{
+	struct gpuwm_version_info version;
+
+	fake->alias_error = true;
+	cr_assert(eq(int, gpuwm_publish_commit(begin(), &version), 1));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "\"v1\" is a tag"));
+	cr_assert(eq(str, (char *)gpuwm_error()->name, "EEXIST"));
+	cr_assert(eq(str, version.tag, "v1"));
+}
+
 Test(publish, aborts_when_the_checker_refuses)
 {
 	error_set(&fake->refusal, -EBADMSG, NULL, "not like this");

@@ -49,6 +49,7 @@ struct fake {
 	char name[300], reason[TEXT_BYTES_MAX + 1];
 	uint64_t granted;
 	unsigned leases, grants, aborts, commits, hellos;
+	bool alias_error; /* of commits */
 	unsigned segments_at_abort; /* that this process still held when it was told */
 };
 
@@ -186,6 +187,9 @@ static inline void fake_answer(struct fake *fake, struct message *m, struct pack
 		fake->commits++;
 		message_put_text(w, "version", FAKE_VERSION);
 		message_put_text(w, "state", "ready");
+		if (fake->alias_error)
+			message_put_error(w, "alias_error",
+					  &(struct error){-EEXIST, "\"v1\" is a tag", "take another"});
 	} else if (strcmp(m->method, METHOD_PUBLISH_ABORT) == 0) {
 		fake->aborts++;
 		fake->segments_at_abort = fake_segments_held();

@@ -217,3 +217,35 @@ Test(fields, what_is_no_map_is_an_error)
 	cr_expect_eq(f.error.code, -EINVAL);
 	cr_expect_str_eq(f.error.message, "a map was expected");
 }
+
+Test(fields, an_error_in_a_field)
+{
+	struct message_writer w;
+	struct error error = {0};
+	const struct error sent = {-ENOSPC, "no room", "retire one"};
+	const char *why;
+
+	message_writer_init(&w, 4096);
+	message_notification(&w, "x");
+	message_put_error(&w, "error", &sent);
+	message_put_u64(&w, "number", 1);
+	message_begin_map(&w, "empty");
+	message_end(&w);
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	message_clear(&m);
+	cr_assert_eq(message_read(w.buffer.data, w.buffer.size, &m, &why), 0, "%s", why);
+	fields_of(&f, m.body);
+	cr_expect(!fields_error(&f, "missing", &error));
+	cr_expect(fields_error(&f, "error", &error));
+	cr_expect_eq(error.code, -ENOSPC);
+	cr_expect_str_eq(error.message, "no room");
+	cr_expect_str_eq(error.detail, "retire one");
+	cr_expect_eq(f.error.code, 0);
+	fields_error(&f, "empty", &error);
+	WRONG("\"empty\" is no error");
+	fields_of(&f, m.body);
+	fields_error(&f, "number", &error);
+	WRONG("\"number\" is no map");
+	message_writer_clear(&w);
+}
