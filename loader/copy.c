@@ -55,6 +55,17 @@ static void crew_deliver(struct crew *crew, const struct piece *piece, const str
 	pthread_mutex_unlock(&crew->lock);
 }
 
+/* Where it ends now: another reader may have met the end at a later piece first. */
+static int truncated(const struct source_file *file, struct error *error)
+{
+	struct stat now = {0};
+
+	fstat(file->fd, &now);
+	return error_set(error, -EIO, "load it again when nobody writes it",
+			 "%s was truncated while it was read: it ended at byte %lld, it had %lld", file->path,
+			 (long long)now.st_size, (long long)file->stat.st_size);
+}
+
 static int piece_read(const struct crew *crew, const struct piece *piece, void *buffer, struct error *error)
 {
 	const struct source_tensor *tensor = &crew->copy->source->tensors[piece->tensor];
@@ -71,10 +82,7 @@ static int piece_read(const struct crew *crew, const struct piece *piece, void *
 			return error_set(error, -EIO, NULL, "%s: reading at byte %" PRIu64 " failed: %s",
 					 file->path, at + done, strerror(errno));
 		if (n == 0)
-			return error_set(error, -EIO, "load it again when nobody writes it",
-					 "%s was truncated while it was read: it ended at byte %" PRIu64
-					 ", it had %lld",
-					 file->path, at + done, (long long)file->stat.st_size);
+			return truncated(file, error);
 		done += (size_t)n;
 	}
 	return 0;
