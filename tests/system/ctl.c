@@ -257,6 +257,8 @@ Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	cr_assert_eq(reply.message.error.code, 0);
 	fields_of(&f, reply.message.body);
 	fields_hex128(&f, "publish", late.id);
+	/* Without it the checker takes the publisher for gone. */
+	cr_assert_eq(packet_take_fd(&reply.packet, fields_u64(&f, "checker"), &late.checker), 0);
 	raw_reply_clear(&reply);
 	cr_assert_eq(raw_publish_abort(&late), 0, "%s", raw_refusal());
 	raw_publish_end(&late);
