@@ -1,6 +1,5 @@
-#include "loader.h"
+#include "loader_internal.h"
 #include "clock.h"
-#include "server.h"
 #include "session.h"
 #include "../proto/methods.h"
 
@@ -12,98 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Anybody may ask for the status, and a report asks the driver for every device. */
-#define REPORT_OLD_MS 1000
-
-enum loader_state {
-	LOADER_STARTING, /* has not said hello */
-	LOADER_STANDBY,
-	LOADER_BUSY, /* has a job */
-	LOADER_CANCELLING, /* was asked to end it */
-	LOADER_LEAVING, /* its job ended: it exits by itself */
-	LOADER_ORPHAN, /* its connection ended: the exit status is awaited */
-	LOADER_KILLED,
-	LOADER_FORGOTTEN, /* hangs in the kernel */
-};
-
-struct kept {
-	struct grant *grant;
-	struct kept *next;
-};
-
-struct loader {
-	struct loader_pool *pool;
-	struct loader *next;
-	uv_process_t process;
-	uv_timer_t timer;
-	unsigned handles;
-	enum loader_state state;
-	bool was_starting; /* it died before its hello */
-	uint64_t started_ms; /* steady */
-	struct session *session;
-	struct job *job;
-	struct kept *kept;
-};
-
-struct loader_pool {
-	struct server *server;
-	struct loader *first;
-	uv_timer_t *retry; /* closes on its own */
-	uint64_t retry_at_ms; /* steady */
-	unsigned failures; /* at start, in a row */
-	bool started;
-	uint64_t asked_ms; /* steady: the last report that was asked for */
-	void (*ready)(struct server *server);
-};
-
 static void on_timer(uv_timer_t *timer);
-
-/* ---- counting ---- */
-
-static unsigned in_state(const struct loader_pool *pool, enum loader_state state)
-{
-	unsigned count = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		count += l->state == state;
-	return count;
-}
-
-uint64_t loader_pool_count(const struct loader_pool *pool)
-{
-	uint64_t count = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		count += l->state != LOADER_FORGOTTEN;
-	return count;
-}
-
-static struct loader *standby(const struct loader_pool *pool)
-{
-	struct loader *l = pool->first;
-
-	while (l && (l->state != LOADER_STANDBY || l->session->ended))
-		l = l->next;
-	return l;
-}
-
-bool loader_pool_standby(const struct loader_pool *pool)
-{
-	return standby(pool) != NULL;
-}
 
 struct job *loader_job(const struct loader *loader)
 {
 	return loader->job;
-}
-
-struct loader *loader_of(const struct loader_pool *pool, const void *job)
-{
-	struct loader *l = pool->first;
-
-	while (l && (!l->job || l->job != job))
-		l = l->next;
-	return l;
 }
 
 /* ---- starting ---- */
@@ -233,7 +145,7 @@ static int launch(struct loader_pool *pool, int ours, int theirs)
 	return 0;
 }
 
-static bool start(struct loader_pool *pool)
+bool loader_start(struct loader_pool *pool)
 {
 	const char *file = pool->server->config->loader;
 	struct error error;
@@ -416,7 +328,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- jobs ---- */
 
-static void notify(struct loader *l, struct message_writer *w, int fd)
+void loader_notify(struct loader *l, struct message_writer *w, int fd)
 {
 	struct parcel parcel = {.fds = &fd, .fd_count = fd >= 0, .close_fds = true};
 
@@ -433,7 +345,7 @@ static void notify(struct loader *l, struct message_writer *w, int fd)
 	message_writer_clear(w);
 }
 
-static void assign(struct loader *l, struct job *job)
+void loader_assign(struct loader *l, struct job *job)
 {
 	struct server *server = l->pool->server;
 	struct message_writer w;
@@ -445,7 +357,7 @@ static void assign(struct loader *l, struct job *job)
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_JOB);
 	job_put(&w, job, server->config);
-	notify(l, &w, fd);
+	loader_notify(l, &w, fd);
 	job_start(server, job, l);
 }
 
@@ -459,7 +371,7 @@ void loader_cancel(struct loader *l)
 	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_CANCEL);
-	notify(l, &w, -1);
+	loader_notify(l, &w, -1);
 }
 
 void loader_watch(struct loader *l)
@@ -509,100 +421,11 @@ void loader_lost(struct loader *l)
 	uv_timer_start(&l->timer, on_timer, LOADER_STATUS_MS, 0);
 }
 
-/* ---- the pool ---- */
-
-struct loader_pool *loader_pool_new(struct server *server)
+void loader_discard(struct loader *l)
 {
-	struct loader_pool *pool = calloc(1, sizeof(*pool));
-
-	if (!pool)
-		return NULL;
-	pool->retry = malloc(sizeof(*pool->retry));
-	if (!pool->retry) {
-		free(pool);
-		return NULL;
-	}
-	pool->server = server;
-	pool->retry->data = pool;
-	uv_timer_init(&server->loop, pool->retry);
-	return pool;
-}
-
-static void on_retry_closed(uv_handle_t *handle)
-{
-	free(handle);
-}
-
-struct loader_pool *loader_pool_free(struct loader_pool *pool)
-{
-	if (!pool)
-		return NULL;
-	while (pool->first) {
-		struct loader *l = pool->first;
-
-		uv_process_kill(&l->process, SIGKILL);
-		part_from_session(l);
-		drop_kept(l);
-		unlist(l);
-		close_handles(l);
-	}
-	uv_close((uv_handle_t *)pool->retry, on_retry_closed);
-	free(pool);
-	return NULL;
-}
-
-void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server))
-{
-	pool->started = true;
-	pool->ready = ready;
-	loader_pool_turn(pool);
-}
-
-/* A publisher may take its time to hand in, an operator's load does not wait for that:
- * of several loaders checks never have the last one. */
-static struct job *next_job(const struct loader_pool *pool)
-{
-	const struct server *server = pool->server;
-	uint64_t checks = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind == JOB_CHECK;
-	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
-}
-
-void loader_pool_turn(struct loader_pool *pool)
-{
-	struct server *server = pool->server;
-	struct loader *l;
-	struct job *job;
-	uint64_t wanted, there;
-
-	if (!pool->started || server->stopping)
-		return;
-	while ((l = standby(pool)) && (job = next_job(pool)))
-		assign(l, job);
-	wanted = server->jobs.queued + 1;
-	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
-	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
-	       clock_steady_ms() >= pool->retry_at_ms && start(pool))
-		there++;
-}
-
-void loader_pool_report(struct loader_pool *pool)
-{
-	struct loader *l = pool ? standby(pool) : NULL;
-	struct message_writer w;
-
-	if (!l || l->session->out)
-		return;
-	pool->asked_ms = clock_steady_ms();
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_REPORT);
-	notify(l, &w, -1);
-}
-
-void loader_pool_refresh(struct loader_pool *pool)
-{
-	if (clock_steady_ms() - pool->asked_ms >= REPORT_OLD_MS)
-		loader_pool_report(pool);
+	uv_process_kill(&l->process, SIGKILL);
+	part_from_session(l);
+	drop_kept(l);
+	unlist(l);
+	close_handles(l);
 }

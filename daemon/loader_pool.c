@@ -1,0 +1,143 @@
+#include "clock.h"
+#include "loader_internal.h"
+#include "session.h"
+#include "../proto/methods.h"
+
+#include <stdlib.h>
+
+/* Anybody may ask for the status, and a report asks the driver for every device. */
+#define REPORT_OLD_MS 1000
+
+/* ---- counting ---- */
+
+static unsigned in_state(const struct loader_pool *pool, enum loader_state state)
+{
+	unsigned count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state == state;
+	return count;
+}
+
+uint64_t loader_pool_count(const struct loader_pool *pool)
+{
+	uint64_t count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state != LOADER_FORGOTTEN;
+	return count;
+}
+
+static struct loader *standby(const struct loader_pool *pool)
+{
+	struct loader *l = pool->first;
+
+	while (l && (l->state != LOADER_STANDBY || l->session->ended))
+		l = l->next;
+	return l;
+}
+
+bool loader_pool_standby(const struct loader_pool *pool)
+{
+	return standby(pool) != NULL;
+}
+
+struct loader *loader_of(const struct loader_pool *pool, const void *job)
+{
+	struct loader *l = pool->first;
+
+	while (l && (!l->job || l->job != job))
+		l = l->next;
+	return l;
+}
+
+/* ---- its life ---- */
+
+struct loader_pool *loader_pool_new(struct server *server)
+{
+	struct loader_pool *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return NULL;
+	pool->retry = malloc(sizeof(*pool->retry));
+	if (!pool->retry) {
+		free(pool);
+		return NULL;
+	}
+	pool->server = server;
+	pool->retry->data = pool;
+	uv_timer_init(&server->loop, pool->retry);
+	return pool;
+}
+
+static void on_retry_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+struct loader_pool *loader_pool_free(struct loader_pool *pool)
+{
+	if (!pool)
+		return NULL;
+	while (pool->first)
+		loader_discard(pool->first);
+	uv_close((uv_handle_t *)pool->retry, on_retry_closed);
+	free(pool);
+	return NULL;
+}
+
+void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server))
+{
+	pool->started = true;
+	pool->ready = ready;
+	loader_pool_turn(pool);
+}
+
+/* A publisher may take its time to hand in, an operator's load does not wait for that:
+ * of several loaders checks never have the last one. */
+static struct job *next_job(const struct loader_pool *pool)
+{
+	const struct server *server = pool->server;
+	uint64_t checks = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind == JOB_CHECK;
+	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
+}
+
+void loader_pool_turn(struct loader_pool *pool)
+{
+	struct server *server = pool->server;
+	struct loader *l;
+	struct job *job;
+	uint64_t wanted, there;
+
+	if (!pool->started || server->stopping)
+		return;
+	while ((l = standby(pool)) && (job = next_job(pool)))
+		loader_assign(l, job);
+	wanted = server->jobs.queued + 1;
+	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
+	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
+	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
+		there++;
+}
+
+void loader_pool_report(struct loader_pool *pool)
+{
+	struct loader *l = pool ? standby(pool) : NULL;
+	struct message_writer w;
+
+	if (!l || l->session->out)
+		return;
+	pool->asked_ms = clock_steady_ms();
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_REPORT);
+	loader_notify(l, &w, -1);
+}
+
+void loader_pool_refresh(struct loader_pool *pool)
+{
+	if (clock_steady_ms() - pool->asked_ms >= REPORT_OLD_MS)
+		loader_pool_report(pool);
+}
