@@ -200,7 +200,15 @@ Test(kills_publish, a_checker_at_any_moment_of_a_publish, .timeout = 200)
 		cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
 		cr_assert_eq(raw_publish_begin(&p, "raw@v1", MB(32)), 0, "%s", raw_refusal());
 		raw_publish_fill(&p);
-		cr_assert_eq(raw_hand_in(&p), 0);
+		code = raw_hand_in(&p);
+		if (code == -EPIPE || code == -ECONNRESET) {
+			/* gpuwmd gave it a loader of the last kill, of which it had not heard yet. */
+			raw_publish_end(&p);
+			cr_assert(EVENTUALLY(FREE_MS, memory_of(d) == before));
+			i--;
+			continue;
+		}
+		cr_assert_eq(code, 0, "%s", raw_refusal());
 		raw_commit_send(&p);
 		nanosleep(&(struct timespec){.tv_nsec = moments_us[i] * 1000}, NULL);
 		loaders_kill(d, SIGKILL);

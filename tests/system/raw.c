@@ -209,6 +209,7 @@ void raw_publish_fill(struct raw_publish *p)
 int raw_hand_in(struct raw_publish *p)
 {
 	struct message_writer w;
+	int code;
 
 	raw_request(&w, 1, METHOD_HAND_IN);
 	message_put_u64(&w, "index", 0);
@@ -219,8 +220,12 @@ int raw_hand_in(struct raw_publish *p)
 	message_put_u64(&w, "bytes", p->bytes);
 	message_end(&w);
 	message_end(&w);
-	raw_send_fds(p->checker, &w, (int[]){p->index, p->segment, p->segment}, p->surplus ? 3 : 2);
-	return raw_code(p->checker);
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	code = raw_send_bytes(p->checker, w.buffer.data, w.buffer.size,
+			      (int[]){p->index, p->segment, p->segment}, p->surplus ? 3 : 2);
+	message_writer_clear(&w);
+	return code < 0 ? code : raw_code(p->checker);
 }
 
 void raw_commit_send(struct raw_publish *p)
