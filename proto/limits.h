@@ -45,6 +45,9 @@
  * segments each are 12 MiB. */
 #define MESSAGE_BODY_MAX MIB(64)
 
+/* Leases of one resume: with a device and a version id each takes 110 bytes. */
+#define RESUME_LEASES_MAX 256
+
 /* --- names (fixed) ----------------------------------------------------- */
 
 #define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */
@@ -120,6 +123,12 @@
 #define LOADER_STATUS_MS 200
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000
+/* After a restart: how long what nobody holds is kept for clients that come back. A
+ * client tries every RECONNECT_MAX_MS at least. */
+#define GRACE_MS 10000
+/* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
+#define RECONNECT_MIN_MS 5
+#define RECONNECT_MAX_MS 500
 /* What a client waits for a reply that needs no waiting in the daemon. */
 #define CALL_TIMEOUT_MS 30000
 

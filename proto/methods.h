@@ -7,6 +7,7 @@
 #define METHOD_PING "ping"
 #define METHOD_GET_HANDLES "get_handles"
 #define METHOD_RELEASE "release"
+#define METHOD_RESUME "resume"
 #define METHOD_PIN_VERSION "pin_version"
 #define METHOD_UNPIN_VERSION "unpin_version"
 #define METHOD_HOT_SWAP "hot_swap"
