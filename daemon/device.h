@@ -58,6 +58,8 @@ struct budget_charge {
 
 /* -ENOSPC quotes budget, used and free. ret is zeroed memory. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
+/* What was charged before a restart is charged again, also above the budget. */
+void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret);
 /* Gives back all above `bytes`. */
 void budget_shrink(struct budget_charge *charge, uint64_t bytes);
 /* Twice is fine. */

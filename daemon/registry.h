@@ -28,6 +28,7 @@ const char *version_state_name(enum version_state state);
 struct held_fd {
 	int fd; /* -1: none */
 	uint64_t bytes;
+	uint64_t name; /* in the fd store; 0: it is not there */
 };
 
 /* What one device holds of one rank of a version. */
@@ -65,6 +66,8 @@ struct version {
 	struct lease *leases; /* a list */
 	uint64_t lease_count;
 	uint32_t alias_count; /* aliases other than `previous` that name it */
+	bool storing; /* complete, but its descriptors are not in the fd store yet */
+	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
 	struct version *next_in_model, *previous_in_model;
 	void *user; /* the caller's: what waits for it */
@@ -145,6 +148,20 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
  * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take, before
  * the next call that may forget (a charge moves out by copy and zeroing, `segments` by setting it to NULL). */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
+
+/* ---- a version comes back ---- */
+
+/* A version as a snapshot tells it: ready, retiring, or failed (with an error to follow from the
+ * caller); id, publish, model, tag, world, owner and times are copied, parts and pins are added by the caller
+ * with the two functions below. -EINVAL: names; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
+int registry_adopt(struct registry *registry, const char *model, const struct version *like,
+		   struct version **ret_version, struct error *error);
+/* A part with its descriptors (moved: like->segments is malloced), counted, and charged to its device. */
+int version_adopt_replica(struct version *version, const struct replica *like, struct error *error);
+int version_adopt_pin(struct version *version, const char *pin, struct error *error);
+/* An alias as it was. -EINVAL, -EEXIST, -ENOMEM. */
+int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,
+			 uint64_t generation, struct error *error);
 
 /* ---- leases ---- */
 

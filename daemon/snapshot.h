@@ -1,0 +1,39 @@
+/* The part of the ledger that survives a restart, as one MessagePack map: versions that are ready
+ * or retiring with their parts, pins and the names of their descriptors in the fd store; aliases;
+ * devices, so that no GPU is needed to go on. Not in it: leases, open publishes, failed versions, jobs. */
+#ifndef GPUWM_DAEMON_SNAPSHOT_H
+#define GPUWM_DAEMON_SNAPSHOT_H
+
+#include "../proto/message.h"
+#include "registry.h"
+
+struct snapshot {
+	struct version_id ledger; /* stays as long as the versions do */
+	uint64_t epoch; /* starts of gpuwmd with it, from 1 */
+	uint64_t next_name; /* of the fd store: never used so far */
+	struct registry *registry;
+	struct device_table *devices;
+};
+
+/* The whole map; message_finish tells whether it could be written. A version that is being freed
+ * (version->freeing) is left out: its descriptors are to go. */
+void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
+
+/* Descriptors that the fd store gave back, by name. */
+struct snapshot_fds {
+	/* Whether it is there. */
+	bool (*have)(void *data, uint64_t name);
+	/* Takes it; asked for after `have` said yes, once for each name. */
+	int (*take)(void *data, uint64_t name);
+	void *data;
+};
+
+/* Fills an empty registry and device table, charges budgets as they were (also above a budget that
+ * is smaller now), and sets ledger, epoch and next_name as they were written. A version whose
+ * descriptors are not all there is none: it is found as failed with -ESTALE, naming what is missing, without
+ * aliases and pins; none of its descriptors are taken. *ret_lost counts those. -EUCLEAN: the bytes are no such map (names the
+ * place); -ENOMEM. After an error registry and devices are to be thrown away, with what was taken. */
+int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
+		  struct snapshot *into, uint64_t *ret_lost, struct error *error);
+
+#endif
