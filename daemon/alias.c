@@ -99,6 +99,29 @@ int registry_alias_allowed(const struct registry *registry, const char *model, c
 	return 0;
 }
 
+int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,
+			 uint64_t generation, struct error *error)
+{
+	struct model *model = version->model;
+	struct alias *adopted;
+	int r = is_previous(alias) ? 0 : registry_alias_allowed(registry, model->name, alias, error);
+
+	if (r < 0)
+		return r;
+	if (named_find(model, alias))
+		return error_set(error, -EEXIST, NULL, "model \"%s\" has an alias \"%s\" already", model->name,
+				 alias);
+	if (version->state != VERSION_READY || generation == 0)
+		return error_set(error, -EINVAL, NULL, "%s@%s of generation %llu names what is %s", model->name,
+				 alias, (unsigned long long)generation, version_state_name(version->state));
+	adopted = alias_make(model, alias);
+	if (!adopted)
+		return out_of_memory(error);
+	alias_point(adopted, version);
+	adopted->generation = generation;
+	return 0;
+}
+
 static int check_expected(const char *model, const char *name, const struct version *old,
 			  const struct version_id *expect, struct error *error)
 {

@@ -115,13 +115,20 @@ static int no_room(const struct device *device, uint64_t bytes, uint64_t left, s
 
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error)
 {
-	uint64_t left = device->budget - device->used;
+	/* More may be adopted than a budget that has become smaller. */
+	uint64_t left = device->used < device->budget ? device->budget - device->used : 0;
 
 	if (bytes > left)
 		return no_room(device, bytes, left, error);
 	device->used += bytes;
 	*ret = (struct budget_charge){.device = device, .bytes = bytes};
 	return 0;
+}
+
+void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret)
+{
+	device->used += bytes;
+	*ret = (struct budget_charge){.device = device, .bytes = bytes};
 }
 
 void budget_shrink(struct budget_charge *charge, uint64_t bytes)

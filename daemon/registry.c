@@ -267,6 +267,17 @@ static int check_free(const struct registry *registry, const char *name, const c
 	return 0;
 }
 
+static int check_room(const struct registry *registry, uint32_t world, struct error *error)
+{
+	if (world < 1 || world > PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world,
+				 PARTS_PER_VERSION_MAX);
+	if (registry->counts.versions >= VERSIONS_MAX)
+		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
+				 VERSIONS_MAX);
+	return 0;
+}
+
 static void append_to_model(struct model *model, struct version *version)
 {
 	version->model = model;
@@ -290,29 +301,27 @@ static void take_from_model(struct model *model, struct version *version)
 		model->last = version->previous_in_model;
 }
 
-/* With room for one replica, so that the first never fails. */
-static int record_new(const char *tag, uint32_t world, uid_t owner, struct version_record **ret)
+/* With room for one replica, so that the first never fails. NULL: out of memory. */
+static struct version_record *record_new(const char *tag, uint32_t world, uid_t owner)
 {
 	struct version_record *record = calloc(1, sizeof(*record));
-	int r;
+	struct replica *replicas = record ? calloc(1, sizeof(*replicas)) : NULL;
 
-	if (!record)
-		return -ENOMEM;
-	r = version_id_new(&record->version.id);
-	if (r == 0)
-		r = version_id_new(&record->version.publish);
-	if (r == 0 && !(record->version.replicas = calloc(1, sizeof(struct replica))))
-		r = -ENOMEM;
-	if (r < 0) {
+	if (!replicas) {
 		free(record);
-		return r;
+		return NULL;
 	}
+	record->version.replicas = replicas;
 	snprintf(record->version.tag, sizeof(record->version.tag), "%s", tag);
 	record->version.world = world;
 	record->version.owner = owner;
-	record->version.created_ms = clock_wall_ms();
-	*ret = record;
-	return 0;
+	return record;
+}
+
+static void record_free(struct version_record *record)
+{
+	free(record->version.replicas);
+	free(record);
 }
 
 /* Into the tables of ids. */
@@ -368,25 +377,78 @@ int registry_add(struct registry *registry, const char *model, const char *tag, 
 		r = check_free(registry, model, tag, &failed, error);
 	if (r < 0)
 		return r;
-	if (world < 1 || world > PARTS_PER_VERSION_MAX)
-		return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world,
-				 PARTS_PER_VERSION_MAX);
-	if (registry->counts.versions >= VERSIONS_MAX)
-		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
-				 VERSIONS_MAX);
-	r = record_new(tag, world, owner, &record);
+	r = check_room(registry, world, error);
 	if (r < 0)
-		return r == -ENOMEM ? out_of_memory(error)
-				    : error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
-	r = record_insert(registry, model, record);
+		return r;
+	record = record_new(tag, world, owner);
+	if (!record)
+		return out_of_memory(error);
+	r = version_id_new(&record->version.id);
+	if (r == 0)
+		r = version_id_new(&record->version.publish);
 	if (r < 0) {
-		free(record->version.replicas);
-		free(record);
+		record_free(record);
+		return error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
+	}
+	record->version.created_ms = clock_wall_ms();
+	if (record_insert(registry, model, record) < 0) {
+		record_free(record);
 		return out_of_memory(error);
 	}
 	if (failed)
 		version_forget(failed);
 	*ret_version = &record->version;
+	return 0;
+}
+
+static int check_unknown(const struct registry *registry, const char *name, const struct version *like,
+			 struct error *error)
+{
+	const struct model *model = model_find(registry, name);
+	struct version_record *same;
+
+	if (model && named_find(model, like->tag))
+		return error_set(error, -EEXIST, NULL, "%s@%s is there already", name, like->tag);
+	HASH_FIND(by_id, registry->by_id, &like->id, sizeof(like->id), same);
+	if (same)
+		return error_set(error, -EEXIST, NULL, "%s@%s has the id of %s@%s", name, like->tag,
+				 same->version.model->name, same->version.tag);
+	if (registry_by_publish(registry, &like->publish))
+		return error_set(error, -EEXIST, NULL, "the publish of %s@%s made another version too", name,
+				 like->tag);
+	return 0;
+}
+
+int registry_adopt(struct registry *registry, const char *model, const struct version *like,
+		   struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+	struct version *version;
+	int r = check_names(model, like->tag, error);
+
+	if (r == 0)
+		r = check_room(registry, like->world, error);
+	if (r == 0)
+		r = check_unknown(registry, model, like, error);
+	if (r < 0)
+		return r;
+	record = record_new(like->tag, like->world, like->owner);
+	if (!record)
+		return out_of_memory(error);
+	version = &record->version;
+	version->id = like->id;
+	version->publish = like->publish;
+	version->state = like->state;
+	version->created_ms = like->created_ms;
+	version->ready_ms = like->ready_ms;
+	version->error = like->error;
+	if (record_insert(registry, model, record) < 0) {
+		record_free(record);
+		return out_of_memory(error);
+	}
+	if (version->state == VERSION_FAILED)
+		version_keep_failed(version);
+	*ret_version = version;
 	return 0;
 }
 

@@ -151,15 +151,18 @@ void registry_fail(struct registry *registry, struct version *version, const str
 
 /* ---- a version comes back ---- */
 
-/* A version as a snapshot tells it: ready, retiring, or failed (with an error to follow from the
- * caller); id, publish, model, tag, world, owner and times are copied, parts and pins are added by the caller
- * with the two functions below. -EINVAL: names; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
+/* A version as a snapshot tells it: ready, retiring or failed. id, publish, tag, world, owner,
+ * state, times and error are copied; parts and pins follow. A failed one may make the oldest failed one
+ * forgotten. -EINVAL: names, world; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
-/* A part with its descriptors (moved: like->segments is malloced), counted, and charged to its device. */
-int version_adopt_replica(struct version *version, const struct replica *like, struct error *error);
+/* A part with its descriptors, counted, and charged to its device; `bytes` is the sum of its
+ * segments. like->segments is malloced and moves in. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
+int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
+/* A pin of a ready or retiring version. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
-/* An alias as it was. -EINVAL, -EEXIST, -ENOMEM. */
+/* An alias as it was. -EINVAL: a wrong name, the version is not ready; -EEXIST: a tag or an
+ * alias; -EDQUOT, -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,
 			 uint64_t generation, struct error *error);
 

@@ -66,10 +66,6 @@ static int check_replica(const struct version *version, uint32_t rank, const str
 {
 	const char *model = version->model->name;
 
-	if (version->state != VERSION_BUILDING)
-		return error_set(error, -EBUSY, "all parts begin before the last one commits",
-				 "%s@%s is %s, no longer building", model, version->tag,
-				 version_state_name(version->state));
 	if (rank >= version->world)
 		return error_set(error, -EINVAL, NULL, "rank %u of %s@%s, whose world is %u", rank, model,
 				 version->tag, version->world);
@@ -84,26 +80,77 @@ static int check_replica(const struct version *version, uint32_t rank, const str
 	return 0;
 }
 
-int version_add_replica(struct version *version, uint32_t rank, struct device *device,
-			struct budget_charge *charge, uint32_t *ret_position, struct error *error)
+/* Another replica, empty so far; the first one's room came with the version. NULL: out of memory. */
+static struct replica *append_replica(struct version *version)
 {
 	uint32_t count = version->replica_count;
 	struct replica *replicas = version->replicas;
-	int r = check_replica(version, rank, device, error);
 
-	if (r < 0)
-		return r;
-	/* The first one's room came with the version. */
 	if (count > 0)
 		replicas = reallocarray(replicas, count + 1, sizeof(*replicas));
 	if (!replicas)
-		return out_of_memory(error);
-	replicas[count] =
-		(struct replica){.rank = rank, .device = device, .index = {.fd = -1}, .charge = *charge};
-	*charge = (struct budget_charge){0};
+		return NULL;
 	version->replicas = replicas;
 	version->replica_count++;
-	*ret_position = count;
+	return &replicas[count];
+}
+
+int version_add_replica(struct version *version, uint32_t rank, struct device *device,
+			struct budget_charge *charge, uint32_t *ret_position, struct error *error)
+{
+	struct replica *replica;
+	int r;
+
+	if (version->state != VERSION_BUILDING)
+		return error_set(error, -EBUSY, "all parts begin before the last one commits",
+				 "%s@%s is %s, no longer building", version->model->name, version->tag,
+				 version_state_name(version->state));
+	r = check_replica(version, rank, device, error);
+	if (r < 0)
+		return r;
+	replica = append_replica(version);
+	if (!replica)
+		return out_of_memory(error);
+	*replica = (struct replica){.rank = rank, .device = device, .index = {.fd = -1}, .charge = *charge};
+	*charge = (struct budget_charge){0};
+	*ret_position = version->replica_count - 1;
+	return 0;
+}
+
+static int check_adopted(const struct version *version, const struct replica *like, struct error *error)
+{
+	const struct registry_counts *counts = &version->model->registry->counts;
+	uint64_t sum;
+
+	if (like->segment_count > PART_SEGMENTS_MAX)
+		return error_set(error, -EDQUOT, NULL, "%u segments; a part has at most %u",
+				 like->segment_count, PART_SEGMENTS_MAX);
+	if (counts->fds + like->segment_count + 1 > STORE_FDS_MAX)
+		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
+	if (like->index.bytes > INDICES_BYTES_MAX - counts->index_bytes)
+		return error_set(error, -EDQUOT, NULL, "more than %llu bytes of indices",
+				 (unsigned long long)INDICES_BYTES_MAX);
+	if (__builtin_add_overflow(counts->bytes, like->bytes, &sum))
+		return error_set(error, -EDQUOT, NULL, "more bytes than 64 bits can count");
+	return check_replica(version, like->rank, like->device, error);
+}
+
+int version_adopt_replica(struct version *version, struct replica *like, struct error *error)
+{
+	struct replica *replica;
+	int r = check_adopted(version, like, error);
+
+	if (r < 0)
+		return r;
+	replica = append_replica(version);
+	if (!replica)
+		return out_of_memory(error);
+	*replica = *like;
+	replica->committed = replica->checked = true;
+	replica->promised = like->content;
+	budget_adopt(like->device, like->bytes, &replica->charge);
+	version_count(version, replica);
+	like->segments = NULL;
 	return 0;
 }
 
@@ -176,12 +223,11 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 	return 0;
 }
 
-void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
+void version_keep_failed(struct version *version)
 {
+	struct registry *registry = version->model->registry;
 	struct version_record **link = &registry->failed;
 
-	version_move(version, VERSION_FAILED);
-	version->error = *reason;
 	version_uncount(version);
 	registry->counts.versions--;
 	while (*link)
@@ -189,6 +235,14 @@ void registry_fail(struct registry *registry, struct version *version, const str
 	*link = record_of(version);
 	if (++registry->failed_count > FAILED_KEPT_MAX)
 		version_forget(&registry->failed->version);
+}
+
+void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
+{
+	assert(version->model->registry == registry);
+	version_move(version, VERSION_FAILED);
+	version->error = *reason;
+	version_keep_failed(version);
 }
 
 /* ---- pins ---- */
@@ -202,31 +256,19 @@ static uint32_t pin_position(const struct version *version, const char *pin)
 	return i;
 }
 
-static int check_pin(const struct version *version, const char *pin, struct error *error)
+static int add_pin(struct version *version, const char *pin, struct error *error)
 {
 	const char *model = version->model->name, *wrong = name_wrong(pin);
+	char(*pins)[NAME_BYTES_MAX + 1];
 
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the pin's name %s", wrong);
-	if (version->state != VERSION_READY)
-		return error_set(error, -EINVAL, "only ready versions take new pins", "%s@%s is %s", model,
-				 version->tag, version_state_name(version->state));
 	if (pin_position(version, pin) < version->pin_count)
 		return error_set(error, -EEXIST, NULL, "%s@%s has a pin \"%s\" already", model, version->tag,
 				 pin);
 	if (version->pin_count == PINS_PER_VERSION_MAX)
 		return error_set(error, -EDQUOT, "unpin some", "%s@%s has %u pins, the most that it may have",
 				 model, version->tag, PINS_PER_VERSION_MAX);
-	return 0;
-}
-
-int version_pin(struct version *version, const char *pin, struct error *error)
-{
-	char(*pins)[NAME_BYTES_MAX + 1];
-	int r = check_pin(version, pin, error);
-
-	if (r < 0)
-		return r;
 	pins = reallocarray(version->pins, version->pin_count + 1, sizeof(*pins));
 	if (!pins)
 		return out_of_memory(error);
@@ -235,6 +277,19 @@ int version_pin(struct version *version, const char *pin, struct error *error)
 	version->pin_count++;
 	version->model->registry->counts.pins++;
 	return 0;
+}
+
+int version_pin(struct version *version, const char *pin, struct error *error)
+{
+	if (version->state != VERSION_READY)
+		return error_set(error, -EINVAL, "only ready versions take new pins", "%s@%s is %s",
+				 version->model->name, version->tag, version_state_name(version->state));
+	return add_pin(version, pin, error);
+}
+
+int version_adopt_pin(struct version *version, const char *pin, struct error *error)
+{
+	return add_pin(version, pin, error);
 }
 
 int version_unpin(struct version *version, const char *pin, struct error *error)
