@@ -21,18 +21,19 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 
 /* Descriptors that the fd store gave back, by name. */
 struct snapshot_fds {
-	/* Whether it is there. */
 	bool (*have)(void *data, uint64_t name);
-	/* Takes it; asked for after `have` said yes, once for each name. */
+	/* The descriptor of a name that it has, now the registry's; asked once for each name. */
 	int (*take)(void *data, uint64_t name);
 	void *data;
 };
 
 /* Fills an empty registry and device table, charges budgets as they were (also above a budget that
  * is smaller now), and sets ledger, epoch and next_name as they were written. A version whose
- * descriptors are not all there is none: it is found as failed with -ESTALE, naming what is missing, without
- * aliases and pins; none of its descriptors are taken. *ret_lost counts those. -EUCLEAN: the bytes are no such map (names the
- * place); -ENOMEM. After an error registry and devices are to be thrown away, with what was taken. */
+ * descriptors are not all there is not adopted: it is found as failed with -ESTALE, naming what is
+ * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also
+ * where there are more than are kept as failed. What a device has free is not known.
+ * -EUCLEAN: the bytes are no such map (names the place); -ENOMEM. After an error registry and
+ * devices are to be thrown away; what was taken is then the caller's again. */
 int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
 		  struct snapshot *into, uint64_t *ret_lost, struct error *error);
 

@@ -1,0 +1,115 @@
+#include "snapshot.h"
+
+#include <assert.h>
+
+static void put_held(struct message_writer *w, const char *key, const struct held_fd *held)
+{
+	assert(held->name > 0); /* stored before it is told */
+	message_begin_map(w, key);
+	message_put_u64(w, "name", held->name);
+	message_put_u64(w, "bytes", held->bytes);
+	message_end(w);
+}
+
+static void put_part(struct message_writer *w, const struct replica *replica)
+{
+	message_begin_map(w, NULL);
+	message_put_u64(w, "rank", replica->rank);
+	message_put_text(w, "device", replica->device->id);
+	message_put_u64(w, "tensors", replica->tensors);
+	message_put_hex128(w, "layout", replica->layout.bytes);
+	message_put_hex128(w, "content", replica->content.bytes);
+	put_held(w, "index", &replica->index);
+	message_begin_array(w, "segments");
+	for (uint32_t i = 0; i < replica->segment_count; i++)
+		put_held(w, NULL, &replica->segments[i]);
+	message_end(w);
+	message_end(w);
+}
+
+static void put_version(struct message_writer *w, const struct version *version)
+{
+	message_begin_map(w, NULL);
+	message_put_hex128(w, "id", version->id.bytes);
+	message_put_hex128(w, "publish", version->publish.bytes);
+	message_put_text(w, "model", model_name(version->model));
+	message_put_text(w, "tag", version->tag);
+	message_put_text(w, "state", version_state_name(version->state));
+	message_put_u64(w, "world", version->world);
+	message_put_u64(w, "owner", version->owner);
+	message_put_u64(w, "created_ms", version->created_ms);
+	message_put_u64(w, "ready_ms", version->ready_ms);
+	if (version->error.code)
+		message_put_error(w, "error", &version->error);
+	message_begin_array(w, "pins");
+	for (uint32_t i = 0; i < version->pin_count; i++)
+		message_put_text(w, NULL, version->pins[i]);
+	message_end(w);
+	message_begin_array(w, "parts");
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		put_part(w, &version->replicas[i]);
+	message_end(w);
+	message_end(w);
+}
+
+/* The order of registry_next_version: models by name, versions by age. */
+static void put_versions(struct message_writer *w, const struct registry *registry)
+{
+	struct version *version = NULL;
+
+	message_begin_array(w, "versions");
+	while ((version = registry_next_version(registry, NULL, version))) {
+		bool told = version->state == VERSION_READY || version->state == VERSION_RETIRING;
+
+		if (told && !version->freeing)
+			put_version(w, version);
+	}
+	message_end(w);
+}
+
+/* They name what is ready, and so what was told. */
+static void put_aliases(struct message_writer *w, const struct registry *registry)
+{
+	const struct alias *alias = NULL;
+	const char *model;
+
+	message_begin_array(w, "aliases");
+	while ((alias = registry_next_alias(registry, NULL, alias, &model))) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "model", model);
+		message_put_text(w, "name", alias->name);
+		message_put_hex128(w, "version", alias->version->id.bytes);
+		message_put_u64(w, "generation", alias->generation);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static void put_devices(struct message_writer *w, const struct device_table *table)
+{
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < table->count; i++) {
+		const struct device *device = table->devices[i];
+
+		message_begin_map(w, NULL);
+		message_put_text(w, "id", device->id);
+		message_put_text(w, "kind", device->is_cuda ? "cuda" : "host");
+		message_put_text(w, "name", device->name);
+		message_put_u64(w, "total", device->total);
+		message_put_u64(w, "granularity", device->granularity);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
+{
+	message_begin_map(w, NULL);
+	message_put_hex128(w, "ledger", snapshot->ledger.bytes);
+	message_put_u64(w, "epoch", snapshot->epoch);
+	message_put_u64(w, "next_name", snapshot->next_name);
+	put_devices(w, snapshot->devices);
+	put_versions(w, snapshot->registry);
+	put_aliases(w, snapshot->registry);
+	message_end(w);
+}
