@@ -1,5 +1,6 @@
 #include "listener.h"
 #include "server.h"
+#include "store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,12 @@ struct listener {
 
 /* ---- own sockets ---- */
 
+static int other_serves(const struct listener *l, struct error *error)
+{
+	return error_set(error, -EADDRINUSE, "stop it, or take another --socket", "another gpuwmd serves %s",
+			 l->path);
+}
+
 static int take_lock(struct listener *l, struct error *error)
 {
 	char path[sizeof(l->path) + 8];
@@ -44,12 +51,25 @@ static int take_lock(struct listener *l, struct error *error)
 	if (flock(l->lock, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno == EWOULDBLOCK)
-		return error_set(error, -EADDRINUSE, "stop it, or take another --socket",
-				 "another gpuwmd serves %s", l->path);
+		return other_serves(l, error);
 	return error_set(error, -errno, NULL, "%s could not be locked: %s", path, strerror(errno));
 }
 
-/* Only under the lock: nobody serves it. */
+/* A gpuwmd whose sockets were passed to it holds no lock. */
+static bool is_served(const struct listener *l)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool served;
+
+	memcpy(address.sun_path, l->path, sizeof(l->path));
+	served = sock >= 0 &&
+		 (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
+	if (sock >= 0)
+		close(sock);
+	return served;
+}
+
 static int remove_stale(const struct listener *l, struct error *error)
 {
 	struct stat st;
@@ -59,6 +79,8 @@ static int remove_stale(const struct listener *l, struct error *error)
 	if (!S_ISSOCK(st.st_mode))
 		return error_set(error, -EEXIST, "remove it, or take another --socket",
 				 "%s exists and is no socket", l->path);
+	if (is_served(l))
+		return other_serves(l, error);
 	if (unlink(l->path) < 0)
 		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", l->path,
 				 strerror(errno));
@@ -133,13 +155,15 @@ static int open_own(struct listener *l, const char *group, unsigned mode, struct
 
 /* ---- systemd's ---- */
 
-/* The name of the socket unit, or FileDescriptorName= in it. */
-static bool is_named(const char *name, enum session_kind kind)
+/* FileDescriptorName= of the socket unit, and what an own socket is called in the fd store. */
+static const char *name_of(enum session_kind kind)
 {
-	if (kind == SESSION_ADMIN)
-		return strcmp(name, "gpuwm-admin.socket") == 0 || strcmp(name, "admin") == 0;
-	return strcmp(name, "gpuwm.socket") == 0 || strcmp(name, "gpuwmd.socket") == 0 ||
-	       strcmp(name, "worker") == 0;
+	return kind == SESSION_ADMIN ? "admin" : "worker";
+}
+
+bool listener_is_named(const char *name)
+{
+	return strcmp(name, name_of(SESSION_WORKER)) == 0 || strcmp(name, name_of(SESSION_ADMIN)) == 0;
 }
 
 /* -1: none. The environment stays until both kinds were looked for. */
@@ -151,7 +175,8 @@ static int activated(enum session_kind kind)
 	for (int i = 0; i < count; i++) {
 		int fd = SD_LISTEN_FDS_START + i;
 
-		if (found < 0 && is_named(names[i], kind) && sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
+		if (found < 0 && strcmp(names[i], name_of(kind)) == 0 &&
+		    sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
 			found = fd;
 		free(names[i]);
 	}
@@ -264,6 +289,15 @@ int listener_open(struct server *server, enum session_kind kind, struct listener
 	}
 	*ret = l;
 	return 0;
+}
+
+int listener_keep(struct listener *l, struct error *error)
+{
+	int r = l->bound ? store_put_now(name_of(l->kind), l->sock, error) : 0;
+
+	if (r == 0)
+		l->bound = false; /* the next gpuwmd's */
+	return r;
 }
 
 int listener_start(struct listener *l)

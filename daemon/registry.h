@@ -70,7 +70,6 @@ struct version {
 	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
 	struct version *next_in_model, *previous_in_model;
-	void *user; /* the caller's: what waits for it */
 };
 
 struct alias {
@@ -107,6 +106,8 @@ struct registry *registry_new(void);
  * that are left give themselves back, so quota and devices must still be there. */
 struct registry *registry_free(struct registry *registry);
 struct registry_counts registry_counts(const struct registry *registry);
+/* How many descriptors it may hold; STORE_FDS_MAX at first, and at most. */
+void registry_fds_max(struct registry *registry, uint64_t most);
 
 /* ---- finding ---- */
 
@@ -172,6 +173,10 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);
+/* The same for a lease that was there before a restart: also on a retiring version. */
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		 struct error *error);
 /* The lease `id` of the holder's list, or NULL. O(1) by a table; the holder must match. */
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
 /* Gives it back; the version that it was of (which may be unused now). */

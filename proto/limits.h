@@ -80,6 +80,8 @@
 /* Descriptors of segments and indices in all: what systemd's fd store can
  * hold without making the next start's environment too long. */
 #define STORE_FDS_MAX 2048
+/* Of the fd store besides: the state, and two sockets where nobody else keeps them. */
+#define STORE_FDS_OWN 3
 #define VERSIONS_MAX 1024
 /* Indices of all versions: host memory beside every device's budget. A thousand
  * versions of 10,000 tensors need 1.5 GiB; a publisher's could be 288 MiB each. */
@@ -121,6 +123,10 @@
 #define LOADER_EXIT_MS 10000
 /* A dead loader's socket ends before its exit status is known. */
 #define LOADER_STATUS_MS 200
+/* For the service manager to confirm what it keeps: systemd takes 0.9 s for 2,000 descriptors. */
+#define STORE_BARRIER_MS 30000
+/* What the service manager is asked for while versions are taken over: as long as its confirmation may take. */
+#define START_EXTEND_SECONDS 60
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000
 /* After a restart: how long what nobody holds is kept for clients that come back. A

@@ -205,7 +205,7 @@ static pid_t spawn_activated(const struct gpuwmd *d, int first, int second)
 	snprintf(pid_text, sizeof pid_text, "%d", (int)getpid());
 	setenv("LISTEN_PID", pid_text, 1);
 	setenv("LISTEN_FDS", "2", 1);
-	setenv("LISTEN_FDNAMES", "gpuwm-admin.socket:gpuwm.socket", 1);
+	setenv("LISTEN_FDNAMES", "admin:worker", 1);
 	execl(program, "gpuwmd", "--socket", d->socket, "--admin-socket", d->admin_socket, "--root", d->root,
 	      NULL);
 	_exit(127);

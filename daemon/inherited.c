@@ -1,0 +1,144 @@
+#include "inherited.h"
+
+#include "listener.h"
+#include "store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+static int by_name(const void *a, const void *b)
+{
+	uint64_t left = ((const struct inherited_fd *)a)->name, right = ((const struct inherited_fd *)b)->name;
+
+	return left < right ? -1 : left > right;
+}
+
+static int add_strange(struct inherited *in, const char *name, int fd)
+{
+	in->strange_fds[in->strange_count] = fd;
+	in->strange[in->strange_count] = strdup(name);
+	if (!in->strange[in->strange_count])
+		return -ENOMEM;
+	in->strange_count++;
+	return 0;
+}
+
+static int sort_in(struct inherited *in, const char *name, int fd)
+{
+	uint64_t number;
+
+	if (listener_is_named(name))
+		return 0;
+	if (strcmp(name, STORE_STATE) == 0 && in->state < 0) {
+		in->state = fd;
+		return 0;
+	}
+	if (store_name_parse(name, &number) < 0)
+		return add_strange(in, name, fd);
+	in->ours[in->count++] = (struct inherited_fd){number, fd};
+	return 0;
+}
+
+static bool is_double(const struct inherited *in, size_t i)
+{
+	return (i > 0 && in->ours[i - 1].name == in->ours[i].name) ||
+	       (i + 1 < in->count && in->ours[i + 1].name == in->ours[i].name);
+}
+
+/* A name is never used again: which of two is the one it was can't be told, so neither is ours. */
+static int drop_doubles(struct inherited *in)
+{
+	char text[STORE_NAME_TEXT];
+	size_t kept = 0;
+
+	qsort(in->ours, in->count, sizeof(*in->ours), by_name);
+	for (size_t i = 0; i < in->count; i++) {
+		if (!is_double(in, i))
+			continue;
+		store_name_format(in->ours[i].name, text);
+		if (add_strange(in, text, in->ours[i].fd) < 0)
+			return -ENOMEM;
+		in->ours[i].fd = -1;
+	}
+	for (size_t i = 0; i < in->count; i++) {
+		if (in->ours[i].fd >= 0)
+			in->ours[kept++] = in->ours[i];
+	}
+	in->count = kept;
+	return 0;
+}
+
+int inherited_read(struct inherited *ret, struct error *error)
+{
+	char **names = NULL;
+	int count = sd_listen_fds_with_names(0, &names), r = 0;
+
+	*ret = (struct inherited){.state = -1};
+	if (count < 0)
+		return error_set(error, count, "LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES",
+				 "the descriptors that were passed can't be told: %s", strerror(-count));
+	ret->ours = calloc((size_t)count + 1, sizeof(*ret->ours));
+	ret->strange = calloc((size_t)count + 1, sizeof(*ret->strange));
+	ret->strange_fds = calloc((size_t)count + 1, sizeof(*ret->strange_fds));
+	if (!ret->ours || !ret->strange || !ret->strange_fds)
+		r = -ENOMEM;
+	for (int i = 0; i < count; i++) {
+		if (r == 0)
+			r = sort_in(ret, names[i], SD_LISTEN_FDS_START + i);
+		free(names[i]);
+	}
+	free(names);
+	if (r == 0)
+		r = drop_doubles(ret);
+	if (r < 0) {
+		inherited_clear(ret);
+		return error_set(error, r, NULL, "out of memory for %d descriptors that were passed", count);
+	}
+	return 0;
+}
+
+void inherited_clear(struct inherited *in)
+{
+	if (in->state >= 0)
+		close(in->state);
+	for (size_t i = 0; i < in->count; i++) {
+		if (in->ours[i].fd >= 0)
+			close(in->ours[i].fd);
+	}
+	for (size_t i = 0; i < in->strange_count; i++) {
+		if (in->strange_fds[i] >= 0)
+			close(in->strange_fds[i]);
+		free(in->strange[i]);
+	}
+	free(in->ours);
+	free(in->strange);
+	free(in->strange_fds);
+	*in = (struct inherited){.state = -1};
+}
+
+static struct inherited_fd *find(const struct inherited *in, uint64_t name)
+{
+	const struct inherited_fd key = {.name = name};
+	struct inherited_fd *found =
+		in->count ? bsearch(&key, in->ours, in->count, sizeof(key), by_name) : NULL;
+
+	return found && found->fd >= 0 ? found : NULL;
+}
+
+bool inherited_have(const struct inherited *in, uint64_t name)
+{
+	return find(in, name) != NULL;
+}
+
+int inherited_take(struct inherited *in, uint64_t name)
+{
+	struct inherited_fd *found = find(in, name);
+	int fd = found ? found->fd : -1;
+
+	if (found)
+		found->fd = -1;
+	return fd;
+}

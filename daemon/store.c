@@ -1,0 +1,181 @@
+#include "store.h"
+
+#include "../proto/limits.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+struct store_entry {
+	uint64_t name;
+	int fd;
+};
+
+struct store_batch {
+	uv_work_t work;
+	bool put;
+	store_done_fn *done;
+	void *data;
+	struct error error;
+	size_t count;
+	struct store_entry entries[];
+};
+
+/* ---- names ---- */
+
+void store_name_format(uint64_t name, char text[STORE_NAME_TEXT])
+{
+	snprintf(text, STORE_NAME_TEXT, "g%llx", (unsigned long long)(name & STORE_NAME_MAX));
+}
+
+int store_name_parse(const char *text, uint64_t *ret_name)
+{
+	char again[STORE_NAME_TEXT];
+	uint64_t name;
+
+	if (text[0] != 'g' || strlen(text) >= STORE_NAME_TEXT)
+		return -EINVAL;
+	name = strtoull(text + 1, NULL, 16);
+	store_name_format(name, again);
+	if (name == 0 || strcmp(text, again) != 0)
+		return -EINVAL;
+	*ret_name = name;
+	return 0;
+}
+
+uint64_t store_limit(void)
+{
+	const char *text = getenv("FDSTORE");
+	char *end;
+	unsigned long long limit;
+
+	if (!text || !getenv("NOTIFY_SOCKET"))
+		return 0;
+	limit = strtoull(text, &end, 10);
+	return *end || text[0] < '0' || text[0] > '9' ? 0 : limit;
+}
+
+/* ---- talking to the service manager ---- */
+
+static int sent(int r, const char *name, struct error *error)
+{
+	if (r > 0)
+		return 0;
+	if (r == 0)
+		r = -ENOTCONN; /* no $NOTIFY_SOCKET */
+	return error_set(error, -EIO, "is the service manager alive? its log may say more",
+			 "%s could not be told to the service manager: %s", name, strerror(-r));
+}
+
+/* FDPOLL=0: systemd else watches the descriptor and throws it away at the first hang-up. */
+static int tell_put(const char *name, int fd, struct error *error)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	return sent(sd_pid_notify_with_fds(0, 0, text, &fd, 1), name, error);
+}
+
+static int tell_remove(const char *name, struct error *error)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	return sent(sd_notify(0, text), name, error);
+}
+
+/* Everything that was told before has been processed. */
+static int barrier(struct error *error)
+{
+	int r = sd_notify_barrier(0, STORE_BARRIER_MS * UINT64_C(1000));
+
+	if (r > 0)
+		return 0;
+	return error_set(error, r == -ETIMEDOUT ? r : -EIO,
+			 "is the service manager alive? its log may say more",
+			 "the service manager did not confirm within %d s what it was to keep: %s",
+			 STORE_BARRIER_MS / 1000, strerror(r ? -r : ENOTCONN));
+}
+
+int store_put_now(const char *name, int fd, struct error *error)
+{
+	int r = tell_put(name, fd, error);
+
+	return r < 0 ? r : barrier(error);
+}
+
+int store_remove_now(const char *const *names, size_t count, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = tell_remove(names[i], error);
+	return r < 0 || count == 0 ? r : barrier(error);
+}
+
+/* ---- batches ---- */
+
+struct store_batch *store_batch_new(size_t count)
+{
+	return calloc(1, sizeof(struct store_batch) + count * sizeof(struct store_entry));
+}
+
+struct store_batch *store_batch_free(struct store_batch *batch)
+{
+	free(batch);
+	return NULL;
+}
+
+void store_batch_add(struct store_batch *batch, uint64_t name, int fd)
+{
+	batch->entries[batch->count++] = (struct store_entry){name, fd};
+}
+
+/* On the pool. */
+static void on_work(uv_work_t *work)
+{
+	struct store_batch *batch = work->data;
+	char name[STORE_NAME_TEXT];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < batch->count; i++) {
+		store_name_format(batch->entries[i].name, name);
+		r = batch->put ? tell_put(name, batch->entries[i].fd, &batch->error)
+			       : tell_remove(name, &batch->error);
+	}
+	if (r == 0 && batch->count > 0)
+		barrier(&batch->error);
+}
+
+static void on_worked(uv_work_t *work, int status)
+{
+	struct store_batch *batch = work->data;
+
+	(void)status; /* nobody cancels */
+	if (batch->done)
+		batch->done(batch->data, batch->error.code ? &batch->error : NULL);
+	free(batch);
+}
+
+static void run(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
+{
+	batch->done = done;
+	batch->data = data;
+	batch->work.data = batch;
+	uv_queue_work(loop, &batch->work, on_work, on_worked); /* fails without a work function only */
+}
+
+void store_batch_put(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
+{
+	batch->put = true;
+	run(batch, loop, done, data);
+}
+
+void store_batch_remove(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
+{
+	batch->put = false;
+	run(batch, loop, done, data);
+}
