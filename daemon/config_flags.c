@@ -202,6 +202,8 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 	const char *file;
 	int flag, r;
 
+	config->argc = argc;
+	config->argv = argv;
 	options_make(options);
 	r = scan(argc, argv, options, &file, error);
 	if (r == 0 && file)

@@ -228,6 +228,9 @@ const struct config_key config_keys[] = {
 	 set_number, AT(loader_start_ms), .min = 100, .max = 3600000},
 	{"limits", "check_stall_ms", NULL, "MS", "a checker that has said nothing for so long is killed",
 	 set_number, AT(check_stall_ms), .min = 100, .max = 3600000},
+	{"limits", "grace_ms", NULL, "MS",
+	 "after a restart nothing is freed for so long: clients come back and take their leases again",
+	 set_number, AT(grace_ms), .min = 0, .max = 3600000},
 	{"log", "level", "log-level", "LEVEL", "error, warning, info (the default) or debug", set_level,
 	 AT(log_level)},
 };

@@ -50,6 +50,12 @@ static uint64_t budget_of(const struct device_table *table, const struct device 
 	return percent_of(device->total, table->budgets[found].percent);
 }
 
+void device_table_rebudget(struct device_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		table->devices[i]->budget = budget_of(table, table->devices[i]);
+}
+
 static void refresh(struct device *device, const struct device *report, uint64_t now_ms)
 {
 	memcpy(device->name, report->name, sizeof(device->name));

@@ -43,6 +43,9 @@ struct device_table {
  * same id replaces. bytes 0: percent of the device's total counts. -EINVAL: no
  * such id can be, or above 100 percent; -ENOSPC: too many. */
 int device_table_budget(struct device_table *table, const char *id, uint64_t bytes, unsigned percent);
+/* Makes the budgets of devices that are there anew from what was set: it may be below what is used, then
+ * nothing more is granted. */
+void device_table_rebudget(struct device_table *table);
 /* Adds or refreshes one device as a loader reported it; the budget is made at
  * the first report, a later one brings name, total and free only. -EINVAL, -ENOMEM, -ENOSPC. */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);

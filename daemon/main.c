@@ -12,7 +12,7 @@ static int complain(const struct error *error, int code)
 	return code;
 }
 
-static int run(const struct config *config)
+static int run(struct config *config)
 {
 	struct server *server;
 	struct error error;
@@ -34,6 +34,8 @@ int main(int argc, char **argv)
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
+	signal(SIGHUP, SIG_IGN); /* until a reload is possible */
 	log_init(LOG_LEVEL_INFO);
 	config_init(&config);
 	r = config_arguments(&config, argc, argv, &error);

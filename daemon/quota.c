@@ -50,6 +50,11 @@ struct quota *quota_new(const struct quota_limits *limits)
 	return quota;
 }
 
+void quota_set_limits(struct quota *quota, const struct quota_limits *limits)
+{
+	quota->limits = *limits;
+}
+
 struct quota *quota_free(struct quota *quota)
 {
 	struct quota_user *user, *next;

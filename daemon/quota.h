@@ -28,6 +28,8 @@ struct quota_user;
 
 /* NULL: out of memory. */
 struct quota *quota_new(const struct quota_limits *limits);
+/* From now on; what is charged above them stays. */
+void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
 /* After every charge was given back. */
 struct quota *quota_free(struct quota *quota);
 

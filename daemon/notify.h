@@ -1,0 +1,24 @@
+/* What the service manager is told (systemd, or gpuwm-keeper; nothing without one): that gpuwmd
+ * is ready, alive, stopping, and one line of how it is. */
+#ifndef GPUWM_DAEMON_NOTIFY_H
+#define GPUWM_DAEMON_NOTIFY_H
+
+struct server;
+struct notify;
+
+/* NULL: out of memory. */
+struct notify *notify_new(struct server *server);
+/* Its timers go; their memory with their close callbacks. Always NULL. */
+struct notify *notify_free(struct notify *notify);
+
+/* READY, and from now on the watchdog is fed, by the loop: a loop that hangs is not fed. */
+void notify_ready(struct notify *notify);
+void notify_reloading(void);
+void notify_reloaded(void);
+/* Starting or stopping takes longer, up to so much from now. */
+void notify_extend(unsigned seconds);
+void notify_stopping(void);
+/* Something may have changed that the line tells: it is told within a second. */
+void notify_changed(struct notify *notify);
+
+#endif

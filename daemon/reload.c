@@ -1,0 +1,84 @@
+#include "reload.h"
+
+#include "notify.h"
+#include "server.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <string.h>
+
+static int set_budgets(struct server *server, struct error *error)
+{
+	const struct config *config = server->config;
+	int r = 0;
+
+	server->devices.budget_count = 0;
+	for (size_t i = 0; r == 0 && i < config->budget_count; i++)
+		r = device_table_budget(&server->devices, config->budgets[i].device, config->budgets[i].bytes,
+					config->budgets[i].percent);
+	device_table_rebudget(&server->devices);
+	return r < 0 ? error_set(error, r, "[budget] of the configuration", "a budget was not taken: %s",
+				 strerror(-r))
+		     : 0;
+}
+
+static void find_publish_group(struct server *server)
+{
+	const char *name = server->config->publish_group;
+	/* cppcheck-suppress getgrnamCalled ; one thread */
+	const struct group *group = name[0] ? getgrnam(name) : NULL;
+
+	server->has_publish_group = group != NULL;
+	if (group)
+		server->publish_group = group->gr_gid;
+	else if (name[0])
+		log_info("there is no group %s: root, gpuwmd's own user and operators may publish", name);
+}
+
+int config_apply(struct server *server, struct error *error)
+{
+	find_publish_group(server);
+	quota_set_limits(server->quota, &server->config->quota);
+	log_init(server->config->log_level);
+	return set_budgets(server, error);
+}
+
+static int check_same(const struct config *old, const struct config *new, struct error *error)
+{
+	const char *what = NULL;
+
+	if (strcmp(old->socket, new->socket) != 0 || strcmp(old->admin_socket, new->admin_socket) != 0)
+		what = "path and admin_path";
+	else if (old->socket_mode != new->socket_mode || old->admin_mode != new->admin_mode)
+		what = "mode and admin_mode";
+	else if (strcmp(old->group, new->group) != 0 || strcmp(old->admin_group, new->admin_group) != 0)
+		what = "group and admin_group";
+	return what ? error_set(error, -EINVAL, "restart gpuwmd for that",
+				"%s in [socket] are taken at start only", what)
+		    : 0;
+}
+
+void server_reload(struct server *server)
+{
+	struct config fresh;
+	struct error error;
+	int r;
+
+	notify_reloading();
+	config_init(&fresh);
+	r = config_arguments(&fresh, server->config->argc, server->config->argv, &error);
+	if (r == 0)
+		r = check_same(server->config, &fresh, &error);
+	if (r == 0)
+		r = config_check_files(&fresh, &error);
+	if (r == 0) {
+		config_clear(server->config);
+		*server->config = fresh;
+		config_apply(server, &error); /* budgets were checked when they were read */
+		log_info("the configuration was read again");
+	} else {
+		config_clear(&fresh);
+		log_error("the old configuration stays: %s (%s)", error.message, error.detail);
+	}
+	notify_reloaded();
+}

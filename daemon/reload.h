@@ -1,0 +1,16 @@
+/* The configuration in force, and a new one in its place: SIGHUP. */
+#ifndef GPUWM_DAEMON_RELOAD_H
+#define GPUWM_DAEMON_RELOAD_H
+
+#include "../proto/errors.h"
+
+struct server;
+
+/* Budgets, limits, the publishers' group, the log level: as server->config says. */
+int config_apply(struct server *server, struct error *error);
+
+/* Reads file and flags anew. A configuration that is wrong, or changes what only a restart
+ * can, is not taken: the log says why, and the old one stays whole. */
+void server_reload(struct server *server);
+
+#endif
