@@ -1,10 +1,11 @@
 #include "dispatch.h"
+#include "keeping.h"
 #include "methods.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { BEFORE_HELLO = 1, NOTIFICATION = 2 };
+enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4 };
 
 #define EVERYBODY (ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR | ROLE_LOADER)
 
@@ -19,10 +20,11 @@ struct method {
 static const struct method methods[] = {
 	{METHOD_GET_HANDLES, ROLE_WORKER, 0, method_get_handles},
 	{METHOD_RELEASE, ROLE_WORKER, 0, method_release},
-	{METHOD_PING, EVERYBODY, BEFORE_HELLO, method_ping},
-	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO, method_hello},
+	{METHOD_RESUME, ROLE_WORKER, 0, method_resume},
+	{METHOD_PING, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED, method_ping},
+	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED, method_hello},
 	{METHOD_LIST, ROLE_WORKER, 0, method_list},
-	{METHOD_STATUS, ROLE_WORKER, 0, method_status},
+	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED, method_status},
 	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
 	{METHOD_PUBLISH_BEGIN, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_begin},
 	{METHOD_PUBLISH_COMMIT, ROLE_PUBLISHER, 0, method_publish_commit},
@@ -31,7 +33,7 @@ static const struct method methods[] = {
 	{METHOD_PIN_VERSION, ROLE_OPERATOR, 0, method_pin_version},
 	{METHOD_UNPIN_VERSION, ROLE_OPERATOR, 0, method_unpin_version},
 	{METHOD_RETIRE, ROLE_OPERATOR, 0, method_retire},
-	{METHOD_DRAIN, ROLE_OPERATOR, 0, method_drain},
+	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
 	{METHOD_JOBS, ROLE_OPERATOR, 0, method_jobs},
 	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
@@ -116,11 +118,17 @@ static int check_role(const struct method *method, const struct session *session
 static int check_method(const struct method *method, const struct message *message,
 			const struct session *session, struct error *error)
 {
+	const struct error *locked = keeping_locked(session->server->keeping);
+
 	if (!method)
 		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
 	if (!session->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
 				 method->name);
+	if (locked && !(method->flags & WHEN_LOCKED)) {
+		*error = *locked;
+		return error->code;
+	}
 	return check_role(method, session, error);
 }
 

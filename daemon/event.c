@@ -26,6 +26,11 @@ struct event_ring *event_ring_new(void)
 	return ring;
 }
 
+void event_ring_begin(struct event_ring *ring, uint64_t last)
+{
+	ring->last = last;
+}
+
 struct event_ring *event_ring_free(struct event_ring *ring)
 {
 	if (!ring)

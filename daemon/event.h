@@ -8,6 +8,10 @@
 struct event_ring;
 struct event_ring *event_ring_new(void);
 struct event_ring *event_ring_free(struct event_ring *ring);
+/* Before the first event: numbers go on after `last`. A restart leaves a gap, so that they go
+ * up across it, and who asks for what was before is told `lost`. */
+#define EVENT_EPOCH_SHIFT 32
+void event_ring_begin(struct event_ring *ring, uint64_t last);
 
 /* Begins an event: [2, "event", [{seq, kind, time_ms, …}]] in *w; the caller
  * adds its keys and calls event_emit, which closes, numbers and keeps it and

@@ -83,18 +83,20 @@ static void unlink_both(struct lease *lease)
 		lease->next_of_holder->link_of_holder = lease->link_of_holder;
 }
 
-int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		struct error *error)
+static int not_leased(const struct version *version, struct error *error)
+{
+	return error_set(error, -EINVAL, "only ready versions are leased", "%s@%s is %s", version->model->name,
+			 version->tag, version_state_name(version->state));
+}
+
+static int grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		 struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
-	int r;
+	int r = quota_charge(quota, uid, QUOTA_LEASES, &charge, error);
 
-	if (version->state != VERSION_READY)
-		return error_set(error, -EINVAL, "only ready versions are leased", "%s@%s is %s",
-				 version->model->name, version->tag, version_state_name(version->state));
-	r = quota_charge(quota, uid, QUOTA_LEASES, &charge, error);
 	if (r < 0)
 		return r;
 	lease = table_grow(registry) == 0 ? calloc(1, sizeof(*lease)) : NULL;
@@ -115,6 +117,24 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 	registry->counts.leases++;
 	*ret_lease = lease;
 	return 0;
+}
+
+int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		struct error *error)
+{
+	if (version->state != VERSION_READY)
+		return not_leased(version, error);
+	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+}
+
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		 struct error *error)
+{
+	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
+		return not_leased(version, error);
+	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
 }
 
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder)

@@ -16,7 +16,7 @@ method_fn method_hello, method_ping, method_status, method_clients, method_subsc
 /* methods_list.c */
 method_fn method_list;
 /* methods_lease.c */
-method_fn method_get_handles, method_release;
+method_fn method_get_handles, method_release, method_resume;
 /* methods_operate.c */
 method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_drain;
 /* methods_publish.c */

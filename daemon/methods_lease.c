@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "keeping.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -226,5 +227,80 @@ int method_release(struct request *request, struct fields *params, struct error 
 				 "lease %llu is not this connection's", (unsigned long long)id);
 	versions_free_unused(server, lease_release(server->registry, lease));
 	request_done(request);
+	return 0;
+}
+
+/* ---- leases of before a restart ---- */
+
+static int resume_one(const struct request *request, const struct wanted *wanted, struct lease **ret,
+		      struct error *error)
+{
+	struct server *server = request->server;
+	struct session *session = request->session;
+	struct version *version;
+	uint64_t generation;
+	uint32_t replica;
+	bool later;
+	int r = registry_find(server->registry, wanted->ref, &version, &generation, error);
+
+	if (r < 0)
+		return r;
+	if (version->state != VERSION_READY &&
+	    (version->state != VERSION_RETIRING || keeping_grace_ms(server->keeping) == 0))
+		return not_ready(version, &later, error);
+	r = find_replica(version, wanted, &replica, error);
+	if (r < 0)
+		return r;
+	return lease_resume(server->registry, version, replica, session, &session->leases, server->quota,
+			    session->peer.uid, ret, error);
+}
+
+/* One of them; what is wrong with it is its own answer. */
+static void put_resumed(const struct request *request, const msgpack_object *object, struct message_writer *w)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	struct ref ref = {.has_id = true};
+	struct wanted wanted = {.ref = &ref, .device = device};
+	struct lease *lease = NULL;
+	struct error error;
+	struct fields f;
+	int r;
+
+	fields_of(&f, object);
+	fields_hex128(&f, "version", ref.id.bytes);
+	fields_text(&f, "device", device, sizeof(device));
+	wanted.rank = fields_u64(&f, "rank");
+	r = params_check(&f, &error);
+	if (r == 0)
+		r = resume_one(request, &wanted, &lease, &error);
+	message_begin_map(w, NULL);
+	if (r == 0)
+		message_put_u64(w, "lease", lease->id);
+	else
+		message_put_error(w, "error", &error);
+	message_end(w);
+}
+
+int method_resume(struct request *request, struct fields *params, struct error *error)
+{
+	struct message_writer w;
+	uint32_t count;
+	const msgpack_object *leases = fields_array(params, "leases", &count);
+	int r = params_check(params, error);
+
+	if (r == 0)
+		r = params_open(request->server, error);
+	if (r == 0 && count > RESUME_LEASES_MAX)
+		r = error_set(error, -EINVAL, "ask for the others after these",
+			      "%u leases; at most %d at a time", count, RESUME_LEASES_MAX);
+	if (r < 0)
+		return r;
+	request_result(request, &w);
+	message_begin_array(&w, "leases");
+	for (uint32_t i = 0; i < count; i++)
+		put_resumed(request, &leases[i], &w);
+	message_end(&w);
+	message_put_u64(&w, "grace_ms", keeping_grace_ms(request->server->keeping));
+	request_answer(request, &w);
 	return 0;
 }

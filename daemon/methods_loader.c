@@ -239,20 +239,42 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 	return versions_complete(server, publish, error);
 }
 
+/* The last part's answer comes when the version is ready: a load is done then. */
+static void wake_stored(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct version *version = registry_by_publish(waiter->request.server->registry, &waiter->id);
+
+	(void)changed;
+	(void)expired;
+	if (version && version->storing)
+		return;
+	if (version && version->state == VERSION_FAILED)
+		request_refuse(&waiter->request, &version->error);
+	else
+		request_done(&waiter->request);
+	waiter_free(waiter);
+}
+
 int method_loader_checked(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct checked checked = {0};
+	struct waiter *waiter = NULL;
 	struct job *job = NULL;
 	int r = current_job(request, &job, error);
 
+	if (r == 0)
+		r = waiter_new(request, WAIT_STORED, -1, wake_stored, &waiter, error);
 	if (r < 0)
 		return r;
 	r = checked_fields(request, params, &checked, error);
+	waiter->id = checked.publish;
 	if (r == 0)
 		r = hand_over(server, job, &checked, error);
 	drop(server, &checked.what);
-	if (r == 0)
-		request_done(request);
-	return r;
+	if (r < 0)
+		waiter_free(waiter);
+	else
+		wake_stored(waiter, NULL, false);
+	return r < 0 ? r : 0;
 }

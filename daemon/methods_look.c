@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "clock.h"
+#include "keeping.h"
 #include "loader.h"
 
 #include <dirent.h>
@@ -50,6 +51,8 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 	request_result(request, &w);
 	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
 	put_version_id(&w, "instance", &server->instance);
+	put_version_id(&w, "ledger", keeping_ledger(server->keeping));
+	message_put_u64(&w, "epoch", keeping_epoch(server->keeping));
 	message_put_text(&w, "server", GPUWM_VERSION);
 	message_put_u64(&w, "pid", (uint64_t)getpid());
 	put_roles(&w, session->roles);
@@ -119,6 +122,20 @@ static void put_counts(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "segments", counts.segments);
 }
 
+static void put_keeping(struct message_writer *w, const struct server *server)
+{
+	const struct keeping *keeping = server->keeping;
+
+	put_version_id(w, "ledger", keeping_ledger(keeping));
+	message_put_u64(w, "epoch", keeping_epoch(keeping));
+	message_put_bool(w, "kept", keeping_stores(keeping));
+	message_put_u64(w, "adopted", keeping_adopted(keeping));
+	message_put_u64(w, "lost", keeping_lost(keeping));
+	message_put_u64(w, "grace_ms", keeping_grace_ms(keeping));
+	if (keeping_locked(keeping))
+		message_put_error(w, "locked", keeping_locked(keeping));
+}
+
 int method_status(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
@@ -134,6 +151,7 @@ int method_status(struct request *request, struct fields *params, struct error *
 	message_put_bool(&w, "draining", server->draining);
 	message_put_u64(&w, "seq", event_last(server->events));
 	put_counts(&w, server);
+	put_keeping(&w, server);
 	put_devices(&w, server);
 	put_limits(&w, server);
 	message_begin_array(&w, "roots");

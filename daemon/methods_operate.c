@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "keeping.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ int method_pin_version(struct request *request, struct fields *params, struct er
 	int r = pin_fields(request, params, &version, pin, error);
 
 	if (r == 0)
-		r = version_pin(version, pin, error);
+		r = versions_pin(request->server, version, pin, error);
 	if (r == 0)
 		answer_version(request, &version->id);
 	return r;
@@ -43,12 +44,10 @@ int method_unpin_version(struct request *request, struct fields *params, struct 
 	int r = pin_fields(request, params, &version, pin, error);
 
 	if (r == 0)
-		r = version_unpin(version, pin, error);
-	if (r < 0)
-		return r;
-	answer_version(request, &version->id);
-	versions_free_unused(request->server, version);
-	return 0;
+		r = versions_unpin(request->server, version, pin, error);
+	if (r == 0)
+		answer_version(request, &version->id);
+	return r;
 }
 
 /* ---- swap ---- */
@@ -95,34 +94,24 @@ static int swap_target(struct server *server, const struct swap *swap, struct ve
 	return registry_find(server->registry, &ref, ret, &generation, error);
 }
 
-/* The swap is done: what can't be retired (another alias names it) is said in
- * old_state, not as an error. */
-static void retire_old(struct server *server, struct version *old)
-{
-	bool freed;
-
-	registry_forget_previous(server->registry, old);
-	versions_retire(server, old, &freed, NULL);
-}
-
 int method_hot_swap(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct swap swap;
+	struct versions_swap change = {.model = swap.model, .alias = swap.alias};
 	struct swap_result result;
-	struct version *to;
 	struct message_writer w;
 	int r = swap_fields(params, &swap, error);
 
 	if (r == 0)
-		r = swap_target(server, &swap, &to, error);
-	if (r == 0)
-		r = versions_swap(server, swap.model, swap.alias, to, swap.has_expect ? &swap.expect : NULL,
-				  &result, error);
+		r = swap_target(server, &swap, &change.to, error);
 	if (r < 0)
 		return r;
-	if (swap.retire_old && result.changed && result.old)
-		retire_old(server, result.old);
+	change.expect = swap.has_expect ? &swap.expect : NULL;
+	change.retire_old = swap.retire_old;
+	r = versions_swap(server, &change, &result, error);
+	if (r < 0)
+		return r;
 	request_result(request, &w);
 	if (result.now)
 		put_version_id(&w, "version", &result.now->id);
@@ -186,7 +175,6 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	struct waiter *waiter = NULL;
 	struct version *version;
 	struct version_id id;
-	bool freed;
 	int r = params_version(request->server, params, "ref", &version, error);
 
 	if (r < 0)
@@ -198,7 +186,7 @@ int method_retire(struct request *request, struct fields *params, struct error *
 		return r;
 	if (waiter)
 		waiter->id = id;
-	r = versions_retire(request->server, version, &freed, error);
+	r = versions_retire(request->server, version, error);
 	if (r < 0) {
 		waiter_free(waiter);
 		return r;
@@ -220,6 +208,7 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 	(void)error;
 	server_begin_draining(server, "draining");
 	versions_retire_all(server);
+	keeping_let_go(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "left");
 	while ((version = registry_next_version(server->registry, NULL, version))) {

@@ -399,6 +399,9 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 				 "no such open publish");
 	if (!may_abort(publish, request->session))
 		return not_yours(error);
+	if (publish->version->storing)
+		return error_set(error, -EBUSY, "retire the version when it is ready",
+				 "this publish is complete: it can't be aborted any more");
 	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", reason[0] ? ": " : "", reason);
 	versions_fail(request->server, publish, &why, NULL);
 	request_done(request);

@@ -1,15 +1,17 @@
 #include "server.h"
 #include "clock.h"
+#include "keeping.h"
 #include "listener.h"
 #include "loader.h"
 #include "mourning.h"
+#include "notify.h"
+#include "reload.h"
 #include "session.h"
 #include "unread.h"
 #include "versions.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +53,8 @@ void server_settle(struct server *server)
 		if (server->events_told != event_last(server->events))
 			tell_events(server);
 	}
+	versions_settle(server);
+	notify_changed(server->notify);
 	if (!server->stopping)
 		return;
 	finish_stopping(server);
@@ -66,32 +70,6 @@ static void on_settle(uv_prepare_t *prepare)
 
 /* ---- making and freeing ---- */
 
-static int set_budgets(struct server *server, struct error *error)
-{
-	const struct config *config = server->config;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < config->budget_count; i++)
-		r = device_table_budget(&server->devices, config->budgets[i].device, config->budgets[i].bytes,
-					config->budgets[i].percent);
-	return r < 0 ? error_set(error, r, "[budget] of the configuration", "a budget was not taken: %s",
-				 strerror(-r))
-		     : 0;
-}
-
-static void find_publish_group(struct server *server)
-{
-	const char *name = server->config->publish_group;
-	/* cppcheck-suppress getgrnamCalled ; the loop has not begun */
-	const struct group *group = name[0] ? getgrnam(name) : NULL;
-
-	server->has_publish_group = group != NULL;
-	if (group)
-		server->publish_group = group->gr_gid;
-	else if (name[0])
-		log_info("there is no group %s: root, gpuwmd's own user and operators may publish", name);
-}
-
 static int make_parts(struct server *server)
 {
 	server->registry = registry_new();
@@ -100,20 +78,22 @@ static int make_parts(struct server *server)
 	server->events = event_ring_new();
 	server->unread = unread_new(&server->loop);
 	server->loaders = loader_pool_new(server);
+	server->keeping = keeping_new(server);
+	server->notify = notify_new(server);
 	return server->registry && server->publishes && server->quota && server->events && server->unread &&
-			       server->loaders
+			       server->loaders && server->keeping && server->notify
 		       ? 0
 		       : -ENOMEM;
 }
 
-int server_new(const struct config *config, struct server **ret_server, struct error *error)
+int server_new(struct config *config, struct server **ret_server, struct error *error)
 {
 	struct server *server = calloc(1, sizeof(*server));
 	int r;
 
-	if (!server || uv_loop_init(&server->loop) < 0) {
+	if (!server || version_id_new(&server->instance) < 0 || uv_loop_init(&server->loop) < 0) {
 		free(server);
-		return error_set(error, -ENOMEM, NULL, "out of memory or descriptors");
+		return error_set(error, -ENOMEM, NULL, "out of memory, descriptors or random bytes");
 	}
 	server->loop.data = server;
 	server->config = config;
@@ -129,14 +109,11 @@ int server_new(const struct config *config, struct server **ret_server, struct e
 	if (r < 0)
 		error_set(error, r, NULL, "out of memory or descriptors");
 	if (r == 0)
-		r = set_budgets(server, error);
-	if (r == 0 && version_id_new(&server->instance) < 0)
-		r = error_set(error, -EIO, NULL, "the kernel gave no random bytes");
+		r = config_apply(server, error);
 	if (r < 0) {
 		server_free(server);
 		return r;
 	}
-	find_publish_group(server);
 	*ret_server = server;
 	return 0;
 }
@@ -171,10 +148,13 @@ static void close_handles(struct server *server)
 	server->loaders = loader_pool_free(server->loaders);
 	say_goodbyes(server); /* the loaders' */
 	server->unread = unread_free(server->unread);
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < SIGNALS; i++) {
 		if (server->signals[i].data)
 			uv_close((uv_handle_t *)&server->signals[i], NULL);
 	}
+	server->notify = notify_free(server->notify);
+	if (server->keeping)
+		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 }
@@ -183,6 +163,7 @@ struct server *server_free(struct server *server)
 {
 	if (!server)
 		return NULL;
+	versions_settle(server);
 	server->stopping = server->draining = true;
 	close_handles(server);
 	/* What is still being closed uses the ledger: it is left to the kernel then. */
@@ -191,6 +172,7 @@ struct server *server_free(struct server *server)
 	job_table_clear(&server->jobs);
 	publish_table_free(server->publishes);
 	registry_free(server->registry);
+	keeping_free(server->keeping);
 	event_ring_free(server->events);
 	device_table_clear(&server->devices);
 	quota_free(server->quota);
@@ -200,52 +182,99 @@ struct server *server_free(struct server *server)
 
 /* ---- running ---- */
 
-/* The first loader has spoken, or failed: hello can tell devices. */
 static void on_ready(struct server *server)
 {
 	for (size_t i = 0; i < LISTENERS; i++) {
 		if (server->listeners[i] && listener_start(server->listeners[i]) < 0)
 			log_error("a socket could not be watched");
 	}
-	sd_notify(0, "READY=1");
+	notify_ready(server->notify);
 }
 
 static void on_signal(uv_signal_t *signal, int number)
 {
-	(void)number;
-	server_stop(signal->data);
+	if (number == SIGHUP)
+		server_reload(signal->data);
+	else
+		server_stop(signal->data);
 }
 
 static void watch_signals(struct server *server)
 {
-	const int numbers[2] = {SIGTERM, SIGINT};
+	const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < SIGNALS; i++) {
 		uv_signal_init(&server->loop, &server->signals[i]);
 		server->signals[i].data = server;
 		uv_signal_start(&server->signals[i], on_signal, numbers[i]);
 	}
 }
 
-int server_run(struct server *server, struct error *error)
+static int open_listeners(struct server *server, struct error *error)
 {
 	const enum session_kind kinds[LISTENERS] = {SESSION_WORKER, SESSION_ADMIN};
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
 		r = listener_open(server, kinds[i], &server->listeners[i], error);
+	return r;
+}
+
+/* Sockets of our own go to the store too, so that who connects while gpuwmd restarts waits. */
+static int keep_listeners(struct server *server, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < LISTENERS && keeping_stores(server->keeping); i++)
+		r = listener_keep(server->listeners[i], error);
+	return r;
+}
+
+/* hello tells devices: those of the last gpuwmd, or what the first loader says or fails to. */
+static void begin_serving(struct server *server)
+{
+	bool devices_known = server->devices.count > 0 || keeping_locked(server->keeping);
+
+	if (devices_known)
+		on_ready(server);
+	if (!keeping_locked(server->keeping))
+		loader_pool_start(server->loaders, devices_known ? NULL : on_ready);
+}
+
+int server_run(struct server *server, struct error *error)
+{
+	int r = open_listeners(server, error);
+
 	if (r < 0)
 		return r;
+	notify_extend(START_EXTEND_SECONDS);
+	r = keeping_begin(server->keeping, error);
+	if (r == 0)
+		r = keep_listeners(server, error);
 	sd_listen_fds(1); /* what was passed is taken: no child shall see it */
+	if (r < 0)
+		return r;
+	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	watch_signals(server);
-	loader_pool_start(server->loaders, on_ready);
+	begin_serving(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	return 0;
 }
 
+/* What is on its way into the fd store gets there, and is retired then. */
+static void fail_publishes(struct server *server, const struct error *error)
+{
+	struct publish *publish = publish_next(server->publishes, NULL), *next;
+
+	for (; publish; publish = next) {
+		next = publish_next(server->publishes, publish);
+		if (!publish->version->storing)
+			versions_fail(server, publish, error, NULL);
+	}
+}
+
 void server_begin_draining(struct server *server, const char *why)
 {
-	struct publish *publish;
 	struct message_writer w;
 	struct error error;
 
@@ -257,8 +286,7 @@ void server_begin_draining(struct server *server, const char *why)
 	event_emit(server->events, &w);
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is %s", why);
 	waiters_refuse(server, WAIT_READY, &error);
-	while ((publish = publish_next(server->publishes, NULL)))
-		versions_fail(server, publish, &error, NULL);
+	fail_publishes(server, &error);
 	for (struct job *job = server->jobs.first; job; job = job->next)
 		job_cancel(server, job, &error);
 }
@@ -274,7 +302,7 @@ void server_stop(struct server *server)
 
 	if (server->stopping)
 		return;
-	sd_notify(0, "STOPPING=1");
+	notify_stopping();
 	server_begin_draining(server, "stopping");
 	server->stopping = true;
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is stopping");

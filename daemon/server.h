@@ -14,15 +14,19 @@
 #include <uv.h>
 
 #define LISTENERS 2
+#define SIGNALS 3
 
 struct session;
 struct loader_pool;
 struct unread;
 struct listener;
 struct mourning;
+struct keeping;
+struct notify;
+struct freeing;
 
 struct server {
-	const struct config *config;
+	struct config *config;
 	uv_loop_t loop;
 	struct version_id instance;
 	uint64_t started_ms; /* steady */
@@ -33,6 +37,9 @@ struct server {
 	struct publish_table *publishes;
 	struct quota *quota;
 	struct device_table devices;
+	struct keeping *keeping; /* what a restart finds */
+	struct freeing *freeing; /* versions that are to go */
+	struct notify *notify;
 	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were looked through for */
 	struct job_table jobs;
@@ -51,7 +58,7 @@ struct server {
 	struct listener *listeners[LISTENERS];
 	uv_prepare_t settle;
 	uv_timer_t stop_timer;
-	uv_signal_t signals[2];
+	uv_signal_t signals[SIGNALS];
 	bool draining; /* no new leases, publishes, loads */
 	bool stopping;
 
@@ -59,12 +66,12 @@ struct server {
 	uint8_t packet_data[PACKET_BYTES_MAX + 1];
 };
 
-/* Everything but listeners and loaders; *config stays the caller's. */
-int server_new(const struct config *config, struct server **ret_server, struct error *error);
+/* Everything but listeners and loaders; *config stays the caller's, and is changed by a reload. */
+int server_new(struct config *config, struct server **ret_server, struct error *error);
 /* Ends what is left; waits at most STOP_DRAIN_MS for descriptors that are being closed. */
 struct server *server_free(struct server *server);
 
-/* Sockets, signals, the first loader: then the loop until a signal or
+/* Sockets, what a restart left, signals, the first loader: then the loop until a signal or
  * server_stop. 0, or why it could not start. */
 int server_run(struct server *server, struct error *error);
 

@@ -1,4 +1,5 @@
-#include "versions.h"
+#include "versions_internal.h"
+#include "keeping.h"
 #include "loader.h"
 #include "mourning.h"
 #include "segment.h"
@@ -8,118 +9,197 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- events ---- */
-
-static void begin(struct server *server, struct message_writer *w, const char *kind,
-		  const struct version *version)
-{
-	event_begin(server->events, w, kind);
-	message_put_hex128(w, "version", version->id.bytes);
-	message_put_text(w, "model", model_name(version->model));
-	message_put_text(w, "tag", version->tag);
-}
-
-static void tell(struct server *server, const char *kind, const struct version *version)
-{
-	struct message_writer w;
-
-	begin(server, &w, kind, version);
-	event_emit(server->events, &w);
-}
-
-static void tell_failed(struct server *server, const struct version *version)
-{
-	struct message_writer w;
-
-	begin(server, &w, EVENT_FAILED, version);
-	message_put_error(&w, "error", &version->error);
-	event_emit(server->events, &w);
-}
-
-static void tell_swapped(struct server *server, const char *model, const char *alias,
-			 const struct swap_result *result)
-{
-	struct message_writer w;
-
-	event_begin(server->events, &w, EVENT_SWAPPED);
-	message_put_text(&w, "model", model);
-	message_put_text(&w, "alias", alias);
-	if (result->now)
-		message_put_hex128(&w, "version", result->now->id.bytes);
-	if (result->old)
-		message_put_hex128(&w, "old", result->old->id.bytes);
-	message_put_u64(&w, "generation", result->generation);
-	event_emit(server->events, &w);
-}
-
 /* ---- ready ---- */
 
-static void tell_current(struct server *server, struct version *version)
+static uint64_t generation_of_current(const struct server *server, const char *model)
 {
-	const char *model = model_name(version->model);
-	struct swap_result result = {.now = version, .changed = true};
 	struct version *found;
+	uint64_t generation = 0;
 	struct ref ref = {0};
 
 	snprintf(ref.model, sizeof(ref.model), "%s", model);
 	snprintf(ref.name, sizeof(ref.name), "%s", ALIAS_CURRENT);
-	registry_find(server->registry, &ref, &found, &result.generation, NULL);
-	tell_swapped(server, model, ALIAS_CURRENT, &result);
+	registry_find(server->registry, &ref, &found, &generation, NULL);
+	return generation;
 }
 
-/* It was free when the publish began; the version is ready in any case. */
-static void move_alias(struct server *server, struct version *version, const char *alias)
+/* It was free when the publish began; the version is ready in any case. True: it was moved. */
+static bool move_alias(struct server *server, struct version *version, const char *alias,
+		       struct swap_result *ret)
 {
 	const char *model = model_name(version->model);
-	struct swap_result swapped;
 	struct error error;
 
-	if (versions_swap(server, model, alias, version, NULL, &swapped, &error) == 0)
-		return;
+	if (registry_swap(server->registry, model, alias, version, NULL, ret, &error) == 0)
+		return ret->changed;
 	error_set(&version->error, error.code, error.detail,
 		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
 		  error.message);
 	log_warning("%s", version->error.message);
 	job_note(&server->jobs, &version->id, &version->error);
+	return false;
+}
+
+/* All parts are here, and in the store where there is one. The publish ends in any case. */
+static int become_ready(struct server *server, struct publish *publish, struct error *error)
+{
+	struct version *version = publish->version;
+	const char *model = model_name(version->model);
+	char alias[NAME_BYTES_MAX + 1];
+	struct swap_result first = {.now = version}, moved;
+	bool current, has_moved;
+
+	version->storing = false;
+	if (registry_ready(server->registry, version, &current, error) < 0) {
+		versions_fail(server, publish, error, NULL);
+		return error->code;
+	}
+	snprintf(alias, sizeof(alias), "%s", publish->alias);
+	publish_end(server->publishes, publish);
+	first.generation = generation_of_current(server, model);
+	has_moved = alias[0] && move_alias(server, version, alias, &moved);
+	keeping_save(server->keeping);
+	tell_version(server, EVENT_READY, version);
+	if (current)
+		tell_swapped(server, model, ALIAS_CURRENT, &first);
+	if (has_moved)
+		tell_swapped(server, model, alias, &moved);
+	waiters_wake(server, WAIT_CHECKED, version);
+	waiters_wake(server, WAIT_READY, version);
+	if (server->draining)
+		versions_retire_all(server);
+	return 0;
+}
+
+/* A version on its way into the store. */
+struct storing {
+	struct server *server;
+	struct version_id publish;
+	struct error error; /* why it does not get there */
+};
+
+static struct publish *take_storing(struct storing *storing)
+{
+	struct publish *publish = publish_find(storing->server->publishes, &storing->publish);
+
+	free(storing);
+	return publish;
+}
+
+static void on_unstored(void *data, const struct error *removing)
+{
+	struct storing *storing = data;
+	struct server *server = storing->server;
+	struct error error = storing->error;
+	struct publish *publish = take_storing(storing);
+
+	(void)removing; /* then the next start removes it */
+	publish->version->storing = false;
+	versions_fail(server, publish, &error, NULL);
+	waiters_wake(server, WAIT_STORED, NULL);
+}
+
+static void on_stored(void *data, const struct error *error)
+{
+	struct storing *storing = data;
+	struct server *server = storing->server;
+	struct publish *publish = publish_find(server->publishes, &storing->publish);
+	struct store_batch *batch;
+	struct error reason;
+
+	if (!error) {
+		free(storing);
+		become_ready(server, publish, &reason);
+		waiters_wake(server, WAIT_STORED, NULL);
+		return;
+	}
+	storing->error = *error;
+	batch = keeping_batch(server->keeping, publish->version, false);
+	if (batch)
+		store_batch_remove(batch, &server->loop, on_unstored, storing);
+	else
+		on_unstored(storing, error);
+}
+
+static int begin_storing(struct server *server, struct publish *publish, struct error *error)
+{
+	struct storing *storing = calloc(1, sizeof(*storing));
+	struct store_batch *batch = storing ? keeping_batch(server->keeping, publish->version, true) : NULL;
+
+	if (!batch) {
+		free(storing);
+		error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+		versions_fail(server, publish, error, NULL);
+		return error->code;
+	}
+	*storing = (struct storing){.server = server, .publish = publish->id};
+	publish->version->storing = true;
+	store_batch_put(batch, &server->loop, on_stored, storing);
+	return 0;
 }
 
 int versions_complete(struct server *server, struct publish *publish, struct error *error)
 {
-	struct version *version = publish->version;
-	char alias[NAME_BYTES_MAX + 1];
 	struct error reason;
-	bool current;
+	int r;
 
-	if (!version_complete(version))
+	if (!version_complete(publish->version) || publish->version->storing)
 		return 0;
-	if (registry_ready(server->registry, version, &current, &reason) < 0) {
-		versions_fail(server, publish, &reason, NULL);
+	r = keeping_stores(server->keeping) ? begin_storing(server, publish, &reason)
+					    : become_ready(server, publish, &reason);
+	if (r < 0)
 		*error = reason;
-		return reason.code;
-	}
-	snprintf(alias, sizeof(alias), "%s", publish->alias);
-	publish_end(server->publishes, publish);
-	tell(server, EVENT_READY, version);
-	if (current)
-		tell_current(server, version);
-	if (alias[0])
-		move_alias(server, version, alias);
-	waiters_wake(server, WAIT_CHECKED, version);
-	waiters_wake(server, WAIT_READY, version);
+	return r;
+}
+
+/* ---- what operators change ---- */
+
+/* What can't be retired (another alias names it) is said in its state, not as an error. */
+static bool retire_old(struct server *server, struct version *old)
+{
+	registry_forget_previous(server->registry, old);
+	if (old->state != VERSION_READY || registry_retire(server->registry, old, NULL) < 0)
+		return false;
+	freeing_begin(server, old);
+	return true;
+}
+
+int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
+		  struct error *error)
+{
+	bool retired = false;
+	int r = registry_swap(server->registry, swap->model, swap->alias, swap->to, swap->expect, ret, error);
+
+	if (r < 0 || !ret->changed)
+		return r;
+	if (swap->retire_old && ret->old)
+		retired = retire_old(server, ret->old);
+	keeping_save(server->keeping);
+	tell_swapped(server, swap->model, swap->alias, ret);
+	if (retired)
+		tell_version(server, EVENT_RETIRING, ret->old);
+	if (swap->to)
+		waiters_wake(server, WAIT_READY, swap->to);
 	return 0;
 }
 
-int versions_swap(struct server *server, const char *model, const char *alias, struct version *to,
-		  const struct version_id *expect, struct swap_result *ret, struct error *error)
+int versions_pin(struct server *server, struct version *version, const char *pin, struct error *error)
 {
-	int r = registry_swap(server->registry, model, alias, to, expect, ret, error);
+	int r = version_pin(version, pin, error);
+
+	if (r == 0)
+		keeping_save(server->keeping);
+	return r;
+}
+
+int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error)
+{
+	int r = version_unpin(version, pin, error);
 
 	if (r < 0)
 		return r;
-	if (ret->changed)
-		tell_swapped(server, model, alias, ret);
-	if (ret->changed && to)
-		waiters_wake(server, WAIT_READY, to);
+	freeing_begin(server, version);
+	keeping_save(server->keeping);
 	return 0;
 }
 
@@ -201,84 +281,7 @@ void versions_fail_of(struct server *server, const void *publisher, const struct
 
 	for (; publish; publish = next) {
 		next = publish_next(server->publishes, publish);
-		if (is_publisher(publish, publisher))
+		if (!publish->version->storing && is_publisher(publish, publisher))
 			versions_fail(server, publish, reason, dead);
-	}
-}
-
-/* ---- retired ---- */
-
-/* A version whose descriptors are being closed. */
-struct freeing {
-	struct server *server;
-	struct version *version;
-	uint32_t left;
-};
-
-static void freed(struct server *server, struct version *version)
-{
-	tell(server, EVENT_FREED, version);
-	registry_remove(server->registry, version);
-	waiters_wake(server, WAIT_FREED, NULL);
-	loader_pool_report(server->loaders);
-}
-
-static void on_part_closed(void *data)
-{
-	struct freeing *freeing = data;
-
-	if (--freeing->left > 0)
-		return;
-	freed(freeing->server, freeing->version);
-	free(freeing);
-}
-
-void versions_free_unused(struct server *server, struct version *version)
-{
-	struct freeing *freeing;
-	uint32_t count = version->replica_count;
-
-	if (version->user || !version_unused(version))
-		return;
-	freeing = malloc(sizeof(*freeing));
-	if (!freeing) {
-		log_error("out of memory: %s@%s is not freed before the next of its leases ends",
-			  model_name(version->model), version->tag);
-		return;
-	}
-	*freeing = (struct freeing){.server = server, .version = version, .left = count};
-	version->user = freeing;
-	for (uint32_t i = 0; i < count; i++) {
-		struct grant *grant = grant_new(&version->replicas[i].charge);
-
-		segment_close(&server->loop, &version->replicas[i], grant, on_part_closed, freeing);
-	}
-}
-
-int versions_retire(struct server *server, struct version *version, bool *ret_freed, struct error *error)
-{
-	bool before = version->state == VERSION_RETIRING;
-	int r = registry_retire(server->registry, version, error);
-
-	if (r < 0)
-		return r;
-	if (!before)
-		tell(server, EVENT_RETIRING, version);
-	waiters_wake(server, WAIT_READY, version);
-	*ret_freed = version_unused(version);
-	versions_free_unused(server, version);
-	return 0;
-}
-
-void versions_retire_all(struct server *server)
-{
-	struct version *version = registry_next_version(server->registry, NULL, NULL), *next;
-	bool freed_now;
-
-	registry_remove_aliases(server->registry);
-	for (; version; version = next) {
-		next = registry_next_version(server->registry, NULL, version);
-		if (version->state == VERSION_READY)
-			versions_retire(server, version, &freed_now, NULL);
 	}
 }

@@ -5,12 +5,14 @@
 
 #include "server.h"
 
-/* The publish's parts are all here: the version is ready, its aliases move,
- * the publish ends (its pointer is dead). Otherwise nothing. Why an alias was not moved
- * is then the ready version's error, and that of its jobs. */
+/* The publish's parts are all here: they are stored, where there is a store, and then the version
+ * is ready, its alias moves, the publish ends (its pointer is dead). Until then version->storing holds,
+ * nothing can fail the publish but the store, and who waits with WAIT_STORED or WAIT_CHECKED is woken. Without all
+ * parts, or while they are being stored: nothing. Why an alias was not moved is then the ready version's error,
+ * and that of its jobs. Negative: the version failed. */
 int versions_complete(struct server *server, struct publish *publish, struct error *error);
 
-/* The publish fails, with all its parts; its pointer is dead. dead: the session
+/* The publish (which is not being stored) fails, with all its parts; its pointer is dead. dead: the session
  * of a publisher whose process may still hold memory; NULL: none. */
 void versions_fail(struct server *server, struct publish *publish, const struct error *reason,
 		   const struct session *dead);
@@ -20,16 +22,28 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 void versions_fail_of(struct server *server, const void *publisher, const struct error *reason,
 		      const struct session *dead);
 
-/* Moves the alias, tells it, and frees what it made unused. */
-int versions_swap(struct server *server, const char *model, const char *alias, struct version *to,
-		  const struct version_id *expect, struct swap_result *ret, struct error *error);
+/* Each is one change of what survives: all of it is there after a kill, or none. */
+struct versions_swap {
+	const char *model, *alias;
+	struct version *to; /* NULL: the alias is removed */
+	const struct version_id *expect; /* may be NULL */
+	bool retire_old;
+};
+int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
+		  struct error *error);
+int versions_pin(struct server *server, struct version *version, const char *pin, struct error *error);
+int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error);
+/* No new leases; freed when unused, after this call. */
+int versions_retire(struct server *server, struct version *version, struct error *error);
 
-/* No new leases; freed when unused (perhaps before this returns: *ret_freed tells
- * that closing began). */
-int versions_retire(struct server *server, struct version *version, bool *ret_freed, struct error *error);
-
-/* Frees the version if nothing holds it any more: called after each lease or pin that went. */
+/* Frees the version if nothing holds it any more: called after each lease that went. */
 void versions_free_unused(struct server *server, struct version *version);
+/* The same for all: the grace time is over. */
+void versions_free_all_unused(struct server *server);
+
+/* Before the loop sleeps: what was found unused leaves the store and is closed. Not
+ * earlier, so that a request's versions are there until it is answered. */
+void versions_settle(struct server *server);
 
 /* drain: no aliases, everything retired, what is unused freed. */
 void versions_retire_all(struct server *server);

@@ -21,6 +21,7 @@ enum wait_kind {
 	WAIT_JOB, /* a job's end */
 	WAIT_STARTED, /* a loader for a check */
 	WAIT_CHECKED, /* a part's check */
+	WAIT_STORED, /* a loader: what it handed over is in the fd store */
 	WAIT_KINDS,
 };
 

@@ -326,7 +326,10 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	snprintf(publish->alias, sizeof(publish->alias), "late");
 	for (int i = 0; i < ALIASES_PER_MODEL_MAX; i++) {
 		snprintf(alias, sizeof(alias), "a%d", i);
-		cr_assert_eq(versions_swap(server, "m", alias, old, NULL, &swapped, &error), 0);
+		cr_assert_eq(versions_swap(server,
+					   &(struct versions_swap){.model = "m", .alias = alias, .to = old},
+					   &swapped, &error),
+			     0);
 	}
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 0, &job, &error), 0);
 	job->version = publish->version->id;

@@ -142,10 +142,9 @@ Test(ending, a_server_may_end_while_it_closes_a_version)
 {
 	struct version *version = ready("m", "v1");
 	struct error error;
-	bool freed;
 
 	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &freed, &error), 0, "%s", error.message);
+	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
 	server = server_free(server);
 	config_clear(&config);
 	cr_expect_eq(fd_count(), fds_before);

@@ -245,10 +245,11 @@ static inline struct version *complete(struct publish *publish, struct publish_p
 	struct version *version = publish->version;
 	struct error error;
 
-	checked.index = (struct held_fd){memfd_create("index", MFD_CLOEXEC), 100};
+	checked.index = (struct held_fd){.fd = memfd_create("index", MFD_CLOEXEC), .bytes = 100};
 	checked.segments = calloc(segments, sizeof(struct held_fd));
 	for (uint32_t i = 0; i < segments; i++)
-		checked.segments[i] = (struct held_fd){memfd_create("segment", MFD_CLOEXEC), 4096 / segments};
+		checked.segments[i] =
+			(struct held_fd){.fd = memfd_create("segment", MFD_CLOEXEC), .bytes = 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
 	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);

@@ -1,0 +1,43 @@
+#include "versions_internal.h"
+#include "../proto/methods.h"
+
+static void begin(struct server *server, struct message_writer *w, const char *kind,
+		  const struct version *version)
+{
+	event_begin(server->events, w, kind);
+	message_put_hex128(w, "version", version->id.bytes);
+	message_put_text(w, "model", model_name(version->model));
+	message_put_text(w, "tag", version->tag);
+}
+
+void tell_version(struct server *server, const char *kind, const struct version *version)
+{
+	struct message_writer w;
+
+	begin(server, &w, kind, version);
+	event_emit(server->events, &w);
+}
+
+void tell_failed(struct server *server, const struct version *version)
+{
+	struct message_writer w;
+
+	begin(server, &w, EVENT_FAILED, version);
+	message_put_error(&w, "error", &version->error);
+	event_emit(server->events, &w);
+}
+
+void tell_swapped(struct server *server, const char *model, const char *alias, const struct swap_result *result)
+{
+	struct message_writer w;
+
+	event_begin(server->events, &w, EVENT_SWAPPED);
+	message_put_text(&w, "model", model);
+	message_put_text(&w, "alias", alias);
+	if (result->now)
+		message_put_hex128(&w, "version", result->now->id.bytes);
+	if (result->old)
+		message_put_hex128(&w, "old", result->old->id.bytes);
+	message_put_u64(&w, "generation", result->generation);
+	event_emit(server->events, &w);
+}

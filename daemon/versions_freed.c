@@ -1,0 +1,151 @@
+/* The end of a version: retired, unused, out of the store, closed, its budget returned. */
+#include "versions_internal.h"
+#include "keeping.h"
+#include "loader.h"
+#include "segment.h"
+#include "../proto/methods.h"
+
+#include <stdlib.h>
+
+/* A version whose descriptors go. */
+struct freeing {
+	struct server *server;
+	struct version *version;
+	struct store_batch *batch; /* NULL: they are in no store */
+	uint32_t left; /* parts that are being closed */
+	struct freeing *next; /* marked, not begun */
+};
+
+/* ---- from unused to gone ---- */
+
+static void freed(struct server *server, struct version *version)
+{
+	tell_version(server, EVENT_FREED, version);
+	registry_remove(server->registry, version);
+	waiters_wake(server, WAIT_FREED, NULL);
+	loader_pool_report(server->loaders);
+}
+
+static void on_part_closed(void *data)
+{
+	struct freeing *freeing = data;
+
+	if (--freeing->left > 0)
+		return;
+	freed(freeing->server, freeing->version);
+	free(freeing);
+}
+
+static void close_parts(struct freeing *freeing)
+{
+	struct version *version = freeing->version;
+	uint32_t count = version->replica_count;
+
+	freeing->left = count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct grant *grant = grant_new(&version->replicas[i].charge);
+
+		segment_close(&freeing->server->loop, &version->replicas[i], grant, on_part_closed, freeing);
+	}
+}
+
+/* A service manager that does not answer keeps them: the next gpuwmd finds that they belong to nothing. */
+static void on_removed(void *data, const struct error *error)
+{
+	struct freeing *freeing = data;
+
+	if (error)
+		log_error("%s@%s may stay in the fd store until the next start: %s (%s)",
+			  model_name(freeing->version->model), freeing->version->tag, error->message,
+			  error->detail);
+	close_parts(freeing);
+}
+
+bool freeing_begin(struct server *server, struct version *version)
+{
+	struct freeing *freeing;
+
+	/* When gpuwmd stops, leases end that clients will take again from the next one. */
+	if (version->freeing || !version_unused(version) || server->stopping ||
+	    keeping_grace_ms(server->keeping) > 0)
+		return false;
+	freeing = calloc(1, sizeof(*freeing));
+	if (freeing && keeping_stores(server->keeping))
+		freeing->batch = keeping_batch(server->keeping, version, false);
+	if (!freeing || (keeping_stores(server->keeping) && !freeing->batch)) {
+		free(freeing);
+		log_error("out of memory: %s@%s is not freed before the next of its leases ends",
+			  model_name(version->model), version->tag);
+		return false;
+	}
+	freeing->server = server;
+	freeing->version = version;
+	freeing->next = server->freeing;
+	server->freeing = freeing;
+	version->freeing = true;
+	return true;
+}
+
+void versions_settle(struct server *server)
+{
+	struct freeing *freeing = server->freeing, *next;
+
+	server->freeing = NULL;
+	for (; freeing; freeing = next) {
+		next = freeing->next;
+		if (freeing->batch)
+			store_batch_remove(freeing->batch, &server->loop, on_removed, freeing);
+		else
+			close_parts(freeing);
+	}
+}
+
+void versions_free_unused(struct server *server, struct version *version)
+{
+	if (!freeing_begin(server, version))
+		return;
+	keeping_save(server->keeping);
+}
+
+void versions_free_all_unused(struct server *server)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(server->registry, NULL, version)))
+		freeing_begin(server, version);
+	keeping_save(server->keeping);
+}
+
+/* ---- retiring ---- */
+
+int versions_retire(struct server *server, struct version *version, struct error *error)
+{
+	bool before = version->state == VERSION_RETIRING, marked;
+	int r = registry_retire(server->registry, version, error);
+
+	if (r < 0)
+		return r;
+	marked = freeing_begin(server, version);
+	if (before && !marked)
+		return 0;
+	keeping_save(server->keeping);
+	if (!before)
+		tell_version(server, EVENT_RETIRING, version);
+	waiters_wake(server, WAIT_READY, version);
+	return 0;
+}
+
+void versions_retire_all(struct server *server)
+{
+	struct version *version = NULL;
+
+	registry_remove_aliases(server->registry);
+	while ((version = registry_next_version(server->registry, NULL, version))) {
+		if (version->state != VERSION_READY || registry_retire(server->registry, version, NULL) < 0)
+			continue;
+		tell_version(server, EVENT_RETIRING, version);
+		waiters_wake(server, WAIT_READY, version);
+		freeing_begin(server, version);
+	}
+	keeping_save(server->keeping);
+}

@@ -1,0 +1,17 @@
+/* What versions.c and versions_freed.c share; nobody else. */
+#ifndef GPUWM_DAEMON_VERSIONS_INTERNAL_H
+#define GPUWM_DAEMON_VERSIONS_INTERNAL_H
+
+#include "versions.h"
+
+/* versions_events.c: what subscribers are told. */
+void tell_version(struct server *server, const char *kind, const struct version *version);
+void tell_failed(struct server *server, const struct version *version);
+void tell_swapped(struct server *server, const char *model, const char *alias,
+		  const struct swap_result *result);
+
+/* versions_freed.c. Marks the version if nothing holds it any more: it is in no snapshot from then
+ * on, and goes at the next versions_settle. False: it is held, or out of memory. */
+bool freeing_begin(struct server *server, struct version *version);
+
+#endif
