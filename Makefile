@@ -105,6 +105,7 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(FAKE_LIBS) $(FUZZ_BINS
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
 $(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+$(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -123,7 +124,7 @@ $(eval $(call archive,$(LOADER_A),$(LOADER)))
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
 LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
-LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson)
+LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson libsystemd inih)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 

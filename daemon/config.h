@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 
-#define CONFIG_ROOTS_MAX 32
 #define CONFIG_BUDGETS_MAX 65
 
 struct config {
@@ -25,7 +24,7 @@ struct config {
 	char group[NAME_BYTES_MAX + 1], admin_group[NAME_BYTES_MAX + 1]; /* "": left alone */
 	char publish_group[NAME_BYTES_MAX + 1];
 	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
-	char *roots[CONFIG_ROOTS_MAX]; /* absolute, no trailing slash */
+	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
 	size_t root_count;
 	struct {
 		char device[DEVICE_BYTES_MAX + 1]; /* "*": every GPU not named */

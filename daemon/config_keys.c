@@ -141,8 +141,8 @@ static int add_root(struct config *config, const struct config_key *row, const c
 		if (strlen(config->roots[i]) == bytes && strncmp(config->roots[i], value, bytes) == 0)
 			return 0;
 	}
-	if (config->root_count == CONFIG_ROOTS_MAX)
-		return refuse(why, "is one too many: at most %d roots are possible", CONFIG_ROOTS_MAX);
+	if (config->root_count == ROOTS_MAX)
+		return refuse(why, "is one too many: at most %d roots are possible", ROOTS_MAX);
 	root = strndup(value, bytes);
 	if (!root)
 		return -ENOMEM;

@@ -71,7 +71,8 @@ static int refuse(const struct roots *roots, const char *path, int code, struct 
 		return error_set(error, -ENOTSUP,
 				 "Linux 5.6 or newer is needed, and a sandbox must allow openat2",
 				 "%s: the kernel has no openat2", path);
-	return error_set(error, code, code == -EACCES ? "the loader runs with gpuwmd's rights" : NULL,
+	return error_set(error, code,
+			 code == -EACCES ? "the user that gpuwm-loader runs as may not read it" : NULL,
 			 "cannot open %s: %s", path, strerror(-code));
 }
 

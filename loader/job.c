@@ -26,8 +26,11 @@ static void parse_roots(struct fields *f, struct job *job)
 {
 	char path[PATH_BYTES_MAX + 1];
 	uint32_t count = 0;
-	const msgpack_object *roots = fields_array(f, "roots", &count);
+	const msgpack_object *roots;
 
+	if (!fields_have(f, "roots"))
+		return;
+	roots = fields_array(f, "roots", &count);
 	if (f->error.code)
 		return;
 	job->roots.paths = calloc((size_t)count + 1, sizeof(*job->roots.paths));
@@ -108,10 +111,7 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 
 void job_clear(struct job *job)
 {
-	for (size_t i = 0; i < job->roots.count; i++)
-		free(job->roots.paths[i]);
-	free(job->roots.paths);
-	job->roots = (struct roots){0};
+	roots_clear(&job->roots);
 	if (job->publisher >= 0)
 		close(job->publisher);
 	job->publisher = -1;

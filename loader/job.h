@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_JOB_H
 #define GPUWM_LOADER_JOB_H
 
-#include "beneath.h"
+#include "roots.h"
 
 #include "../client/lib/connection.h"
 

@@ -1,8 +1,11 @@
 /* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
- * bytes. gpuwmd starts it; it does one job and ends. */
+ * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+#include "activated.h"
 #include "standby.h"
+#include "watcher.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,19 +15,32 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #ifdef GPUWM_COVERAGE
 void __gcov_dump(void);
 #endif
 
-static const char help[] = "usage: gpuwm-loader --fd N\n"
-			   "\n"
-			   "gpuwmd starts this program for each load and each check; it is of no use by hand.\n"
-			   "\n"
-			   "  --fd N     the connected socket to gpuwmd\n"
-			   "  --version  print the version\n"
-			   "  --help     print this\n";
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static const char help[] =
+	"usage: gpuwm-loader --fd N\n"
+	"       gpuwm-loader --activated --user USER [--config FILE]\n"
+	"\n"
+	"gpuwmd starts this program for each load and each check, or a systemd service does for\n"
+	"each connection to its socket; it is of no use by hand.\n"
+	"\n"
+	"  --fd N         the connected socket to gpuwmd\n"
+	"  --activated    take the connection from systemd (Accept=yes)\n"
+	"  --user USER    who may connect: the name or number of the user that gpuwmd runs as\n"
+	"  --config FILE  load from below the roots of this configuration of gpuwmd only\n"
+	"  --version      print the version\n"
+	"  --help         print this\n";
+
+struct arguments {
+	int fd; /* -1: not given */
+	bool activated;
+	const char *user, *config;
+};
 
 /* The socket's number; -1 where it is none. */
 static int parse_fd(const char *text)
@@ -42,33 +58,53 @@ static int parse_fd(const char *text)
 	return (int)fd;
 }
 
-static int parse_arguments(int argc, char **argv, int *ret_fd)
+/* Without --user anybody could have the loader's rights who can connect. */
+static bool fit_together(const struct arguments *arguments)
+{
+	if (arguments->activated)
+		return arguments->fd < 0 && arguments->user;
+	return arguments->fd >= 0 && !arguments->user && !arguments->config;
+}
+
+static int parse_arguments(int argc, char **argv, struct arguments *ret)
 {
 	static const struct option options[] = {
 		{"fd", required_argument, NULL, 'f'},
+		{"activated", no_argument, NULL, 'a'},
+		{"user", required_argument, NULL, 'u'},
+		{"config", required_argument, NULL, 'c'},
 		{"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	int option;
 
-	*ret_fd = -1;
+	*ret = (struct arguments){.fd = -1};
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case 'f':
-			*ret_fd = parse_fd(optarg);
+			ret->fd = parse_fd(optarg);
+			break;
+		case 'a':
+			ret->activated = true;
+			break;
+		case 'u':
+			ret->user = optarg;
+			break;
+		case 'c':
+			ret->config = optarg;
 			break;
 		case 'v':
 			puts("gpuwm-loader " GPUWM_VERSION);
-			exit(0);
+			exit(EXIT_DONE);
 		case 'h':
 			fputs(help, stdout);
-			exit(0);
+			exit(EXIT_DONE);
 		default:
 			return -EINVAL;
 		}
 	}
-	return optind == argc && *ret_fd >= 0 ? 0 : -EINVAL;
+	return optind == argc && fit_together(ret) ? 0 : -EINVAL;
 }
 
 /* A repository may have more shards than the usual soft limit of 1,024 files. */
@@ -82,25 +118,52 @@ static void raise_file_limit(void)
 	}
 }
 
-int main(int argc, char **argv)
+static int complain(const struct error *error)
 {
-	int fd, r;
+	fprintf(stderr, "gpuwm-loader: %s%s%s%s\n", error->message, error->detail[0] ? " (" : "", error->detail,
+		error->detail[0] ? ")" : "");
+	return EXIT_FAILED;
+}
 
-	if (parse_arguments(argc, argv, &fd) < 0) {
-		fputs(help, stderr);
-		return 2;
+static int run(const struct arguments *arguments)
+{
+	struct standby_roots roots = {.own = arguments->activated, .file = arguments->config};
+	int sock = arguments->fd, r = 0;
+	struct error error;
+
+	if (arguments->activated)
+		r = activated_socket(arguments->user, &sock, &error);
+	else
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* sooner than the watcher */
+	if (r < 0)
+		return complain(&error);
+	r = watcher_start(sock);
+	if (r < 0) {
+		error_set(&error, r, NULL, "its connection can't be watched: %s", strerror(-r));
+		return complain(&error);
 	}
-	/* gpuwmd's end is this process's end, in whatever call it is. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGPIPE, SIG_IGN);
-	raise_file_limit();
-	r = standby_run(fd);
+	r = standby_run(sock, &roots);
 	if (r < 0)
 		fprintf(stderr, "gpuwm-loader: gpuwmd was not told the end: %s\n", strerror(-r));
+	return r < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments;
+	int r;
+
+	if (parse_arguments(argc, argv, &arguments) < 0) {
+		fputs(help, stderr);
+		return EXIT_USAGE;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
+	r = run(&arguments);
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
 	__gcov_dump();
 #endif
 	/* Destructors of the driver may wait for a GPU that hangs. */
-	_exit(r < 0 ? 1 : 0);
+	_exit(r);
 }

@@ -4,6 +4,7 @@
 #include "hand_in.h"
 #include "load.h"
 #include "report.h"
+#include "roots.h"
 
 #include "../proto/methods.h"
 
@@ -11,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct standby {
 	struct work work;
+	const struct standby_roots *roots;
 	bool assigned, report_wanted;
 	struct job job;
 	struct error refused; /* a job that could not be parsed */
@@ -34,21 +37,39 @@ static void notified(struct message *message, struct packet *packet, void *user_
 	}
 }
 
+/* It tells gpuwmd when this process is really gone: its socket ends earlier. A kernel that is
+ * older than 5.3 has none. */
+static int own_pidfd(int *ret_fd, struct error *error)
+{
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	if (fd < 0 && errno != ENOSYS)
+		return error_set(error, -errno, NULL, "pidfd_open: %s", strerror(errno));
+	*ret_fd = fd;
+	return 0;
+}
+
 static int say_hello(struct standby *s, struct error *error)
 {
 	struct message_writer w;
-	int r;
+	int pidfd = -1, r = own_pidfd(&pidfd, error);
 
+	if (r < 0)
+		return r;
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, connection_next_id(s->work.connection), METHOD_LOADER_HELLO);
 	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
 	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
 	message_put_u64(&w, "pid", (uint64_t)getpid());
+	if (pidfd >= 0)
+		message_put_u64(&w, "pidfd", 0);
 	r = devices_put(&w, error);
 	message_end(&w);
 	if (r == 0)
-		r = connection_call(s->work.connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, error);
+		r = connection_call(s->work.connection, &w, &pidfd, pidfd >= 0, CALL_TIMEOUT_MS, NULL, error);
 	message_writer_clear(&w);
+	if (pidfd >= 0)
+		close(pidfd);
 	return r;
 }
 
@@ -110,6 +131,17 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 	return r;
 }
 
+static int load(struct standby *s, struct error *error)
+{
+	int r = 0;
+
+	if (s->roots->own) {
+		roots_clear(&s->job.roots);
+		r = roots_read(s->roots->file, &s->job.roots, error);
+	}
+	return r < 0 ? r : load_run(&s->job, &s->work, error);
+}
+
 static void run_job(struct standby *s, struct error *error)
 {
 	int r;
@@ -118,7 +150,7 @@ static void run_job(struct standby *s, struct error *error)
 		*error = s->refused;
 		return;
 	}
-	r = s->job.kind == JOB_LOAD ? load_run(&s->job, &s->work, error) : check_run(&s->job, &s->work, error);
+	r = s->job.kind == JOB_LOAD ? load(s, error) : check_run(&s->job, &s->work, error);
 	/* A cancel that came when all was done has nothing left to end. */
 	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
@@ -161,7 +193,7 @@ static int serve(struct standby *s)
 	return report_done(s->work.connection, &error);
 }
 
-int standby_run(int sock)
+int standby_run(int sock, const struct standby_roots *roots)
 {
 	struct standby *s = calloc(1, sizeof(*s));
 	int r;
@@ -170,6 +202,7 @@ int standby_run(int sock)
 		return -ENOMEM;
 	s->job.publisher = -1;
 	s->work.phase = "waiting";
+	s->roots = roots;
 	r = connection_new(sock, &s->work.connection);
 	if (r == 0) {
 		connection_on_notify(s->work.connection, notified, s);

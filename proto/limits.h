@@ -54,6 +54,7 @@
 #define DEVICE_BYTES_MAX 63 /* "MIG-" and a UUID is 40 */
 #define PATH_BYTES_MAX 4095 /* PATH_MAX without its zero */
 #define TEXT_BYTES_MAX 1023 /* an error message, a reason */
+#define ROOTS_MAX 32 /* folders that models are loaded from; each is tried in turn */
 
 /* --- the index (fixed) ------------------------------------------------- */
 

@@ -191,7 +191,7 @@ Test(config, tables_have_an_end)
 {
 	char text[64];
 
-	for (int i = 0; i < CONFIG_ROOTS_MAX; i++) {
+	for (int i = 0; i < ROOTS_MAX; i++) {
 		snprintf(text, sizeof(text), "/r%d", i);
 		cr_assert_eq(set("loader", "root", text), 0);
 	}

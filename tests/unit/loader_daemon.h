@@ -19,6 +19,7 @@
 static int gpuwmd = -1; /* the daemon's end */
 static pthread_t thread;
 static int loader_end, loader_result;
+static struct standby_roots roots; /* zero: those of the job count */
 static int fds_before;
 static int kept = -1; /* a publisher's socket that stays open to the end */
 
@@ -30,7 +31,7 @@ static struct message message;
 static inline void *loader(void *unused)
 {
 	(void)unused;
-	loader_result = standby_run(loader_end);
+	loader_result = standby_run(loader_end, &roots);
 	return NULL;
 }
 
@@ -163,7 +164,7 @@ static inline void expect_done(const char *code, const char *says)
 	expect_end(0);
 }
 
-/* A load to `devices`, which ends with NULL. */
+/* A load to `devices`, which ends with NULL; root NULL: no roots are told. */
 static inline void send_load_to(const char *source, const char *root, const char *const *devices)
 {
 	struct message_writer w;
@@ -179,9 +180,11 @@ static inline void send_load_to(const char *source, const char *root, const char
 	for (; *devices; devices++)
 		message_put_text(&w, NULL, *devices);
 	message_end(&w);
-	message_begin_array(&w, "roots");
-	message_put_text(&w, NULL, root);
-	message_end(&w);
+	if (root) {
+		message_begin_array(&w, "roots");
+		message_put_text(&w, NULL, root);
+		message_end(&w);
+	}
 	say(gpuwmd, &w, NULL, 0);
 }
 

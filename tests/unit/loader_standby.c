@@ -28,6 +28,21 @@ static void expect_model(const struct check_part *part)
 	index_map_close(&index);
 }
 
+static void expect_own_pidfd(int fd)
+{
+	char path[64], line[128];
+	int pid = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	file = fopen(path, "re");
+	cr_assert(file);
+	while (fgets(line, sizeof(line), file) && sscanf(line, "Pid: %d", &pid) != 1)
+		;
+	fclose(file);
+	cr_expect_eq(pid, getpid(), "it is no pidfd, or another process's");
+}
+
 Test(standby, says_hello_with_its_devices)
 {
 	struct fields f, d;
@@ -46,6 +61,9 @@ Test(standby, says_hello_with_its_devices)
 	cr_expect_gt(fields_u64(&d, "total"), fields_u64(&d, "free"));
 	cr_expect_eq(fields_u64(&d, "granularity"), (uint64_t)sysconf(_SC_PAGESIZE));
 	cr_expect_eq(d.error.code, 0, "%s", d.error.message);
+	cr_assert_eq(packet.fd_count, 1);
+	cr_expect_eq(fields_u64(&f, "pidfd"), 0);
+	expect_own_pidfd(packet.fds[0]);
 	answer_empty();
 	hang_up();
 	expect_end(0);
@@ -136,6 +154,64 @@ Test(standby, refuses_sources_outside_of_the_roots)
 	answer_empty();
 	send_load(folder, "/nowhere");
 	expect_done("EACCES", "none of the configured roots");
+}
+
+Test(standby, loads_from_nowhere_without_roots)
+{
+	write_model();
+	answer_empty();
+	send_load(folder, NULL);
+	expect_done("EACCES", "none of the configured roots");
+}
+
+/* A loader of a service obeys its own configuration, whatever gpuwmd says. */
+static void configure(const char *text)
+{
+	write_bytes(in_folder("gpuwmd.conf"), text, strlen(text));
+	roots = (struct standby_roots){.own = true, .file = in_folder("gpuwmd.conf")};
+}
+
+Test(standby, roots_of_its_own_count_and_not_the_jobs)
+{
+	write_model();
+	answer_empty();
+	configure("[loader]\nroot = /nowhere\n");
+	send_load(folder, folder);
+	expect_done("EACCES", "none of the configured roots");
+}
+
+Test(standby, roots_of_its_own_suffice)
+{
+	char text[PATH_MAX];
+
+	write_model();
+	answer_empty();
+	snprintf(text, sizeof(text), "[loader]\nroot = %s\n", folder);
+	configure(text);
+	send_load(folder, "/nowhere");
+	expect(METHOD_PUBLISH_BEGIN);
+	answer_begin();
+	expect(METHOD_LOADER_CHECKED);
+	answer_empty();
+	expect_done("", "");
+}
+
+Test(standby, a_configuration_that_is_wrong_fails_the_load)
+{
+	write_model();
+	answer_empty();
+	configure("[loader]\nroot = nowhere\n");
+	send_load(folder, folder);
+	expect_done("EINVAL", "gpuwmd.conf:2: root = nowhere: is no absolute path");
+}
+
+Test(standby, without_a_configuration_it_loads_nothing)
+{
+	write_model();
+	answer_empty();
+	roots.own = true;
+	send_load(folder, folder);
+	expect_done("EACCES", "names no configuration");
 }
 
 Test(standby, cancels_a_load)
