@@ -53,6 +53,7 @@ void config_init(struct config *config)
 		.check_stall_ms = CHECK_STALL_MS,
 		.loader_start_ms = LOADER_START_MS,
 		.grace_ms = GRACE_MS,
+		.store_confirm_ms = STORE_CONFIRM_MS,
 		.log_level = LOG_LEVEL_INFO,
 	};
 	default_sockets(config);

@@ -231,6 +231,9 @@ const struct config_key config_keys[] = {
 	{"limits", "grace_ms", NULL, "MS",
 	 "after a restart nothing is freed for so long: clients come back and take their leases again",
 	 set_number, AT(grace_ms), .min = 0, .max = 3600000},
+	{"limits", "store_confirm_ms", NULL, "MS",
+	 "the service manager's time to confirm what it keeps; a version that waits longer fails", set_number,
+	 AT(store_confirm_ms), .min = 10, .max = 3600000},
 	{"log", "level", "log-level", "LEVEL", "error, warning, info (the default) or debug", set_level,
 	 AT(log_level)},
 };

@@ -293,7 +293,8 @@ int listener_open(struct server *server, enum session_kind kind, struct listener
 
 int listener_keep(struct listener *l, struct error *error)
 {
-	int r = l->bound ? store_put_now(name_of(l->kind), l->sock, error) : 0;
+	int r = l->bound ? store_put_now(name_of(l->kind), l->sock, l->server->config->store_confirm_ms, error)
+			 : 0;
 
 	if (r == 0)
 		l->bound = false; /* the next gpuwmd's */

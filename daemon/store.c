@@ -1,7 +1,5 @@
 #include "store.h"
 
-#include "../proto/limits.h"
-
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +15,7 @@ struct store_entry {
 struct store_batch {
 	uv_work_t work;
 	bool put;
+	uint64_t confirm_ms;
 	store_done_fn *done;
 	void *data;
 	struct error error;
@@ -88,39 +87,44 @@ static int tell_remove(const char *name, struct error *error)
 }
 
 /* Everything that was told before has been processed. */
-static int barrier(struct error *error)
+static int barrier(uint64_t confirm_ms, struct error *error)
 {
-	int r = sd_notify_barrier(0, STORE_BARRIER_MS * UINT64_C(1000));
+	int r = sd_notify_barrier(0, confirm_ms * 1000);
 
 	if (r > 0)
 		return 0;
 	return error_set(error, r == -ETIMEDOUT ? r : -EIO,
-			 "is the service manager alive? its log may say more",
-			 "the service manager did not confirm within %d s what it was to keep: %s",
-			 STORE_BARRIER_MS / 1000, strerror(r ? -r : ENOTCONN));
+			 "is the service manager alive? store_confirm_ms in [limits] of gpuwmd's configuration "
+			 "changes how long it may take",
+			 "the service manager did not confirm within %llu ms what it was to keep: %s",
+			 (unsigned long long)confirm_ms, strerror(r ? -r : ENOTCONN));
 }
 
-int store_put_now(const char *name, int fd, struct error *error)
+int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
 {
 	int r = tell_put(name, fd, error);
 
-	return r < 0 ? r : barrier(error);
+	return r < 0 ? r : barrier(confirm_ms, error);
 }
 
-int store_remove_now(const char *const *names, size_t count, struct error *error)
+int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = tell_remove(names[i], error);
-	return r < 0 || count == 0 ? r : barrier(error);
+	return r < 0 || count == 0 ? r : barrier(confirm_ms, error);
 }
 
 /* ---- batches ---- */
 
-struct store_batch *store_batch_new(size_t count)
+struct store_batch *store_batch_new(size_t count, uint64_t confirm_ms)
 {
-	return calloc(1, sizeof(struct store_batch) + count * sizeof(struct store_entry));
+	struct store_batch *batch = calloc(1, sizeof(struct store_batch) + count * sizeof(struct store_entry));
+
+	if (batch)
+		batch->confirm_ms = confirm_ms;
+	return batch;
 }
 
 struct store_batch *store_batch_free(struct store_batch *batch)
@@ -147,7 +151,7 @@ static void on_work(uv_work_t *work)
 			       : tell_remove(name, &batch->error);
 	}
 	if (r == 0 && batch->count > 0)
-		barrier(&batch->error);
+		barrier(batch->confirm_ms, &batch->error);
 }
 
 static void on_worked(uv_work_t *work, int status)

@@ -28,8 +28,8 @@ struct store_batch;
 /* error NULL: the service manager has done it all. On the loop. */
 typedef void store_done_fn(void *data, const struct error *error);
 
-/* Room for `count`; nothing later can run out of memory. NULL: out of memory. */
-struct store_batch *store_batch_new(size_t count);
+/* Room for `count`; confirm_ms: how long the service manager may take. Nothing later can run out of memory. NULL: out of memory. */
+struct store_batch *store_batch_new(size_t count, uint64_t confirm_ms);
 struct store_batch *store_batch_free(struct store_batch *batch);
 /* fd: must stay open until done is called; not looked at where names are removed. */
 void store_batch_add(struct store_batch *batch, uint64_t name, int fd);
@@ -38,7 +38,7 @@ void store_batch_put(struct store_batch *batch, uv_loop_t *loop, store_done_fn *
 void store_batch_remove(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data);
 
 /* At start: these wait. Names are any text here. remove: all of them behind one barrier. */
-int store_put_now(const char *name, int fd, struct error *error);
-int store_remove_now(const char *const *names, size_t count, struct error *error);
+int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error);
+int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error);
 
 #endif

@@ -125,7 +125,7 @@
 /* A dead loader's socket ends before its exit status is known. */
 #define LOADER_STATUS_MS 200
 /* For the service manager to confirm what it keeps: systemd takes 0.9 s for 2,000 descriptors. */
-#define STORE_BARRIER_MS 30000
+#define STORE_CONFIRM_MS 30000
 /* What the service manager is asked for while versions are taken over: as long as its confirmation may take. */
 #define START_EXTEND_SECONDS 60
 /* SIGTERM: how long replies may drain before the daemon leaves. */

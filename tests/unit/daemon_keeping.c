@@ -1,0 +1,327 @@
+/* What a restart finds, up to the restart itself, which tests/system/restart.c does. */
+#include "daemon/keeping.h"
+#include "daemon/notify.h"
+#include "daemon/reload.h"
+#include "daemon/store.h"
+#include "daemon_manager.h"
+#include "daemon_server.h"
+
+static struct manager manager;
+static struct error error;
+
+/* ---- names and limits ---- */
+
+Test(store, names_are_short_and_come_back)
+{
+	const uint64_t names[] = {1, 0xabc, STORE_NAME_MAX};
+	char text[STORE_NAME_TEXT];
+	uint64_t again;
+
+	for (size_t i = 0; i < 3; i++) {
+		store_name_format(names[i], text);
+		cr_expect_leq(strlen(text), 12);
+		cr_assert_eq(store_name_parse(text, &again), 0);
+		cr_expect_eq(again, names[i]);
+	}
+}
+
+Test(store, other_names_are_not_ours)
+{
+	const char *const wrong[] = {"",   "g",   "g0",     "gA",     "g01",
+				     "1",  "gx",  "stored", "worker", "gpuwm-state",
+				     "g ", "g1 ", "g-1",    "g0x1",   "gffffffffffff"};
+	uint64_t name;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		cr_expect_eq(store_name_parse(wrong[i], &name), -EINVAL, "%s", wrong[i]);
+}
+
+Test(store, there_is_none_without_a_manager_or_its_limit)
+{
+	unsetenv("NOTIFY_SOCKET");
+	setenv("FDSTORE", "10", 1);
+	cr_expect_eq(store_limit(), 0);
+	setenv("NOTIFY_SOCKET", "/nonexistent", 1);
+	cr_expect_eq(store_limit(), 10);
+	setenv("FDSTORE", "many", 1);
+	cr_expect_eq(store_limit(), 0);
+	setenv("FDSTORE", "", 1);
+	cr_expect_eq(store_limit(), 0);
+	unsetenv("FDSTORE");
+	cr_expect_eq(store_limit(), 0);
+}
+
+Test(store, a_manager_that_is_gone_is_named)
+{
+	const char *const names[] = {"g1"};
+
+	unsetenv("NOTIFY_SOCKET");
+	cr_expect_eq(store_put_now("g1", 0, 100, &error), -EIO);
+	cr_expect(strstr(error.message, "g1"));
+	setenv("NOTIFY_SOCKET", "/nonexistent", 1);
+	cr_expect_eq(store_remove_now(names, 1, 100, &error), -EIO);
+	cr_expect(strstr(error.message, "service manager"), "%s", error.message);
+	cr_expect_eq(store_remove_now(names, 0, 100, &error), 0);
+}
+
+Test(store, a_manager_that_does_not_confirm_is_waited_for_so_long)
+{
+	manager_start(&manager, "10");
+	manager.silent = true;
+	cr_expect_eq(store_put_now("g1", 0, 50, &error), -ETIMEDOUT);
+	cr_expect(strstr(error.message, "50 ms") && strstr(error.detail, "store_confirm_ms"));
+	manager_stop(&manager);
+}
+
+/* ---- versions ---- */
+
+static void begin(const char *limit)
+{
+	manager_start(&manager, limit);
+	server_open();
+	server->config->store_confirm_ms = 200;
+	cr_assert_eq(keeping_begin(server->keeping, &error), 0, "%s", error.message);
+	cr_assert(keeping_stores(server->keeping));
+}
+
+static struct version *being_stored(const char *tag, uint32_t segments)
+{
+	struct version *version = ready_with("m", tag, segments);
+
+	cr_assert_eq(version->state, VERSION_CHECKING);
+	cr_assert(version->storing);
+	return version;
+}
+
+static struct version *stored(const char *tag)
+{
+	struct version *version = being_stored(tag, 2);
+
+	TURN_UNTIL(version->state == VERSION_READY);
+	return version;
+}
+
+static void end(void)
+{
+	server = server_free(server);
+	config_clear(&config);
+	manager_stop(&manager);
+}
+
+Test(keeping, a_new_state_is_stored_first)
+{
+	begin("100");
+	cr_expect_eq(manager_keeps(&manager, STORE_STATE), 1);
+	cr_expect_eq(manager_keeps(&manager, NULL), 1);
+	cr_expect_eq(keeping_epoch(server->keeping), 1);
+	cr_expect_eq(keeping_grace_ms(server->keeping), 0);
+	end();
+}
+
+Test(keeping, a_version_is_ready_when_it_is_stored_and_not_before)
+{
+	struct version *version;
+
+	begin("100");
+	version = being_stored("v1", 2);
+	TURN_UNTIL(version->state == VERSION_READY);
+	cr_expect_eq(manager_keeps(&manager, NULL), 4);
+	cr_expect_eq(manager_keeps(&manager, "g1") + manager_keeps(&manager, "g2"), 2);
+	end();
+}
+
+Test(keeping, a_version_that_the_manager_does_not_confirm_fails)
+{
+	struct version *version;
+
+	begin("100");
+	manager.silent = true;
+	version = being_stored("v1", 2);
+	TURN_UNTIL(version->state == VERSION_FAILED);
+	cr_expect_eq(version->error.code, -ETIMEDOUT);
+	cr_expect_eq(manager_keeps(&manager, NULL), 1, "what was stored is left there");
+	TURN_UNTIL(server->devices.devices[0]->used == 0);
+	end();
+}
+
+Test(keeping, what_is_being_stored_can_not_be_aborted)
+{
+	struct message_writer w;
+	struct version *version;
+	int admin;
+
+	begin("100");
+	admin = greeted(SESSION_ADMIN);
+	version = being_stored("v1", 1);
+	begin_request(&w, 1, METHOD_PUBLISH_ABORT);
+	message_put_hex128(&w, "publish", version->publish.bytes);
+	send_request(admin, &w);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
+	TURN_UNTIL(comes(admin));
+	/* Either it came in time, or the version was there already. */
+	cr_expect(message.error.code == -EBUSY || message.error.code == -ENOENT);
+	TURN_UNTIL(version->state == VERSION_READY);
+	close(admin);
+	forget();
+	end();
+}
+
+Test(keeping, a_freed_version_leaves_the_store)
+{
+	struct version *version;
+
+	begin("100");
+	version = stored("v1");
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_expect(version->freeing);
+	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	cr_expect_eq(manager_keeps(&manager, NULL), 1);
+	cr_expect_eq(server->devices.devices[0]->used, 0);
+	end();
+}
+
+Test(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed)
+{
+	struct version *version;
+
+	begin("100");
+	version = stored("v1");
+	registry_remove_aliases(server->registry);
+	manager.silent = true;
+	log_init(LOG_LEVEL_ERROR);
+	cr_assert_eq(versions_retire(server, version, &error), 0);
+	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	end();
+}
+
+Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
+{
+	struct version *version;
+	struct lease *lease, *leases_of = NULL;
+
+	begin("100");
+	version = stored("v1");
+	cr_assert_eq(
+		lease_grant(server->registry, version, 0, &lease, &leases_of, server->quota, 1, &lease, &error),
+		0);
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, version, &error), 0);
+	server->stopping = true;
+	versions_free_unused(server, lease_release(server->registry, lease));
+	cr_expect(!version->freeing);
+	end();
+	cr_expect_eq(manager.count, 4);
+}
+
+Test(keeping, the_limit_of_the_store_is_the_registry_s)
+{
+	struct publish_checked checked = {.segment_count = 2};
+	struct publish_part *part;
+	struct publish *publish;
+
+	begin("5"); /* the state, two sockets, two more */
+	publish = building("m", "v1", &part);
+	checked.segments = calloc(2, sizeof(struct held_fd));
+	cr_expect_eq(publish_checked(server->registry, publish, part, &checked, &error), -EDQUOT);
+	cr_expect(strstr(error.message, "0 of 2 descriptors") && strstr(error.detail, "FileDescriptorStoreMax"),
+		  "%s (%s)", error.message, error.detail);
+	free(checked.segments);
+	end();
+}
+
+Test(keeping, without_a_manager_nothing_is_kept)
+{
+	unsetenv("NOTIFY_SOCKET");
+	server_open();
+	cr_assert_eq(keeping_begin(server->keeping, &error), 0);
+	cr_expect(!keeping_stores(server->keeping));
+	cr_expect_eq(ready("m", "v1")->state, VERSION_READY);
+	server_close();
+}
+
+Test(keeping, a_manager_that_does_not_take_the_state_ends_the_start)
+{
+	manager_start(&manager, "10");
+	manager.silent = true;
+	server_open();
+	server->config->store_confirm_ms = 50;
+	cr_expect_eq(keeping_begin(server->keeping, &error), -ETIMEDOUT);
+	end();
+}
+
+/* ---- what the manager is told ---- */
+
+Test(notify, the_watchdog_is_fed_by_the_loop)
+{
+	begin("10");
+	setenv("WATCHDOG_USEC", "30000", 1);
+	notify_ready(server->notify);
+	TURN_UNTIL(manager_heard(&manager, "WATCHDOG=1"));
+	cr_expect(manager_heard(&manager, "READY=1\nSTATUS=0 versions of 0 B, 0 leases, 0 clients"), "%s",
+		  manager.heard);
+	unsetenv("WATCHDOG_USEC");
+	end();
+}
+
+Test(notify, the_line_follows_what_there_is)
+{
+	begin("100");
+	notify_ready(server->notify);
+	stored("v1");
+	TURN_UNTIL(manager_heard(&manager, "STATUS=1 versions of 4.0 KiB"));
+	end();
+}
+
+Test(reload, a_wrong_configuration_changes_nothing)
+{
+	char *argv[] = {"gpuwmd", "--set", "limits.sessions=none", NULL};
+
+	begin("10");
+	server->config->argc = 3;
+	server->config->argv = argv;
+	log_init(LOG_LEVEL_ERROR);
+	server_reload(server);
+	cr_expect_eq(server->config->sessions, SESSIONS_MAX);
+	cr_expect_eq(server->config->store_confirm_ms, 200, "the old configuration is not whole");
+	TURN_UNTIL(manager_heard(&manager, "RELOADING=1") && manager_heard(&manager, "READY=1"));
+	end();
+}
+
+Test(reload, what_is_taken_at_start_only_is_refused)
+{
+	char *sockets[] = {"gpuwmd", "--socket", "/tmp/elsewhere.sock", NULL};
+	char *modes[] = {"gpuwmd", "--set", "socket.mode=0666", NULL};
+	char *groups[] = {"gpuwmd", "--set", "socket.group=root", NULL};
+	char **const all[] = {sockets, modes, groups};
+
+	begin("10");
+	log_init(LOG_LEVEL_ERROR);
+	for (size_t i = 0; i < 3; i++) {
+		server->config->argc = 3;
+		server->config->argv = all[i];
+		server_reload(server);
+		cr_expect_eq(server->config->store_confirm_ms, 200, "%zu was taken", i);
+	}
+	end();
+}
+
+Test(reload, limits_and_budgets_change)
+{
+	char *argv[] = {"gpuwmd", "--set", "limits.leases_per_uid=1", "--budget", "host=1K", NULL};
+	struct quota_charge first = {0}, second = {0};
+	struct version *version;
+
+	begin("100");
+	version = stored("v1");
+	server->config->argc = 5;
+	server->config->argv = argv;
+	server_reload(server);
+	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &first, &error), 0);
+	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &second, &error), -EDQUOT);
+	quota_release(&first);
+	cr_expect_eq(server->devices.devices[0]->budget, 1024);
+	cr_expect_eq(server->devices.devices[0]->used, 4096, "what is held stays");
+	cr_expect_eq(version->state, VERSION_READY);
+	end();
+}
