@@ -60,11 +60,12 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 
 static int open_ledger(struct keeping *k, struct inherited *left, struct error *error)
 {
-	int fd = left->state, r;
+	int r = state_open(left->state, &k->state, error);
 
+	if (r < 0)
+		return r;
 	left->state = -1;
-	r = state_open(fd, &k->state, error);
-	return r < 0 ? r : read_ledger(k, left, error);
+	return read_ledger(k, left, error);
 }
 
 /* The descriptors stay open, so that drain closes them here and not in the service manager. */

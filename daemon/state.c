@@ -13,9 +13,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Each slot holds the largest payload: it never moves and never grows. The memfd is sparse. */
+/* Each slot has room for the largest payload, so that nothing ever moves: the memfd is sparse. These stay as
+ * they are: the memfd that the store kept was made by an older program. */
 #define SLOTS 2
-#define SLOT_BYTES (sizeof(struct header) + MESSAGE_BODY_MAX)
+#define PAYLOAD_MAX MIB(64)
+#define SLOT_BYTES (sizeof(struct header) + PAYLOAD_MAX)
+static_assert(MESSAGE_BODY_MAX <= PAYLOAD_MAX, "what is written has room");
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static const char magic[8] = "GPUWMST";
@@ -74,7 +77,7 @@ static int read_all(int fd, void *data, size_t bytes, off_t offset)
 static bool header_valid(const struct header *header)
 {
 	return memcmp(header->magic, magic, sizeof(magic)) == 0 && header->slots == SLOTS &&
-	       header->format > 0 && header->generation > 0 && header->bytes <= MESSAGE_BODY_MAX;
+	       header->format > 0 && header->generation > 0 && header->bytes <= PAYLOAD_MAX;
 }
 
 /* 1 with a valid slot's header and payload (malloced); 0: not valid; -EIO, -ENOMEM. */
@@ -150,7 +153,7 @@ int state_new(struct state **ret)
 	return 0;
 }
 
-/* The seals first: only memory answers, and everything asked of memory returns. */
+/* The seals first: only memory answers, and everything else that is asked of memory returns. */
 static bool is_ours(int fd)
 {
 	struct stat status;
@@ -189,21 +192,18 @@ int state_open(int fd, struct state **ret, struct error *error)
 	uint32_t format = 0;
 	int r;
 
-	if (!is_ours(fd)) {
-		close(fd);
-		return error_set(error, -EUCLEAN, NULL, "what the fd store keeps as the state is none");
-	}
+	if (!is_ours(fd))
+		return error_set(error, -EUCLEAN, NULL,
+				 "what was kept as the state is no memfd of two slots that gpuwmd made");
 	state = state_make(fd);
-	if (!state) {
-		close(fd);
+	if (!state)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	}
 	r = find_young(state, &format, error);
 	if (r == 0 && format > STATE_FORMAT)
 		r = error_set(error, -EUCLEAN, "start the gpuwmd that wrote it, or a newer one",
 			      "the state is of format %u, this gpuwmd reads up to %u", format, STATE_FORMAT);
 	if (r < 0) {
-		state_free(state);
+		free(state);
 		return r;
 	}
 	*ret = state;

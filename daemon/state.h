@@ -3,7 +3,9 @@
  * write that a kill tore leaves the one before it. What the bytes say is snapshot.h's.
  *
  * A slot begins with 56 bytes, little-endian, the same in every format: magic "GPUWMST" and a zero, format u32,
- * slots u32 (2), generation u64, bytes u64 of the payload, digest 16 of these fields and the payload, reserved 8.
+ * slots u32 (2), generation u64 (from 1), bytes u64 of the payload, digest 16, reserved 8; the payload follows.
+ * The digest (proto/digest.h) is of the header, with zeros in its own place, and the payload. Slots begin at 0 and
+ * at 56 bytes + 64 MiB.
  */
 #ifndef GPUWM_DAEMON_STATE_H
 #define GPUWM_DAEMON_STATE_H
@@ -22,8 +24,9 @@ struct state;
 
 /* A new memfd without a valid slot: written before it is stored. -errno. */
 int state_new(struct state **ret);
-/* Around a memfd that the store kept; takes fd in any case but writes nothing. -EUCLEAN: no slot
- * is valid, or the younger is of a newer format (says both numbers); -EIO, -ENOMEM. */
+/* Around a memfd that the store kept; writes nothing. Takes fd when it succeeds: one that is not
+ * ours is not closed here, which may take for ever. -EUCLEAN: it is not ours, no slot is valid, or the
+ * younger is of a newer format (says both numbers); -EIO, -ENOMEM. Does not block, whatever fd is. */
 int state_open(int fd, struct state **ret, struct error *error);
 /* Closes the descriptor. NULL is fine. Always NULL. */
 struct state *state_free(struct state *state);
