@@ -164,6 +164,34 @@ Test(budget, shrinks_but_never_grows)
 	clear();
 }
 
+Test(budget, adopted_above_it_leaves_nothing_until_enough_came_back)
+{
+	struct budget_charge adopted, more, none = {0};
+	struct device *device;
+
+	device_table_budget(&table, "host", 100, 0);
+	report("host", false, 1000);
+	device = device_find(&table, "host");
+	budget_adopt(device, 130, &adopted);
+	cr_expect(adopted.device == device && adopted.bytes == 130);
+	cr_expect_eq(device->used, 130);
+	expect_error(budget_charge(device, 1, &none, &ledger.error), -ENOSPC,
+		     "1 B asked for, 0 B of the budget of 100 B left");
+	cr_expect_null(none.device);
+	cr_expect_eq(budget_charge(device, 0, &none, NULL), 0);
+	budget_adopt(device, 20, &more);
+	budget_shrink(&adopted, 80);
+	cr_expect_eq(budget_charge(device, 1, &none, NULL), -ENOSPC, "exactly used up");
+	budget_shrink(&adopted, 70);
+	cr_expect_eq(budget_charge(device, 11, &none, NULL), -ENOSPC);
+	cr_assert_eq(budget_charge(device, 10, &none, NULL), 0);
+	budget_release(&none);
+	budget_release(&more);
+	budget_release(&adopted);
+	cr_expect_eq(device->used, 0);
+	clear();
+}
+
 Test(budget, refusal_quotes_all_figures_and_the_remedy)
 {
 	struct budget_charge charge;
