@@ -495,5 +495,6 @@ void version_forget(struct version *version)
 		budget_release(&version->replicas[i].charge);
 	}
 	free(version->replicas);
+	free(version->told);
 	free(record);
 }

@@ -70,6 +70,8 @@ struct version {
 	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
 	struct version *next_in_model, *previous_in_model;
+	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
+	size_t told_bytes;
 };
 
 struct alias {

@@ -16,13 +16,14 @@ struct snapshot {
 };
 
 /* The whole map; message_finish tells whether it could be written. A version that is being freed
- * (version->freeing) is left out: its descriptors are to go. */
+ * (version->freeing) is left out: its descriptors are to go. What never changes once a version is ready (ids,
+ * names, parts with the names of descriptors) is kept as bytes in version->told. */
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 
 /* Descriptors that the fd store gave back, by name. */
 struct snapshot_fds {
 	bool (*have)(void *data, uint64_t name);
-	/* The descriptor of a name that it has, now the registry's; asked once for each name. */
+	/* The descriptor of a name that it has, now the registry's; asked once for each name, at the end. */
 	int (*take)(void *data, uint64_t name);
 	void *data;
 };
@@ -32,8 +33,8 @@ struct snapshot_fds {
  * descriptors are not all there is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also
  * where there are more than are kept as failed. What a device has free is not known.
- * -EUCLEAN: the bytes are no such map (names the place); -ENOMEM. After an error registry and
- * devices are to be thrown away; what was taken is then the caller's again. */
+ * -EUCLEAN: the bytes are no such map (names the place); -ENOMEM. After an error nothing was
+ * taken, and registry and devices are to be thrown away. */
 int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
 		  struct snapshot *into, uint64_t *ret_lost, struct error *error);
 

@@ -181,15 +181,6 @@ static void count_missing(const struct taking *t, struct replica *part, uint32_t
 	}
 }
 
-static void take_fds(const struct taking *t, struct replica *part)
-{
-	for (uint32_t i = 0; i <= part->segment_count; i++) {
-		struct held_fd *held = held_at(part, i);
-
-		held->fd = t->fds->take(t->fds->data, held->name);
-	}
-}
-
 /* ---- versions ---- */
 
 static int keep_lost(struct taking *t, const struct version_id *id, struct error *error)
@@ -216,24 +207,29 @@ static bool is_lost(const struct taking *t, const struct version_id *id)
 	return false;
 }
 
-static void read_version(const msgpack_object *o, char *model, struct version *like, struct fields *f)
+/* `f` is of what changes, `fixed` of what does not. */
+static void read_version(const msgpack_object *o, char *model, struct version *like, struct fields *f,
+			 struct fields *fixed)
 {
 	char state[16];
 
 	fields_of(f, o);
-	fields_text(f, "model", model, NAME_BYTES_MAX + 1);
-	fields_text(f, "tag", like->tag, sizeof(like->tag));
-	fields_hex128(f, "id", like->id.bytes);
-	fields_hex128(f, "publish", like->publish.bytes);
+	fields_of(fixed, fields_map(f, "fixed"));
+	fields_text(fixed, "model", model, NAME_BYTES_MAX + 1);
+	fields_text(fixed, "tag", like->tag, sizeof(like->tag));
+	fields_hex128(fixed, "id", like->id.bytes);
+	fields_hex128(fixed, "publish", like->publish.bytes);
+	like->world = fields_u32(fixed, "world");
+	like->owner = fields_u32(fixed, "owner");
+	like->created_ms = fields_u64(fixed, "created_ms");
+	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
-	like->world = fields_u32(f, "world");
-	like->owner = fields_u32(f, "owner");
-	like->created_ms = fields_u64(f, "created_ms");
-	like->ready_ms = fields_u64(f, "ready_ms");
 	fields_error(f, "error", &like->error);
 	like->state = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
 	if (!f->error.code && strcmp(state, version_state_name(like->state)) != 0)
 		error_set(&f->error, -EINVAL, NULL, "the state \"%s\"", state);
+	if (!f->error.code)
+		f->error = fixed->error;
 }
 
 static int take_pins(struct version *version, struct fields *f, struct error *error)
@@ -255,14 +251,11 @@ static int take_pins(struct version *version, struct fields *f, struct error *er
 	return f->error.code;
 }
 
-static int adopt_parts(const struct taking *t, struct version *version, struct replica *parts, uint32_t count,
-		       struct error *error)
+static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		int r;
+		int r = version_adopt_replica(version, &parts[i], error);
 
-		take_fds(t, &parts[i]);
-		r = version_adopt_replica(version, &parts[i], error);
 		if (r < 0)
 			return r;
 	}
@@ -318,7 +311,7 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 		return r;
 	if (like->state == VERSION_FAILED)
 		return keep_lost(t, &like->id, error);
-	r = adopt_parts(t, version, parts, count, error);
+	r = adopt_parts(version, parts, count, error);
 	return r < 0 ? r : take_pins(version, f, error);
 }
 
@@ -327,14 +320,16 @@ static int take_version(struct taking *t, const msgpack_object *o, struct place 
 	char model[NAME_BYTES_MAX + 1];
 	struct replica parts[PARTS_PER_VERSION_MAX] = {0};
 	struct version like = {0};
+	struct fields f, fixed;
 	struct error why;
-	struct fields f;
 	uint32_t count = 0;
 	int r;
 
-	read_version(o, model, &like, &f);
+	read_version(o, model, &like, &f, &fixed);
 	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
-	r = read_parts(t, model, &f, &like, parts, &count, &why);
+	if (f.error.code)
+		return wrong(t, place, &f.error);
+	r = read_parts(t, model, &fixed, &like, parts, &count, &why);
 	if (r == 0)
 		r = adopt_version(t, model, &like, &f, parts, count, &why);
 	for (uint32_t i = 0; i < count; i++)
@@ -374,6 +369,21 @@ static int take_alias(struct taking *t, const msgpack_object *o, struct place *p
 
 /* ---- all ---- */
 
+/* Last, so that nothing was taken where something is wrong. */
+static void take_fds(const struct taking *t)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(t->into->registry, NULL, version))) {
+		for (uint32_t i = 0; i < version->replica_count; i++) {
+			struct replica *part = &version->replicas[i];
+
+			for (uint32_t k = 0; k <= part->segment_count; k++)
+				held_at(part, k)->fd = t->fds->take(t->fds->data, held_at(part, k)->name);
+		}
+	}
+}
+
 static int take_each(struct taking *t, struct fields *f, const char *key,
 		     int (*take)(struct taking *, const msgpack_object *, struct place *))
 {
@@ -406,9 +416,12 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		r = take_each(t, &f, "aliases", take_alias);
 	if (r == 0 && f.error.code)
 		r = error_set(t->error, -EUCLEAN, NULL, "the state: %s", f.error.message);
+	if (r < 0)
+		return r;
 	if (t->into->next_name <= t->greatest_name)
 		t->into->next_name = t->greatest_name + 1;
-	return r;
+	take_fds(t);
+	return 0;
 }
 
 int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,

@@ -50,6 +50,8 @@ void message_put_i64(struct message_writer *w, const char *key, int64_t value);
 void message_put_bool(struct message_writer *w, const char *key, bool value);
 void message_put_text(struct message_writer *w, const char *key, const char *text); /* NULL: nil */
 void message_put_hex128(struct message_writer *w, const char *key, const uint8_t bytes[16]);
+/* A whole value as a writer wrote it before. */
+void message_put_raw(struct message_writer *w, const char *key, const void *data, size_t bytes);
 void message_put_error(struct message_writer *w, const char *key, const struct error *error);
 void message_begin_map(struct message_writer *w, const char *key);
 void message_begin_array(struct message_writer *w, const char *key);

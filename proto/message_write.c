@@ -214,6 +214,12 @@ void message_put_hex128(struct message_writer *w, const char *key, const uint8_t
 	message_put_text(w, key, text);
 }
 
+void message_put_raw(struct message_writer *w, const char *key, const void *data, size_t bytes)
+{
+	entry(w, key);
+	append(w, data, bytes);
+}
+
 void message_put_error(struct message_writer *w, const char *key, const struct error *error)
 {
 	entry(w, key);
