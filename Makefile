@@ -55,6 +55,7 @@ PROTO  := $(call sources,proto)
 LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon)
 LOADER := $(call sources,loader)
+KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl)
 EXAMPLES := $(call sources,examples)
 UNIT   := $(call sources,tests/unit)
@@ -72,11 +73,12 @@ PROTO_A  := $(ARCHIVES)/libproto.a
 LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
 LOADER_A := $(ARCHIVES)/libloader.a
+KEEPER_A := $(ARCHIVES)/libkeeper.a
 
 SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
 
-PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl
+PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper
 EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES))
 UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
 BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
@@ -104,6 +106,7 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(FAKE_LIBS) $(FUZZ_BINS
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
+$(BUILD)/obj/keeper/%.o: CFLAGS_DIR = $(call pkg_cflags,libsystemd)
 $(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
@@ -120,11 +123,13 @@ $(eval $(call archive,$(PROTO_A),$(PROTO)))
 $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
 $(eval $(call archive,$(LOADER_A),$(LOADER)))
+$(eval $(call archive,$(KEEPER_A),$(KEEPER)))
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
 LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
 LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson libsystemd inih)
+LIBS_KEEPER := $(call pkg_libs,libsystemd)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
@@ -143,6 +148,10 @@ $(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(PROTO_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_LOADER)
 
+$(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_KEEPER)
+
 # gpuwmctl and the examples use the library as anybody would.
 $(BIN)/gpuwmctl: $(call objects,$(CTL)) $(SHARED)
 	@mkdir -p $(@D)
@@ -160,11 +169,12 @@ $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, lib_, loader_, daemon_.
+# A unit test is named after what it links: proto_, lib_, loader_, daemon_, keeper_.
 UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
 UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(PROTO_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(PROTO_A)
+UNIT_LIBS_keeper = $(KEEPER_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 
 define unit_test
@@ -180,7 +190,7 @@ $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARE
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(SHARED)
 	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,libsystemd)
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
@@ -238,14 +248,14 @@ lint:
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
-	  proto daemon client loader examples
+	  proto daemon client loader keeper examples
 format:
 	clang-format -i $(C_FILES)
 
 install: programs
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/gpuwm $(DESTDIR)$(PREFIX)/include/gpuwm \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
 	install -m 644 $(HEADER) $(DESTDIR)$(PREFIX)/include/gpuwm
 	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)

@@ -1,0 +1,26 @@
+/* The environment of a start: ours, with what sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3) look for. */
+#ifndef GPUWM_KEEPER_ENVIRONMENT_H
+#define GPUWM_KEEPER_ENVIRONMENT_H
+
+#include "store.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct environment {
+	char **variables; /* for execve; ends with NULL */
+	/* Room for the number behind "LISTEN_PID=" and "WATCHDOG_PID="; NULL where that is not set. */
+	char *listen_pid, *watchdog_pid;
+	char *texts; /* what we added */
+};
+
+/* `base` without the variables that are ours, and ours: NOTIFY_SOCKET, FDSTORE (how many descriptors may
+ * be stored: so systemd tells it since version 254), LISTEN_* for what the store holds, WATCHDOG_* when
+ * watchdog_us is not 0. Uses the strings of `base`. -ENOMEM. */
+int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
+		     const struct store *store, uint64_t watchdog_us);
+/* Both numbers, once the process is known. Allocates nothing: for use between fork and exec. */
+void environment_set_pid(struct environment *environment, pid_t pid);
+void environment_clear(struct environment *environment);
+
+#endif

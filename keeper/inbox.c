@@ -1,0 +1,145 @@
+#include "inbox.h"
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int folder_make(struct inbox *inbox, const char *where)
+{
+	int length = snprintf(inbox->path, sizeof(inbox->path), "%s/gpuwm-keeper-XXXXXX/notify", where);
+
+	if (length < 0 || (size_t)length >= sizeof(inbox->path))
+		return -ENAMETOOLONG;
+	memcpy(inbox->folder, inbox->path, (size_t)length + 1);
+	*strrchr(inbox->folder, '/') = '\0';
+	if (!mkdtemp(inbox->folder)) {
+		inbox->folder[0] = '\0';
+		return -errno;
+	}
+	memcpy(inbox->path, inbox->folder, strlen(inbox->folder));
+	return 0;
+}
+
+static int folder_find(struct inbox *inbox, const char *where)
+{
+	const char *const usual[] = {getenv("XDG_RUNTIME_DIR"), "/run", "/tmp"};
+	int r = -ENOENT;
+
+	if (where) {
+		r = folder_make(inbox, where);
+		if (r < 0)
+			log_error("%s takes no folder for the notification socket: %s", where, strerror(-r));
+		return r;
+	}
+	for (size_t i = 0; r < 0 && i < sizeof(usual) / sizeof(usual[0]); i++) {
+		if (usual[i] && usual[i][0] == '/')
+			r = folder_make(inbox, usual[i]);
+	}
+	if (r < 0)
+		log_error(
+			"neither XDG_RUNTIME_DIR nor /run nor /tmp takes a folder for the notification socket "
+			"(%s): name one with --runtime-dir",
+			strerror(-r));
+	return r;
+}
+
+/* The length of the queue is net.unix.max_dgram_qlen, whatever SO_RCVBUF says; a sender waits when it
+ * is full, so nothing is lost. */
+static int socket_open(struct inbox *inbox)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const int on = 1;
+
+	inbox->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	memcpy(address.sun_path, inbox->path, sizeof(address.sun_path));
+	if (inbox->fd < 0 || setsockopt(inbox->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+	    bind(inbox->fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return 0;
+}
+
+int inbox_open(struct inbox *inbox, const char *where)
+{
+	int r;
+
+	*inbox = (struct inbox){.fd = -1};
+	r = folder_find(inbox, where);
+	if (r < 0)
+		return r;
+	r = socket_open(inbox);
+	if (r < 0) {
+		log_error("the notification socket %s: %s", inbox->path, strerror(-r));
+		inbox_close(inbox);
+	}
+	return r;
+}
+
+void inbox_close(struct inbox *inbox)
+{
+	if (inbox->fd >= 0)
+		close(inbox->fd);
+	if (inbox->folder[0]) {
+		unlink(inbox->path);
+		rmdir(inbox->folder);
+	}
+	*inbox = (struct inbox){.fd = -1};
+}
+
+/* Room for what the kernel can put there, so that only our own limit of open files cuts it. */
+union control {
+	char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(INBOX_FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
+
+static void take_control(struct inbox_message *message, struct msghdr *header)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+		struct ucred sender;
+
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS) {
+			memcpy(message->fds, CMSG_DATA(c), bytes);
+			message->fd_count = bytes / sizeof(int);
+		} else if (c->cmsg_type == SCM_CREDENTIALS) {
+			memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+			message->sender = sender.pid;
+		}
+	}
+}
+
+int inbox_receive(const struct inbox *inbox, struct inbox_message *ret)
+{
+	union control control;
+	struct iovec text = {ret->text, sizeof(ret->text)};
+	struct msghdr header = {.msg_iov = &text,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof(control.bytes)};
+	ssize_t got = recvmsg(inbox->fd, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	ret->sender = 0;
+	ret->fd_count = 0;
+	ret->bytes = (size_t)got;
+	/* The buffer is a byte longer than a text may be. */
+	ret->text_cut = (header.msg_flags & MSG_TRUNC) || ret->bytes > NOTIFY_BYTES_MAX;
+	ret->fds_cut = header.msg_flags & MSG_CTRUNC;
+	take_control(ret, &header);
+	return 1;
+}
+
+void inbox_message_clear(struct inbox_message *message)
+{
+	for (size_t i = 0; i < message->fd_count; i++) {
+		if (message->fds[i] >= 0)
+			close(message->fds[i]);
+	}
+	message->fd_count = 0;
+}

@@ -1,0 +1,310 @@
+#include "keeper.h"
+#include "child.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
+{
+	char text[512];
+	unsigned left_out;
+	va_list arguments;
+
+	if (!log_allowed(&k->limits[kind], clock_ms(), &left_out))
+		return;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (left_out > 0)
+		log_warning("%s (and %u more of the kind before)", text, left_out);
+	else
+		log_warning("%s", text);
+}
+
+/* ---- starting and ending ---- */
+
+static void start(struct keeper *k)
+{
+	uint64_t watchdog_us = k->options->watchdog_ms * 1000;
+	struct environment environment;
+	pid_t pid = 0;
+	int r = environment_make(&environment, k->environment, k->inbox.path, &k->store, watchdog_us);
+
+	if (r == 0) {
+		r = pid = child_start(k->options->command, &environment, &k->store);
+		environment_clear(&environment);
+	}
+	if (r < 0) {
+		log_error("%s can't be started: %s", k->name, strerror(-r));
+		k->deadline_ms = clock_ms() + RESTART_DELAY_MS + restart_delay(&k->restart, 0);
+		return;
+	}
+	k->child = pid;
+	k->starts++;
+	k->phase = PHASE_STARTING;
+	k->deadline_ms = k->ready_since_ms = 0;
+	log_info("%s is started (process %d) with %zu stored descriptors", k->name, (int)pid, k->store.count);
+}
+
+static void stop_child(struct keeper *k)
+{
+	/* SIGCONT: one that is stopped could not end. */
+	kill(k->child, SIGTERM);
+	kill(k->child, SIGCONT);
+	if (k->phase == PHASE_STARTING || k->phase == PHASE_READY) {
+		k->phase = PHASE_STOPPING;
+		k->deadline_ms = clock_ms() + k->options->stop_ms;
+	}
+}
+
+void keeper_abort(struct keeper *k, const char *why)
+{
+	log_error("%s %s: SIGABRT", k->name, why);
+	kill(k->child, SIGABRT);
+	kill(k->child, SIGCONT);
+	k->phase = PHASE_ABORTING;
+	k->deadline_ms = clock_ms() + ABORT_MS;
+}
+
+static void kill_child(struct keeper *k, const char *why)
+{
+	log_error("%s %s: SIGKILL", k->name, why);
+	kill(k->child, SIGKILL);
+	k->phase = PHASE_KILLED;
+	k->deadline_ms = 0;
+}
+
+/* Nothing is lost by leaving, and trying again would only hide a wrong command line. */
+static bool never_worked(const struct keeper *k, const siginfo_t *end)
+{
+	return k->starts == 1 && !k->was_ready && k->store.count == 0 && end->si_code == CLD_EXITED;
+}
+
+static void log_end(const struct keeper *k, const siginfo_t *end, const char *next)
+{
+	if (end->si_code == CLD_EXITED)
+		log_info("%s ended with status %d%s", k->name, end->si_status, next);
+	else
+		log_warning("%s was ended by signal %d (%s)%s", k->name, end->si_status,
+			    strsignal(end->si_status), next);
+}
+
+static void start_after(struct keeper *k, uint64_t delay_ms)
+{
+	k->phase = PHASE_WAITING;
+	k->deadline_ms = clock_ms() + delay_ms;
+	if (delay_ms == 0)
+		start(k);
+}
+
+static void on_end(struct keeper *k, const siginfo_t *end)
+{
+	char next[64] = ": it is started again at once";
+	uint64_t delay;
+
+	k->child = 0;
+	if (k->stop) {
+		k->phase = PHASE_OVER;
+		log_end(k, end, "");
+		return;
+	}
+	if (never_worked(k, end)) {
+		k->phase = PHASE_OVER;
+		k->exit_status = end->si_status;
+		log_end(k, end, " before it was ready: gpuwm-keeper ends too");
+		return;
+	}
+	if (k->upgrade)
+		restart_reset(&k->restart);
+	k->upgrade = false;
+	delay = restart_delay(&k->restart, k->ready_since_ms ? clock_ms() - k->ready_since_ms : 0);
+	if (delay > 0)
+		snprintf(next, sizeof(next), ": it is started again in %llu ms", (unsigned long long)delay);
+	log_end(k, end, next);
+	start_after(k, delay);
+}
+
+/* Reaps every child: as PID 1, and as a subreaper, we inherit the orphans. */
+static void reap(struct keeper *k)
+{
+	siginfo_t end = {0};
+
+	while (k->phase != PHASE_OVER && waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       end.si_pid != 0) {
+		if (end.si_pid == k->child)
+			keeper_listen(k); /* what it said before it died counts */
+		waitid(P_PID, (id_t)end.si_pid, &end, WEXITED);
+		if (end.si_pid == k->child)
+			on_end(k, &end);
+		end.si_pid = 0;
+	}
+}
+
+/* ---- signals ---- */
+
+static void on_stop(struct keeper *k)
+{
+	if (k->stop)
+		return;
+	k->stop = true;
+	sd_notify(0, "STOPPING=1");
+	if (k->child == 0)
+		k->phase = PHASE_OVER;
+	else
+		stop_child(k);
+}
+
+static void on_upgrade(struct keeper *k)
+{
+	if (k->stop)
+		return;
+	log_info("SIGUSR1: %s is ended and started anew from its file", k->name);
+	if (k->child == 0) {
+		restart_reset(&k->restart);
+		start_after(k, 0);
+	} else {
+		k->upgrade = true;
+		stop_child(k);
+	}
+}
+
+/* Until it is ready it may have no handler for SIGHUP, and would die of it. */
+static void on_reload(struct keeper *k)
+{
+	if (k->phase == PHASE_READY)
+		kill(k->child, SIGHUP);
+	else
+		k->reload = true;
+}
+
+static void read_signals(struct keeper *k)
+{
+	struct signalfd_siginfo info;
+
+	while (read(k->signals, &info, sizeof(info)) == sizeof(info)) {
+		switch (info.ssi_signo) {
+		case SIGTERM:
+		case SIGINT:
+			on_stop(k);
+			break;
+		case SIGHUP:
+			on_reload(k);
+			break;
+		case SIGUSR1:
+			on_upgrade(k);
+			break;
+		case SIGCHLD:
+			break;
+		default:
+			/* Passed on, they would end a gpuwmd that has no handler for them. */
+			log_info("signal %u (%s) is ignored", info.ssi_signo, strsignal((int)info.ssi_signo));
+		}
+	}
+}
+
+/* ---- the loop ---- */
+
+static void on_watchdog(struct keeper *k, uint64_t now)
+{
+	if (now > k->deadline_ms + WATCHDOG_LATE_MS) {
+		log_warning("gpuwm-keeper itself did not run for %llu ms: the watchdog counts from now",
+			    (unsigned long long)(now - k->deadline_ms));
+		k->deadline_ms = now + k->options->watchdog_ms;
+	} else {
+		keeper_abort(k, "did not say in time that it lives (WATCHDOG=1)");
+	}
+}
+
+static void on_deadline(struct keeper *k, uint64_t now)
+{
+	switch (k->phase) {
+	case PHASE_WAITING:
+		start(k);
+		break;
+	case PHASE_READY:
+		on_watchdog(k, now);
+		break;
+	case PHASE_STOPPING:
+		kill_child(k, "does not end in time");
+		break;
+	case PHASE_ABORTING:
+		kill_child(k, "does not end after SIGABRT");
+		break;
+	default:
+		break;
+	}
+}
+
+static int time_left(const struct keeper *k)
+{
+	uint64_t now = clock_ms();
+
+	if (k->deadline_ms == 0)
+		return -1;
+	if (k->deadline_ms <= now)
+		return 0;
+	return k->deadline_ms - now < INT_MAX ? (int)(k->deadline_ms - now) : INT_MAX;
+}
+
+static void loop(struct keeper *k)
+{
+	struct pollfd ready[] = {{.fd = k->inbox.fd, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
+
+	start_after(k, 0);
+	while (k->phase != PHASE_OVER) {
+		poll(ready, 2, time_left(k));
+		keeper_listen(k);
+		read_signals(k);
+		reap(k);
+		if (k->phase != PHASE_OVER && time_left(k) == 0)
+			on_deadline(k, clock_ms());
+	}
+}
+
+int keeper_run(const struct options *options, char *const *environment, int signals)
+{
+	struct keeper *k = calloc(1, sizeof(*k));
+	const char *slash = strrchr(options->command[0], '/');
+	int status = EXIT_FAILURE;
+
+	if (!k || store_init(&k->store, options->store_max) < 0) {
+		log_error("out of memory");
+		free(k);
+		return status;
+	}
+	k->options = options;
+	k->name = slash ? slash + 1 : options->command[0];
+	k->environment = environment;
+	k->signals = signals;
+	k->restart.max_ms = options->restart_ms;
+	if (inbox_open(&k->inbox, options->runtime_dir) == 0) {
+		loop(k);
+		status = k->exit_status;
+		if (k->store.count > 0)
+			log_warning("%zu stored descriptors are let go, and what they hold with them",
+				    k->store.count);
+		inbox_close(&k->inbox);
+	}
+	store_clear(&k->store);
+	free(k);
+	return status;
+}

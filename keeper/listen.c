@@ -1,0 +1,129 @@
+/* What the program says: notifications are checked, and done. */
+#include "keeper.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+static void refuse(struct keeper *k, int r, const char *name)
+{
+	if (r == -ENOSPC)
+		keeper_complain(k, COMPLAINT_STORE,
+				"the store is full: %zu descriptors, as --store-max says; %s is not kept",
+				k->store.max, name);
+	else if (r == -E2BIG)
+		keeper_complain(
+			k, COMPLAINT_STORE,
+			"the store is full: all names are %zu bytes, and an environment variable takes no "
+			"more; %s is not kept",
+			k->store.name_bytes, name);
+	else if (r == -EMFILE)
+		keeper_complain(k, COMPLAINT_STORE, "%s is not kept: raise RLIMIT_NOFILE (ulimit -n)", name);
+	else
+		keeper_complain(k, COMPLAINT_STORE, "%s is not kept: %s", name, strerror(-r));
+}
+
+static void store_fds(struct keeper *k, struct inbox_message *message, const char *name)
+{
+	for (size_t i = 0; i < message->fd_count; i++) {
+		int r = store_add(&k->store, message->fds[i], name);
+
+		message->fds[i] = -1;
+		if (r < 0)
+			refuse(k, r, name);
+	}
+}
+
+/* Removing comes first, as in systemd: a message with both replaces. */
+static void do_store(struct keeper *k, struct inbox_message *message, const struct notification *n)
+{
+	if (n->name_given && !n->name_valid) {
+		keeper_complain(
+			k, COMPLAINT_STORE,
+			"%s said FDNAME= with a name that is none (1 to 255 ASCII characters without ':'): "
+			"nothing is stored or removed",
+			k->name);
+		return;
+	}
+	if (n->remove && n->name_given)
+		store_remove(&k->store, n->name);
+	if (n->store)
+		store_fds(k, message, n->name_given ? n->name : FD_NAME_DEFAULT);
+}
+
+static void become_ready(struct keeper *k)
+{
+	k->phase = PHASE_READY;
+	k->ready_since_ms = clock_ms();
+	k->was_ready = true;
+	k->deadline_ms = k->options->watchdog_ms ? k->ready_since_ms + k->options->watchdog_ms : 0;
+	log_info("%s is ready", k->name);
+	sd_notify(0, "READY=1");
+	if (k->reload)
+		kill(k->child, SIGHUP);
+	k->reload = false;
+}
+
+static void do_life(struct keeper *k, const struct notification *n)
+{
+	uint64_t now = clock_ms();
+
+	if (n->ready && k->phase == PHASE_STARTING)
+		become_ready(k);
+	if (n->watchdog && k->phase == PHASE_READY && k->options->watchdog_ms)
+		k->deadline_ms = now + k->options->watchdog_ms;
+	if (n->watchdog_trigger && (k->phase == PHASE_READY || k->phase == PHASE_STARTING))
+		keeper_abort(k, "says that it is in a bad state (WATCHDOG=trigger)");
+	if (n->stopping && (k->phase == PHASE_READY || k->phase == PHASE_STARTING)) {
+		k->phase = PHASE_STOPPING;
+		k->deadline_ms = now + k->options->stop_ms;
+	}
+	if (n->extend_us && k->phase == PHASE_STOPPING && now + n->extend_us / 1000 > k->deadline_ms)
+		k->deadline_ms = now + n->extend_us / 1000;
+}
+
+static void do_message(struct keeper *k, struct inbox_message *message)
+{
+	struct notification n;
+
+	if (k->child == 0 || message->sender != k->child) {
+		keeper_complain(k, COMPLAINT_FOREIGN,
+				"a notification of process %d is dropped: only %s's own (process %d) count",
+				(int)message->sender, k->name, (int)k->child);
+		return;
+	}
+	if (message->fds_cut) {
+		keeper_complain(k, COMPLAINT_DAMAGED,
+				"descriptors that %s sent are lost: raise RLIMIT_NOFILE (ulimit -n)", k->name);
+		return;
+	}
+	if (message->text_cut || notify_parse(message->text, message->bytes, &n) < 0) {
+		keeper_complain(k, COMPLAINT_DAMAGED,
+				"a notification of %s is dropped: longer than %d bytes, or a zero byte in it",
+				k->name, NOTIFY_BYTES_MAX);
+		return;
+	}
+	if (n.main_pid)
+		keeper_complain(
+			k, COMPLAINT_MAIN_PID,
+			"%s said MAINPID=, which gpuwm-keeper does not follow: it watches what it started",
+			k->name);
+	if (n.status)
+		sd_notifyf(0, "STATUS=%.*s", (int)n.status_bytes, n.status);
+	do_store(k, message, &n);
+	do_life(k, &n);
+}
+
+void keeper_listen(struct keeper *k)
+{
+	int r = 1;
+
+	for (unsigned i = 0; i < TURN_MESSAGES_MAX && (r = inbox_receive(&k->inbox, &k->message)) > 0; i++) {
+		do_message(k, &k->message);
+		/* This is also what ends a BARRIER=1: all before it was done. */
+		inbox_message_clear(&k->message);
+	}
+	if (r < 0)
+		keeper_complain(k, COMPLAINT_DAMAGED, "a notification can't be received: %s", strerror(-r));
+}

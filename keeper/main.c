@@ -1,0 +1,114 @@
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
+
+/* Our own: standard streams, signals, notifications, and to spare. */
+#define FILES_BASE 32
+
+/* Numbers 0 to 2 are never anything else than standard streams. */
+static int open_streams(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			return fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
+					       fcntl(STDERR_FILENO, F_GETFD) < 0
+				       ? -errno
+				       : 0;
+		if (fd <= STDERR_FILENO)
+			fcntl(fd, F_SETFD, 0);
+	} while (fd <= STDERR_FILENO);
+	close(fd);
+	return 0;
+}
+
+/* Stored descriptors lie above the places that the child has for them: twice their number. One
+ * notification more comes on top. The program inherits the limit. */
+static int raise_files(size_t store_max)
+{
+	rlim_t needed = FILES_BASE + STORE_FD_FIRST + 2 * store_max + INBOX_FDS_MAX;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return -errno;
+	if (files.rlim_cur >= needed)
+		return 0;
+	files.rlim_cur = needed;
+	if (files.rlim_max < needed) {
+		log_error(
+			"a store of %zu descriptors needs %llu open files, the hard limit is %llu: raise it (ulimit "
+			"-Hn, docker run --ulimit nofile=), or lower --store-max",
+			store_max, (unsigned long long)needed, (unsigned long long)files.rlim_max);
+		return -EMFILE;
+	}
+	if (setrlimit(RLIMIT_NOFILE, &files) == 0)
+		return 0;
+	log_error("RLIMIT_NOFILE can't be raised to %llu: %s", (unsigned long long)needed, strerror(errno));
+	return -EMFILE;
+}
+
+/* All signals but a program's own faults and Ctrl-Z wait until we read them, or for ever: none ends us
+ * by accident, since our end frees the store. Blocked ones reach PID 1 too, which the kernel otherwise spares those
+ * that it has no handler for. Actions are the default ones: an inherited SIG_IGN of SIGCHLD would hide every death. */
+static int take_signals(void)
+{
+	static const int spared[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGTSTP};
+	static const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
+	sigset_t blocked, ours;
+
+	sigfillset(&blocked);
+	for (size_t i = 0; i < sizeof(spared) / sizeof(spared[0]); i++)
+		sigdelset(&blocked, spared[i]);
+	sigemptyset(&ours);
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		sigaddset(&ours, wanted[i]);
+		signal(wanted[i], SIG_DFL);
+	}
+	if (sigprocmask(SIG_SETMASK, &blocked, NULL) < 0)
+		return -errno;
+	return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* What whoever started us left open is not the program's. */
+static void hide_inherited(void)
+{
+	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		log_warning("descriptors that gpuwm-keeper inherited are passed on: %s", strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	int r, signals, status;
+
+	if (open_streams() < 0)
+		return EXIT_COULD_NOT_START;
+	r = options_parse(&options, argc, argv);
+	if (r != 0)
+		return r < 0 ? EXIT_USAGE : EXIT_RAN;
+	hide_inherited();
+	if (raise_files(options.store_max) < 0)
+		return EXIT_COULD_NOT_START;
+	signals = take_signals();
+	if (signals < 0) {
+		log_error("signals can't be read: %s", strerror(errno));
+		return EXIT_COULD_NOT_START;
+	}
+	/* Not PID 1, but in a container whose PID 1 may reap nobody: orphans come to us all the same. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	status = keeper_run(&options, environ, signals);
+	close(signals);
+	return status;
+}
