@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are gpuwmd's flags and keys and theirs.
+# word; so are the flags of gpuwmd and gpuwm-keeper, and gpuwmd's keys, and theirs.
 #   tests/ctl-help.sh BUILD
 set -eu
 build=$1
@@ -43,6 +43,10 @@ done < "$work/commands"
 "$build/bin/gpuwmd" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/flags"
 sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwmd.8.scd" | sort > "$work/flags.man"
 same "the flags of gpuwmd" "$work/flags" "$work/flags.man"
+
+"$build/bin/gpuwm-keeper" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/keeper"
+sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-keeper.8.scd" | sort > "$work/keeper.man"
+same "the flags of gpuwm-keeper" "$work/keeper" "$work/keeper.man"
 
 "$build/bin/gpuwmd" --help | sed -n '/^The configuration/,$s/^  \([a-z_]*\) = .*/\1/p' | sort > "$work/keys"
 sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" |
