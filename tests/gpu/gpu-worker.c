@@ -2,6 +2,8 @@
  *
  *   gpu-worker hold SOCKET REF share|copy   context, attach, sum all words in a kernel, print the sum,
  *                                           stay until stdin ends
+ *   gpu-worker compute SOCKET REF           context, attach, sum all words in a kernel over and over until
+ *                                           stdin ends; tells rounds, and how many differed from the first
  *   gpu-worker readonly SOCKET REF          what happens to writes into a version
  *   gpu-worker store SOCKET REF             the kernel that writes; ends with its context broken
  *   gpu-worker kill-publish SOCKET NAME before|after   a publisher that kills itself around its commit
@@ -11,6 +13,7 @@
 #include <gpuwm/client.h>
 
 #include <cuda.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +98,43 @@ static uint64_t sum_words(CUdeviceptr words, uint64_t bytes)
 	CU(cuMemcpyDtoH(&total, result, 8));
 	CU(cuMemFree(result));
 	return total;
+}
+
+static uint64_t sum_all(const struct gpuwm_mapping *mapping)
+{
+	struct gpuwm_tensor tensor;
+	uint64_t total = 0;
+
+	for (uint64_t i = 0; i < gpuwm_tensor_count(mapping); i++) {
+		gpuwm_tensor_at(mapping, i, &tensor);
+		if (tensor.bytes > 0)
+			total += sum_words((CUdeviceptr)tensor.data, tensor.bytes);
+	}
+	return total;
+}
+
+static int compute(const char *socket, const char *ref)
+{
+	struct gpuwm_client *client = connect_to(socket);
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	struct gpuwm_mapping *mapping;
+	uint64_t first, rounds = 0, differ = 0;
+
+	context_make();
+	mapping = attach(client, ref);
+	first = sum_all(mapping);
+	printf("computing\n");
+	fflush(stdout);
+	while (poll(&in, 1, 0) == 0) {
+		differ += sum_all(mapping) != first;
+		rounds++;
+	}
+	printf("%llu rounds over all bytes, %llu differ\n", (unsigned long long)rounds,
+	       (unsigned long long)differ);
+	if (gpuwm_detach(mapping) < 0)
+		DIE("detach: %s", gpuwm_error()->message);
+	gpuwm_close(client);
+	return differ || !rounds;
 }
 
 static int hold(const char *socket, const char *ref, bool copy)
@@ -192,6 +232,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "hold"))
 		return hold(argv[2], argv[3], !strcmp(argv[4], "copy"));
+	if (argc == 4 && !strcmp(argv[1], "compute"))
+		return compute(argv[2], argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "readonly"))
 		return readonly(argv[2], argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "store"))
