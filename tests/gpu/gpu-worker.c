@@ -88,13 +88,16 @@ static struct gpuwm_mapping *attach(struct gpuwm_client *client, const char *ref
 
 static uint64_t sum_words(CUdeviceptr words, uint64_t bytes)
 {
+	static CUfunction sum; /* one context a process */
 	uint64_t count = bytes / 8, total = 0;
 	CUdeviceptr result;
 	void *arguments[] = {&words, &count, &result};
 
 	CU(cuMemAlloc(&result, 8));
 	CU(cuMemsetD8(result, 0, 8));
-	CU(cuLaunchKernel(kernel("sum"), 512, 1, 1, 256, 1, 1, 0, 0, arguments, 0));
+	if (!sum)
+		sum = kernel("sum");
+	CU(cuLaunchKernel(sum, 512, 1, 1, 256, 1, 1, 0, 0, arguments, 0));
 	CU(cuMemcpyDtoH(&total, result, 8));
 	CU(cuMemFree(result));
 	return total;
