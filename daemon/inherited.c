@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ static int sort_in(struct inherited *in, const char *name, int fd)
 {
 	uint64_t number;
 
-	if (listener_is_named(name))
+	if (listener_is_named(name) && sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
 		return 0;
 	if (strcmp(name, STORE_STATE) == 0 && in->state < 0) {
 		in->state = fd;

@@ -247,7 +247,7 @@ int server_run(struct server *server, struct error *error)
 
 	if (r < 0)
 		return r;
-	notify_extend(START_EXTEND_SECONDS);
+	notify_extend(EXTEND_SECONDS);
 	r = keeping_begin(server->keeping, error);
 	if (r == 0)
 		r = keep_listeners(server, error);
@@ -303,6 +303,7 @@ void server_stop(struct server *server)
 	if (server->stopping)
 		return;
 	notify_stopping();
+	notify_extend(EXTEND_SECONDS);
 	server_begin_draining(server, "stopping");
 	server->stopping = true;
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is stopping");

@@ -126,8 +126,9 @@
 #define LOADER_STATUS_MS 200
 /* For the service manager to confirm what it keeps: systemd takes 0.9 s for 2,000 descriptors. */
 #define STORE_CONFIRM_MS 30000
-/* What the service manager is asked for while versions are taken over: as long as its confirmation may take. */
-#define START_EXTEND_SECONDS 60
+/* What the service manager is asked for at start and stop: its own confirmations take time then,
+ * and so does closing what was let go (57 ms a GiB of memfd, in the kernel, also after exit). */
+#define EXTEND_SECONDS 120
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000
 /* After a restart: how long what nobody holds is kept for clients that come back. A

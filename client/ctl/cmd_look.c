@@ -19,6 +19,30 @@ static void status_limits(const json_t *status)
 		putchar('\n');
 }
 
+/* Whether versions outlive this gpuwmd, and what it found of the one before. */
+static void status_restarts(const json_t *status)
+{
+	const json_t *locked = json_object_get(status, "locked");
+	unsigned long long lost = answer_number(status, "lost"), grace = answer_number(status, "grace_ms");
+
+	if (locked) {
+		printf("LOCKED: %s\n  %s\n", answer_text(locked, "message"), answer_text(locked, "detail"));
+		return;
+	}
+	if (!json_is_true(json_object_get(status, "kept"))) {
+		puts("restarts: versions end with this process: no service manager keeps descriptors");
+		return;
+	}
+	printf("restarts: versions outlive it; start %llu with these weights, %llu taken over",
+	       (unsigned long long)answer_number(status, "epoch"),
+	       (unsigned long long)answer_number(status, "adopted"));
+	if (lost > 0)
+		printf(", %llu LOST", lost);
+	if (grace > 0)
+		printf("; nothing is freed for %llu ms more", grace);
+	putchar('\n');
+}
+
 static void status_summary(const json_t *status)
 {
 	static const char *const counts[] = {"versions", "aliases", "pins",      "sessions",     "leases",
@@ -32,6 +56,7 @@ static void status_summary(const json_t *status)
 	       (unsigned long long)answer_number(status, "uptime_ms") / 1000,
 	       json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "");
 	printf("instance %s\n", answer_text(status, "instance"));
+	status_restarts(status);
 	printf("holds %s in segments; its own memory: %s\n", size_text(answer_number(status, "bytes"), size),
 	       size_text(answer_number(status, "rss"), rss));
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
