@@ -147,7 +147,7 @@ static int remove_left(struct keeping *k, struct inherited *left, struct error *
 	if (texts && names) {
 		count = list_names(k, left, texts, names);
 		if (count > 0)
-			log_warning("%zu descriptors in the fd store belong to no version: they are let go",
+			log_warning("descriptors in the fd store that belong to no version are let go: %zu",
 				    count);
 		r = store_remove_now(names, count, k->server->config->store_confirm_ms, error);
 	} else {
@@ -196,7 +196,7 @@ static void log_taken_over(const struct keeping *k)
 			log_error("%s", version->error.message);
 	}
 	if (k->adopted + k->lost > 0)
-		log_info("start %llu with these weights: %llu versions taken over, %llu lost",
+		log_info("start %llu with these weights: versions taken over: %llu, lost: %llu",
 			 (unsigned long long)k->epoch, (unsigned long long)k->adopted,
 			 (unsigned long long)k->lost);
 }

@@ -59,6 +59,11 @@ struct notify *notify_free(struct notify *n)
 
 /* ---- the line ---- */
 
+static const char *plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 static void describe(const struct server *server, char line[STATUS_BYTES])
 {
 	const struct registry_counts counts = registry_counts(server->registry);
@@ -70,12 +75,13 @@ static void describe(const struct server *server, char line[STATUS_BYTES])
 		snprintf(line, STATUS_BYTES, "%.400s", locked->message);
 		return;
 	}
-	snprintf(line, STATUS_BYTES, "%s%llu versions of %s, %llu leases, %llu clients%s",
+	snprintf(line, STATUS_BYTES, "%s%llu version%s of %s, %llu lease%s, %llu client%s%s",
 		 server->stopping   ? "stopping: "
 		 : server->draining ? "draining: "
 				    : "",
-		 (unsigned long long)counts.versions, bytes_format(counts.bytes, bytes),
-		 (unsigned long long)counts.leases, (unsigned long long)server->session_count,
+		 (unsigned long long)counts.versions, plural(counts.versions),
+		 bytes_format(counts.bytes, bytes), (unsigned long long)counts.leases, plural(counts.leases),
+		 (unsigned long long)server->session_count, plural(server->session_count),
 		 grace ? "; waiting for clients of the last gpuwmd" : "");
 }
 

@@ -269,7 +269,7 @@ Test(notify, the_line_follows_what_there_is)
 	begin("100");
 	notify_ready(server->notify);
 	stored("v1");
-	TURN_UNTIL(manager_heard(&manager, "STATUS=1 versions of 4.0 KiB"));
+	TURN_UNTIL(manager_heard(&manager, "STATUS=1 version of 4.0 KiB"));
 	end();
 }
 
