@@ -64,15 +64,18 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 	device.total = fields_u64(&f, "total");
 	device.granularity = fields_u64(&f, "granularity");
 	device.is_cuda = strcmp(kind, "cuda") == 0;
-	if (!f.error.code && device.is_cuda != (strcmp(device.id, DEVICE_HOST) != 0))
-		error_set(&f.error, -EINVAL, NULL, "%s is no device of the kind \"%s\"", device.id, kind);
+	if (!f.error.code && device_wrong(device.id))
+		error_set(&f.error, -EINVAL, NULL, "\"%s\" %s", device.id, device_wrong(device.id));
+	if (!f.error.code && !device.is_cuda && strcmp(kind, "host") != 0)
+		error_set(&f.error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", device.id, kind);
 	if (!f.error.code && device_find(t->into->devices, device.id))
-		error_set(&f.error, -EEXIST, NULL, "%s is there already", device.id);
+		error_set(&f.error, -EEXIST, NULL, "%s is there twice", device.id);
 	if (!f.error.code)
 		r = device_table_report(t->into->devices, &device, 0);
-	if (r < 0)
-		error_set(&f.error, r, NULL, r == -ENOMEM ? "gpuwmd is out of memory" : "%s: %s", device.id,
-			  strerror(-r));
+	if (r == -ENOMEM)
+		no_memory(&f.error);
+	else if (r < 0)
+		error_set(&f.error, r, NULL, "more than %d devices", DEVICES_MAX);
 	return f.error.code ? wrong(t, place, &f.error) : 0;
 }
 
@@ -100,7 +103,7 @@ static void read_held(struct taking *t, struct fields *part, const msgpack_objec
 
 	fields_of(&f, o);
 	*ret = (struct held_fd){.fd = -1, .bytes = fields_u64(&f, "bytes"), .name = fields_u64(&f, "name")};
-	if (!f.error.code && (ret->name == 0 || ret->name == UINT64_MAX))
+	if (!f.error.code && (ret->name == 0 || ret->name > STORE_NAME_MAX))
 		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
 			  (unsigned long long)ret->name);
 	if (!f.error.code && t->name_count == STORE_FDS_MAX)
@@ -121,11 +124,6 @@ static void read_segments(struct taking *t, struct fields *f, struct replica *pa
 
 	if (f->error.code)
 		return;
-	if (count > PART_SEGMENTS_MAX) {
-		error_set(&f->error, -EDQUOT, NULL, "%u segments; a part has at most %u", count,
-			  PART_SEGMENTS_MAX);
-		return;
-	}
 	part->segments = calloc(count + 1, sizeof(*part->segments));
 	if (!part->segments) {
 		no_memory(&f->error);
@@ -278,7 +276,7 @@ static int read_parts(struct taking *t, const char *model, struct fields *f, str
 	}
 	if (count > PARTS_PER_VERSION_MAX) {
 		*ret_count = 0;
-		return error_set(error, -EDQUOT, NULL, "%u parts; a version has at most %u", count,
+		return error_set(error, -EDQUOT, NULL, "%u parts, the most is %u", count,
 				 PARTS_PER_VERSION_MAX);
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -384,13 +382,14 @@ static void take_fds(const struct taking *t)
 	}
 }
 
+/* Nothing after an error in the map itself, which is told at the end. */
 static int take_each(struct taking *t, struct fields *f, const char *key,
 		     int (*take)(struct taking *, const msgpack_object *, struct place *))
 {
 	uint32_t count;
 	const msgpack_object *array = fields_array(f, key, &count);
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count && !f->error.code; i++) {
 		struct place place = {.array = key, .position = i};
 		int r = take(t, &array[i], &place);
 
@@ -414,6 +413,9 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		r = take_each(t, &f, "versions", take_version);
 	if (r == 0)
 		r = take_each(t, &f, "aliases", take_alias);
+	if (!f.error.code && t->into->next_name > STORE_NAME_MAX)
+		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
+			  (unsigned long long)t->into->next_name);
 	if (r == 0 && f.error.code)
 		r = error_set(t->error, -EUCLEAN, NULL, "the state: %s", f.error.message);
 	if (r < 0)

@@ -9,10 +9,9 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* Names there: "g" and at most 11 hexadecimal digits. Short, since the names of all travel in one
- * string of the next start's environment, which is 128 KiB at most. */
+/* Names there: "g" and at most 11 hexadecimal digits (STORE_NAME_MAX). Short, since the names of all travel
+ * in one string of the next start's environment, which is 128 KiB at most. */
 #define STORE_NAME_TEXT 13
-#define STORE_NAME_MAX ((UINT64_C(1) << 44) - 1)
 #define STORE_STATE "gpuwm-state"
 void store_name_format(uint64_t name, char text[STORE_NAME_TEXT]);
 /* -EINVAL: not one of those. */

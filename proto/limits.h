@@ -81,6 +81,8 @@
 /* Descriptors of segments and indices in all: what systemd's fd store can
  * hold without making the next start's environment too long. */
 #define STORE_FDS_MAX 2048
+/* The last name there; a thousand a second last for 500 years. */
+#define STORE_NAME_MAX ((UINT64_C(1) << 44) - 1)
 /* Of the fd store besides: the state, and two sockets where nobody else keeps them. */
 #define STORE_FDS_OWN 3
 #define VERSIONS_MAX 1024
