@@ -3,8 +3,6 @@
  * GPUWM_SEED repeats a run. */
 #include "daemon_random.h"
 
-#include <time.h>
-
 /* ---- comparing ---- */
 
 static void compare_slot(unsigned slot, struct registry_counts *counts)
@@ -82,18 +80,6 @@ static void compare(void)
 
 /* ---- the run ---- */
 
-static void run(unsigned operation)
-{
-	static void (*const operations[])(unsigned) = {
-		try_begin,   try_join,    try_commit, try_check, try_ready,  try_fail,   try_lease, try_lease,
-		try_release, try_hang_up, try_pin,    try_swap,  try_unname, try_retire, try_remove};
-	enum { COUNT = sizeof(operations) / sizeof(operations[0]) };
-	/* In turns, one operation comes more often than the others: tables fill, versions fail. */
-	unsigned favourite = operation / 500 % COUNT, which = pick(3) ? pick(COUNT) : favourite;
-
-	operations[which](pick(SLOTS));
-}
-
 static void clean_up(void)
 {
 	for (unsigned i = 0; i < LEASES; i++) {
@@ -116,25 +102,11 @@ static void clean_up(void)
 
 Test(random, operations_do_what_a_simple_model_foretells)
 {
-	const char *given = getenv("GPUWM_SEED");
 	struct registry_counts counts, zero = {0};
-	struct quota_limits limits = quota_defaults;
 
-	random_state = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-	fprintf(stderr, "daemon_random: GPUWM_SEED=%llu\n", (unsigned long long)random_state);
-	random_state = random_state * 0x9E3779B97F4A7C15 | 1;
-	ledger_open();
-	devices[0] = ledger.host;
-	devices[1] = ledger.gpu;
-	devices[0]->budget = devices[1]->budget = BUDGET;
-	limits.per_uid[QUOTA_LEASES] = LEASES_PER_USER;
-	limits.per_uid[QUOTA_PUBLISHES] = PUBLISHES_PER_USER;
-	quota_free(ledger.quota);
-	ledger.quota = quota_new(&limits);
-	for (unsigned i = 0; i < MODELS * ALIASES; i++)
-		named[i / ALIASES][i % ALIASES].slot = -1;
+	random_begin("daemon_random");
 	for (unsigned i = 1; i <= OPERATIONS; i++) {
-		run(i);
+		random_step(i);
 		if (i % 1000 == 0)
 			compare();
 	}

@@ -5,6 +5,8 @@
 
 #include "daemon_ledger.h"
 
+#include <time.h>
+
 enum { OPERATIONS = 100000, MODELS = 4, TAGS = 24, SLOTS = MODELS * TAGS };
 enum { HOLDERS = 8, USERS = 3, LEASES = 256, PARTS = 4, PINS = 3, ALIASES = 4 };
 enum { BUDGET = 900, LEASES_PER_USER = 40, PUBLISHES_PER_USER = 12 };
@@ -471,6 +473,41 @@ static void try_remove(unsigned slot)
 	take_memory(s);
 	registry_remove(ledger.registry, s->version);
 	s->there = false;
+}
+
+/* ---- the run ---- */
+
+/* Opens the ledger. */
+static void random_begin(const char *who)
+{
+	const char *given = getenv("GPUWM_SEED");
+	struct quota_limits limits = quota_defaults;
+
+	random_state = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+	fprintf(stderr, "%s: GPUWM_SEED=%llu\n", who, (unsigned long long)random_state);
+	random_state = random_state * 0x9E3779B97F4A7C15 | 1;
+	ledger_open();
+	devices[0] = ledger.host;
+	devices[1] = ledger.gpu;
+	devices[0]->budget = devices[1]->budget = BUDGET;
+	limits.per_uid[QUOTA_LEASES] = LEASES_PER_USER;
+	limits.per_uid[QUOTA_PUBLISHES] = PUBLISHES_PER_USER;
+	quota_free(ledger.quota);
+	ledger.quota = quota_new(&limits);
+	for (unsigned i = 0; i < MODELS * ALIASES; i++)
+		named[i / ALIASES][i % ALIASES].slot = -1;
+}
+
+static void random_step(unsigned operation)
+{
+	static void (*const operations[])(unsigned) = {
+		try_begin,   try_join,    try_commit, try_check, try_ready,  try_fail,   try_lease, try_lease,
+		try_release, try_hang_up, try_pin,    try_swap,  try_unname, try_retire, try_remove};
+	enum { COUNT = sizeof(operations) / sizeof(operations[0]) };
+	/* In turns, one operation comes more often than the others: tables fill, versions fail. */
+	unsigned favourite = operation / 500 % COUNT, which = pick(3) ? pick(COUNT) : favourite;
+
+	operations[which](pick(SLOTS));
 }
 
 #endif

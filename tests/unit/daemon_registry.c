@@ -401,3 +401,22 @@ LedgerTest(registry, is_freed_with_all_that_is_in_it)
 	cr_expect_null(registry_free(NULL));
 	cr_expect_null(publish_table_free(NULL));
 }
+
+/* What snapshots say wrong is in daemon_snapshot_bad.c. */
+LedgerTest(adopted, parts_are_charged_up_to_the_most_descriptors)
+{
+	struct version like = {.state = VERSION_READY, .tag = "v1", .world = 9}, *version;
+	struct replica part = {.device = ledger.gpu, .segment_count = PART_SEGMENTS_MAX, .bytes = 10};
+
+	cr_assert_eq(registry_adopt(ledger.registry, "m", &like, &version, &ledger.error), 0);
+	for (part.rank = 0; part.rank < 8; part.rank++) {
+		cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0);
+		cr_expect_eq(ledger.gpu->used, 10 * (part.rank + 1));
+	}
+	expect_error(version_adopt_replica(version, &part, &ledger.error), -EDQUOT,
+		     "more than 2048 descriptors");
+	part.segment_count = 23;
+	cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0);
+	cr_expect_eq(registry_counts(ledger.registry).fds, 2048);
+	cr_expect(version_complete(version));
+}
