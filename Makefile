@@ -64,6 +64,7 @@ BENCH  := $(call sources,tests/bench)
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
 TOOLS  := $(call sources,tests/tools)
+PRELOAD := $(call sources,tests/preload)
 
 BIN := $(BUILD)/bin
 LIBS := $(BUILD)/lib
@@ -84,6 +85,7 @@ UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
 BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
 FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
 TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
+PRELOAD_LIBS := $(patsubst tests/preload/%.c,$(BUILD)/tests/preload/%.so,$(PRELOAD))
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
 MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
@@ -99,7 +101,7 @@ all: programs
 	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(FAKE_LIBS) $(FUZZ_BINS)
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS)
 
 # ---- rules ---------------------------------------------------------------
 
@@ -188,9 +190,14 @@ $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARE
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
 
-$(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(SHARED)
+$(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,libsystemd)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,libsystemd)
+
+# What tests put before libc: a clock that jumps.
+$(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
+	@mkdir -p $(@D)
+	$(link) -shared $^
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)

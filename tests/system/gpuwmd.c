@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define FLAGS_MAX 48
+#define WORDS_MAX (FLAGS_MAX + 24)
 #define START_MS 30000
 #define LOAD_MS 60000
 #define DAEMONS_MAX 4
@@ -91,9 +92,10 @@ void harness_cleanup(void)
 
 		if (!d->stopped)
 			log_show(d);
-		if (d->pid > 0) {
-			kill(d->pid, SIGKILL);
-			waitpid(d->pid, NULL, 0);
+		/* A keeper takes its gpuwmd along. */
+		if (d->keeper > 0 || d->pid > 0) {
+			kill(d->keeper > 0 ? d->keeper : d->pid, SIGKILL);
+			waitpid(d->keeper > 0 ? d->keeper : d->pid, NULL, 0);
 		}
 		free(d);
 	}
@@ -104,18 +106,28 @@ void harness_cleanup(void)
 
 /* ---- starting --------------------------------------------------------- */
 
-pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags)
+static void add_words(const char **argv, size_t *count, const char *const *words)
 {
-	char *argv[FLAGS_MAX + 8] = {
-		"gpuwmd", "--socket",     (char *)d->socket, "--admin-socket", (char *)d->admin_socket,
-		"--root", (char *)d->root};
+	while (words && *words) {
+		cr_assert(*count < WORDS_MAX);
+		argv[(*count)++] = *words++;
+	}
+}
+
+pid_t gpuwmd_spawn_by(const struct gpuwmd *d, const char *const *words, const char *const *flags)
+{
+	const char *argv[WORDS_MAX + 1] = {NULL};
 	char program[512];
+	size_t count = 0;
 	int log;
 	pid_t pid;
 
-	for (int i = 0; i < FLAGS_MAX && flags && flags[i]; i++)
-		argv[7 + i] = (char *)flags[i];
 	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
+	add_words(argv, &count, words);
+	add_words(argv, &count,
+		  (const char *[]){program, "--socket", d->socket, "--admin-socket", d->admin_socket, "--root",
+				   d->root, NULL});
+	add_words(argv, &count, flags);
 	pid = fork();
 	cr_assert(pid >= 0);
 	if (pid > 0)
@@ -126,8 +138,13 @@ pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags)
 	dup2(log, 1);
 	dup2(log, 2);
 	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
-	execv(program, argv);
+	execv(argv[0], (char *const *)argv);
 	_exit(127);
+}
+
+pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags)
+{
+	return gpuwmd_spawn_by(d, NULL, flags);
 }
 
 /* All its lasting descriptors are open once the standby loader said hello. */
@@ -158,19 +175,27 @@ void gpuwmd_wait(struct gpuwmd *d)
 	d->fds = fds_of(d->pid);
 }
 
+struct gpuwmd *gpuwmd_new(void)
+{
+	struct gpuwmd *d = calloc(1, sizeof *d);
+
+	cr_assert(d && started_count < DAEMONS_MAX);
+	folder_make(d);
+	started[started_count++] = d;
+	return d;
+}
+
 struct gpuwmd *gpuwmd_start(const char *flag, ...)
 {
 	const char *flags[FLAGS_MAX + 1] = {flag};
-	struct gpuwmd *d = calloc(1, sizeof *d);
+	struct gpuwmd *d;
 	va_list list;
 
 	va_start(list, flag);
 	for (int i = 1; flag && i < FLAGS_MAX && (flags[i] = va_arg(list, const char *)); i++)
 		;
 	va_end(list);
-	cr_assert(started_count < DAEMONS_MAX);
-	folder_make(d);
-	started[started_count++] = d;
+	d = gpuwmd_new();
 	d->pid = gpuwmd_spawn(d, flags);
 	gpuwmd_wait(d);
 	return d;
@@ -266,6 +291,7 @@ void loaders_kill(struct gpuwmd *d, int signal_number)
 		kill(pids[i], signal_number);
 }
 
+/* But for the state, which holds no weights. */
 static uint64_t memfds_of(pid_t pid)
 {
 	char path[320], target[256];
@@ -281,7 +307,9 @@ static uint64_t memfds_of(pid_t pid)
 
 		snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
 		length = readlink(path, target, sizeof target - 1);
-		if (length > 7 && memcmp(target, "/memfd:", 7) == 0 && stat(path, &stat_) == 0)
+		target[length > 0 ? length : 0] = 0;
+		if (strncmp(target, "/memfd:", 7) == 0 && !strstr(target, "gpuwm-state") &&
+		    stat(path, &stat_) == 0)
 			bytes += (uint64_t)stat_.st_blocks * 512;
 	}
 	closedir(folder);
@@ -427,7 +455,8 @@ static bool idle(struct gpuwmd *d)
 {
 	return status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 && status_of(d, "waiting") == 0 &&
 	       status_of(d, "sessions") == 1 && status_of(d, "jobs_running") == 0 &&
-	       status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d);
+	       status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d) &&
+	       (!d->keeper || fds_of(d->keeper) == d->keeper_fds + fds_held(d));
 }
 
 static void idle_assert(struct gpuwmd *d)
@@ -443,14 +472,17 @@ static void idle_assert(struct gpuwmd *d)
 
 static void leave_assert(struct gpuwmd *d)
 {
+	pid_t pid = d->keeper > 0 ? d->keeper : d->pid;
 	int status;
 
 	d->admin = gpuwm_close(d->admin);
-	cr_assert(kill(d->pid, SIGTERM) == 0);
-	cr_assert(EVENTUALLY(10000, waitpid(d->pid, &status, WNOHANG) == d->pid), "gpuwmd does not leave");
-	d->pid = 0;
+	cr_assert(kill(pid, SIGTERM) == 0);
+	cr_assert(EVENTUALLY(10000, waitpid(pid, &status, WNOHANG) == pid), "gpuwmd does not leave");
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "gpuwmd left with status %#x", status);
-	cr_assert(access(d->socket, F_OK) < 0 && access(d->admin_socket, F_OK) < 0, "a socket is left");
+	/* Sockets that the keeper keeps outlive gpuwmd. */
+	cr_assert(d->keeper > 0 || (access(d->socket, F_OK) < 0 && access(d->admin_socket, F_OK) < 0),
+		  "a socket is left");
+	d->pid = d->keeper = 0;
 	d->stopped = true;
 }
 

@@ -73,12 +73,16 @@ const char *build_path(void);
 
 struct gpuwmd {
 	pid_t pid;
+	pid_t keeper; /* 0: there is none; see kept.h */
 	char dir[64]; /* short: a socket's path has 108 bytes */
 	char socket[96], admin_socket[96], log[96];
 	char root[96]; /* the configured model root */
 	char device[64]; /* host, or the first GPU's UUID */
 	struct gpuwm_client *admin;
 	size_t fds; /* open in the idle daemon */
+	size_t keeper_fds; /* the same of the keeper */
+	char instance[33]; /* of this pid; with a keeper only */
+	unsigned restarts;
 	bool stopped;
 };
 
@@ -90,6 +94,10 @@ void folder_make(struct gpuwmd *ret);
 struct gpuwmd *gpuwmd_start(const char *flag, ...);
 /* The same in a folder that exists, without waiting: the process. */
 pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags);
+/* The same, by a program of these words (end with NULL) that is to run it. */
+pid_t gpuwmd_spawn_by(const struct gpuwmd *d, const char *const *words, const char *const *flags);
+/* A daemon that harness_cleanup ends and frees, with a folder of its own. */
+struct gpuwmd *gpuwmd_new(void);
 void gpuwmd_wait(struct gpuwmd *d);
 /* Asserts that no lease, publish, waiting request, foreign session or
  * descriptor is left besides those of the versions that are there, stops it

@@ -1,0 +1,53 @@
+/* gpuwmd under gpuwm-keeper: it dies, and the next one goes on with the same weights. */
+#ifndef GPUWM_TESTS_KEPT_H
+#define GPUWM_TESTS_KEPT_H
+
+#include "raw.h"
+
+/* Its configuration is a file, which each start reads anew. */
+struct kept {
+	const char *limits; /* lines of [limits]; NULL: a short grace time */
+	const char *loader; /* NULL: the one that was built */
+	const char *store_max; /* NULL: the keeper's default */
+	const char *preload; /* LD_PRELOAD of gpuwmd and its loaders; NULL: none */
+	bool acts; /* tests/tools/before-gpuwmd runs before each start */
+};
+#define GRACE_SHORT_MS 300
+#define LIMITS_SHORT "grace_ms = 300\n"
+
+struct gpuwmd *gpuwmd_start_kept(const struct kept *how);
+/* Counts from the next start on. */
+void kept_configure(const struct gpuwmd *d, const struct kept *how);
+/* What before-gpuwmd does before the next start, once: its lines. */
+void kept_act(const struct gpuwmd *d, const char *lines);
+
+/* Ends gpuwmd with this signal, and waits until the next one answers: d->pid and d->admin are its. */
+void kept_kill(struct gpuwmd *d, int signal_number);
+/* The same after something else has ended it. */
+void kept_wait(struct gpuwmd *d);
+/* The keeper's child, once it is gpuwmd; 0: there is none at this moment. */
+pid_t kept_pid(const struct gpuwmd *d);
+
+/* `list` without what changes by itself (seq, and how many leases there are): equal texts are equal
+ * registries. free it. */
+char *kept_registry(struct gpuwmd *d);
+/* Bytes in all memfds of the keeper, gpuwmd and its loaders, but for the state. */
+uint64_t kept_memory(const struct gpuwmd *d);
+/* Lines of the log of keeper and gpuwmd that have these words. */
+size_t log_count(const struct gpuwmd *d, const char *words);
+
+/* ---- leases without the library --------------------------------------- */
+
+struct raw_lease {
+	uint64_t lease;
+	uint8_t version[16];
+};
+/* get_handles; its descriptors are closed. The code. */
+int raw_lease(int sock, const char *ref, struct raw_lease *ret);
+/* resume of `count` versions on d->device; each one's code in ret_codes. The code of the call. */
+int raw_resume(const struct gpuwmd *d, int sock, const struct raw_lease *leases, size_t count, int *ret_codes,
+	       uint64_t *ret_grace_ms);
+/* resume of one: its code. */
+int raw_resume_one(const struct gpuwmd *d, int sock, const struct raw_lease *lease);
+
+#endif

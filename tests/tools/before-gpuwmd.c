@@ -1,0 +1,202 @@
+/* Runs before gpuwmd, as the keeper's child that gpuwmd is then, and does to what was stored what a
+ * test asks for.
+ *   before-gpuwmd FILE PROGRAM [ARGUMENT]...
+ * FILE, if it is there, is read and removed. Its lines:
+ *   foreign NAME   stores a memfd of that name, and passes it on
+ *   drop NAME      removes what has that name from the store, and passes it on no more
+ *   tear           damages the younger slot of the state in its middle
+ *   tear-all       damages both slots
+ *   format N       makes the younger slot one of that format, a valid one
+ */
+#include "../../daemon/store.h"
+#include "../../proto/digest.h"
+#include "../../proto/limits.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define FDS_MAX 4096
+#define FIRST SD_LISTEN_FDS_START
+
+static char *names[FDS_MAX];
+static int count;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "before-gpuwmd: %s\n", what);
+	exit(1);
+}
+
+static int find(const char *name)
+{
+	for (int i = 0; i < count; i++) {
+		if (strcmp(names[i], name) == 0)
+			return i;
+	}
+	die("nothing stored has that name");
+	return -1;
+}
+
+/* ---- descriptors ------------------------------------------------------ */
+
+static void store_foreign(const char *name)
+{
+	int fd = memfd_create("foreign", MFD_CLOEXEC);
+	char text[300];
+
+	snprintf(text, sizeof text, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	if (count == FDS_MAX || fd < 0 || ftruncate(fd, 1 << 20) < 0 || pwrite(fd, "x", 1, 4096) != 1 ||
+	    sd_pid_notify_with_fds(0, 0, text, &fd, 1) <= 0 || sd_notify_barrier(0, 5000000) <= 0)
+		die("a foreign descriptor could not be stored");
+	if (fd != FIRST + count && dup3(fd, FIRST + count, O_CLOEXEC) < 0)
+		die("a foreign descriptor could not be passed on");
+	names[count++] = strdup(name);
+}
+
+static void drop(const char *name)
+{
+	int at = find(name);
+
+	if (sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name) <= 0 || sd_notify_barrier(0, 5000000) <= 0)
+		die("a descriptor could not be removed");
+	for (int i = at; i + 1 < count; i++) {
+		dup3(FIRST + i + 1, FIRST + i, O_CLOEXEC);
+		names[i] = names[i + 1];
+	}
+	close(FIRST + --count);
+}
+
+/* What sd_listen_fds reads. */
+static void tell_fds(void)
+{
+	static char all[FDS_MAX * STORE_NAME_TEXT], number[16];
+
+	for (int i = 0; i < count; i++) {
+		strcat(all, i ? ":" : "");
+		strcat(all, names[i]);
+	}
+	snprintf(number, sizeof number, "%d", count);
+	setenv("LISTEN_FDS", number, 1);
+	setenv("LISTEN_FDNAMES", all, 1);
+	snprintf(number, sizeof number, "%d", (int)getpid());
+	setenv("LISTEN_PID", number, 1);
+}
+
+/* ---- the state -------------------------------------------------------- */
+
+/* As daemon/state.h tells it. */
+struct header {
+	char magic[8];
+	uint32_t format, slots;
+	uint64_t generation, bytes;
+	struct digest digest;
+	uint64_t reserved;
+};
+#define SLOT_BYTES ((off_t)(sizeof(struct header) + MESSAGE_BODY_MAX))
+
+static struct header header_read(unsigned slot)
+{
+	struct header header;
+
+	if (pread(FIRST + find(STORE_STATE), &header, sizeof header, slot * SLOT_BYTES) != sizeof header)
+		die("the state can't be read");
+	return header;
+}
+
+static unsigned younger(void)
+{
+	return header_read(1).generation > header_read(0).generation;
+}
+
+static void tear(unsigned slot)
+{
+	off_t at = slot * SLOT_BYTES + (off_t)sizeof(struct header) + (off_t)header_read(slot).bytes / 2;
+	int fd = FIRST + find(STORE_STATE);
+	unsigned char byte = 0;
+
+	if (pread(fd, &byte, 1, at) != 1)
+		die("the state can't be read");
+	byte ^= 0xff;
+	if (pwrite(fd, &byte, 1, at) != 1)
+		die("the state can't be written");
+}
+
+static void make_format(unsigned format)
+{
+	unsigned slot = younger();
+	struct header header = header_read(slot);
+	void *payload = malloc(header.bytes);
+	struct digest_sum sum = {0};
+	int fd = FIRST + find(STORE_STATE);
+	off_t at = slot * SLOT_BYTES;
+
+	if (!payload || pread(fd, payload, header.bytes, at + (off_t)sizeof header) != (ssize_t)header.bytes)
+		die("the state can't be read");
+	header.format = format;
+	header.digest = (struct digest){0};
+	digest_update(&sum, 0, &header, sizeof header);
+	digest_update(&sum, sizeof header, payload, header.bytes);
+	header.digest = digest_final(&sum, sizeof header + header.bytes);
+	if (pwrite(fd, &header, sizeof header, at) != sizeof header)
+		die("the state can't be written");
+	free(payload);
+}
+
+/* ---- acts ------------------------------------------------------------- */
+
+static void act(char *line)
+{
+	char *word = strtok(line, " \n"), *value = strtok(NULL, " \n");
+
+	if (strcmp(word, "foreign") == 0) {
+		store_foreign(value);
+	} else if (strcmp(word, "drop") == 0) {
+		drop(value);
+	} else if (strcmp(word, "tear") == 0) {
+		tear(younger());
+	} else if (strcmp(word, "tear-all") == 0) {
+		tear(0);
+		tear(1);
+	} else if (strcmp(word, "format") == 0) {
+		make_format((unsigned)strtoul(value, NULL, 10));
+	} else {
+		die("no such act");
+	}
+}
+
+static void act_all(FILE *file)
+{
+	char line[300];
+
+	while (fgets(line, sizeof line, file))
+		act(line);
+	fclose(file);
+	tell_fds();
+}
+
+int main(int argc, char **argv)
+{
+	char **given = NULL;
+	FILE *file;
+
+	if (argc < 3)
+		die("FILE PROGRAM [ARGUMENT]... are missing");
+	file = fopen(argv[1], "re");
+	unlink(argv[1]);
+	count = sd_listen_fds_with_names(0, &given);
+	if (count < 0 || count > FDS_MAX)
+		die("what was passed can't be told");
+	for (int i = 0; i < count; i++)
+		names[i] = given[i];
+	if (file)
+		act_all(file);
+	for (int i = 0; i < count; i++)
+		fcntl(FIRST + i, F_SETFD, 0); /* sd_listen_fds made them close-on-exec */
+	execv(argv[2], argv + 2);
+	die("gpuwmd could not be run");
+}
