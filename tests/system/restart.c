@@ -1,0 +1,434 @@
+/* gpuwmd ends and the next one goes on: what is as before, what is not, who gets leases again. */
+#include "kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(restart);
+
+/* What the machine adds to a time that is waited for. */
+#define SLACK_MS 3000
+
+/* ---- the scene -------------------------------------------------------- */
+
+/* m@v1 is current; m@v2 is pinned, and `prod`. */
+static struct gpuwmd *scene(const struct kept *how)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(how);
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	OK(gpuwm_pin(d->admin, "m@v2", "night"));
+	options.model = "m";
+	options.alias = "prod";
+	options.to = "v2";
+	OK(gpuwm_swap(d->admin, &options, NULL));
+	return d;
+}
+
+static void scene_end(struct gpuwmd *d)
+{
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+	cr_assert_eq(log_count(d, "is not kept"), 0);
+}
+
+static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+}
+
+/* A retiring version without any hold but this lease. */
+static void retire_under(struct gpuwmd *d, int sock, struct raw_lease *ret_lease)
+{
+	cr_assert_eq(raw_lease(sock, "m@v1", ret_lease), 0);
+	OK(swap_to(d, "m", "v2", true));
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+}
+
+/* ---- everything as before --------------------------------------------- */
+
+static void same(json_t *before, json_t *after, const char *key)
+{
+	cr_assert(json_equal(json_object_get(before, key), json_object_get(after, key)), "%s", key);
+}
+
+static json_int_t number(json_t *status, const char *key)
+{
+	return json_integer_value(json_object_get(status, key));
+}
+
+static void check_status(json_t *before, json_t *after)
+{
+	json_t *device;
+	size_t i;
+
+	same(before, after, "ledger");
+	same(before, after, "versions");
+	same(before, after, "aliases");
+	same(before, after, "pins");
+	same(before, after, "bytes");
+	same(before, after, "index_bytes");
+	same(before, after, "segments");
+	cr_assert(!json_equal(json_object_get(before, "instance"), json_object_get(after, "instance")));
+	cr_assert_eq(number(after, "epoch"), number(before, "epoch") + 1);
+	cr_assert_gt(number(after, "seq"), number(before, "seq"));
+	cr_assert_eq(number(after, "adopted"), number(before, "versions"));
+	cr_assert_eq(number(after, "lost"), 0);
+	cr_assert(json_is_true(json_object_get(after, "kept")) && !json_object_get(after, "locked"));
+	json_array_foreach(json_object_get(before, "devices"), i, device) {
+		json_t *now = json_array_get(json_object_get(after, "devices"), i);
+
+		same(device, now, "device");
+		same(device, now, "used");
+		same(device, now, "budget");
+		same(device, now, "granularity");
+	}
+}
+
+static void everything_is_as_before(struct gpuwmd *d, int pid, int signal_number)
+{
+	struct process worker = worker_start(d, "m@prod", 2);
+	json_t *status_before = query(d->admin, "status", NULL), *status_after;
+	char *before = kept_registry(d), *after;
+	uint64_t memory = kept_memory(d);
+
+	cr_assert(kill(pid, signal_number) == 0);
+	kept_wait(d);
+	after = kept_registry(d);
+	cr_assert_str_eq(after, before);
+	status_after = query(d->admin, "status", NULL);
+	check_status(status_before, status_after);
+	cr_assert_eq(kept_memory(d), memory);
+	worker_reads(d, "m", 1);
+	worker_reads(d, "m@prod", 2);
+	process_tell(&worker, 'e');
+	process_finish(&worker);
+	json_decref(status_before);
+	json_decref(status_after);
+	free(before);
+	free(after);
+}
+
+Test(restart, kill_9_changes_the_instance_and_nothing_else)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+
+	everything_is_as_before(d, d->pid, SIGKILL);
+	everything_is_as_before(d, d->pid, SIGKILL);
+	scene_end(d);
+}
+
+Test(restart, a_stop_leaves_the_weights_too)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+
+	everything_is_as_before(d, d->pid, SIGTERM);
+	scene_end(d);
+}
+
+Test(restart, an_upgrade_in_place_leaves_the_weights_too)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+
+	everything_is_as_before(d, d->keeper, SIGUSR1);
+	scene_end(d);
+}
+
+/* No loader is needed to go on, and so no GPU. */
+Test(restart, it_serves_without_any_loader)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+
+	kept_configure(d, &(struct kept){.loader = "/nowhere/gpuwm-loader"});
+	everything_is_as_before(d, d->pid, SIGKILL);
+	cr_assert_eq(status_of(d, "standby"), 0);
+	kept_configure(d, &(struct kept){});
+	kept_kill(d, SIGKILL);
+	scene_end(d);
+}
+
+Test(restart, a_lease_taken_after_a_restart_outlives_the_grace_time)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	struct process worker;
+
+	kept_kill(d, SIGKILL);
+	worker = worker_start(d, "m", 1);
+	OK(swap_to(d, "m", "v2", true));
+	FAILS(ETIMEDOUT, gpuwm_retire(d->admin, "m@v1", GRACE_SHORT_MS + 200));
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+struct heard {
+	unsigned lost, swapped;
+	uint64_t seq;
+};
+
+static void hear(const struct gpuwm_event *event, void *user_data)
+{
+	struct heard *heard = user_data;
+
+	if (strcmp(event->kind, "lost") == 0) {
+		heard->lost++;
+		return;
+	}
+	cr_assert_gt(event->seq, heard->seq);
+	heard->seq = event->seq;
+	heard->swapped += strcmp(event->kind, "swapped") == 0;
+}
+
+Test(restart, event_numbers_go_up_and_the_gap_is_told)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	struct heard heard = {.seq = status_of(d, "seq")};
+	struct gpuwm_events *events;
+
+	kept_kill(d, SIGKILL);
+	OK(gpuwm_events_open(d->admin, heard.seq, &events));
+	OK(swap_to(d, "m", "v2", false));
+	cr_assert(EVENTUALLY(SLACK_MS,
+			     gpuwm_events_dispatch(events, 100, hear, &heard) >= 0 && heard.swapped > 0));
+	cr_assert_eq(heard.lost, 1);
+	gpuwm_events_close(events);
+	scene_end(d);
+}
+
+/* ---- resume ----------------------------------------------------------- */
+
+Test(restart, leases_are_taken_again)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	int sock = raw_client(d->socket), codes[3] = {1, 1, 1};
+	struct raw_lease leases[3];
+	uint64_t grace = 0;
+
+	cr_assert_eq(raw_lease(sock, "m@v1", &leases[0]), 0);
+	cr_assert_eq(raw_lease(sock, "m@v2", &leases[1]), 0);
+	cr_assert_eq(raw_lease(sock, "m@v1", &leases[2]), 0);
+	kept_kill(d, SIGKILL);
+	cr_assert(raw_ended(sock));
+	close(sock);
+	cr_assert_eq(status_of(d, "leases"), 0);
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_resume(d, sock, leases, 3, codes, &grace), 0);
+	cr_assert(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
+	cr_assert(grace > 0 && grace <= GRACE_SHORT_MS);
+	cr_assert_eq(status_of(d, "leases"), 3);
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
+	scene_end(d);
+}
+
+Test(restart, a_quota_holds_for_leases_that_are_taken_again)
+{
+	const struct kept fewer = {.limits = LIMITS_SHORT "leases_per_uid = 2\n"};
+	struct gpuwmd *d = scene(&(struct kept){});
+	int sock = raw_client(d->socket), codes[4];
+	struct raw_lease leases[4];
+	uint64_t grace;
+
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(raw_lease(sock, i % 2 ? "m@v1" : "m@v2", &leases[i]), 0);
+	close(sock);
+	kept_configure(d, &fewer);
+	kept_kill(d, SIGKILL);
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_resume(d, sock, leases, 4, codes, &grace), 0);
+	cr_assert(codes[0] == 0 && codes[1] == 0 && codes[2] == -EDQUOT && codes[3] == -EDQUOT);
+	cr_assert_eq(status_of(d, "leases"), 2);
+	close(sock);
+	scene_end(d);
+}
+
+Test(restart, versions_that_are_gone_are_not_resumed)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	struct raw_lease freed, never = {.version = {1, 2, 3}};
+	int sock = raw_client(d->socket);
+
+	retire_under(d, sock, &freed);
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	kept_kill(d, SIGKILL);
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_resume_one(d, sock, &freed), -ENOENT);
+	cr_assert_eq(raw_resume_one(d, sock, &never), -ENOENT);
+	cr_assert_eq(status_of(d, "leases"), 0);
+	close(sock);
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	int first = raw_client(d->socket), second;
+	struct raw_lease lease;
+
+	retire_under(d, first, &lease);
+	kept_kill(d, SIGKILL);
+	close(first);
+	first = raw_client(d->socket);
+	cr_assert_eq(raw_resume_one(d, first, &lease), 0);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	second = raw_client(d->socket);
+	cr_assert_eq(raw_resume_one(d, second, &lease), -ENOENT);
+	cr_assert(version_is(d, "m", "v1", "retiring"), "the lease that was resumed holds it");
+	close(first);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	close(second);
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	int sock = raw_client(d->socket);
+	struct raw_lease lease;
+	int64_t killed;
+	char id[33];
+
+	retire_under(d, sock, &lease);
+	hex128_format(lease.version, id);
+	killed = clock_ms();
+	kept_kill(d, SIGKILL);
+	close(sock);
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+	OK(gpuwm_retire(d->admin, id, GRACE_SHORT_MS + SLACK_MS));
+	cr_assert_geq(clock_ms() - killed, GRACE_SHORT_MS);
+	cr_assert(version_is(d, "m", "v1", "none"));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
+{
+	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 1500\n"});
+	int64_t killed = clock_ms();
+	struct raw_lease lease;
+	int sock;
+
+	kept_kill(d, SIGKILL);
+	OK(swap_to(d, "m", "v2", true));
+	FAILS(ETIMEDOUT, gpuwm_retire(d->admin, "m@v1", 50));
+	/* Its lease comes and goes: that alone must not free it. */
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_lease(sock, "m@v2", &lease), 0);
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
+	cr_assert(version_is(d, "m", "v1", "retiring") || status_of(d, "grace_ms") == 0);
+	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
+	cr_assert_geq(clock_ms() - killed, 1500);
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- starts ----------------------------------------------------------- */
+
+Test(restart, twenty_crashes_in_a_row)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	char *before = kept_registry(d), *after;
+	uint64_t epoch = status_of(d, "epoch");
+
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = d->pid;
+
+		cr_assert(kill(pid, SIGKILL) == 0);
+		cr_assert(EVENTUALLY(SLACK_MS, kept_pid(d) > 0 && kept_pid(d) != pid));
+		d->pid = kept_pid(d);
+	}
+	kept_wait(d);
+	after = kept_registry(d);
+	cr_assert_str_eq(after, before);
+	cr_assert_gt(status_of(d, "epoch"), epoch);
+	worker_reads(d, "m", 1);
+	free(before);
+	free(after);
+	scene_end(d);
+}
+
+Test(restart, a_second_daemon_is_refused_after_a_restart_too)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	int status;
+	pid_t pid;
+
+	kept_kill(d, SIGKILL);
+	pid = gpuwmd_spawn(d, NULL);
+	cr_assert(EVENTUALLY(10000, waitpid(pid, &status, WNOHANG) == pid));
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+	cr_assert_eq(log_count(d, "another gpuwmd serves"), 1);
+	worker_reads(d, "m", 1);
+	scene_end(d);
+}
+
+/* Some time that was told of these versions is an hour off. */
+static bool clock_jumps(struct gpuwmd *d)
+{
+	json_t *answer = query(d->admin, "list", NULL), *version;
+	json_int_t now = (json_int_t)time(NULL) * 1000;
+	bool jumps = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "versions"), i, version)
+		jumps |= llabs(number(version, "created_ms") - now) > 1800000 ||
+			 llabs(number(version, "ready_ms") - now) > 1800000;
+	json_decref(answer);
+	return jumps;
+}
+
+Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
+{
+	char preload[512];
+	struct gpuwmd *d;
+	int sock;
+	struct raw_lease lease;
+	int64_t begin;
+
+	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
+	snprintf(preload, sizeof preload, "%s/tests/preload/clock-jump.so", build_path());
+	d = scene(&(struct kept){.preload = preload});
+	cr_assert(clock_jumps(d));
+	sock = raw_client(d->socket);
+	retire_under(d, sock, &lease);
+	begin = clock_ms();
+	FAILS(ETIMEDOUT, gpuwm_retire(d->admin, "m@v1", 200));
+	cr_assert(clock_ms() - begin >= 200 && clock_ms() - begin < SLACK_MS);
+	begin = clock_ms();
+	kept_kill(d, SIGKILL);
+	close(sock);
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_resume_one(d, sock, &lease), 0);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	cr_assert_geq(clock_ms() - begin, GRACE_SHORT_MS);
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
