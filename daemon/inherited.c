@@ -1,6 +1,5 @@
 #include "inherited.h"
 
-#include "listener.h"
 #include "store.h"
 
 #include <errno.h>
@@ -9,6 +8,8 @@
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
+
+static const struct inherited none = {.sockets = {-1, -1}, .state = -1};
 
 static int by_name(const void *a, const void *b)
 {
@@ -27,11 +28,30 @@ static int add_strange(struct inherited *in, const char *name, int fd)
 	return 0;
 }
 
+const char *inherited_socket_name(enum inherited_socket which)
+{
+	return which == INHERITED_ADMIN ? "admin" : "worker";
+}
+
+/* systemd passes its own sockets before what is stored: a second one is strange. */
+static bool take_socket(struct inherited *in, const char *name, int fd)
+{
+	for (int i = 0; i < INHERITED_SOCKETS; i++) {
+		if (in->sockets[i] >= 0 || strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0)
+			continue;
+		if (sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0)
+			continue;
+		in->sockets[i] = fd;
+		return true;
+	}
+	return false;
+}
+
 static int sort_in(struct inherited *in, const char *name, int fd)
 {
 	uint64_t number;
 
-	if (listener_is_named(name) && sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
+	if (take_socket(in, name, fd))
 		return 0;
 	if (strcmp(name, STORE_STATE) == 0 && in->state < 0) {
 		in->state = fd;
@@ -75,9 +95,9 @@ static int drop_doubles(struct inherited *in)
 int inherited_read(struct inherited *ret, struct error *error)
 {
 	char **names = NULL;
-	int count = sd_listen_fds_with_names(0, &names), r = 0;
+	int count = sd_listen_fds_with_names(1, &names), r = 0;
 
-	*ret = (struct inherited){.state = -1};
+	*ret = none;
 	if (count < 0)
 		return error_set(error, count, "LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES",
 				 "the descriptors that were passed can't be told: %s", strerror(-count));
@@ -103,6 +123,10 @@ int inherited_read(struct inherited *ret, struct error *error)
 
 void inherited_clear(struct inherited *in)
 {
+	for (int i = 0; i < INHERITED_SOCKETS; i++) {
+		if (in->sockets[i] >= 0)
+			close(in->sockets[i]);
+	}
 	if (in->state >= 0)
 		close(in->state);
 	for (size_t i = 0; i < in->count; i++) {
@@ -117,7 +141,15 @@ void inherited_clear(struct inherited *in)
 	free(in->ours);
 	free(in->strange);
 	free(in->strange_fds);
-	*in = (struct inherited){.state = -1};
+	*in = none;
+}
+
+int inherited_take_socket(struct inherited *in, enum inherited_socket which)
+{
+	int fd = in->sockets[which];
+
+	in->sockets[which] = -1;
+	return fd;
 }
 
 static struct inherited_fd *find(const struct inherited *in, uint64_t name)

@@ -1,4 +1,5 @@
-/* What a gpuwmd before this one left in the fd store, sorted by name. Sockets are the listeners'. */
+/* The descriptors that the service manager passes: listening sockets, and what a gpuwmd before this one
+ * left in the fd store, sorted by name. */
 #ifndef GPUWM_DAEMON_INHERITED_H
 #define GPUWM_DAEMON_INHERITED_H
 
@@ -8,12 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* FileDescriptorName= in the socket units, and what own sockets are called in the store. */
+enum inherited_socket { INHERITED_WORKER, INHERITED_ADMIN, INHERITED_SOCKETS };
+const char *inherited_socket_name(enum inherited_socket which);
+
 struct inherited_fd {
 	uint64_t name;
 	int fd; /* -1: taken */
 };
 
 struct inherited {
+	int sockets[INHERITED_SOCKETS]; /* -1: none, or taken */
 	int state; /* -1: none, or taken */
 	struct inherited_fd *ours; /* by name; each name once */
 	size_t count;
@@ -22,11 +28,12 @@ struct inherited {
 	size_t strange_count;
 };
 
-/* Reads $LISTEN_FDS, which stays for the listeners. -ENOMEM. */
+/* Reads $LISTEN_FDS and the like, and takes them out of the environment. -ENOMEM; -EINVAL: they are no numbers. */
 int inherited_read(struct inherited *ret, struct error *error);
 /* Closes what was not taken. */
 void inherited_clear(struct inherited *inherited);
 bool inherited_have(const struct inherited *inherited, uint64_t name);
+int inherited_take_socket(struct inherited *inherited, enum inherited_socket which);
 /* -1: not there, or taken. */
 int inherited_take(struct inherited *inherited, uint64_t name);
 

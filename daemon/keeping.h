@@ -9,6 +9,7 @@
 #include "registry.h"
 #include "store.h"
 
+struct inherited;
 struct server;
 struct keeping;
 
@@ -18,10 +19,10 @@ struct keeping *keeping_new(struct server *server);
 void keeping_end(struct keeping *keeping);
 struct keeping *keeping_free(struct keeping *keeping);
 
-/* At start, after the sockets are open: takes over what was left, or begins anew. What nobody
+/* At start, after the sockets are open: takes over what was left (and takes it out of *left), or begins anew. What nobody
  * knows is removed from the store, then closed. A state that can't be read is left alone with all that is
  * there: keeping_locked. Negative: the service manager does not do its part; *error. */
-int keeping_begin(struct keeping *keeping, struct error *error);
+int keeping_begin(struct keeping *keeping, struct inherited *left, struct error *error);
 
 /* Why gpuwmd answers status and drain only; NULL: it does not. */
 const struct error *keeping_locked(const struct keeping *keeping);

@@ -73,7 +73,7 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 {
 	k->state = state_free(k->state);
 	k->left = *left;
-	*left = (struct inherited){.state = -1};
+	*left = (struct inherited){.sockets = {-1, -1}, .state = -1};
 	error_set(&k->locked, -EUCLEAN,
 		  "start the gpuwmd that wrote it; or gpuwmctl drain lets it all go, then restart gpuwmd",
 		  "gpuwmd leaves alone what it was left and can't read: %s", why->message);
@@ -201,21 +201,22 @@ static void log_taken_over(const struct keeping *k)
 			 (unsigned long long)k->lost);
 }
 
-int keeping_begin(struct keeping *k, struct error *error)
+int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
 {
 	uint64_t limit = store_limit();
-	struct inherited left;
+	struct error why;
 	int r;
 
+	if (limit == 0 && (left->state >= 0 || left->count > 0)) {
+		error_set(&why, -EUCLEAN, NULL,
+			  "versions were passed, but no $FDSTORE says how many may be kept");
+		return lock(k, left, &why);
+	}
 	if (limit == 0) {
 		log_info("no service manager keeps descriptors here: versions end with this process");
 		return 0;
 	}
-	r = inherited_read(&left, error);
-	if (r < 0)
-		return r;
-	r = take_over(k, &left, error);
-	inherited_clear(&left);
+	r = take_over(k, left, error);
 	if (r < 0)
 		return r;
 	registry_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);

@@ -1,4 +1,5 @@
 #include "listener.h"
+#include "inherited.h"
 #include "server.h"
 #include "store.h"
 
@@ -12,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define BACKLOG 4096 /* net.core.somaxconn's default: workers queue while a daemon restarts */
@@ -153,37 +153,6 @@ static int open_own(struct listener *l, const char *group, unsigned mode, struct
 	return r;
 }
 
-/* ---- systemd's ---- */
-
-/* FileDescriptorName= of the socket unit, and what an own socket is called in the fd store. */
-static const char *name_of(enum session_kind kind)
-{
-	return kind == SESSION_ADMIN ? "admin" : "worker";
-}
-
-bool listener_is_named(const char *name)
-{
-	return strcmp(name, name_of(SESSION_WORKER)) == 0 || strcmp(name, name_of(SESSION_ADMIN)) == 0;
-}
-
-/* -1: none. The environment stays until both kinds were looked for. */
-static int activated(enum session_kind kind)
-{
-	char **names = NULL;
-	int count = sd_listen_fds_with_names(0, &names), found = -1;
-
-	for (int i = 0; i < count; i++) {
-		int fd = SD_LISTEN_FDS_START + i;
-
-		if (found < 0 && strcmp(names[i], name_of(kind)) == 0 &&
-		    sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
-			found = fd;
-		free(names[i]);
-	}
-	free(names);
-	return found;
-}
-
 /* ---- accepting ---- */
 
 static void on_connection(uv_poll_t *poll, int status, int events);
@@ -270,16 +239,20 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	return l;
 }
 
-int listener_open(struct server *server, enum session_kind kind, struct listener **ret, struct error *error)
+int listener_open(struct server *server, enum session_kind kind, int inherited, struct listener **ret,
+		  struct error *error)
 {
 	const struct config *config = server->config;
 	bool admin = kind == SESSION_ADMIN;
 	struct listener *l = listener_new(server, kind, admin ? config->admin_socket : config->socket, error);
 	int r = 0;
 
-	if (!l)
+	if (!l) {
+		if (inherited >= 0)
+			close(inherited);
 		return error->code;
-	l->sock = activated(kind);
+	}
+	l->sock = inherited;
 	if (l->sock < 0)
 		r = open_own(l, admin ? config->admin_group : config->group,
 			     admin ? config->admin_mode : config->socket_mode, error);
@@ -293,7 +266,9 @@ int listener_open(struct server *server, enum session_kind kind, struct listener
 
 int listener_keep(struct listener *l, struct error *error)
 {
-	int r = l->bound ? store_put_now(name_of(l->kind), l->sock, l->server->config->store_confirm_ms, error)
+	enum inherited_socket which = l->kind == SESSION_ADMIN ? INHERITED_ADMIN : INHERITED_WORKER;
+	int r = l->bound ? store_put_now(inherited_socket_name(which), l->sock,
+					 l->server->config->store_confirm_ms, error)
 			 : 0;
 
 	if (r == 0)

@@ -7,12 +7,11 @@
 
 struct listener;
 
-/* Opens the socket of a kind (worker or admin), but accepts nothing yet:
+/* Opens the socket of a kind (worker or admin), or takes `inherited` (-1: none), but accepts nothing yet:
  * who connects waits. Own sockets: -EADDRINUSE when another daemon holds <path>.lock (the
  * socket is left alone), -EEXIST when something else is at the path, -ENOENT for an unknown group. */
-int listener_open(struct server *server, enum session_kind kind, struct listener **ret, struct error *error);
-/* "worker" and "admin": what systemd's socket units and the fd store call them. */
-bool listener_is_named(const char *name);
+int listener_open(struct server *server, enum session_kind kind, int inherited, struct listener **ret,
+		  struct error *error);
 /* Gives an own socket to the fd store: who connects while gpuwmd restarts waits. */
 int listener_keep(struct listener *listener, struct error *error);
 /* Accepts from now on. */

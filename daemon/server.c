@@ -1,5 +1,6 @@
 #include "server.h"
 #include "clock.h"
+#include "inherited.h"
 #include "keeping.h"
 #include "listener.h"
 #include "loader.h"
@@ -15,7 +16,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 /* ---- settling ---- */
 
@@ -210,13 +210,14 @@ static void watch_signals(struct server *server)
 	}
 }
 
-static int open_listeners(struct server *server, struct error *error)
+static int open_listeners(struct server *server, struct inherited *left, struct error *error)
 {
-	const enum session_kind kinds[LISTENERS] = {SESSION_WORKER, SESSION_ADMIN};
-	int r = 0;
+	int worker = inherited_take_socket(left, INHERITED_WORKER);
+	int r = listener_open(server, SESSION_WORKER, worker, &server->listeners[0], error);
 
-	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
-		r = listener_open(server, kinds[i], &server->listeners[i], error);
+	if (r == 0)
+		r = listener_open(server, SESSION_ADMIN, inherited_take_socket(left, INHERITED_ADMIN),
+				  &server->listeners[1], error);
 	return r;
 }
 
@@ -241,17 +242,27 @@ static void begin_serving(struct server *server)
 		loader_pool_start(server->loaders, devices_known ? NULL : on_ready);
 }
 
-int server_run(struct server *server, struct error *error)
+static int open_all(struct server *server, struct error *error)
 {
-	int r = open_listeners(server, error);
+	struct inherited left;
+	int r = inherited_read(&left, error);
 
 	if (r < 0)
 		return r;
+	r = open_listeners(server, &left, error);
 	notify_extend(EXTEND_SECONDS);
-	r = keeping_begin(server->keeping, error);
+	if (r == 0)
+		r = keeping_begin(server->keeping, &left, error);
 	if (r == 0)
 		r = keep_listeners(server, error);
-	sd_listen_fds(1); /* what was passed is taken: no child shall see it */
+	inherited_clear(&left);
+	return r;
+}
+
+int server_run(struct server *server, struct error *error)
+{
+	int r = open_all(server, error);
+
 	if (r < 0)
 		return r;
 	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);

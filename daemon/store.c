@@ -1,6 +1,8 @@
 #include "store.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +61,16 @@ uint64_t store_limit(void)
 
 /* ---- talking to the service manager ---- */
 
+/* libsystemd gives up at any signal, and a loader that ends is one. On the pool for good: signals are the
+ * loop's; at start they come later. */
+static void block_signals(sigset_t *ret_before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, ret_before);
+}
+
 static int sent(int r, const char *name, struct error *error)
 {
 	if (r > 0)
@@ -102,18 +114,29 @@ static int barrier(uint64_t confirm_ms, struct error *error)
 
 int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
 {
-	int r = tell_put(name, fd, error);
+	sigset_t before;
+	int r;
 
-	return r < 0 ? r : barrier(confirm_ms, error);
+	block_signals(&before);
+	r = tell_put(name, fd, error);
+	if (r == 0)
+		r = barrier(confirm_ms, error);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
 }
 
 int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
 {
+	sigset_t before;
 	int r = 0;
 
+	block_signals(&before);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = tell_remove(names[i], error);
-	return r < 0 || count == 0 ? r : barrier(confirm_ms, error);
+	if (r == 0 && count > 0)
+		r = barrier(confirm_ms, error);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
 }
 
 /* ---- batches ---- */
@@ -145,6 +168,7 @@ static void on_work(uv_work_t *work)
 	char name[STORE_NAME_TEXT];
 	int r = 0;
 
+	block_signals(NULL);
 	for (size_t i = 0; r == 0 && i < batch->count; i++) {
 		store_name_format(batch->entries[i].name, name);
 		r = batch->put ? tell_put(name, batch->entries[i].fd, &batch->error)

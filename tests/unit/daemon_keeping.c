@@ -1,4 +1,5 @@
 /* What a restart finds, up to the restart itself, which tests/system/restart.c does. */
+#include "daemon/inherited.h"
 #include "daemon/keeping.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
@@ -6,8 +7,12 @@
 #include "daemon_manager.h"
 #include "daemon_server.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 static struct manager manager;
 static struct error error;
+static struct inherited left = {.sockets = {-1, -1}, .state = -1}; /* nothing */
 
 /* ---- names and limits ---- */
 
@@ -80,7 +85,7 @@ static void begin(const char *limit)
 	manager_start(&manager, limit);
 	server_open();
 	server->config->store_confirm_ms = 200;
-	cr_assert_eq(keeping_begin(server->keeping, &error), 0, "%s", error.message);
+	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
 	cr_assert(keeping_stores(server->keeping));
 }
 
@@ -141,6 +146,31 @@ Test(keeping, a_version_that_the_manager_does_not_confirm_fails)
 	cr_expect_eq(version->error.code, -ETIMEDOUT);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "what was stored is left there");
 	TURN_UNTIL(server->devices.devices[0]->used == 0);
+	end();
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+}
+
+/* As when a loader ends: libsystemd gives up at any signal. */
+Test(keeping, signals_do_not_disturb_what_is_stored)
+{
+	const struct itimerval often = {.it_interval.tv_usec = 100, .it_value.tv_usec = 100};
+	const struct itimerval never = {0};
+	const struct sigaction action = {.sa_handler = on_alarm};
+	char tag[16];
+
+	begin("200");
+	manager.slow_us = 1000;
+	cr_assert_eq(sigaction(SIGALRM, &action, NULL) | setitimer(ITIMER_REAL, &often, NULL), 0);
+	for (int i = 0; i < 20; i++) {
+		snprintf(tag, sizeof(tag), "v%d", i);
+		stored(tag);
+		cr_expect_eq(store_put_now("x", 0, 200, &error), 0, "%s", error.message);
+	}
+	cr_assert_eq(setitimer(ITIMER_REAL, &never, NULL), 0);
 	end();
 }
 
@@ -234,7 +264,7 @@ Test(keeping, without_a_manager_nothing_is_kept)
 {
 	unsetenv("NOTIFY_SOCKET");
 	server_open();
-	cr_assert_eq(keeping_begin(server->keeping, &error), 0);
+	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0);
 	cr_expect(!keeping_stores(server->keeping));
 	cr_expect_eq(ready("m", "v1")->state, VERSION_READY);
 	server_close();
@@ -246,7 +276,7 @@ Test(keeping, a_manager_that_does_not_take_the_state_ends_the_start)
 	manager.silent = true;
 	server_open();
 	server->config->store_confirm_ms = 50;
-	cr_expect_eq(keeping_begin(server->keeping, &error), -ETIMEDOUT);
+	cr_expect_eq(keeping_begin(server->keeping, &left, &error), -ETIMEDOUT);
 	end();
 }
 

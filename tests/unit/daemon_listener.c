@@ -17,7 +17,7 @@ static void setup(void)
 	cr_assert(mkdtemp(folder));
 	snprintf(config.socket, sizeof(config.socket), "%s/s", folder);
 	config.group[0] = '\0';
-	cr_assert_eq(listener_open(server, SESSION_WORKER, &server->listeners[0], &error), 0, "%s",
+	cr_assert_eq(listener_open(server, SESSION_WORKER, -1, &server->listeners[0], &error), 0, "%s",
 		     error.message);
 	cr_assert_eq(listener_start(server->listeners[0]), 0);
 }

@@ -4,6 +4,7 @@
 #define GPUWM_TESTS_DAEMON_MANAGER_H
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MANAGER_FDS 64
+#define MANAGER_FDS 128
 #define MANAGER_TEXT 16384
 
 struct manager {
@@ -22,6 +23,7 @@ struct manager {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	bool silent; /* confirms nothing */
+	useconds_t slow_us; /* before it confirms */
 	struct {
 		char name[64];
 		int fd;
@@ -62,6 +64,7 @@ static inline void manager_take(struct manager *m, const char *text, int fd)
 	} else if (strncmp(text, "BARRIER=1", 9) == 0 && m->silent) {
 		m->held_back = fd;
 	} else if (fd >= 0) {
+		usleep(m->slow_us);
 		close(fd);
 	}
 	strncat(m->heard, text, sizeof(m->heard) - strlen(m->heard) - 2);
@@ -83,6 +86,8 @@ static inline void *manager_run(void *data)
 		const struct cmsghdr *c = got >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;
 		int fd = -1;
 
+		if (got < 0 && errno == EINTR)
+			continue;
 		if (got <= 0)
 			return NULL;
 		text[got] = '\0';
