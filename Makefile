@@ -207,6 +207,10 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
 
+$(BUILD)/tests/fuzz/fuzz_snapshot: $(BUILD)/obj/tests/fuzz/fuzz_snapshot.o $(DAEMON_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_DAEMON)
+
 # Programs for a machine with a GPU. They link the stand-in, and run with the driver.
 GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/kernels.ptx)
 $(BUILD)/tests/gpu/gpu-worker: $(BUILD)/obj/tests/gpu/gpu-worker.o $(SHARED) $(FAKE_LIBS)

@@ -1,0 +1,302 @@
+/* Mutates snapshots that are valid and takes them: fuzz_snapshot [iterations [seed]].
+ * Build it with the sanitizers. What is refused must have taken no descriptor and name a reason; what is
+ * accepted must be a ledger that can be put, and comes back the same. */
+#include "../../daemon/registry_internal.h"
+#include "../../daemon/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEDS 4
+#define ROOM 16384
+
+static struct {
+	char bytes[ROOM];
+	size_t count;
+} seeds[SEEDS];
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % below;
+}
+
+static void must(bool holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "fuzz_snapshot: %s\n", what);
+	abort();
+}
+
+/* ---- seeds ---- */
+
+static void add_device(struct device_table *table, const char *id, bool is_cuda)
+{
+	struct device device = {.name = "a device", .is_cuda = is_cuda, .total = GIB(80), .granularity = 4096};
+
+	snprintf(device.id, sizeof(device.id), "%s", id);
+	must(device_table_report(table, &device, 1) == 0, "no device");
+}
+
+static void add_part(struct version *version, uint32_t rank, struct device *device, uint32_t segments,
+		     uint64_t *name)
+{
+	struct replica part = {.rank = rank, .device = device, .index = {7, 4096, (*name)++}, .tensors = 9};
+
+	part.segments = calloc(segments + 1, sizeof(*part.segments));
+	must(part.segments, "out of memory");
+	for (uint32_t i = 0; i < segments; i++) {
+		part.segments[i] = (struct held_fd){7, MIB(300), (*name)++};
+		part.bytes += MIB(300);
+	}
+	part.segment_count = segments;
+	part.content.bytes[0] = (uint8_t)*name;
+	must(version_adopt_replica(version, &part, NULL) == 0, "no part");
+}
+
+static struct version *add_version(struct snapshot *snapshot, const char *model, unsigned number,
+				   uint32_t world, enum version_state as)
+{
+	struct version like = {.id = {{1, (uint8_t)number}},
+			       .publish = {{2, (uint8_t)number}},
+			       .state = as,
+			       .world = world,
+			       .owner = 1000,
+			       .created_ms = 1700000000000,
+			       .ready_ms = 1700000000001};
+	struct version *version;
+
+	snprintf(like.tag, sizeof(like.tag), "v%u", number);
+	if (number == 2)
+		error_set(&like.error, -EEXIST, "a detail", "the alias was not moved");
+	must(registry_adopt(snapshot->registry, model, &like, &version, NULL) == 0, "no version");
+	for (uint32_t rank = 0; rank < world; rank++)
+		add_part(version, rank, snapshot->devices->devices[rank % 2], number % 3, &snapshot->next_name);
+	return version;
+}
+
+/* With more versions, parts, pins and aliases the greater the seed. */
+static void write_seed(unsigned seed)
+{
+	struct device_table devices = {0};
+	struct snapshot snapshot = {.ledger = {{3}}, .epoch = 9, .next_name = 1, .devices = &devices};
+	struct message_writer w;
+
+	snapshot.registry = registry_new();
+	must(snapshot.registry, "out of memory");
+	add_device(&devices, "host", false);
+	add_device(&devices, "GPU-01234567-89ab-cdef-0123-456789abcdef", true);
+	for (unsigned i = 1; i <= 2 * seed; i++) {
+		struct version *version = add_version(&snapshot, i % 2 ? "llama" : "qwen", i, 1 + i % 3,
+						      i == 4 ? VERSION_RETIRING : VERSION_READY);
+		if (i < 3) {
+			must(registry_adopt_alias(snapshot.registry, version, "current", i, NULL) == 0,
+			     "no alias");
+			must(registry_adopt_alias(snapshot.registry, version, "prod", 1, NULL) == 0,
+			     "no alias");
+		}
+		must(version_adopt_pin(version, "night", NULL) == 0, "no pin");
+		must(version_adopt_pin(version, "day", NULL) == 0, "no pin");
+	}
+	message_writer_init(&w, ROOM);
+	snapshot_put(&w, &snapshot);
+	must(message_finish(&w) == 0, "a seed could not be put");
+	memcpy(seeds[seed].bytes, w.buffer.data, w.buffer.size);
+	seeds[seed].count = w.buffer.size;
+	message_writer_clear(&w);
+	registry_free(snapshot.registry);
+	device_table_clear(&devices);
+}
+
+/* ---- mutations ---- */
+
+static size_t mutate(char *bytes, size_t count)
+{
+	size_t at = draw(count), from = draw(count), length;
+
+	switch (draw(7)) {
+	case 0: /* flip a bit */
+		bytes[at] = (char)(bytes[at] ^ 1 << draw(8));
+		return count;
+	case 1: /* another digit, letter or small number */
+		bytes[at] = (char)(draw(2) ? '0' + draw(10) : draw(3));
+		return count;
+	case 2: /* a number that matters */
+		length = 1 + draw(8);
+		if (at + length < count)
+			memset(bytes + at, draw(2) ? 0xff : 0, length);
+		return count;
+	case 3: /* what stands elsewhere: the same id, name, key */
+		length = 1 + draw(40);
+		if (at + length < count && from + length < count)
+			memmove(bytes + at, bytes + from, length);
+		return count;
+	case 4: /* cut */
+		return draw(16) ? count : at + 1;
+	case 5: /* leave something out */
+		length = draw(1 + (count - at < 8 ? count - at : 8));
+		memmove(bytes + at, bytes + at + length, count - at - length);
+		return count - length > 0 ? count - length : 1;
+	default: /* say something twice */
+		length = draw(1 + (count - at < 32 ? count - at : 32));
+		if (count + length > ROOM)
+			return count;
+		memmove(bytes + at + length, bytes + at, count - at);
+		return count + length;
+	}
+}
+
+/* Also exactly one value: the last digit of an id, a name, a rank or a size. */
+static size_t mutate_one(char *bytes, size_t count)
+{
+	static const char *const keys[] = {"name", "bytes", "rank",    "world", "model",      "tag",  "id",
+					   "kind", "state", "version", "owner", "generation", "index"};
+	const char *key = keys[draw(sizeof(keys) / sizeof(keys[0]))];
+	char *at = memmem(bytes, count, key, strlen(key));
+
+	for (uint64_t skip = draw(8); at && skip > 0; skip--) {
+		char *next = memmem(at + 1, count - (size_t)(at + 1 - bytes), key, strlen(key));
+		at = next ? next : at;
+	}
+	if (!at)
+		return count;
+	at += strlen(key) + draw(3);
+	if (at < bytes + count)
+		*at = (char)(draw(2) ? *at + 1 - (char)draw(3) : (char)draw(256));
+	return count;
+}
+
+/* ---- taking ---- */
+
+struct store {
+	uint64_t missing; /* every so many-th name; 0: none */
+	uint64_t taken;
+};
+
+static bool have(void *data, uint64_t name)
+{
+	const struct store *store = data;
+
+	return store->missing == 0 || name % store->missing != 0;
+}
+
+static int take(void *data, uint64_t name)
+{
+	struct store *store = data;
+
+	must(have(data, name), "took what is not there");
+	store->taken++;
+	return (int)(name % 1000) + 1000;
+}
+
+static uint64_t charged(const struct device_table *devices)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < devices->count; i++)
+		sum += devices->devices[i]->used;
+	return sum;
+}
+
+struct ledger {
+	struct device_table devices;
+	struct snapshot snapshot;
+	struct store store;
+	uint64_t lost;
+};
+
+/* From an exact copy on the heap, so that a sanitizer sees one byte too far. */
+static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint64_t missing)
+{
+	const struct snapshot_fds fds = {.have = have, .take = take, .data = &l->store};
+	struct error error = {0};
+	char *copy = malloc(count);
+	int r;
+
+	*l = (struct ledger){.store = {.missing = missing}};
+	l->snapshot = (struct snapshot){.registry = registry_new(), .devices = &l->devices};
+	must(copy && l->snapshot.registry, "out of memory");
+	memcpy(copy, bytes, count);
+	r = snapshot_take(copy, count, 1, &fds, &l->snapshot, &l->lost, &error);
+	free(copy);
+	must(r == 0 || (r == -EUCLEAN && error.code == r && error.message[0]), "an error other than EUCLEAN");
+	must(r == 0 || l->store.taken == 0, "descriptors were taken of what is refused");
+	return r == 0;
+}
+
+static void ledger_free(struct ledger *l)
+{
+	registry_free(l->snapshot.registry);
+	must(charged(&l->devices) == 0, "bytes stay charged");
+	device_table_clear(&l->devices);
+}
+
+static void ledger_put(const struct ledger *l, struct message_writer *w)
+{
+	message_writer_init(w, MESSAGE_BODY_MAX);
+	snapshot_put(w, &l->snapshot);
+	must(message_finish(w) == 0, "what was accepted can't be put");
+}
+
+static void check(const struct ledger *l)
+{
+	struct registry_counts counts = registry_counts(l->snapshot.registry);
+	struct message_writer before, after;
+	struct ledger again;
+
+	must(counts.fds == l->store.taken && counts.fds <= STORE_FDS_MAX, "a wrong count of descriptors");
+	must(counts.bytes == charged(&l->devices), "a wrong charge");
+	ledger_put(l, &before);
+	must(ledger_take(&again, before.buffer.data, before.buffer.size, l->store.missing),
+	     "what was put is refused");
+	must(again.lost == 0, "what was there is lost");
+	ledger_put(&again, &after);
+	must(before.buffer.size == after.buffer.size &&
+		     memcmp(before.buffer.data, after.buffer.data, after.buffer.size) == 0,
+	     "what was put came back otherwise");
+	message_writer_clear(&before);
+	message_writer_clear(&after);
+	ledger_free(&again);
+}
+
+static bool run(const char *bytes, size_t count, uint64_t missing)
+{
+	struct ledger l;
+	bool accepted = ledger_take(&l, bytes, count, missing);
+
+	if (accepted)
+		check(&l);
+	ledger_free(&l);
+	return accepted;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000, accepted = 0;
+	unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	char bytes[ROOM];
+
+	printf("fuzz_snapshot: %lu iterations, seed %lu\n", iterations, seed);
+	state = seed * 0x9E3779B97F4A7C15u | 1;
+	for (unsigned i = 0; i < SEEDS; i++) {
+		write_seed(i);
+		must(run(seeds[i].bytes, seeds[i].count, 0), "a seed was refused");
+	}
+	for (unsigned long i = 0; i < iterations; i++) {
+		size_t which = draw(SEEDS), count = seeds[which].count;
+		bool one = draw(2);
+
+		memcpy(bytes, seeds[which].bytes, count);
+		for (uint64_t n = 1 + draw(one ? 2 : 4); n > 0; n--)
+			count = one ? mutate_one(bytes, count) : mutate(bytes, count);
+		accepted += run(bytes, count, draw(4) ? 0 : 2 + draw(5));
+	}
+	printf("fuzz_snapshot: %lu of %lu accepted\n", accepted, iterations);
+	return 0;
+}
