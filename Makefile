@@ -64,6 +64,8 @@ BENCH  := $(call sources,tests/bench)
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
 TOOLS  := $(call sources,tests/tools)
+# What differs in the next version of gpuwmd.
+NEXT   := $(shell grep -lE 'GPUWM_VERSION|STATE_FORMAT' $(call without_main,$(DAEMON))) tests/next/snapshot.c
 PRELOAD := $(call sources,tests/preload)
 
 BIN := $(BUILD)/bin
@@ -87,6 +89,7 @@ FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
 TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
 PRELOAD_LIBS := $(patsubst tests/preload/%.c,$(BUILD)/tests/preload/%.so,$(PRELOAD))
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
+NEXT_BIN := $(BUILD)/tests/next/gpuwmd
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
 MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 
@@ -101,7 +104,7 @@ all: programs
 	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS)
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN)
 
 # ---- rules ---------------------------------------------------------------
 
@@ -112,9 +115,10 @@ $(BUILD)/obj/keeper/%.o: CFLAGS_DIR = $(call pkg_cflags,libsystemd)
 $(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
+compile = $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
+	$(compile)
 
 define archive
 $(1): $(call objects,$(call without_main,$(2)))
@@ -193,6 +197,16 @@ $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARE
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,libsystemd)
+
+# The next version of gpuwmd, which writes the next format of the state: upgrades are tested with it.
+$(BUILD)/obj/next/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih) \
+  -DSTATE_FORMAT=2 -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-next"'
+$(BUILD)/obj/next/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(compile)
+$(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEMON_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $^ $(LIBS_DAEMON)
 
 # What tests put before libc: a clock that jumps.
 $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o

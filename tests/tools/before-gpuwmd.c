@@ -7,6 +7,7 @@
  *   tear           damages the younger slot of the state in its middle
  *   tear-all       damages both slots
  *   format N       makes the younger slot one of that format, a valid one
+ *   program PATH   runs that one instead, with the same arguments
  */
 #include "../../daemon/store.h"
 #include "../../proto/digest.h"
@@ -25,6 +26,7 @@
 
 static char *names[FDS_MAX];
 static int count;
+static const char *program;
 
 static void die(const char *what)
 {
@@ -164,6 +166,8 @@ static void act(char *line)
 		tear(1);
 	} else if (strcmp(word, "format") == 0) {
 		make_format((unsigned)strtoul(value, NULL, 10));
+	} else if (strcmp(word, "program") == 0) {
+		program = strdup(value);
 	} else {
 		die("no such act");
 	}
@@ -197,6 +201,6 @@ int main(int argc, char **argv)
 		act_all(file);
 	for (int i = 0; i < count; i++)
 		fcntl(FIRST + i, F_SETFD, 0); /* sd_listen_fds made them close-on-exec */
-	execv(argv[2], argv + 2);
+	execv(program ? program : argv[2], argv + 2);
 	die("gpuwmd could not be run");
 }
