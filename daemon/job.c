@@ -168,6 +168,17 @@ static void tell(struct server *server, struct job *job)
 	job->told_ms = clock_steady_ms();
 }
 
+void job_waits(struct server *server, struct job *job, const char *why)
+{
+	char phase[sizeof(job->phase)];
+
+	snprintf(phase, sizeof(phase), "waiting for a loader%s%.220s", why[0] ? ": " : "", why);
+	if (strcmp(job->phase, phase) == 0)
+		return;
+	strcpy(job->phase, phase);
+	tell(server, job);
+}
+
 void job_start(struct server *server, struct job *job, struct loader *loader)
 {
 	job->state = JOB_RUNNING;

@@ -19,7 +19,7 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 const char *job_kind_name(enum job_kind kind);
 const char *job_state_name(enum job_state state);
 
-#define JOB_PHASE_BYTES 63
+#define JOB_PHASE_BYTES 255 /* why a loader is waited for, with a path in it */
 
 struct job {
 	uint64_t id;
@@ -74,6 +74,8 @@ void job_table_prune(struct job_table *table);
 
 /* What the loader is told of it. */
 void job_put(struct message_writer *w, const struct job *job, const struct config *config);
+/* Of a queued one: why it has no loader, "" where one is coming. */
+void job_waits(struct server *server, struct job *job, const char *why);
 /* A loader has it. */
 void job_start(struct server *server, struct job *job, struct loader *loader);
 /* The loader told how far it is. */

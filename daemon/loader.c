@@ -54,7 +54,8 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 	struct job *job;
 
 	if (pool->failures++ == 0)
-		log_error("%s: %s", reason->message, reason->detail);
+		log_error("%s%s%s", reason->message, reason->detail[0] ? ": " : "", reason->detail);
+	pool->failure = *reason;
 	retry_later(pool, clock_steady_ms() + LOADER_RETRY_MS);
 	spoke(pool);
 	if (pool->failures < LOADER_RETRIES_MAX)

@@ -29,6 +29,8 @@ void loader_pool_report(struct loader_pool *pool);
 void loader_pool_refresh(struct loader_pool *pool);
 uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
 bool loader_pool_standby(const struct loader_pool *pool);
+/* Why the last one could not be started; NULL: it could. */
+const struct error *loader_pool_failure(const struct loader_pool *pool);
 
 /* What its connection says. */
 struct job *loader_job(const struct loader *loader);

@@ -42,6 +42,7 @@ struct loader_pool {
 	uv_timer_t *retry; /* closes on its own */
 	uint64_t retry_at_ms; /* steady */
 	unsigned failures; /* at start, in a row */
+	struct error failure; /* the last one */
 	bool started;
 	uint64_t asked_ms; /* steady: the last report that was asked for */
 	void (*ready)(struct server *server);

@@ -3,6 +3,7 @@
 #include "session.h"
 #include "../proto/methods.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Anybody may ask for the status, and a report asks the driver for every device. */
@@ -40,6 +41,11 @@ static struct loader *standby(const struct loader_pool *pool)
 bool loader_pool_standby(const struct loader_pool *pool)
 {
 	return standby(pool) != NULL;
+}
+
+const struct error *loader_pool_failure(const struct loader_pool *pool)
+{
+	return pool->failures > 0 ? &pool->failure : NULL;
 }
 
 struct loader *loader_of(const struct loader_pool *pool, const void *job)
@@ -105,6 +111,27 @@ static struct job *next_job(const struct loader_pool *pool)
 	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
 }
 
+/* Those that are left in the queue say why. */
+static void tell_waiting(const struct loader_pool *pool)
+{
+	struct server *server = pool->server;
+	uint64_t loaders = server->config->loaders;
+	char why[JOB_PHASE_BYTES + 1] = "";
+
+	if (server->jobs.queued == 0)
+		return;
+	if (standby(pool))
+		snprintf(why, sizeof(why), "the last of %llu is left to loads", (unsigned long long)loaders);
+	else if (loader_pool_count(pool) >= loaders && in_state(pool, LOADER_STARTING) == 0)
+		snprintf(why, sizeof(why), "all %llu are busy", (unsigned long long)loaders);
+	else if (pool->failures > 0)
+		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
+	for (struct job *job = server->jobs.first; job; job = job->next) {
+		if (job->state == JOB_QUEUED)
+			job_waits(server, job, why);
+	}
+}
+
 void loader_pool_turn(struct loader_pool *pool)
 {
 	struct server *server = pool->server;
@@ -121,6 +148,7 @@ void loader_pool_turn(struct loader_pool *pool)
 	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
 		there++;
+	tell_waiting(pool);
 }
 
 void loader_pool_report(struct loader_pool *pool)

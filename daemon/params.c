@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "clock.h"
+#include "loader.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +54,11 @@ int params_device(struct server *server, const char *id, struct device **ret, st
 {
 	char there[TEXT_BYTES_MAX + 1];
 	struct device *device = device_find(&server->devices, id);
+	const struct error *failure = loader_pool_failure(server->loaders);
 
+	if (!device && server->devices.count == 0 && failure)
+		return error_set(error, -ENODEV, failure->detail, "no loader has told the devices yet: %.800s",
+				 failure->message);
 	if (!device) {
 		list_devices(server, there, sizeof(there));
 		return error_set(error, -ENODEV, there, "no device \"%s\" here", id);
