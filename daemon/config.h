@@ -2,7 +2,7 @@
  *
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
  *   [access]  publish_group (gpuwm-publish)
- *   [loader]  path, roots (one `root =` a line, may repeat)
+ *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms, loader_start_ms, grace_ms, store_confirm_ms
  *   [log]     level = error | warning | info | debug
@@ -24,6 +24,7 @@ struct config {
 	char group[NAME_BYTES_MAX + 1], admin_group[NAME_BYTES_MAX + 1]; /* "": left alone */
 	char publish_group[NAME_BYTES_MAX + 1];
 	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
+	char loader_socket[PATH_BYTES_MAX + 1]; /* "": loaders are started, not connected to */
 	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
 	size_t root_count;
 	struct {

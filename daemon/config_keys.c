@@ -79,6 +79,17 @@ static int set_worker_socket(struct config *config, const struct config_key *row
 	return r;
 }
 
+/* Of path and socket the one that is said last counts, so that a flag wins over the file. */
+static int set_loader_path(struct config *config, const struct config_key *row, const char *key,
+			   const char *value, char why[CONFIG_WHY_BYTES])
+{
+	int r = set_path(config, row, key, value, why);
+
+	if (r == 0)
+		config->loader_socket[0] = '\0';
+	return r;
+}
+
 static int set_mode(struct config *config, const struct config_key *row, const char *key, const char *value,
 		    char why[CONFIG_WHY_BYTES])
 {
@@ -206,7 +217,10 @@ const struct config_key config_keys[] = {
 	{"socket", "admin_group", NULL, "GROUP", "of the operators' socket", set_group, AT(admin_group)},
 	{"access", "publish_group", NULL, "GROUP", "may publish versions; by default gpuwm-publish", set_group,
 	 AT(publish_group)},
-	{"loader", "path", "loader", "PATH", "the program gpuwm-loader", set_path, AT(loader)},
+	{"loader", "path", "loader", "PATH", "the program gpuwm-loader", set_loader_path, AT(loader)},
+	{"loader", "socket", "loader-socket", "PATH",
+	 "connect there for each loader, instead of starting path: a service does; the later of both counts",
+	 set_socket, AT(loader_socket)},
 	{"loader", "root", "root", "DIR", "models are loaded from below it only; may be repeated", add_root,
 	 .offset = 0},
 	{"budget", NULL, "budget", "SIZE",

@@ -4,11 +4,9 @@
 #include "../proto/methods.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static void on_timer(uv_timer_t *timer);
@@ -66,42 +64,21 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 		job_end(server, job, &error);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+void loader_handle_closed(uv_handle_t *handle)
 {
 	struct loader *l = handle->data;
 
-	if (--l->handles == 0)
-		free(l);
+	if (--l->handles > 0)
+		return;
+	if (l->pidfd >= 0)
+		close(l->pidfd);
+	free(l);
 }
 
 static void close_handles(struct loader *l)
 {
-	uv_close((uv_handle_t *)&l->process, on_handle_closed);
-	uv_close((uv_handle_t *)&l->timer, on_handle_closed);
-}
-
-static void on_process_exit(uv_process_t *process, int64_t status, int signal);
-
-/* Its end of the socketpair is descriptor 3; it talks to our stderr. */
-static int spawn_process(struct loader *l, int sock)
-{
-	const char *file = l->pool->server->config->loader;
-	char *args[] = {(char *)file, "--fd", "3", NULL};
-	uv_stdio_container_t stdio[] = {
-		{.flags = UV_IGNORE},
-		{.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
-		{.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
-		{.flags = UV_INHERIT_FD, .data.fd = sock},
-	};
-	uv_process_options_t options = {
-		.exit_cb = on_process_exit,
-		.file = file,
-		.args = args,
-		.stdio = stdio,
-		.stdio_count = sizeof(stdio) / sizeof(*stdio),
-	};
-
-	return uv_spawn(&l->pool->server->loop, &l->process, &options);
+	l->kind->close(l);
+	uv_close((uv_handle_t *)&l->timer, loader_handle_closed);
 }
 
 static struct loader *loader_new(struct loader_pool *pool)
@@ -111,58 +88,50 @@ static struct loader *loader_new(struct loader_pool *pool)
 	if (!l)
 		return NULL;
 	l->pool = pool;
+	l->kind = pool->server->config->loader_socket[0] ? &loader_connected : &loader_spawned;
+	l->pidfd = -1;
 	l->started_ms = clock_steady_ms();
-	l->process.data = l->timer.data = l;
-	l->handles = 2;
+	l->timer.data = l;
+	l->handles = 1;
 	l->was_starting = true;
 	uv_timer_init(&pool->server->loop, &l->timer);
 	return l;
 }
 
-/* Takes `ours`; on success the loader is in the pool. */
-static int launch(struct loader_pool *pool, int ours, int theirs)
+/* On success the loader is in the pool. */
+static int launch(struct loader_pool *pool, struct error *error)
 {
 	struct loader *l = loader_new(pool);
-	int r;
+	int sock, r;
 
-	if (!l) {
-		close(ours);
-		return -ENOMEM;
-	}
-	r = spawn_process(l, theirs);
+	if (!l)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = l->kind->begin(l, &sock, error);
 	if (r < 0) {
-		close(ours);
 		close_handles(l);
 		return r;
 	}
 	l->next = pool->first;
 	pool->first = l;
 	uv_timer_start(&l->timer, on_timer, pool->server->config->loader_start_ms, 0);
-	r = session_new(pool->server, ours, SESSION_LOADER, &l->session);
-	if (r < 0)
-		uv_process_kill(&l->process, SIGKILL);
-	else
+	if (session_new(pool->server, sock, SESSION_LOADER, &l->session) == 0) {
 		l->session->loader = l;
+		return 0;
+	}
+	l->kind->kill(l);
+	if (!l->mourned)
+		loader_gone(l, "");
 	return 0;
 }
 
 bool loader_start(struct loader_pool *pool)
 {
-	const char *file = pool->server->config->loader;
 	struct error error;
-	int pair[2], r;
+	int r = launch(pool, &error);
 
-	r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : 0;
-	if (r == 0) {
-		r = launch(pool, pair[0], pair[1]);
-		close(pair[1]);
-	}
-	if (r == 0)
-		return true;
-	error_set(&error, r, "--loader, or path in [loader] of gpuwmd's configuration, says where it is",
-		  "%s could not be started: %s", file, strerror(-r));
-	start_failed(pool, &error);
-	return false;
+	if (r < 0)
+		start_failed(pool, &error);
+	return r == 0;
 }
 
 /* ---- the end of a process ---- */
@@ -197,16 +166,14 @@ static bool is_over(const struct loader *l)
 	return l->state == LOADER_LEAVING || l->state == LOADER_KILLED || l->state == LOADER_FORGOTTEN;
 }
 
-static void how_it_died(int64_t status, int signal, const struct loader *l, struct error *error)
+static void how_it_died(const struct loader *l, const char *status, struct error *error)
 {
 	if (l->state == LOADER_CANCELLING)
 		error_set(error, -ECANCELED, NULL, "cancelled");
-	else if (signal)
-		error_set(error, -EIO, "gpuwmd's log has what it said last", "gpuwm-loader died (signal %d)",
-			  signal);
+	else if (l->was_starting)
+		error_set(error, -EIO, l->kind->log, "gpuwm-loader ended before it said hello%s", status);
 	else
-		error_set(error, -EIO, "gpuwmd's log has what it said last",
-			  "gpuwm-loader died (exit status %d)", (int)status);
+		error_set(error, -EIO, l->kind->log, "gpuwm-loader died%s", status);
 }
 
 static void unlist(struct loader *l)
@@ -238,13 +205,12 @@ static void part_from_session(struct loader *l)
 	l->session = NULL;
 }
 
-static void on_process_exit(uv_process_t *process, int64_t status, int signal)
+void loader_gone(struct loader *l, const char *status)
 {
-	struct loader *l = process->data;
 	struct loader_pool *pool = l->pool;
 	struct error error;
 
-	how_it_died(status, signal, l, &error);
+	how_it_died(l, status, &error);
 	part_from_session(l);
 	if (!is_over(l))
 		conclude(l, &error);
@@ -258,11 +224,15 @@ static void on_process_exit(uv_process_t *process, int64_t status, int signal)
 /* A process that the kernel does not let go is no longer waited for. */
 static void kill_loader(struct loader *l, const struct error *error)
 {
-	uv_process_kill(&l->process, SIGKILL);
+	l->kind->kill(l);
 	if (!is_over(l))
 		conclude(l, error);
 	l->state = LOADER_KILLED;
 	part_from_session(l);
+	if (!l->mourned) {
+		loader_gone(l, "");
+		return;
+	}
 	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
 	loader_pool_turn(l->pool);
 }
@@ -285,8 +255,7 @@ static void check_stall(struct loader *l)
 static void forget(struct loader *l)
 {
 	l->state = LOADER_FORGOTTEN;
-	log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s",
-		    uv_process_get_pid(&l->process),
+	log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s", l->pid,
 		    l->kept ? ", and what it may hold stays charged until it is gone" : "");
 	loader_pool_turn(l->pool);
 }
@@ -315,7 +284,8 @@ static void on_timer(uv_timer_t *timer)
 		kill_loader(l, &error);
 		return;
 	case LOADER_ORPHAN:
-		error_set(&error, -EIO, NULL, "gpuwm-loader closed its connection in the middle of its job");
+		error_set(&error, -EIO, l->kind->log,
+			  "gpuwm-loader closed its connection in the middle of its job");
 		kill_loader(l, &error);
 		return;
 	case LOADER_LEAVING:
@@ -393,6 +363,17 @@ void loader_keep(struct loader *l, struct grant *grant)
 
 /* ---- what its connection says ---- */
 
+int loader_introduce(struct loader *l, uint64_t pid, int pidfd)
+{
+	l->pid = (int)pid;
+	if (pidfd < 0)
+		return 0;
+	if (!l->mourned)
+		return loader_mourn(l, pidfd);
+	close(pidfd);
+	return 0;
+}
+
 void loader_is_standby(struct loader *l)
 {
 	if (l->state != LOADER_STARTING)
@@ -415,6 +396,10 @@ void loader_is_leaving(struct loader *l)
 void loader_lost(struct loader *l)
 {
 	l->session = NULL;
+	if (!l->mourned) {
+		loader_gone(l, "");
+		return;
+	}
 	if (is_over(l))
 		return;
 	if (l->state != LOADER_CANCELLING)
@@ -424,7 +409,7 @@ void loader_lost(struct loader *l)
 
 void loader_discard(struct loader *l)
 {
-	uv_process_kill(&l->process, SIGKILL);
+	l->kind->kill(l);
 	part_from_session(l);
 	drop_kept(l);
 	unlist(l);

@@ -1,5 +1,5 @@
-/* Loader processes: one a job, and one standby that is ready for the next. A
- * loader may hang in the kernel, where nothing ends it: it is then forgotten. */
+/* Loader processes: one a job, and one standby that is ready for the next. They are gpuwmd's
+ * children, or a service's, of whose end the connection and a pidfd tell. A loader may hang in the kernel, where nothing ends it: it is then forgotten. */
 #ifndef GPUWM_DAEMON_LOADER_H
 #define GPUWM_DAEMON_LOADER_H
 
@@ -34,6 +34,9 @@ const struct error *loader_pool_failure(const struct loader_pool *pool);
 
 /* What its connection says. */
 struct job *loader_job(const struct loader *loader);
+/* Who it is: its pid, and a pidfd of itself (taken over; -1: none), by which the end of one that is no
+ * child is known. -errno: it can't be watched. */
+int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);
 void loader_is_standby(struct loader *loader);
 /* Its job has ended, it will exit by itself. */
 void loader_is_leaving(struct loader *loader);

@@ -1,5 +1,6 @@
-/* The inside of loaders and their pool, for the two files that make them up:
- * loader.c is the life of one process, loader_pool.c decides how many there are. */
+/* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
+ * one process, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides how
+ * many there are. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
@@ -17,6 +18,19 @@ enum loader_state {
 	LOADER_FORGOTTEN, /* hangs in the kernel */
 };
 
+/* A way to have a process: as a child, or behind a socket where a service starts one for each
+ * connection. */
+struct loader_kind {
+	/* Begins one: *ret_sock is connected to it. Its handles are closed by `close` in any case. */
+	int (*begin)(struct loader *l, int *ret_sock, struct error *error);
+	/* The end of its connection, which follows, is a kill too: its watcher thread sees to that. */
+	void (*kill)(struct loader *l);
+	/* Closes its libuv handles, each with loader_handle_closed. */
+	void (*close)(struct loader *l);
+	const char *log; /* where it says why it died */
+};
+extern const struct loader_kind loader_spawned, loader_connected;
+
 struct kept {
 	struct grant *grant;
 	struct kept *next;
@@ -25,9 +39,14 @@ struct kept {
 struct loader {
 	struct loader_pool *pool;
 	struct loader *next;
-	uv_process_t process;
+	const struct loader_kind *kind;
+	uv_process_t process; /* of a child */
+	uv_poll_t death; /* the pidfd that a service's handed in */
+	int pidfd; /* -1: none */
+	int pid; /* as it says itself, in its own namespace; 0: not yet */
+	bool mourned; /* its end will be told apart from its connection's */
 	uv_timer_t timer;
-	unsigned handles;
+	unsigned handles; /* of libuv, not closed yet */
 	enum loader_state state;
 	bool was_starting; /* it died before its hello */
 	uint64_t started_ms; /* steady */
@@ -56,5 +75,11 @@ void loader_assign(struct loader *l, struct job *job);
 void loader_notify(struct loader *l, struct message_writer *w, int fd);
 /* Kills and frees, without a word to anybody: the pool ends. */
 void loader_discard(struct loader *l);
+
+/* For the kinds: the process is gone. status: " (signal 9)", or "" where nobody knows. Frees it. */
+void loader_gone(struct loader *l, const char *status);
+void loader_handle_closed(uv_handle_t *handle);
+/* loader_connect.c: watches the process that handed in this pidfd, which is taken over. -errno. */
+int loader_mourn(struct loader *l, int pidfd);
 
 #endif

@@ -44,6 +44,20 @@ static int take_devices(struct server *server, struct fields *params, struct err
 	return r;
 }
 
+static int introduce(struct request *request, struct fields *params, struct error *error)
+{
+	struct loader *loader = request->session->loader;
+	uint64_t pid = fields_u64_or(params, "pid", 0), position = fields_u64_or(params, "pidfd", 0);
+	int pidfd = -1, r = params_check(params, error);
+
+	if (r < 0 || !loader)
+		return r;
+	if (fields_have(params, "pidfd") && packet_take_fd(request->packet, position, &pidfd) < 0)
+		return error_set(error, -EBADMSG, NULL, "the pidfd came without its descriptor");
+	r = loader_introduce(loader, pid, pidfd);
+	return r < 0 ? error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r)) : 0;
+}
+
 int method_loader_hello(struct request *request, struct fields *params, struct error *error)
 {
 	struct session *session = request->session;
@@ -57,6 +71,8 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 			      (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 	if (r == 0)
 		r = take_devices(request->server, params, error);
+	if (r == 0)
+		r = introduce(request, params, error);
 	if (r < 0)
 		return r;
 	session->greeted = true;

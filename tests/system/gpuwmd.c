@@ -68,6 +68,7 @@ void folder_make(struct gpuwmd *ret)
 	snprintf(ret->admin_socket, sizeof ret->admin_socket, "%s/admin.sock", ret->dir);
 	snprintf(ret->log, sizeof ret->log, "%s/log", ret->dir);
 	snprintf(ret->root, sizeof ret->root, "%s/models", ret->dir);
+	snprintf(ret->loader_socket, sizeof ret->loader_socket, "%s/loader.sock", ret->dir);
 	cr_assert(mkdir(ret->root, 0755) == 0);
 	setenv("GPUWM_SOCKET", ret->socket, 1);
 	setenv("FAKECUDA_RUN", strrchr(ret->dir, '-') + 1, 1);
@@ -96,6 +97,10 @@ void harness_cleanup(void)
 		if (d->keeper > 0 || d->pid > 0) {
 			kill(d->keeper > 0 ? d->keeper : d->pid, SIGKILL);
 			waitpid(d->keeper > 0 ? d->keeper : d->pid, NULL, 0);
+		}
+		if (d->service.pid > 0) {
+			kill(d->service.pid, SIGKILL);
+			waitpid(d->service.pid, NULL, 0);
 		}
 		free(d);
 	}
@@ -127,6 +132,8 @@ pid_t gpuwmd_spawn_by(const struct gpuwmd *d, const char *const *words, const ch
 	add_words(argv, &count,
 		  (const char *[]){program, "--socket", d->socket, "--admin-socket", d->admin_socket, "--root",
 				   d->root, NULL});
+	if (d->service.pid > 0)
+		add_words(argv, &count, (const char *[]){"--loader-socket", d->loader_socket, NULL});
 	add_words(argv, &count, flags);
 	pid = fork();
 	cr_assert(pid >= 0);
@@ -175,6 +182,13 @@ void gpuwmd_wait(struct gpuwmd *d)
 	d->fds = fds_of(d->pid);
 }
 
+static bool by_service(void)
+{
+	const char *name = getenv("GPUWM_TEST_LOADER");
+
+	return name && strcmp(name, "socket") == 0;
+}
+
 struct gpuwmd *gpuwmd_new(void)
 {
 	struct gpuwmd *d = calloc(1, sizeof *d);
@@ -182,6 +196,8 @@ struct gpuwmd *gpuwmd_new(void)
 	cr_assert(d && started_count < DAEMONS_MAX);
 	folder_make(d);
 	started[started_count++] = d;
+	if (by_service())
+		service_start(d);
 	return d;
 }
 
@@ -267,7 +283,7 @@ size_t fds_settled(struct gpuwmd *d)
 	return fds_of(d->pid);
 }
 
-size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX])
+size_t children_of(pid_t pid, pid_t *ret_pids, size_t max)
 {
 	char path[64];
 	size_t count = 0;
@@ -276,9 +292,20 @@ size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX])
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	file = fopen(path, "re");
 	cr_assert(file, "%s", path);
-	while (count < CHILDREN_MAX && fscanf(file, "%d", &ret_pids[count]) == 1)
+	while (count < max && fscanf(file, "%d", &ret_pids[count]) == 1)
 		count++;
 	fclose(file);
+	return count;
+}
+
+size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX])
+{
+	size_t count = children_of(pid, ret_pids, CHILDREN_MAX);
+
+	for (unsigned i = 0; i < started_count; i++) {
+		if (started[i]->pid == pid && started[i]->service.pid > 0)
+			count += children_of(started[i]->service.pid, ret_pids + count, CHILDREN_MAX - count);
+	}
 	return count;
 }
 
@@ -346,6 +373,17 @@ uint64_t rss_of(pid_t pid)
 	cr_assert(file && fscanf(file, "%llu %llu", &size, &resident) == 2);
 	fclose(file);
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+bool log_says(const struct gpuwmd *d, const char *words)
+{
+	FILE *file = fopen(d->log, "re");
+	static char text[1 << 20];
+
+	cr_assert(file);
+	text[fread(text, 1, sizeof text - 1, file)] = 0;
+	fclose(file);
+	return strstr(text, words);
 }
 
 json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag)
@@ -478,6 +516,8 @@ static void leave_assert(struct gpuwmd *d)
 	d->admin = gpuwm_close(d->admin);
 	cr_assert(kill(pid, SIGTERM) == 0);
 	cr_assert(EVENTUALLY(10000, waitpid(pid, &status, WNOHANG) == pid), "gpuwmd does not leave");
+	if (d->service.pid > 0)
+		service_stop(d);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "gpuwmd left with status %#x", status);
 	/* Sockets that the keeper keeps outlive gpuwmd. */
 	cr_assert(d->keeper > 0 || (access(d->socket, F_OK) < 0 && access(d->admin_socket, F_OK) < 0),

@@ -1,7 +1,8 @@
 /* What the system tests stand on: real programs, real sockets, real kills.
  *
  * Environment: GPUWM_BUILD (the tree with bin/; default: two levels above this
- * program's folder), GPUWM_TEST_BACKEND (host, fakecuda, cuda).
+ * program's folder), GPUWM_TEST_BACKEND (host, fakecuda, cuda), GPUWM_TEST_LOADER (spawn: gpuwmd
+ * starts its loaders; socket: a service does).
  */
 #ifndef GPUWM_TESTS_HARNESS_H
 #define GPUWM_TESTS_HARNESS_H
@@ -71,12 +72,21 @@ const char *build_path(void);
 
 /* ---- the daemon ------------------------------------------------------- */
 
+/* A child that runs one function in a fresh image of this program, with a pipe each way. */
+struct process {
+	pid_t pid;
+	int to, from;
+	int pidfd;
+};
+
 struct gpuwmd {
 	pid_t pid;
 	pid_t keeper; /* 0: there is none; see kept.h */
 	char dir[64]; /* short: a socket's path has 108 bytes */
 	char socket[96], admin_socket[96], log[96];
 	char root[96]; /* the configured model root */
+	char loader_socket[96]; /* where a service's loaders are */
+	struct process service; /* that starts them; pid 0: none */
 	char device[64]; /* host, or the first GPU's UUID */
 	struct gpuwm_client *admin;
 	size_t fds; /* open in the idle daemon */
@@ -92,7 +102,8 @@ void folder_make(struct gpuwmd *ret);
  * its sockets and root, waits until it serves and its loader stands by, and
  * sets GPUWM_SOCKET. On a GPU stand-in it gets a machine of its own. */
 struct gpuwmd *gpuwmd_start(const char *flag, ...);
-/* The same in a folder that exists, without waiting: the process. */
+/* The same in a folder that exists, with the service for its loaders that runs, without waiting:
+ * the process. */
 pid_t gpuwmd_spawn(const struct gpuwmd *d, const char *const *flags);
 /* The same, by a program of these words (end with NULL) that is to run it. */
 pid_t gpuwmd_spawn_by(const struct gpuwmd *d, const char *const *words, const char *const *flags);
@@ -118,10 +129,18 @@ size_t fds_of(pid_t pid);
 /* The daemon's own, once no loader comes or goes. */
 size_t fds_settled(struct gpuwmd *d);
 uint64_t rss_of(pid_t pid);
-/* The daemon's children. */
+size_t children_of(pid_t pid, pid_t *ret_pids, size_t max);
+/* The daemon's children, and those of its service where it has one. */
 #define CHILDREN_MAX 32
 size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX]);
 void loaders_kill(struct gpuwmd *d, int signal_number);
+/* A service like systemd's at d->loader_socket: it starts a loader a connection, for this user only, which
+ * reads its roots from a file. service_stop ends it and leaves its loaders, and its socket's file. */
+void service_start(struct gpuwmd *d);
+void service_start_for(struct gpuwmd *d, uid_t user);
+void service_stop(struct gpuwmd *d);
+/* True when the log of gpuwmd and its loaders has these words. */
+bool log_says(const struct gpuwmd *d, const char *words);
 /* A version's entry in `list`; NULL. json_decref it. */
 json_t *version_entry(struct gpuwmd *d, const char *model, const char *tag);
 bool version_is(struct gpuwmd *d, const char *model, const char *tag, const char *state);
@@ -173,12 +192,6 @@ int publish_version(struct gpuwm_client *client, const char *device, const char 
 
 /* ---- processes -------------------------------------------------------- */
 
-/* A child that runs one function in a fresh image of this program, with a pipe each way. */
-struct process {
-	pid_t pid;
-	int to, from;
-	int pidfd;
-};
 typedef int process_fn(int argc, char **argv);
 
 /* Starts it with these texts (end with NULL). It dies with the test. */

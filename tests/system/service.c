@@ -16,17 +16,6 @@ SYSTEM_SUITE(service);
 
 static char output[65536];
 
-static bool log_says(const struct gpuwmd *d, const char *words)
-{
-	FILE *file = fopen(d->log, "re");
-	static char text[1 << 20];
-
-	cr_assert(file);
-	text[fread(text, 1, sizeof text - 1, file)] = 0;
-	fclose(file);
-	return strstr(text, words);
-}
-
 static int exit_code_of(pid_t pid)
 {
 	int status = 0;

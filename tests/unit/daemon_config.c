@@ -262,7 +262,7 @@ Test(config, unknown_names_are_told_the_known_ones)
 	expect_error(set("sockets", "path", "/a"), "there is no section [sockets]");
 	cr_expect_str_eq(error.detail, "there are [socket] [access] [loader] [budget] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
-	cr_expect_str_eq(error.detail, "there are path root");
+	cr_expect_str_eq(error.detail, "there are path socket root");
 }
 
 Test(config, file_is_read)
@@ -347,6 +347,26 @@ Test(config, roots_of_flags_replace_those_of_the_file)
 	cr_expect_eq(config.root_count, 1);
 }
 
+Test(config, of_a_loaders_path_and_socket_the_later_counts)
+{
+	char longest[128];
+
+	cr_expect_str_eq(config.loader_socket, "");
+	cr_assert_eq(read_text("[loader]\npath = /l\nsocket = /run/loader.sock\n"), 0, "%s", error.message);
+	cr_expect_str_eq(config.loader_socket, "/run/loader.sock");
+	cr_expect_str_eq(config.loader, "/l");
+	cr_assert_eq(arguments("--loader", "/other", "--config", path), 0);
+	cr_expect_str_eq(config.loader_socket, "", "a flag did not win over the file");
+	cr_expect_str_eq(config.loader, "/other");
+	cr_assert_eq(arguments("--loader-socket", "/flag.sock"), 0);
+	cr_expect_str_eq(config.loader_socket, "/flag.sock");
+	expect_error(set("loader", "socket", "loader.sock"),
+		     "[loader] socket = loader.sock: is no absolute path");
+	snprintf(longest, sizeof(longest), "/%0107d", 0);
+	expect_error(set("loader", "socket", longest), "has 108 bytes; at most 107 are possible");
+	cr_expect_str_eq(config.loader_socket, "/flag.sock");
+}
+
 Test(config, flag_errors_name_the_flag)
 {
 	expect_error(arguments("--nonsense"), "--nonsense: there is no such flag");
@@ -387,6 +407,7 @@ Test(config, help_tells_every_flag_and_key)
 		"--admin-socket PATH",
 		"--root DIR",
 		"--loader PATH",
+		"--loader-socket PATH",
 		"--budget DEVICE=SIZE",
 		"--set SECTION.KEY=VALUE",
 		"--log-level LEVEL",

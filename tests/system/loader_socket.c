@@ -1,0 +1,268 @@
+/* Loaders of a service of their own, as systemd starts them, beside those that gpuwmd starts:
+ * who may have one, what it may open, and who notices whose death. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(loader_socket);
+
+#define GONE_MS 5000
+
+static struct gpuwmd *start_by_service(void)
+{
+	setenv("GPUWM_TEST_LOADER", "socket", 1);
+	return gpuwmd_start(NULL);
+}
+
+static struct gpuwmd *start_by_gpuwmd(void)
+{
+	setenv("GPUWM_TEST_LOADER", "spawn", 1);
+	return gpuwmd_start(NULL);
+}
+
+/* Without waiting for a loader, which may never come. */
+static void start_without_loader(struct gpuwmd *d)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	d->pid = gpuwmd_spawn(d, (const char *const[]){"--loader-socket", d->loader_socket, NULL});
+	options.socket = d->socket;
+	options.wait_ms = 10000;
+	options.flags = GPUWM_CONNECT_ADMIN;
+	OK(gpuwm_connect(&options, &d->admin));
+	strcpy(d->device, "host");
+}
+
+/* For tests that leave gpuwmd with something amiss on purpose. */
+static void end(struct gpuwmd *d)
+{
+	d->admin = gpuwm_close(d->admin);
+	cr_assert(kill(d->pid, SIGKILL) == 0 && waitpid(d->pid, NULL, 0) == d->pid);
+	d->pid = 0;
+	d->stopped = true;
+}
+
+static bool all_gone(const pid_t *pids, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (kill(pids[i], 0) == 0)
+			return false;
+	}
+	return true;
+}
+
+static void reads(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+}
+
+/* What `jobs` says of the one. */
+static bool phase_says(struct gpuwmd *d, uint64_t job, const char *words)
+{
+	char filter[24];
+	const char *phase;
+	json_t *answer;
+	bool says;
+
+	snprintf(filter, sizeof filter, "%ju", (uintmax_t)job);
+	answer = query(d->admin, "jobs", filter);
+	phase = json_string_value(json_object_get(json_array_get(json_object_get(answer, "jobs"), 0), "phase"));
+	says = phase && strstr(phase, words);
+	json_decref(answer);
+	return says;
+}
+
+/* ---- the main job ----------------------------------------------------- */
+
+Test(loader_socket, gpuwmd_loads_and_publishes_without_children)
+{
+	struct gpuwmd *d = start_by_service();
+	struct gpuwm_client *client = client_new();
+	pid_t loaders[CHILDREN_MAX];
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(publish_version(client, d->device, "m@v2", SMALL(2)));
+	reads(d, "m@v1", 1);
+	reads(d, "m@v2", 2);
+	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 1 && loaders_of(d->pid, loaders) == 1));
+	cr_assert_eq(children_of(d->pid, loaders, CHILDREN_MAX), 0, "gpuwmd has started a loader itself");
+	gpuwm_close(client);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- who, and what ---------------------------------------------------- */
+
+Test(loader_socket, a_loader_refuses_every_user_but_its_own)
+{
+	struct gpuwmd *d = gpuwmd_new();
+	char says[96];
+
+	/* We may be root: that is nobody special. */
+	service_start_for(d, getuid() + 1);
+	start_without_loader(d);
+	snprintf(says, sizeof says, "gpuwm-loader: a connection of user %u (pid %d) is refused: it is not %u's",
+		 (unsigned)getuid(), (int)d->pid, (unsigned)getuid() + 1);
+	cr_assert(EVENTUALLY(GONE_MS, log_says(d, says)), "it does not say: %s", says);
+	FAILS(ENODEV, load_try(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1"));
+	cr_assert(strstr(gpuwm_error()->message, "gpuwm-loader ended before it said hello"), "%s",
+		  gpuwm_error()->message);
+	cr_assert(strstr(gpuwm_error()->detail, "journalctl -u 'gpuwm-loader@*'"), "%s", gpuwm_error()->detail);
+	end(d);
+}
+
+Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
+{
+	struct gpuwmd *d = gpuwmd_new();
+	char elsewhere[96];
+
+	setenv("GPUWM_TEST_LOADER", "socket", 1);
+	service_start(d);
+	snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere.safetensors", d->dir);
+	/* gpuwmd would allow it. */
+	d->pid = gpuwmd_spawn(d, (const char *const[]){"--root", d->dir, NULL});
+	gpuwmd_wait(d);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	checkpoint_write(d, "../elsewhere", SMALL(2));
+	FAILS(EACCES, load_try(d, elsewhere, "m@v2"));
+	cr_assert(strstr(gpuwm_error()->message, "none of the configured roots"), "%s", gpuwm_error()->message);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- deaths ----------------------------------------------------------- */
+
+/* gpuwmd dies amid a load: its loader ends, and with it what was half filled. */
+static void gpuwmd_dies(struct gpuwmd *d)
+{
+	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
+	pid_t loaders[CHILDREN_MAX];
+	size_t count;
+	uint64_t job;
+
+	OK(load_start(d, checkpoint_write(d, "v1", &c), "m@v1", NULL, &job));
+	cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "copying")));
+	count = loaders_of(d->pid, loaders);
+	cr_assert_gt(count, 0);
+	end(d);
+	cr_assert(EVENTUALLY(GONE_MS, all_gone(loaders, count)), "a loader is left");
+	if (d->service.pid > 0)
+		service_stop(d);
+}
+
+Test(loader_socket, loaders_of_a_service_end_with_gpuwmd)
+{
+	gpuwmd_dies(start_by_service());
+}
+
+Test(loader_socket, loaders_of_gpuwmd_end_with_it)
+{
+	gpuwmd_dies(start_by_gpuwmd());
+}
+
+/* Every loader dies amid a load: that load fails, and nothing else does. */
+static void loaders_die(struct gpuwmd *d, const char *remedy)
+{
+	const struct checkpoint c = {.seed = 2, .count = 64, .bytes = MB(4)};
+	struct process worker;
+	uint64_t job;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	worker = worker_start(d, "m", 1);
+	OK(load_start(d, checkpoint_write(d, "v2", &c), "m@v2", NULL, &job));
+	cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "copying")));
+	loaders_kill(d, SIGKILL);
+	FAILS(EIO, gpuwm_job_wait(d->admin, job, 30000));
+	cr_assert(strstr(gpuwm_error()->message, "gpuwm-loader died"), "%s", gpuwm_error()->message);
+	cr_assert(strstr(gpuwm_error()->detail, remedy), "%s", gpuwm_error()->detail);
+	reads(d, "m", 1);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v3");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loader_socket, all_loaders_of_a_service_may_die)
+{
+	loaders_die(start_by_service(), "journalctl -u 'gpuwm-loader@*'");
+}
+
+Test(loader_socket, all_loaders_of_gpuwmd_may_die)
+{
+	loaders_die(start_by_gpuwmd(), "gpuwmd's log");
+}
+
+static uint64_t charged(struct gpuwmd *d)
+{
+	json_t *answer = query(d->admin, "status", NULL), *device;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "devices"), i, device)
+		bytes += (uint64_t)json_integer_value(json_object_get(device, "used"));
+	json_decref(answer);
+	return bytes;
+}
+
+/* gpuwmd can't kill it: it loses its connection, and what it holds stays charged until it is gone. */
+Test(loader_socket, a_loader_that_is_stopped_amid_its_job)
+{
+	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
+	struct gpuwmd *d = start_by_service();
+	pid_t loaders[CHILDREN_MAX];
+	uint64_t job;
+
+	cr_assert_eq(loaders_of(d->pid, loaders), 1);
+	OK(load_start(d, checkpoint_write(d, "v1", &c), "m@v1", NULL, &job));
+	cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "copying")));
+	cr_assert(kill(loaders[0], SIGSTOP) == 0);
+	OK(gpuwm_job_cancel(d->admin, job));
+	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 30000));
+	cr_assert(EVENTUALLY(GONE_MS, log_says(d, "can't be killed; it is forgotten")));
+	cr_assert_geq(charged(d), checkpoint_bytes(&c));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(kill(loaders[0], SIGCONT) == 0);
+	cr_assert(EVENTUALLY(GONE_MS, all_gone(loaders, 1)), "it lives on without gpuwmd");
+	version_drop(d, "m", "v2");
+	cr_assert(EVENTUALLY(GONE_MS, charged(d) == 0));
+	gpuwmd_stop_empty(d);
+}
+
+Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_why_they_wait)
+{
+	struct gpuwmd *d = start_by_service();
+	pid_t loaders[CHILDREN_MAX];
+	uint64_t job;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 1 && loaders_of(d->pid, loaders) == 1));
+	service_stop(d);
+	cr_assert(kill(loaders[0], SIGKILL) == 0);
+	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 0));
+	OK(load_start(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2", NULL, &job));
+	cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "waiting for a loader: no loader answers at ")));
+	cr_assert(phase_says(d, job, d->loader_socket) && phase_says(d, job, "Connection refused"));
+	reads(d, "m", 1);
+	FAILS(EIO, gpuwm_job_wait(d->admin, job, 30000));
+	cr_assert(strstr(gpuwm_error()->message, "no loader could be started, 3 times in a row"), "%s",
+		  gpuwm_error()->message);
+	cr_assert(strstr(gpuwm_error()->detail, "gpuwm-loader.socket"), "%s", gpuwm_error()->detail);
+	reads(d, "m", 1);
+	service_start(d);
+	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "standby") == 1));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	reads(d, "m@v2", 2);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
