@@ -207,6 +207,7 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 	(void)params;
 	(void)error;
 	server_begin_draining(server, "draining");
+	server->drained = true;
 	versions_retire_all(server);
 	keeping_let_go(server->keeping);
 	request_result(request, &w);

@@ -272,7 +272,7 @@ int server_run(struct server *server, struct error *error)
 	return 0;
 }
 
-/* What is on its way into the fd store gets there, and is retired then. */
+/* What is on its way into the fd store gets there; after a drain it is retired then. */
 static void fail_publishes(struct server *server, const struct error *error)
 {
 	struct publish *publish = publish_next(server->publishes, NULL), *next;

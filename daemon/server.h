@@ -60,6 +60,7 @@ struct server {
 	uv_timer_t stop_timer;
 	uv_signal_t signals[SIGNALS];
 	bool draining; /* no new leases, publishes, loads */
+	bool drained; /* an operator let everything go: what still becomes ready is retired */
 	bool stopping;
 
 	struct packet packet; /* one for all sessions */

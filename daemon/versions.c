@@ -66,7 +66,7 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 		tell_swapped(server, model, alias, &moved);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
-	if (server->draining)
+	if (server->drained)
 		versions_retire_all(server);
 	return 0;
 }
