@@ -77,31 +77,22 @@ struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
 
 /* ---- the next one ----------------------------------------------------- */
 
-static bool is_gpuwmd(pid_t pid)
-{
-	char path[64], name[32] = "";
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (!fgets(name, sizeof name, file))
-		name[0] = 0;
-	fclose(file);
-	return strcmp(name, "gpuwmd\n") == 0;
-}
-
+/* Its children may be loaders of a dead gpuwmd too, so that they don't tell. */
 pid_t kept_pid(const struct gpuwmd *d)
 {
-	pid_t children[CHILDREN_MAX];
-	size_t count = loaders_of(d->keeper, children);
+	FILE *file = fopen(d->log, "re");
+	const char *words;
+	char line[1024];
+	pid_t pid = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		if (is_gpuwmd(children[i]))
-			return children[i];
+	while (file && fgets(line, sizeof line, file)) {
+		words = strstr(line, "is started (process ");
+		if (words)
+			sscanf(words, "is started (process %d)", &pid);
 	}
-	return 0;
+	if (file)
+		fclose(file);
+	return pid;
 }
 
 /* From the second one on the sockets are the keeper's: two lock files fewer. */

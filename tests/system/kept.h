@@ -25,7 +25,7 @@ void kept_act(const struct gpuwmd *d, const char *lines);
 void kept_kill(struct gpuwmd *d, int signal_number);
 /* The same after something else has ended it. */
 void kept_wait(struct gpuwmd *d);
-/* The keeper's child, once it is gpuwmd; 0: there is none at this moment. */
+/* The process that the keeper started last; 0: none yet. */
 pid_t kept_pid(const struct gpuwmd *d);
 
 /* `list` without what changes by itself (seq, and how many leases there are): equal texts are equal

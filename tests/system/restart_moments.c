@@ -1,0 +1,243 @@
+/* gpuwmd dies in the middle of something: it is there afterwards as a whole, or not at all. */
+#include "kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(restart_moments);
+
+#define SLACK_MS 3000
+#define CROWD 64
+
+static struct gpuwmd *scene(void)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	return d;
+}
+
+static void scene_end(struct gpuwmd *d)
+{
+	struct process worker = worker_start(d, "m", 1);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* Dead, whether somebody has asked for its status or not. */
+static bool has_ended(pid_t pid)
+{
+	char path[64], line[256];
+	FILE *file;
+	bool lives;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	lives = file && fgets(line, sizeof line, file) && !strstr(line, ") Z");
+	if (file)
+		fclose(file);
+	return !lives;
+}
+
+static bool all_ended(const pid_t *pids, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!has_ended(pids[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- before the commit ------------------------------------------------ */
+
+Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
+{
+	struct gpuwmd *d = scene();
+	uint64_t memory = kept_memory(d);
+	pid_t loaders[CHILDREN_MAX];
+	struct raw_publish p;
+	size_t count;
+
+	cr_assert_eq(raw_publish_begin(&p, "raw@v1", MB(8)), 0, "%s", raw_refusal());
+	raw_publish_fill(&p);
+	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
+	count = loaders_of(d->pid, loaders);
+	kept_kill(d, SIGKILL);
+	cr_assert(raw_ended(p.sock));
+	cr_assert(EVENTUALLY(SLACK_MS, all_ended(loaders, count)), "a loader of the dead gpuwmd lives");
+	cr_assert(version_is(d, "raw", "v1", "none"));
+	cr_assert_eq(status_of(d, "publishes"), 0);
+	raw_publish_end(&p);
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+	cr_assert_eq(raw_publish_begin(&p, "raw@v1", MB(8)), 0, "%s", raw_refusal());
+	raw_publish_fill(&p);
+	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
+	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
+	raw_publish_end(&p);
+	version_drop(d, "raw", "v1");
+	scene_end(d);
+}
+
+Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
+{
+	struct gpuwmd *d = scene();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	int r;
+
+	OK(publish_begin(client, d->device, "m@v2", SMALL(2), &publish));
+	OK(publish_fill(publish, SMALL(2)));
+	kept_kill(d, SIGKILL);
+	r = gpuwm_publish_commit(publish, NULL);
+	cr_assert_lt(r, 0);
+	cr_assert(gpuwm_error()->message[0]);
+	gpuwm_close(client);
+	cr_assert(version_is(d, "m", "v2", "none"));
+	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
+	version_drop(d, "m", "v2");
+	scene_end(d);
+}
+
+Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
+{
+	struct gpuwmd *d = scene();
+	const char *path = checkpoint_write(d, "v2", &(const struct checkpoint){2, 64, MB(4)});
+	uint64_t memory = kept_memory(d), job;
+	pid_t loaders[CHILDREN_MAX];
+	size_t count;
+
+	OK(load_start(d, path, "m@v2", NULL, &job));
+	cr_assert(
+		EVENTUALLY(SLACK_MS, version_is(d, "m", "v2", "building") && kept_memory(d) > memory + MB(8)));
+	count = loaders_of(d->pid, loaders);
+	kept_kill(d, SIGKILL);
+	cr_assert(EVENTUALLY(SLACK_MS, all_ended(loaders, count)), "a loader of the dead gpuwmd lives");
+	cr_assert(version_is(d, "m", "v2", "none"));
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+	load_version(d, path, "m@v2");
+	version_drop(d, "m", "v2");
+	scene_end(d);
+}
+
+/* ---- around the commit ------------------------------------------------ */
+
+struct outcomes {
+	unsigned acknowledged, there, absent;
+};
+
+/* A commit, and a kill so much later. */
+static void commit_and_kill(struct gpuwmd *d, long after_us, struct outcomes *outcomes)
+{
+	static struct raw_reply reply;
+	struct raw_publish p;
+	bool acknowledged, there;
+	struct raw_lease lease;
+	int sock;
+
+	cr_assert_eq(raw_publish_begin(&p, "raw@v1", KB(64)), 0, "%s", raw_refusal());
+	raw_publish_fill(&p);
+	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
+	raw_commit_send(&p);
+	nanosleep(&(struct timespec){.tv_nsec = after_us * 1000}, NULL);
+	kept_kill(d, SIGKILL);
+	acknowledged = raw_receive(p.sock, &reply);
+	cr_assert(!acknowledged || reply.message.error.code == 0, "%s", reply.message.error.message);
+	raw_reply_clear(&reply);
+	raw_publish_end(&p);
+	sock = raw_client(d->socket);
+	there = version_is(d, "raw", "v1", "ready");
+	cr_assert(there || version_is(d, "raw", "v1", "none"));
+	cr_assert(there || !acknowledged, "it was acknowledged, and is gone");
+	cr_assert_eq(raw_lease(sock, "raw", &lease), there ? 0 : -ENOENT,
+		     "the version and its alias are one change");
+	close(sock);
+	if (there)
+		version_drop(d, "raw", "v1");
+	outcomes->acknowledged += acknowledged;
+	outcomes->there += there;
+	outcomes->absent += !there;
+}
+
+static unsigned tries_wanted(void)
+{
+	const char *text = getenv("GPUWM_TEST_CYCLES");
+
+	return text ? (unsigned)strtoul(text, NULL, 10) : 60;
+}
+
+/* The delays are spread over the time that a commit takes, which is measured. */
+Test(restart_moments, a_commit_is_whole_or_not_at_all, .timeout = 400)
+{
+	struct gpuwmd *d = scene();
+	uint64_t memory = kept_memory(d);
+	struct outcomes outcomes = {0};
+	long span_us = 1000;
+
+	for (unsigned i = 0; i < tries_wanted(); i++) {
+		struct outcomes before = outcomes;
+
+		commit_and_kill(d, span_us * (long)(i % 10) / 5, &outcomes);
+		/* As many of the one as of the other. */
+		if (i % 10 == 5)
+			span_us = outcomes.there > before.there ? span_us * 4 / 5 : span_us * 5 / 4;
+		cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory), "memory is left over");
+	}
+	fprintf(stderr, "%u commits: %u there (%u were acknowledged), %u not\n", tries_wanted(), outcomes.there,
+		outcomes.acknowledged, outcomes.absent);
+	cr_assert(outcomes.there > 0 && outcomes.absent > 0, "no kill hit the commit");
+	scene_end(d);
+}
+
+/* A commit on its way into the store: the keeper is stopped, and has not confirmed it. */
+static void begin_storing(struct gpuwmd *d, struct raw_publish *p)
+{
+	cr_assert_eq(raw_publish_begin(p, "raw@v1", KB(64)), 0, "%s", raw_refusal());
+	raw_publish_fill(p);
+	cr_assert_eq(raw_hand_in(p), 0, "%s", raw_refusal());
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "jobs_running") == 0));
+	cr_assert(kill(d->keeper, SIGSTOP) == 0);
+	raw_commit_send(p);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "raw", "v1", "checking")));
+}
+
+Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
+{
+	struct gpuwmd *d = scene();
+	char *before = kept_registry(d), *after;
+	struct raw_publish p;
+
+	begin_storing(d, &p);
+	cr_assert(kill(d->pid, SIGTERM) == 0);
+	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, "stopping: no new leases") > 0));
+	cr_assert(kill(d->keeper, SIGCONT) == 0);
+	kept_wait(d);
+	if (version_is(d, "raw", "v1", "ready"))
+		version_drop(d, "raw", "v1");
+	after = kept_registry(d);
+	cr_assert_str_eq(after, before);
+	raw_publish_end(&p);
+	free(before);
+	free(after);
+	scene_end(d);
+}
+
+Test(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too)
+{
+	struct gpuwmd *d = scene();
+	struct raw_publish p;
+
+	begin_storing(d, &p);
+	OK(gpuwm_drain(d->admin));
+	cr_assert(kill(d->keeper, SIGCONT) == 0);
+	cr_assert_eq(raw_code(p.sock), 0, "%s", raw_refusal());
+	raw_publish_end(&p);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "versions") == 0));
+	kept_kill(d, SIGTERM);
+	gpuwmd_stop_empty(d);
+}

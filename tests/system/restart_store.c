@@ -1,0 +1,326 @@
+/* What the next gpuwmd is given is not what the last one stored: too little, too much, damaged. */
+#include "kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(restart_store);
+
+#define SLACK_MS 3000
+#define ACTING (&(const struct kept){.acts = true})
+
+/* m@v1 (current) is what g1 and g2 are, its index and its segment; m@v2 is g3 and g4. */
+static struct gpuwmd *scene(const struct kept *how)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(how);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	return d;
+}
+
+static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+}
+
+static void kill_after(struct gpuwmd *d, const char *acts)
+{
+	kept_act(d, acts);
+	kept_kill(d, SIGKILL);
+}
+
+static void all_is_well(struct gpuwmd *d)
+{
+	worker_reads(d, "m@v1", 1);
+	worker_reads(d, "m", 1);
+	worker_reads(d, "m@v2", 2);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- a full store ----------------------------------------------------- */
+
+Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
+{
+	/* The state, two sockets, two versions of two descriptors. */
+	struct gpuwmd *d = scene(&(struct kept){.store_max = "7"});
+	const char *path = checkpoint_write(d, "v3", SMALL(3));
+	uint64_t memory = kept_memory(d);
+
+	for (int i = 0; i < 2; i++) {
+		FAILS(EDQUOT, load_try(d, path, "m@v3"));
+		cr_assert(strstr(gpuwm_error()->message, "4 of 4 descriptors"), "%s", gpuwm_error()->message);
+		cr_assert(strstr(gpuwm_error()->detail, "--store-max"), "%s", gpuwm_error()->detail);
+		cr_assert(version_is(d, "m", "v3", "failed"));
+		cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+		kept_kill(d, SIGKILL);
+	}
+	cr_assert_eq(status_of(d, "adopted"), 2);
+	worker_reads(d, "m@v2", 2);
+	version_drop(d, "m", "v2");
+	load_version(d, path, "m@v3");
+	kept_kill(d, SIGKILL);
+	worker_reads(d, "m@v1", 1);
+	worker_reads(d, "m@v3", 3);
+	cr_assert_eq(log_count(d, "the store is full"), 0);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v3");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- more than was stored --------------------------------------------- */
+
+Test(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed)
+{
+	struct gpuwmd *d = scene(ACTING);
+	uint64_t memory = kept_memory(d);
+	size_t kept = fds_of(d->keeper);
+
+	kill_after(d, "foreign stranger\n");
+	cr_assert_eq(log_count(d, "belong to no version"), 1);
+	cr_assert_eq(fds_of(d->keeper), kept);
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(log_count(d, "belong to no version"), 1);
+	all_is_well(d);
+}
+
+/* As a publish leaves one that a kill ended between the store and the state. */
+Test(restart_store, a_name_that_was_left_over_is_not_used_again)
+{
+	struct gpuwmd *d = scene(ACTING);
+	uint64_t memory = kept_memory(d);
+
+	kill_after(d, "foreign g7f\n");
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+	/* Were the next name g5, or g7f again, this would be one of its own. */
+	kill_after(d, "foreign g5\nforeign g7f\ndrop g81\n");
+	cr_assert(version_is(d, "m", "v3", "failed"), "the segment of m@v3 has another name than g81");
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
+	all_is_well(d);
+}
+
+Test(restart_store, of_two_with_one_name_neither_is_served)
+{
+	struct gpuwmd *d = scene(ACTING);
+
+	kill_after(d, "foreign g4\n");
+	cr_assert(version_is(d, "m", "v1", "ready") && version_is(d, "m", "v2", "failed"));
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- less than was stored --------------------------------------------- */
+
+static void one_is_lost(const char *acts, const char *missing)
+{
+	struct gpuwmd *d = scene(ACTING);
+	int sock = raw_client(d->socket);
+	uint64_t both = kept_memory(d);
+	struct raw_lease lease;
+	json_t *entry, *error;
+
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), 0);
+	close(sock);
+	kill_after(d, acts);
+	cr_assert(status_of(d, "lost") == 1 && status_of(d, "adopted") == 1);
+	entry = version_entry(d, "m", "v1");
+	error = json_object_get(entry, "error");
+	cr_assert_str_eq(json_string_value(json_object_get(entry, "state")), "failed");
+	cr_assert_str_eq(json_string_value(json_object_get(error, "code")), "ESTALE");
+	cr_assert(strstr(json_string_value(json_object_get(error, "message")), missing), "%s",
+		  json_string_value(json_object_get(error, "message")));
+	json_decref(entry);
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), -ESTALE);
+	cr_assert_eq(raw_resume_one(d, sock, &lease), -ESTALE);
+	cr_assert_eq(raw_lease(sock, "m", &lease), -ENOENT, "its aliases go with it");
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) < both));
+	worker_reads(d, "m@v2", 2);
+	/* The tag is free again, and the next start does not know the lost one. */
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(swap_to(d, "m", "v1", false));
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(status_of(d, "lost"), 0);
+	all_is_well(d);
+}
+
+Test(restart_store, a_version_without_its_segment_is_lost_and_others_are_not)
+{
+	one_is_lost("drop g2\n", "segment 0");
+}
+
+Test(restart_store, a_version_without_its_index_is_lost_and_others_are_not)
+{
+	one_is_lost("drop g1\n", "the index");
+}
+
+Test(restart_store, a_version_without_anything_is_lost_and_others_are_not)
+{
+	one_is_lost("drop g1\ndrop g2\n", "0 of its 2 descriptors");
+}
+
+/* ---- the state -------------------------------------------------------- */
+
+static size_t pins_of(struct gpuwmd *d, const char *tag)
+{
+	json_t *entry = version_entry(d, "m", tag);
+	size_t pins = json_array_size(json_object_get(entry, "pins"));
+
+	json_decref(entry);
+	return pins;
+}
+
+Test(restart_store, a_torn_slot_leaves_the_state_before_it)
+{
+	struct gpuwmd *d = scene(ACTING);
+
+	OK(gpuwm_pin(d->admin, "m@v1", "first"));
+	OK(gpuwm_pin(d->admin, "m@v1", "second"));
+	kill_after(d, "tear\n");
+	cr_assert_eq(pins_of(d, "v1"), 1);
+	OK(gpuwm_unpin(d->admin, "m@v1", "first"));
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(pins_of(d, "v1"), 0);
+	all_is_well(d);
+}
+
+/* Only who asks how it is, or to let go, is answered; nothing is touched. */
+static void is_locked(struct gpuwmd *d, size_t kept, const char *why)
+{
+	static const char *const refused[] = {METHOD_LIST,          METHOD_GET_HANDLES,   METHOD_RELEASE,
+					      METHOD_RESUME,        METHOD_SUBSCRIBE,     METHOD_HOT_SWAP,
+					      METHOD_PIN_VERSION,   METHOD_UNPIN_VERSION, METHOD_RETIRE,
+					      METHOD_LOAD,          METHOD_JOBS,          METHOD_CLIENTS,
+					      METHOD_PUBLISH_BEGIN, METHOD_PUBLISH_COMMIT};
+	int sock = raw_client(d->admin_socket);
+	json_t *status = query(d->admin, "status", NULL), *locked = json_object_get(status, "locked");
+
+	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+		cr_assert_eq(raw_call(sock, refused[i]), -EUCLEAN, "%s", refused[i]);
+	cr_assert_eq(raw_call(sock, METHOD_PING), 0);
+	cr_assert_str_eq(json_string_value(json_object_get(locked, "code")), "EUCLEAN");
+	cr_assert(strstr(json_string_value(json_object_get(locked, "message")), why), "%s",
+		  json_string_value(json_object_get(locked, "message")));
+	cr_assert_eq(fds_of(d->keeper), kept, "the store was touched");
+	json_decref(status);
+	close(sock);
+}
+
+/* A kill more changes nothing; after a drain it begins empty. */
+static void locks(const char *acts, const char *why)
+{
+	struct gpuwmd *d = scene(ACTING);
+	size_t kept = fds_of(d->keeper), dropped = strncmp(acts, "drop", 4) == 0;
+	json_t *before = query(d->admin, "status", NULL), *after;
+	uint64_t memory = kept_memory(d);
+
+	kill_after(d, acts);
+	is_locked(d, kept - dropped, why);
+	cr_assert_eq(kept_memory(d), memory);
+	kept_kill(d, SIGKILL);
+	is_locked(d, kept - dropped, why);
+	OK(gpuwm_drain(d->admin));
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == 0));
+	kept_kill(d, SIGTERM);
+	after = query(d->admin, "status", NULL);
+	cr_assert(!json_object_get(after, "locked"));
+	cr_assert_eq(status_of(d, "versions"), 0);
+	cr_assert_eq(status_of(d, "epoch"), 1);
+	cr_assert(!json_equal(json_object_get(before, "ledger"), json_object_get(after, "ledger")));
+	json_decref(before);
+	json_decref(after);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	kept_kill(d, SIGKILL);
+	worker_reads(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(restart_store, a_state_without_a_valid_slot_is_left_alone)
+{
+	locks("tear-all\n", "neither slot of the state is valid");
+}
+
+Test(restart_store, a_state_of_a_newer_format_is_left_alone)
+{
+	locks("format 4711\n", "4711");
+}
+
+Test(restart_store, weights_without_a_state_are_left_alone)
+{
+	locks("drop gpuwm-state\n", "4 descriptors of versions, but no state");
+}
+
+Test(restart_store, a_memfd_in_the_states_place_is_left_alone)
+{
+	struct gpuwmd *d = scene(ACTING);
+	size_t kept = fds_of(d->keeper);
+
+	kill_after(d, "drop gpuwm-state\nforeign gpuwm-state\n");
+	is_locked(d, kept, "no memfd of two slots");
+	OK(gpuwm_drain(d->admin));
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(status_of(d, "versions"), 0);
+	gpuwmd_stop_empty(d);
+}
+
+Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
+{
+	struct gpuwmd *d = scene(ACTING);
+	char *before = kept_registry(d), *after;
+
+	kill_after(d, "format 4711\n");
+	is_locked(d, fds_of(d->keeper), "4711");
+	kill_after(d, "format 1\n");
+	after = kept_registry(d);
+	cr_assert_str_eq(after, before);
+	free(before);
+	free(after);
+	all_is_well(d);
+}
+
+static int pin_by(int sock, const char *ref, const char *pin)
+{
+	struct message_writer w;
+
+	raw_request(&w, 2, METHOD_PIN_VERSION);
+	message_put_text(&w, "ref", ref);
+	message_put_text(&w, "pin", pin);
+	raw_send(sock, &w);
+	return raw_code(sock);
+}
+
+/* What can't be written was never acknowledged: gpuwmd ends, and the next one can. Each start writes once, so that
+ * both slots have their turn. */
+Test(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer)
+{
+	struct gpuwmd *d = scene(ACTING);
+	char *before = kept_registry(d), *after;
+
+	for (int i = 0; i < 3; i++) {
+		int sock = raw_client(d->admin_socket);
+
+		cr_assert_eq(prlimit(d->pid, RLIMIT_FSIZE, &(struct rlimit){100, 100}, NULL), 0);
+		cr_assert_eq(pin_by(sock, "m@v1", "night"), -ECONNRESET);
+		close(sock);
+		kept_wait(d);
+		after = kept_registry(d);
+		cr_assert_str_eq(after, before);
+		free(after);
+	}
+	cr_assert_eq(log_count(d, "ended with status 74"), 3);
+	free(before);
+	all_is_well(d);
+}
