@@ -38,7 +38,7 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 		return error_set(error, -EINVAL, NULL, "%u segments are above the limit of %d",
 				 part->segment_count, PART_SEGMENTS_MAX);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(work->connection), METHOD_LOADER_CHECKED);
+	message_request(&w, request_next_id(), METHOD_LOADER_CHECKED);
 	put_part(&w, publish, part, result, fds);
 	message_end(&w);
 	r = connection_call(work->connection, &w, fds, part->segment_count + 1, -1, NULL, error);
@@ -52,7 +52,7 @@ int report_done(struct connection *connection, const struct error *error)
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(connection), METHOD_LOADER_DONE);
+	message_request(&w, request_next_id(), METHOD_LOADER_DONE);
 	if (error->code)
 		message_put_error(&w, "error", error);
 	message_end(&w);

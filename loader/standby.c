@@ -57,7 +57,7 @@ static int say_hello(struct standby *s, struct error *error)
 	if (r < 0)
 		return r;
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(s->work.connection), METHOD_LOADER_HELLO);
+	message_request(&w, request_next_id(), METHOD_LOADER_HELLO);
 	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
 	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
 	message_put_u64(&w, "pid", (uint64_t)getpid());

@@ -84,8 +84,9 @@ int client_take_options(const void *given, void *ret_options, size_t known, stru
 
 void client_request(struct gpuwm_client *client, struct message_writer *request, const char *method)
 {
+	(void)client;
 	message_writer_init(request, PACKET_BYTES_MAX);
-	message_request(request, connection_next_id(client->connection), method);
+	message_request(request, request_next_id(), method);
 }
 
 int client_call(struct gpuwm_client *client, struct message_writer *request, int64_t wait_ms,

@@ -20,6 +20,13 @@ int64_t clock_deadline(int64_t wait_ms)
 	return wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
 }
 
+int64_t clock_later(int64_t a, int64_t b)
+{
+	if (a < 0 || b < 0)
+		return -1;
+	return a > b ? a : b;
+}
+
 int clock_left(int64_t deadline)
 {
 	int64_t left;

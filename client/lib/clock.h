@@ -7,6 +7,8 @@
 int64_t clock_ms(void);
 /* When a wait of wait_ms ends; -1 (for ever) stays -1. */
 int64_t clock_deadline(int64_t wait_ms);
+/* The later of two deadlines. */
+int64_t clock_later(int64_t a, int64_t b);
 /* What is left, as poll(2) takes it: -1 for ever, 0 when it has passed. */
 int clock_left(int64_t deadline);
 

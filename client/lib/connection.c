@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 struct connection {
+	unsigned uses; /* atomic */
 	pthread_mutex_t lock; /* one call at a time */
 	struct fork_hook hook;
 	int sock;
-	uint64_t next_id; /* atomic */
 	struct error broken; /* code 0: alive; else what every further call gets */
 	connection_notify_fn *notify;
 	void *notify_data;
@@ -49,16 +49,22 @@ int connection_new(int sock, struct connection **ret)
 		return r;
 	}
 	pthread_mutex_init(&c->lock, NULL);
+	c->uses = 1;
 	c->sock = sock;
-	c->next_id = 1;
 	fork_watch(&c->hook, close_in_child, c);
 	*ret = c;
 	return 0;
 }
 
+struct connection *connection_keep(struct connection *c)
+{
+	__atomic_add_fetch(&c->uses, 1, __ATOMIC_RELAXED);
+	return c;
+}
+
 struct connection *connection_free(struct connection *c)
 {
-	if (!c)
+	if (!c || __atomic_sub_fetch(&c->uses, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
 	fork_unwatch(&c->hook);
 	if (c->sock >= 0)
@@ -87,9 +93,23 @@ void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *
 	pthread_mutex_unlock(&c->lock);
 }
 
-uint64_t connection_next_id(struct connection *c)
+void connection_shutdown(struct connection *c)
 {
-	return __atomic_fetch_add(&c->next_id, 1, __ATOMIC_RELAXED);
+	shutdown(c->sock, SHUT_RDWR);
+}
+
+bool connection_has_ended(const struct connection *c)
+{
+	struct pollfd p = {.fd = c->sock, .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+uint64_t request_next_id(void)
+{
+	static uint64_t last;
+
+	return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
 void reply_clear(struct reply *reply)
@@ -107,7 +127,7 @@ void reply_clear(struct reply *reply)
 static int connection_break(struct connection *c, const struct error *error)
 {
 	c->broken = *error;
-	shutdown(c->sock, SHUT_RDWR);
+	connection_shutdown(c);
 	return error->code;
 }
 
@@ -213,7 +233,7 @@ static int connection_aside(struct connection *c, struct reply *reply, struct er
 }
 
 /* Sends one packet; what arrives meanwhile is handled, so that two peers with
- * full buffers do not wait for each other. */
+ * full buffers do not wait for each other. 1: sent; 0: the peer has left. */
 static int connection_send(struct connection *c, const struct message_writer *w, const int *fds,
 			   size_t fd_count, int64_t deadline, struct error *error)
 {
@@ -241,7 +261,7 @@ static int connection_send(struct connection *c, const struct message_writer *w,
 	if (r < 0)
 		return error_set(error, r, r == -ETOOMANYREFS ? "try again; see RLIMIT_NOFILE" : NULL,
 				 "sending failed: %s", strerror(-r));
-	return 0;
+	return 1;
 }
 
 /* A large result lies in a memfd beside the packet. */
@@ -352,22 +372,36 @@ static int check_unbroken(const struct connection *c, struct error *error)
 			 c->broken.message);
 }
 
-static int call_locked(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
-		       int64_t wait_ms, struct reply *ret, struct error *error)
+/* What goes out, and what became of it. */
+struct sending {
+	struct message_writer *request;
+	const int *fds;
+	size_t fd_count;
+	enum fate fate;
+};
+
+static int call_locked(struct connection *c, struct sending *sending, int64_t wait_ms, struct reply *ret,
+		       struct error *error)
 {
 	int64_t deadline = clock_deadline(wait_ms);
 	uint64_t id = 0;
-	int r = request_id(request, &id, error);
+	int r = request_id(sending->request, &id, error), sent = 0;
 
+	if (r < 0)
+		return r;
+	r = check_unbroken(c, error);
 	if (r == 0)
-		r = check_unbroken(c, error);
-	if (r == 0)
-		r = connection_send(c, request, fds, fd_count, deadline, error);
-	return r < 0 ? r : connection_answer(c, id, deadline, ret, error);
+		r = sent =
+			connection_send(c, sending->request, sending->fds, sending->fd_count, deadline, error);
+	if (r >= 0)
+		r = connection_answer(c, id, deadline, ret, error);
+	if (c->broken.code)
+		sending->fate = sent > 0 ? FATE_UNANSWERED : FATE_UNSENT;
+	return r;
 }
 
-int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
-		    int64_t wait_ms, struct reply *ret_reply, struct error *error)
+static int connection_run(struct connection *c, struct sending *sending, int64_t wait_ms,
+			  struct reply *ret_reply, struct error *error)
 {
 	struct error unused;
 	struct reply reply;
@@ -379,7 +413,7 @@ int connection_call(struct connection *c, struct message_writer *request, const 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	r = call_locked(c, request, fds, fd_count, wait_ms, &reply, error);
+	r = call_locked(c, sending, wait_ms, &reply, error);
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
 		return r;
@@ -392,6 +426,24 @@ int connection_call(struct connection *c, struct message_writer *request, const 
 		reply_clear(&reply);
 	else
 		*ret_reply = reply;
+	return r;
+}
+
+int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
+		    int64_t wait_ms, struct reply *ret_reply, struct error *error)
+{
+	struct sending sending = {.request = request, .fds = fds, .fd_count = fd_count};
+
+	return connection_run(c, &sending, wait_ms, ret_reply, error);
+}
+
+int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		   struct reply *ret_reply, enum fate *ret_fate, struct error *error)
+{
+	struct sending sending = {.request = request};
+	int r = connection_run(c, &sending, wait_ms, ret_reply, error);
+
+	*ret_fate = sending.fate;
 	return r;
 }
 
@@ -413,7 +465,7 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 	if (r == 0)
 		r = connection_send(c, notification, NULL, 0, clock_deadline(CALL_TIMEOUT_MS), error);
 	pthread_mutex_unlock(&c->lock);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int poll_locked(struct connection *c, int64_t deadline)

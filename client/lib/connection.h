@@ -20,8 +20,16 @@ void reply_clear(struct reply *reply);
 /* A connected socket becomes a connection; it owns the socket. */
 struct connection;
 int connection_new(int sock, struct connection **ret);
+/* One more use; returns the connection. connection_free gives one back and ends
+ * it with the last: always NULL. */
+struct connection *connection_keep(struct connection *c);
 struct connection *connection_free(struct connection *c);
 int connection_fd(const struct connection *c);
+/* Whether the peer or connection_shutdown has ended it; without a call. */
+bool connection_has_ended(const struct connection *c);
+/* Ends it from any thread, also while a call waits: what is under way and what
+ * follows is -ECONNRESET. */
+void connection_shutdown(struct connection *c);
 /* 0, or -ECHILD in a child of the process that made it. */
 int connection_check(const struct connection *c, struct error *error);
 
@@ -30,8 +38,16 @@ int connection_check(const struct connection *c, struct error *error);
 typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data);
 void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data);
 
-/* An id for message_request. */
-uint64_t connection_next_id(struct connection *c);
+/* An id for message_request: of no other request of this process, so that one
+ * can go out again on another connection. */
+uint64_t request_next_id(void);
+
+/* What became of a call, besides its result. */
+enum fate {
+	FATE_ANSWERED, /* also: refused, or not possible to send; the connection goes on */
+	FATE_UNSENT, /* the connection has ended, and the peer never had the request */
+	FATE_UNANSWERED, /* the connection has ended, and the peer may have had it */
+};
 
 /* Sends a finished request and waits for its response. wait_ms -1: for ever.
  * Thread-safe; calls wait for each other. A refusal by the peer is its code
@@ -41,6 +57,9 @@ uint64_t connection_next_id(struct connection *c);
  * and every further call is -ECONNRESET. The request stays the caller's. */
 int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
 		    int64_t wait_ms, struct reply *ret_reply, struct error *error);
+/* The same without descriptors, and tells what became of it. */
+int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		   struct reply *ret_reply, enum fate *ret_fate, struct error *error);
 /* Sends a notification. */
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
 /* Waits for the first notification and handles all that have arrived: their

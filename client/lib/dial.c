@@ -113,7 +113,7 @@ static int dial_once(const char *path, const char *name, struct connection **ret
 		close(sock);
 		return error_set(error, r, NULL, "out of memory for a connection");
 	}
-	hello_request(&w, connection_next_id(connection), name);
+	hello_request(&w, request_next_id(), name);
 	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, ret_reply, error);
 	message_writer_clear(&w);
 	if (r < 0)

@@ -79,7 +79,7 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 
 	connection_on_notify(events->connection, on_notify, events);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(events->connection), METHOD_SUBSCRIBE);
+	message_request(&w, request_next_id(), METHOD_SUBSCRIBE);
 	if (after != UINT64_MAX)
 		message_put_u64(&w, "after", after);
 	message_end(&w);

@@ -4,7 +4,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const pthread_mutex_t unlocked = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static struct fork_hook *hooks;
 static uint64_t generation;
@@ -17,7 +18,7 @@ static void in_child(void)
 	/* The parent's objects are never freed here, so their hooks are forgotten
 	 * and a grandchild does not close the same numbers again. */
 	hooks = NULL;
-	pthread_mutex_init(&lock, NULL);
+	lock = unlocked;
 }
 
 static void install(void)

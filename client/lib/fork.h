@@ -27,7 +27,8 @@ int fork_check(const struct fork_hook *hook, struct error *error);
 uint64_t fork_generation(void);
 
 /* A lock of the whole library, held across fork so that the child finds what it
- * guards in order: the list of hooks and the table of mappings. */
+ * guards in order: the list of hooks, the table of mappings, and descriptors on
+ * the way to an object that is watched. May be taken again by its holder. */
 void fork_lock(void);
 void fork_unlock(void);
 

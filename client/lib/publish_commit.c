@@ -141,7 +141,7 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *par
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(publish->checker), METHOD_HAND_IN);
+	message_request(&w, request_next_id(), METHOD_HAND_IN);
 	message_put_u64(&w, "index", 0);
 	message_put_u64(&w, "index_bytes", part->index_bytes);
 	message_begin_array(&w, "segments");

@@ -78,7 +78,7 @@ static int call(int64_t wait_ms, uint64_t *ret_number, struct reply *ret_reply, 
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, connection_next_id(connection), "ask");
+	message_request(&w, request_next_id(), "ask");
 	message_end(&w);
 	r = connection_call(connection, &w, NULL, 0, wait_ms, &reply, error);
 	message_writer_clear(&w);
