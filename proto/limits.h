@@ -139,6 +139,9 @@
 /* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
 #define RECONNECT_MIN_MS 5
 #define RECONNECT_MAX_MS 500
+/* How long a client's call waits for the next gpuwmd: a service manager that starts it within a
+ * second may be busy, and a worker that fails instead loads its model again. */
+#define RESTART_WAIT_MS 30000
 /* What a client waits for a reply that needs no waiting in the daemon. */
 #define CALL_TIMEOUT_MS 30000
 

@@ -12,20 +12,20 @@ static void nothing_in_child(void *object)
 static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		  struct gpuwm_mapping *mapping, struct error *error)
 {
-	struct lease lease;
-	int r = lease_take(client, ref, options, &lease, error);
+	struct grant grant;
+	int r = grant_take(client, ref, options, &grant, error);
 
 	if (r < 0)
 		return r;
-	r = mapped_part_use(&lease, &mapping->part, error);
-	lease_close_fds(&lease);
+	r = mapped_part_use(&grant, &mapping->part, error);
+	grant_close_fds(&grant);
 	if (r < 0) {
-		lease_release(client, lease.id, NULL);
+		lease_release(client, grant.lease, NULL);
 		return r;
 	}
 	mapping->client = client_keep(client);
-	mapping->version = lease.version;
-	mapping->lease = lease.id;
+	mapping->version = grant.version;
+	mapping->lease = grant.lease;
 	fork_watch(&mapping->hook, nothing_in_child, mapping);
 	return 0;
 }
@@ -65,6 +65,16 @@ int gpuwm_detach(struct gpuwm_mapping *mapping)
 	fork_unwatch(&mapping->hook);
 	client_drop(mapping->client);
 	free(mapping);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)
+{
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0)
+		r = lease_check(mapping->client, mapping->lease, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

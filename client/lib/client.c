@@ -1,4 +1,4 @@
-#include "client.h"
+#include "call.h"
 
 #include "../../proto/dtype.h"
 #include "../../proto/methods.h"
@@ -33,7 +33,20 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client)
 {
 	if (!client || __atomic_sub_fetch(&client->uses, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
-	connection_free(client->connection);
+	/* The parent's thread is not in a child. */
+	if (fork_check(&client->hook, NULL) < 0 || reviver_stop(client))
+		client_free(client);
+	return NULL;
+}
+
+void client_free(struct gpuwm_client *client)
+{
+	fork_unwatch(&client->hook);
+	reviver_clear(client);
+	for (struct greeting *greeting = client->greeting, *older; greeting; greeting = older) {
+		older = greeting->older;
+		free(greeting);
+	}
 	for (size_t i = 0; i < client->device_count; i++) {
 		free((char *)client->devices[i].id);
 		free((char *)client->devices[i].name);
@@ -42,7 +55,6 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client)
 	free(client->socket);
 	free(client->name);
 	free(client);
-	return NULL;
 }
 
 struct gpuwm_client *gpuwm_close(struct gpuwm_client *client)
@@ -54,7 +66,7 @@ int client_check(const struct gpuwm_client *client, struct error *error)
 {
 	if (!client)
 		return error_set(error, -EINVAL, NULL, "the client is NULL");
-	return connection_check(client->connection, error);
+	return fork_check(&client->hook, error);
 }
 
 /* `size` is the first member of every options struct: an array of size_t reaches all of it. */
@@ -82,26 +94,6 @@ int client_take_options(const void *given, void *ret_options, size_t known, stru
 	return 0;
 }
 
-void client_request(struct gpuwm_client *client, struct message_writer *request, const char *method)
-{
-	(void)client;
-	message_writer_init(request, PACKET_BYTES_MAX);
-	message_request(request, request_next_id(), method);
-}
-
-int client_call(struct gpuwm_client *client, struct message_writer *request, int64_t wait_ms,
-		struct reply *ret_reply, struct error *error)
-{
-	int64_t wait = wait_ms;
-	int r;
-
-	if (wait_ms >= 0)
-		wait = wait_ms > INT64_MAX - CALL_TIMEOUT_MS ? -1 : wait_ms + CALL_TIMEOUT_MS;
-	r = connection_call(client->connection, request, NULL, 0, wait, ret_reply, error);
-	message_writer_clear(request);
-	return r;
-}
-
 static int read_device(struct gpuwm_client *client, const msgpack_object *map, struct error *error)
 {
 	struct gpuwm_device *device = &client->devices[client->device_count];
@@ -124,16 +116,14 @@ static int read_device(struct gpuwm_client *client, const msgpack_object *map, s
 	return device->id && device->name ? 0 : error_set(error, -ENOMEM, NULL, "out of memory for a device");
 }
 
-/* The result of hello. */
-static int read_hello(struct gpuwm_client *client, const msgpack_object *body, struct error *error)
+static int read_devices(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
 {
 	const msgpack_object *devices;
 	uint32_t count;
 	struct fields f;
 	int r = 0;
 
-	fields_of(&f, body);
-	fields_text(&f, "instance", client->instance, sizeof(client->instance));
+	fields_of(&f, hello);
 	devices = fields_array(&f, "devices", &count);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "hello: %s", f.error.message);
@@ -145,19 +135,87 @@ static int read_hello(struct gpuwm_client *client, const msgpack_object *body, s
 	return r;
 }
 
+int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
+{
+	struct greeting *greeting = calloc(1, sizeof(*greeting));
+	struct fields f;
+
+	if (!greeting)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the greeting of gpuwmd");
+	fields_of(&f, hello);
+	fields_text(&f, "instance", greeting->instance, sizeof(greeting->instance));
+	fields_text_or(&f, "ledger", greeting->ledger, sizeof(greeting->ledger), "");
+	greeting->epoch = fields_u64_or(&f, "epoch", 0);
+	greeting->older = client->greeting;
+	if (f.error.code) {
+		free(greeting);
+		return error_set(error, -EPROTO, NULL, "hello: %s", f.error.message);
+	}
+	/* The same gpuwmd again: nothing is new. */
+	if (client->greeting && strcmp(client->greeting->instance, greeting->instance) == 0)
+		free(greeting);
+	else
+		__atomic_store_n(&client->greeting, greeting, __ATOMIC_RELEASE);
+	return 0;
+}
+
 static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct error *error)
 {
+	struct connection *connection;
 	struct reply reply;
 	int r;
 
 	if (!client->socket || !client->name)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-	r = client_dial(client->socket, client->name, wait_ms, &client->connection, &reply, error);
+	r = client_dial(client->socket, client->name, wait_ms, client->restart_ms, &connection, &reply, error);
 	if (r < 0)
 		return r;
-	r = read_hello(client, reply.message.body, error);
+	client->reviver.connection = connection;
+	r = client_greet(client, reply.message.body, error);
+	if (r == 0)
+		r = read_devices(client, reply.message.body, error);
 	reply_clear(&reply);
 	return r;
+}
+
+/* The one of the parent is of no use to a child, but its memory is. */
+static void nothing_in_child(void *object)
+{
+	(void)object;
+}
+
+static struct gpuwm_client *client_new(void)
+{
+	struct gpuwm_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return NULL;
+	client->uses = 1;
+	reviver_init(client);
+	fork_watch(&client->hook, nothing_in_child, client);
+	return client;
+}
+
+static int check_flags(unsigned flags, struct error *error)
+{
+	const unsigned known = GPUWM_CONNECT_ADMIN | GPUWM_CONNECT_ONCE;
+
+	if (flags & ~known)
+		return error_set(error, -EINVAL, NULL, "there are no such flags of connect: %#x",
+				 flags & ~known);
+	return 0;
+}
+
+static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_options *options)
+{
+	client->once = options->flags & GPUWM_CONNECT_ONCE;
+	client->restart_ms = options->restart_ms ? options->restart_ms : RESTART_WAIT_MS;
+	if (client->once)
+		client->restart_ms = 0;
+	client->lost = options->lost;
+	client->lost_data = options->lost_data;
+	client->socket = client_socket_path(options->socket, options->flags);
+	client->name = strdup(options->name ? options->name : program_invocation_short_name);
 }
 
 int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)
@@ -168,18 +226,16 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 	int r;
 
 	r = client_take_options(given, &options, sizeof(options), &error);
-	if (r == 0 && (options.flags & ~(unsigned)GPUWM_CONNECT_ADMIN))
-		r = error_set(&error, -EINVAL, NULL, "there are no such flags of connect: %#x", options.flags);
+	if (r == 0)
+		r = check_flags(options.flags, &error);
 	if (r < 0)
 		return client_fail(&error);
-	client = calloc(1, sizeof(*client));
+	client = client_new();
 	if (!client) {
 		error_set(&error, -ENOMEM, NULL, "out of memory for a client");
 		return client_fail(&error);
 	}
-	client->uses = 1;
-	client->socket = client_socket_path(options.socket, options.flags);
-	client->name = strdup(options.name ? options.name : program_invocation_short_name);
+	client_set(client, &options);
 	r = client_open(client, options.wait_ms, &error);
 	if (r < 0) {
 		client_drop(client);
@@ -191,12 +247,12 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 
 int client_adopt(struct connection *connection, struct gpuwm_client **ret_client)
 {
-	struct gpuwm_client *client = calloc(1, sizeof(*client));
+	struct gpuwm_client *client = client_new();
 
 	if (!client)
 		return -ENOMEM;
-	client->uses = 1;
-	client->connection = connection;
+	client->once = true;
+	client->reviver.connection = connection;
 	*ret_client = client;
 	return 0;
 }
@@ -204,16 +260,15 @@ int client_adopt(struct connection *connection, struct gpuwm_client **ret_client
 int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 {
 	struct timespec before, after;
-	struct message_writer w;
 	struct error error;
+	struct call call;
 	int r = client_check(client, &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_PING);
-	message_end(&w);
+	call_begin(&call, client, METHOD_PING);
 	clock_gettime(CLOCK_MONOTONIC, &before);
-	r = client_call(client, &w, 0, NULL, &error);
+	r = call_run(&call, 0, NULL, &error);
 	clock_gettime(CLOCK_MONOTONIC, &after);
 	if (r < 0)
 		return client_fail(&error);
@@ -223,9 +278,24 @@ int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 	return 0;
 }
 
+static const struct greeting *greeting_of(const struct gpuwm_client *client)
+{
+	return __atomic_load_n(&client->greeting, __ATOMIC_ACQUIRE);
+}
+
 const char *gpuwm_instance(const struct gpuwm_client *client)
 {
-	return client->instance;
+	return greeting_of(client)->instance;
+}
+
+const char *gpuwm_ledger(const struct gpuwm_client *client)
+{
+	return greeting_of(client)->ledger;
+}
+
+uint64_t gpuwm_epoch(const struct gpuwm_client *client)
+{
+	return greeting_of(client)->epoch;
 }
 
 size_t gpuwm_devices(const struct gpuwm_client *client, const struct gpuwm_device **ret_devices)

@@ -99,23 +99,52 @@ static void hello_request(struct message_writer *w, uint64_t id, const char *nam
 	message_end(w);
 }
 
-static int dial_once(const char *path, const char *name, struct connection **ret, struct reply *ret_reply,
-		     struct error *error)
+static int connection_to(const char *path, struct connection **ret_connection, struct error *error)
 {
-	struct connection *connection;
-	struct message_writer w;
 	int sock = -1, r = socket_connect(path, &sock, error);
 
 	if (r < 0)
 		return r;
-	r = connection_new(sock, &connection);
+	r = connection_new(sock, ret_connection);
 	if (r < 0) {
 		close(sock);
-		return error_set(error, r, NULL, "out of memory for a connection");
+		error_set(error, r, NULL, "out of memory for a connection");
 	}
+	return r;
+}
+
+int dial_socket(const char *path, struct connection **ret_connection, struct error *error)
+{
+	int r;
+
+	/* No child is made in between: it would keep the socket, and so the leases. */
+	fork_lock();
+	r = connection_to(path, ret_connection, error);
+	fork_unlock();
+	return r;
+}
+
+int dial_hello(struct connection *connection, const char *name, int64_t wait_ms, struct reply *ret_reply,
+	       struct error *error)
+{
+	struct message_writer w;
+	int r;
+
 	hello_request(&w, request_next_id(), name);
-	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, ret_reply, error);
+	r = connection_call(connection, &w, NULL, 0, wait_ms, ret_reply, error);
 	message_writer_clear(&w);
+	return r;
+}
+
+static int dial_once(const char *path, const char *name, struct connection **ret, struct reply *ret_reply,
+		     struct error *error)
+{
+	struct connection *connection;
+	int r = dial_socket(path, &connection, error);
+
+	if (r < 0)
+		return r;
+	r = dial_hello(connection, name, CALL_TIMEOUT_MS, ret_reply, error);
 	if (r < 0)
 		connection_free(connection);
 	else
@@ -123,15 +152,21 @@ static int dial_once(const char *path, const char *name, struct connection **ret
 	return r;
 }
 
-int client_dial(const char *path, const char *name, int64_t wait_ms, struct connection **ret_connection,
-		struct reply *ret_reply, struct error *error)
+int client_dial(const char *path, const char *name, int64_t wait_ms, int64_t restart_ms,
+		struct connection **ret_connection, struct reply *ret_reply, struct error *error)
 {
 	int64_t deadline = clock_deadline(wait_ms), patience = clock_deadline(CALL_TIMEOUT_MS);
+	bool went_away = false;
 
 	for (;;) {
 		int r = dial_once(path, name, ret_connection, ret_reply, error);
 		bool absent = r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET;
 
+		/* It was there: the next one is not far. */
+		if (r == -ECONNRESET && !went_away && restart_ms != 0) {
+			deadline = clock_later(deadline, clock_deadline(restart_ms));
+			went_away = true;
+		}
 		/* EAGAIN: gpuwmd is there, its queue of new connections is full. */
 		if (absent ? clock_left(deadline) == 0 : r != -EAGAIN || clock_left(patience) == 0)
 			return r;

@@ -23,7 +23,7 @@ struct gpuwm_events {
 	struct connection *connection;
 	struct fork_hook hook;
 	struct pending *first, **last;
-	uint64_t seq; /* of the last event told */
+	uint64_t seq; /* of the last event told, or before the first */
 	bool lost_memory; /* an event could not be kept */
 	bool ended; /* "disconnected" was told */
 };
@@ -75,6 +75,8 @@ static void on_notify(struct message *message, struct packet *packet, void *user
 static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *error)
 {
 	struct message_writer w;
+	struct reply reply;
+	struct fields f;
 	int r;
 
 	connection_on_notify(events->connection, on_notify, events);
@@ -83,9 +85,15 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 	if (after != UINT64_MAX)
 		message_put_u64(&w, "after", after);
 	message_end(&w);
-	r = connection_call(events->connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, error);
+	r = connection_call(events->connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
-	return r;
+	if (r < 0)
+		return r;
+	/* Where to go on when the connection ends before the first event. */
+	fields_of(&f, reply.message.body);
+	events->seq = after == UINT64_MAX ? fields_u64(&f, "seq") : after;
+	reply_clear(&reply);
+	return f.error.code ? error_set(error, -EPROTO, NULL, "subscribe: %s", f.error.message) : 0;
 }
 
 static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,
@@ -95,7 +103,8 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 
 	if (!client->socket)
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
-	r = client_dial(client->socket, client->name, 0, &events->connection, NULL, error);
+	r = client_dial(client->socket, client->name, client->restart_ms, client->restart_ms,
+			&events->connection, NULL, error);
 	if (r == 0)
 		r = subscribe(events, after, error);
 	return r;

@@ -8,7 +8,7 @@
 struct gpuwm_handles {
 	struct gpuwm_client *client;
 	struct fork_hook hook;
-	struct lease lease;
+	struct grant grant;
 	struct index_map index;
 };
 
@@ -17,22 +17,22 @@ static void close_in_child(void *object)
 {
 	struct gpuwm_handles *handles = object;
 
-	for (uint32_t i = 0; i < handles->lease.version.segments; i++)
-		close(handles->lease.segments[i].fd);
-	close(handles->lease.index_fd);
+	for (uint32_t i = 0; i < handles->grant.version.segments; i++)
+		close(handles->grant.segments[i].fd);
+	close(handles->grant.index_fd);
 }
 
 static int handles_get(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		       struct gpuwm_handles *handles, struct error *error)
 {
-	int r = lease_take(client, ref, options, &handles->lease, error);
+	int r = grant_take(client, ref, options, &handles->grant, error);
 
 	if (r < 0)
 		return r;
-	r = lease_describe(&handles->lease, &handles->index, error);
+	r = grant_describe(&handles->grant, &handles->index, error);
 	if (r < 0) {
-		lease_close_fds(&handles->lease);
-		lease_release(client, handles->lease.id, NULL);
+		grant_close_fds(&handles->grant);
+		lease_release(client, handles->grant.lease, NULL);
 		return r;
 	}
 	handles->client = client_keep(client);
@@ -70,9 +70,9 @@ int gpuwm_handles_release(struct gpuwm_handles *handles)
 	if (r < 0)
 		return client_fail(&error);
 	fork_unwatch(&handles->hook);
-	lease_close_fds(&handles->lease);
+	grant_close_fds(&handles->grant);
 	index_map_close(&handles->index);
-	r = lease_release(handles->client, handles->lease.id, &error);
+	r = lease_release(handles->client, handles->grant.lease, &error);
 	client_drop(handles->client);
 	free(handles);
 	return r < 0 ? client_fail(&error) : 0;
@@ -80,7 +80,7 @@ int gpuwm_handles_release(struct gpuwm_handles *handles)
 
 const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handles *handles)
 {
-	return &handles->lease.version;
+	return &handles->grant.version;
 }
 
 int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes)
@@ -88,14 +88,14 @@ int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position
 	struct error error;
 	int r = fork_check(&handles->hook, &error);
 
-	if (r == 0 && position >= handles->lease.version.segments)
+	if (r == 0 && position >= handles->grant.version.segments)
 		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
-			      handles->lease.version.segments);
+			      handles->grant.version.segments);
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_bytes)
-		*ret_bytes = handles->lease.segments[position].bytes;
-	return handles->lease.segments[position].fd;
+		*ret_bytes = handles->grant.segments[position].bytes;
+	return handles->grant.segments[position].fd;
 }
 
 int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes)
@@ -106,8 +106,18 @@ int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_bytes)
-		*ret_bytes = handles->lease.index_bytes;
-	return handles->lease.index_fd;
+		*ret_bytes = handles->grant.index_bytes;
+	return handles->grant.index_fd;
+}
+
+int gpuwm_handles_check(const struct gpuwm_handles *handles)
+{
+	struct error error;
+	int r = fork_check(&handles->hook, &error);
+
+	if (r == 0)
+		r = lease_check(handles->client, handles->grant.lease, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles)

@@ -1,180 +1,308 @@
 #include "lease.h"
 
-#include "memory.h"
+#include "call.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-void lease_close_fds(struct lease *lease)
+/* Under the lock, as all that reads or writes a lease, but for what never changes: its version. */
+static void lease_link(struct reviver *v, struct lease *lease)
 {
-	for (uint32_t i = 0; lease->segments && i < lease->version.segments; i++) {
-		if (lease->segments[i].fd >= 0)
-			close(lease->segments[i].fd);
-		lease->segments[i].fd = -1;
-	}
-	free(lease->segments);
-	lease->segments = NULL;
-	if (lease->index_fd >= 0)
-		close(lease->index_fd);
-	lease->index_fd = -1;
+	lease->next = v->leases;
+	if (v->leases)
+		v->leases->previous = lease;
+	v->leases = lease;
 }
 
-static int read_segments(struct lease *lease, struct packet *packet, const msgpack_object *segments,
-			 uint32_t count, struct error *error)
+static void lease_unlink(struct reviver *v, struct lease *lease)
 {
-	if (count > PART_SEGMENTS_MAX)
-		return error_set(error, -EPROTO, NULL, "get_handles: %u segments", count);
-	lease->segments = calloc((size_t)count + 1, sizeof(*lease->segments));
-	if (!lease->segments)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", count);
-	for (uint32_t i = 0; i < count; i++) {
-		struct lease_segment *segment = &lease->segments[i];
-		struct fields f;
-
-		fields_of(&f, &segments[i]);
-		segment->fd = -1;
-		segment->bytes = fields_u64(&f, "bytes");
-		lease->version.segments = i + 1;
-		lease->version.bytes += segment->bytes;
-		if (packet_take_fd(packet, fields_u64(&f, "fd"), &segment->fd) < 0 || f.error.code)
-			return error_set(error, -EPROTO, NULL,
-					 "get_handles: segment %u came without its descriptor", i);
-	}
-	return 0;
+	if (lease->previous)
+		lease->previous->next = lease->next;
+	else
+		v->leases = lease->next;
+	if (lease->next)
+		lease->next->previous = lease->previous;
 }
 
-static int read_grant(struct reply *reply, struct lease *lease, struct error *error)
+static void lease_free(struct lease *lease)
 {
-	struct gpuwm_version_info *v = &lease->version;
-	const msgpack_object *segments;
-	uint64_t index;
-	uint32_t count;
-	struct fields f;
-
-	fields_of(&f, reply->message.body);
-	lease->id = fields_u64(&f, "lease");
-	fields_text(&f, "version", v->id, sizeof(v->id));
-	fields_text(&f, "model", v->model, sizeof(v->model));
-	fields_text(&f, "tag", v->tag, sizeof(v->tag));
-	fields_text(&f, "device", v->device, sizeof(v->device));
-	v->rank = (uint32_t)fields_u64(&f, "rank");
-	v->world = (uint32_t)fields_u64(&f, "world");
-	v->generation = fields_u64_or(&f, "generation", 0);
-	lease->index_bytes = fields_u64(&f, "index_bytes");
-	index = fields_u64(&f, "index");
-	segments = fields_array(&f, "segments", &count);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "get_handles: %s", f.error.message);
-	if (packet_take_fd(&reply->packet, index, &lease->index_fd) < 0)
-		return error_set(error, -EPROTO, NULL, "get_handles: the index came without its descriptor");
-	return read_segments(lease, &reply->packet, segments, count, error);
+	free(lease->why);
+	free(lease);
 }
 
-static int ask(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-	       const char *device, struct lease *lease, struct error *error)
+/* Whether gpuwmd holds it for the connection of this round. */
+static bool lease_counts(const struct lease *lease, uint64_t round)
+{
+	return lease->round == round && !lease->lost;
+}
+
+bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round)
+{
+	struct reviver *v = &client->reviver;
+	bool there;
+
+	pthread_mutex_lock(&v->lock);
+	there = v->connection && v->round == round;
+	lease->round = round;
+	if (there)
+		lease_link(v, lease);
+	pthread_mutex_unlock(&v->lock);
+	return there;
+}
+
+/* ---- giving back ------------------------------------------------------- */
+
+/* An end of the connection ends the lease too. */
+static int tell_release(struct gpuwm_client *client, struct connection *connection, uint64_t id,
+			struct error *error)
 {
 	struct message_writer w;
-	struct reply reply;
+	struct error unused;
+	enum fate fate;
 	int r;
 
-	client_request(client, &w, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	if (device)
-		message_put_text(&w, "device", device);
-	message_put_u64(&w, "rank", options->rank);
-	message_put_i64(&w, "wait_ms", options->wait_ms);
-	message_end(&w);
-	r = client_call(client, &w, options->wait_ms, &reply, error);
-	if (r < 0)
-		return r;
-	*lease = (struct lease){.index_fd = -1};
-	r = read_grant(&reply, lease, error);
-	if (r < 0) {
-		lease_close_fds(lease);
-		lease_release(client, lease->id, NULL);
-	}
-	reply_clear(&reply);
-	return r;
-}
-
-/* The client's name of the device of this thread's CUDA context: the driver
- * tells the bytes of a UUID, gpuwmd knows whether it is a "GPU-" or a "MIG-". */
-static const char *current_device(const struct gpuwm_client *client)
-{
-	char id[DEVICE_BYTES_MAX + 1];
-
-	if (memory_current_device(id) < 0)
-		return NULL;
-	for (size_t i = 0; i < client->device_count; i++) {
-		const struct gpuwm_device *device = &client->devices[i];
-
-		if (device->is_cuda && strlen(device->id) > 4 && strcasecmp(device->id + 4, id + 4) == 0)
-			return device->id;
-	}
-	return NULL;
-}
-
-int lease_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
-	       struct lease *ret, struct error *error)
-{
-	struct gpuwm_attach_options options;
-	const char *current;
-	int r = client_check(client, error);
-
-	if (r == 0 && !ref)
-		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
-			      "the ref is NULL");
-	if (r == 0)
-		r = client_take_options(given, &options, sizeof(options), error);
-	if (r < 0)
-		return r;
-	r = ask(client, ref, &options, options.device, ret, error);
-	if (r == -ENODEV && !options.device && (current = current_device(client)))
-		r = ask(client, ref, &options, current, ret, error);
-	return r;
-}
-
-int lease_describe(struct lease *lease, struct index_map *ret_map, struct error *error)
-{
-	struct gpuwm_version_info *v = &lease->version;
-	struct index_map map;
-	int r = index_map_open(lease->index_fd, lease->index_bytes, true, &map, error);
-
-	if (r < 0)
-		return r;
-	if (map.view.header->segment_count != v->segments)
-		r = -EBADMSG;
-	for (uint32_t i = 0; r == 0 && i < v->segments; i++) {
-		if (map.view.segments[i].bytes != lease->segments[i].bytes)
-			r = -EBADMSG;
-	}
-	if (r < 0) {
-		index_map_close(&map);
-		return error_set(error, r, NULL, "the index of %s@%s speaks of other segments than gpuwmd",
-				 v->model, v->tag);
-	}
-	v->tensors = map.view.header->tensor_count;
-	memcpy(v->layout, map.view.header->layout.bytes, sizeof(v->layout));
-	memcpy(v->content, map.view.header->content.bytes, sizeof(v->content));
-	*ret_map = map;
-	return 0;
-}
-
-int lease_release(struct gpuwm_client *client, uint64_t id, struct error *error)
-{
-	struct message_writer w;
-	int r;
-
-	client_request(client, &w, METHOD_RELEASE);
+	if (!error)
+		error = &unused;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, request_next_id(), METHOD_RELEASE);
 	message_put_u64(&w, "lease", id);
 	message_end(&w);
-	r = client_call(client, &w, 0, NULL, error);
-	if (r == 0 || r == -ECONNRESET || r == -ECHILD)
-		return r;
-	if (error)
-		error->code = -EIO;
+	r = connection_try(connection, &w, CALL_TIMEOUT_MS, NULL, &fate, error);
+	message_writer_clear(&w);
+	if (fate != FATE_ANSWERED)
+		reviver_ended(client, connection, error);
+	if (r == 0 || r == -ECONNRESET || fate != FATE_ANSWERED)
+		return 0;
+	error->code = -EIO;
 	return -EIO;
+}
+
+int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	struct connection *connection = NULL;
+	uint64_t id;
+	int r = 0;
+
+	pthread_mutex_lock(&v->lock);
+	if (v->attempting) {
+		lease->dropped = true;
+		pthread_mutex_unlock(&v->lock);
+		return 0;
+	}
+	lease_unlink(v, lease);
+	if (v->connection && lease_counts(lease, v->round))
+		connection = connection_keep(v->connection);
+	pthread_mutex_unlock(&v->lock);
+	id = lease->id;
+	lease_free(lease);
+	if (connection)
+		r = tell_release(client, connection, id, error);
+	connection_free(connection);
+	return r;
+}
+
+static struct lease *find_dropped(const struct reviver *v)
+{
+	struct lease *lease = v->leases;
+
+	while (lease && !lease->dropped)
+		lease = lease->next;
+	return lease;
+}
+
+void leases_settle(struct gpuwm_client *client, struct connection *connection, uint64_t round)
+{
+	struct reviver *v = &client->reviver;
+	struct lease *lease;
+
+	while ((lease = find_dropped(v))) {
+		lease_unlink(v, lease);
+		if (connection && lease_counts(lease, round)) {
+			pthread_mutex_unlock(&v->lock);
+			tell_release(client, connection, lease->id, NULL);
+			pthread_mutex_lock(&v->lock);
+		}
+		lease_free(lease);
+	}
+}
+
+/* ---- losing ------------------------------------------------------------ */
+
+static void lease_lose(struct lease *lease, const struct error *why)
+{
+	lease->lost = why->code;
+	lease->why = malloc(sizeof(*why));
+	if (lease->why)
+		*lease->why = *why;
+}
+
+void leases_lose(struct gpuwm_client *client, const struct error *why)
+{
+	for (struct lease *lease = client->reviver.leases; lease; lease = lease->next) {
+		if (!lease->lost)
+			lease_lose(lease, why);
+	}
+}
+
+static int why_lost(const struct lease *lease, struct error *error)
+{
+	if (lease->lost && lease->why)
+		*error = *lease->why;
+	else if (lease->lost)
+		error_set(error, lease->lost, NULL, "%s@%s was lost with a restart of gpuwmd",
+			  lease->version.model, lease->version.tag);
+	return lease->lost;
+}
+
+bool leases_tell(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+	struct lease *lease = v->leases;
+	struct gpuwm_version_info version;
+	struct gpuwm_lost lost;
+	struct error error;
+
+	while (lease && (!lease->lost || lease->told || lease->dropped))
+		lease = lease->next;
+	if (!lease)
+		return false;
+	lease->told = true;
+	if (!client->lost)
+		return true;
+	why_lost(lease, &error);
+	version = lease->version;
+	lost = (struct gpuwm_lost){
+		.version = version.id,
+		.model = version.model,
+		.tag = version.tag,
+		.device = version.device,
+		.rank = version.rank,
+		.error = {error.code, error_name(error.code), error.message, error.detail},
+	};
+	v->telling = true;
+	pthread_mutex_unlock(&v->lock);
+	client->lost(&lost, client->lost_data);
+	/* A child that was made there and comes back has this thread only, and nothing to do in it. */
+	if (fork_check(&client->hook, NULL) < 0)
+		pthread_exit(NULL);
+	pthread_mutex_lock(&v->lock);
+	v->telling = false;
+	return true;
+}
+
+int lease_check(struct gpuwm_client *client, const struct lease *lease, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	pthread_mutex_lock(&v->lock);
+	r = why_lost(lease, error);
+	if (client->once && connection_has_ended(v->connection))
+		r = error_set(error, -ECONNRESET, "connect again", "the connection has ended");
+	pthread_mutex_unlock(&v->lock);
+	return r;
+}
+
+/* ---- taking again ------------------------------------------------------ */
+
+/* Those that the connection of this round was not asked for yet. */
+static size_t leases_pick(struct reviver *v, uint64_t round, struct lease *ret[RESUME_LEASES_MAX])
+{
+	size_t count = 0;
+
+	pthread_mutex_lock(&v->lock);
+	for (struct lease *lease = v->leases; lease && count < RESUME_LEASES_MAX; lease = lease->next) {
+		if (!lease->dropped && !lease->lost && lease->round != round)
+			ret[count++] = lease;
+	}
+	pthread_mutex_unlock(&v->lock);
+	return count;
+}
+
+static void put_leases(struct message_writer *w, struct lease *const *leases, size_t count)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_request(w, request_next_id(), METHOD_RESUME);
+	message_begin_array(w, "leases");
+	for (size_t i = 0; i < count; i++) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "version", leases[i]->version.id);
+		message_put_text(w, "device", leases[i]->version.device);
+		message_put_u64(w, "rank", leases[i]->version.rank);
+		message_end(w);
+	}
+	message_end(w);
+	message_end(w);
+}
+
+static int take_answer(struct lease *lease, uint64_t round, const msgpack_object *answer, struct error *error)
+{
+	struct error why;
+	struct fields f;
+
+	fields_of(&f, answer);
+	if (fields_error(&f, "error", &why)) {
+		lease_lose(lease, &why);
+	} else {
+		lease->id = fields_u64(&f, "lease");
+		lease->round = round;
+	}
+	return f.error.code ? error_set(error, -EPROTO, NULL, "resume: %s", f.error.message) : 0;
+}
+
+static int take_answers(struct reviver *v, struct lease *const *leases, size_t count, uint64_t round,
+			const msgpack_object *body, struct error *error)
+{
+	const msgpack_object *answers;
+	uint32_t answered;
+	struct fields f;
+	int r = 0;
+
+	fields_of(&f, body);
+	answers = fields_array(&f, "leases", &answered);
+	if (f.error.code || answered != count)
+		return error_set(error, -EPROTO, NULL, "resume: %u answers for %zu leases", answered, count);
+	pthread_mutex_lock(&v->lock);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = take_answer(leases[i], round, &answers[i], error);
+	pthread_mutex_unlock(&v->lock);
+	return r;
+}
+
+static void lose_all(struct gpuwm_client *client)
+{
+	struct error why;
+
+	error_set(&why, -ENOSYS, "attach again: the version may be there",
+		  "the gpuwmd that runs now can't take leases again: it is older");
+	pthread_mutex_lock(&client->reviver.lock);
+	leases_lose(client, &why);
+	pthread_mutex_unlock(&client->reviver.lock);
+}
+
+int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
+		  struct error *error)
+{
+	struct lease *leases[RESUME_LEASES_MAX];
+	struct message_writer w;
+	struct reply reply;
+	size_t count;
+	int r = 0;
+
+	while (r == 0 && (count = leases_pick(&client->reviver, round, leases)) > 0) {
+		put_leases(&w, leases, count);
+		r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
+		message_writer_clear(&w);
+		if (r < 0)
+			break;
+		r = take_answers(&client->reviver, leases, count, round, reply.message.body, error);
+		reply_clear(&reply);
+	}
+	if (r == -ENOSYS)
+		lose_all(client);
+	/* So it is until its end, and it says so to every call; the next one may know the leases. */
+	return r == -ENOSYS || r == -EUCLEAN || r == -ESHUTDOWN ? 0 : r;
 }

@@ -1,35 +1,46 @@
-/* A lease as gpuwmd grants it: the reply to get_handles, decoded. */
+/* What a client holds. Each lease is known to its client, which takes it again
+ * from the next gpuwmd; what uses one knows of that nothing. */
 #ifndef GPUWM_LIB_LEASE_H
 #define GPUWM_LIB_LEASE_H
 
 #include "client.h"
-#include "../../proto/index.h"
-
-struct lease_segment {
-	int fd;
-	uint64_t bytes;
-};
 
 struct lease {
+	struct gpuwm_version_info version; /* names it; no digests */
 	uint64_t id;
-	struct gpuwm_version_info version; /* digests, tensors: after lease_describe */
-	int index_fd;
-	uint64_t index_bytes;
-	struct lease_segment *segments;
+	uint64_t round; /* of the connection that the id counts on */
+	bool dropped; /* given back while it was taken again */
+	bool told; /* that it is lost */
+	int lost; /* the code; 0: held, or to be taken again */
+	struct error *why; /* NULL: memory was short */
+	struct lease *next, *previous;
 };
 
-/* Asks for a lease. options may be NULL. Where the device is left open and the
- * version is on several, the one of the thread's CUDA context is asked for. */
-int lease_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-	       struct lease *ret, struct error *error);
+/* A lease (malloced) that was granted on the connection of this round becomes the
+ * client's. False: that connection has ended, and the lease with it. */
+bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round);
 
-/* Opens the index, compares it with the grant, and completes lease->version. */
-int lease_describe(struct lease *lease, struct index_map *ret_map, struct error *error);
+/* Gives it back, and frees it in any case. 0 also while gpuwmd is away; -EIO: it
+ * was refused. */
+int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error);
 
-/* Closes the descriptors; the lease goes on. Twice is fine. */
-void lease_close_fds(struct lease *lease);
+/* 0, or what it was lost with. */
+int lease_check(struct gpuwm_client *client, const struct lease *lease, struct error *error);
 
-/* Gives the lease back. -EIO, -ECONNRESET: gpuwmd could not be told. */
-int lease_release(struct gpuwm_client *client, uint64_t id, struct error *error);
+/* ---- for the reviver -------------------------------------------------- */
+
+/* Takes all again on a new connection. 0 also when gpuwmd refuses to, as one that
+ * drains does until its end; else the connection is not worth having. */
+int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
+		  struct error *error);
+
+/* The rest is called under the reviver's lock. */
+
+/* Frees those that were given back during the attempt, after telling the
+ * connection of this round, unless it is NULL. Lets go of the lock in between. */
+void leases_settle(struct gpuwm_client *client, struct connection *connection, uint64_t round);
+void leases_lose(struct gpuwm_client *client, const struct error *why);
+/* Tells the next one that is lost, without the lock. False: all were told. */
+bool leases_tell(struct gpuwm_client *client);
 
 #endif

@@ -6,26 +6,26 @@
 
 static struct mapped_part *parts; /* under fork_lock */
 
-static bool part_is(const struct mapped_part *part, const struct lease *lease)
+static bool part_is(const struct mapped_part *part, const struct grant *grant)
 {
-	return part->generation == fork_generation() && part->rank == lease->version.rank &&
-	       strcmp(part->version, lease->version.id) == 0 &&
-	       strcmp(part->device.id, lease->version.device) == 0;
+	return part->generation == fork_generation() && part->rank == grant->version.rank &&
+	       strcmp(part->version, grant->version.id) == 0 &&
+	       strcmp(part->device.id, grant->version.device) == 0;
 }
 
 /* Finds or makes the entry, with one more use. */
-static struct mapped_part *part_get(const struct lease *lease, const struct memory_device *device)
+static struct mapped_part *part_get(const struct grant *grant, const struct memory_device *device)
 {
 	struct mapped_part *part;
 
 	fork_lock();
-	for (part = parts; part && !part_is(part, lease); part = part->next)
+	for (part = parts; part && !part_is(part, grant); part = part->next)
 		;
 	if (!part)
 		part = calloc(1, sizeof(*part));
 	if (part && part->uses++ == 0) {
-		strcpy(part->version, lease->version.id);
-		part->rank = lease->version.rank;
+		strcpy(part->version, grant->version.id);
+		part->rank = grant->version.rank;
 		part->generation = fork_generation();
 		part->device = *device;
 		pthread_mutex_init(&part->lock, NULL);
@@ -83,10 +83,10 @@ static void part_free(struct mapped_part *part)
 	free(part);
 }
 
-static int map_segment(struct mapped_part *part, const struct lease *lease, uint32_t position,
+static int map_segment(struct mapped_part *part, const struct grant *grant, uint32_t position,
 		       struct error *error)
 {
-	const struct lease_segment *from = &lease->segments[position];
+	const struct grant_segment *from = &grant->segments[position];
 	struct memory_segment *segment = &part->segments[position];
 	const struct memory_ops *ops = part->device.ops;
 	int r = ops->import(&part->device, from->fd, from->bytes, false, segment, error);
@@ -98,17 +98,17 @@ static int map_segment(struct mapped_part *part, const struct lease *lease, uint
 }
 
 /* Under part->lock. */
-static int part_map(struct mapped_part *part, struct lease *lease, const struct index_map *index,
+static int part_map(struct mapped_part *part, struct grant *grant, const struct index_map *index,
 		    struct error *error)
 {
 	int r = 0;
 
-	part->segments = calloc((size_t)lease->version.segments + 1, sizeof(*part->segments));
+	part->segments = calloc((size_t)grant->version.segments + 1, sizeof(*part->segments));
 	if (!part->segments)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments",
-				 lease->version.segments);
-	for (uint32_t i = 0; i < lease->version.segments && r == 0; i++)
-		r = map_segment(part, lease, i, error);
+				 grant->version.segments);
+	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++)
+		r = map_segment(part, grant, i, error);
 	if (r < 0) {
 		part_unmap(part);
 		return r;
@@ -119,35 +119,35 @@ static int part_map(struct mapped_part *part, struct lease *lease, const struct 
 }
 
 /* Under part->lock: maps on the first use, else takes only what the index tells. */
-static int part_ready(struct mapped_part *part, struct lease *lease, struct error *error)
+static int part_ready(struct mapped_part *part, struct grant *grant, struct error *error)
 {
 	struct index_map index;
-	int r = lease_describe(lease, &index, error);
+	int r = grant_describe(grant, &index, error);
 
 	if (r < 0)
 		return r;
 	if (!part->mapped)
-		r = part_map(part, lease, &index, error);
+		r = part_map(part, grant, &index, error);
 	if (!part->mapped || part->index.data != index.data)
 		index_map_close(&index);
 	return r;
 }
 
-int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error *error)
+int mapped_part_use(struct grant *grant, struct mapped_part **ret, struct error *error)
 {
 	struct memory_device device;
 	struct mapped_part *part;
-	int r = memory_device_open(lease->version.device, &device, error);
+	int r = memory_device_open(grant->version.device, &device, error);
 
 	if (r < 0)
 		return r;
-	part = part_get(lease, &device);
+	part = part_get(grant, &device);
 	if (!part)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a mapping");
 	/* Of two threads that attach the same at once, the second finds it
 	 * mapped; when the first failed, the second tries with its own lease. */
 	pthread_mutex_lock(&part->lock);
-	r = part_ready(part, lease, error);
+	r = part_ready(part, grant, error);
 	pthread_mutex_unlock(&part->lock);
 	if (r == 0)
 		*ret = part;

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LIB_MAPPING_H
 #define GPUWM_LIB_MAPPING_H
 
-#include "lease.h"
+#include "grant.h"
 #include "memory.h"
 
 #include <pthread.h>
@@ -27,13 +27,13 @@ struct gpuwm_mapping {
 	struct gpuwm_client *client;
 	struct fork_hook hook;
 	struct gpuwm_version_info version;
-	uint64_t lease;
+	struct lease *lease;
 	struct mapped_part *part;
 };
 
-/* The part that a lease grants: mapped already, or mapped now. Completes
- * lease->version. The descriptors stay the lease's. */
-int mapped_part_use(struct lease *lease, struct mapped_part **ret, struct error *error);
+/* The part that was granted: mapped already, or mapped now. Completes
+ * grant->version. The descriptors stay the grant's. */
+int mapped_part_use(struct grant *grant, struct mapped_part **ret, struct error *error);
 
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */

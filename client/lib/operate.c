@@ -1,5 +1,5 @@
 /* What operators ask for: load, swap, pin, retire, drain. */
-#include "client.h"
+#include "call.h"
 
 #include "../../proto/methods.h"
 
@@ -19,7 +19,7 @@ static int check(struct gpuwm_client *client, const char *text, const char *what
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options;
-	struct message_writer w;
+	struct call call;
 	struct reply reply;
 	struct fields f;
 	struct error error;
@@ -30,19 +30,18 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 		r = check(client, options.source, "the source of a load", &error);
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_LOAD);
-	message_put_text(&w, "source", options.source);
-	message_put_text(&w, "name", options.name);
+	call_begin(&call, client, METHOD_LOAD);
+	message_put_text(&call.request, "source", options.source);
+	message_put_text(&call.request, "name", options.name);
 	if (options.devices) {
-		message_begin_array(&w, "devices");
+		message_begin_array(&call.request, "devices");
 		for (size_t i = 0; i < options.device_count; i++)
-			message_put_text(&w, NULL, options.devices[i]);
-		message_end(&w);
+			message_put_text(&call.request, NULL, options.devices[i]);
+		message_end(&call.request);
 	}
 	if (options.alias)
-		message_put_text(&w, "alias", options.alias);
-	message_end(&w);
-	r = client_call(client, &w, 0, &reply, &error);
+		message_put_text(&call.request, "alias", options.alias);
+	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);
 	fields_of(&f, reply.message.body);
@@ -83,7 +82,7 @@ static int job_outcome(struct fields *job, uint64_t number, struct error *error)
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 {
 	const msgpack_object *jobs;
-	struct message_writer w;
+	struct call call;
 	struct reply reply;
 	struct fields f, one;
 	struct error error;
@@ -92,11 +91,12 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_JOBS);
-	message_put_u64(&w, "job", job);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	message_end(&w);
-	r = client_call(client, &w, wait_ms, &reply, &error);
+	call_begin(&call, client, METHOD_JOBS);
+	message_put_u64(&call.request, "job", job);
+	r = call_run(&call, wait_ms, &reply, &error);
+	if (r == -ENOENT && call.unanswered)
+		error_set(&error, -ECONNABORTED, "list tells whether its version became ready",
+			  "job %llu ended with the gpuwmd that ran it", (unsigned long long)job);
 	if (r < 0)
 		return client_fail(&error);
 	fields_of(&f, reply.message.body);
@@ -116,38 +116,36 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
 {
-	struct message_writer w;
+	struct call call;
 	struct error error;
 	int r = client_check(client, &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_CANCEL);
-	message_put_u64(&w, "job", job);
-	message_end(&w);
-	r = client_call(client, &w, 0, NULL, &error);
+	call_begin(&call, client, METHOD_CANCEL);
+	message_put_u64(&call.request, "job", job);
+	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		char old[VERSION_ID_TEXT], struct error *error)
 {
-	struct message_writer w;
+	struct call call;
 	struct reply reply;
 	struct fields f;
 	int r;
 
-	client_request(client, &w, METHOD_HOT_SWAP);
-	message_put_text(&w, "model", options->model);
+	call_begin(&call, client, METHOD_HOT_SWAP);
+	message_put_text(&call.request, "model", options->model);
 	if (options->alias)
-		message_put_text(&w, "alias", options->alias);
+		message_put_text(&call.request, "alias", options->alias);
 	if (options->to)
-		message_put_text(&w, "to", options->to);
+		message_put_text(&call.request, "to", options->to);
 	if (options->expect)
-		message_put_text(&w, "expect", options->expect);
-	message_put_bool(&w, "retire_old", options->retire_old);
-	message_end(&w);
-	r = client_call(client, &w, 0, &reply, error);
+		message_put_text(&call.request, "expect", options->expect);
+	message_put_bool(&call.request, "retire_old", options->retire_old);
+	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
 	fields_of(&f, reply.message.body);
@@ -176,17 +174,16 @@ int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *giv
 
 static int pin(struct gpuwm_client *client, const char *method, const char *ref, const char *name)
 {
-	struct message_writer w;
+	struct call call;
 	struct error error;
 	int r = check(client, ref, "the ref of a pin", &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, method);
-	message_put_text(&w, "ref", ref);
-	message_put_text(&w, "pin", name);
-	message_end(&w);
-	r = client_call(client, &w, 0, NULL, &error);
+	call_begin(&call, client, method);
+	message_put_text(&call.request, "ref", ref);
+	message_put_text(&call.request, "pin", name);
+	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -202,30 +199,27 @@ int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *name)
 
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
+	struct call call;
 	struct error error;
 	int r = check(client, ref, "the ref to retire", &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_RETIRE);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	message_end(&w);
-	r = client_call(client, &w, wait_ms, NULL, &error);
+	call_begin(&call, client, METHOD_RETIRE);
+	message_put_text(&call.request, "ref", ref);
+	r = call_run(&call, wait_ms, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 int gpuwm_drain(struct gpuwm_client *client)
 {
-	struct message_writer w;
+	struct call call;
 	struct error error;
 	int r = client_check(client, &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	client_request(client, &w, METHOD_DRAIN);
-	message_end(&w);
-	r = client_call(client, &w, 0, NULL, &error);
+	call_begin(&call, client, METHOD_DRAIN);
+	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

@@ -91,24 +91,24 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     struct error *error)
 {
-	struct message_writer w;
 	struct reply reply;
+	struct call call;
 	int r;
 
-	client_request(publish->client, &w, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", options->name);
-	message_put_text(&w, "device", options->device);
-	message_put_u64(&w, "rank", publish->part.rank);
-	message_put_u64(&w, "world", publish->world);
-	message_put_u64(&w, "bytes", publish->plan.total);
+	call_begin(&call, publish->client, METHOD_PUBLISH_BEGIN);
+	message_put_text(&call.request, "name", options->name);
+	message_put_text(&call.request, "device", options->device);
+	message_put_u64(&call.request, "rank", publish->part.rank);
+	message_put_u64(&call.request, "world", publish->world);
+	message_put_u64(&call.request, "bytes", publish->plan.total);
 	if (options->join)
-		message_put_text(&w, "publish", options->join);
+		message_put_text(&call.request, "publish", options->join);
 	if (options->alias)
-		message_put_text(&w, "alias", options->alias);
-	message_end(&w);
-	r = client_call(publish->client, &w, -1, &reply, error);
+		message_put_text(&call.request, "alias", options->alias);
+	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
 		return r;
+	publish->round = call.round;
 	r = read_begin(publish, &reply, error);
 	reply_clear(&reply);
 	return r;
@@ -158,15 +158,17 @@ static void release_memory(struct gpuwm_publish *publish)
 
 int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error)
 {
-	struct message_writer w;
+	struct call call;
+	int r;
 
 	release_memory(publish);
-	client_request(publish->client, &w, METHOD_PUBLISH_ABORT);
-	message_put_text(&w, "publish", publish->id);
+	call_begin(&call, publish->client, METHOD_PUBLISH_ABORT);
+	call.only = publish->round;
+	message_put_text(&call.request, "publish", publish->id);
 	if (reason)
-		message_put_text(&w, "reason", reason);
-	message_end(&w);
-	return client_call(publish->client, &w, 0, NULL, error);
+		message_put_text(&call.request, "reason", reason);
+	r = call_run(&call, 0, NULL, error);
+	return r == -ECONNRESET || r == -ECONNABORTED ? 0 : r;
 }
 
 /* options->name has passed gpuwmd's own check when this is read. */

@@ -159,24 +159,38 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *par
 	return r;
 }
 
-/* Waits for the check, however long: gpuwmd watches the checker. */
-/* 1: done, but *error says that the alias was not moved. */
+/* gpuwmd went away with the commit, and the next one knows nothing of it, or there is none. */
+static int commit_lost(const struct gpuwm_publish *publish, int r, struct error *error)
+{
+	if (r == -ENOENT)
+		return error_set(error, -ECANCELED, "publish again",
+				 "gpuwmd went away before %s@%s was ready: what is not ready is not kept",
+				 publish->model, publish->tag);
+	if (r == -ECONNREFUSED)
+		return error_set(error, -ECONNABORTED, "once it runs, list tells whether the version is ready",
+				 "gpuwmd took the commit of %s@%s, went away, and did not come back in time",
+				 publish->model, publish->tag);
+	return r;
+}
+
+/* Waits for the check, however long: gpuwmd watches the checker. 1: done, but
+ * *error says that the alias was not moved. */
 static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
 {
-	struct message_writer w;
 	struct reply reply;
 	struct fields f;
+	struct call call;
 	int r;
 
-	client_request(publish->client, &w, METHOD_PUBLISH_COMMIT);
-	message_put_text(&w, "publish", publish->id);
-	message_put_u64(&w, "rank", part->rank);
-	message_put_text(&w, "device", publish->device.id);
-	message_put_hex128(&w, "content", part->content.bytes);
-	message_end(&w);
-	r = client_call(publish->client, &w, -1, &reply, error);
+	call_begin(&call, publish->client, METHOD_PUBLISH_COMMIT);
+	call.only = publish->round;
+	message_put_text(&call.request, "publish", publish->id);
+	message_put_u64(&call.request, "rank", part->rank);
+	message_put_text(&call.request, "device", publish->device.id);
+	message_put_hex128(&call.request, "content", part->content.bytes);
+	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
-		return r;
+		return call.unanswered ? commit_lost(publish, r, error) : r;
 	fields_of(&f, reply.message.body);
 	r = fields_error(&f, "alias_error", error);
 	reply_clear(&reply);

@@ -2,7 +2,7 @@
 #ifndef GPUWM_LIB_PUBLISH_STATE_H
 #define GPUWM_LIB_PUBLISH_STATE_H
 
-#include "client.h"
+#include "call.h"
 #include "publish.h"
 #include "../../proto/index.h"
 
@@ -10,6 +10,7 @@
 
 struct gpuwm_publish {
 	struct gpuwm_client *client;
+	uint64_t round; /* of the connection that it was begun on: gpuwmd ends it with that one */
 	struct fork_hook hook;
 	pthread_mutex_t lock; /* of the builder: metadata and files come from any thread */
 	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT];
@@ -31,7 +32,8 @@ struct gpuwm_publish {
 int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
 
 /* publish_abort, as a request; the publish stays, but not its memory: gpuwmd
- * gives the budget to others as soon as it hears of this. */
+ * gives the budget to others as soon as it hears of this. 0 also when it ended
+ * with its connection. */
 int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* Results for people and programs, as JSON. */
-#include "client.h"
+#include "call.h"
 
 #include "json.h"
 #include "../../proto/methods.h"
@@ -40,7 +40,7 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 		 struct error *error)
 {
 	const struct question *question = question_find(method);
-	struct message_writer w;
+	struct call call;
 	struct reply reply;
 	uint64_t number = 0;
 	int r;
@@ -52,13 +52,12 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 		return error_set(error, -EINVAL, NULL, "%s takes no filter", method);
 	if (filter && question->is_number && number_parse(filter, &number) < 0)
 		return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", method, filter);
-	client_request(client, &w, method);
+	call_begin(&call, client, method);
 	if (filter && question->is_number)
-		message_put_u64(&w, question->filter, number);
+		message_put_u64(&call.request, question->filter, number);
 	else if (filter)
-		message_put_text(&w, question->filter, filter);
-	message_end(&w);
-	r = client_call(client, &w, 0, &reply, error);
+		message_put_text(&call.request, question->filter, filter);
+	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
 	*ret = json_text(reply.message.body);

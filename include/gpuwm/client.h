@@ -29,8 +29,17 @@
  * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
  *   leaves the caller's current context as it was. It is not needed for `host`.
  * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that
- *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT, and
- *   -ECONNRESET from then on; mappings stay valid, leases are gone. Connect again.
+ *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT for
+ *   that call, and the client connects again.
+ * - Restarts. gpuwmd may crash or be upgraded: what is mapped stays mapped, and
+ *   the library connects again by itself and takes every lease again, without a
+ *   word. A thread of the library sees to it: the first lease of a client begins
+ *   it, it takes none of the program's signals, and it ends with the client. Only
+ *   a version that is lost is told: gpuwm_connect_options.lost, gpuwm_mapping_check.
+ *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
+ *   done. One whose answer was lost is repeated where that is safe; where it is
+ *   not (swap, pin, unpin, load, retire, cancel, drain, publish_begin) it is
+ *   -ECONNABORTED: it may or may not be done; look, then repeat.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
  */
@@ -79,7 +88,24 @@ const struct gpuwm_error *gpuwm_error(void);
 
 enum gpuwm_connect_flags {
 	GPUWM_CONNECT_ADMIN = 1, /* admin.sock: operators' calls */
+	GPUWM_CONNECT_ONCE = 2, /* this connection only, and no thread: when it ends its leases
+				   are gone, and every call is -ECONNRESET */
 };
+
+/* A lease that was lost with a restart of gpuwmd. Its mapping stays valid until gpuwm_detach: the
+ * memory is this process's by then. */
+struct gpuwm_lost {
+	const char *version; /* 32 digits; this and the next: valid in the callback */
+	const char *model, *tag, *device;
+	uint32_t rank;
+	struct gpuwm_error error; /* why; -ENOENT: gpuwmd came back without it; -ESTALE: its memory was
+				     not kept; -EDQUOT; -EPROTONOSUPPORT: the new gpuwmd speaks another
+				     protocol, and the client is of no use any more */
+};
+/* Called once for each, from a thread of the library, after the rest was taken again. Every call may be
+ * made from it, gpuwm_attach, gpuwm_detach and gpuwm_close too. In other threads the last gpuwm_close or
+ * gpuwm_detach of the client waits for it to return: it must not wait for such a thread. */
+typedef void gpuwm_lost_fn(const struct gpuwm_lost *lost, void *user_data);
 
 struct gpuwm_connect_options {
 	size_t size;
@@ -90,6 +116,9 @@ struct gpuwm_connect_options {
 	const char *name; /* who connects, for `gpuwmctl clients`. NULL: the program's name */
 	int64_t wait_ms; /* retry so long while nobody listens */
 	unsigned flags;
+	int64_t restart_ms; /* how long a call waits for a gpuwmd that went away; 0: 30 seconds; -1: for ever */
+	gpuwm_lost_fn *lost; /* NULL: nobody is told; gpuwm_mapping_check still knows */
+	void *lost_data;
 };
 
 /* Connects and says hello. The client is the caller's until gpuwm_close.
@@ -104,9 +133,13 @@ struct gpuwm_client *gpuwm_close(struct gpuwm_client *client);
 /* One round trip; *ret_ns (may be NULL) is how long it took. */
 int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns);
 
-/* The daemon's instance id (32 digits), changed by each start of it. Valid as
- * long as the client. */
+/* The daemon's instance id (32 digits), changed by each start of it: of the one
+ * that was connected to last. The text is valid as long as the client. */
 const char *gpuwm_instance(const struct gpuwm_client *client);
+/* The id of what it holds, which stays for as long as the versions do, and how
+ * often gpuwmd was started with it, from 1. "" and 0: it does not tell. */
+const char *gpuwm_ledger(const struct gpuwm_client *client);
+uint64_t gpuwm_epoch(const struct gpuwm_client *client);
 
 struct gpuwm_device {
 	const char *id; /* "host", "GPU-…"; valid as long as the client */
@@ -116,7 +149,7 @@ struct gpuwm_device {
 	uint64_t granularity; /* segments are multiples of this */
 };
 
-/* Devices as hello told them, `host` first. The count; *ret_devices is an array
+/* Devices as gpuwm_connect was told them, `host` first. The count; *ret_devices is an array
  * that the client owns. */
 size_t gpuwm_devices(const struct gpuwm_client *client, const struct gpuwm_device **ret_devices);
 
@@ -180,16 +213,22 @@ struct gpuwm_attach_options {
  * device share the mapping (same addresses) and hold a lease each.
  * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
- * -ENOTSUP (no CUDA driver here), -EBADMSG. */
+ * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
+ * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping **ret_mapping);
 
 /* Unmaps (when this was the last use in the process) after waiting for the
  * device to be idle, then gives the lease back. Pointers of its tensors are
- * dead afterwards. 0, or -EIO, -ECONNRESET: unmapped, but the daemon could not
- * be told (the lease ended with the connection); -ECHILD: nothing was done;
- * -EBUSY: a CUDA stream is being captured, nothing was done. mapping may be NULL. */
+ * dead afterwards. 0, at once while gpuwmd is away: the lease ended with the
+ * connection, and is not taken again; -EIO: unmapped, but gpuwmd did not know the
+ * lease; -ECHILD: nothing was done; -EBUSY: a CUDA stream is being captured,
+ * nothing was done. mapping may be NULL. */
 int gpuwm_detach(struct gpuwm_mapping *mapping);
+
+/* 0 while the lease is held, or will be taken again; else what it was lost with,
+ * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended. */
+int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
 
 /* Valid until gpuwm_detach. */
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping);
@@ -238,6 +277,8 @@ int gpuwm_get_handles(struct gpuwm_client *client, const char *ref, const struct
 /* Closes the descriptors that were not taken and gives the lease back; errors
  * as in gpuwm_detach. */
 int gpuwm_handles_release(struct gpuwm_handles *handles);
+/* As gpuwm_mapping_check. */
+int gpuwm_handles_check(const struct gpuwm_handles *handles);
 const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handles *handles);
 /* The descriptor (close-on-exec, stays owned by the handles: dup it to keep
  * it) and exact size of segment `position`; -ERANGE. */
@@ -298,11 +339,14 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
  * checked. On success the version is ready (or, of several parts, waits for the
  * others) and this process is no longer needed. Frees the publish in any case.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
- * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died). */
+ * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
+ * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
+ * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
+ * commit and did not come back in time. */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
 /* Gives everything up and frees the publish. reason (may be NULL) is kept for
- * `gpuwmctl ls`. publish may be NULL. */
+ * `gpuwmctl ls`. 0 also when it had ended with its connection. publish may be NULL. */
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 
 /* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN -------- */
@@ -319,7 +363,8 @@ struct gpuwm_load_options {
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
 /* Waits for the end of a job: 0 when it is done, 1 when it is done but its alias
  * could not be moved (gpuwm_error says why), its own error when it failed,
- * -ECANCELED, -ETIMEDOUT, -ENOENT. */
+ * -ECANCELED, -ETIMEDOUT, -ENOENT; -ECONNABORTED: it ended with the gpuwmd that ran
+ * it, list tells whether its version became ready. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
 
@@ -353,7 +398,8 @@ int gpuwm_query(struct gpuwm_client *client, const char *method, const char *fil
 
 struct gpuwm_event {
 	uint64_t seq; /* numbered without gaps, except after "lost" */
-	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one */
+	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
+			     seq that of the event before */
 	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
 	const char *version; /* 32 digits or "" */
 	const char *json; /* everything the event carries, as JSON */
@@ -361,7 +407,8 @@ struct gpuwm_event {
 typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);
 
 /* Subscribes on a connection of its own, to the same socket as the client's. after: the last seq that the
- * caller has seen; UINT64_MAX: from now on. */
+ * caller has seen; UINT64_MAX: from now on. It ends with the gpuwmd that it was opened with: open it again
+ * after the seq of "disconnected" (numbers go up across restarts). That waits restart_ms for the next one. */
 int gpuwm_events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events **ret_events);
 struct gpuwm_events *gpuwm_events_close(struct gpuwm_events *events);
 /* For poll(2) or any event loop: the descriptor (owned by the events) and the

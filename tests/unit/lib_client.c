@@ -212,14 +212,20 @@ Test(client, passes_on_what_hello_is_refused_with)
 	cr_assert(strstr(gpuwm_error()->message, "2 to 3") != NULL);
 }
 
-Test(client, says_that_the_daemon_died)
+Test(client, of_one_connection_says_that_the_daemon_died)
 {
-	error_set(&fake->refusal, -EIO, NULL, "unused");
-	strcpy(fake->refuse, "ping");
-	fake->hang_up = true;
-	cr_assert(eq(int, gpuwm_ping(client, NULL), -ECONNRESET));
-	cr_assert(eq(int, gpuwm_ping(client, NULL), -ECONNRESET));
+	struct gpuwm_connect_options options = options_to(fake->path);
+	struct gpuwm_client *once;
+
+	options.flags = GPUWM_CONNECT_ONCE;
+	cr_assert(eq(int, gpuwm_connect(&options, &once), 0));
+	strcpy(fake->dies_at, "ping");
+	fake->deaths = 1;
+	cr_assert(eq(int, gpuwm_ping(once, NULL), -ECONNRESET));
+	cr_assert(eq(int, gpuwm_ping(once, NULL), -ECONNRESET));
+	cr_assert(eq(int, gpuwm_pin(once, "m", "p"), -ECONNRESET));
 	cr_assert(eq(int, gpuwm_ping(NULL, NULL), -EINVAL));
+	gpuwm_close(once);
 }
 
 Test(client, is_refused_in_a_child_which_connects_anew)

@@ -1,5 +1,6 @@
 /* A gpuwmd for tests of the library: one thread, one version, its checker
- * included. It answers what the protocol says and refuses what it is told to. */
+ * included. It answers what the protocol says, refuses what it is told to, dies
+ * and comes back. */
 #ifndef LIB_FAKE_H
 #define LIB_FAKE_H
 
@@ -15,6 +16,7 @@
 #include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +29,14 @@
 #define FAKE_PEERS 32
 #define FAKE_VERSION "0123456789abcdef0123456789abcdef"
 #define FAKE_INSTANCE "00000000000000000000000000000001"
+#define FAKE_LEDGER "abababababababababababababababab"
 
 struct fake {
 	char folder[64], path[96];
 	pthread_t thread;
 	int stop[2];
 	struct pollfd peers[FAKE_PEERS]; /* the stop pipe, the listener, peers */
+	unsigned held[FAKE_PEERS]; /* leases of each */
 	nfds_t peer_count;
 	uint8_t buffer[PACKET_BYTES_MAX + 1];
 	/* Set by tests before the call. */
@@ -40,6 +44,15 @@ struct fake {
 	struct error refusal;
 	char silent[32]; /* a method that gets no answer */
 	bool hang_up; /* instead of refusing */
+	char dies_at[32]; /* a method: all connections end instead of an answer, and the next gpuwmd is there */
+	unsigned deaths; /* how often it still does */
+	bool answers_first; /* and dies then */
+	char pauses_at[32]; /* a method that waits for `go` before it is answered */
+	sem_t paused, go;
+	unsigned lose; /* so many leases of the next resume get `loss` */
+	struct error loss;
+	bool no_events;
+	bool forgetful; /* a commit is not found after a restart */
 	bool ambiguous; /* get_handles needs a device */
 	char device[DEVICE_BYTES_MAX + 1];
 	/* What has arrived. */
@@ -48,7 +61,10 @@ struct fake {
 	size_t fd_count;
 	char name[300], reason[TEXT_BYTES_MAX + 1];
 	uint64_t granted;
-	unsigned leases, grants, aborts, commits, hellos;
+	unsigned leases, grants, aborts, commits, hellos, releases, requests;
+	unsigned resumes, resumed, batch; /* requests, leases in all, most leases of one */
+	unsigned epoch;
+	int64_t wait_ms, longest_ms; /* of the last request, and the longest */
 	bool alias_error; /* of commits */
 	unsigned segments_at_abort; /* that this process still held when it was told */
 };
@@ -68,9 +84,13 @@ static inline int open_fds(void)
 static inline void fake_hello(struct message_writer *w, const struct fake *fake)
 {
 	const char *const devices[][3] = {{"host", "host", "memory"}, {fake->device, "cuda", "a GPU"}};
+	char instance[VERSION_ID_TEXT];
 
+	snprintf(instance, sizeof(instance), "%032x", fake->epoch);
 	message_put_u64(w, "protocol", 1);
-	message_put_text(w, "instance", FAKE_INSTANCE);
+	message_put_text(w, "instance", instance);
+	message_put_text(w, "ledger", FAKE_LEDGER);
+	message_put_u64(w, "epoch", fake->epoch);
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < (strcmp(fake->device, "host") ? 2 : 1); i++) {
 		message_begin_map(w, NULL);
@@ -85,9 +105,14 @@ static inline void fake_hello(struct message_writer *w, const struct fake *fake)
 	message_end(w);
 }
 
+static inline void fake_lease(struct fake *fake, nfds_t peer, int by)
+{
+	fake->leases += (unsigned)by;
+	fake->held[peer] += (unsigned)by;
+}
+
 static inline void fake_grant(struct fake *fake, struct message_writer *w)
 {
-	fake->leases++;
 	message_put_u64(w, "lease", ++fake->grants);
 	message_put_text(w, "version", FAKE_VERSION);
 	message_put_text(w, "model", "m");
@@ -128,6 +153,39 @@ static inline void fake_hand_in(struct fake *fake, struct fields *f, struct pack
 		packet_take_fd(packet, i, &fake->fds[i]);
 }
 
+static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f, struct message_writer *w)
+{
+	uint32_t count;
+	const msgpack_object *leases = fields_array(f, "leases", &count);
+
+	fake->resumes++;
+	fake->batch = count > fake->batch ? count : fake->batch;
+	message_begin_array(w, "leases");
+	for (uint32_t i = 0; i < count; i++) {
+		char version[VERSION_ID_TEXT], device[DEVICE_BYTES_MAX + 1];
+		struct fields one;
+
+		fields_of(&one, &leases[i]);
+		fields_text(&one, "version", version, sizeof(version));
+		fields_text(&one, "device", device, sizeof(device));
+		fields_u64(&one, "rank");
+		message_begin_map(w, NULL);
+		if (fake->lose > 0) {
+			fake->lose--;
+			message_put_error(w, "error", &fake->loss);
+		} else if (one.error.code || strcmp(version, FAKE_VERSION) || strcmp(device, fake->device)) {
+			message_put_error(w, "error", &(struct error){-EINVAL, "not as it was granted", ""});
+		} else {
+			fake_lease(fake, peer, 1);
+			fake->resumed++;
+			message_put_u64(w, "lease", ++fake->grants);
+		}
+		message_end(w);
+	}
+	message_end(w);
+	message_put_u64(w, "grace_ms", 10000);
+}
+
 static inline void fake_event(int sock, uint64_t seq)
 {
 	struct message_writer w;
@@ -161,7 +219,7 @@ static unsigned fake_segments_held(void)
 	return count;
 }
 
-static inline void fake_answer(struct fake *fake, struct message *m, struct packet *packet,
+static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m, struct packet *packet,
 			       struct message_writer *w, int *fds, size_t *fd_count)
 {
 	struct fields f;
@@ -195,12 +253,16 @@ static inline void fake_answer(struct fake *fake, struct message *m, struct pack
 		fake->segments_at_abort = fake_segments_held();
 		fields_text_or(&f, "reason", fake->reason, sizeof(fake->reason), "");
 	} else if (strcmp(m->method, METHOD_GET_HANDLES) == 0) {
+		fake_lease(fake, peer, 1);
 		fake_grant(fake, w);
 		*fd_count = fake->fd_count;
 		for (size_t i = 0; i < fake->fd_count; i++)
 			fds[i] = dup(fake->fds[i]);
 	} else if (strcmp(m->method, METHOD_RELEASE) == 0) {
-		fake->leases--;
+		fake_lease(fake, peer, -1);
+		fake->releases++;
+	} else if (strcmp(m->method, METHOD_RESUME) == 0) {
+		fake_resume(fake, peer, &f, w);
 	} else if (strcmp(m->method, METHOD_LOAD) == 0) {
 		message_put_u64(w, "job", 5);
 	} else if (strcmp(m->method, METHOD_SUBSCRIBE) == 0) {
@@ -230,8 +292,9 @@ static inline bool fake_no_device(const struct message *m)
 	return !fields_have(&f, "device");
 }
 
-static inline void fake_request(struct fake *fake, int sock, struct message *m, struct packet *packet)
+static inline void fake_request(struct fake *fake, nfds_t peer, struct message *m, struct packet *packet)
 {
+	const int sock = fake->peers[peer].fd;
 	int fds[PACKET_FDS_MAX];
 	size_t fd_count = 0;
 	struct message_writer w;
@@ -246,12 +309,12 @@ static inline void fake_request(struct fake *fake, int sock, struct message *m, 
 		message_response_error(&w, &m->id, &fake->refusal);
 	} else {
 		message_response(&w, m->id);
-		fake_answer(fake, m, packet, &w, fds, &fd_count);
+		fake_answer(fake, peer, m, packet, &w, fds, &fd_count);
 		message_end(&w);
 	}
 	if (strcmp(m->method, fake->silent) != 0)
 		packet_send(sock, w.buffer.data, w.buffer.size, fds, fd_count);
-	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0) {
+	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events) {
 		fake_event(sock, 4);
 		fake_event(sock, 5);
 	}
@@ -260,23 +323,65 @@ static inline void fake_request(struct fake *fake, int sock, struct message *m, 
 	message_writer_clear(&w);
 }
 
-/* False: the peer has left, or is to. */
-static inline bool fake_serve(struct fake *fake, int sock)
+/* The peer, or the last one in its place, goes. */
+static inline void fake_drop(struct fake *fake, nfds_t peer)
+{
+	nfds_t last = fake->peer_count - 1;
+
+	fake_lease(fake, peer, -(int)fake->held[peer]);
+	close(fake->peers[peer].fd);
+	fake->peers[peer] = fake->peers[last];
+	fake->held[peer] = fake->held[last];
+	fake->held[last] = 0;
+	fake->peer_count = last;
+}
+
+/* What a kill does, and a service manager that holds the listening socket. */
+static inline void fake_die(struct fake *fake)
+{
+	while (fake->peer_count > 2)
+		fake_drop(fake, 2);
+	fake->epoch++;
+	if (fake->forgetful)
+		strcpy(fake->refuse, METHOD_PUBLISH_COMMIT);
+}
+
+/* False: the peer is not there any more. */
+static inline bool fake_serve(struct fake *fake, nfds_t peer)
 {
 	struct packet packet = {.data = fake->buffer};
 	struct message m = {0};
 	const char *why;
-	bool stay = true;
-	int r = packet_receive(sock, true, &packet);
+	bool stay = true, dies;
+	struct fields f;
+	int r = packet_receive(fake->peers[peer].fd, true, &packet);
 
 	if (r == -EAGAIN)
 		return true;
-	if (r <= 0 || message_read(packet.data, packet.bytes, &m, &why) < 0)
+	if (r <= 0 || message_read(packet.data, packet.bytes, &m, &why) < 0) {
+		fake_drop(fake, peer);
 		return false;
-	if (fake->hang_up && strcmp(m.method, fake->refuse) == 0)
+	}
+	fields_of(&f, m.body);
+	fake->wait_ms = fields_i64_or(&f, "wait_ms", fake->wait_ms);
+	fake->longest_ms = fake->wait_ms > fake->longest_ms ? fake->wait_ms : fake->longest_ms;
+	fake->requests++;
+	if (strcmp(m.method, fake->pauses_at) == 0) {
+		sem_post(&fake->paused);
+		sem_wait(&fake->go);
+	}
+	dies = fake->deaths > 0 && strcmp(m.method, fake->dies_at) == 0;
+	if (fake->hang_up && strcmp(m.method, fake->refuse) == 0) {
+		fake_drop(fake, peer);
 		stay = false;
-	else
-		fake_request(fake, sock, &m, &packet);
+	} else if (!dies || fake->answers_first) {
+		fake_request(fake, peer, &m, &packet);
+	}
+	if (dies) {
+		fake->deaths--;
+		fake_die(fake);
+		stay = false;
+	}
 	message_clear(&m);
 	packet_drop(&packet);
 	return stay;
@@ -294,10 +399,8 @@ static inline void *fake_run(void *data)
 			fake->peers[fake->peer_count++] = (struct pollfd){
 				.fd = accept4(fake->peers[1].fd, NULL, NULL, SOCK_CLOEXEC), .events = POLLIN};
 		for (nfds_t i = 2; i < fake->peer_count; i++) {
-			if (!fake->peers[i].revents || fake_serve(fake, fake->peers[i].fd))
-				continue;
-			close(fake->peers[i].fd);
-			fake->peers[i--] = fake->peers[--fake->peer_count];
+			if (fake->peers[i].revents && !fake_serve(fake, i))
+				i--;
 		}
 	}
 }
@@ -329,35 +432,52 @@ static inline void fake_sweep(void)
 	closedir(tmp);
 }
 
-static inline struct fake *fake_start(void)
+/* The next gpuwmd, at the same place. */
+static inline void fake_run_again(struct fake *fake)
 {
-	struct fake *fake = calloc(1, sizeof(*fake));
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	fake_sweep();
-	snprintf(fake->folder, sizeof(fake->folder), "/tmp/gpuwm-fake-%d-XXXXXX", getpid());
-	cr_assert(mkdtemp(fake->folder) != NULL);
-	snprintf(fake->path, sizeof(fake->path), "%s/gpuwm.sock", fake->folder);
 	strcpy(address.sun_path, fake->path);
-	strcpy(fake->device, "host");
+	unlink(fake->path);
 	cr_assert(eq(int, bind(listener, (struct sockaddr *)&address, sizeof(address)), 0));
 	cr_assert(eq(int, listen(listener, 16), 0));
 	cr_assert(eq(int, pipe(fake->stop), 0));
 	fake->peers[0] = (struct pollfd){.fd = fake->stop[0], .events = POLLIN};
 	fake->peers[1] = (struct pollfd){.fd = listener, .events = POLLIN};
 	fake->peer_count = 2;
+	fake->epoch++;
 	cr_assert(eq(int, pthread_create(&fake->thread, NULL, fake_run, fake), 0));
-	return fake;
 }
 
-/* Ends every connection, as a daemon that dies. */
-static inline void fake_stop(struct fake *fake)
+/* Ends every connection, and nobody listens; the version stays in the store. */
+static inline void fake_kill(struct fake *fake)
 {
 	close(fake->stop[1]);
 	pthread_join(fake->thread, NULL);
-	for (nfds_t i = 0; i < fake->peer_count; i++)
-		close(fake->peers[i].fd);
+	while (fake->peer_count > 0)
+		fake_drop(fake, fake->peer_count - 1);
+}
+
+static inline struct fake *fake_start(void)
+{
+	struct fake *fake = calloc(1, sizeof(*fake));
+
+	fake_sweep();
+	snprintf(fake->folder, sizeof(fake->folder), "/tmp/gpuwm-fake-%d-XXXXXX", getpid());
+	cr_assert(mkdtemp(fake->folder) != NULL);
+	snprintf(fake->path, sizeof(fake->path), "%s/gpuwm.sock", fake->folder);
+	strcpy(fake->device, "host");
+	sem_init(&fake->paused, 0, 0);
+	sem_init(&fake->go, 0, 0);
+	fake_run_again(fake);
+	return fake;
+}
+
+static inline void fake_stop(struct fake *fake)
+{
+	if (fake->peer_count > 0)
+		fake_kill(fake);
 	for (size_t i = 0; i < fake->fd_count; i++)
 		close(fake->fds[i]);
 	nftw(fake->folder, fake_remove, 4, FTW_DEPTH | FTW_PHYS);

@@ -1,0 +1,119 @@
+#include "call.h"
+
+#include "clock.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Which calls are made again when gpuwmd took the request and went away before it answered. */
+struct call_rule {
+	const char *method;
+	bool again;
+	bool waits; /* takes wait_ms */
+};
+
+static const struct call_rule rules[] = {
+	/* Asking changes nothing. */
+	{METHOD_PING, true, false},
+	{METHOD_LIST, true, false},
+	{METHOD_STATUS, true, false},
+	{METHOD_CLIENTS, true, false},
+	{METHOD_JOBS, true, true},
+	/* A lease that was granted has ended with its connection. */
+	{METHOD_GET_HANDLES, true, true},
+	/* Found by its publish, wherever it comes from: the same answer. */
+	{METHOD_PUBLISH_COMMIT, true, false},
+	/* Done twice, these would fail on their own doing (pin, unpin, cancel), undo what somebody else did
+	 * meanwhile (hot_swap, drain), find another version under the name (retire), or make a second one (load,
+	 * publish_begin). */
+	{METHOD_RETIRE, false, true},
+	{NULL, false, false},
+};
+
+void call_begin(struct call *call, struct gpuwm_client *client, const char *method)
+{
+	*call = (struct call){.client = client, .rule = rules};
+	while (call->rule->method && strcmp(call->rule->method, method) != 0)
+		call->rule++;
+	message_writer_init(&call->request, PACKET_BYTES_MAX);
+	message_request(&call->request, request_next_id(), method);
+}
+
+/* Ends the params, which are as in `open`, with what is left of the wait. */
+static void request_close(struct call *call, const struct message_writer *open, int64_t left)
+{
+	msgpack_sbuffer buffer = call->request.buffer;
+
+	buffer.size = open->buffer.size;
+	call->request = *open;
+	call->request.buffer = buffer;
+	if (call->rule->waits && left != 0)
+		message_put_i64(&call->request, "wait_ms", left);
+	message_end(&call->request);
+}
+
+static int64_t wait_left(int64_t wait_ms, int64_t deadline)
+{
+	int64_t left = deadline - clock_ms();
+
+	if (wait_ms <= 0)
+		return wait_ms;
+	return left > 0 ? left : 0;
+}
+
+/* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
+static int call_once(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply,
+		     bool *ret_again, struct error *error)
+{
+	struct gpuwm_client *client = call->client;
+	struct connection *connection;
+	enum fate fate;
+	int r = reviver_take(client, call->unanswered ? 0 : call->only, patience, &connection, &call->round,
+			     error);
+
+	*ret_again = false;
+	if (r < 0)
+		return r;
+	if (left >= 0)
+		left = left > INT64_MAX - CALL_TIMEOUT_MS ? -1 : left + CALL_TIMEOUT_MS;
+	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
+	/* A gpuwmd that stops says so: it did nothing, and the next one may. */
+	if (fate != FATE_ANSWERED || r == -ECONNRESET)
+		reviver_ended(client, connection, error);
+	connection_free(connection);
+	if (r != -ECONNRESET || client->once)
+		return r;
+	if (fate == FATE_UNANSWERED)
+		call->unanswered++;
+	*ret_again = fate != FATE_UNANSWERED || call->rule->again;
+	if (!*ret_again)
+		return error_set(error, -ECONNABORTED, "it may or may not be done: look, then repeat",
+				 "gpuwmd went away before it answered");
+	return r;
+}
+
+int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error)
+{
+	const struct message_writer open = call->request;
+	const int64_t deadline = clock_deadline(wait_ms);
+	int64_t patience = clock_deadline(call->client->restart_ms), left;
+	struct error unused;
+	bool again;
+	int r;
+
+	if (!error)
+		error = &unused;
+	for (unsigned losses = 0;; losses++) {
+		left = wait_left(wait_ms, deadline);
+		request_close(call, &open, left);
+		r = call_once(call, patience, left, ret_reply, &again, error);
+		if (!again)
+			break;
+		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
+		if (losses == 0 || wait_ms != 0)
+			patience = clock_deadline(call->client->restart_ms);
+	}
+	message_writer_clear(&call->request);
+	return r;
+}

@@ -1,0 +1,334 @@
+#include "revive.h"
+
+#include "clock.h"
+#include "lease.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* The watcher needs little, what a program does when it is told of a lost lease may need more; only
+ * what is touched is taken. On top of what the C library and the program's thread-local data take. */
+#define STACK_BYTES KIB(256)
+
+/* ---- life -------------------------------------------------------------- */
+
+void reviver_init(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+	pthread_condattr_t clock;
+
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&v->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	v->round = 1;
+	v->since_ms = clock_ms();
+	v->pause_ms = RECONNECT_MIN_MS;
+}
+
+bool reviver_stop(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+
+	if (!v->watched)
+		return true;
+	pthread_mutex_lock(&v->lock);
+	v->stopping = true;
+	/* The end of its socket is all that the watcher waits for. */
+	if (v->connection)
+		connection_shutdown(v->connection);
+	if (v->attempt)
+		connection_shutdown(v->attempt);
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+	if (pthread_equal(v->watcher, pthread_self())) {
+		pthread_detach(v->watcher);
+		v->orphaned = true;
+		return false;
+	}
+	pthread_join(v->watcher, NULL);
+	return true;
+}
+
+void reviver_clear(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+
+	connection_free(v->connection);
+	/* In a child the lock may be some thread's of the parent. */
+	if (fork_check(&client->hook, NULL) < 0)
+		return;
+	pthread_cond_destroy(&v->changed);
+	pthread_mutex_destroy(&v->lock);
+}
+
+/* ---- pauses ------------------------------------------------------------ */
+
+/* Half of it to all of it: clients of one gpuwmd do not all come back in one moment. */
+static int64_t jittered(int64_t pause_ms)
+{
+	uint32_t random = 0;
+
+	(void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
+	return pause_ms - (int64_t)(random % (uint32_t)(pause_ms / 2 + 1));
+}
+
+static void pause_begin(struct reviver *v)
+{
+	v->next_ms = clock_ms() + jittered(v->pause_ms);
+	v->pause_ms = v->pause_ms * 2 < RECONNECT_MAX_MS ? v->pause_ms * 2 : RECONNECT_MAX_MS;
+}
+
+/* Until something changes, or until `until` (-1: for ever) at most. */
+static void wait_until(struct reviver *v, int64_t until)
+{
+	struct timespec at = {until / 1000, until % 1000 * 1000000};
+
+	if (until < 0)
+		pthread_cond_wait(&v->changed, &v->lock);
+	else
+		pthread_cond_timedwait(&v->changed, &v->lock, &at);
+}
+
+/* ---- the end of a connection ------------------------------------------- */
+
+/* Under the lock. */
+static void ended(struct reviver *v, const struct error *why)
+{
+	connection_shutdown(v->connection);
+	v->connection = connection_free(v->connection);
+	v->away = *why;
+	/* One that takes connections and dies at once is no sign that the next one stays. */
+	if (clock_ms() - v->since_ms >= RECONNECT_MAX_MS)
+		v->pause_ms = RECONNECT_MIN_MS;
+	pause_begin(v);
+	pthread_cond_broadcast(&v->changed);
+}
+
+void reviver_ended(struct gpuwm_client *client, const struct connection *connection, const struct error *why)
+{
+	struct reviver *v = &client->reviver;
+
+	if (client->once)
+		return;
+	pthread_mutex_lock(&v->lock);
+	if (v->connection == connection)
+		ended(v, why);
+	pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- connecting again -------------------------------------------------- */
+
+/* The attempt's connection can be shut down by reviver_stop from here on. */
+static void attempt_show(struct reviver *v, struct connection *connection)
+{
+	pthread_mutex_lock(&v->lock);
+	v->attempt = connection;
+	if (v->stopping)
+		connection_shutdown(connection);
+	pthread_mutex_unlock(&v->lock);
+}
+
+static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, struct connection **ret_connection,
+		   struct error *error)
+{
+	struct connection *connection;
+	struct reply reply;
+	int r = dial_socket(client->socket, &connection, error);
+
+	if (r < 0)
+		return r;
+	attempt_show(&client->reviver, connection);
+	r = dial_hello(connection, client->name, wait_ms, &reply, error);
+	if (r == 0) {
+		r = client_greet(client, reply.message.body, error);
+		reply_clear(&reply);
+	}
+	if (r == 0)
+		r = leases_resume(client, connection, round, error);
+	*ret_connection = connection;
+	return r;
+}
+
+/* Under the lock, which is let go of meanwhile. */
+static void revive(struct gpuwm_client *client, int64_t deadline)
+{
+	struct reviver *v = &client->reviver;
+	struct connection *connection = NULL;
+	const uint64_t round = v->round + 1;
+	int left = clock_left(deadline), r;
+	struct error error;
+
+	v->attempting = true;
+	pthread_mutex_unlock(&v->lock);
+	r = attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left, &connection,
+		    &error);
+	pthread_mutex_lock(&v->lock);
+	leases_settle(client, r < 0 ? NULL : connection, round);
+	v->attempt = NULL;
+	v->attempting = false;
+	v->round = round;
+	if (r == 0) {
+		v->connection = connection;
+		v->since_ms = clock_ms();
+	} else {
+		connection_free(connection);
+		v->away = error;
+		pause_begin(v);
+	}
+	if (r == -EPROTONOSUPPORT) {
+		v->over = true;
+		leases_lose(client, &error);
+	}
+	pthread_cond_broadcast(&v->changed);
+}
+
+/* A call does the watcher's work when there is none or it is not back from the caller's function: a call's
+ * own attempt is cut short by its patience. */
+static bool must_wait(const struct reviver *v)
+{
+	return v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self()));
+}
+
+/* Under the lock, which is let go of meanwhile: 0 when there is a connection. */
+static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+
+	while (!v->connection) {
+		int64_t now = clock_ms();
+
+		if (v->stopping)
+			return -ECANCELED;
+		if (v->over) {
+			*error = v->away;
+			return v->away.code;
+		}
+		if (deadline >= 0 && now >= deadline)
+			return error_set(error, -ECONNREFUSED,
+					 "is gpuwmd running? restart_ms of gpuwm_connect_options is how long a "
+					 "call waits for it",
+					 "gpuwmd went away and did not come back in time: %s", v->away.message);
+		if (must_wait(v))
+			wait_until(v, deadline);
+		else if (now < v->next_ms)
+			wait_until(v, deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
+		else
+			revive(client, deadline);
+	}
+	return 0;
+}
+
+static int take_this(const struct reviver *v, uint64_t only, struct error *error)
+{
+	if (v->connection && v->round == only)
+		return 0;
+	return error_set(error, -ECONNRESET, "begin again", "the connection that this was begun on has ended");
+}
+
+int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
+		 struct connection **ret_connection, uint64_t *ret_round, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	pthread_mutex_lock(&v->lock);
+	r = only ? take_this(v, only, error) : wait_connection(client, deadline, error);
+	if (r == 0) {
+		*ret_connection = connection_keep(v->connection);
+		*ret_round = v->round;
+	}
+	pthread_mutex_unlock(&v->lock);
+	return r;
+}
+
+/* ---- the watcher ------------------------------------------------------- */
+
+/* Under the lock, which is let go of meanwhile. */
+static void watch_connection(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+	struct connection *connection = connection_keep(v->connection);
+	struct pollfd p = {.fd = connection_fd(connection), .events = POLLRDHUP};
+	struct error why;
+
+	pthread_mutex_unlock(&v->lock);
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	pthread_mutex_lock(&v->lock);
+	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
+	if (v->connection == connection && !v->stopping)
+		ended(v, &why);
+	connection_free(connection);
+}
+
+static void *watch(void *data)
+{
+	struct gpuwm_client *client = data;
+	struct reviver *v = &client->reviver;
+	struct error error;
+
+	pthread_setname_np(pthread_self(), "gpuwm-client");
+	pthread_mutex_lock(&v->lock);
+	while (!v->stopping) {
+		if (leases_tell(client))
+			continue;
+		if (v->over)
+			break;
+		if (v->connection)
+			watch_connection(client);
+		else
+			wait_connection(client, -1, &error);
+	}
+	pthread_mutex_unlock(&v->lock);
+	if (v->orphaned)
+		client_free(client);
+	return NULL;
+}
+
+static int watch_begin(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+	/* A fault in the caller's function goes the way that the program's faults go. */
+	const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	int r;
+
+	sigfillset(&all);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&all, faults[i]);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES + (size_t)sysconf(_SC_THREAD_STACK_MIN));
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	r = pthread_create(&v->watcher, &attributes, watch, client);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return r;
+}
+
+int reviver_watch(struct gpuwm_client *client, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r = 0;
+
+	if (client->once)
+		return 0;
+	pthread_mutex_lock(&v->lock);
+	if (!v->watched)
+		r = watch_begin(client);
+	v->watched = v->watched || r == 0;
+	pthread_mutex_unlock(&v->lock);
+	if (r == 0)
+		return 0;
+	return error_set(error, -EAGAIN,
+			 "raise the limit of threads (RLIMIT_NPROC, pids.max), or connect with "
+			 "GPUWM_CONNECT_ONCE, which needs none",
+			 "the thread that takes leases again after a restart of gpuwmd could not be made: %s",
+			 strerror(r));
+}

@@ -1,0 +1,148 @@
+/* What tests of restarts share: a fake gpuwmd with one version, and a client of it. */
+#ifndef LIB_RESTART_H
+#define LIB_RESTART_H
+
+#include "client/lib/client.h"
+#include "client/lib/clock.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <sys/wait.h>
+
+#include "lib_fake.h"
+
+static struct fake *fake;
+static struct gpuwm_client *client;
+static int fds_before;
+static unsigned threads_before;
+
+/* Waits for what other threads do. */
+#define UNTIL(condition)                                                                                       \
+	do {                                                                                                   \
+		int64_t deadline_ = clock_ms() + 10000;                                                        \
+		while (!(condition) && clock_ms() < deadline_)                                                 \
+			poll(NULL, 0, 1);                                                                      \
+		cr_assert(condition);                                                                          \
+	} while (0)
+
+static inline struct gpuwm_connect_options to_fake(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	options.socket = fake->path;
+	options.name = "test";
+	return options;
+}
+
+static inline struct gpuwm_client *client_with(const struct gpuwm_connect_options *options)
+{
+	struct gpuwm_client *made = NULL;
+
+	cr_assert(eq(int, gpuwm_connect(options, &made), 0), "%s", gpuwm_error()->message);
+	return made;
+}
+
+static inline int publish_begin(struct gpuwm_publish **ret_publish)
+{
+	static const uint64_t shape[] = {256};
+	const struct gpuwm_tensor_spec spec = {.name = "t", .dtype = GPUWM_U8, .ndim = 1, .shape = shape};
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+
+	options.name = "m@v1";
+	options.device = "host";
+	return gpuwm_publish_begin(client, &options, &spec, 1, ret_publish);
+}
+
+static inline unsigned threads(void)
+{
+	DIR *folder = opendir("/proc/self/task");
+	unsigned count = 0;
+
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count - 2; /* "." and ".." */
+}
+
+/* Of the library: besides those that a client without leases has. */
+static inline unsigned threads_of_library(void)
+{
+	return threads() - threads_before;
+}
+
+/* Forgets how often gpuwmd went away lately, so that a test need not wait. */
+static inline void pause_forget(void)
+{
+	pthread_mutex_lock(&client->reviver.lock);
+	client->reviver.pause_ms = RECONNECT_MIN_MS;
+	client->reviver.next_ms = 0;
+	pthread_cond_broadcast(&client->reviver.changed);
+	pthread_mutex_unlock(&client->reviver.lock);
+}
+
+static inline void restart_setup(void)
+{
+	struct gpuwm_connect_options options;
+	struct gpuwm_publish *publish;
+	void *data;
+
+	fds_before = open_fds();
+	fake = fake_start();
+	options = to_fake();
+	client = client_with(&options);
+	cr_assert(eq(int, publish_begin(&publish), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &data, NULL), 0));
+	memset(data, 7, 256);
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
+	threads_before = threads();
+}
+
+static inline void restart_teardown(void)
+{
+	gpuwm_close(client);
+	fake_stop(fake);
+	cr_assert(eq(int, open_fds(), fds_before));
+}
+
+static inline struct gpuwm_mapping *attach(void)
+{
+	struct gpuwm_mapping *mapping = NULL;
+
+	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), 0), "%s", gpuwm_error()->message);
+	return mapping;
+}
+
+static inline bool holds_sevens(const struct gpuwm_mapping *mapping)
+{
+	struct gpuwm_tensor tensor;
+
+	return gpuwm_tensor_at(mapping, 0, &tensor) == 0 && ((const uint8_t *)tensor.data)[255] == 7;
+}
+
+static inline void fake_restart(void)
+{
+	fake_kill(fake);
+	fake_run_again(fake);
+}
+
+/* Waits until gpuwmd knows of so many leases again, and the client of that. */
+static inline void leases_are(unsigned count)
+{
+	UNTIL(fake->leases == count);
+	cr_assert(eq(int, gpuwm_ping(client, NULL), 0), "%s", gpuwm_error()->message);
+}
+
+/* The next `count` requests for this method kill gpuwmd. */
+static inline void dies_at(const char *method, unsigned count)
+{
+	strcpy(fake->dies_at, method);
+	fake->deaths = count;
+}
+
+static inline void refuses(const char *method, int code, const char *message)
+{
+	error_set(&fake->refusal, code, NULL, "%s", message);
+	strcpy(fake->refuse, method);
+}
+
+#endif

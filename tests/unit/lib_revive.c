@@ -1,0 +1,574 @@
+/* Calls of a client whose gpuwmd goes away. */
+#include "lib_restart.h"
+
+TestSuite(revive, .init = restart_setup, .fini = restart_teardown);
+
+/* ---- each kind of call ------------------------------------------------- */
+
+static int call_ping(void)
+{
+	return gpuwm_ping(client, NULL);
+}
+
+static int query(const char *method)
+{
+	char *json = NULL;
+	int r = gpuwm_query(client, method, NULL, &json);
+
+	free(json);
+	return r;
+}
+
+static int call_list(void)
+{
+	return query("list");
+}
+
+static int call_status(void)
+{
+	return query("status");
+}
+
+static int call_clients(void)
+{
+	return query("clients");
+}
+
+static int call_jobs(void)
+{
+	return query("jobs");
+}
+
+static int call_job_wait(void)
+{
+	return gpuwm_job_wait(client, 1, -1);
+}
+
+static int call_attach(void)
+{
+	struct gpuwm_mapping *mapping = NULL;
+	int r = gpuwm_attach(client, "m", NULL, &mapping);
+
+	return r < 0 ? r : gpuwm_detach(mapping);
+}
+
+static int call_handles(void)
+{
+	struct gpuwm_handles *handles = NULL;
+	int r = gpuwm_get_handles(client, "m", NULL, &handles);
+
+	return r < 0 ? r : gpuwm_handles_release(handles);
+}
+
+static int call_pin(void)
+{
+	return gpuwm_pin(client, "m", "p");
+}
+
+static int call_unpin(void)
+{
+	return gpuwm_unpin(client, "m", "p");
+}
+
+static int call_swap(void)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = "m";
+	options.to = "v1";
+	return gpuwm_swap(client, &options, NULL);
+}
+
+static int call_load(void)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	uint64_t job;
+
+	options.source = "/m";
+	options.name = "m@v2";
+	return gpuwm_load(client, &options, &job);
+}
+
+static int call_retire(void)
+{
+	return gpuwm_retire(client, "m", -1);
+}
+
+static int call_cancel(void)
+{
+	return gpuwm_job_cancel(client, 1);
+}
+
+static int call_drain(void)
+{
+	return gpuwm_drain(client);
+}
+
+static int call_begin(void)
+{
+	struct gpuwm_publish *publish = NULL;
+	int r = publish_begin(&publish);
+
+	return r < 0 ? r : gpuwm_publish_abort(publish, NULL);
+}
+
+static const struct {
+	const char *method;
+	int (*call)(void);
+	bool again;
+} kinds[] = {
+	{"ping", call_ping, true},
+	{"list", call_list, true},
+	{"status", call_status, true},
+	{"clients", call_clients, true},
+	{"jobs", call_jobs, true},
+	{"jobs", call_job_wait, true},
+	{"get_handles", call_attach, true},
+	{"get_handles", call_handles, true},
+	{"release", call_attach, true},
+	{"pin_version", call_pin, false},
+	{"unpin_version", call_unpin, false},
+	{"hot_swap", call_swap, false},
+	{"load", call_load, false},
+	{"retire", call_retire, false},
+	{"cancel", call_cancel, false},
+	{"drain", call_drain, false},
+	{"publish_begin", call_begin, false},
+	{"publish_abort", call_begin, true}, /* it ended with the connection */
+};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+Test(revive, repeats_an_unanswered_call_where_that_is_safe)
+{
+	for (size_t i = 0; i < KINDS; i++) {
+		int r;
+
+		pause_forget();
+		dies_at(kinds[i].method, kinds[i].again ? 2 : 1);
+		r = kinds[i].call();
+		cr_expect(eq(int, r, kinds[i].again ? 0 : -ECONNABORTED), "%s: %s", kinds[i].method,
+			  gpuwm_error()->message);
+		if (r == -ECONNABORTED) {
+			cr_expect(strstr(gpuwm_error()->message, "before it answered") != NULL);
+			cr_expect(strstr(gpuwm_error()->detail, "look, then repeat") != NULL);
+			cr_expect(eq(str, (char *)gpuwm_error()->name, "ECONNABORTED"));
+		}
+		fake->deaths = 0;
+		cr_expect(eq(int, kinds[i].call(), 0), "%s: %s", kinds[i].method, gpuwm_error()->message);
+	}
+	cr_expect(eq(uint, fake->leases, 0));
+}
+
+Test(revive, sends_every_call_that_did_not_go_out)
+{
+	for (size_t i = 0; i < KINDS; i++) {
+		pause_forget();
+		fake_restart();
+		cr_expect(eq(int, kinds[i].call(), 0), "%s: %s", kinds[i].method, gpuwm_error()->message);
+	}
+}
+
+/* A call in a thread, so that gpuwmd can change meanwhile. */
+static void *call_run_by(void *data)
+{
+	int (*const *call)(void) = data;
+
+	return (void *)(intptr_t)(*call)();
+}
+
+static pthread_t call_begin_in_thread(int (*const *call)(void))
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, call_run_by, (void *)call);
+	return thread;
+}
+
+static int call_join(pthread_t thread)
+{
+	void *r;
+
+	pthread_join(thread, &r);
+	return (int)(intptr_t)r;
+}
+
+/* A gpuwmd that stops has not done it, whatever it was. */
+Test(revive, asks_the_next_one_when_gpuwmd_says_that_it_leaves)
+{
+	int (*const pin)(void) = call_pin;
+	pthread_t thread;
+
+	refuses("pin_version", -ECONNRESET, "gpuwmd is stopping");
+	strcpy(fake->pauses_at, "hello");
+	thread = call_begin_in_thread(&pin);
+	sem_wait(&fake->paused);
+	fake->refuse[0] = fake->pauses_at[0] = 0;
+	sem_post(&fake->go);
+	cr_expect(eq(int, call_join(thread), 0));
+	cr_expect(eq(int, (int)fake->peer_count, 3));
+}
+
+static int call_attach_waiting(void)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping = NULL;
+	int r;
+
+	options.wait_ms = 60000;
+	r = gpuwm_attach(client, "m", &options, &mapping);
+	return r < 0 ? r : gpuwm_detach(mapping);
+}
+
+Test(revive, waits_out_what_is_left_of_the_wait)
+{
+	int (*const attach_waiting)(void) = call_attach_waiting;
+	pthread_t thread;
+
+	cr_assert(eq(int, call_attach_waiting(), 0));
+	strcpy(fake->pauses_at, "get_handles");
+	dies_at("get_handles", 1);
+	thread = call_begin_in_thread(&attach_waiting);
+	sem_wait(&fake->paused);
+	poll(NULL, 0, 100);
+	fake->pauses_at[0] = 0;
+	sem_post(&fake->go);
+	cr_expect(eq(int, call_join(thread), 0));
+	cr_expect(gt(long, fake->longest_ms, 59900));
+	cr_expect(le(long, fake->wait_ms, 59900));
+	cr_expect(gt(long, fake->wait_ms, 50000));
+}
+
+/* ---- publishing -------------------------------------------------------- */
+
+Test(revive, ends_a_publish_with_its_connection)
+{
+	struct gpuwm_publish *publish = NULL;
+
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	fake_restart();
+	cr_expect(eq(int, gpuwm_publish_commit(publish, NULL), -ECONNRESET));
+	cr_expect(strstr(gpuwm_error()->message, "begun on has ended") != NULL, "%s", gpuwm_error()->message);
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	fake_restart();
+	cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(eq(int, gpuwm_publish_commit(publish, NULL), -ECONNRESET));
+	cr_expect(strstr(gpuwm_error()->message, "begun on has ended") != NULL, "%s", gpuwm_error()->message);
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	fake_restart();
+	cr_expect(eq(int, gpuwm_publish_abort(publish, NULL), 0));
+	cr_expect(eq(uint, fake->aborts, 0));
+}
+
+Test(revive, finds_its_commit_again)
+{
+	struct gpuwm_publish *publish = NULL;
+	struct gpuwm_version_info version;
+
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	fake->answers_first = false;
+	dies_at("publish_commit", 2);
+	cr_expect(eq(int, gpuwm_publish_commit(publish, &version), 0), "%s", gpuwm_error()->message);
+	cr_expect(eq(str, version.id, FAKE_VERSION));
+}
+
+Test(revive, says_that_a_commit_was_not_kept)
+{
+	struct gpuwm_publish *publish = NULL;
+
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	dies_at("publish_commit", 1);
+	error_set(&fake->refusal, -ENOENT, NULL, "no such publish");
+	fake->forgetful = true;
+	cr_expect(eq(int, gpuwm_publish_commit(publish, NULL), -ECANCELED));
+	cr_expect(strstr(gpuwm_error()->message, "m@v1") != NULL, "%s", gpuwm_error()->message);
+	cr_expect(eq(str, (char *)gpuwm_error()->detail, "publish again"));
+}
+
+/* ---- waiting for the next one ------------------------------------------ */
+
+static void with_restart_ms(int64_t restart_ms)
+{
+	struct gpuwm_connect_options options = to_fake();
+
+	options.restart_ms = restart_ms;
+	gpuwm_close(client);
+	client = client_with(&options);
+}
+
+Test(revive, waits_as_long_as_it_was_told)
+{
+	struct gpuwm_mapping *mapping;
+	int64_t before;
+
+	with_restart_ms(200);
+	for (int watched = 0; watched < 2; watched++) {
+		mapping = watched ? attach() : NULL;
+		fake_kill(fake);
+		before = clock_ms();
+		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECONNREFUSED));
+		cr_expect(ge(long, clock_ms() - before, 200));
+		cr_expect(lt(long, clock_ms() - before, 2000));
+		cr_expect(strstr(gpuwm_error()->message, "did not come back in time") != NULL);
+		cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
+		cr_expect(strstr(gpuwm_error()->detail, "restart_ms") != NULL);
+		fake_run_again(fake);
+		pause_forget();
+		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), 0));
+		gpuwm_detach(mapping);
+	}
+}
+
+Test(revive, says_what_became_of_a_commit_that_nobody_knows_of)
+{
+	struct gpuwm_publish *publish = NULL;
+
+	with_restart_ms(100);
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	strcpy(fake->pauses_at, "publish_commit");
+	dies_at("publish_commit", 1);
+	strcpy(fake->silent, "hello");
+	sem_post(&fake->go);
+	cr_expect(eq(int, gpuwm_publish_commit(publish, NULL), -ECONNABORTED));
+	cr_expect(strstr(gpuwm_error()->message, "took the commit of m@v1") != NULL);
+}
+
+static unsigned hellos_in(int ms)
+{
+	const unsigned before = fake->hellos;
+
+	poll(NULL, 0, ms);
+	return fake->hellos - before;
+}
+
+/* 5 ms, doubled up to 500: in the first half second six or seven attempts, or twice as many at half the pause. */
+Test(revive, does_not_run_against_a_gpuwmd_that_dies_at_once)
+{
+	const char *const moments[] = {"hello", "resume"};
+	struct gpuwm_mapping *mapping = attach();
+
+	fake->answers_first = true;
+	for (int i = 0; i < 2; i++) {
+		unsigned hellos;
+
+		dies_at(moments[i], UINT32_MAX);
+		pause_forget();
+		fake_restart();
+		hellos = hellos_in(500);
+		cr_expect(gt(uint, hellos, 2), "%s: %u", moments[i], hellos);
+		cr_expect(le(uint, hellos, 14), "%s: %u", moments[i], hellos);
+		fake->deaths = 0;
+		leases_are(1);
+	}
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
+Test(revive, is_quick_again_after_a_gpuwmd_that_stayed)
+{
+	struct gpuwm_mapping *mapping = attach();
+
+	dies_at("hello", 6);
+	fake_restart();
+	leases_are(1);
+	cr_expect(gt(long, client->reviver.pause_ms, 100));
+	poll(NULL, 0, RECONNECT_MAX_MS + 50);
+	fake_restart();
+	leases_are(1);
+	cr_expect(le(long, client->reviver.pause_ms, 40));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
+/* What it ends is known after restart_ms: it is not sent for ever. */
+Test(revive, gives_up_a_call_that_every_gpuwmd_dies_of)
+{
+	int64_t before = clock_ms();
+	int r;
+
+	with_restart_ms(300);
+	dies_at("ping", UINT32_MAX);
+	r = gpuwm_ping(client, NULL);
+	cr_expect(eq(int, r, -ECONNREFUSED), "%s", gpuwm_error()->message);
+	cr_expect(lt(long, clock_ms() - before, 3000));
+	fake->deaths = 0;
+}
+
+Test(revive, connects_to_a_gpuwmd_that_dies_at_the_greeting)
+{
+	dies_at("hello", 3);
+	with_restart_ms(0);
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(eq(uint, fake->deaths, 0));
+}
+
+/* ---- what else ends a connection --------------------------------------- */
+
+/* As a call that gets no answer in time, but without the 30 seconds of slack. */
+Test(revive, connects_again_after_a_call_without_an_answer)
+{
+	struct gpuwm_mapping *mapping = attach();
+	struct connection *connection;
+	struct message_writer w;
+	struct error error;
+
+	strcpy(fake->silent, "ping");
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, request_next_id(), "ping");
+	message_end(&w);
+	connection = connection_keep(client->reviver.connection);
+	cr_assert(eq(int, connection_call(connection, &w, NULL, 0, 20, NULL, &error), -ETIMEDOUT));
+	connection_free(connection);
+	message_writer_clear(&w);
+	fake->silent[0] = 0;
+	UNTIL(fake->resumed == 1);
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
+	cr_expect(eq(uint, fake->leases, 1));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
+Test(revive, once_ends_with_its_connection)
+{
+	struct gpuwm_connect_options options = to_fake();
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_publish *publish;
+
+	options.flags = GPUWM_CONNECT_ONCE;
+	options.restart_ms = -1;
+	gpuwm_close(client);
+	client = client_with(&options);
+	mapping = attach();
+	cr_assert(eq(int, publish_begin(&publish), 0));
+	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
+	fake_restart();
+	cr_expect(eq(int, gpuwm_mapping_check(mapping), -ECONNRESET));
+	cr_expect(eq(int, gpuwm_ping(client, NULL), -ECONNRESET));
+	cr_expect(eq(int, gpuwm_publish_commit(publish, NULL), -ECONNRESET));
+	cr_expect(holds_sevens(mapping));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+	cr_expect(eq(uint, fake->resumes, 0));
+}
+
+#define RECONNECTS 1000
+
+Test(revive, leaks_nothing_over_many_reconnects)
+{
+	struct gpuwm_mapping *mapping = attach();
+	int before;
+
+	cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
+	before = open_fds();
+	for (int i = 0; i < RECONNECTS; i++) {
+		pause_forget();
+		dies_at("ping", 1);
+		cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
+	}
+	cr_expect(eq(uint, fake->resumed, RECONNECTS));
+	cr_expect(eq(int, open_fds(), before));
+	cr_expect(eq(uint, threads_of_library(), 1));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
+/* ---- what it knows of gpuwmd ------------------------------------------- */
+
+Test(revive, knows_which_gpuwmd_it_talks_to)
+{
+	const char *first = gpuwm_instance(client);
+
+	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
+	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
+	cr_expect(eq(u64, gpuwm_epoch(client), 1));
+	fake_restart();
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(ne(str, (char *)gpuwm_instance(client), FAKE_INSTANCE));
+	cr_expect(eq(u64, gpuwm_epoch(client), 2));
+	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
+	/* Lent for as long as the client. */
+	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
+}
+
+static void see_seq(const struct gpuwm_event *event, void *user_data)
+{
+	if (strcmp(event->kind, "disconnected") == 0)
+		*(uint64_t *)user_data = event->seq;
+}
+
+Test(revive, tells_where_events_went_on)
+{
+	struct gpuwm_events *events;
+	uint64_t seq = 0;
+
+	/* Before the first event: after the last one when it was opened. */
+	fake->no_events = true;
+	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+	fake_restart();
+	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
+		;
+	cr_expect(eq(u64, seq, 3));
+	gpuwm_events_close(events);
+	fake->no_events = false;
+	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+	fake_restart();
+	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
+		;
+	cr_expect(eq(u64, seq, 5));
+	gpuwm_events_close(events);
+}
+
+static int call_events(void)
+{
+	struct gpuwm_events *events;
+	int r = gpuwm_events_open(client, 5, &events);
+
+	return r < 0 ? r : (gpuwm_events_close(events), 0);
+}
+
+Test(revive, waits_for_the_next_gpuwmd_to_tell_events)
+{
+	int (*const open)(void) = call_events;
+	pthread_t thread;
+
+	fake_kill(fake);
+	thread = call_begin_in_thread(&open);
+	poll(NULL, 0, 50);
+	fake_run_again(fake);
+	cr_expect(eq(int, call_join(thread), 0));
+	with_restart_ms(50);
+	fake_kill(fake);
+	cr_expect(eq(int, call_events(), -ECONNREFUSED));
+	cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
+}
+
+/* ---- many threads ------------------------------------------------------ */
+
+static _Atomic bool over;
+
+static void *come_and_go(void *unused)
+{
+	while (!over) {
+		struct gpuwm_mapping *mapping = attach();
+
+		cr_assert(holds_sevens(mapping));
+		cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
+		cr_assert(eq(int, gpuwm_detach(mapping), 0));
+	}
+	return unused;
+}
+
+Test(revive, serves_threads_that_come_and_go)
+{
+	struct gpuwm_mapping *mapping = attach();
+	pthread_t threads_[4];
+
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads_[i], NULL, come_and_go, NULL);
+	for (int i = 0; i < 60; i++) {
+		pause_forget();
+		fake_restart();
+		poll(NULL, 0, i % 7);
+	}
+	over = true;
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads_[i], NULL);
+	leases_are(1);
+	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
