@@ -307,6 +307,18 @@ static void on_stop_timer(uv_timer_t *timer)
 	uv_stop(timer->loop);
 }
 
+/* Whether the service manager restarts or stops its unit can't be told from the signal. */
+static void say_what_stays(const struct server *server)
+{
+	const struct registry_counts counts = registry_counts(server->registry);
+
+	if (counts.versions > 0 && keeping_stores(server->keeping))
+		log_info(
+			"%llu versions stay in the fd store: a restart finds them again, a stopped unit drops them "
+			"(systemd 254 and newer: unless it has FileDescriptorStorePreserve=yes)",
+			(unsigned long long)counts.versions);
+}
+
 void server_stop(struct server *server)
 {
 	struct error error;
@@ -316,6 +328,7 @@ void server_stop(struct server *server)
 	notify_stopping();
 	notify_extend(EXTEND_SECONDS);
 	server_begin_draining(server, "stopping");
+	say_what_stays(server);
 	server->stopping = true;
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is stopping");
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
