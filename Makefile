@@ -6,6 +6,7 @@
 BUILD    ?= build
 PREFIX   ?= /usr/local
 LIBDIR   ?= $(PREFIX)/lib
+UNITDIR  ?= $(PREFIX)/lib/systemd/system
 CUDA_HOME ?= /usr/local/cuda
 CC       ?= gcc
 AR       ?= ar
@@ -91,19 +92,21 @@ PRELOAD_LIBS := $(patsubst tests/preload/%.c,$(BUILD)/tests/preload/%.so,$(PRELO
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
 NEXT_BIN := $(BUILD)/tests/next/gpuwmd
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
+UNITS := $(wildcard systemd/*.socket) $(patsubst systemd/%.in,$(BUILD)/systemd/%,$(wildcard systemd/*.service.in))
 MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle all programs tests check asan coverage demo bench lint format fuzz install clean
+.PHONY: gpu-bundle all programs tests check asan coverage demo bench lint format fuzz install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: programs
 	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
 
-programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc
+programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
+  $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf
 tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN)
 
 # ---- rules ---------------------------------------------------------------
@@ -167,9 +170,18 @@ $(BIN)/example-%: $(BUILD)/obj/examples/%.o $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o,$^) $(LINK_LOCAL)
 
-$(BUILD)/lib/pkgconfig/gpuwm-client.pc: client/lib/gpuwm-client.pc.in $(HEADER)
+# What names the prefix is made anew when `make install` gets another one.
+$(BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PREFIX) $(LIBDIR)' | cmp -s - $@ || echo '$(PREFIX) $(LIBDIR)' > $@
+
+$(BUILD)/lib/pkgconfig/gpuwm-client.pc: client/lib/gpuwm-client.pc.in $(HEADER) $(BUILD)/prefix
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $< > $@
+
+$(BUILD)/systemd/%: systemd/%.in $(BUILD)/prefix
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|' $< > $@
 
 $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
@@ -287,6 +299,11 @@ install: programs
 	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgpuwm-client.so
 	install -m 644 $(BUILD)/lib/pkgconfig/gpuwm-client.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(PREFIX)/share/gpuwm
+	install -m 644 $(UNITS) $(DESTDIR)$(UNITDIR)
+	install -D -m 644 systemd/gpuwm.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpuwm.conf
+	install -D -m 644 $(BUILD)/systemd/gpuwm.tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpuwm.conf
+	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf $(DESTDIR)$(PREFIX)/share/gpuwm
 	for page in $(MAN); do section=$${page##*.}; \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
 
