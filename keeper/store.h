@@ -10,7 +10,8 @@ struct store_entry {
 };
 
 struct store {
-	struct store_entry *entries; /* room for `max` */
+	struct store_entry *entries; /* room for `max`, as `by_file` has */
+	int *by_file; /* the same descriptors, in the order that kcmp(2) gives open files */
 	size_t count, max;
 	size_t name_bytes; /* of all names, each with the ':' behind it */
 };
@@ -28,7 +29,7 @@ int store_init(struct store *store, size_t max);
 void store_clear(struct store *store);
 
 /* Takes the descriptor, and closes it if it is not kept. The same open file is kept once (as
- * systemd does, by kcmp(2); where the kernel forbids that, twice). What is kept gets a number at or
+ * systemd does, by kcmp(2); where the kernel has or allows none, twice). What is kept gets a number at or
  * above STORE_FD_FIRST + max, so that a child can put it in its place without a clash.
  * 1 kept, 0 it was there already, -ENOSPC (the store is full), -E2BIG (the names are), -EMFILE, -ENOMEM. */
 int store_add(struct store *store, int fd, const char *name);

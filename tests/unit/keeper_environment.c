@@ -130,7 +130,6 @@ Test(keeper_environment, a_full_store_fits)
 
 	for (int i = 0; i < 2048; i++) {
 		snprintf(name, sizeof(name), "s%011d", i);
-		/* kcmp over all that is there would make this test slow for nothing. */
 		store.entries[store.count++] = (struct store_entry){.fd = -1, .name = strdup(name)};
 		store.name_bytes += 13;
 	}
