@@ -272,9 +272,9 @@ static void loop(struct keeper *k)
 	start_after(k, 0);
 	while (k->phase != PHASE_OVER) {
 		poll(ready, 2, time_left(k));
-		keeper_listen(k);
 		read_signals(k);
 		reap(k);
+		keeper_listen(k);
 		if (k->phase != PHASE_OVER && time_left(k) == 0)
 			on_deadline(k, clock_ms());
 	}
