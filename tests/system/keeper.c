@@ -5,32 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The keeper knows no memory kinds: once is enough. */
-#define KEEPER_TEST(name, ...)                                                                                 \
-	static void keeper_##name(struct keeper *k);                                                           \
-	Test(keeper, name, ##__VA_ARGS__)                                                                      \
-	{                                                                                                      \
-		struct keeper k;                                                                               \
-		SKIP_UNLESS(backend() == BACKEND_HOST, "the keeper is the same on every memory kind");         \
-		keeper_##name(&k);                                                                             \
-	}                                                                                                      \
-	static void keeper_##name(struct keeper *k)
-
 SYSTEM_SUITE(keeper);
-
-static void crash(struct keeper *k)
-{
-	service_tell(k, "kill 9");
-	service_wait(k);
-}
 
 static void upgrade(struct keeper *k)
 {
-	cr_assert(kill(k->pid, SIGUSR1) == 0);
+	keeper_signal(k, SIGUSR1);
 	service_wait(k);
 }
 
@@ -45,19 +29,19 @@ static void store_three(struct keeper *k)
 	ASK_IS(k, "barrier 1", "barrier");
 }
 
-KEEPER_TEST(what_is_stored_survives_kill_9)
+KEEPER_TEST(keeper, what_is_stored_survives_kill_9)
 {
 	keeper_start(k, NULL);
 	store_three(k);
 	for (int i = 0; i < 3; i++) {
-		crash(k);
+		service_crash(k);
 		ASK_IS(k, three, "list");
 	}
 	keeper_stop(k);
 	cr_assert_eq(keeper_log_count(k, "5 stored descriptors are let go"), 1);
 }
 
-KEEPER_TEST(what_is_stored_survives_an_upgrade)
+KEEPER_TEST(keeper, what_is_stored_survives_an_upgrade)
 {
 	keeper_start(k, NULL);
 	store_three(k);
@@ -68,14 +52,20 @@ KEEPER_TEST(what_is_stored_survives_an_upgrade)
 	keeper_stop(k);
 }
 
-/* The last words of a program are read before its death counts. */
-KEEPER_TEST(what_was_stored_just_before_the_death_is_kept)
+/* The last words of a program are read before its death counts, also when the keeper learns of both at once. */
+KEEPER_TEST(keeper, what_was_stored_just_before_the_death_is_kept)
 {
+	char nothing[64];
+
 	keeper_start(k, "--restart-delay", "0", NULL);
 	for (int i = 0; i < 20; i++) {
 		char expected[16];
 
+		keeper_signal(k, SIGSTOP);
 		service_tell(k, "store x 1 16 1 memfd;kill 9");
+		while (recv(k->service, nothing, sizeof nothing, 0) > 0)
+			;
+		keeper_signal(k, SIGCONT);
 		service_wait(k);
 		snprintf(expected, sizeof expected, "%d ", i + 1);
 		cr_assert(strncmp(service_ask(k, "list"), expected, strlen(expected)) == 0);
@@ -83,7 +73,7 @@ KEEPER_TEST(what_was_stored_just_before_the_death_is_kept)
 	keeper_stop(k);
 }
 
-KEEPER_TEST(a_barrier_returns_when_all_before_it_is_done)
+KEEPER_TEST(keeper, a_barrier_returns_when_all_before_it_is_done)
 {
 	size_t before;
 
@@ -110,7 +100,7 @@ static int64_t shm_used(void)
 }
 
 /* A file of /dev/shm is what a memfd is, on a file system that tells how much of it is in use. */
-KEEPER_TEST(removing_returns_the_memory)
+KEEPER_TEST(keeper, removing_returns_the_memory)
 {
 	const int64_t bytes = 16 << 20;
 	struct statfs fs;
@@ -122,19 +112,19 @@ KEEPER_TEST(removing_returns_the_memory)
 	ASK_IS(k, "store 1", "store big 1 %ld 1 tmpfs", (long)bytes);
 	ASK_IS(k, "barrier 1", "barrier");
 	ASK_IS(k, "closed", "close");
-	crash(k);
+	service_crash(k);
 	cr_assert_geq(shm_used(), before + bytes / 2, "it is not held");
 	ASK_IS(k, "closed", "close");
 	cr_assert_geq(shm_used(), before + bytes / 2, "it is not held by the keeper");
 	ASK_IS(k, "notify 1", "notify FDSTOREREMOVE=1|FDNAME=big");
 	ASK_IS(k, "barrier 1", "barrier");
 	cr_assert(EVENTUALLY(5000, shm_used() < before + bytes / 2), "it is not returned");
-	crash(k);
+	service_crash(k);
 	ASK_IS(k, "0", "list");
 	keeper_stop(k);
 }
 
-KEEPER_TEST(a_full_store_says_so_and_closes_what_it_does_not_keep)
+KEEPER_TEST(keeper, a_full_store_says_so_and_closes_what_it_does_not_keep)
 {
 	size_t before;
 
@@ -146,12 +136,12 @@ KEEPER_TEST(a_full_store_says_so_and_closes_what_it_does_not_keep)
 	ASK_IS(k, "barrier 1", "barrier");
 	cr_assert_eq(fds_of(k->pid), before + 3);
 	cr_assert_eq(keeper_log_count(k, "the store is full: 3 descriptors"), 1, "one line, not three");
-	crash(k);
+	service_crash(k);
 	ASK_IS(k, "3 a:16:1 a:16:2 a:16:3", "list");
 	ASK_IS(k, "notify 1", "notify FDSTOREREMOVE=1|FDNAME=a");
 	ASK_IS(k, "store 1", "store b 1 16 9 memfd");
 	ASK_IS(k, "barrier 1", "barrier");
-	crash(k);
+	service_crash(k);
 	ASK_IS(k, "1 b:16:9", "list");
 	keeper_stop(k);
 }
@@ -161,7 +151,7 @@ static void few_files(void)
 	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 256, .rlim_max = 8192});
 }
 
-KEEPER_TEST(as_many_as_gpuwmd_may_store, .timeout = 60)
+KEEPER_TEST(keeper, as_many_as_gpuwmd_may_store, .timeout = 60)
 {
 	char expected[64];
 	const char *list;
@@ -174,7 +164,7 @@ KEEPER_TEST(as_many_as_gpuwmd_may_store, .timeout = 60)
 	ASK_IS(k, "store 1", "store abcdef 2048 16 0 memfd each");
 	ASK_IS(k, "barrier 1", "barrier");
 	for (int i = 0; i < 3; i++) {
-		crash(k);
+		service_crash(k);
 		list = service_ask(k, "list");
 		cr_assert(strncmp(list, "2048 abcdef000000:16:0 abcdef000001:16:1 ", 41) == 0);
 		snprintf(expected, sizeof expected, " abcdef002047:16:%d", 2047 % 256);
@@ -184,7 +174,7 @@ KEEPER_TEST(as_many_as_gpuwmd_may_store, .timeout = 60)
 	cr_assert_eq(keeper_log_count(k, "full"), 0);
 }
 
-KEEPER_TEST(too_few_files_for_the_store_are_refused_at_start)
+KEEPER_TEST(keeper, too_few_files_for_the_store_are_refused_at_start)
 {
 	static const char *const flags[] = {"--store-max", "5000", NULL};
 
@@ -196,7 +186,40 @@ KEEPER_TEST(too_few_files_for_the_store_are_refused_at_start)
 	cr_assert_eq(keeper_log_count(k, "lower --store-max"), 1);
 }
 
-KEEPER_TEST(notifications_of_other_processes_do_not_count)
+static void limit_files(const struct keeper *k, rlim_t soft)
+{
+	struct rlimit files;
+
+	cr_assert(prlimit(k->pid, RLIMIT_NOFILE, NULL, &files) == 0);
+	files.rlim_cur = soft;
+	cr_assert(prlimit(k->pid, RLIMIT_NOFILE, &files, NULL) == 0);
+}
+
+KEEPER_TEST(keeper, without_open_files_it_keeps_nothing_says_so_and_goes_on)
+{
+	struct rlimit files;
+	size_t before;
+
+	keeper_start(k, NULL);
+	cr_assert(prlimit(k->pid, RLIMIT_NOFILE, NULL, &files) == 0);
+	before = fds_of(k->pid);
+	limit_files(k, 10);
+	ASK_IS(k, "raw 0", "raw-253 FDSTORE=1|FDNAME=lost");
+	ASK_IS(k, "barrier 1", "barrier");
+	cr_assert_eq(keeper_log_count(k, "descriptors that notify-service sent are lost"), 1);
+	limit_files(k, 300);
+	ASK_IS(k, "store 1", "store refused 1 16 1 memfd");
+	ASK_IS(k, "barrier 1", "barrier");
+	cr_assert_eq(keeper_log_count(k, "refused is not kept: raise RLIMIT_NOFILE"), 1);
+	cr_assert_eq(fds_of(k->pid), before);
+	limit_files(k, files.rlim_cur);
+	ASK_IS(k, "store 1", "store kept 1 16 1 memfd");
+	service_crash(k);
+	ASK_IS(k, "1 kept:16:1", "list");
+	keeper_stop(k);
+}
+
+KEEPER_TEST(keeper, notifications_of_other_processes_do_not_count)
 {
 	size_t before;
 
@@ -211,12 +234,12 @@ KEEPER_TEST(notifications_of_other_processes_do_not_count)
 	cr_assert_eq(fds_of(k->pid), before);
 	cr_assert_eq(keeper_log_count(k, "a notification of process"), 1, "one line, not 102");
 	cr_assert_eq(keeper_log_count(k, "is ready"), 0);
-	crash(k);
+	service_crash(k);
 	ASK_IS(k, "1 mine:16:1", "list");
 	keeper_stop(k);
 }
 
-KEEPER_TEST(damaged_notifications_are_dropped)
+KEEPER_TEST(keeper, damaged_notifications_are_dropped)
 {
 	size_t before;
 
@@ -241,7 +264,7 @@ KEEPER_TEST(damaged_notifications_are_dropped)
 	ASK_IS(k, "raw 0", "raw-253 FDSTORE=1|FDNAME=x");
 	ASK_IS(k, "barrier 1", "barrier");
 	cr_assert_eq(fds_of(k->pid), before + 1);
-	crash(k);
+	service_crash(k);
 	cr_assert(strncmp(service_ask(k, "list"), "1 x:", 4) == 0);
 	keeper_stop(k);
 }
@@ -264,7 +287,7 @@ static void odd_start(void)
 	setenv("NOTIFY_SOCKET", "/nonexistent", 1);
 }
 
-KEEPER_TEST(the_program_starts_clean_whatever_the_keeper_inherits)
+KEEPER_TEST(keeper, the_program_starts_clean_whatever_the_keeper_inherits)
 {
 	keeper_prepare(k);
 	k->before_exec = odd_start;
@@ -277,7 +300,7 @@ KEEPER_TEST(the_program_starts_clean_whatever_the_keeper_inherits)
 	ASK_IS(k, "(none)", "env LISTEN_FDNAMES");
 	ASK_IS(k, "(none)", "env WATCHDOG_USEC");
 	ASK_IS(k, "store 1", "store a 2 16 1 memfd");
-	crash(k);
+	service_crash(k);
 	ASK_IS(k, "2 a:16:1 a:16:2", "list");
 	ASK_IS(k, "fds 0 1 2 3 4", "fds");
 	ASK_IS(k, "a:a", "env LISTEN_FDNAMES");

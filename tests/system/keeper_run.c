@@ -120,14 +120,14 @@ static void hear(struct keeper *k)
 void service_wait(struct keeper *k)
 {
 	long long began;
-	int pid;
+	int pid, last = k->service;
 
-	close(k->service);
 	if (!readable(k->listener, KEEPER_MS)) {
 		log_show(k);
 		cr_assert_fail("the service is not started");
 	}
 	k->service = accept4(k->listener, NULL, NULL, SOCK_CLOEXEC);
+	close(last); /* not before: the service ends with its connection */
 	hear(k);
 	cr_assert_eq(sscanf(answer, "hello %d %lld %31s", &pid, &began, k->label), 3, "%s", answer);
 	k->service_pid = pid;
@@ -163,9 +163,16 @@ const char *service_ask(struct keeper *k, const char *format, ...)
 	return answer;
 }
 
-bool service_still_runs(struct keeper *k)
+void service_crash(struct keeper *k)
 {
-	return !readable(k->listener, 0) && strcmp(service_ask(k, "hangups"), "what") != 0;
+	service_tell(k, "kill 9");
+	service_wait(k);
+}
+
+void service_runs(struct keeper *k)
+{
+	service_ask(k, "hangups");
+	cr_assert(!readable(k->listener, 0), "it was started again");
 }
 
 /* ---- the keeper ------------------------------------------------------- */
@@ -196,6 +203,11 @@ int keeper_join(struct keeper *k)
 	return WEXITSTATUS(status);
 }
 
+void keeper_signal(const struct keeper *k, int number)
+{
+	cr_assert(kill(k->pid, number) == 0, "the keeper is gone");
+}
+
 static bool folder_left(const struct keeper *k)
 {
 	char command[256];
@@ -207,7 +219,7 @@ static bool folder_left(const struct keeper *k)
 void keeper_stop(struct keeper *k)
 {
 	cr_assert(folder_left(k), "where is its folder?");
-	cr_assert(kill(k->pid, SIGTERM) == 0);
+	keeper_signal(k, SIGTERM);
 	cr_assert_eq(keeper_join(k), 0);
 	cr_assert(!folder_left(k), "the folder of the notification socket is left");
 	close(k->service);

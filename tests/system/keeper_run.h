@@ -31,17 +31,31 @@ void service_wait(struct keeper *k);
 /* Sends a command; service_ask waits for its answer too, which is valid until the next one. */
 void service_tell(struct keeper *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *service_ask(struct keeper *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* True while no further start has been made. */
-bool service_still_runs(struct keeper *k);
+/* Ends it by SIGKILL, and waits for the next start. */
+void service_crash(struct keeper *k);
+/* Asserts that it is the one of the last service_wait, and no other was started. */
+void service_runs(struct keeper *k);
 
 /* How often the log says this. */
 unsigned keeper_log_count(const struct keeper *k, const char *words);
 /* Waits for the keeper's end: its exit status. */
 int keeper_join(struct keeper *k);
+void keeper_signal(const struct keeper *k, int number);
 /* SIGTERM; asserts that it leaves with 0, and with no folder left. */
 void keeper_stop(struct keeper *k);
 /* The keeper's own children, zombies included. */
 size_t keeper_children(const struct keeper *k);
+
+/* The keeper knows no memory kinds: once is enough. */
+#define KEEPER_TEST(suite, name, ...)                                                                          \
+	static void suite##_##name(struct keeper *k);                                                          \
+	Test(suite, name, ##__VA_ARGS__)                                                                       \
+	{                                                                                                      \
+		struct keeper k;                                                                               \
+		SKIP_UNLESS(backend() == BACKEND_HOST, "the keeper is the same on every memory kind");         \
+		suite##_##name(&k);                                                                            \
+	}                                                                                                      \
+	static void suite##_##name(struct keeper *k)
 
 #define ASK_IS(k, expected, ...)                                                                               \
 	({                                                                                                     \

@@ -36,6 +36,7 @@ static int given;
 static int own[OWN_MAX], own_count;
 static int feed_ms = -1;
 static volatile sig_atomic_t hangups;
+static char on_term[256]; /* what it notifies at SIGTERM, in place of ending */
 
 static int64_t now_ns(void)
 {
@@ -144,22 +145,33 @@ static void do_foreign(const char *text, int times)
 	answer("foreign %d", (int)pid);
 }
 
-/* A grandchild whose parent is gone, and which then ends. */
+/* A grandchild whose parent is gone. It ends when `orphans-end` closes the pipe that it reads. */
+static int orphan_pipe[2] = {-1, -1};
+
 static void do_orphan(void)
 {
-	int status;
-	pid_t pid = fork();
+	char nothing;
+	pid_t pid;
 
+	if (orphan_pipe[0] < 0 && pipe2(orphan_pipe, O_CLOEXEC) < 0)
+		_exit(8);
+	pid = fork();
 	if (pid == 0) {
-		if (fork() == 0) {
-			while (getppid() == getpid())
-				;
-			_exit(7);
-		}
-		_exit(0);
+		if (fork() != 0)
+			_exit(0);
+		close(orphan_pipe[1]);
+		_exit(read(orphan_pipe[0], &nothing, 1) == 0 ? 7 : 8);
 	}
-	waitpid(pid, &status, 0);
+	waitpid(pid, NULL, 0);
 	answer("orphan");
+}
+
+static void do_orphans_end(void)
+{
+	close(orphan_pipe[0]);
+	close(orphan_pipe[1]);
+	orphan_pipe[0] = orphan_pipe[1] = -1;
+	answer("ended");
 }
 
 /* raw BYTES, with '#' for a zero byte, and with as many copies of stdin. */
@@ -194,13 +206,12 @@ static void do_raw(char *text, int fd_count)
 
 static void do_signals(void)
 {
-	char line[256], blocked[64] = "", ignored[64] = "", caught[64] = "";
+	char line[256], blocked[64] = "", ignored[64] = "";
 	FILE *file = fopen("/proc/self/status", "re");
 
 	while (file && fgets(line, sizeof line, file)) {
 		sscanf(line, "SigBlk: %63s", blocked);
 		sscanf(line, "SigIgn: %63s", ignored);
-		sscanf(line, "SigCgt: %63s", caught);
 	}
 	if (file)
 		fclose(file);
@@ -256,6 +267,8 @@ static void do_command(char *command)
 		do_foreign(arguments, 100);
 	else if (strcmp(command, "orphan") == 0)
 		do_orphan();
+	else if (strcmp(command, "orphans-end") == 0)
+		do_orphans_end();
 	else if (strcmp(command, "raw") == 0)
 		do_raw(arguments, 0);
 	else if (strcmp(command, "raw-253") == 0)
@@ -274,6 +287,8 @@ static void do_command(char *command)
 		answer("feed %d", feed_ms = atoi(arguments));
 	else if (strcmp(command, "ignore") == 0)
 		answer("ignore %d", signal(atoi(arguments), SIG_IGN) == SIG_ERR);
+	else if (strcmp(command, "on-term") == 0)
+		answer("on-term %d", snprintf(on_term, sizeof on_term, "%s", arguments) > 0);
 	else if (strcmp(command, "exit") == 0)
 		exit(atoi(arguments));
 	else if (strcmp(command, "kill") == 0)
@@ -286,9 +301,12 @@ static void do_command(char *command)
 
 static void on_signal(int number)
 {
-	if (number == SIGTERM)
+	if (number == SIGHUP)
+		hangups++;
+	else if (on_term[0])
+		sd_notify(0, on_term);
+	else
 		_exit(0);
-	hangups++;
 }
 
 static int dial(const char *path)
