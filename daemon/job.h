@@ -49,6 +49,10 @@ struct job {
 	struct job *next;
 };
 
+/* Numbers go up across restarts, so that one of an earlier gpuwmd is never another job's. Round, since
+ * people type them. */
+#define JOBS_PER_EPOCH 1000000
+
 struct job_table {
 	struct job *first, **end; /* by age */
 	uint64_t last_id, running, queued, kept;

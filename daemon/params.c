@@ -91,10 +91,12 @@ int64_t params_wait(struct fields *params)
 
 int params_open(const struct server *server, struct error *error)
 {
-	if (!server->draining)
-		return 0;
-	return error_set(error, -ESHUTDOWN, "it takes no new leases, publishes or loads", "gpuwmd is %s",
-			 server->stopping ? "stopping" : "draining");
+	if (server->stopping)
+		return server_refuse_stopping(error);
+	if (server->draining)
+		return error_set(error, -ESHUTDOWN, "it takes no new leases, publishes or loads",
+				 "gpuwmd is draining");
+	return 0;
 }
 
 void put_version_id(struct message_writer *w, const char *key, const struct version_id *id)

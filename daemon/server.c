@@ -266,6 +266,7 @@ int server_run(struct server *server, struct error *error)
 	if (r < 0)
 		return r;
 	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
 	watch_signals(server);
 	begin_serving(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -319,6 +320,11 @@ static void say_what_stays(const struct server *server)
 			(unsigned long long)counts.versions);
 }
 
+int server_refuse_stopping(struct error *error)
+{
+	return error_set(error, -ECONNRESET, "connect again, and ask the next one", "gpuwmd is stopping");
+}
+
 void server_stop(struct server *server)
 {
 	struct error error;
@@ -327,11 +333,12 @@ void server_stop(struct server *server)
 		return;
 	notify_stopping();
 	notify_extend(EXTEND_SECONDS);
+	/* Before the publishes fail: the next gpuwmd has what was ready by then, and says so. */
+	server_refuse_stopping(&error);
+	for (int kind = 0; kind < WAIT_KINDS; kind++)
+		waiters_refuse(server, (enum wait_kind)kind, &error);
 	server_begin_draining(server, "stopping");
 	say_what_stays(server);
 	server->stopping = true;
-	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is stopping");
-	for (int kind = 0; kind < WAIT_KINDS; kind++)
-		waiters_refuse(server, (enum wait_kind)kind, &error);
 	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);
 }

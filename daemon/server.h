@@ -78,6 +78,8 @@ int server_run(struct server *server, struct error *error);
 
 /* SIGTERM: refuses what waits, lets replies drain, and leaves the loop. */
 void server_stop(struct server *server);
+/* What a gpuwmd that stops says to whatever comes or waits: -ECONNRESET. */
+int server_refuse_stopping(struct error *error);
 /* drain, and the first half of server_stop: no new leases, publishes, loads. */
 void server_begin_draining(struct server *server, const char *why);
 

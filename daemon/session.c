@@ -299,7 +299,7 @@ static int admit(struct session *s, struct error *error)
 	if (r < 0)
 		return error_set(error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
 	if (server->stopping)
-		return error_set(error, -ESHUTDOWN, NULL, "gpuwmd is stopping");
+		return server_refuse_stopping(error);
 	if (server->session_count >= server->config->sessions)
 		return error_set(error, -EDQUOT, "sessions in [limits] of gpuwmd's configuration changes it",
 				 "gpuwmd has all %llu connections that it may have",

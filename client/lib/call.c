@@ -69,8 +69,8 @@ static int call_once(struct call *call, int64_t patience, int64_t left, struct r
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;
 	enum fate fate;
-	int r = reviver_take(client, call->unanswered ? 0 : call->only, patience, &connection, &call->round,
-			     error);
+	int r = reviver_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
+			     &call->round, error);
 
 	*ret_again = false;
 	if (r < 0)
@@ -78,14 +78,14 @@ static int call_once(struct call *call, int64_t patience, int64_t left, struct r
 	if (left >= 0)
 		left = left > INT64_MAX - CALL_TIMEOUT_MS ? -1 : left + CALL_TIMEOUT_MS;
 	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
-	/* A gpuwmd that stops says so: it did nothing, and the next one may. */
+	/* A gpuwmd that stops says so, and leaves the request to the next one. */
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
 		reviver_ended(client, connection, error);
 	connection_free(connection);
 	if (r != -ECONNRESET || client->once)
 		return r;
-	if (fate == FATE_UNANSWERED)
-		call->unanswered++;
+	if (fate != FATE_UNSENT)
+		call->taken++;
 	*ret_again = fate != FATE_UNANSWERED || call->rule->again;
 	if (!*ret_again)
 		return error_set(error, -ECONNABORTED, "it may or may not be done: look, then repeat",

@@ -10,7 +10,8 @@ struct call {
 	struct message_writer request; /* its params are open: put them, do not end them */
 	uint64_t only; /* set it: this round's connection, or -ECONNRESET; 0: any */
 	uint64_t round; /* of the connection that answered */
-	unsigned unanswered; /* how often gpuwmd went away with the request */
+	unsigned
+		taken; /* how often gpuwmd went away with the request, without an answer or saying that it stops */
 };
 
 void call_begin(struct call *call, struct gpuwm_client *client, const char *method);

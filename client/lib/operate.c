@@ -94,7 +94,7 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 	call_begin(&call, client, METHOD_JOBS);
 	message_put_u64(&call.request, "job", job);
 	r = call_run(&call, wait_ms, &reply, &error);
-	if (r == -ENOENT && call.unanswered)
+	if (r == -ENOENT && call.taken)
 		error_set(&error, -ECONNABORTED, "list tells whether its version became ready",
 			  "job %llu ended with the gpuwmd that ran it", (unsigned long long)job);
 	if (r < 0)
@@ -208,6 +208,9 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
 	call_begin(&call, client, METHOD_RETIRE);
 	message_put_text(&call.request, "ref", ref);
 	r = call_run(&call, wait_ms, NULL, &error);
+	/* One that stopped had retired it; by now it is freed. */
+	if (r == -ENOENT && call.taken)
+		return 0;
 	return r < 0 ? client_fail(&error) : 0;
 }
 

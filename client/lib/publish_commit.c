@@ -190,7 +190,7 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 	message_put_hex128(&call.request, "content", part->content.bytes);
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
-		return call.unanswered ? commit_lost(publish, r, error) : r;
+		return call.taken ? commit_lost(publish, r, error) : r;
 	fields_of(&f, reply.message.body);
 	r = fields_error(&f, "alias_error", error);
 	reply_clear(&reply);

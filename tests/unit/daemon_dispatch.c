@@ -192,6 +192,20 @@ Test(dispatch, a_session_waits_for_so_many_things_only)
 	close(sock);
 }
 
+Test(dispatch, stopping_leaves_what_waits_to_the_next_one)
+{
+	int sock = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);
+
+	ready("m", "v1");
+	send_get(sock, 5, "m@v2", -1);
+	cr_assert_not(comes(sock));
+	server_stop(server);
+	cr_assert_eq(answered(sock), -ECONNRESET);
+	cr_assert(strstr(message.error.message, "stopping"));
+	close(sock);
+	close(admin);
+}
+
 Test(dispatch, draining_refuses_what_waits_and_what_comes)
 {
 	int sock = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);

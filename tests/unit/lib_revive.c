@@ -208,6 +208,22 @@ Test(revive, asks_the_next_one_when_gpuwmd_says_that_it_leaves)
 	cr_expect(eq(int, (int)fake->peer_count, 3));
 }
 
+Test(revive, knows_that_a_gpuwmd_that_stopped_had_retired_it)
+{
+	int (*const retire)(void) = call_retire;
+	pthread_t thread;
+
+	refuses("retire", -ECONNRESET, "gpuwmd is stopping");
+	strcpy(fake->pauses_at, "hello");
+	thread = call_begin_in_thread(&retire);
+	sem_wait(&fake->paused);
+	refuses("retire", -ENOENT, "no such version");
+	fake->pauses_at[0] = 0;
+	sem_post(&fake->go);
+	cr_expect(eq(int, call_join(thread), 0));
+	cr_expect(eq(int, call_retire(), -ENOENT));
+}
+
 static int call_attach_waiting(void)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
