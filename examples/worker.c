@@ -1,7 +1,9 @@
 /* A worker: attaches to REF, prints its tensors or the sum of one of them, and
- * attaches anew when an operator swaps an alias. */
+ * attaches anew when an operator swaps an alias. A restart of gpuwmd does not
+ * concern it, but for its events: they go on with the next one. */
 #include <gpuwm/client.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,23 +46,55 @@ static int print_checksum(const struct gpuwm_mapping *mapping, const char *name)
 	return 0;
 }
 
-static void on_event(const struct gpuwm_event *event, void *swapped)
+struct watch {
+	bool swapped;
+	uint64_t seq; /* of the last event */
+};
+
+static void on_event(const struct gpuwm_event *event, void *user_data)
 {
+	struct watch *watch = user_data;
+
+	watch->seq = event->seq;
 	if (strcmp(event->kind, "swapped") == 0 || strcmp(event->kind, "lost") == 0)
-		*(bool *)swapped = true;
+		watch->swapped = true;
+}
+
+static int wait_for_swap(struct gpuwm_client *client, struct gpuwm_events **events)
+{
+	struct watch watch = {0};
+	int r = 0;
+
+	while (!watch.swapped && r >= 0) {
+		r = gpuwm_events_dispatch(*events, -1, on_event, &watch);
+		if (r == -ECONNRESET) {
+			*events = gpuwm_events_close(*events);
+			r = gpuwm_events_open(client, watch.seq, events);
+		}
+	}
+	return r;
+}
+
+static void on_lost(const struct gpuwm_lost *lost, void *user_data)
+{
+	(void)user_data;
+	fprintf(stderr, "%s@%s is not there any more (%s), what is mapped stays\n", lost->model, lost->tag,
+		lost->error.message);
 }
 
 int main(int argc, char **argv)
 {
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_client *client;
 	struct gpuwm_events *events;
 
 	if (argc < 2)
 		return fprintf(stderr, "usage: %s REF [TENSOR]\n", argv[0]), 2;
-	if (gpuwm_connect(NULL, &client) < 0 || gpuwm_events_open(client, UINT64_MAX, &events) < 0)
+	options.lost = on_lost;
+	if (gpuwm_connect(&options, &client) < 0 || gpuwm_events_open(client, UINT64_MAX, &events) < 0)
 		return fail("connect");
-	for (bool swapped = false;; swapped = false) {
+	for (;;) {
 		if (gpuwm_attach(client, argv[1], NULL, &mapping) < 0)
 			return fail("attach");
 		printf("version %s, %" PRIu64 " bytes\n", gpuwm_mapping_version(mapping)->id,
@@ -70,9 +104,8 @@ int main(int argc, char **argv)
 		else if (print_checksum(mapping, argv[2]) < 0)
 			return fail("checksum");
 		fflush(stdout);
-		while (!swapped)
-			if (gpuwm_events_dispatch(events, -1, on_event, &swapped) < 0)
-				return fail("events");
+		if (wait_for_swap(client, &events) < 0)
+			return fail("events");
 		if (gpuwm_detach(mapping) < 0)
 			return fail("detach");
 	}

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
 		 const char *filter, json_t **ret_answer)
@@ -58,6 +59,43 @@ void answer_join(const json_t *texts, char *ret_text, size_t size)
 			return;
 		length += (size_t)written;
 	}
+}
+
+const json_t *answer_version(const json_t *list, const char *id)
+{
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "version"), id) == 0)
+			return version;
+	}
+	return NULL;
+}
+
+const char *answer_ref(const json_t *list, const char *ref)
+{
+	const json_t *items;
+	const json_t *item;
+	char name[600];
+	size_t i;
+
+	if (answer_version(list, ref))
+		return ref;
+	items = json_object_get(list, "aliases");
+	json_array_foreach(items, i, item) {
+		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "alias"));
+		if (strcmp(name, ref) == 0 || (strcmp(answer_text(item, "alias"), "current") == 0 &&
+					       strcmp(answer_text(item, "model"), ref) == 0))
+			return answer_text(item, "version");
+	}
+	items = json_object_get(list, "versions");
+	json_array_foreach(items, i, item) {
+		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
+		if (strcmp(name, ref) == 0 && strcmp(answer_text(item, "state"), "failed") != 0)
+			return answer_text(item, "version");
+	}
+	return "";
 }
 
 void answer_name_cell(struct table *table, const json_t *object)

@@ -11,6 +11,7 @@
 struct event_printing {
 	bool json;
 	uint64_t left; /* events to print */
+	uint64_t seq; /* of the last one */
 };
 
 /* "12:30:05" of milliseconds since 1970. */
@@ -65,6 +66,7 @@ static void event_show(const struct gpuwm_event *event, void *user_data)
 	struct event_printing *printing = user_data;
 	json_t *all;
 
+	printing->seq = event->seq;
 	if (printing->left == 0 || strcmp(event->kind, "disconnected") == 0)
 		return;
 	printing->left--;
@@ -83,7 +85,7 @@ static void event_show(const struct gpuwm_event *event, void *user_data)
 int command_events(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct event_printing printing = {.json = arguments->json, .left = UINT64_MAX};
-	struct gpuwm_events *events;
+	struct gpuwm_events *events = NULL;
 	int code = EXIT_DONE;
 
 	if (arguments->given & OPTION_COUNT)
@@ -93,6 +95,11 @@ int command_events(struct gpuwm_client *client, const struct arguments *argument
 	while (printing.left > 0 && code == EXIT_DONE && !ferror(stdout)) {
 		int count = gpuwm_events_dispatch(events, -1, event_show, &printing);
 
+		/* The next gpuwmd goes on; what it can't tell shows as "lost". */
+		if (count == -ECONNRESET) {
+			events = gpuwm_events_close(events);
+			count = gpuwm_events_open(client, printing.seq, &events);
+		}
 		if (count < 0 && count != -EINTR)
 			code = exit_with_error();
 	}

@@ -80,9 +80,10 @@ static int job_follow(struct gpuwm_client *client, struct gpuwm_events *events, 
 {
 	int error = 0;
 
-	while (!watch->ended) {
+	/* Where gpuwmd went away there is no more progress to tell, but an end. */
+	while (!watch->ended && error != -ECONNRESET) {
 		error = gpuwm_events_dispatch(events, -1, job_event, watch);
-		if (error < 0 && error != -EINTR)
+		if (error < 0 && error != -EINTR && error != -ECONNRESET)
 			return error;
 	}
 	do
@@ -117,12 +118,60 @@ static int job_print(struct gpuwm_client *client, const struct arguments *argume
 	return code;
 }
 
+/* Whether the alias that was asked for names the version. */
+static bool alias_moved(const json_t *list, const struct gpuwm_load_options *options, const char *id)
+{
+	char ref[600];
+
+	snprintf(ref, sizeof(ref), "%.*s@%s", (int)strcspn(options->name, "@"), options->name,
+		 options->alias ? options->alias : "");
+	return !options->alias || strcmp(answer_ref(list, ref), id) == 0;
+}
+
+static int outlived_print(const json_t *list, const struct arguments *arguments,
+			  const struct gpuwm_load_options *options, uint64_t job)
+{
+	const char *id = answer_ref(list, options->name);
+
+	if (strcmp(answer_text(answer_version(list, id), "state"), "ready") != 0)
+		return exit_with(EXIT_FAILED, "load it again",
+				 "gpuwmd went away before %s was ready: what is not ready is not kept",
+				 options->name);
+	if (!alias_moved(list, options, id))
+		return exit_with(EXIT_FAILED, "gpuwmctl swap moves it",
+				 "%s is ready, but gpuwmd went away, and the alias %s is not there",
+				 options->name, options->alias);
+	if (arguments->json)
+		return answer_print(
+			json_pack("{s:I, s:s, s:s}", "job", (json_int_t)job, "state", "done", "version", id));
+	printf("job %" PRIu64 ": %s is ready\n", job, options->name);
+	return EXIT_DONE;
+}
+
+/* The job ended with its gpuwmd; what was ready by then is there. */
+static int job_outlived(struct gpuwm_client *client, const struct arguments *arguments,
+			const struct gpuwm_load_options *options, uint64_t job)
+{
+	struct arguments quiet = *arguments;
+	json_t *list;
+	int code;
+
+	quiet.json = false;
+	code = answer_query(client, &quiet, "list", NULL, &list);
+	if (code != EXIT_DONE)
+		return code;
+	code = outlived_print(list, arguments, options, job);
+	json_decref(list);
+	return code;
+}
+
 static int load_watched(struct gpuwm_client *client, const struct arguments *arguments,
 			const struct gpuwm_load_options *options)
 {
 	struct job_watch watch = {0};
 	struct gpuwm_events *events;
-	int code = EXIT_DONE;
+	const char *instance;
+	int code, error;
 
 	/* Before the load: no event of the job is missed. */
 	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
@@ -132,15 +181,17 @@ static int load_watched(struct gpuwm_client *client, const struct arguments *arg
 		gpuwm_events_close(events);
 		return code;
 	}
+	instance = gpuwm_instance(client);
 	interrupt_prepare(watch.job);
 	progress_start(&watch.progress, isatty(STDERR_FILENO));
-	if (job_follow(client, events, &watch) < 0) {
-		progress_end(&watch.progress);
-		code = exit_with_error();
-	}
+	error = job_follow(client, events, &watch);
 	progress_end(&watch.progress);
 	gpuwm_events_close(events);
-	return code == EXIT_DONE ? job_print(client, arguments, watch.job) : code;
+	if (error < 0 && strcmp(instance, gpuwm_instance(client)) != 0)
+		return job_outlived(client, arguments, options, watch.job);
+	if (error < 0)
+		return exit_with_error();
+	return job_print(client, arguments, watch.job);
 }
 
 /* ---- load -------------------------------------------------------------- */

@@ -1,29 +1,18 @@
 /* swap, rollback, pin, unpin, retire, drain: which versions stay, and under which alias. */
 #include "ctl.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The version's object in a list; NULL when it is gone. */
-static const json_t *version_find(const json_t *list, const char *id)
-{
-	const json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (strcmp(answer_text(version, "version"), id) == 0)
-			return version;
-	}
-	return NULL;
-}
+#include <time.h>
 
 /* ---- swap -------------------------------------------------------------- */
 
 /* "v1" for people; the id where the version is gone. */
 static const char *version_tag(const json_t *list, const char *id)
 {
-	const json_t *version = version_find(list, id);
+	const json_t *version = answer_version(list, id);
 
 	return version ? answer_text(version, "tag") : id;
 }
@@ -141,30 +130,12 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 
 /* ---- retire ------------------------------------------------------------ */
 
-/* What a reference names, as an id or ""; gpuwmd judges what is wrong with it. */
-static const char *ref_version(const json_t *list, const char *ref)
+static int64_t now_ms(void)
 {
-	const json_t *items;
-	const json_t *item;
-	char name[600];
-	size_t i;
+	struct timespec now;
 
-	if (version_find(list, ref))
-		return ref;
-	items = json_object_get(list, "aliases");
-	json_array_foreach(items, i, item) {
-		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "alias"));
-		if (strcmp(name, ref) == 0 || (strcmp(answer_text(item, "alias"), "current") == 0 &&
-					       strcmp(answer_text(item, "model"), ref) == 0))
-			return answer_text(item, "version");
-	}
-	items = json_object_get(list, "versions");
-	json_array_foreach(items, i, item) {
-		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
-		if (strcmp(name, ref) == 0 && strcmp(answer_text(item, "state"), "failed") != 0)
-			return answer_text(item, "version");
-	}
-	return "";
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* What still holds the version, for the reader: it may be freed a moment later. */
@@ -185,6 +156,23 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
+/* One that gpuwmd took and did not answer may be done: a version id can be retired once more. */
+static int retire_run(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms)
+{
+	const int64_t deadline = now_ms() + wait_ms;
+	int64_t left = wait_ms;
+	int r = gpuwm_retire(client, ref, wait_ms);
+
+	if (r != -ECONNABORTED || !*id)
+		return r;
+	while (r == -ECONNABORTED) {
+		if (wait_ms > 0)
+			left = deadline > now_ms() ? deadline - now_ms() : 0;
+		r = gpuwm_retire(client, id, left);
+	}
+	return r == -ENOENT ? 0 : r; /* it was, and is freed */
+}
+
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	int64_t wait_ms = arguments->given & OPTION_WAIT ? arguments->wait_ms : 0;
@@ -197,14 +185,14 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
-	snprintf(id, sizeof(id), "%s", ref_version(list, arguments->positional[0]));
+	snprintf(id, sizeof(id), "%s", answer_ref(list, arguments->positional[0]));
 	json_decref(list);
-	if (gpuwm_retire(client, arguments->positional[0], wait_ms) < 0)
+	if (retire_run(client, arguments->positional[0], id, wait_ms) < 0)
 		return exit_with_error();
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
-	code = retire_print(arguments, id, version_find(list, id));
+	code = retire_print(arguments, id, answer_version(list, id));
 	json_decref(list);
 	return code;
 }

@@ -89,6 +89,11 @@ int answer_print(json_t *object);
 const char *answer_text(const json_t *object, const char *key);
 uint64_t answer_number(const json_t *object, const char *key);
 
+/* A version's object in a list, by its id; NULL: it is gone. */
+const json_t *answer_version(const json_t *list, const char *id);
+/* What a reference names in a list, as an id or ""; gpuwmd judges what is wrong with it. */
+const char *answer_ref(const json_t *list, const char *ref);
+
 /* Joins an array of texts with commas, as many as fit; "" for none. */
 void answer_join(const json_t *texts, char *ret_text, size_t size);
 /* The cell "MODEL@TAG" of an object that has both. */
