@@ -57,8 +57,9 @@ static const char *put_value(struct message_writer *w, const char *key, const ch
 	}
 }
 
+/* The names 1 and 4097 share a place in the table of names. */
 static const char valid[] =
-	"{'ledger':'000102030405060708090a0b0c0d0e0f','epoch':3,'next_name':50,'devices':["
+	"{'ledger':'000102030405060708090a0b0c0d0e0f','epoch':3,'next_name':5000,'devices':["
 	"{'id':'host','kind':'host','name':'memory','total':1000,'granularity':4096},"
 	"{'id':'GPU-1','kind':'cuda','name':'a GPU','total':1000,'granularity':2097152}],"
 	"'versions':["
@@ -73,7 +74,7 @@ static const char valid[] =
 	"'layout':'0000000000000000000000000000002b','content':'0000000000000000000000000000003b',"
 	"'index':{'name':4,'bytes':10},'segments':[]},{'rank':1,'device':'host','tensors':1,"
 	"'layout':'0000000000000000000000000000002c','content':'0000000000000000000000000000003c',"
-	"'index':{'name':5,'bytes':10},'segments':[{'name':6,'bytes':100}]}]}}],"
+	"'index':{'name':5,'bytes':10},'segments':[{'name':4097,'bytes':100}]}]}}],"
 	"'aliases':["
 	"{'model':'m','name':'current','version':'0000000000000000000000000000000a','generation':7},"
 	"{'model':'m','name':'prod','version':'0000000000000000000000000000000a','generation':1}]}";
@@ -118,7 +119,7 @@ LedgerTest(bad_snapshot, the_unchanged_one_is_good)
 	put_text(&w, valid);
 	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
 	cr_expect(registry_counts(back.registry).versions == 2 && fake_taken == 6);
-	cr_expect_eq(back.snapshot.next_name, 50);
+	cr_expect_eq(back.snapshot.next_name, 5000);
 	back_clear(&back);
 	message_writer_clear(&w);
 }
@@ -202,7 +203,7 @@ LedgerTest(bad_snapshot, what_cannot_be_is_named)
 		int n;
 		const char *instead_of, *put, *message;
 	} cases[] = {
-		{1, "'next_name':50", "'next_name':17592186044416",
+		{1, "'next_name':5000", "'next_name':17592186044416",
 		 "the state: no descriptor has the name 17592186044416"},
 		{1, "'id':'host'", "'id':'cuda:0'",
 		 "the state's devices[0]: \"cuda:0\" is neither \"host\" nor a UUID that begins with \"GPU-\" "
@@ -237,8 +238,10 @@ LedgerTest(bad_snapshot, what_cannot_be_is_named)
 		 "the state's versions[0] (m@v1): parts[0]: no descriptor has the name 0"},
 		{1, "'name':1,", "'name':17592186044416,",
 		 "the state's versions[0] (m@v1): parts[0]: no descriptor has the name 17592186044416"},
-		{1, "'name':6,", "'name':2,",
+		{1, "'name':4097,", "'name':2,",
 		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 2"},
+		{1, "'name':3,", "'name':4097,",
+		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 4097"},
 		{1, "'bytes':100", "'bytes':18446744073709551615",
 		 "the state's versions[0] (m@v1): parts[0]: its segments have more than 2^64 bytes"},
 		{2, "'bytes':100", "'bytes':18446744073709551615",
@@ -439,7 +442,7 @@ LedgerTest(bad_snapshot, lost_versions_are_looked_at_too)
 	message_writer_clear(&w);
 	put_changed(&w, 1, "'0000000000000000000000000000000b'", "'0000000000000000000000000000000a'");
 	refuse(&w, "the state's versions[1] (m@v2): another version has its id", "the same id");
-	put_changed(&w, 1, "'name':6,", "'name':2,");
+	put_changed(&w, 1, "'name':4097,", "'name':2,");
 	refuse(&w, "the state's versions[1] (m@v2): parts[1]: two descriptors are named 2", "the same name");
 	fake_all_missing = false;
 }

@@ -26,9 +26,11 @@ struct slot_header {
 
 /* ---- calls that fail, in front of libc's ---- */
 
-/* Each is 0 (the real call), an errno, or SHORT: three bytes at most. */
+/* Each is 0 (the real call), an errno, SHORT (three bytes at most) or END (none). */
 #define SHORT (-1)
-static int fail_pread, fail_pwritev, fail_memfd, fail_ftruncate;
+#define END (-2)
+static int fail_pread, fail_pwritev, fail_memfd, fail_ftruncate, fail_seals;
+static unsigned pread_later; /* so many go by first */
 #define CALL __attribute__((visibility("default")))
 
 static int fails(int *how)
@@ -42,10 +44,11 @@ static int fails(int *how)
 
 CALL ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
 {
-	int how = fails(&fail_pread);
+	int how = pread_later > 0 ? 0 : fails(&fail_pread);
 
-	if (how > 0)
-		return -1;
+	pread_later -= pread_later > 0;
+	if (how > 0 || how == END)
+		return how > 0 ? -1 : 0;
 	return syscall(SYS_pread64, fd, data, how == SHORT && bytes > 3 ? 3 : bytes, offset);
 }
 
@@ -54,8 +57,8 @@ CALL ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset)
 	struct iovec first = parts[0].iov_len ? parts[0] : parts[1];
 	int how = fails(&fail_pwritev);
 
-	if (how > 0)
-		return -1;
+	if (how > 0 || how == END)
+		return how > 0 ? -1 : 0;
 	if (how != SHORT)
 		return syscall(SYS_pwritev, fd, parts, count, offset, 0);
 	return syscall(SYS_pwrite64, fd, first.iov_base, first.iov_len > 3 ? 3 : first.iov_len, offset);
@@ -69,6 +72,18 @@ CALL int memfd_create(const char *name, unsigned flags)
 CALL int ftruncate(int fd, off_t bytes)
 {
 	return fails(&fail_ftruncate) ? -1 : (int)syscall(SYS_ftruncate, fd, bytes);
+}
+
+CALL int fcntl(int fd, int command, ...)
+{
+	__builtin_va_list arguments;
+	long argument;
+
+	__builtin_va_start(arguments, command);
+	argument = __builtin_va_arg(arguments, long);
+	__builtin_va_end(arguments);
+	return command == F_ADD_SEALS && fails(&fail_seals) ? -1
+							    : (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
 /* ---- what the tests share ---- */
@@ -283,6 +298,9 @@ Test(state, errors_of_the_system_are_told)
 	fail_ftruncate = ENOMEM;
 	cr_expect_eq(state_new(&state), -ENOMEM);
 	fail_ftruncate = 0;
+	fail_seals = EPERM;
+	cr_expect_eq(state_new(&state), -EPERM);
+	fail_seals = 0;
 	cr_expect_null(state);
 	state = make();
 	write_text(state, "one");
@@ -290,7 +308,14 @@ Test(state, errors_of_the_system_are_told)
 	cr_expect_null(reopen(state));
 	cr_expect_eq(error.code, -EIO);
 	cr_expect_eq(state_read(state, &data, &bytes, &format), -EIO);
+	pread_later = 1;
+	cr_expect_eq(state_read(state, &data, &bytes, &format), -EIO, "the payload");
+	fail_pread = END;
+	cr_expect_eq(state_read(state, &data, &bytes, &format), -EIO);
 	fail_pread = 0;
+	fail_pwritev = END;
+	cr_expect_eq(state_write(state, "two", 3), -EIO);
+	fail_pwritev = 0;
 	poke(state, 0, 56, "x", 1);
 	cr_expect_eq(state_read(state, &data, &bytes, &format), -EIO, "it changed since it was opened");
 	state_free(state);
