@@ -77,7 +77,7 @@ static int read_all(int fd, void *data, size_t bytes, off_t offset)
 static bool header_valid(const struct header *header)
 {
 	return memcmp(header->magic, magic, sizeof(magic)) == 0 && header->slots == SLOTS &&
-	       header->format > 0 && header->generation > 0 && header->bytes <= PAYLOAD_MAX;
+	       header->format > 0 && header->bytes <= PAYLOAD_MAX;
 }
 
 /* 1 with a valid slot's header and payload (malloced); 0: not valid; -EIO, -ENOMEM. */

@@ -413,6 +413,7 @@ LedgerTest(adopted, parts_are_charged_up_to_the_most_descriptors)
 		cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0);
 		cr_expect_eq(ledger.gpu->used, 10 * (part.rank + 1));
 	}
+	part.segment_count = 24;
 	expect_error(version_adopt_replica(version, &part, &ledger.error), -EDQUOT,
 		     "more than 2048 descriptors");
 	part.segment_count = 23;

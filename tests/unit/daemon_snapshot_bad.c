@@ -248,6 +248,8 @@ LedgerTest(bad_snapshot, what_cannot_be_is_named)
 		 "the state's versions[1] (m@v2): more bytes than 64 bits can count"},
 		{1, "'bytes':10}", "'bytes':4294967297}",
 		 "the state's versions[0] (m@v1): more than 4294967296 bytes of indices"},
+		{2, "'bytes':10}", "'bytes':4294967287}",
+		 "the state's versions[1] (m@v2): more than 4294967296 bytes of indices"},
 		{1, "'a','b'", "'a','a'", "the state's versions[0] (m@v1): m@v1 has a pin \"a\" already"},
 		{1, "'a','b'", "'a','.b'", "the state's versions[0] (m@v1): the pin's name has a leading '.'"},
 		{1, "'version':'0000000000000000000000000000000a'",
