@@ -229,6 +229,10 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
 
+$(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(DAEMON_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_DAEMON)
+
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_A)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
