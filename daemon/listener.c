@@ -288,6 +288,14 @@ int listener_start(struct listener *l)
 	return uv_poll_start(&l->poll, UV_READABLE, on_connection);
 }
 
+void listener_stop(struct listener *l)
+{
+	if (l->handles == 0)
+		return;
+	uv_poll_stop(&l->poll);
+	uv_timer_stop(&l->retry);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
 	struct listener *l = handle->data;

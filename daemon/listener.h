@@ -16,6 +16,8 @@ int listener_open(struct server *server, enum session_kind kind, int inherited, 
 int listener_keep(struct listener *listener, struct error *error);
 /* Accepts from now on. */
 int listener_start(struct listener *listener);
+/* Accepts no more: who connects from now on waits for the next gpuwmd, where the socket outlives this one. */
+void listener_stop(struct listener *listener);
 /* Unlinks an own socket; the memory goes with its last close callback. NULL is fine. */
 struct listener *listener_close(struct listener *listener);
 

@@ -333,6 +333,10 @@ void server_stop(struct server *server)
 		return;
 	notify_stopping();
 	notify_extend(EXTEND_SECONDS);
+	for (size_t i = 0; i < LISTENERS; i++) {
+		if (server->listeners[i])
+			listener_stop(server->listeners[i]);
+	}
 	/* Before the publishes fail: the next gpuwmd has what was ready by then, and says so. */
 	server_refuse_stopping(&error);
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
