@@ -111,12 +111,17 @@ static int no_room(const struct device *device, uint64_t bytes, uint64_t left, s
 	char asked[BYTES_TEXT], rest[BYTES_TEXT], budget[BYTES_TEXT], really[BYTES_TEXT];
 	char detail[128];
 
+	/* After a restart no loader has looked yet. */
+	if (device->free_at_ms == 0)
+		strcpy(really, "an unknown part");
+	else
+		bytes_format(device->free, really);
 	snprintf(detail, sizeof(detail), "retire a version, or raise [budget] %s in the configuration",
 		 device->id);
 	return error_set(error, -ENOSPC, detail,
 			 "no room on %s: %s asked for, %s of the budget of %s left, %s really free", device->id,
 			 bytes_format(bytes, asked), bytes_format(left, rest),
-			 bytes_format(device->budget, budget), bytes_format(device->free, really));
+			 bytes_format(device->budget, budget), really);
 }
 
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error)

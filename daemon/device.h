@@ -20,7 +20,7 @@ struct device {
 	char name[64];
 	bool is_cuda;
 	uint64_t total, granularity; /* bytes */
-	uint64_t free, free_at_ms; /* as a loader saw it last, and when (monotonic) */
+	uint64_t free, free_at_ms; /* as a loader saw it last, and when (monotonic; 0: none has) */
 	uint64_t budget; /* may be granted */
 	uint64_t used; /* is granted */
 };

@@ -19,15 +19,9 @@ static int take(void *data, uint64_t name)
 	return inherited_take(data, name);
 }
 
-/* Nothing of a ledger that was half read is used. */
+/* Nothing of a ledger that was half read is used; it has taken no descriptor. */
 static int forget_ledger(struct server *server)
 {
-	struct version *version = NULL;
-
-	while ((version = registry_next_version(server->registry, NULL, version))) {
-		for (uint32_t i = 0; i < version->replica_count; i++)
-			segment_close(&server->loop, &version->replicas[i], NULL, NULL, NULL);
-	}
 	registry_free(server->registry);
 	device_table_clear(&server->devices);
 	server->registry = registry_new();
@@ -99,17 +93,18 @@ static void skip_names(struct keeping *k, const struct inherited *left)
 		k->next_name = left->ours[left->count - 1].name + 1;
 }
 
-/* The names of what is left, each malloced by inherited or in `texts`. When locked also of what a
- * ledger took that was given up then. */
-static size_t list_names(const struct keeping *k, const struct inherited *left, char (*texts)[STORE_NAME_TEXT],
-			 const char **names)
+/* The names of what is left, each malloced by inherited or in `texts`. By the state's name nothing is
+ * removed: ours would go with it. */
+static size_t list_names(const struct inherited *left, char (*texts)[STORE_NAME_TEXT], const char **names)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < left->strange_count; i++)
-		names[count++] = left->strange[i];
+	for (size_t i = 0; i < left->strange_count; i++) {
+		if (strcmp(left->strange[i], STORE_STATE) != 0)
+			names[count++] = left->strange[i];
+	}
 	for (size_t i = 0; i < left->count; i++) {
-		if (left->ours[i].fd < 0 && !k->locked.code)
+		if (left->ours[i].fd < 0)
 			continue;
 		store_name_format(left->ours[i].name, texts[i]);
 		names[count++] = texts[i];
@@ -145,7 +140,7 @@ static int remove_left(struct keeping *k, struct inherited *left, struct error *
 	int r = -ENOMEM;
 
 	if (texts && names) {
-		count = list_names(k, left, texts, names);
+		count = list_names(left, texts, names);
 		if (count > 0)
 			log_warning("descriptors in the fd store that belong to no version are let go: %zu",
 				    count);

@@ -111,8 +111,10 @@ static void put_device(struct message_writer *w, const struct device *device, ui
 	message_put_text(w, "kind", device->is_cuda ? "cuda" : "host");
 	message_put_text(w, "name", device->name);
 	message_put_u64(w, "total", device->total);
-	message_put_u64(w, "free", device->free);
-	message_put_u64(w, "free_age_ms", now_ms - device->free_at_ms);
+	if (device->free_at_ms > 0) {
+		message_put_u64(w, "free", device->free);
+		message_put_u64(w, "free_age_ms", now_ms - device->free_at_ms);
+	}
 	message_put_u64(w, "budget", device->budget);
 	message_put_u64(w, "used", device->used);
 	message_put_u64(w, "granularity", device->granularity);

@@ -83,7 +83,10 @@ static int status_devices(const json_t *status)
 		table_cell(table, answer_text(device, "device"));
 		table_cell(table, answer_text(device, "kind"));
 		table_size(table, answer_number(device, "total"));
-		table_size(table, answer_number(device, "free"));
+		if (json_object_get(device, "free"))
+			table_size(table, answer_number(device, "free"));
+		else
+			table_cell(table, "-");
 		table_size(table, answer_number(device, "budget"));
 		table_size(table, answer_number(device, "used"));
 		table_cell(table, answer_text(device, "name"));

@@ -120,6 +120,17 @@ Test(restart_store, of_two_with_one_name_neither_is_served)
 	gpuwmd_stop_empty(d);
 }
 
+/* By its name ours would leave the store with it. */
+Test(restart_store, a_second_state_is_left_there)
+{
+	struct gpuwmd *d = scene(ACTING);
+
+	kill_after(d, "foreign gpuwm-state\n");
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	kept_kill(d, SIGKILL);
+	all_is_well(d);
+}
+
 /* ---- less than was stored --------------------------------------------- */
 
 static void one_is_lost(const char *acts, const char *missing)
