@@ -1,5 +1,6 @@
 /* gpuwmd dies in the middle of something: it is there afterwards as a whole, or not at all. */
 #include "kept.h"
+#include "../../proto/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,6 +225,41 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 	raw_publish_end(&p);
 	free(before);
 	free(after);
+	scene_end(d);
+}
+
+#define ANSWERS_UNREAD 40
+
+/* Who does not read its answers keeps gpuwmd from leaving for a while. */
+static int never_read(struct gpuwmd *d)
+{
+	int sock = raw_client(d->socket);
+	struct message_writer w;
+
+	for (int i = 0; i < ANSWERS_UNREAD; i++) {
+		raw_request(&w, 2, METHOD_GET_HANDLES);
+		message_put_text(&w, "ref", "m");
+		raw_send(sock, &w);
+	}
+	/* Each has two descriptors; one more answer waits. */
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == UNREAD_FDS_MAX / 2 + 1));
+	return sock;
+}
+
+Test(restart_moments, who_connects_while_it_stops_is_the_next_ones)
+{
+	struct gpuwmd *d = scene();
+	int lazy, sock;
+
+	lazy = never_read(d);
+	cr_assert(kill(d->pid, SIGTERM) == 0);
+	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, "stopping: no new leases") > 0));
+	sock = raw_connect(d->socket);
+	raw_hello(sock); /* asserts that it is answered */
+	kept_wait(d);
+	cr_assert_eq(raw_call(sock, METHOD_STATUS), 0, "it was the last one's");
+	close(sock);
+	close(lazy);
 	scene_end(d);
 }
 
