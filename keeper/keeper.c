@@ -67,9 +67,10 @@ static void start(struct keeper *k)
 
 static void stop_child(struct keeper *k)
 {
-	/* SIGCONT: one that is stopped could not end. */
-	kill(k->child, SIGTERM);
+	/* SIGCONT: one that is stopped could not end. First, since it also undoes the SIGSTOP by which a
+	 * leak checker or debugger looks at a process that ends. */
 	kill(k->child, SIGCONT);
+	kill(k->child, SIGTERM);
 	if (k->phase == PHASE_STARTING || k->phase == PHASE_READY) {
 		k->phase = PHASE_STOPPING;
 		k->deadline_ms = clock_ms() + k->options->stop_ms;
@@ -79,8 +80,8 @@ static void stop_child(struct keeper *k)
 void keeper_abort(struct keeper *k, const char *why)
 {
 	log_error("%s %s: SIGABRT", k->name, why);
-	kill(k->child, SIGABRT);
 	kill(k->child, SIGCONT);
+	kill(k->child, SIGABRT);
 	k->phase = PHASE_ABORTING;
 	k->deadline_ms = clock_ms() + ABORT_MS;
 }
