@@ -136,6 +136,6 @@ Test(roots, any_allocation_may_fail)
 	}
 	cr_assert_eq(r, 0);
 	cr_expect_eq(roots.count, 2);
-	cr_expect_geq(failed, 3);
+	cr_expect_geq(failed, 2); /* a root each; inih's own are hidden from a sanitizer's build */
 	cr_expect_eq(fd_count(), fds_before);
 }
