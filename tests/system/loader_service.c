@@ -58,7 +58,7 @@ void service_start_for(struct gpuwmd *d, uid_t user)
 	char config[128], number[16];
 	FILE *file;
 
-	snprintf(config, sizeof config, "%s/gpuwmd.conf", d->dir);
+	snprintf(config, sizeof config, "%s/loader.conf", d->dir);
 	file = fopen(config, "we");
 	cr_assert(file && fprintf(file, "[loader]\nsocket = %s\nroot = %s\n", d->loader_socket, d->root) > 0);
 	cr_assert(fclose(file) == 0);

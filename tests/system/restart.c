@@ -149,11 +149,16 @@ Test(restart, an_upgrade_in_place_leaves_the_weights_too)
 Test(restart, it_serves_without_any_loader)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
+	bool by_service = d->service.pid > 0;
 
 	kept_configure(d, &(struct kept){.loader = "/nowhere/gpuwm-loader"});
+	if (by_service)
+		service_stop(d);
 	everything_is_as_before(d, d->pid, SIGKILL);
 	cr_assert_eq(status_of(d, "standby"), 0);
 	kept_configure(d, &(struct kept){});
+	if (by_service)
+		service_start(d);
 	kept_kill(d, SIGKILL);
 	scene_end(d);
 }
