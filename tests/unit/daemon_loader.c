@@ -5,6 +5,7 @@
 #include "fail_alloc.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -27,6 +28,17 @@ static void close_service(void)
 	unlink(config.loader_socket);
 	if (server)
 		server_close();
+}
+
+/* The end of each test: gpuwmd leaves, and no descriptor of it is left. */
+static void leave(void)
+{
+	forget();
+	server = server_free(server);
+	if (listener >= 0)
+		close(listener);
+	listener = -1;
+	cr_assert_eq(fd_count(), fds_before, "%d descriptors, %d before", fd_count(), fds_before);
 }
 
 TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 60);
@@ -101,9 +113,11 @@ static int child_pidfd(void)
 	int fd;
 
 	child = fork();
-	if (child == 0)
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* of a test that failed nothing is left */
 		for (;;)
 			pause();
+	}
 	fd = (int)syscall(SYS_pidfd_open, child, 0);
 	cr_assert_geq(fd, 0);
 	return fd;
@@ -186,7 +200,7 @@ Test(loader, is_connected_to_and_stands_by)
 	close(sock);
 	close(listener);
 	listener = -1;
-	cr_expect_eq(fd_count(), fds_before);
+	cr_assert_eq(fd_count(), fds_before);
 }
 
 Test(loader, that_nobody_starts_is_waited_for_and_told_why)
@@ -205,6 +219,7 @@ Test(loader, that_nobody_starts_is_waited_for_and_told_why)
 	cr_expect_eq(server->loaders->failures, 0);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
+	leave();
 }
 
 Test(loader, that_never_comes_fails_the_jobs)
@@ -221,6 +236,7 @@ Test(loader, that_never_comes_fails_the_jobs)
 	cr_expect_eq(server->loaders->failures, LOADER_RETRIES_MAX);
 	expect_failed(job, "no loader could be started, 3 times in a row: no loader answers at /tmp/",
 		      "systemctl start gpuwm-loader.socket");
+	leave();
 }
 
 Test(loader, behind_a_socket_of_another_type)
@@ -233,6 +249,7 @@ Test(loader, behind_a_socket_of_another_type)
 	job = new_job();
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "Protocol wrong type", "ListenSequentialPacket=");
+	leave();
 }
 
 Test(loader, behind_a_queue_that_is_full)
@@ -251,6 +268,7 @@ Test(loader, behind_a_queue_that_is_full)
 	expect_no_start("Resource temporarily unavailable");
 	while (count > 0)
 		close(fillers[--count]);
+	leave();
 }
 
 Test(loader, without_descriptors)
@@ -264,6 +282,7 @@ Test(loader, without_descriptors)
 	pool_start();
 	setrlimit(RLIMIT_NOFILE, &old);
 	expect_no_start("Too many open files");
+	leave();
 }
 
 Test(loader, without_memory)
@@ -289,6 +308,7 @@ Test(loader, without_memory)
 	cr_expect_gt(pool->failures, 1);
 	sock = standby_with(-1);
 	close(sock);
+	leave();
 }
 
 Test(loader, that_ends_before_its_hello)
@@ -297,6 +317,7 @@ Test(loader, that_ends_before_its_hello)
 	pool_start();
 	close(accept_one());
 	expect_no_start("gpuwm-loader ended before it said hello");
+	leave();
 }
 
 Test(loader, that_says_nothing_is_given_up)
@@ -310,6 +331,7 @@ Test(loader, that_says_nothing_is_given_up)
 	expect_no_start("gpuwm-loader did not say hello within 100 ms");
 	cr_expect(is_ended(sock));
 	close(sock);
+	leave();
 }
 
 Test(loader, that_hands_in_what_is_no_pidfd_is_refused)
@@ -330,6 +352,7 @@ Test(loader, that_hands_in_what_is_no_pidfd_is_refused)
 	close(sock);
 	close(fd);
 	expect_no_start("before it said hello");
+	leave();
 }
 
 /* ---- ending ---- */
@@ -346,6 +369,7 @@ Test(loader, standing_by_is_replaced)
 	cr_expect_eq(loader_pool_count(server->loaders), 1);
 	cr_expect_eq(server->loaders->failures, 0);
 	close(sock);
+	leave();
 }
 
 Test(loader, dies_with_its_job_and_the_journal_says_why)
@@ -362,6 +386,7 @@ Test(loader, dies_with_its_job_and_the_journal_says_why)
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader died", "journalctl -u 'gpuwm-loader@*'");
 	cr_expect_eq(used(), 0, "without a pidfd the connection's end is all that there is");
+	leave();
 }
 
 Test(loader, holds_what_it_was_granted_until_its_process_is_gone)
@@ -381,6 +406,7 @@ Test(loader, holds_what_it_was_granted_until_its_process_is_gone)
 	cr_expect_eq(used(), 4096);
 	child_dies();
 	TURN_UNTIL(used() == 0);
+	leave();
 }
 
 /* Its process is gone, and a child of it has the connection. */
@@ -399,6 +425,7 @@ Test(loader, dies_also_when_its_connection_lives_on)
 	expect_failed(job, "gpuwm-loader died", "journalctl");
 	TURN_UNTIL(comes(sock) || is_ended(sock));
 	close(sock);
+	leave();
 }
 
 Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
@@ -430,6 +457,7 @@ Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
 	child_dies();
 	TURN_UNTIL(used() == 0);
 	close(sock);
+	leave();
 }
 
 Test(loader, that_is_done_leaves_without_a_word)
@@ -455,6 +483,7 @@ Test(loader, that_is_done_leaves_without_a_word)
 	cr_expect_eq(loader_pool_count(server->loaders), 1);
 	cr_expect_eq(server->loaders->failures, 0);
 	close(next);
+	leave();
 }
 
 Test(loader, jobs_say_that_all_are_busy)
@@ -474,4 +503,5 @@ Test(loader, jobs_say_that_all_are_busy)
 	cr_expect_eq(second->state, JOB_RUNNING);
 	close(sock);
 	TURN_UNTIL(job_ended(second));
+	leave();
 }

@@ -63,6 +63,7 @@ Test(standby, says_hello_with_its_devices)
 	cr_expect_eq(d.error.code, 0, "%s", d.error.message);
 	cr_assert_eq(packet.fd_count, 1);
 	cr_expect_eq(fields_u64(&f, "pidfd"), 0);
+	cr_expect_eq(f.error.code, 0, "%s", f.error.message);
 	expect_own_pidfd(packet.fds[0]);
 	answer_empty();
 	hang_up();

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -27,6 +28,7 @@ static void start(void (*prepare)(int sock))
 	cr_assert_eq(pipe(log), 0);
 	loader = fork();
 	if (loader == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* of a test that failed nothing is left */
 		close(pair[0]);
 		dup2(log[1], STDERR_FILENO);
 		if (prepare)
@@ -124,7 +126,7 @@ Test(watcher, a_log_that_nobody_reads_does_not_hold_it, .timeout = 30)
 	cr_expect(WIFEXITED(status()));
 }
 
-/* Ends by itself at once, with what it has to tell. */
+/* Ends by itself soon, with what it has to tell. */
 static void leave_by_itself(int sock)
 {
 	struct pollfd hang_up = {.fd = sock};
@@ -132,6 +134,7 @@ static void leave_by_itself(int sock)
 	if (watcher_start(sock) < 0)
 		_exit(99);
 	poll(&hang_up, 1, -1);
+	poll(NULL, 0, WATCHER_PATIENCE_MS / 4);
 	_exit(7);
 }
 
