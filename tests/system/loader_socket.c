@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +167,26 @@ Test(loader_socket, loaders_of_a_service_end_with_gpuwmd)
 Test(loader_socket, loaders_of_gpuwmd_end_with_it)
 {
 	gpuwmd_dies(start_by_gpuwmd());
+}
+
+/* Its main thread is held where it is, as a call into the driver may hold it. */
+Test(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd)
+{
+	struct gpuwmd *d = start_by_service();
+	pid_t loaders[CHILDREN_MAX];
+	int status = 0;
+
+	cr_assert_eq(loaders_of(d->pid, loaders), 1);
+	SKIP_UNLESS(ptrace(PTRACE_SEIZE, loaders[0], NULL, NULL) == 0, "this user may not trace a process");
+	cr_assert_eq(ptrace(PTRACE_INTERRUPT, loaders[0], NULL, NULL), 0);
+	cr_assert_eq(waitpid(loaders[0], &status, __WALL), loaders[0]);
+	cr_assert(WIFSTOPPED(status), "%#x", status);
+	end(d);
+	cr_assert(EVENTUALLY(GONE_MS, waitpid(loaders[0], &status, __WALL | WNOHANG) == loaders[0] &&
+					      !WIFSTOPPED(status)),
+		  "it hangs for ever");
+	cr_assert(log_says(d, "gpuwm-loader: gpuwmd hung up amid a call: ended"));
+	service_stop(d);
 }
 
 /* Every loader dies amid a load: that load fails, and nothing else does. */
