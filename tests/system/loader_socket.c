@@ -2,10 +2,14 @@
  * who may have one, what it may open, and who notices whose death. */
 #include "harness.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +141,78 @@ Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
 	cr_assert(strstr(gpuwm_error()->message, "none of the configured roots"), "%s", gpuwm_error()->message);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
+}
+
+/* Runs gpuwm-loader with these flags (end with NULL), with gpuwmd's end of its descriptor 3 open, and with
+ * room for so many descriptors: its exit code, and what it says. */
+static int loader_run(rlim_t files, const char *const *flags, char ret_output[2048])
+{
+	const char *argv[8] = {"gpuwm-loader"};
+	char program[512];
+	ssize_t got;
+	int pair[2], out[2], status;
+	pid_t pid;
+
+	for (int i = 0; flags[i]; i++)
+		argv[i + 1] = flags[i];
+	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
+	cr_assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
+		  pipe2(out, O_CLOEXEC) == 0);
+	pid = fork();
+	if (pid == 0) {
+		int sock = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		dup2(out[1], 2);
+		dup2(sock, 3);
+		close_range(4, ~0u, CLOSE_RANGE_CLOEXEC);
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){files, files});
+		execv(program, (char **)argv);
+		_exit(126);
+	}
+	close(pair[1]);
+	close(out[1]);
+	got = read(out[0], ret_output, 2047);
+	ret_output[got > 0 ? got : 0] = 0;
+	cr_assert(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "status %#x", status);
+	close(pair[0]);
+	close(out[0]);
+	return WEXITSTATUS(status);
+}
+
+Test(loader_socket, a_loader_that_has_no_room_for_descriptors_says_so)
+{
+	static const char *const flags[] = {"--fd", "3", NULL};
+	char output[2048];
+
+	SKIP_UNLESS(!SANITIZED && backend() == BACKEND_HOST,
+		    "a sanitizer or a driver has descriptors of its own");
+	/* The watcher has the last one. */
+	cr_assert_eq(loader_run(5, flags, output), 1);
+	cr_assert(strstr(output, "pidfd_open: Too many open files"), "%s", output);
+}
+
+Test(loader_socket, a_loader_takes_a_connection_in_one_way)
+{
+	static const char *const wrong[][5] = {{"--activated"}, /* by anybody? */
+					       {"--activated", "--config", "/etc/gpuwmd.conf"},
+					       {"--activated", "--user", "0", "--fd", "3"},
+					       {"--fd", "3", "--user", "0"},
+					       {"--fd", "3", "--config", "/etc/gpuwmd.conf"},
+					       {"--fd", "1"},
+					       {"--user", "0"}};
+	char output[2048];
+
+	for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		const char *flags[6] = {NULL};
+
+		memcpy(flags, wrong[i], sizeof wrong[i]);
+		cr_assert_eq(loader_run(64, flags, output), 2, "%u: %s", i, output);
+		cr_assert(strstr(output, "usage: gpuwm-loader"), "%u: %s", i, output);
+	}
+	cr_assert_eq(loader_run(64, (const char *const[]){"--activated", "--user", "0", NULL}, output), 1);
+	cr_assert(strstr(output, "needs ListenSequentialPacket= and Accept=yes"), "%s", output);
 }
 
 /* ---- deaths ----------------------------------------------------------- */
