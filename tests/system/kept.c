@@ -75,6 +75,13 @@ struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
 	return d;
 }
 
+unsigned kills_wanted(unsigned otherwise)
+{
+	const char *text = getenv("GPUWM_STORM_KILLS");
+
+	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
 /* ---- the next one ----------------------------------------------------- */
 
 /* Its children may be loaders of a dead gpuwmd too, so that they don't tell. */
