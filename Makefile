@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check asan coverage demo bench gpu-bundle lint format fuzz install clean.
+# gpuwm. Targets: all check storm asan coverage demo bench gpu-bundle lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -98,7 +98,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle all programs tests check asan coverage demo bench lint format fuzz install clean FORCE
+.PHONY: gpu-bundle all programs tests check storm asan coverage demo bench lint format fuzz install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -262,6 +262,10 @@ $(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter %/nvml.c %/machine.
 
 check: tests
 	scripts/run-tests $(BUILD)
+
+# 1,000 kills; check has a few.
+storm: tests
+	scripts/storm $(BUILD)
 
 asan:
 	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests

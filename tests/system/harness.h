@@ -212,6 +212,8 @@ bool died_of_fault(int status);
 /* In a child, on a GPU: a context for as long as the process, as workers have. Without one each
  * reading of a mapping makes its own, and the driver makes only a few a second. */
 void child_keeps_context(void);
+/* In the child: its ends of the pipes, for more than words. */
+enum { CHILD_IN = 3, CHILD_OUT = 4 };
 /* In the child: says a word; waits for one (0 when the test is gone). */
 void child_say(char word);
 char child_hear(void);

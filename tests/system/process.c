@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The child's ends of the pipes. */
-enum { CHILD_IN = 3, CHILD_OUT = 4 };
 #define ARGUMENTS_MAX 16
 #define WORD_TIMEOUT_MS 300000 /* each test has a limit of its own */
 

@@ -1,0 +1,391 @@
+/* 1,000 random kills: `make storm`; fewer in `make check`. GPUWM_STORM_KILLS says how many.
+ * GPUWM_STORM_SEED repeats a storm: the same kills after the same delays, the same throws for what is asked. */
+#include "storm.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(storm);
+
+#define KILLS_DEFAULT (SANITIZED ? 15 : 50)
+#define TURN_MS 2
+#define UNHEARD_US 400 /* about twice what a change takes */
+#define ANSWER_MS 5
+
+static uint64_t seed_wanted(void)
+{
+	const char *text = getenv("GPUWM_STORM_SEED");
+	uint32_t seed = 0;
+
+	if (text)
+		return strtoull(text, NULL, 10);
+	cr_assert_eq(getrandom(&seed, sizeof seed, 0), (ssize_t)sizeof seed);
+	return seed;
+}
+
+/* ---- between kills ---------------------------------------------------- */
+
+/* What a list tells that an answer does not: the id of a new version, and what became of what nobody was
+ * told. */
+static bool wants_list(const struct admin *o)
+{
+	return o->state == OP_DOUBTED || (o->state == OP_NONE && o->op.kind <= OP_PUBLISH);
+}
+
+static void hear_all(struct storm *s, const struct pollfd *fds)
+{
+	bool list = false;
+
+	for (int i = 0; i < MODELS; i++) {
+		if (!fds[i].revents)
+			continue;
+		admin_hear(&s->admins[i]);
+		list |= wants_list(&s->admins[i]);
+	}
+	for (int i = 0; i <= WORKERS; i++) {
+		if (fds[MODELS + i].revents)
+			hand_hear(s, &s->hands[i]);
+	}
+	if (list)
+		check_registry(s);
+}
+
+static void turn(struct storm *s)
+{
+	struct pollfd fds[MODELS + WORKERS + 1];
+
+	for (int i = 0; i < MODELS; i++)
+		fds[i] = (struct pollfd){.fd = admin_fd(&s->admins[i]), .events = POLLIN};
+	for (int i = 0; i <= WORKERS; i++)
+		fds[MODELS + i] = (struct pollfd){.fd = s->hands[i].process.from, .events = POLLIN};
+	if (poll(fds, MODELS + WORKERS + 1, TURN_MS) > 0)
+		hear_all(s, fds);
+}
+
+/* at: the moment when those who rested until then go on. */
+static void ask_all(struct storm *s, int64_t at_us)
+{
+	for (int i = 0; i < MODELS; i++) {
+		if (s->admins[i].state == OP_NONE && s->admins[i].rests_until_us <= at_us)
+			admin_begin(&s->admins[i]);
+	}
+}
+
+static void work_until(struct storm *s, int64_t until_us)
+{
+	while (clock_us() < until_us) {
+		ask_all(s, clock_us());
+		hands_turn(s);
+		turn(s);
+	}
+}
+
+/* Every operator has just asked for something: the kill comes in the moment of an answer, or anywhere
+ * in the time that one takes. */
+static void come_close(struct storm *s)
+{
+	bool answer = dice_percent(&s->killer, 40);
+	int64_t until_us = clock_us() + (int64_t)dice_throw(&s->killer, UNHEARD_US);
+	struct pollfd fds[MODELS];
+
+	ask_all(s, INT64_MAX);
+	for (int i = 0; i < MODELS; i++)
+		fds[i] = (struct pollfd){.fd = admin_fd(&s->admins[i]), .events = POLLIN};
+	if (answer)
+		poll(fds, MODELS, ANSWER_MS);
+	while (!answer && clock_us() < until_us)
+		; /* a sleep takes longer */
+}
+
+static void wait_for_admins(struct storm *s)
+{
+	for (int i = 0; i < MODELS; i++) {
+		while (s->admins[i].state != OP_NONE)
+			turn(s);
+	}
+}
+
+/* ---- kills ------------------------------------------------------------ */
+
+/* From the moment when the last gpuwmd was ready: mostly amid the first requests, now and then after the
+ * grace time. */
+static int64_t throw_delay_us(struct storm *s)
+{
+	uint64_t throw = dice_throw(&s->killer, 100);
+
+	if (throw < 25)
+		return (int64_t)dice_throw(&s->killer, 5000);
+	if (throw < 65)
+		return (int64_t)dice_throw(&s->killer, 100000);
+	if (throw < 93)
+		return (int64_t)dice_throw(&s->killer, 400000);
+	return (int64_t)(GRACE_STORM_MS + 200 + dice_throw(&s->killer, 300)) * 1000;
+}
+
+static void wait_for_start(struct storm *s)
+{
+	cr_assert(EVENTUALLY(SETTLE_MS, (keeper_log_read(&s->log), s->log.starts >= s->starts)),
+		  "the keeper starts no gpuwmd");
+}
+
+/* The next one too, wherever it is between exec and its first requests; again and again. */
+static unsigned kill_in_adoption(struct storm *s)
+{
+	unsigned starts = 1;
+
+	while (dice_percent(&s->killer, 15)) {
+		int64_t delay_us = (int64_t)dice_throw(&s->killer, 15000);
+
+		wait_for_start(s);
+		nanosleep(&(struct timespec){.tv_nsec = delay_us * 1000}, NULL);
+		cr_assert(kill(s->log.pid, SIGKILL) == 0);
+		s->starts++;
+		s->in_adoption++;
+		starts++;
+	}
+	return starts;
+}
+
+static void measure(struct storm *s, int64_t killed_us)
+{
+	const struct storm_version *version = sure_version(s);
+	struct moments *m = &s->moments[s->measured];
+
+	*m = (struct moments){.killed_us = killed_us};
+	storm_watch(s->d, &s->log, version ? version->id : "", m);
+	s->measured += m->attached_us > 0;
+}
+
+/* Who dies how; then another serves. */
+static void strike(struct storm *s)
+{
+	uint64_t throw = dice_throw(&s->killer, 100);
+	int64_t killed_ms = clock_ms(), killed_us;
+	unsigned starts = 1;
+	pid_t victim = throw < 92 ? s->d->pid : s->d->keeper;
+
+	keeper_log_read(&s->log);
+	killed_us = clock_us();
+	cr_assert(kill(victim, throw < 84 ? SIGKILL : throw < 92 ? SIGTERM : SIGUSR1) == 0);
+	s->starts++;
+	s->kills += throw < 84;
+	s->stops += throw >= 84 && throw < 92;
+	s->upgrades += throw >= 92;
+	s->freed_before = clock_ms() >= s->grace_until;
+	if (throw < 84)
+		starts = kill_in_adoption(s);
+	if (throw < 84 && starts == 1)
+		measure(s, killed_us);
+	else
+		wait_for_start(s);
+	for (int i = 0; i < MODELS; i++)
+		admin_drain(&s->admins[i]);
+	kept_wait(s->d);
+	for (int i = 0; i < MODELS; i++)
+		admin_connect(&s->admins[i]);
+	s->grace_until = killed_ms + GRACE_STORM_MS;
+	check_restart(s, starts, killed_ms);
+}
+
+/* ---- the end ---------------------------------------------------------- */
+
+static void ask_and_wait(struct storm *s, struct admin *o, struct op op)
+{
+	op.model = o->number;
+	admin_ask(o, &op);
+	while (o->state != OP_NONE)
+		turn(s);
+}
+
+static void clear_model(struct storm *s, struct admin *o)
+{
+	for (int i = 0; i < STORM_ALIASES; i++) {
+		if (i != STORM_PREVIOUS && o->model.aliases[i].tag >= 0)
+			ask_and_wait(s, o, (struct op){.kind = OP_REMOVE, .alias = i});
+	}
+	for (unsigned i = 0; i < TAGS; i++) {
+		for (unsigned pin = 0; pin < PINS; pin++) {
+			if (o->model.versions[i].pins & 1u << pin)
+				ask_and_wait(s, o,
+					     (struct op){.kind = OP_UNPIN, .tag = i, .pin = pin, .alias = -1});
+		}
+		if (o->model.versions[i].state == STORM_READY)
+			ask_and_wait(s, o, (struct op){.kind = OP_RETIRE, .tag = i, .alias = -1});
+	}
+}
+
+static bool is_our_loader(const char *pid)
+{
+	static char environment[1 << 16];
+	char path[300], program[512], run[64];
+	ssize_t length;
+	size_t got;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%s/exe", pid);
+	length = readlink(path, program, sizeof program - 1);
+	program[length > 0 ? length : 0] = 0;
+	if (!strstr(program, "/gpuwm-loader"))
+		return false;
+	snprintf(path, sizeof path, "/proc/%s/environ", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	got = fread(environment, 1, sizeof environment, file);
+	fclose(file);
+	snprintf(run, sizeof run, "FAKECUDA_RUN=%s", getenv("FAKECUDA_RUN"));
+	return memmem(environment, got, run, strlen(run) + 1);
+}
+
+/* Of all gpuwmds of this test. */
+static unsigned loaders_there(void)
+{
+	DIR *proc = opendir("/proc");
+	unsigned count = 0;
+
+	for (struct dirent *entry; (entry = readdir(proc));) {
+		if (entry->d_name[0] > '0' && entry->d_name[0] <= '9')
+			count += is_our_loader(entry->d_name);
+	}
+	closedir(proc);
+	return count;
+}
+
+static void finish(struct storm *s)
+{
+	wait_for_admins(s);
+	hands_let_go(s);
+	check_registry(s);
+	for (int i = 0; i < MODELS * TAGS; i++) {
+		const struct storm_version *version = &s->admins[i / TAGS].model.versions[i % TAGS];
+
+		if (version->state == STORM_READY)
+			check_bytes(s, version);
+	}
+	for (int i = 0; i < MODELS; i++)
+		clear_model(s, &s->admins[i]);
+	check_freed(s);
+	cr_assert_eq(status_of(s->d, "versions"), 0);
+	cr_assert(EVENTUALLY(SETTLE_MS, kept_memory(s->d) == 0), "%ju bytes are left over", kept_memory(s->d));
+	cr_assert(EVENTUALLY(SETTLE_MS, loaders_there() == 1), "%u loaders are left over", loaders_there() - 1);
+	hands_stop(s);
+	for (int i = 0; i < MODELS; i++)
+		admin_stop(&s->admins[i]);
+}
+
+/* ---- what it was like ------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void tell_time(const struct storm *s, const char *what, size_t from, size_t to)
+{
+	int64_t *times = calloc(s->measured + 1, sizeof *times);
+
+	for (unsigned i = 0; i < s->measured; i++) {
+		const char *m = (const char *)&s->moments[i];
+
+		times[i] = *(const int64_t *)(m + to) - *(const int64_t *)(m + from);
+	}
+	qsort(times, s->measured, sizeof *times, compare_times);
+	fprintf(stderr, "  %-38s p50 %6.1f ms, max %6.1f ms\n", what, (double)times[s->measured / 2] / 1000,
+		(double)times[s->measured ? s->measured - 1 : 0] / 1000);
+	free(times);
+}
+
+static void tell_times(const struct storm *s)
+{
+#define MOMENT(name) offsetof(struct moments, name)
+	fprintf(stderr, "  %u kills with an attach that waited:\n", s->measured);
+	tell_time(s, "kill to the keeper's next exec", MOMENT(killed_us), MOMENT(started_us));
+	tell_time(s, "exec to ready", MOMENT(started_us), MOMENT(ready_us));
+	tell_time(s, "ready to the first attach", MOMENT(ready_us), MOMENT(attached_us));
+	tell_time(s, "kill to the first attach", MOMENT(killed_us), MOMENT(attached_us));
+}
+
+static void tell_all(const struct storm *s)
+{
+	uint64_t reads = 0;
+
+	for (int i = 0; i <= WORKERS; i++)
+		reads += s->hands[i].reads;
+	fprintf(stderr, "storm: seed %ju: %u kills, %u more in adoption, %u stops, %u upgrades; %zu versions\n",
+		s->seed, s->kills, s->in_adoption, s->stops, s->upgrades, s->known_count);
+	fprintf(stderr,
+		"  workers: %u attaches (%u refused), %ju tensors read and right; leases back in %jd ms\n",
+		s->attaches, s->refusals, reads, (intmax_t)s->leases_back_ms);
+	for (int kind = 0; kind < OP_KINDS; kind++) {
+		unsigned done = 0, refused = 0, there = 0, absent = 0;
+
+		for (int i = 0; i < MODELS; i++) {
+			done += s->admins[i].counts[kind].done;
+			refused += s->admins[i].counts[kind].refused;
+			there += s->admins[i].counts[kind].there;
+			absent += s->admins[i].counts[kind].absent;
+		}
+		fprintf(stderr, "  %-8s %6u done, %5u refused; in doubt: %4u there, %4u not\n", op_names[kind],
+			done, refused, there, absent);
+	}
+	if (s->measured)
+		tell_times(s);
+}
+
+/* ---- the storm -------------------------------------------------------- */
+
+static struct storm *begin(void)
+{
+	struct storm *s = calloc(1, sizeof *s);
+	char limits[64];
+
+	s->seed = seed_wanted();
+	fprintf(stderr, "storm: seed %ju (GPUWM_STORM_SEED repeats it)\n", s->seed);
+	s->killer.state = s->seed * 1000 + 100;
+	s->guide.state = s->seed * 1000 + 200;
+	s->moments = calloc(kills_wanted(KILLS_DEFAULT) + 1, sizeof *s->moments);
+	snprintf(limits, sizeof limits, "grace_ms = %d\n", GRACE_STORM_MS);
+	s->d = gpuwmd_start_kept(&(struct kept){.limits = limits});
+	learn_contents(s);
+	hands_start(s);
+	for (unsigned i = 0; i < MODELS; i++)
+		admin_start(&s->admins[i], s->d, i, s->seed);
+	keeper_log_open(&s->log, s->d);
+	s->starts = 1;
+	s->epoch = status_of(s->d, "epoch");
+	snprintf(s->ledger, sizeof s->ledger, "%s", gpuwm_ledger(s->d->admin));
+	return s;
+}
+
+Test(storm, nothing_is_lost_and_nothing_left_over, .timeout = 3000)
+{
+	struct storm *s = begin();
+
+	for (unsigned i = 0; i < kills_wanted(KILLS_DEFAULT); i++) {
+		int64_t delay_us = throw_delay_us(s);
+
+		if (delay_us > GRACE_STORM_MS * 1000) {
+			work_until(s, s->grace_until * 1000);
+			check_freed(s);
+			delay_us -= GRACE_STORM_MS * 1000;
+		}
+		work_until(s, clock_us() + delay_us);
+		come_close(s);
+		strike(s);
+	}
+	finish(s);
+	tell_all(s);
+	gpuwmd_stop_empty(s->d);
+	cr_assert_eq(log_count(s->d, "error: "), 0, "gpuwmd or its keeper logged an error");
+	free(s->moments);
+	free(s->known);
+	free(s);
+}
