@@ -315,9 +315,9 @@ static void say_what_stays(const struct server *server)
 
 	if (counts.versions > 0 && keeping_stores(server->keeping))
 		log_info(
-			"%llu versions stay in the fd store: a restart finds them again, a stopped unit drops them "
+			"%llu version%s left in the fd store: a restart finds them again, a stopped unit drops them "
 			"(systemd 254 and newer: unless it has FileDescriptorStorePreserve=yes)",
-			(unsigned long long)counts.versions);
+			(unsigned long long)counts.versions, counts.versions == 1 ? " is" : "s are");
 }
 
 int server_refuse_stopping(struct error *error)
