@@ -50,7 +50,7 @@ const struct error *loader_pool_failure(const struct loader_pool *pool)
 
 struct loader *loader_of(const struct loader_pool *pool, const void *job)
 {
-	struct loader *l = pool->first;
+	struct loader *l = pool ? pool->first : NULL;
 
 	while (l && (!l->job || l->job != job))
 		l = l->next;

@@ -196,6 +196,17 @@ Test(keeping, what_is_being_stored_can_not_be_aborted)
 	end();
 }
 
+/* Its loaders are gone by the time that the store has failed. */
+Test(keeping, a_stop_while_the_manager_confirms_nothing)
+{
+	begin("100");
+	manager.silent = true;
+	being_stored("v1", 2);
+	log_init(LOG_LEVEL_ERROR);
+	server_stop(server);
+	end();
+}
+
 Test(keeping, a_freed_version_leaves_the_store)
 {
 	struct version *version;
