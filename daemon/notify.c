@@ -5,10 +5,15 @@
 #include "keeping.h"
 #include "server.h"
 
+#include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 /* Of the watchdog's time: systemd recommends half of it; a third bears one late turn more. */
 #define WATCHDOG_SHARE 3
@@ -21,6 +26,7 @@ struct notify {
 	uv_timer_t watchdog, status;
 	unsigned handles;
 	bool ready;
+	bool ready_due; /* READY=1 is to be told */
 	char told[STATUS_BYTES];
 };
 
@@ -57,6 +63,32 @@ struct notify *notify_free(struct notify *n)
 	return NULL;
 }
 
+/* ---- telling ---- */
+
+/* sd_notify waits until the service manager reads, and one that hangs never does: the loop may not wait.
+ * -EAGAIN: its queue is full, try again. 0: told, or there is nobody to tell. */
+static int tell(const char *text)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	size_t length = path ? strlen(path) : 0;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock, r = 0;
+
+	if (length < 2 || length >= sizeof(address.sun_path))
+		return 0;
+	memcpy(address.sun_path, path[0] == '@' ? "" : path, 1);
+	memcpy(address.sun_path + 1, path + 1, length - 1);
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return -EAGAIN;
+	if (sendto(sock, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0 &&
+	    errno == EAGAIN)
+		r = -EAGAIN;
+	close(sock);
+	return r;
+}
+
 /* ---- the line ---- */
 
 static const char *plural(uint64_t count)
@@ -88,13 +120,18 @@ static void describe(const struct server *server, char line[STATUS_BYTES])
 static void on_status(uv_timer_t *timer)
 {
 	struct notify *n = timer->data;
-	char line[STATUS_BYTES];
+	char line[STATUS_BYTES], text[STATUS_BYTES + 32];
 
 	describe(n->server, line);
-	if (strcmp(line, n->told) == 0)
+	if (!n->ready_due && strcmp(line, n->told) == 0)
 		return;
+	snprintf(text, sizeof(text), "%sSTATUS=%s", n->ready_due ? "READY=1\n" : "", line);
+	if (tell(text) < 0) {
+		uv_timer_start(&n->status, on_status, STATUS_MS, 0);
+		return;
+	}
+	n->ready_due = false;
 	memcpy(n->told, line, sizeof(line));
-	sd_notifyf(0, "STATUS=%s", line);
 }
 
 void notify_changed(struct notify *n)
@@ -108,16 +145,15 @@ void notify_changed(struct notify *n)
 static void on_watchdog(uv_timer_t *timer)
 {
 	(void)timer;
-	sd_notify(0, "WATCHDOG=1");
+	tell("WATCHDOG=1"); /* where it is not taken, the next one comes in time */
 }
 
 void notify_ready(struct notify *n)
 {
 	uint64_t every_us = 0;
 
-	describe(n->server, n->told);
-	sd_notifyf(0, "READY=1\nSTATUS=%s", n->told);
-	n->ready = true;
+	n->ready = n->ready_due = true;
+	on_status(&n->status);
 	if (sd_watchdog_enabled(0, &every_us) > 0 && every_us > 0) {
 		uint64_t ms = every_us / 1000 / WATCHDOG_SHARE;
 
@@ -125,22 +161,34 @@ void notify_ready(struct notify *n)
 	}
 }
 
-void notify_reloading(void)
+void notify_reloading(const struct notify *n)
 {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)clock_steady_ms() * 1000);
+	char text[64];
+
+	if (!n->ready)
+		return;
+	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
+		 (unsigned long long)clock_steady_ms() * 1000);
+	tell(text);
 }
 
-void notify_reloaded(void)
+void notify_reloaded(struct notify *n)
 {
-	sd_notify(0, "READY=1");
+	if (!n->ready)
+		return;
+	n->ready_due = true;
+	on_status(&n->status);
 }
 
 void notify_extend(unsigned seconds)
 {
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)seconds * 1000000);
+	char text[64];
+
+	snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)seconds * 1000000);
+	tell(text);
 }
 
 void notify_stopping(void)
 {
-	sd_notify(0, "STOPPING=1");
+	tell("STOPPING=1");
 }

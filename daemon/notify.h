@@ -1,5 +1,5 @@
 /* What the service manager is told (systemd, or gpuwm-keeper; nothing without one): that gpuwmd
- * is ready, alive, stopping, and one line of how it is. */
+ * is ready, alive, stopping, and one line of how it is. Nothing here waits for it. */
 #ifndef GPUWM_DAEMON_NOTIFY_H
 #define GPUWM_DAEMON_NOTIFY_H
 
@@ -13,8 +13,9 @@ struct notify *notify_free(struct notify *notify);
 
 /* READY, and from now on the watchdog is fed, by the loop: a loop that hangs is not fed. */
 void notify_ready(struct notify *notify);
-void notify_reloading(void);
-void notify_reloaded(void);
+/* Nothing before notify_ready, which is still to come then. */
+void notify_reloading(const struct notify *notify);
+void notify_reloaded(struct notify *notify);
 /* Starting or stopping takes longer, up to so much from now. */
 void notify_extend(unsigned seconds);
 void notify_stopping(void);

@@ -53,7 +53,8 @@ static int check_same(const struct config *old, const struct config *new, struct
 		what = "mode and admin_mode";
 	else if (strcmp(old->group, new->group) != 0 || strcmp(old->admin_group, new->admin_group) != 0)
 		what = "group and admin_group";
-	return what ? error_set(error, -EINVAL, "restart gpuwmd for that",
+	return what ? error_set(error, -EINVAL,
+				"restart gpuwmd for that, and what keeps its sockets: their units, or gpuwm-keeper",
 				"%s in [socket] are taken at start only", what)
 		    : 0;
 }
@@ -64,7 +65,7 @@ void server_reload(struct server *server)
 	struct error error;
 	int r;
 
-	notify_reloading();
+	notify_reloading(server->notify);
 	config_init(&fresh);
 	r = config_arguments(&fresh, server->config->argc, server->config->argv, &error);
 	if (r == 0)
@@ -80,5 +81,5 @@ void server_reload(struct server *server)
 		config_clear(&fresh);
 		log_error("the old configuration stays: %s (%s)", error.message, error.detail);
 	}
-	notify_reloaded();
+	notify_reloaded(server->notify);
 }

@@ -314,11 +314,58 @@ Test(notify, the_line_follows_what_there_is)
 	end();
 }
 
+/* A service manager that hangs: the loop goes on, and READY=1 is told when it reads again. */
+Test(notify, the_loop_waits_for_no_service_manager, .timeout = 20)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char text[1024] = "";
+	int sock;
+
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-deaf-%d", (int)getpid());
+	unlink(address.sun_path);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	server_open();
+	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	while (sendto(sock, "x", 1, 0, (struct sockaddr *)&address, sizeof(address)) == 1)
+		;
+	setenv("WATCHDOG_USEC", "3000", 1);
+	notify_ready(server->notify);
+	notify_extend(1);
+	notify_stopping();
+	for (int i = 0; i < 10; i++) {
+		turn();
+		usleep(1000);
+	}
+	TURN_UNTIL(recv(sock, text, sizeof(text) - 1, 0) > 0 && strstr(text, "READY=1\nSTATUS=0 versions"));
+	unsetenv("WATCHDOG_USEC");
+	unsetenv("NOTIFY_SOCKET");
+	unlink(address.sun_path);
+	server_close();
+	close(sock);
+}
+
+Test(reload, before_it_is_ready_it_does_not_say_so)
+{
+	char *argv[] = {"gpuwmd", NULL};
+
+	begin("10");
+	server->config->argc = 1;
+	server->config->argv = argv;
+	log_init(LOG_LEVEL_ERROR);
+	server_reload(server);
+	cr_assert_eq(store_put_now("x", 0, 200, &error), 0, "so that all before was heard");
+	cr_expect(!manager_heard(&manager, "READY=1") && !manager_heard(&manager, "RELOADING=1"), "%s",
+		  manager.heard);
+	end();
+}
+
 Test(reload, a_wrong_configuration_changes_nothing)
 {
 	char *argv[] = {"gpuwmd", "--set", "limits.sessions=none", NULL};
 
 	begin("10");
+	notify_ready(server->notify);
 	server->config->argc = 3;
 	server->config->argv = argv;
 	log_init(LOG_LEVEL_ERROR);
