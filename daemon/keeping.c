@@ -172,9 +172,10 @@ void keeping_begin_grace(struct keeping *k)
 {
 	uint64_t grace = k->server->config->grace_ms;
 
-	if (k->adopted == 0 || grace == 0)
+	if (k->adopted == 0)
 		return;
-	k->grace_until_ms = clock_steady_ms() + grace;
+	if (grace > 0)
+		k->grace_until_ms = clock_steady_ms() + grace;
 	uv_update_time(&k->server->loop); /* its clock stood still while versions were taken over */
 	uv_timer_start(k->grace, on_grace_over, grace, 0);
 }

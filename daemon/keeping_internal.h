@@ -23,7 +23,8 @@ struct keeping {
 struct snapshot keeping_snapshot(const struct keeping *keeping);
 /* keeping_save, for when failing is an answer. */
 int keeping_write(const struct keeping *keeping);
-/* If versions were taken over. */
+/* If versions were taken over. A grace time of 0 ends with the loop's first turn: what a lease held retiring is
+ * freed then. */
 void keeping_begin_grace(struct keeping *keeping);
 
 #endif

@@ -328,6 +328,21 @@ Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_tim
 	gpuwmd_stop_empty(d);
 }
 
+Test(restart, without_a_grace_time_it_is_freed_at_once)
+{
+	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 0\n"});
+	int sock = raw_client(d->socket);
+	struct raw_lease lease;
+
+	retire_under(d, sock, &lease);
+	kept_kill(d, SIGKILL);
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
 {
 	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 1500\n"});
