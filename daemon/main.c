@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
@@ -23,8 +24,10 @@ static int run(struct config *config)
 	if (r < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
 	r = server_run(server, &error);
-	server_free(server);
-	return r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+	r = r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+	if (server_free(server))
+		_exit(r);
+	return r;
 }
 
 int main(int argc, char **argv)

@@ -166,9 +166,8 @@ struct server *server_free(struct server *server)
 	versions_settle(server);
 	server->stopping = server->draining = true;
 	close_handles(server);
-	/* What is still being closed uses the ledger: it is left to the kernel then. */
 	if (!close_loop(server))
-		return NULL;
+		return server;
 	job_table_clear(&server->jobs);
 	publish_table_free(server->publishes);
 	registry_free(server->registry);

@@ -69,7 +69,9 @@ struct server {
 
 /* Everything but listeners and loaders; *config stays the caller's, and is changed by a reload. */
 int server_new(struct config *config, struct server **ret_server, struct error *error);
-/* Ends what is left; waits at most STOP_DRAIN_MS for descriptors that are being closed. */
+/* Ends what is left; waits at most STOP_DRAIN_MS for descriptors that are being closed. Not NULL: some thread is
+ * still at it, or waits for the service manager. The server is left to the kernel then, and the process
+ * ends with _exit: libuv makes exit wait for its threads. */
 struct server *server_free(struct server *server);
 
 /* Sockets, what a restart left, signals, the first loader: then the loop until a signal or

@@ -2,9 +2,13 @@
 #include "kept.h"
 #include "../../proto/limits.h"
 
+#include <errno.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -219,6 +223,45 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 	after = kept_registry(d);
 	cr_assert_str_eq(after, before);
 	raw_publish_end(&p);
+	free(before);
+	free(after);
+	scene_end(d);
+}
+
+/* Whoever tells the keeper something waits until it reads: it drops what is not of gpuwmd, in time. */
+static void fill_keeper(const struct gpuwmd *d)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char pattern[128];
+	glob_t found;
+
+	snprintf(pattern, sizeof pattern, "%s/gpuwm-keeper-*/notify", d->dir);
+	cr_assert(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1);
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", found.gl_pathv[0]);
+	globfree(&found);
+	while (sendto(sock, "x", 1, 0, (const struct sockaddr *)&address, sizeof address) == 1)
+		;
+	cr_assert_eq(errno, EAGAIN);
+	close(sock);
+}
+
+Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
+{
+	struct gpuwmd *d = scene();
+	char *before = kept_registry(d), *after;
+	uint64_t job;
+
+	cr_assert(kill(d->keeper, SIGSTOP) == 0);
+	fill_keeper(d);
+	OK(load_start(d, checkpoint_write(d, "v9", SMALL(9)), "m@v9", NULL, &job));
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v9", "checking")));
+	cr_assert(kill(d->pid, SIGTERM) == 0);
+	cr_assert(EVENTUALLY(2 * STOP_DRAIN_MS + SLACK_MS, has_ended(d->pid)), "it waits for the keeper");
+	cr_assert(kill(d->keeper, SIGCONT) == 0);
+	kept_wait(d);
+	after = kept_registry(d);
+	cr_assert_str_eq(after, before);
 	free(before);
 	free(after);
 	scene_end(d);
