@@ -239,6 +239,21 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	return l;
 }
 
+/* Who passed it keeps it where it is, whatever the configuration says now. */
+static void look_where(const struct listener *l)
+{
+	struct sockaddr_un address = {0};
+	socklen_t bytes = sizeof(address);
+
+	if (getsockname(l->sock, (struct sockaddr *)&address, &bytes) < 0 ||
+	    strncmp(address.sun_path, l->path, sizeof(address.sun_path)) == 0)
+		return;
+	log_warning(
+		"the socket that was passed to gpuwmd is served, %.107s, not %s: to move it, change its socket "
+		"unit, or end gpuwm-keeper and start it again (weights do not survive that)",
+		address.sun_path, l->path);
+}
+
 int listener_open(struct server *server, enum session_kind kind, int inherited, struct listener **ret,
 		  struct error *error)
 {
@@ -256,6 +271,8 @@ int listener_open(struct server *server, enum session_kind kind, int inherited, 
 	if (l->sock < 0)
 		r = open_own(l, admin ? config->admin_group : config->group,
 			     admin ? config->admin_mode : config->socket_mode, error);
+	else
+		look_where(l);
 	if (r < 0) {
 		listener_close(l);
 		return r;

@@ -179,15 +179,19 @@ static int listen_at(const char *path)
 static pid_t spawn_activated(const struct gpuwmd *d, int first, int second)
 {
 	char program[512], pid_text[16];
+	int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	pid_t pid;
 
 	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
 	pid = fork();
-	if (pid != 0)
+	if (pid != 0) {
+		close(log);
 		return pid;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	first = fcntl(first, F_DUPFD_CLOEXEC, 10);
 	second = fcntl(second, F_DUPFD_CLOEXEC, 10);
+	dup2(log, STDERR_FILENO);
 	dup2(first, 3);
 	dup2(second, 4);
 	close_range(5, ~0u, CLOSE_RANGE_CLOEXEC);
@@ -216,6 +220,29 @@ Test(service, sockets_of_systemd_are_taken_and_left)
 	cr_assert(kill(d->pid, SIGTERM) == 0);
 	cr_assert_eq(exit_code_of(d->pid), 0);
 	cr_assert(access(d->socket, F_OK) == 0, "systemd's socket was removed");
+	close(workers);
+	close(admins);
+	free(d);
+}
+
+Test(service, a_socket_that_was_passed_is_not_moved_in_silence)
+{
+	struct gpuwmd *d = calloc(1, sizeof *d);
+	char here[sizeof d->socket];
+	int workers, admins;
+
+	folder_make(d);
+	strcpy(here, d->socket);
+	workers = listen_at(here);
+	admins = listen_at(d->admin_socket);
+	strcat(d->socket, ".new");
+	d->pid = spawn_activated(d, admins, workers);
+	cr_assert(EVENTUALLY(5000, log_says(d, d->socket)) && log_says(d, here));
+	strcpy(d->socket, here);
+	gpuwmd_wait(d);
+	gpuwm_close(d->admin);
+	cr_assert(kill(d->pid, SIGTERM) == 0);
+	cr_assert_eq(exit_code_of(d->pid), 0);
 	close(workers);
 	close(admins);
 	free(d);
