@@ -288,8 +288,9 @@ int method_resume(struct request *request, struct fields *params, struct error *
 	const msgpack_object *leases = fields_array(params, "leases", &count);
 	int r = params_check(params, error);
 
-	if (r == 0)
-		r = params_open(request->server, error);
+	/* One that drains gives no new leases, but what is still held it does not free. */
+	if (r == 0 && request->server->stopping)
+		r = server_refuse_stopping(error);
 	if (r == 0 && count > RESUME_LEASES_MAX)
 		r = error_set(error, -EINVAL, "ask for the others after these",
 			      "%u leases; at most %d at a time", count, RESUME_LEASES_MAX);

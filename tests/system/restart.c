@@ -306,6 +306,26 @@ Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
 	gpuwmd_stop_empty(d);
 }
 
+Test(restart, a_gpuwmd_that_drains_gives_leases_again)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	int sock = raw_client(d->socket);
+	struct raw_lease lease;
+
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), 0);
+	kept_kill(d, SIGKILL);
+	close(sock);
+	OK(gpuwm_drain(d->admin));
+	sock = raw_client(d->socket);
+	cr_assert_eq(raw_resume_one(d, sock, &lease), 0);
+	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	cr_assert(version_is(d, "m", "v1", "retiring"), "it was freed under its worker");
+	close(sock);
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	gpuwmd_stop_empty(d);
+}
+
 Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
