@@ -26,8 +26,8 @@ int keeping_begin(struct keeping *keeping, struct inherited *left, struct error 
 
 /* Why gpuwmd answers status and drain only; NULL: it does not. */
 const struct error *keeping_locked(const struct keeping *keeping);
-/* drain, when locked: everything leaves the store and is closed. */
-void keeping_let_go(struct keeping *keeping);
+/* drain, when locked: everything leaves the store and is closed. -ETIMEDOUT, -EIO, -ENOMEM: something may be left. */
+int keeping_let_go(struct keeping *keeping, struct error *error);
 
 /* Whether there is a store. */
 bool keeping_stores(const struct keeping *keeping);

@@ -222,16 +222,17 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 
 /* ---- letting go ---- */
 
-void keeping_let_go(struct keeping *k)
+int keeping_let_go(struct keeping *k, struct error *error)
 {
 	static const char *const state[] = {STORE_STATE};
-	struct error error = {0};
+	int r;
 
 	if (!k->locked.code)
-		return;
-	if (remove_left(k, &k->left, &error) < 0 ||
-	    store_remove_now(state, 1, k->server->config->store_confirm_ms, &error) < 0)
-		log_error("%s (%s)", error.message, error.detail);
-	else
+		return 0;
+	r = remove_left(k, &k->left, error);
+	if (r == 0)
+		r = store_remove_now(state, 1, k->server->config->store_confirm_ms, error);
+	if (r == 0)
 		log_warning("what gpuwmd could not read was let go; restart it to begin empty");
+	return r;
 }

@@ -203,13 +203,15 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 	struct server *server = request->server;
 	struct version *version = NULL;
 	struct message_writer w;
+	int r;
 
 	(void)params;
-	(void)error;
 	server_begin_draining(server, "draining");
 	server->drained = true;
 	versions_retire_all(server);
-	keeping_let_go(server->keeping);
+	r = keeping_let_go(server->keeping, error);
+	if (r < 0)
+		return r;
 	request_result(request, &w);
 	message_begin_array(&w, "left");
 	while ((version = registry_next_version(server->registry, NULL, version))) {

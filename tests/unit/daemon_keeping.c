@@ -291,6 +291,27 @@ Test(keeping, a_manager_that_does_not_take_the_state_ends_the_start)
 	end();
 }
 
+Test(keeping, a_drain_that_can_not_let_go_says_so)
+{
+	struct inherited found = {.sockets = {-1, -1}, .state = memfd_create("strange", MFD_CLOEXEC)};
+	int admin;
+
+	manager_start(&manager, "10");
+	server_open();
+	log_init(LOG_LEVEL_ERROR);
+	server->config->store_confirm_ms = 50;
+	cr_assert_eq(keeping_begin(server->keeping, &found, &error), 0);
+	cr_assert(keeping_locked(server->keeping));
+	admin = greeted(SESSION_ADMIN);
+	manager.silent = true;
+	cr_expect_eq(ask(admin, METHOD_DRAIN), -ETIMEDOUT);
+	manager.silent = false;
+	cr_expect_eq(ask(admin, METHOD_DRAIN), 0);
+	close(admin);
+	forget();
+	end();
+}
+
 /* ---- what the manager is told ---- */
 
 Test(notify, the_watchdog_is_fed_by_the_loop)
