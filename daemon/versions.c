@@ -40,7 +40,7 @@ static bool move_alias(struct server *server, struct version *version, const cha
 	return false;
 }
 
-/* All parts are here, and in the store where there is one. The publish ends in any case. */
+/* All parts are here, and in the store where there is one: the publish ends. Negative: it does not. */
 static int become_ready(struct server *server, struct publish *publish, struct error *error)
 {
 	struct version *version = publish->version;
@@ -49,11 +49,9 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 	struct swap_result first = {.now = version}, moved;
 	bool current, has_moved;
 
-	version->storing = false;
-	if (registry_ready(server->registry, version, &current, error) < 0) {
-		versions_fail(server, publish, error, NULL);
+	if (registry_ready(server->registry, version, &current, error) < 0)
 		return error->code;
-	}
+	version->storing = false;
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
 	publish_end(server->publishes, publish);
 	first.generation = generation_of_current(server, model);
@@ -99,26 +97,32 @@ static void on_unstored(void *data, const struct error *removing)
 	waiters_wake(server, WAIT_STORED, NULL);
 }
 
+/* What is in the store leaves it, and then the publish fails. */
+static void unstore(struct storing *storing, struct version *version, const struct error *why)
+{
+	struct server *server = storing->server;
+	struct store_batch *batch = keeping_batch(server->keeping, version, false);
+
+	storing->error = *why;
+	if (batch)
+		store_batch_remove(batch, &server->loop, on_unstored, storing);
+	else
+		on_unstored(storing, why);
+}
+
 static void on_stored(void *data, const struct error *error)
 {
 	struct storing *storing = data;
 	struct server *server = storing->server;
 	struct publish *publish = publish_find(server->publishes, &storing->publish);
-	struct store_batch *batch;
 	struct error reason;
 
-	if (!error) {
-		free(storing);
-		become_ready(server, publish, &reason);
-		waiters_wake(server, WAIT_STORED, NULL);
+	if (error || become_ready(server, publish, &reason) < 0) {
+		unstore(storing, publish->version, error ? error : &reason);
 		return;
 	}
-	storing->error = *error;
-	batch = keeping_batch(server->keeping, publish->version, false);
-	if (batch)
-		store_batch_remove(batch, &server->loop, on_unstored, storing);
-	else
-		on_unstored(storing, error);
+	free(storing);
+	waiters_wake(server, WAIT_STORED, NULL);
 }
 
 static int begin_storing(struct server *server, struct publish *publish, struct error *error)
@@ -128,9 +132,7 @@ static int begin_storing(struct server *server, struct publish *publish, struct 
 
 	if (!batch) {
 		free(storing);
-		error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-		versions_fail(server, publish, error, NULL);
-		return error->code;
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}
 	*storing = (struct storing){.server = server, .publish = publish->id};
 	publish->version->storing = true;
@@ -147,8 +149,10 @@ int versions_complete(struct server *server, struct publish *publish, struct err
 		return 0;
 	r = keeping_stores(server->keeping) ? begin_storing(server, publish, &reason)
 					    : become_ready(server, publish, &reason);
-	if (r < 0)
-		*error = reason;
+	if (r == 0)
+		return 0;
+	versions_fail(server, publish, &reason, NULL);
+	*error = reason;
 	return r;
 }
 
