@@ -15,8 +15,9 @@ SYSTEM_SUITE(storm);
 
 #define KILLS_DEFAULT (SANITIZED ? 15 : 50)
 #define TURN_MS 2
-#define UNHEARD_US 400 /* about twice what a change takes */
+#define CHANGE_US 400 /* about twice what one takes */
 #define ANSWER_MS 5
+#define STORE_MS 60 /* more than a load takes */
 
 static uint64_t seed_wanted(void)
 {
@@ -86,21 +87,57 @@ static void work_until(struct storm *s, int64_t until_us)
 	}
 }
 
-/* Every operator has just asked for something: the kill comes in the moment of an answer, or anywhere
- * in the time that one takes. */
-static void come_close(struct storm *s)
+static void spin(int64_t us)
 {
-	bool answer = dice_percent(&s->killer, 40);
-	int64_t until_us = clock_us() + (int64_t)dice_throw(&s->killer, UNHEARD_US);
+	int64_t until = clock_us() + us;
+
+	while (clock_us() < until)
+		; /* a sleep takes longer */
+}
+
+/* Until somebody has an answer. */
+static void wait_for_answer(const struct storm *s)
+{
 	struct pollfd fds[MODELS];
 
-	ask_all(s, INT64_MAX);
 	for (int i = 0; i < MODELS; i++)
 		fds[i] = (struct pollfd){.fd = admin_fd(&s->admins[i]), .events = POLLIN};
-	if (answer)
-		poll(fds, MODELS, ANSWER_MS);
-	while (!answer && clock_us() < until_us)
-		; /* a sleep takes longer */
+	poll(fds, MODELS, ANSWER_MS);
+}
+
+/* Until the keeper has more descriptors, or fewer: the state was not written yet, or just was. */
+static void wait_for_store(struct storm *s)
+{
+	int64_t deadline = clock_ms() + STORE_MS;
+	size_t before = fds_of(s->d->keeper);
+
+	for (int i = 0; i < MODELS; i++) {
+		struct admin *a = &s->admins[i];
+		struct op op;
+
+		if (a->state != OP_NONE)
+			continue;
+		op = op_throw_new(&a->dice, &a->model, a->number);
+		admin_ask(a, &op);
+	}
+	while (fds_of(s->d->keeper) == before && clock_ms() < deadline)
+		;
+}
+
+/* Every operator has just asked for something: the kill comes while the store changes, anywhere in the time
+ * that a change takes, or in the moment of an answer. */
+static void come_close(struct storm *s)
+{
+	uint64_t throw = dice_throw(&s->killer, 100);
+	int64_t us = (int64_t)dice_throw(&s->killer, CHANGE_US);
+
+	if (throw < 35)
+		wait_for_store(s);
+	ask_all(s, INT64_MAX);
+	if (throw >= 65)
+		wait_for_answer(s);
+	else
+		spin(us);
 }
 
 static void wait_for_admins(struct storm *s)
@@ -121,10 +158,10 @@ static int64_t throw_delay_us(struct storm *s)
 
 	if (throw < 25)
 		return (int64_t)dice_throw(&s->killer, 5000);
-	if (throw < 65)
+	if (throw < 60)
 		return (int64_t)dice_throw(&s->killer, 100000);
-	if (throw < 93)
-		return (int64_t)dice_throw(&s->killer, 400000);
+	if (throw < 87)
+		return (int64_t)dice_throw(&s->killer, 250000);
 	return (int64_t)(GRACE_STORM_MS + 200 + dice_throw(&s->killer, 300)) * 1000;
 }
 

@@ -13,7 +13,7 @@
 #include "../../proto/limits.h"
 
 #define MODELS 3
-#define TAGS 10 /* of a model */
+#define TAGS 24 /* of a model */
 #define SEEDS 6 /* checkpoints that versions hold; 1 is the first */
 #define PINS 3 /* of a version */
 #define ID_TEXT 33
@@ -69,6 +69,8 @@ void storm_model_init(struct storm_model *model);
 int storm_apply(struct storm_model *model, const struct op *op);
 /* What the dice ask for next; mostly what is possible. */
 struct op op_throw(struct dice *dice, const struct storm_model *model, unsigned number);
+/* The same, a load or a publish where there is room for one. */
+struct op op_throw_new(struct dice *dice, const struct storm_model *model, unsigned number);
 void op_describe(const struct op *op, char *text, size_t size);
 
 /* When a retiring version that nobody holds may be gone already. */

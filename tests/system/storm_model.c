@@ -211,10 +211,11 @@ static unsigned count_of(const struct storm_model *m, enum storm_state state)
 	return count;
 }
 
-/* Some always serve; and what retires stays while the kills come faster than the grace time ends. */
+/* Some always serve. What retires stays while the kills come faster than the grace time ends, so that
+ * there must be room for it beside what is to come. */
 static bool may_retire(const struct storm_model *m)
 {
-	return count_of(m, STORM_READY) > 2 && count_of(m, STORM_RETIRING) < TAGS / 2;
+	return count_of(m, STORM_READY) > 3 && count_of(m, STORM_RETIRING) < TAGS * 3 / 4;
 }
 
 /* With few versions more come to be, with many more go. */
@@ -222,15 +223,15 @@ static enum op_kind some_kind(struct dice *dice, const struct storm_model *m)
 {
 	unsigned throw = (unsigned)dice_throw(dice, 100), ready = count_of(m, STORM_READY);
 
-	if (count_of(m, STORM_GONE) > 0 && throw < (ready < 4 ? 50 : 20))
+	if (count_of(m, STORM_GONE) > 0 && throw < (ready < 4 ? 50 : ready < TAGS / 4 ? 30 : 0))
 		return dice_percent(dice, 50) ? OP_LOAD : OP_PUBLISH;
-	if (throw < 58)
+	if (throw < 60)
 		return OP_SWAP;
-	if (throw < 70)
+	if (throw < 73)
 		return OP_PIN;
-	if (throw < 84)
+	if (throw < 89)
 		return OP_UNPIN;
-	if (throw < 96)
+	if (throw < 97)
 		return may_retire(m) ? OP_RETIRE : OP_SWAP;
 	return OP_REMOVE;
 }
@@ -265,14 +266,14 @@ static void throw_expect(struct dice *dice, const struct storm_model *m, struct 
 		memcpy(op->expect, m->versions[old].id, sizeof op->expect);
 }
 
-struct op op_throw(struct dice *dice, const struct storm_model *m, unsigned number)
+static struct op throw_op(struct dice *dice, const struct storm_model *m, unsigned number, enum op_kind kind)
 {
 	static const int moved[] = {STORM_CURRENT, STORM_CURRENT, STORM_CURRENT, STORM_PROD, STORM_EDGE};
-	struct op op = {.model = number, .kind = some_kind(dice, m), .alias = -1};
+	struct op op = {.model = number, .kind = kind, .alias = -1};
 
 	op.seed = 1 + (unsigned)dice_throw(dice, SEEDS);
 	op.tag = some_tag(dice, m, op.kind <= OP_PUBLISH ? STORM_GONE : STORM_READY);
-	op.retire_old = may_retire(m) && dice_percent(dice, 25);
+	op.retire_old = may_retire(m) && dice_percent(dice, 10);
 	op.pin = (unsigned)dice_throw(dice, PINS);
 	/* A retiring version without pins may be gone, and then the answer to all but this is another. */
 	if (op.kind > OP_PUBLISH && op.kind != OP_REMOVE && m->versions[op.tag].state == STORM_RETIRING &&
@@ -285,6 +286,18 @@ struct op op_throw(struct dice *dice, const struct storm_model *m, unsigned numb
 	if (op.kind == OP_SWAP || op.kind == OP_REMOVE)
 		throw_expect(dice, m, &op);
 	return op;
+}
+
+struct op op_throw(struct dice *dice, const struct storm_model *m, unsigned number)
+{
+	return throw_op(dice, m, number, some_kind(dice, m));
+}
+
+struct op op_throw_new(struct dice *dice, const struct storm_model *m, unsigned number)
+{
+	enum op_kind kind = dice_percent(dice, 50) ? OP_LOAD : OP_PUBLISH;
+
+	return throw_op(dice, m, number, count_of(m, STORM_GONE) > 0 ? kind : OP_SWAP);
 }
 
 void op_describe(const struct op *op, char *text, size_t size)
