@@ -204,18 +204,22 @@ static void do_raw(char *text, int fd_count)
 	close(sock);
 }
 
+/* 32 and 33 are the C library's: it sets neither, so they stay as they were inherited. */
+#define LIBC_SIGNALS (3ull << 31)
+
 static void do_signals(void)
 {
-	char line[256], blocked[64] = "", ignored[64] = "";
+	unsigned long long blocked = 0, ignored = 0;
+	char line[256];
 	FILE *file = fopen("/proc/self/status", "re");
 
 	while (file && fgets(line, sizeof line, file)) {
-		sscanf(line, "SigBlk: %63s", blocked);
-		sscanf(line, "SigIgn: %63s", ignored);
+		sscanf(line, "SigBlk: %llx", &blocked);
+		sscanf(line, "SigIgn: %llx", &ignored);
 	}
 	if (file)
 		fclose(file);
-	answer("%s %s", blocked, ignored);
+	answer("%016llx %016llx", blocked & ~LIBC_SIGNALS, ignored & ~LIBC_SIGNALS);
 }
 
 static void do_fds(void)

@@ -273,7 +273,7 @@ Test(resume, forgets_what_is_given_back_while_gpuwmd_is_away)
 	UNTIL(fake->resumes == 1);
 	cr_expect(eq(uint, fake->resumed, 1));
 	cr_assert(eq(int, gpuwm_detach(other), 0));
-	cr_expect(eq(uint, fake->leases, 0));
+	UNTIL(fake->leases == 0); /* the answer to resume may still be on its way */
 }
 
 Test(resume, gives_back_what_was_detached_during_it)
