@@ -38,7 +38,7 @@ void content_fill(uint64_t seed, const char *name, uint64_t offset, void *data, 
 
 bool tensor_holds(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t seed)
 {
-	static uint8_t want[CHUNK], have[CHUNK];
+	static _Thread_local uint8_t want[CHUNK], have[CHUNK];
 
 	for (uint64_t at = 0; at < tensor->bytes; at += CHUNK) {
 		uint64_t bytes = tensor->bytes - at < CHUNK ? tensor->bytes - at : CHUNK;

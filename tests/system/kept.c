@@ -115,18 +115,26 @@ static void take_over(struct gpuwmd *d, struct gpuwm_client *client, pid_t pid)
 		d->fds -= LOCK_FILES;
 }
 
+/* It serves before the keeper has written that it was started. */
+static pid_t pid_of(struct gpuwm_client *client)
+{
+	json_t *status = query(client, "status", NULL);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+
+	json_decref(status);
+	return pid;
+}
+
 static bool next_is_there(struct gpuwmd *d)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
-	pid_t pid;
 
 	options.flags = GPUWM_CONNECT_ADMIN;
 	if (gpuwm_connect(&options, &client) < 0)
 		return false;
-	pid = kept_pid(d);
-	if (pid > 0 && strcmp(gpuwm_instance(client), d->instance) != 0) {
-		take_over(d, client, pid);
+	if (strcmp(gpuwm_instance(client), d->instance) != 0) {
+		take_over(d, client, pid_of(client));
 		return true;
 	}
 	gpuwm_close(client);
