@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm asan coverage demo bench gpu-bundle lint format fuzz install clean.
+# gpuwm. Targets: all check storm asan tsan coverage demo bench gpu-bundle lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -98,7 +98,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle all programs tests check storm asan coverage demo bench lint format fuzz install clean FORCE
+.PHONY: gpu-bundle all programs tests check storm asan tsan coverage demo bench lint format fuzz install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -270,6 +270,11 @@ storm: tests
 asan:
 	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests
 	scripts/run-tests build/asan
+
+# Criterion does not run under ThreadSanitizer: the library alone, in a plain program.
+tsan: programs
+	$(MAKE) BUILD=build/tsan SANITIZE=thread OPT='-O1 -g' build/tsan/tests/tools/restart-threads
+	tests/restart-threads.sh $(BUILD) 100 build/tsan
 
 coverage:
 	$(MAKE) BUILD=build/coverage COVERAGE=1 OPT=-g tests
