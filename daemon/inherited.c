@@ -1,5 +1,6 @@
 #include "inherited.h"
 
+#include "log.h"
 #include "store.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-static const struct inherited none = {.sockets = {-1, -1}, .state = -1};
+const struct inherited inherited_none = {.sockets = {-1, -1, -1, -1}, .state = -1};
 
 static int by_name(const void *a, const void *b)
 {
@@ -30,21 +31,33 @@ static int add_strange(struct inherited *in, const char *name, int fd)
 
 const char *inherited_socket_name(enum inherited_socket which)
 {
-	return which == INHERITED_ADMIN ? "admin" : "worker";
+	static const char *const names[INHERITED_SOCKETS] = {
+		[INHERITED_WORKER] = "worker",
+		[INHERITED_ADMIN] = "admin",
+		[INHERITED_OWN_WORKER] = "own-worker",
+		[INHERITED_OWN_ADMIN] = "own-admin",
+	};
+	return names[which];
 }
 
-/* systemd passes its own sockets before what is stored: a second one is strange. */
+/* What is no socket by a socket's name, or comes a second time, is strange. */
 static bool take_socket(struct inherited *in, const char *name, int fd)
 {
-	for (int i = 0; i < INHERITED_SOCKETS; i++) {
-		if (in->sockets[i] >= 0 || strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0)
-			continue;
-		if (sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0)
-			continue;
-		in->sockets[i] = fd;
-		return true;
+	int i = 0;
+
+	while (i < INHERITED_SOCKETS && strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0)
+		i++;
+	if (i == INHERITED_SOCKETS)
+		return false;
+	if (in->sockets[i] >= 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+		log_warning(
+			"a descriptor that was passed as \"%s\" is no listening SOCK_SEQPACKET socket, or a "
+			"second one: it is not used",
+			name);
+		return false;
 	}
-	return false;
+	in->sockets[i] = fd;
+	return true;
 }
 
 static int sort_in(struct inherited *in, const char *name, int fd)
@@ -97,7 +110,7 @@ int inherited_read(struct inherited *ret, struct error *error)
 	char **names = NULL;
 	int count = sd_listen_fds_with_names(1, &names), r = 0;
 
-	*ret = none;
+	*ret = inherited_none;
 	if (count < 0)
 		return error_set(error, count, "LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES",
 				 "the descriptors that were passed can't be told: %s", strerror(-count));
@@ -141,7 +154,7 @@ void inherited_clear(struct inherited *in)
 	free(in->ours);
 	free(in->strange);
 	free(in->strange_fds);
-	*in = none;
+	*in = inherited_none;
 }
 
 int inherited_take_socket(struct inherited *in, enum inherited_socket which)

@@ -9,8 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FileDescriptorName= in the socket units, and what own sockets are called in the store. */
-enum inherited_socket { INHERITED_WORKER, INHERITED_ADMIN, INHERITED_SOCKETS };
+/* Sockets of units, by FileDescriptorName=: "worker", "admin"; and those that gpuwmd made itself and
+ * gave to the store: "own-worker", "own-admin". */
+enum inherited_socket {
+	INHERITED_WORKER,
+	INHERITED_ADMIN,
+	INHERITED_OWN_WORKER,
+	INHERITED_OWN_ADMIN,
+	INHERITED_SOCKETS,
+};
 const char *inherited_socket_name(enum inherited_socket which);
 
 struct inherited_fd {
@@ -28,7 +35,10 @@ struct inherited {
 	size_t strange_count;
 };
 
-/* Reads $LISTEN_FDS and the like, and takes them out of the environment. -ENOMEM; -EINVAL: they are no numbers. */
+/* An empty one. */
+extern const struct inherited inherited_none;
+/* Reads $LISTEN_FDS and the like, and takes them out of the environment: before anything else opens a
+ * descriptor, which it would take for one of them. -ENOMEM; -EINVAL, -EBADF: they say what is not so. */
 int inherited_read(struct inherited *ret, struct error *error);
 /* Closes what was not taken. */
 void inherited_clear(struct inherited *inherited);

@@ -24,7 +24,7 @@ struct keeping *keeping_new(struct server *server)
 	uv_timer_init(&server->loop, k->grace);
 	k->grace->data = k;
 	k->server = server;
-	k->left = (struct inherited){.sockets = {-1, -1}, .state = -1};
+	k->left = inherited_none;
 	k->ledger = server->instance;
 	k->epoch = 1;
 	k->next_name = 1;

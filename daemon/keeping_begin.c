@@ -67,7 +67,7 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 {
 	k->state = state_free(k->state);
 	k->left = *left;
-	*left = (struct inherited){.sockets = {-1, -1}, .state = -1};
+	*left = inherited_none;
 	error_set(&k->locked, -EUCLEAN,
 		  "start the gpuwmd that wrote it; or gpuwmctl drain lets it all go, then restart gpuwmd",
 		  "gpuwmd leaves alone what it was left and can't read: %s", why->message);
@@ -198,10 +198,12 @@ static void log_taken_over(const struct keeping *k)
 
 int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
 {
-	uint64_t limit = store_limit();
+	uint64_t limit = 0;
 	struct error why;
-	int r;
+	int r = store_limit(&limit, error);
 
+	if (r < 0)
+		return r;
 	if (limit == 0 && (left->state >= 0 || left->count > 0)) {
 		error_set(&why, -EUCLEAN, NULL,
 			  "versions were passed, but no $FDSTORE says how many may be kept");
@@ -214,6 +216,11 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 	r = take_over(k, left, error);
 	if (r < 0)
 		return r;
+	if (limit < STORE_FDS_OWN + 2)
+		log_warning(
+			"the fd store keeps %llu descriptors, gpuwmd itself needs %d of them: no version fits "
+			"(FileDescriptorStoreMax= and FDSTORE= of its unit, --store-max of gpuwm-keeper)",
+			(unsigned long long)limit, STORE_FDS_OWN);
 	registry_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
 	keeping_begin_grace(k);
 	log_taken_over(k);
@@ -233,6 +240,7 @@ int keeping_let_go(struct keeping *k, struct error *error)
 	if (r == 0)
 		r = store_remove_now(state, 1, k->server->config->store_confirm_ms, error);
 	if (r == 0)
-		log_warning("what gpuwmd could not read was let go; restart it to begin empty");
+		error_set(&k->locked, -EUCLEAN, "restart gpuwmd: it begins empty",
+			  "what gpuwmd could not read was let go");
 	return r;
 }

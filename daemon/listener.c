@@ -26,6 +26,7 @@ struct listener {
 	int sock, lock;
 	int spare; /* given up to refuse a connection when descriptors have run out */
 	bool bound; /* the path is ours to unlink */
+	bool given_up; /* the fd store has an own socket that is not used any more */
 	unsigned handles; /* to close: 0 before it accepts */
 	uv_poll_t poll;
 	uv_timer_t retry;
@@ -136,14 +137,10 @@ static int bind_own(struct listener *l, struct error *error)
 	return 0;
 }
 
-static int open_own(struct listener *l, const char *group, unsigned mode, struct error *error)
+static int make_own(struct listener *l, const char *group, unsigned mode, struct error *error)
 {
-	int r;
+	int r = remove_stale(l, error);
 
-	make_folder(l->path);
-	r = take_lock(l, error);
-	if (r == 0)
-		r = remove_stale(l, error);
 	if (r == 0)
 		r = bind_own(l, error);
 	if (r == 0)
@@ -151,6 +148,49 @@ static int open_own(struct listener *l, const char *group, unsigned mode, struct
 	if (r == 0 && listen(l->sock, BACKLOG) < 0)
 		r = error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
 	return r;
+}
+
+/* Where a socket was bound. */
+static void path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
+{
+	struct sockaddr_un address = {0};
+	socklen_t bytes = sizeof(address);
+
+	path[0] = '\0';
+	if (getsockname(sock, (struct sockaddr *)&address, &bytes) == 0)
+		snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path),
+			 address.sun_path);
+}
+
+/* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it. */
+static bool is_in_place(const struct listener *l, int kept)
+{
+	char path[sizeof(l->path) + 1];
+	struct stat st;
+
+	path_of(kept, path);
+	if (strcmp(path, l->path) == 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		return true;
+	log_warning("the socket of the last gpuwmd, %s, is gone or not wanted there: %s is made anew", path,
+		    l->path);
+	return false;
+}
+
+/* kept: of the last gpuwmd; -1: none. */
+static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
+{
+	int r;
+
+	make_folder(l->path);
+	r = take_lock(l, error);
+	if (r == 0 && kept >= 0 && is_in_place(l, kept)) {
+		l->sock = kept;
+		return set_access(l, group, mode, error);
+	}
+	if (kept >= 0)
+		close(kept);
+	l->given_up = kept >= 0;
+	return r == 0 ? make_own(l, group, mode, error) : r;
 }
 
 /* ---- accepting ---- */
@@ -239,40 +279,52 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	return l;
 }
 
-/* Who passed it keeps it where it is, whatever the configuration says now. */
+/* Its unit keeps it where it is, whatever the configuration says. */
 static void look_where(const struct listener *l)
 {
-	struct sockaddr_un address = {0};
-	socklen_t bytes = sizeof(address);
+	char path[sizeof(l->path) + 1];
 
-	if (getsockname(l->sock, (struct sockaddr *)&address, &bytes) < 0 ||
-	    strncmp(address.sun_path, l->path, sizeof(address.sun_path)) == 0)
-		return;
-	log_warning(
-		"the socket that was passed to gpuwmd is served, %.107s, not %s: to move it, change its socket "
-		"unit, or end gpuwm-keeper and start it again (weights do not survive that)",
-		address.sun_path, l->path);
+	path_of(l->sock, path);
+	if (strcmp(path, l->path) != 0)
+		log_warning(
+			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
+			"socket unit",
+			path, l->path);
 }
 
-int listener_open(struct server *server, enum session_kind kind, int inherited, struct listener **ret,
+static enum inherited_socket own_name(const struct listener *l)
+{
+	return l->kind == SESSION_ADMIN ? INHERITED_OWN_ADMIN : INHERITED_OWN_WORKER;
+}
+
+static int open_one(struct listener *l, struct inherited *left, struct error *error)
+{
+	const struct config *config = l->server->config;
+	bool admin = l->kind == SESSION_ADMIN;
+	int kept = inherited_take_socket(left, own_name(l));
+
+	l->sock = inherited_take_socket(left, admin ? INHERITED_ADMIN : INHERITED_WORKER);
+	if (l->sock < 0)
+		return open_own(l, kept, admin ? config->admin_group : config->group,
+				admin ? config->admin_mode : config->socket_mode, error);
+	if (kept >= 0)
+		close(kept);
+	l->given_up = kept >= 0;
+	look_where(l);
+	return 0;
+}
+
+int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error)
 {
 	const struct config *config = server->config;
-	bool admin = kind == SESSION_ADMIN;
-	struct listener *l = listener_new(server, kind, admin ? config->admin_socket : config->socket, error);
-	int r = 0;
+	const char *path = kind == SESSION_ADMIN ? config->admin_socket : config->socket;
+	struct listener *l = listener_new(server, kind, path, error);
+	int r;
 
-	if (!l) {
-		if (inherited >= 0)
-			close(inherited);
+	if (!l)
 		return error->code;
-	}
-	l->sock = inherited;
-	if (l->sock < 0)
-		r = open_own(l, admin ? config->admin_group : config->group,
-			     admin ? config->admin_mode : config->socket_mode, error);
-	else
-		look_where(l);
+	r = open_one(l, left, error);
 	if (r < 0) {
 		listener_close(l);
 		return r;
@@ -283,11 +335,12 @@ int listener_open(struct server *server, enum session_kind kind, int inherited, 
 
 int listener_keep(struct listener *l, struct error *error)
 {
-	enum inherited_socket which = l->kind == SESSION_ADMIN ? INHERITED_ADMIN : INHERITED_WORKER;
-	int r = l->bound ? store_put_now(inherited_socket_name(which), l->sock,
-					 l->server->config->store_confirm_ms, error)
-			 : 0;
+	const char *name = inherited_socket_name(own_name(l));
+	uint64_t confirm_ms = l->server->config->store_confirm_ms;
+	int r = l->given_up ? store_remove_now(&name, 1, confirm_ms, error) : 0;
 
+	if (r == 0 && l->bound)
+		r = store_put_now(name, l->sock, confirm_ms, error);
 	if (r == 0)
 		l->bound = false; /* the next gpuwmd's */
 	return r;

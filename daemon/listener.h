@@ -5,14 +5,16 @@
 #include "../proto/errors.h"
 #include "session.h"
 
+struct inherited;
 struct listener;
 
-/* Opens the socket of a kind (worker or admin), or takes `inherited` (-1: none), but accepts nothing yet:
- * who connects waits. Own sockets: -EADDRINUSE when another daemon holds <path>.lock (the
+/* Opens the socket of a kind (worker or admin), but accepts nothing yet: who connects waits. It takes
+ * what a unit passes; else its own of the last gpuwmd, if that is still where the configuration wants it; else
+ * it makes one. Own sockets: -EADDRINUSE when another gpuwmd holds <path>.lock or serves the path (the
  * socket is left alone), -EEXIST when something else is at the path, -ENOENT for an unknown group. */
-int listener_open(struct server *server, enum session_kind kind, int inherited, struct listener **ret,
+int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error);
-/* Gives an own socket to the fd store: who connects while gpuwmd restarts waits. */
+/* Gives an own socket to the fd store, in place of one that was given up: who connects while gpuwmd restarts waits. */
 int listener_keep(struct listener *listener, struct error *error);
 /* Accepts from now on. */
 int listener_start(struct listener *listener);

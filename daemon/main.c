@@ -1,3 +1,4 @@
+#include "inherited.h"
 #include "server.h"
 
 #include <signal.h>
@@ -15,15 +16,18 @@ static int complain(const struct error *error, int code)
 
 static int run(struct config *config)
 {
+	struct inherited left;
 	struct server *server;
 	struct error error;
-	int r = config_check_files(config, &error);
+	int r = inherited_read(&left, &error);
 
+	if (r == 0)
+		r = config_check_files(config, &error);
 	if (r == 0)
 		r = server_new(config, &server, &error);
 	if (r < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
-	r = server_run(server, &error);
+	r = server_run(server, &left, &error);
 	r = r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
 	if (server_free(server))
 		_exit(r);

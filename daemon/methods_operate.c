@@ -215,7 +215,7 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 	request_result(request, &w);
 	message_begin_array(&w, "left");
 	while ((version = registry_next_version(server->registry, NULL, version))) {
-		if (version->state != VERSION_RETIRING || version_unused(version))
+		if (version->state != VERSION_RETIRING || version->freeing)
 			continue;
 		message_begin_map(&w, NULL);
 		put_version_id(&w, "version", &version->id);

@@ -100,13 +100,13 @@ struct registry *registry_new(void)
 	struct registry *registry = calloc(1, sizeof(*registry));
 
 	if (registry)
-		registry->fds_max = STORE_FDS_MAX;
+		registry->counts.fds_max = STORE_FDS_MAX;
 	return registry;
 }
 
 void registry_fds_max(struct registry *registry, uint64_t most)
 {
-	registry->fds_max = most < STORE_FDS_MAX ? most : STORE_FDS_MAX;
+	registry->counts.fds_max = most < STORE_FDS_MAX ? most : STORE_FDS_MAX;
 }
 
 struct registry *registry_free(struct registry *registry)

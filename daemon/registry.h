@@ -98,9 +98,9 @@ struct registry; /* opaque: hash tables */
 
 /* Kept, not counted when asked. versions: without failed ones; aliases: with
  * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
- * versions hold that did not fail. */
+ * versions hold that did not fail; fds_max: the most that fds may be. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
+	uint64_t versions, aliases, pins, leases, segments, fds, fds_max, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);

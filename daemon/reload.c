@@ -53,10 +53,9 @@ static int check_same(const struct config *old, const struct config *new, struct
 		what = "mode and admin_mode";
 	else if (strcmp(old->group, new->group) != 0 || strcmp(old->admin_group, new->admin_group) != 0)
 		what = "group and admin_group";
-	return what ? error_set(
-			      error, -EINVAL,
-			      "restart gpuwmd for that, and what keeps its sockets: their units, or gpuwm-keeper",
-			      "%s in [socket] are taken at start only", what)
+	return what ? error_set(error, -EINVAL,
+				"restart gpuwmd for that; where systemd made the sockets, change their units",
+				"%s in [socket] are taken at start only", what)
 		    : 0;
 }
 

@@ -211,12 +211,11 @@ static void watch_signals(struct server *server)
 
 static int open_listeners(struct server *server, struct inherited *left, struct error *error)
 {
-	int worker = inherited_take_socket(left, INHERITED_WORKER);
-	int r = listener_open(server, SESSION_WORKER, worker, &server->listeners[0], error);
+	const enum session_kind kinds[LISTENERS] = {SESSION_WORKER, SESSION_ADMIN};
+	int r = 0;
 
-	if (r == 0)
-		r = listener_open(server, SESSION_ADMIN, inherited_take_socket(left, INHERITED_ADMIN),
-				  &server->listeners[1], error);
+	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
+		r = listener_open(server, kinds[i], left, &server->listeners[i], error);
 	return r;
 }
 
@@ -241,26 +240,22 @@ static void begin_serving(struct server *server)
 		loader_pool_start(server->loaders, devices_known ? NULL : on_ready);
 }
 
-static int open_all(struct server *server, struct error *error)
+static int open_all(struct server *server, struct inherited *left, struct error *error)
 {
-	struct inherited left;
-	int r = inherited_read(&left, error);
+	int r = open_listeners(server, left, error);
 
-	if (r < 0)
-		return r;
-	r = open_listeners(server, &left, error);
 	notify_extend(EXTEND_SECONDS);
 	if (r == 0)
-		r = keeping_begin(server->keeping, &left, error);
+		r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
 		r = keep_listeners(server, error);
-	inherited_clear(&left);
+	inherited_clear(left);
 	return r;
 }
 
-int server_run(struct server *server, struct error *error)
+int server_run(struct server *server, struct inherited *left, struct error *error)
 {
-	int r = open_all(server, error);
+	int r = open_all(server, left, error);
 
 	if (r < 0)
 		return r;

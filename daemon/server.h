@@ -20,6 +20,7 @@ struct session;
 struct loader_pool;
 struct unread;
 struct listener;
+struct inherited;
 struct mourning;
 struct keeping;
 struct notify;
@@ -74,9 +75,9 @@ int server_new(struct config *config, struct server **ret_server, struct error *
  * ends with _exit: libuv makes exit wait for its threads. */
 struct server *server_free(struct server *server);
 
-/* Sockets, what a restart left, signals, the first loader: then the loop until a signal or
+/* Sockets, what a restart left (left is taken), signals, the first loader: then the loop until a signal or
  * server_stop. 0, or why it could not start. */
-int server_run(struct server *server, struct error *error);
+int server_run(struct server *server, struct inherited *left, struct error *error);
 
 /* SIGTERM: refuses what waits, lets replies drain, and leaves the loop. */
 void server_stop(struct server *server);

@@ -47,16 +47,20 @@ int store_name_parse(const char *text, uint64_t *ret_name)
 	return 0;
 }
 
-uint64_t store_limit(void)
+int store_limit(uint64_t *ret_limit, struct error *error)
 {
 	const char *text = getenv("FDSTORE");
 	char *end;
-	unsigned long long limit;
 
+	*ret_limit = 0;
 	if (!text || !getenv("NOTIFY_SOCKET"))
 		return 0;
-	limit = strtoull(text, &end, 10);
-	return *end || text[0] < '0' || text[0] > '9' ? 0 : limit;
+	errno = 0;
+	*ret_limit = strtoull(text, &end, 10);
+	if (errno == 0 && *end == '\0' && text[0] >= '0' && text[0] <= '9')
+		return 0;
+	return error_set(error, -EINVAL, "it is to say the same as FileDescriptorStoreMax= of the unit",
+			 "FDSTORE=\"%.64s\" is no number of descriptors", text);
 }
 
 /* ---- talking to the service manager ---- */

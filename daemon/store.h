@@ -19,8 +19,8 @@ int store_name_parse(const char *text, uint64_t *ret_name);
 
 /* How many descriptors the service manager keeps for this process: $FDSTORE, which systemd 254 and
  * gpuwm-keeper set, and our unit for older ones. A full store says nothing, so it is counted here. 0: there
- * is none, or no $NOTIFY_SOCKET. */
-uint64_t store_limit(void);
+ * is none, or no $NOTIFY_SOCKET. -EINVAL: it is no number. */
+int store_limit(uint64_t *ret_limit, struct error *error);
 
 /* One batch of names, and what to do with them. */
 struct store_batch;

@@ -92,7 +92,6 @@ struct gpuwmd {
 	size_t fds; /* open in the idle daemon */
 	size_t keeper_fds; /* the same of the keeper */
 	char instance[33]; /* of this pid; with a keeper only */
-	unsigned restarts;
 	bool stopped;
 };
 

@@ -102,17 +102,12 @@ pid_t kept_pid(const struct gpuwmd *d)
 	return pid;
 }
 
-/* From the second one on the sockets are the keeper's: two lock files fewer. */
-#define LOCK_FILES 2
-
 static void take_over(struct gpuwmd *d, struct gpuwm_client *client, pid_t pid)
 {
 	gpuwm_close(d->admin);
 	d->admin = client;
 	d->pid = pid;
 	snprintf(d->instance, sizeof d->instance, "%s", gpuwm_instance(client));
-	if (d->restarts++ == 0)
-		d->fds -= LOCK_FILES;
 }
 
 /* It serves before the keeper has written that it was started. */

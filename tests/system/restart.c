@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -325,6 +326,7 @@ Test(restart, a_gpuwmd_that_drains_gives_leases_again)
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v2", "none")));
 	gpuwmd_stop_empty(d);
 }
 
@@ -426,6 +428,49 @@ Test(restart, a_second_daemon_is_refused_after_a_restart_too)
 	cr_assert_eq(log_count(d, "another gpuwmd serves"), 1);
 	worker_reads(d, "m", 1);
 	scene_end(d);
+}
+
+static unsigned mode_of(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
+}
+
+/* The keeper has a socket then that nobody can reach. */
+Test(restart, a_socket_whose_file_was_removed_is_made_anew)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	unsigned mode = mode_of(d->socket);
+
+	cr_assert(unlink(d->socket) == 0 && unlink(d->admin_socket) == 0);
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(log_count(d, "is made anew"), 2);
+	worker_reads(d, "m", 1);
+	cr_assert(chmod(d->socket, 0) == 0);
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(log_count(d, "is made anew"), 2);
+	cr_assert_eq(mode_of(d->socket), mode);
+	worker_reads(d, "m", 1);
+	scene_end(d);
+}
+
+Test(restart, a_drain_within_the_grace_time_says_what_is_left)
+{
+	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 2000\n"});
+	json_t *answer;
+
+	kept_kill(d, SIGKILL);
+	answer = query(d->admin, "drain", NULL);
+	cr_assert_eq(json_array_size(json_object_get(answer, "left")), 2);
+	json_decref(answer);
+	cr_assert(EVENTUALLY(10000, version_is(d, "m", "v1", "none")));
+	answer = query(d->admin, "drain", NULL);
+	cr_assert_eq(json_array_size(json_object_get(answer, "left")), 1, "the pinned one is left");
+	json_decref(answer);
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	cr_assert(EVENTUALLY(10000, version_is(d, "m", "v2", "none")));
+	gpuwmd_stop_empty(d);
 }
 
 /* Some time that was told of these versions is an hour off. */

@@ -14,7 +14,7 @@
 
 static struct manager manager;
 static struct error error;
-static struct inherited left = {.sockets = {-1, -1}, .state = -1}; /* nothing */
+static struct inherited left = {.sockets = {-1, -1, -1, -1}, .state = -1}; /* nothing */
 
 /* ---- names and limits ---- */
 
@@ -45,17 +45,31 @@ Test(store, other_names_are_not_ours)
 
 Test(store, there_is_none_without_a_manager_or_its_limit)
 {
+	uint64_t limit = 7;
+
 	unsetenv("NOTIFY_SOCKET");
 	setenv("FDSTORE", "10", 1);
-	cr_expect_eq(store_limit(), 0);
+	cr_expect_eq(store_limit(&limit, &error), 0);
+	cr_expect_eq(limit, 0);
 	setenv("NOTIFY_SOCKET", "/nonexistent", 1);
-	cr_expect_eq(store_limit(), 10);
-	setenv("FDSTORE", "many", 1);
-	cr_expect_eq(store_limit(), 0);
-	setenv("FDSTORE", "", 1);
-	cr_expect_eq(store_limit(), 0);
+	cr_expect_eq(store_limit(&limit, &error), 0);
+	cr_expect_eq(limit, 10);
 	unsetenv("FDSTORE");
-	cr_expect_eq(store_limit(), 0);
+	cr_expect_eq(store_limit(&limit, &error), 0);
+	cr_expect_eq(limit, 0);
+}
+
+Test(store, a_limit_that_is_no_number_is_an_error)
+{
+	const char *const wrong[] = {"", "many", "3x", " 7", "-1", "99999999999999999999"};
+	uint64_t limit;
+
+	setenv("NOTIFY_SOCKET", "/nonexistent", 1);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		setenv("FDSTORE", wrong[i], 1);
+		cr_expect_eq(store_limit(&limit, &error), -EINVAL, "%s", wrong[i]);
+		cr_expect(strstr(error.message, wrong[i]));
+	}
 }
 
 Test(store, a_manager_that_is_gone_is_named)
@@ -288,7 +302,8 @@ Test(keeping, the_limit_of_the_store_is_the_registry_s)
 	publish = building("m", "v1", &part);
 	checked.segments = calloc(2, sizeof(struct held_fd));
 	cr_expect_eq(publish_checked(server->registry, publish, part, &checked, &error), -EDQUOT);
-	cr_expect(strstr(error.message, "0 of 2 descriptors") && strstr(error.detail, "FileDescriptorStoreMax"),
+	cr_expect(strstr(error.message, "0 of the 2 descriptors") &&
+			  strstr(error.detail, "FileDescriptorStoreMax"),
 		  "%s (%s)", error.message, error.detail);
 	free(checked.segments);
 	end();

@@ -1,6 +1,7 @@
 /* A socket of the daemon's own when descriptors run out. */
 #include "daemon_server.h"
 
+#include "daemon/inherited.h"
 #include "daemon/listener.h"
 
 #include <poll.h>
@@ -11,13 +12,14 @@ static char folder[] = "/tmp/gpuwm-listener-XXXXXX";
 
 static void setup(void)
 {
+	struct inherited left = inherited_none;
 	struct error error;
 
 	server_open();
 	cr_assert(mkdtemp(folder));
 	snprintf(config.socket, sizeof(config.socket), "%s/s", folder);
 	config.group[0] = '\0';
-	cr_assert_eq(listener_open(server, SESSION_WORKER, -1, &server->listeners[0], &error), 0, "%s",
+	cr_assert_eq(listener_open(server, SESSION_WORKER, &left, &server->listeners[0], &error), 0, "%s",
 		     error.message);
 	cr_assert_eq(listener_start(server->listeners[0]), 0);
 }

@@ -327,8 +327,9 @@ LedgerTest(publish, check_refuses_too_many_descriptors)
 	snprintf(tag, sizeof(tag), "last");
 	request.uid = LEDGER_UID + 1;
 	cr_assert_eq(begin(&request), 0);
-	expect_error(check(24, 1, &content_a), -EDQUOT,
-		     "24 segments and an index; 2024 of 2048 descriptors are held");
+	expect_error(
+		check(24, 1, &content_a), -EDQUOT,
+		"24 segments and an index do not fit: 2024 of the 2048 descriptors that can be kept are taken");
 	cr_expect_eq(check(23, 1, &content_a), 0);
 	cr_expect_eq(registry_counts(ledger.registry).fds, STORE_FDS_MAX);
 }
