@@ -114,7 +114,6 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_L
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
-$(BUILD)/obj/keeper/%.o: CFLAGS_DIR = $(call pkg_cflags,libsystemd)
 $(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
@@ -138,7 +137,6 @@ LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
 LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
 LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson libsystemd inih)
-LIBS_KEEPER := $(call pkg_libs,libsystemd)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
@@ -157,9 +155,9 @@ $(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(PROTO_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_LOADER)
 
-$(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A)
+$(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(PROTO_A)
 	@mkdir -p $(@D)
-	$(link) $^ $(LIBS_KEEPER)
+	$(link) $^
 
 # gpuwmctl and the examples use the library as anybody would.
 $(BIN)/gpuwmctl: $(call objects,$(CTL)) $(SHARED)
@@ -192,7 +190,7 @@ UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
 UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(PROTO_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(PROTO_A)
-UNIT_LIBS_keeper = $(KEEPER_A)
+UNIT_LIBS_keeper = $(KEEPER_A) $(PROTO_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 
 define unit_test

@@ -4,16 +4,12 @@
 #include "clock.h"
 #include "keeping.h"
 #include "server.h"
+#include "../proto/manager.h"
 
-#include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <systemd/sd-daemon.h>
-#include <unistd.h>
 
 /* Of the watchdog's time: systemd recommends half of it; a third bears one late turn more. */
 #define WATCHDOG_SHARE 3
@@ -63,32 +59,6 @@ struct notify *notify_free(struct notify *n)
 	return NULL;
 }
 
-/* ---- telling ---- */
-
-/* sd_notify waits until the service manager reads, and one that hangs never does: the loop may not wait.
- * -EAGAIN: its queue is full, try again. 0: told, or there is nobody to tell. */
-static int tell(const char *text)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	size_t length = path ? strlen(path) : 0;
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock, r = 0;
-
-	if (length < 2 || length >= sizeof(address.sun_path))
-		return 0;
-	memcpy(address.sun_path, path[0] == '@' ? "" : path, 1);
-	memcpy(address.sun_path + 1, path + 1, length - 1);
-	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (sock < 0)
-		return -EAGAIN;
-	if (sendto(sock, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address,
-		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0 &&
-	    errno == EAGAIN)
-		r = -EAGAIN;
-	close(sock);
-	return r;
-}
-
 /* ---- the line ---- */
 
 static const char *plural(uint64_t count)
@@ -126,7 +96,7 @@ static void on_status(uv_timer_t *timer)
 	if (!n->ready_due && strcmp(line, n->told) == 0)
 		return;
 	snprintf(text, sizeof(text), "%sSTATUS=%s", n->ready_due ? "READY=1\n" : "", line);
-	if (tell(text) < 0) {
+	if (manager_tell(text) < 0) {
 		uv_timer_start(&n->status, on_status, STATUS_MS, 0);
 		return;
 	}
@@ -145,7 +115,7 @@ void notify_changed(struct notify *n)
 static void on_watchdog(uv_timer_t *timer)
 {
 	(void)timer;
-	tell("WATCHDOG=1"); /* where it is not taken, the next one comes in time */
+	manager_tell("WATCHDOG=1"); /* where it is not taken, the next one comes in time */
 }
 
 void notify_ready(struct notify *n)
@@ -169,7 +139,7 @@ void notify_reloading(const struct notify *n)
 		return;
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)clock_steady_ms() * 1000);
-	tell(text);
+	manager_tell(text);
 }
 
 void notify_reloaded(struct notify *n)
@@ -185,10 +155,10 @@ void notify_extend(unsigned seconds)
 	char text[64];
 
 	snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)seconds * 1000000);
-	tell(text);
+	manager_tell(text);
 }
 
 void notify_stopping(void)
 {
-	tell("STOPPING=1");
+	manager_tell("STOPPING=1");
 }

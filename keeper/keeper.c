@@ -1,5 +1,6 @@
 #include "keeper.h"
 #include "child.h"
+#include "../proto/manager.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -167,7 +167,8 @@ static void on_stop(struct keeper *k)
 	if (k->stop)
 		return;
 	k->stop = true;
-	sd_notify(0, "STOPPING=1");
+	k->ready_due = false;
+	manager_tell("STOPPING=1"); /* where it is not taken, our end tells it */
 	if (k->child == 0)
 		k->phase = PHASE_OVER;
 	else
@@ -255,15 +256,34 @@ static void on_deadline(struct keeper *k, uint64_t now)
 	}
 }
 
+void keeper_tell_ready(struct keeper *k)
+{
+	k->ready_due = manager_tell("READY=1") < 0;
+	k->ready_retry_ms = clock_ms() + READY_RETRY_MS;
+}
+
+/* As poll(2) wants it, to the earlier of the two deadlines. */
 static int time_left(const struct keeper *k)
+{
+	uint64_t now = clock_ms(), next = k->deadline_ms;
+
+	if (k->ready_due && (next == 0 || k->ready_retry_ms < next))
+		next = k->ready_retry_ms;
+	if (next == 0)
+		return -1;
+	if (next <= now)
+		return 0;
+	return next - now < INT_MAX ? (int)(next - now) : INT_MAX;
+}
+
+static void on_time(struct keeper *k)
 {
 	uint64_t now = clock_ms();
 
-	if (k->deadline_ms == 0)
-		return -1;
-	if (k->deadline_ms <= now)
-		return 0;
-	return k->deadline_ms - now < INT_MAX ? (int)(k->deadline_ms - now) : INT_MAX;
+	if (k->deadline_ms && k->deadline_ms <= now)
+		on_deadline(k, now);
+	if (k->ready_due && k->ready_retry_ms <= now)
+		keeper_tell_ready(k);
 }
 
 static void loop(struct keeper *k)
@@ -276,8 +296,8 @@ static void loop(struct keeper *k)
 		read_signals(k);
 		reap(k);
 		keeper_listen(k);
-		if (k->phase != PHASE_OVER && time_left(k) == 0)
-			on_deadline(k, clock_ms());
+		if (k->phase != PHASE_OVER)
+			on_time(k);
 	}
 }
 

@@ -12,6 +12,8 @@
 /* A watchdog that we see expire this much too late has counted time in which we did not run either (a
  * paused container, a suspended machine): the program gets a fresh interval. */
 #define WATCHDOG_LATE_MS 1000
+/* READY=1 that a manager above us does not take, its queue being full, is told again after this. */
+#define READY_RETRY_MS 1000
 /* Notifications in one turn: more than any net.unix.max_dgram_qlen in use, so that all that a dead
  * program said is read before its death counts, and still no flood keeps us from signals. */
 #define TURN_MESSAGES_MAX 4096
@@ -44,6 +46,8 @@ struct keeper {
 	bool stop; /* we were told to */
 	bool upgrade; /* when it ends, start it at once */
 	bool reload; /* SIGHUP is due when it is ready */
+	bool ready_due; /* READY=1 is to be told to the manager above, at ready_retry_ms */
+	uint64_t ready_retry_ms;
 	struct restart restart;
 	int exit_status;
 	struct log_limit limits[COMPLAINTS];
@@ -60,6 +64,8 @@ uint64_t clock_ms(void);
 /* A warning that is written once in ten seconds of its kind. */
 void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Tells the manager above that we are ready; until it takes that, the loop tries again. */
+void keeper_tell_ready(struct keeper *k);
 /* listen.c: reads what the program says, until there is nothing more. */
 void keeper_listen(struct keeper *k);
 /* SIGABRT, since it does not say that it lives. */

@@ -1,10 +1,11 @@
 /* What the program says: notifications are checked, and done. */
 #include "keeper.h"
+#include "../proto/manager.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 static void refuse(struct keeper *k, int r, const char *name)
 {
@@ -59,10 +60,19 @@ static void become_ready(struct keeper *k)
 	k->was_ready = true;
 	k->deadline_ms = k->options->watchdog_ms ? k->ready_since_ms + k->options->watchdog_ms : 0;
 	log_info("%s is ready", k->name);
-	sd_notify(0, "READY=1");
+	keeper_tell_ready(k);
 	if (k->reload)
 		kill(k->child, SIGHUP);
 	k->reload = false;
+}
+
+/* What is not taken is dropped: the next one tells. */
+static void pass_status(const struct notification *n)
+{
+	char text[NOTIFY_BYTES_MAX + 1];
+
+	snprintf(text, sizeof(text), "STATUS=%.*s", (int)n->status_bytes, n->status);
+	manager_tell(text);
 }
 
 static void do_life(struct keeper *k, const struct notification *n)
@@ -110,7 +120,7 @@ static void do_message(struct keeper *k, struct inbox_message *message)
 			"%s said MAINPID=, which gpuwm-keeper does not follow: it watches what it started",
 			k->name);
 	if (n.status)
-		sd_notifyf(0, "STATUS=%.*s", (int)n.status_bytes, n.status);
+		pass_status(&n);
 	do_store(k, message, &n);
 	do_life(k, &n);
 }

@@ -1,6 +1,7 @@
 /* gpuwm-keeper as a process among others: signals, orphans, PID 1, another supervisor above it, gpuwmd below it. */
 #include "keeper_run.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -270,7 +271,8 @@ static void expect_above(int sock, const char *expected)
 	cr_assert_str_eq(text, expected);
 }
 
-KEEPER_TEST(keeper_signals, what_matters_is_passed_to_a_supervisor_above)
+/* A keeper's folder, and the socket of a supervisor above it. */
+static int prepare_above(struct keeper *k)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int above = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -280,6 +282,78 @@ KEEPER_TEST(keeper_signals, what_matters_is_passed_to_a_supervisor_above)
 	strcpy(address.sun_path, upper_path);
 	cr_assert(bind(above, (struct sockaddr *)&address, sizeof address) == 0);
 	k->before_exec = below_another;
+	return above;
+}
+
+/* Until its queue takes no more. */
+static void fill_above(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	strcpy(address.sun_path, upper_path);
+	while (sendto(sock, "noise", 5, 0, (struct sockaddr *)&address, sizeof address) == 5)
+		;
+	cr_assert_eq(errno, EAGAIN);
+	close(sock);
+}
+
+static void drain_above(int above)
+{
+	char text[256];
+
+	while (recv(above, text, sizeof text, MSG_DONTWAIT) > 0)
+		;
+}
+
+KEEPER_TEST(keeper_signals, a_supervisor_above_that_does_not_read_stops_nothing)
+{
+	int above = prepare_above(k);
+
+	fill_above();
+	keeper_spawn(k, NULL, NULL);
+	service_wait(k);
+	ASK_IS(k, "notify 1", "notify READY=1|STATUS=nobody hears this");
+	ASK_IS(k, "barrier 1", "barrier");
+	service_crash(k);
+	ASK_IS(k, "notify 1", "notify STATUS=nor this");
+	ASK_IS(k, "barrier 1", "barrier");
+	/* Being ready is told when it can be, once; the next status too. */
+	drain_above(above);
+	expect_above(above, "READY=1");
+	ASK_IS(k, "notify 1", "notify STATUS=but this");
+	expect_above(above, "STATUS=but this");
+	fill_above();
+	keeper_stop(k);
+	close(above);
+}
+
+/* Readiness that is still to be told is not told behind the end. */
+KEEPER_TEST(keeper_signals, a_keeper_that_stops_is_not_ready_any_more)
+{
+	int above = prepare_above(k);
+
+	fill_above();
+	keeper_spawn(k, NULL, NULL);
+	service_wait(k);
+	ASK_IS(k, "notify 1", "notify READY=1");
+	ASK_IS(k, "on-term 1", "on-term X=1");
+	ASK_IS(k, "barrier 1", "barrier");
+	/* It answers when the keeper, which is stopping by then, has made it continue. */
+	kill(k->service_pid, SIGSTOP);
+	keeper_signal(k, SIGTERM);
+	ASK_IS(k, "0", "hangups");
+	drain_above(above);
+	cr_assert(poll(&(struct pollfd){.fd = above, .events = POLLIN}, 1, 1500) == 0, "it told something");
+	service_tell(k, "kill 9");
+	cr_assert_eq(keeper_join(k), 0);
+	close(above);
+}
+
+KEEPER_TEST(keeper_signals, what_matters_is_passed_to_a_supervisor_above)
+{
+	int above = prepare_above(k);
+
 	keeper_spawn(k, NULL, NULL);
 	service_wait(k);
 	cr_assert(strcmp(service_ask(k, "env NOTIFY_SOCKET"), upper_path) != 0);
