@@ -61,7 +61,8 @@ static void start(struct keeper *k)
 	k->child = pid;
 	k->starts++;
 	k->phase = PHASE_STARTING;
-	k->deadline_ms = k->ready_since_ms = 0;
+	k->deadline_ms = k->options->start_ms ? clock_ms() + k->options->start_ms : 0;
+	k->ready_since_ms = 0;
 	log_info("%s is started (process %d) with %zu stored descriptors", k->name, (int)pid, k->store.count);
 }
 
@@ -225,14 +226,15 @@ static void read_signals(struct keeper *k)
 
 /* ---- the loop ---- */
 
-static void on_watchdog(struct keeper *k, uint64_t now)
+/* The program was silent for `interval_ms`, unless we did not run either. */
+static void on_silence(struct keeper *k, uint64_t now, uint64_t interval_ms, const char *why)
 {
-	if (now > k->deadline_ms + WATCHDOG_LATE_MS) {
-		log_warning("gpuwm-keeper itself did not run for %llu ms: the watchdog counts from now",
-			    (unsigned long long)(now - k->deadline_ms));
-		k->deadline_ms = now + k->options->watchdog_ms;
+	if (now > k->deadline_ms + LATE_MS) {
+		log_warning("gpuwm-keeper itself did not run for %llu ms: %s's time counts from now",
+			    (unsigned long long)(now - k->deadline_ms), k->name);
+		k->deadline_ms = now + interval_ms;
 	} else {
-		keeper_abort(k, "did not say in time that it lives (WATCHDOG=1)");
+		keeper_abort(k, why);
 	}
 }
 
@@ -242,8 +244,11 @@ static void on_deadline(struct keeper *k, uint64_t now)
 	case PHASE_WAITING:
 		start(k);
 		break;
+	case PHASE_STARTING:
+		on_silence(k, now, k->options->start_ms, "was not ready in time (READY=1)");
+		break;
 	case PHASE_READY:
-		on_watchdog(k, now);
+		on_silence(k, now, k->options->watchdog_ms, "did not say in time that it lives (WATCHDOG=1)");
 		break;
 	case PHASE_STOPPING:
 		kill_child(k, "does not end in time");

@@ -9,9 +9,9 @@
 
 /* After SIGABRT: a core of gpuwmd is a few MiB, since it maps no weights. */
 #define ABORT_MS 5000
-/* A watchdog that we see expire this much too late has counted time in which we did not run either (a
- * paused container, a suspended machine): the program gets a fresh interval. */
-#define WATCHDOG_LATE_MS 1000
+/* A watchdog or start that we see expire this much too late has counted time in which we did not run
+ * either (a paused container, a suspended machine): the program gets a fresh interval. */
+#define LATE_MS 1000
 /* READY=1 that a manager above us does not take, its queue being full, is told again after this. */
 #define READY_RETRY_MS 1000
 /* Notifications in one turn: more than any net.unix.max_dgram_qlen in use, so that all that a dead
@@ -20,10 +20,10 @@
 
 enum phase {
 	PHASE_WAITING, /* nothing runs; the deadline is the next start */
-	PHASE_STARTING, /* it runs and has not said READY=1 */
+	PHASE_STARTING, /* it runs and has not said READY=1; the deadline is the start's, if there is one */
 	PHASE_READY, /* the deadline is the watchdog's, if there is one */
 	PHASE_STOPPING, /* SIGTERM was sent, or it said STOPPING=1; the deadline is SIGKILL's */
-	PHASE_ABORTING, /* the watchdog's SIGABRT was sent; the deadline is SIGKILL's */
+	PHASE_ABORTING, /* SIGABRT was sent, by the watchdog or the start's deadline; the deadline is SIGKILL's */
 	PHASE_KILLED, /* SIGKILL was sent */
 	PHASE_OVER, /* nothing runs, nothing will: keeper_run returns */
 };
@@ -68,7 +68,7 @@ void keeper_complain(struct keeper *k, enum complaint kind, const char *format, 
 void keeper_tell_ready(struct keeper *k);
 /* listen.c: reads what the program says, until there is nothing more. */
 void keeper_listen(struct keeper *k);
-/* SIGABRT, since it does not say that it lives. */
+/* SIGABRT, since it does not say that it is ready, or lives. */
 void keeper_abort(struct keeper *k, const char *why);
 
 #endif

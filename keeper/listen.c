@@ -75,6 +75,14 @@ static void pass_status(const struct notification *n)
 	manager_tell(text);
 }
 
+/* Without a deadline there is nothing to extend. */
+static void extend(struct keeper *k, uint64_t extended_ms)
+{
+	if ((k->phase == PHASE_STARTING || k->phase == PHASE_STOPPING) && k->deadline_ms &&
+	    extended_ms > k->deadline_ms)
+		k->deadline_ms = extended_ms;
+}
+
 static void do_life(struct keeper *k, const struct notification *n)
 {
 	uint64_t now = clock_ms();
@@ -89,8 +97,8 @@ static void do_life(struct keeper *k, const struct notification *n)
 		k->phase = PHASE_STOPPING;
 		k->deadline_ms = now + k->options->stop_ms;
 	}
-	if (n->extend_us && k->phase == PHASE_STOPPING && now + n->extend_us / 1000 > k->deadline_ms)
-		k->deadline_ms = now + n->extend_us / 1000;
+	if (n->extend_us)
+		extend(k, now + n->extend_us / 1000);
 }
 
 static void do_message(struct keeper *k, struct inbox_message *message)

@@ -12,10 +12,20 @@
 /* A day: more is a mistake. */
 #define SECONDS_MAX 86400
 
-enum { FLAG_STORE = 256, FLAG_STOP, FLAG_WATCHDOG, FLAG_RESTART, FLAG_FOLDER, FLAG_HELP, FLAG_VERSION };
+enum {
+	FLAG_STORE = 256,
+	FLAG_START,
+	FLAG_STOP,
+	FLAG_WATCHDOG,
+	FLAG_RESTART,
+	FLAG_FOLDER,
+	FLAG_HELP,
+	FLAG_VERSION
+};
 
 static const struct option flags[] = {
 	{"store-max", required_argument, NULL, FLAG_STORE},
+	{"start-timeout", required_argument, NULL, FLAG_START},
 	{"stop-timeout", required_argument, NULL, FLAG_STOP},
 	{"watchdog", required_argument, NULL, FLAG_WATCHDOG},
 	{"restart-delay", required_argument, NULL, FLAG_RESTART},
@@ -32,13 +42,15 @@ static int print_help(void)
 	       "when it ends, forwards signals, reaps orphans. SIGUSR1 starts PROGRAM anew: an upgrade.\n\n"
 	       "Flags:\n"
 	       "  --store-max N            descriptors that PROGRAM may store; by default %d\n"
+	       "  --start-timeout SECONDS  PROGRAM is killed when it is not ready after this long; by default %g; 0: never\n"
 	       "  --stop-timeout SECONDS   from SIGTERM to SIGKILL; by default %g\n"
 	       "  --watchdog SECONDS       PROGRAM is killed when it is ready and says nothing for this long; by default 0: never\n"
 	       "  --restart-delay SECONDS  the longest delay before PROGRAM is started again; by default %g\n"
 	       "  --runtime-dir DIR        where the notification socket is made; by default the first of XDG_RUNTIME_DIR, /run, /tmp\n"
 	       "  --help                   print this\n"
 	       "  --version                print the version\n",
-	       STORE_FDS_MAX, STOP_TIMEOUT_MS / 1000.0, RESTART_DELAY_MAX_MS / 1000.0);
+	       STORE_FDS_MAX, START_TIMEOUT_MS / 1000.0, STOP_TIMEOUT_MS / 1000.0,
+	       RESTART_DELAY_MAX_MS / 1000.0);
 	return 1;
 }
 
@@ -75,6 +87,8 @@ static int apply(struct options *options, int flag, const char *value)
 	switch (flag) {
 	case FLAG_STORE:
 		return parse_count(value, &options->store_max);
+	case FLAG_START:
+		return parse_seconds("--start-timeout", value, &options->start_ms);
 	case FLAG_STOP:
 		return parse_seconds("--stop-timeout", value, &options->stop_ms);
 	case FLAG_WATCHDOG:
@@ -90,6 +104,7 @@ static int apply(struct options *options, int flag, const char *value)
 int options_parse(struct options *ret, int argc, char *const *argv)
 {
 	struct options options = {.store_max = STORE_FDS_MAX,
+				  .start_ms = START_TIMEOUT_MS,
 				  .stop_ms = STOP_TIMEOUT_MS,
 				  .watchdog_ms = WATCHDOG_MS,
 				  .restart_ms = RESTART_DELAY_MAX_MS};

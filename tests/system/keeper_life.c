@@ -225,6 +225,67 @@ KEEPER_TEST(keeper_life, in_every_other_case_it_is_started_again)
 	keeper_stop(k);
 }
 
+/* ---- the start -------------------------------------------------------- */
+
+KEEPER_TEST(keeper_life, one_that_is_not_ready_in_time_is_aborted_and_started_again)
+{
+	keeper_start(k, "--start-timeout", "0.3", "--restart-delay", "0", NULL);
+	ASK_IS(k, "store 1", "store a 1 16 1 memfd");
+	service_wait(k);
+	ASK_IS(k, "1 a:16:1", "list");
+	cr_assert_eq(keeper_log_count(k, "was not ready in time (READY=1): SIGABRT"), 1);
+	cr_assert_eq(keeper_log_count(k, "was ended by signal 6 (Aborted)"), 1);
+	/* Each start has its own time, and a stopped one too. */
+	kill(k->service_pid, SIGSTOP);
+	service_wait(k);
+	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 2);
+	ASK_IS(k, "notify 1", "notify READY=1");
+	ASK_IS(k, "barrier 1", "barrier");
+	pass_ms(600);
+	service_runs(k);
+	keeper_stop(k);
+}
+
+KEEPER_TEST(keeper_life, a_program_may_extend_the_time_to_start)
+{
+	keeper_start(k, "--start-timeout", "0.3", "--restart-delay", "0", NULL);
+	int64_t before = clock_ms();
+
+	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=1200000");
+	/* Less than what is left takes nothing away. */
+	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=1000");
+	service_wait(k);
+	cr_assert_geq(clock_ms() - before, 1200);
+	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 1);
+	keeper_stop(k);
+}
+
+KEEPER_TEST(keeper_life, without_a_start_timeout_there_is_nothing_to_extend)
+{
+	keeper_start(k, "--start-timeout", "0", NULL);
+	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=100000");
+	ASK_IS(k, "barrier 1", "barrier");
+	pass_ms(500);
+	service_runs(k);
+	keeper_stop(k);
+}
+
+KEEPER_TEST(keeper_life, a_pause_of_both_is_no_slow_start)
+{
+	keeper_start(k, "--start-timeout", "1", NULL);
+	kill(k->service_pid, SIGSTOP);
+	keeper_signal(k, SIGSTOP);
+	pass_ms(2500);
+	keeper_signal(k, SIGCONT);
+	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(k, "gpuwm-keeper itself did not run") == 1));
+	kill(k->service_pid, SIGCONT);
+	ASK_IS(k, "notify 1", "notify READY=1");
+	ASK_IS(k, "barrier 1", "barrier");
+	service_runs(k);
+	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 0);
+	keeper_stop(k);
+}
+
 /* ---- the watchdog ----------------------------------------------------- */
 
 KEEPER_TEST(keeper_life, a_program_that_says_that_it_lives_is_left_alone)

@@ -19,6 +19,7 @@ Test(keeper_options, defaults)
 {
 	cr_assert_eq(PARSE("--", "gpuwmd", "--root", "/m"), 0);
 	cr_expect_eq(options.store_max, 2048);
+	cr_expect_eq(options.start_ms, 60000);
 	cr_expect_eq(options.stop_ms, 8000);
 	cr_expect_eq(options.watchdog_ms, 0);
 	cr_expect_eq(options.restart_ms, 5000);
@@ -29,10 +30,11 @@ Test(keeper_options, defaults)
 
 Test(keeper_options, all_flags)
 {
-	cr_assert_eq(PARSE("--store-max", "0", "--stop-timeout=0.25", "--watchdog", "30", "--restart-delay",
-			   "86400", "--runtime-dir", "/x", "gpuwmd", "--help"),
+	cr_assert_eq(PARSE("--store-max", "0", "--start-timeout", "0", "--stop-timeout=0.25", "--watchdog",
+			   "30", "--restart-delay", "86400", "--runtime-dir", "/x", "gpuwmd", "--help"),
 		     0);
 	cr_expect_eq(options.store_max, 0);
+	cr_expect_eq(options.start_ms, 0);
 	cr_expect_eq(options.stop_ms, 250);
 	cr_expect_eq(options.watchdog_ms, 30000);
 	cr_expect_eq(options.restart_ms, 86400000);
@@ -57,6 +59,7 @@ Test(keeper_options, wrong_ones_are_refused_with_their_name, .init = cr_redirect
 	cr_expect_eq(PARSE("--watchdog", "0x10", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", "1.2.3", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", ".", "gpuwmd"), -EINVAL);
+	cr_expect_eq(PARSE("--start-timeout", "1m", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--stop-timeout", "86401", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--restart-delay", "5s", "gpuwmd"), -EINVAL);
 	cr_expect_eq(options.store_max, 77, "something was set");
