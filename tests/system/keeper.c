@@ -186,6 +186,31 @@ KEEPER_TEST(keeper, too_few_files_for_the_store_are_refused_at_start)
 	cr_assert_eq(keeper_log_count(k, "lower --store-max"), 1);
 }
 
+/* The numbers of the man page. */
+static void a_file_too_few(void)
+{
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 256, .rlim_max = 4383});
+}
+
+static void just_enough_files(void)
+{
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 256, .rlim_max = 4384});
+}
+
+KEEPER_TEST(keeper, what_it_needs_is_twice_the_store_and_288)
+{
+	keeper_prepare(k);
+	k->before_exec = a_file_too_few;
+	keeper_spawn(k, NULL, NULL);
+	cr_assert_eq(keeper_join(k), 1);
+	cr_assert_eq(keeper_log_count(k, "a store of 2048 descriptors needs 4384 open files"), 1);
+	keeper_prepare(k);
+	k->before_exec = just_enough_files;
+	keeper_spawn(k, NULL, NULL);
+	service_wait(k);
+	keeper_stop(k);
+}
+
 static void limit_files(const struct keeper *k, rlim_t soft)
 {
 	struct rlimit files;
