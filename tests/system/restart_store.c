@@ -57,7 +57,8 @@ Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
 
 	for (int i = 0; i < 2; i++) {
 		FAILS(EDQUOT, load_try(d, path, "m@v3"));
-		cr_assert(strstr(gpuwm_error()->message, "4 of the 4 descriptors"), "%s", gpuwm_error()->message);
+		cr_assert(strstr(gpuwm_error()->message, "4 of the 4 descriptors"), "%s",
+			  gpuwm_error()->message);
 		cr_assert(strstr(gpuwm_error()->detail, "--store-max"), "%s", gpuwm_error()->detail);
 		cr_assert(version_is(d, "m", "v3", "failed"));
 		cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
