@@ -140,11 +140,16 @@ struct reading {
 static char *read_line(char *text, int size, void *user)
 {
 	struct reading *reading = user;
+	bool has_zero, is_cut;
 
+	/* fgets tells no length: the last zero byte is the one that it put there itself. */
+	memset(text, '\n', (size_t)size);
 	if (reading->code < 0 || !fgets(text, size, reading->file))
 		return NULL;
 	reading->line++;
-	if (!strchr(text, '\n') && !feof(reading->file)) {
+	has_zero = memrchr(text, '\0', (size_t)size) != text + strlen(text);
+	is_cut = !strchr(text, '\n') && !feof(reading->file);
+	if (has_zero || is_cut) {
 		reading->code = error_set(&reading->error, -EINVAL, "use a flag for longer values",
 					  "the line has more than %d bytes, or a zero byte", size - 2);
 		return NULL;

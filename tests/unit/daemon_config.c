@@ -34,15 +34,20 @@ static int set(const char *section, const char *key, const char *value)
 	return config_set(&config, section, key, value, &error);
 }
 
-static int read_text(const char *text)
+static int read_bytes(const char *text, size_t bytes)
 {
 	int fd = mkstemp(path);
 
 	cr_assert(fd >= 0);
-	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	cr_assert_eq(write(fd, text, bytes), (ssize_t)bytes);
 	close(fd);
 	error = (struct error){0};
 	return config_read(&config, path, &error);
+}
+
+static int read_text(const char *text)
+{
+	return read_bytes(text, strlen(text));
 }
 
 /* Arguments up to NULL, "gpuwmd" first. */
@@ -277,15 +282,20 @@ Test(config, file_is_read)
 	cr_expect_eq(config.log_level, LOG_LEVEL_DEBUG);
 }
 
-static void expect_wrong(const char *text, const char *after_path)
+static void expect_wrong_bytes(const char *text, size_t bytes, const char *after_path)
 {
 	char expected[256];
 
 	strcpy(path + strlen(path) - 6, "XXXXXX");
-	cr_expect_eq(read_text(text), -EINVAL);
+	cr_expect_eq(read_bytes(text, bytes), -EINVAL);
 	snprintf(expected, sizeof(expected), "%s:%s", path, after_path);
 	cr_expect(strstr(error.message, expected), "\"%s\" is not in \"%s\"", expected, error.message);
 	unlink(path);
+}
+
+static void expect_wrong(const char *text, const char *after_path)
+{
+	expect_wrong_bytes(text, strlen(text), after_path);
 }
 
 Test(config, file_error_names_the_line)
@@ -300,6 +310,30 @@ Test(config, file_error_names_the_line)
 	expect_wrong("[log]\nlevel = loud\nnonsense\n", "2: [log] level = loud");
 	snprintf(longest, sizeof(longest), "[loader]\nroot = /%0300d\n", 0);
 	expect_wrong(longest, "2: the line has more than 198 bytes");
+}
+
+Test(config, file_with_a_zero_byte_is_refused)
+{
+	static const char why[] = "the line has more than 198 bytes, or a zero byte";
+	static const struct {
+		const char *text;
+		size_t bytes;
+		int line;
+	} all[] = {
+		{"\0\0\xff", 3, 1},
+		{"\0", 1, 1},
+		{"\0\n", 2, 1},
+		{"[log]\nlevel = info\n\0", 20, 3},
+		{"[log]\nlevel = info\0 hidden\n", 27, 2},
+		{"[log]\nlevel = info\0 hidden", 26, 2},
+		{"[log]\nlevel = info\0\nlevel = loud\n", 34, 2},
+	};
+	char expected[128];
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		snprintf(expected, sizeof(expected), "%d: %s", all[i].line, why);
+		expect_wrong_bytes(all[i].text, all[i].bytes, expected);
+	}
 }
 
 Test(config, file_that_is_not_there_is_named)
