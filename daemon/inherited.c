@@ -174,9 +174,11 @@ static struct inherited_fd *find(const struct inherited *in, uint64_t name)
 	return found && found->fd >= 0 ? found : NULL;
 }
 
-bool inherited_have(const struct inherited *in, uint64_t name)
+int inherited_look(const struct inherited *in, uint64_t name)
 {
-	return find(in, name) != NULL;
+	const struct inherited_fd *found = find(in, name);
+
+	return found ? found->fd : -1;
 }
 
 int inherited_take(struct inherited *in, uint64_t name)

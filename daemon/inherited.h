@@ -42,7 +42,8 @@ extern const struct inherited inherited_none;
 int inherited_read(struct inherited *ret, struct error *error);
 /* Closes what was not taken. */
 void inherited_clear(struct inherited *inherited);
-bool inherited_have(const struct inherited *inherited, uint64_t name);
+/* -1: not there, or taken. It stays theirs. */
+int inherited_look(const struct inherited *inherited, uint64_t name);
 int inherited_take_socket(struct inherited *inherited, enum inherited_socket which);
 /* -1: not there, or taken. */
 int inherited_take(struct inherited *inherited, uint64_t name);

@@ -4,14 +4,31 @@
 #include "segment.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- taking over ---- */
 
-static bool have(void *data, uint64_t name)
+#define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK)
+
+/* Of a file system that never answers fstat does not return, F_GET_SEALS does: such a file has none. */
+static bool is_sealed(int fd, uint64_t bytes)
 {
-	return inherited_have(data, name);
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 && (uint64_t)st.st_size >= bytes;
+}
+
+static enum snapshot_fd look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+{
+	int fd = inherited_look(data, name);
+
+	if (fd < 0)
+		return SNAPSHOT_FD_MISSING;
+	return sealed && !is_sealed(fd, bytes) ? SNAPSHOT_FD_OTHER : SNAPSHOT_FD_HERE;
 }
 
 static int take(void *data, uint64_t name)
@@ -30,7 +47,7 @@ static int forget_ledger(struct server *server)
 
 static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)
 {
-	const struct snapshot_fds fds = {.have = have, .take = take, .data = left};
+	const struct snapshot_fds fds = {.look = look, .take = take, .data = left};
 	struct snapshot snapshot = keeping_snapshot(k);
 	size_t bytes = 0;
 	uint32_t format = 0;

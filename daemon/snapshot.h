@@ -21,8 +21,10 @@ struct snapshot {
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 
 /* Descriptors that the fd store gave back, by name. */
+enum snapshot_fd { SNAPSHOT_FD_HERE, SNAPSHOT_FD_MISSING, SNAPSHOT_FD_OTHER };
 struct snapshot_fds {
-	bool (*have)(void *data, uint64_t name);
+	/* Whether it is what was stored. sealed: that was a memfd of so many bytes that nobody can change. */
+	enum snapshot_fd (*look)(void *data, uint64_t name, bool sealed, uint64_t bytes);
 	/* The descriptor of a name that it has, now the registry's; asked once for each name, at the end. */
 	int (*take)(void *data, uint64_t name);
 	void *data;
@@ -30,7 +32,7 @@ struct snapshot_fds {
 
 /* Fills an empty registry and device table, charges budgets as they were (also above a budget that
  * is smaller now), and sets ledger, epoch and next_name as they were written. A version whose
- * descriptors are not all there is not adopted: it is found as failed with -ESTALE, naming what is
+ * descriptors are not all there, and what was stored, is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also
  * where there are more than are kept as failed. What a device has free is not known.
  * -EUCLEAN: the bytes are no such map (names the place); -ENOMEM. After an error nothing was

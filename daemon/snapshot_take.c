@@ -163,19 +163,28 @@ static struct held_fd *held_at(struct replica *part, uint32_t i)
 	return i == 0 ? &part->index : &part->segments[i - 1];
 }
 
-/* Counts what the fd store did not give back; the first of it goes into `first`. */
-static void count_missing(const struct taking *t, struct replica *part, uint32_t *missing, uint32_t *all,
-			  char first[128])
+/* What the fd store did not give back of one version. */
+struct missing {
+	uint32_t count, all;
+	char first[160];
+};
+
+/* A name alone is no proof: who may store descriptors may store others. The memory of a GPU can't be told. */
+static void count_missing(const struct taking *t, struct replica *part, struct missing *missing)
 {
-	for (uint32_t i = 0; i <= part->segment_count; i++, ++*all) {
+	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
+		const struct held_fd *held = held_at(part, i);
+		enum snapshot_fd found =
+			t->fds->look(t->fds->data, held->name, i == 0 || !part->device->is_cuda, held->bytes);
 		char what[32] = "the index";
 
-		if (t->fds->have(t->fds->data, held_at(part, i)->name))
+		if (found == SNAPSHOT_FD_HERE || missing->count++ > 0)
 			continue;
 		if (i > 0)
 			snprintf(what, sizeof(what), "segment %u", i - 1);
-		if (++*missing == 1)
-			snprintf(first, 128, "%s of rank %u on %s", what, part->rank, part->device->id);
+		snprintf(missing->first, sizeof(missing->first), "%s%s of rank %u on %s%s",
+			 found == SNAPSHOT_FD_MISSING ? "missing is " : "", what, part->rank, part->device->id,
+			 found == SNAPSHOT_FD_MISSING ? "" : " is not what was stored");
 	}
 }
 
@@ -267,8 +276,8 @@ static int read_parts(struct taking *t, const char *model, struct fields *f, str
 		      struct replica *parts, uint32_t *ret_count, struct error *error)
 {
 	const msgpack_object *array = fields_array(f, "parts", ret_count);
-	uint32_t missing = 0, all = 0, count = *ret_count;
-	char first[128] = "";
+	struct missing missing = {0};
+	uint32_t count = *ret_count;
 
 	if (f->error.code) {
 		*error = f->error;
@@ -285,13 +294,14 @@ static int read_parts(struct taking *t, const char *model, struct fields *f, str
 		read_part(t, &array[i], &parts[i], &why);
 		if (why.code)
 			return error_set(error, why.code, why.detail, "parts[%u]: %s", i, why.message);
-		count_missing(t, &parts[i], &missing, &all, first);
+		count_missing(t, &parts[i], &missing);
 	}
-	if (missing) {
+	if (missing.count) {
 		like->state = VERSION_FAILED;
 		error_set(&like->error, -ESTALE, "load or publish it again",
-			  "%s@%s was lost: the fd store gave back %u of its %u descriptors; missing is %s%s",
-			  model, like->tag, all - missing, all, first, missing > 1 ? " and others" : "");
+			  "%s@%s was lost: the fd store gave back %u of its %u descriptors; %s%s", model,
+			  like->tag, missing.all - missing.count, missing.all, missing.first,
+			  missing.count > 1 ? ", and there is more" : "");
 	}
 	return 0;
 }

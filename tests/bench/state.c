@@ -78,20 +78,20 @@ static size_t save(struct ledger *l)
 	return bytes;
 }
 
-static bool have(void *data, uint64_t name)
+static enum snapshot_fd look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
-	return data || name;
+	return data || name || sealed || bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_MISSING;
 }
 
 static int take(void *data, uint64_t name)
 {
-	return have(data, name) - 1;
+	return (data || name) - 1;
 }
 
 /* As at a start. */
 static void load(const struct ledger *l)
 {
-	const struct snapshot_fds fds = {.have = have, .take = take};
+	const struct snapshot_fds fds = {.look = look, .take = take};
 	struct device_table devices = {0};
 	struct snapshot into = {.registry = registry_new(), .devices = &devices};
 	struct error error;

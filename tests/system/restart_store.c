@@ -184,6 +184,24 @@ Test(restart_store, a_version_without_anything_is_lost_and_others_are_not)
 	one_is_lost("drop g1\ndrop g2\n", "0 of its 2 descriptors");
 }
 
+/* Names are not believed: `foreign` stores a memfd that has no seals, as anybody's may be. */
+Test(restart_store, a_version_with_another_segment_is_lost_and_others_are_not)
+{
+	SKIP_UNLESS(backend() == BACKEND_HOST, "the memory of a GPU can't be told");
+	one_is_lost("drop g2\nforeign g2\n", "segment 0 of rank 0 on host is not what was stored");
+}
+
+Test(restart_store, a_version_with_another_index_is_lost_and_others_are_not)
+{
+	one_is_lost("drop g1\nforeign g1\n", " is not what was stored");
+}
+
+Test(restart_store, a_version_with_too_short_a_segment_is_lost_and_others_are_not)
+{
+	SKIP_UNLESS(backend() == BACKEND_HOST, "the memory of a GPU can't be told");
+	one_is_lost("drop g2\nshort g2\n", "segment 0 of rank 0 on host is not what was stored");
+}
+
 /* ---- the state -------------------------------------------------------- */
 
 static size_t pins_of(struct gpuwmd *d, const char *tag)

@@ -3,6 +3,7 @@
  *   before-gpuwmd FILE PROGRAM [ARGUMENT]...
  * FILE, if it is there, is read and removed. Its lines:
  *   foreign NAME   stores a memfd of that name, and passes it on
+ *   short NAME     the same with one of one byte, with all seals
  *   drop NAME      removes what has that name from the store, and passes it on no more
  *   tear           damages the younger slot of the state in its middle
  *   tear-all       damages both slots
@@ -46,14 +47,15 @@ static int find(const char *name)
 
 /* ---- descriptors ------------------------------------------------------ */
 
-static void store_foreign(const char *name)
+static void store_foreign(const char *name, off_t bytes, int seals)
 {
-	int fd = memfd_create("foreign", MFD_CLOEXEC);
+	int fd = memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	char text[300];
 
 	snprintf(text, sizeof text, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	if (count == FDS_MAX || fd < 0 || ftruncate(fd, 1 << 20) < 0 || pwrite(fd, "x", 1, 4096) != 1 ||
-	    sd_pid_notify_with_fds(0, 0, text, &fd, 1) <= 0 || sd_notify_barrier(0, 5000000) <= 0)
+	if (count == FDS_MAX || fd < 0 || ftruncate(fd, bytes) < 0 || pwrite(fd, "x", 1, bytes - 1) != 1 ||
+	    fcntl(fd, F_ADD_SEALS, seals) < 0 || sd_pid_notify_with_fds(0, 0, text, &fd, 1) <= 0 ||
+	    sd_notify_barrier(0, 5000000) <= 0)
 		die("a foreign descriptor could not be stored");
 	if (fd != FIRST + count && dup3(fd, FIRST + count, O_CLOEXEC) < 0)
 		die("a foreign descriptor could not be passed on");
@@ -156,7 +158,9 @@ static void act(char *line)
 	char *word = strtok(line, " \n"), *value = strtok(NULL, " \n");
 
 	if (strcmp(word, "foreign") == 0) {
-		store_foreign(value);
+		store_foreign(value, 1 << 20, 0);
+	} else if (strcmp(word, "short") == 0) {
+		store_foreign(value, 1, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
 	} else if (strcmp(word, "drop") == 0) {
 		drop(value);
 	} else if (strcmp(word, "tear") == 0) {

@@ -257,7 +257,52 @@ LedgerTest(snapshot, lost_version_tells_its_index_and_that_there_is_more)
 	cr_expect_str_eq(
 		back_find(&back, "m@v1")->error.message,
 		"m@v1 was lost: the fd store gave back 1 of its 3 descriptors; missing is the index of "
-		"rank 0 on host and others");
+		"rank 0 on host, and there is more");
+	back_clear(&back);
+}
+
+LedgerTest(snapshot, version_with_another_descriptor_is_lost)
+{
+	struct version *gone = fake_ready("m", "v1"), *kept = fake_ready("m", "v2");
+	struct back back = {0};
+
+	fake_other = gone->replicas[0].segments[0].name;
+	back_from_ledger(&back);
+	cr_expect(back.lost == 1 && fake_taken == 3);
+	cr_expect_eq(back_find(&back, "m@v1")->error.code, -ESTALE);
+	cr_expect_str_eq(back_find(&back, "m@v1")->error.message,
+			 "m@v1 was lost: the fd store gave back 2 of its 3 descriptors; "
+			 "segment 0 of rank 0 on host is not what was stored");
+	cr_expect(version_id_equal(&back_find(&back, "m@v2")->id, &kept->id));
+	back_clear(&back);
+	lose(&gone->replicas[0].segments[1], NULL);
+	back_from_ledger(&back);
+	cr_expect_str_eq(back_find(&back, "m@v1")->error.message,
+			 "m@v1 was lost: the fd store gave back 1 of its 3 descriptors; "
+			 "segment 0 of rank 0 on host is not what was stored, and there is more");
+	back_clear(&back);
+	lose(&(struct held_fd){0}, NULL);
+	fake_other = gone->replicas[0].index.name;
+	back_from_ledger(&back);
+	cr_expect(strstr(back_find(&back, "m@v1")->error.message,
+			 "; the index of rank 0 on host is not what was stored"));
+	fake_other = 0;
+	back_clear(&back);
+}
+
+LedgerTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
+{
+	struct version *version = fake_ready("m", "v1");
+	struct back back = {0};
+
+	back_from_ledger(&back);
+	cr_expect(fake_looked == 3 && fake_looked_sealed == 3 && fake_looked_bytes == 2100);
+	back_clear(&back);
+	device_find(&ledger.devices, "host")->is_cuda = true;
+	back_from_ledger(&back);
+	cr_expect(fake_looked == 3 && fake_looked_sealed == 1, "the index alone");
+	cr_expect_eq(back_find(&back, "m@v1")->state, version->state);
+	device_find(&ledger.devices, "host")->is_cuda = false;
 	back_clear(&back);
 }
 
@@ -357,7 +402,7 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 	}
 	fake_put(&w);
 	for (;; n++) {
-		const struct snapshot_fds fds = {.have = fake_have, .take = fake_take};
+		const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
 		back.registry = registry_new();
 		back.snapshot = (struct snapshot){.registry = back.registry, .devices = &back.devices};

@@ -11,7 +11,9 @@
 
 static uint64_t fake_next_name = 1;
 static uint64_t fake_missing[8]; /* names that the store lost */
+static uint64_t fake_other; /* a name with something else */
 static uint64_t fake_taken; /* how many were taken */
+static uint64_t fake_looked, fake_looked_sealed, fake_looked_bytes;
 static bool fake_all_missing;
 
 static inline bool fake_have(void *data, uint64_t name)
@@ -22,6 +24,16 @@ static inline bool fake_have(void *data, uint64_t name)
 			return false;
 	}
 	return !fake_all_missing;
+}
+
+static inline enum snapshot_fd fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+{
+	fake_looked++;
+	fake_looked_sealed += sealed;
+	fake_looked_bytes += bytes;
+	if (!fake_have(data, name))
+		return SNAPSHOT_FD_MISSING;
+	return name == fake_other ? SNAPSHOT_FD_OTHER : SNAPSHOT_FD_HERE;
 }
 
 static inline int fake_take(void *data, uint64_t name)
@@ -102,12 +114,12 @@ struct back {
 
 static inline int back_take(struct back *back, const void *data, size_t bytes)
 {
-	const struct snapshot_fds fds = {.have = fake_have, .take = fake_take};
+	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
 	back->registry = registry_new();
 	back->snapshot = (struct snapshot){.registry = back->registry, .devices = &back->devices};
 	back->lost = 0;
-	fake_taken = 0;
+	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
 	return snapshot_take(data, bytes, 1, &fds, &back->snapshot, &back->lost, &ledger.error);
 }
