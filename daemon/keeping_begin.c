@@ -1,6 +1,7 @@
 /* What a gpuwmd finds at its start: the ledger and the descriptors of the one before, or none. */
 #include "keeping_internal.h"
 
+#include "reload.h"
 #include "segment.h"
 
 #include <errno.h>
@@ -241,6 +242,7 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 	registry_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
 	keeping_begin_grace(k);
 	log_taken_over(k);
+	config_warn_budgets(k->server);
 	return 0;
 }
 

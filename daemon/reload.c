@@ -1,5 +1,6 @@
 #include "reload.h"
 
+#include "bytes.h"
 #include "notify.h"
 #include "server.h"
 
@@ -43,6 +44,22 @@ int config_apply(struct server *server, struct error *error)
 	return set_budgets(server, error);
 }
 
+void config_warn_budgets(const struct server *server)
+{
+	char budget[BYTES_TEXT], used[BYTES_TEXT];
+
+	for (size_t i = 0; i < server->devices.count; i++) {
+		const struct device *device = server->devices.devices[i];
+
+		if (device->used > device->budget)
+			log_warning(
+				"%s: the budget of %s is below the %s that are used: nothing more is granted "
+				"there until versions are retired",
+				device->id, bytes_format(device->budget, budget),
+				bytes_format(device->used, used));
+	}
+}
+
 static int check_same(const struct config *old, const struct config *new, struct error *error)
 {
 	const char *what = NULL;
@@ -77,6 +94,7 @@ void server_reload(struct server *server)
 		*server->config = fresh;
 		config_apply(server, &error); /* budgets were checked when they were read */
 		log_info("the configuration was read again");
+		config_warn_budgets(server);
 	} else {
 		config_clear(&fresh);
 		log_error("the old configuration stays: %s (%s)", error.message, error.detail);

@@ -9,6 +9,9 @@ struct server;
 /* Budgets, limits, the publishers' group, the log level: as server->config says. */
 int config_apply(struct server *server, struct error *error);
 
+/* Says where more is used than is budgeted now: once versions were taken over, and after a reload. */
+void config_warn_budgets(const struct server *server);
+
 /* Reads file and flags anew. A configuration that is wrong, or changes what only a restart
  * can, is not taken: the log says why, and the old one stays whole. */
 void server_reload(struct server *server);

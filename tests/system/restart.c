@@ -330,6 +330,24 @@ Test(restart, a_gpuwmd_that_drains_gives_leases_again)
 	gpuwmd_stop_empty(d);
 }
 
+Test(restart, a_budget_below_what_is_used_is_told)
+{
+	static const char words[] = ": the budget of 4.0 KiB is below the ";
+	struct gpuwmd *d = scene(&(struct kept){});
+
+	cr_assert_eq(log_count(d, words), 0);
+	kept_configure(d, &(struct kept){.limits = LIMITS_SHORT "[budget]\nhost = 4096\n* = 4096\n"});
+	cr_assert(kill(d->pid, SIGHUP) == 0);
+	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, words) == 1), "a reload says nothing");
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(log_count(d, words), 2, "a restart says nothing");
+	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3"));
+	kept_configure(d, &(struct kept){});
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(log_count(d, words), 2);
+	scene_end(d);
+}
+
 Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
