@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "keeping.h"
 #include "loader.h"
 
 #include <errno.h>
@@ -212,8 +213,11 @@ static void answer_jobs(const struct request *request, const struct job *job)
 	request_answer(request, &w);
 }
 
-static int no_job(uint64_t id, struct error *error)
+static int no_job(const struct server *server, uint64_t id, struct error *error)
 {
+	if (id > 0 && id <= (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH)
+		return error_set(error, -ENOENT, "jobs end with the gpuwmd that runs them",
+				 "no job %llu: it was of an earlier start of gpuwmd", (unsigned long long)id);
 	return error_set(error, -ENOENT, "ended jobs are told for an hour", "no job %llu",
 			 (unsigned long long)id);
 }
@@ -233,7 +237,7 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 			error_set(&error, -ETIMEDOUT, "it goes on", "wait_ms ran out: job %llu is %s",
 				  (unsigned long long)job->id, job_state_name(job->state));
 		else
-			no_job(waiter->job, &error);
+			no_job(waiter->request.server, waiter->job, &error);
 		request_refuse(&waiter->request, &error);
 	}
 	waiter_free(waiter);
@@ -258,7 +262,7 @@ int method_jobs(struct request *request, struct fields *params, struct error *er
 	}
 	job = job_find(&server->jobs, id);
 	if (!job)
-		return no_job(id, error);
+		return no_job(server, id, error);
 	if (job_ended(job) || wait_ms == 0) {
 		answer_jobs(request, job);
 		return 0;
@@ -281,7 +285,7 @@ int method_cancel(struct request *request, struct fields *params, struct error *
 		return r;
 	job = job_find(&server->jobs, id);
 	if (!job)
-		return no_job(id, error);
+		return no_job(server, id, error);
 	if (job_ended(job))
 		return error_set(error, -ENOENT, NULL, "job %llu is %s already", (unsigned long long)id,
 				 job_state_name(job->state));

@@ -348,6 +348,27 @@ Test(restart, a_budget_below_what_is_used_is_told)
 	scene_end(d);
 }
 
+Test(restart, a_job_of_an_earlier_start_is_told_so)
+{
+	struct gpuwmd *d = scene(&(struct kept){});
+	uint64_t job;
+
+	OK(load_start(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3", NULL, &job));
+	OK(gpuwm_job_wait(d->admin, job, -1));
+	FAILS(ENOENT, gpuwm_job_wait(d->admin, job + 1, 0));
+	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour");
+	kept_kill(d, SIGKILL);
+	FAILS(ENOENT, gpuwm_job_wait(d->admin, job, 0));
+	cr_assert(strstr(gpuwm_error()->message, "it was of an earlier start of gpuwmd"), "%s",
+		  gpuwm_error()->message);
+	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
+	cr_assert(strstr(gpuwm_error()->message, "earlier start"), "%s", gpuwm_error()->message);
+	FAILS(ENOENT, gpuwm_job_wait(d->admin, 1000000 + job, 0));
+	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour");
+	version_drop(d, "m", "v3");
+	scene_end(d);
+}
+
 Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
