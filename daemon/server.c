@@ -305,13 +305,18 @@ static void on_stop_timer(uv_timer_t *timer)
 /* Whether the service manager restarts or stops its unit can't be told from the signal. */
 static void say_what_stays(const struct server *server)
 {
-	const struct registry_counts counts = registry_counts(server->registry);
+	struct version *version = NULL;
+	uint64_t count = 0;
 
-	if (counts.versions > 0 && keeping_stores(server->keeping))
+	/* What is building or checking fails now, and what is freed leaves the store. */
+	while ((version = registry_next_version(server->registry, NULL, version)))
+		count += !version->freeing &&
+			 (version->state == VERSION_READY || version->state == VERSION_RETIRING);
+	if (count > 0 && keeping_stores(server->keeping))
 		log_info(
 			"%llu version%s left in the fd store: a restart finds them again, a stopped unit drops them "
 			"(systemd 254 and newer: unless it has FileDescriptorStorePreserve=yes)",
-			(unsigned long long)counts.versions, counts.versions == 1 ? " is" : "s are");
+			(unsigned long long)count, count == 1 ? " is" : "s are");
 }
 
 int server_refuse_stopping(struct error *error)

@@ -74,7 +74,7 @@ bool freeing_begin(struct server *server, struct version *version)
 		freeing->batch = keeping_batch(server->keeping, version, false);
 	if (!freeing || (keeping_stores(server->keeping) && !freeing->batch)) {
 		free(freeing);
-		log_error("out of memory: %s@%s is not freed before the next of its leases ends",
+		log_error("out of memory: %s@%s is not freed before the next retire or lease of it",
 			  model_name(version->model), version->tag);
 		return false;
 	}

@@ -215,7 +215,9 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 
 	begin_storing(d, &p);
 	cr_assert(kill(d->pid, SIGTERM) == 0);
-	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, "stopping: no new leases") > 0));
+	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, "left in the fd store") > 0));
+	cr_assert_eq(log_count(d, "1 version is left in the fd store"), 1,
+		     "what is being stored is no version yet");
 	cr_assert(kill(d->keeper, SIGCONT) == 0);
 	kept_wait(d);
 	if (version_is(d, "raw", "v1", "ready"))
