@@ -304,5 +304,5 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 	if (r == -ENOSYS)
 		lose_all(client);
 	/* So it is until its end, and it says so to every call; the next one may know the leases. */
-	return r == -ENOSYS || r == -EUCLEAN || r == -ESHUTDOWN ? 0 : r;
+	return r == -ENOSYS || r == -EUCLEAN ? 0 : r;
 }

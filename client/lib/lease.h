@@ -29,8 +29,8 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 
 /* ---- for the reviver -------------------------------------------------- */
 
-/* Takes all again on a new connection. 0 also when gpuwmd refuses to, as one that
- * drains does until its end; else the connection is not worth having. */
+/* Takes all again on a new connection. 0 also when gpuwmd refuses to until its end, as one does that
+ * can't read what it was left, or is older; else the connection is not worth having. */
 int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
 		  struct error *error);
 

@@ -204,7 +204,7 @@ static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct
 		int64_t now = clock_ms();
 
 		if (v->stopping)
-			return -ECANCELED;
+			return error_set(error, -ECANCELED, NULL, "the client was closed meanwhile");
 		if (v->over) {
 			*error = v->away;
 			return v->away.code;

@@ -334,6 +334,20 @@ Test(revive, waits_as_long_as_it_was_told)
 	}
 }
 
+Test(revive, tells_a_call_that_its_client_was_closed)
+{
+	struct gpuwm_mapping *mapping = attach();
+
+	fake_kill(fake);
+	/* As another thread's gpuwm_close does first; the rest of it would free the client. */
+	cr_assert(reviver_stop(client));
+	client->reviver.watched = false;
+	cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECANCELED));
+	cr_expect(eq(str, (char *)gpuwm_error()->message, "the client was closed meanwhile"));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+	fake_run_again(fake);
+}
+
 Test(revive, says_what_became_of_a_commit_that_nobody_knows_of)
 {
 	struct gpuwm_publish *publish = NULL;
