@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -40,8 +39,11 @@ static int other_serves(const struct listener *l, struct error *error)
 			 l->path);
 }
 
+/* A record lock: those of flock would pass to a loader between its fork and exec, and bar the next gpuwmd
+ * when this one is killed then. */
 static int take_lock(struct listener *l, struct error *error)
 {
+	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	char path[sizeof(l->path) + 8];
 
 	snprintf(path, sizeof(path), "%s.lock", l->path);
@@ -49,9 +51,9 @@ static int take_lock(struct listener *l, struct error *error)
 	if (l->lock < 0)
 		return error_set(error, -errno, "the folder must exist and be ours to write",
 				 "the lock file %s could not be opened: %s", path, strerror(errno));
-	if (flock(l->lock, LOCK_EX | LOCK_NB) == 0)
+	if (fcntl(l->lock, F_SETLK, &whole) == 0)
 		return 0;
-	if (errno == EWOULDBLOCK)
+	if (errno == EAGAIN || errno == EACCES)
 		return other_serves(l, error);
 	return error_set(error, -errno, NULL, "%s could not be locked: %s", path, strerror(errno));
 }
