@@ -2,11 +2,13 @@
 #include "kept.h"
 #include "../../proto/limits.h"
 
+#include <fcntl.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -349,7 +351,10 @@ static void crowd_attaches(int signal_number)
 {
 	struct gpuwmd *d = scene();
 	struct process crowd[CROWD];
+	int lock = open("/tmp/gpuwm-test-crowd.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
+	/* A GPU has no room for the contexts of two crowds at once. */
+	cr_assert(lock >= 0 && flock(lock, LOCK_EX) == 0);
 	for (int i = 0; i < CROWD; i++)
 		crowd[i] = process_start(one_of_many, "1", NULL);
 	for (int i = 0; i < CROWD; i++)
@@ -366,6 +371,7 @@ static void crowd_attaches(int signal_number)
 		process_tell(&crowd[i], 'd');
 	for (int i = 0; i < CROWD; i++)
 		process_finish(&crowd[i]);
+	close(lock);
 	scene_end(d);
 }
 
