@@ -239,7 +239,7 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 			"the fd store keeps %llu descriptors, gpuwmd itself needs %d of them: no version fits "
 			"(FileDescriptorStoreMax= and FDSTORE= of its unit, --store-max of gpuwm-keeper)",
 			(unsigned long long)limit, STORE_FDS_OWN);
-	registry_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
+	registry_set_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
 	keeping_begin_grace(k);
 	log_taken_over(k);
 	config_warn_budgets(k->server);

@@ -141,7 +141,7 @@ void put_limits(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "part_segments", PART_SEGMENTS_MAX);
 	message_put_u64(w, "parts_per_version", PARTS_PER_VERSION_MAX);
 	message_put_u64(w, "versions", VERSIONS_MAX);
-	message_put_u64(w, "store_fds", registry_counts(server->registry).fds_max);
+	message_put_u64(w, "store_fds", registry_fds_max(server->registry));
 	message_put_u64(w, "requests_per_session", REQUESTS_PER_SESSION_MAX);
 	message_put_u64(w, "sessions", config->sessions);
 	message_put_u64(w, "loaders", config->loaders);

@@ -244,16 +244,16 @@ static int check_segments(const struct registry *registry, const struct publish_
 		return error_set(error, -EDQUOT, "make fewer and larger ones",
 				 "%u segments; a part has at most %u", checked->segment_count,
 				 PART_SEGMENTS_MAX);
-	if (fds + checked->segment_count + 1 > registry_counts(registry).fds_max)
+	if (fds + checked->segment_count + 1 > registry_fds_max(registry))
 		return error_set(
 			error, -EDQUOT,
-			registry_counts(registry).fds_max < STORE_FDS_MAX
+			registry_fds_max(registry) < STORE_FDS_MAX
 				? "retire a version, or raise FileDescriptorStoreMax= and FDSTORE= of "
 				  "gpuwmd's unit, or --store-max of gpuwm-keeper"
 				: "retire a version, or make fewer and larger segments",
 			"%u segment%s and an index do not fit: %llu of the %llu descriptors that can be kept are taken",
 			checked->segment_count, checked->segment_count == 1 ? "" : "s", (unsigned long long)fds,
-			(unsigned long long)registry_counts(registry).fds_max);
+			(unsigned long long)registry_fds_max(registry));
 	if (checked->index.bytes > INDICES_BYTES_MAX - registry_counts(registry).index_bytes)
 		return error_set(error, -EDQUOT, "retire a version, or carry fewer files and metadata",
 				 "an index of %s; %s of %s for indices are held",

@@ -100,13 +100,18 @@ struct registry *registry_new(void)
 	struct registry *registry = calloc(1, sizeof(*registry));
 
 	if (registry)
-		registry->counts.fds_max = STORE_FDS_MAX;
+		registry->fds_max = STORE_FDS_MAX;
 	return registry;
 }
 
-void registry_fds_max(struct registry *registry, uint64_t most)
+void registry_set_fds_max(struct registry *registry, uint64_t most)
 {
-	registry->counts.fds_max = most < STORE_FDS_MAX ? most : STORE_FDS_MAX;
+	registry->fds_max = most < STORE_FDS_MAX ? most : STORE_FDS_MAX;
+}
+
+uint64_t registry_fds_max(const struct registry *registry)
+{
+	return registry->fds_max;
 }
 
 struct registry *registry_free(struct registry *registry)

@@ -98,9 +98,9 @@ struct registry; /* opaque: hash tables */
 
 /* Kept, not counted when asked. versions: without failed ones; aliases: with
  * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
- * versions hold that did not fail; fds_max: the most that fds may be. */
+ * versions hold that did not fail. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, segments, fds, fds_max, bytes, index_bytes;
+	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);
@@ -109,7 +109,8 @@ struct registry *registry_new(void);
 struct registry *registry_free(struct registry *registry);
 struct registry_counts registry_counts(const struct registry *registry);
 /* How many descriptors it may hold; STORE_FDS_MAX at first, and at most. */
-void registry_fds_max(struct registry *registry, uint64_t most);
+void registry_set_fds_max(struct registry *registry, uint64_t most);
+uint64_t registry_fds_max(const struct registry *registry);
 
 /* ---- finding ---- */
 

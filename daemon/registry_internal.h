@@ -43,6 +43,7 @@ struct registry {
 	struct version_record *failed; /* oldest first */
 	uint32_t failed_count;
 	struct registry_counts counts;
+	uint64_t fds_max;
 	struct lease **lease_buckets; /* a power of two, or none yet */
 	uint64_t lease_bucket_count;
 	uint64_t lease_last_id;
