@@ -14,6 +14,10 @@
  * what is touched is taken. On top of what the C library and the program's thread-local data take. */
 #define STACK_BYTES KIB(256)
 
+/* A gpuwmd that takes connections and dies at once is no sign that the next one stays. Of those that live
+ * this long there are 20 a second at most, and clients may come to each at once. */
+#define SETTLED_MS 50
+
 /* ---- life -------------------------------------------------------------- */
 
 void reviver_init(struct gpuwm_client *client)
@@ -103,8 +107,7 @@ static void ended(struct reviver *v, const struct error *why)
 	connection_shutdown(v->connection);
 	v->connection = connection_free(v->connection);
 	v->away = *why;
-	/* One that takes connections and dies at once is no sign that the next one stays. */
-	if (clock_ms() - v->since_ms >= RECONNECT_MAX_MS)
+	if (clock_ms() - v->since_ms >= SETTLED_MS)
 		v->pause_ms = RECONNECT_MIN_MS;
 	pause_begin(v);
 	pthread_cond_broadcast(&v->changed);

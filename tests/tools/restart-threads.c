@@ -173,7 +173,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < count; i++)
 		pthread_create(&threads[i], NULL, functions[i], NULL);
 	for (int i = 0; i < kills; i++) {
-		poll(NULL, 0, i % 40);
+		/* Mostly longer than a client takes for a gpuwmd that dies at once. */
+		poll(NULL, 0, i % 4 ? 60 : i % 40);
 		kill_once();
 	}
 	over = true;
