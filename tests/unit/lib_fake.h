@@ -51,7 +51,9 @@ struct fake {
 	sem_t paused, go;
 	unsigned lose; /* so many leases of the next resume get `loss` */
 	struct error loss;
-	bool no_events;
+	bool no_events, no_fds; /* and not the descriptors that a reply speaks of */
+	bool hollow; /* resume says neither a lease nor why not */
+	char empty[32]; /* a method whose result has nothing in it */
 	bool forgetful; /* a commit is not found after a restart */
 	bool ambiguous; /* get_handles needs a device */
 	char device[DEVICE_BYTES_MAX + 1];
@@ -170,7 +172,9 @@ static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f,
 		fields_text(&one, "device", device, sizeof(device));
 		fields_u64(&one, "rank");
 		message_begin_map(w, NULL);
-		if (fake->lose > 0) {
+		if (fake->hollow) {
+			/* nothing */
+		} else if (fake->lose > 0) {
 			fake->lose--;
 			message_put_error(w, "error", &fake->loss);
 		} else if (one.error.code || strcmp(version, FAKE_VERSION) || strcmp(device, fake->device)) {
@@ -259,7 +263,7 @@ static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m
 		for (size_t i = 0; i < fake->fd_count; i++)
 			fds[i] = dup(fake->fds[i]);
 	} else if (strcmp(m->method, METHOD_RELEASE) == 0) {
-		fake_lease(fake, peer, -1);
+		fake_lease(fake, peer, fake->held[peer] > 0 ? -1 : 0);
 		fake->releases++;
 	} else if (strcmp(m->method, METHOD_RESUME) == 0) {
 		fake_resume(fake, peer, &f, w);
@@ -309,11 +313,12 @@ static inline void fake_request(struct fake *fake, nfds_t peer, struct message *
 		message_response_error(&w, &m->id, &fake->refusal);
 	} else {
 		message_response(&w, m->id);
-		fake_answer(fake, peer, m, packet, &w, fds, &fd_count);
+		if (strcmp(m->method, fake->empty) != 0)
+			fake_answer(fake, peer, m, packet, &w, fds, &fd_count);
 		message_end(&w);
 	}
 	if (strcmp(m->method, fake->silent) != 0)
-		packet_send(sock, w.buffer.data, w.buffer.size, fds, fd_count);
+		packet_send(sock, w.buffer.data, w.buffer.size, fds, fake->no_fds ? 0 : fd_count);
 	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events) {
 		fake_event(sock, 4);
 		fake_event(sock, 5);

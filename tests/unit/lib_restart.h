@@ -20,9 +20,10 @@ static unsigned threads_before;
 #define UNTIL(condition)                                                                                       \
 	do {                                                                                                   \
 		int64_t deadline_ = clock_ms() + 10000;                                                        \
-		while (!(condition) && clock_ms() < deadline_)                                                 \
+		bool holds_;                                                                                   \
+		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
 			poll(NULL, 0, 1);                                                                      \
-		cr_assert(condition);                                                                          \
+		cr_assert(holds_, "%s", #condition);                                                           \
 	} while (0)
 
 static inline struct gpuwm_connect_options to_fake(void)
@@ -143,6 +144,40 @@ static inline void refuses(const char *method, int code, const char *message)
 {
 	error_set(&fake->refusal, code, NULL, "%s", message);
 	strcpy(fake->refuse, method);
+}
+
+/* A call in a thread, so that gpuwmd can change meanwhile. */
+static inline void *call_run_by(void *data)
+{
+	int (*const *call)(void) = data;
+
+	return (void *)(intptr_t)(*call)();
+}
+
+static inline pthread_t call_begin_in_thread(int (*const *call)(void))
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, call_run_by, (void *)call);
+	return thread;
+}
+
+static inline int call_join(pthread_t thread)
+{
+	void *r;
+
+	pthread_join(thread, &r);
+	return (int)(intptr_t)r;
+}
+
+/* The test's client is one that waits so long for the next gpuwmd. */
+static inline void with_restart_ms(int64_t restart_ms)
+{
+	struct gpuwm_connect_options options = to_fake();
+
+	options.restart_ms = restart_ms;
+	gpuwm_close(client);
+	client = client_with(&options);
 }
 
 #endif

@@ -82,7 +82,8 @@ struct told {
 	int code;
 	char text[256];
 	struct gpuwm_mapping *detach;
-	bool close, wait;
+	bool close, wait, fork;
+	int status; /* of a child made then */
 	sem_t waits, go;
 };
 
@@ -96,6 +97,13 @@ static void note(const struct gpuwm_lost *lost, void *user_data)
 	if (told->wait) {
 		sem_post(&told->waits);
 		sem_wait(&told->go);
+	}
+	if (told->fork) {
+		pid_t child = fork();
+
+		if (child == 0)
+			return;
+		waitpid(child, &told->status, 0);
 	}
 	if (told->detach)
 		told->code = gpuwm_detach(told->detach);
@@ -238,6 +246,29 @@ Test(resume, tries_again_when_gpuwmd_is_short_of_something)
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
 
+Test(resume, tries_again_after_an_answer_that_is_none)
+{
+	struct gpuwm_mapping *mapping = attach();
+	const char *const methods[] = {"hello", "resume", ""};
+
+	for (int i = 0; i < 3; i++) {
+		unsigned before;
+
+		pause_forget();
+		fake_kill(fake);
+		before = fake->requests;
+		strcpy(fake->empty, methods[i]);
+		fake->hollow = i == 2;
+		fake_run_again(fake);
+		UNTIL(fake->requests >= before + 3);
+		fake->empty[0] = 0;
+		fake->hollow = false;
+		leases_are(1);
+		cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
+	}
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+
 Test(resume, survives_gpuwmds_that_die_at_it)
 {
 	struct gpuwm_mapping *mapping = attach();
@@ -353,6 +384,21 @@ Test(resume, lets_the_program_do_anything_when_it_is_told)
 	/* The library's thread was the last to use the client. */
 	client = NULL;
 	UNTIL(threads_of_library() == 0);
+}
+
+/* Where it returns to is the library's thread, which has nothing to do in a child. */
+Test(resume, ends_a_child_that_comes_back_from_being_told)
+{
+	struct told told = {.fork = true, .status = -1};
+	struct gpuwm_mapping *mapping;
+
+	tell(&told);
+	mapping = attach();
+	loses(1, -ENOENT, "no such version");
+	fake_restart();
+	UNTIL(told.count == 1);
+	cr_expect(eq(int, told.status, 0));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
 Test(resume, goes_on_while_the_program_is_told)

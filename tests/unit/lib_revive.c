@@ -168,30 +168,6 @@ Test(revive, sends_every_call_that_did_not_go_out)
 	}
 }
 
-/* A call in a thread, so that gpuwmd can change meanwhile. */
-static void *call_run_by(void *data)
-{
-	int (*const *call)(void) = data;
-
-	return (void *)(intptr_t)(*call)();
-}
-
-static pthread_t call_begin_in_thread(int (*const *call)(void))
-{
-	pthread_t thread;
-
-	pthread_create(&thread, NULL, call_run_by, (void *)call);
-	return thread;
-}
-
-static int call_join(pthread_t thread)
-{
-	void *r;
-
-	pthread_join(thread, &r);
-	return (int)(intptr_t)r;
-}
-
 /* A gpuwmd that stops has not done it, whatever it was. */
 Test(revive, asks_the_next_one_when_gpuwmd_says_that_it_leaves)
 {
@@ -302,15 +278,6 @@ Test(revive, says_that_a_commit_was_not_kept)
 
 /* ---- waiting for the next one ------------------------------------------ */
 
-static void with_restart_ms(int64_t restart_ms)
-{
-	struct gpuwm_connect_options options = to_fake();
-
-	options.restart_ms = restart_ms;
-	gpuwm_close(client);
-	client = client_with(&options);
-}
-
 Test(revive, waits_as_long_as_it_was_told)
 {
 	struct gpuwm_mapping *mapping;
@@ -346,6 +313,22 @@ Test(revive, tells_a_call_that_its_client_was_closed)
 	cr_expect(eq(str, (char *)gpuwm_error()->message, "the client was closed meanwhile"));
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 	fake_run_again(fake);
+}
+
+Test(revive, waits_for_ever_where_it_is_told_to)
+{
+	int (*const ping)(void) = call_ping;
+	struct gpuwm_mapping *mapping;
+	pthread_t thread;
+
+	with_restart_ms(-1);
+	mapping = attach();
+	fake_kill(fake);
+	thread = call_begin_in_thread(&ping);
+	poll(NULL, 0, 300);
+	fake_run_again(fake);
+	cr_expect(eq(int, call_join(thread), 0));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
 Test(revive, says_what_became_of_a_commit_that_nobody_knows_of)
@@ -495,76 +478,6 @@ Test(revive, leaks_nothing_over_many_reconnects)
 	cr_expect(eq(int, open_fds(), before));
 	cr_expect(eq(uint, threads_of_library(), 1));
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
-}
-
-/* ---- what it knows of gpuwmd ------------------------------------------- */
-
-Test(revive, knows_which_gpuwmd_it_talks_to)
-{
-	const char *first = gpuwm_instance(client);
-
-	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
-	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
-	cr_expect(eq(u64, gpuwm_epoch(client), 1));
-	fake_restart();
-	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
-	cr_expect(ne(str, (char *)gpuwm_instance(client), FAKE_INSTANCE));
-	cr_expect(eq(u64, gpuwm_epoch(client), 2));
-	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
-	/* Lent for as long as the client. */
-	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
-}
-
-static void see_seq(const struct gpuwm_event *event, void *user_data)
-{
-	if (strcmp(event->kind, "disconnected") == 0)
-		*(uint64_t *)user_data = event->seq;
-}
-
-Test(revive, tells_where_events_went_on)
-{
-	struct gpuwm_events *events;
-	uint64_t seq = 0;
-
-	/* Before the first event: after the last one when it was opened. */
-	fake->no_events = true;
-	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
-	fake_restart();
-	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
-		;
-	cr_expect(eq(u64, seq, 3));
-	gpuwm_events_close(events);
-	fake->no_events = false;
-	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
-	fake_restart();
-	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
-		;
-	cr_expect(eq(u64, seq, 5));
-	gpuwm_events_close(events);
-}
-
-static int call_events(void)
-{
-	struct gpuwm_events *events;
-	int r = gpuwm_events_open(client, 5, &events);
-
-	return r < 0 ? r : (gpuwm_events_close(events), 0);
-}
-
-Test(revive, waits_for_the_next_gpuwmd_to_tell_events)
-{
-	int (*const open)(void) = call_events;
-	pthread_t thread;
-
-	fake_kill(fake);
-	thread = call_begin_in_thread(&open);
-	poll(NULL, 0, 50);
-	fake_run_again(fake);
-	cr_expect(eq(int, call_join(thread), 0));
-	with_restart_ms(50);
-	fake_kill(fake);
-	cr_expect(eq(int, call_events(), -ECONNREFUSED));
-	cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
 }
 
 /* ---- many threads ------------------------------------------------------ */

@@ -1,0 +1,72 @@
+/* What a client knows of the gpuwmd that it talks to, and its events, across restarts. */
+#include "lib_restart.h"
+
+TestSuite(told, .init = restart_setup, .fini = restart_teardown);
+
+Test(told, knows_which_gpuwmd_it_talks_to)
+{
+	const char *first = gpuwm_instance(client);
+
+	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
+	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
+	cr_expect(eq(u64, gpuwm_epoch(client), 1));
+	fake_restart();
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(ne(str, (char *)gpuwm_instance(client), FAKE_INSTANCE));
+	cr_expect(eq(u64, gpuwm_epoch(client), 2));
+	cr_expect(eq(str, (char *)gpuwm_ledger(client), FAKE_LEDGER));
+	/* Lent for as long as the client. */
+	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
+}
+
+static void see_seq(const struct gpuwm_event *event, void *user_data)
+{
+	if (strcmp(event->kind, "disconnected") == 0)
+		*(uint64_t *)user_data = event->seq;
+}
+
+Test(told, tells_where_events_went_on)
+{
+	struct gpuwm_events *events;
+	uint64_t seq = 0;
+
+	/* Before the first event: after the last one when it was opened. */
+	fake->no_events = true;
+	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+	fake_restart();
+	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
+		;
+	cr_expect(eq(u64, seq, 3));
+	gpuwm_events_close(events);
+	fake->no_events = false;
+	cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+	fake_restart();
+	while (gpuwm_events_dispatch(events, -1, see_seq, &seq) >= 0)
+		;
+	cr_expect(eq(u64, seq, 5));
+	gpuwm_events_close(events);
+}
+
+static int call_events(void)
+{
+	struct gpuwm_events *events;
+	int r = gpuwm_events_open(client, 5, &events);
+
+	return r < 0 ? r : (gpuwm_events_close(events), 0);
+}
+
+Test(told, waits_for_the_next_gpuwmd_to_tell_events)
+{
+	int (*const open)(void) = call_events;
+	pthread_t thread;
+
+	fake_kill(fake);
+	thread = call_begin_in_thread(&open);
+	poll(NULL, 0, 50);
+	fake_run_again(fake);
+	cr_expect(eq(int, call_join(thread), 0));
+	with_restart_ms(50);
+	fake_kill(fake);
+	cr_expect(eq(int, call_events(), -ECONNREFUSED));
+	cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
+}
