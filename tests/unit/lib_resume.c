@@ -1,7 +1,7 @@
 /* Leases of a client whose gpuwmd is started anew. */
 #include "lib_restart.h"
 
-#include "client/lib/revive.h"
+#include "client/lib/lease.h"
 #include "fail_alloc.h"
 
 TestSuite(resume, .init = restart_setup, .fini = restart_teardown);
@@ -287,6 +287,25 @@ Test(resume, survives_gpuwmds_that_die_at_it)
 	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	cr_expect(eq(uint, fake->leases, 0));
+}
+
+/* Whether the end of the connection is seen before or after the answer. */
+Test(resume, keeps_no_lease_of_a_connection_that_ended_behind_the_answer)
+{
+	struct gpuwm_mapping *mappings[50];
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	cr_expect(not(lease_hold(client, lease, client->reviver.round + 1)));
+	fake->answers_first = true;
+	for (int i = 0; i < 50; i++) {
+		pause_forget();
+		dies_at("get_handles", 1);
+		mappings[i] = attach();
+	}
+	leases_are(50);
+	for (int i = 0; i < 50; i++)
+		cr_expect(eq(int, gpuwm_detach(mappings[i]), 0));
+	free(lease);
 }
 
 /* ---- what is called meanwhile ------------------------------------------ */

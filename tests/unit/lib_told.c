@@ -19,6 +19,16 @@ Test(told, knows_which_gpuwmd_it_talks_to)
 	cr_expect(eq(str, (char *)first, FAKE_INSTANCE));
 }
 
+Test(told, the_same_gpuwmd_is_the_same)
+{
+	const char *instance = gpuwm_instance(client);
+
+	connection_shutdown(client->reviver.connection);
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	cr_expect(eq(uint, fake->hellos, 2));
+	cr_expect(gpuwm_instance(client) == instance);
+}
+
 static void see_seq(const struct gpuwm_event *event, void *user_data)
 {
 	if (strcmp(event->kind, "disconnected") == 0)

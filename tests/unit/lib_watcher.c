@@ -87,11 +87,12 @@ static uint64_t signals_blocked_by(const char *name)
 
 Test(watcher, gets_none_of_the_programs_signals_but_its_own_faults)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping;
 	sigset_t before, after;
 	uint64_t blocked;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
+	mapping = attach();
 	UNTIL(signals_blocked_by("gpuwm-client") != 0);
 	blocked = signals_blocked_by("gpuwm-client");
 	for (int i = 1; i < NSIG; i++) {
@@ -109,36 +110,42 @@ Test(watcher, gets_none_of_the_programs_signals_but_its_own_faults)
 
 /* ---- children ---------------------------------------------------------- */
 
-static int child_of(const struct gpuwm_mapping *mapping, const uint8_t *data)
+static int child_of(const struct gpuwm_mapping *mapping, struct gpuwm_client *other, const uint8_t *data)
 {
 	if (gpuwm_ping(client, NULL) != -ECHILD || gpuwm_mapping_check(mapping) != -ECHILD)
 		return 1;
 	if (data[255] != 7)
 		return 2;
 	gpuwm_close(client);
+	gpuwm_close(other); /* which frees it: the thread is the parent's */
 	return threads() == 1 ? 0 : 3;
 }
 
 Test(watcher, is_the_parents_alone)
 {
-	struct gpuwm_mapping *mapping = attach();
+	const struct gpuwm_connect_options options = to_fake();
+	struct gpuwm_mapping *mapping = attach(), *given_back;
+	struct gpuwm_client *other = client_with(&options);
 	struct gpuwm_tensor tensor;
 	int status;
 	pid_t child;
 
+	cr_assert(eq(int, gpuwm_attach(other, "m", NULL, &given_back), 0));
+	cr_assert(eq(int, gpuwm_detach(given_back), 0));
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), 0));
 	for (int away = 0; away < 2; away++) {
 		if (away)
 			fake_kill(fake);
 		child = fork();
 		if (child == 0)
-			_exit(child_of(mapping, tensor.data));
+			_exit(child_of(mapping, other, tensor.data));
 		waitpid(child, &status, 0);
 		cr_expect(eq(int, status, 0));
 	}
 	fake_run_again(fake);
 	leases_are(1);
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+	gpuwm_close(other);
 }
 
 /* A child that lives on holds nothing of its parent's: gpuwmd sees the end of the connection. */
