@@ -53,6 +53,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 without_main = $(filter-out %/main.c,$(1))
 
 PROTO  := $(call sources,proto)
+SERVICE := $(call sources,service)
 LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon)
 LOADER := $(call sources,loader)
@@ -74,6 +75,7 @@ LIBS := $(BUILD)/lib
 ARCHIVES := $(BUILD)/obj
 
 PROTO_A  := $(ARCHIVES)/libproto.a
+SERVICE_A := $(ARCHIVES)/libservice.a $(PROTO_A)
 LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
 LOADER_A := $(ARCHIVES)/libloader.a
@@ -128,6 +130,7 @@ $(1): $(call objects,$(call without_main,$(2)))
 	$$(AR) rcs $$@ $$^
 endef
 $(eval $(call archive,$(PROTO_A),$(PROTO)))
+$(eval $(call archive,$(firstword $(SERVICE_A)),$(SERVICE)))
 $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
 $(eval $(call archive,$(LOADER_A),$(LOADER)))
@@ -147,15 +150,15 @@ $(SHARED): $(call objects,$(LIB) $(PROTO)) client/lib/libgpuwm-client.map
 	ln -sf $(@F) $(LIBS)/$(SONAME)
 	ln -sf $(SONAME) $(LIBS)/libgpuwm-client.so
 
-$(BIN)/gpuwmd: $(BUILD)/obj/daemon/main.o $(DAEMON_A) $(PROTO_A)
+$(BIN)/gpuwmd: $(BUILD)/obj/daemon/main.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)
 
-$(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(PROTO_A)
+$(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_LOADER)
 
-$(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(PROTO_A)
+$(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^
 
@@ -185,12 +188,13 @@ $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, lib_, loader_, daemon_, keeper_.
+# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_.
 UNIT_LIBS_proto  = $(PROTO_A)
+UNIT_LIBS_service = $(SERVICE_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
-UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(PROTO_A)
-UNIT_LIBS_daemon = $(DAEMON_A) $(PROTO_A)
-UNIT_LIBS_keeper = $(KEEPER_A) $(PROTO_A)
+UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(SERVICE_A)
+UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
+UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 
 define unit_test
@@ -214,7 +218,7 @@ $(BUILD)/obj/next/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih) \
 $(BUILD)/obj/next/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(compile)
-$(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEMON_A) $(PROTO_A)
+$(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $^ $(LIBS_DAEMON)
 
@@ -227,15 +231,15 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
 
-$(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(DAEMON_A) $(PROTO_A)
+$(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)
 
-$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(PROTO_A)
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
 
-$(BUILD)/tests/fuzz/fuzz_snapshot: $(BUILD)/obj/tests/fuzz/fuzz_snapshot.o $(DAEMON_A) $(PROTO_A)
+$(BUILD)/tests/fuzz/fuzz_snapshot: $(BUILD)/obj/tests/fuzz/fuzz_snapshot.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)
 
@@ -296,7 +300,7 @@ lint:
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
-	  proto daemon client loader keeper examples
+	  proto service daemon client loader keeper examples
 format:
 	clang-format -i $(C_FILES)
 

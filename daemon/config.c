@@ -1,7 +1,7 @@
 #include "config_internal.h"
+#include "../service/ini_file.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,64 +128,17 @@ int config_set(struct config *config, const char *section, const char *key, cons
 
 /* ---- the file ---- */
 
-struct reading {
-	struct config *config;
-	FILE *file;
-	int line;
-	int code;
-	struct error error;
-};
-
-/* inih splits what is longer than its buffer into two lines, so that is refused here. */
-static char *read_line(char *text, int size, void *user)
+static int take_key(void *user, const char *section, const char *key, const char *value, struct error *error)
 {
-	struct reading *reading = user;
-	bool has_zero, is_cut;
-
-	/* fgets tells no length: the last zero byte is the one that it put there itself. */
-	memset(text, '\n', (size_t)size);
-	if (reading->code < 0 || !fgets(text, size, reading->file))
-		return NULL;
-	reading->line++;
-	has_zero = memrchr(text, '\0', (size_t)size) != text + strlen(text);
-	is_cut = !strchr(text, '\n') && !feof(reading->file);
-	if (has_zero || is_cut) {
-		reading->code = error_set(&reading->error, -EINVAL, "use a flag for longer values",
-					  "the line has more than %d bytes, or a zero byte", size - 2);
-		return NULL;
-	}
-	return text;
-}
-
-static int take_key(void *user, const char *section, const char *key, const char *value)
-{
-	struct reading *reading = user;
-
-	reading->code = config_set(reading->config, section, key, value, &reading->error);
-	return reading->code == 0;
+	return config_set(user, section, key, value, error);
 }
 
 int config_read(struct config *config, const char *path, struct error *error)
 {
-	struct reading reading = {.config = config, .file = fopen(path, "re")};
-	int wrong_line;
+	const struct ini_file file = {
+		.path = path, .too_long = "use a flag for longer values", .take = take_key, .user = config};
 
-	if (!reading.file)
-		return error_set(error, -errno, NULL, "configuration %s: %s", path, strerror(errno));
-	wrong_line = ini_parse_stream(read_line, &reading, take_key, &reading);
-	if (reading.code == 0 && ferror(reading.file))
-		reading.code = error_set(&reading.error, -EIO, NULL, "it can't be read");
-	fclose(reading.file);
-	/* A line that inih does not understand comes before the one that stopped it. */
-	if (wrong_line > 0 && (reading.code == 0 || wrong_line < reading.line)) {
-		reading.line = wrong_line;
-		reading.code =
-			error_set(&reading.error, -EINVAL, NULL, "this is neither [section] nor key = value");
-	}
-	if (reading.code < 0)
-		return error_set(error, reading.code, reading.error.detail, "%s:%d: %s", path, reading.line,
-				 reading.error.message);
-	return 0;
+	return ini_file_read(&file, error);
 }
 
 /* ---- descriptors ---- */

@@ -4,7 +4,7 @@
 #include "clock.h"
 #include "keeping.h"
 #include "server.h"
-#include "../proto/manager.h"
+#include "../service/manager.h"
 
 #include <stdio.h>
 #include <stdlib.h>

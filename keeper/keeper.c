@@ -1,6 +1,6 @@
 #include "keeper.h"
 #include "child.h"
-#include "../proto/manager.h"
+#include "../service/manager.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* What the program says: notifications are checked, and done. */
 #include "keeper.h"
-#include "../proto/manager.h"
+#include "../service/manager.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -109,6 +109,16 @@ Test(roots, none_is_an_error_with_the_remedy)
 	expect_error(read_file(NULL), -EACCES, "it has no roots", "--config FILE");
 }
 
+Test(roots, a_zero_byte_hides_nothing)
+{
+	const char *path = in_folder("gpuwmd.conf");
+
+	write_bytes(path, "[loader]\nroot = /a\0/b", 21); /* the last line, without an end */
+	expect_error(read_file(path), -EINVAL,
+		     "gpuwmd.conf:2: the line has more than 198 bytes, or a zero byte",
+		     "make the path shorter");
+}
+
 Test(roots, a_file_that_is_not_there)
 {
 	expect_error(read_file("/nonexistent"), -ENOENT, "configuration /nonexistent: No such file",

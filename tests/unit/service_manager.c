@@ -1,4 +1,4 @@
-#include "proto/manager.h"
+#include "service/manager.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,0 +1,68 @@
+#include "ini_file.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct reading {
+	const struct ini_file *file;
+	FILE *stream;
+	int line;
+	int code;
+	struct error error;
+};
+
+/* inih splits what is longer than its buffer into two lines, so that is refused here. */
+static char *read_line(char *text, int size, void *user)
+{
+	struct reading *reading = user;
+	bool has_zero, is_cut;
+
+	/* fgets tells no length: the last zero byte is the one that it put there itself. */
+	memset(text, '\n', (size_t)size);
+	if (reading->code < 0 || !fgets(text, size, reading->stream))
+		return NULL;
+	reading->line++;
+	has_zero = memrchr(text, '\0', (size_t)size) != text + strlen(text);
+	is_cut = !strchr(text, '\n') && !feof(reading->stream);
+	if (has_zero || is_cut) {
+		reading->code = error_set(&reading->error, -EINVAL, reading->file->too_long,
+					  "the line has more than %d bytes, or a zero byte", size - 2);
+		return NULL;
+	}
+	return text;
+}
+
+static int take_key(void *user, const char *section, const char *key, const char *value)
+{
+	struct reading *reading = user;
+
+	reading->code = reading->file->take(reading->file->user, section, key, value, &reading->error);
+	return reading->code == 0;
+}
+
+int ini_file_read(const struct ini_file *file, struct error *error)
+{
+	struct reading reading = {.file = file, .stream = fopen(file->path, "re")};
+	int wrong_line;
+
+	if (!reading.stream)
+		return error_set(error, -errno, file->missing, "configuration %s: %s", file->path,
+				 strerror(errno));
+	wrong_line = ini_parse_stream(read_line, &reading, take_key, &reading);
+	if (reading.code == 0 && ferror(reading.stream))
+		reading.code = error_set(&reading.error, -EIO, NULL, "it can't be read");
+	fclose(reading.stream);
+	/* A line that inih does not understand comes before the one that stopped it. */
+	if (wrong_line > 0 && (reading.code == 0 || wrong_line < reading.line)) {
+		reading.line = wrong_line;
+		reading.code =
+			error_set(&reading.error, -EINVAL, NULL, "this is neither [section] nor key = value");
+	}
+	if (reading.code < 0)
+		return error_set(error, reading.code, reading.error.detail, "%s:%d: %s", file->path,
+				 reading.line, reading.error.message);
+	return 0;
+}
