@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_LOG_H
 #define GPUWM_DAEMON_LOG_H
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+#include "../service/log_line.h"
 
 void log_init(enum log_level level);
 /* -EINVAL for a name that is none. */

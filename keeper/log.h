@@ -2,9 +2,9 @@
 #ifndef GPUWM_KEEPER_LOG_H
 #define GPUWM_KEEPER_LOG_H
 
-#include <stdint.h>
+#include "../service/log_line.h"
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO };
+#include <stdint.h>
 
 /* A line that would block is dropped: a log that nobody reads must not stop the keeper. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
