@@ -3,30 +3,13 @@
  * checks before and behind the digests are both reached. What is accepted must
  * keep the rules of proto/index.h, seen with other eyes. */
 #include "../../proto/index_layout.h"
+#include "fuzz.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static uint64_t state;
-
-static uint64_t draw(uint64_t below)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % below;
-}
-
-static void must(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "fuzz_index: %s\n", what);
-	abort();
-}
 
 /* Dense tensors behind each other, some tied, some empty, some transposed. */
 static void add_tensors(struct index_builder *b, uint32_t count)
@@ -229,7 +212,7 @@ int main(int argc, char **argv)
 	size_t bytes = 0;
 
 	printf("fuzz_index: %lu iterations, seed %lu\n", iterations, seed);
-	state = seed * 0x9E3779B97F4A7C15u | 1;
+	draw_begin(seed);
 	for (unsigned long i = 0; i < iterations; i++) {
 		size_t count;
 

@@ -2,6 +2,7 @@
  * Build it with the sanitizers. What is accepted must keep the rules, and what
  * the scan accepts msgpack-c must be able to unpack. */
 #include "../../proto/message.h"
+#include "fuzz.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,24 +20,6 @@ static struct {
 	char bytes[ROOM];
 	size_t count;
 } seeds[SEEDS];
-static uint64_t state;
-
-static uint64_t draw(uint64_t below)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % below;
-}
-
-static void must(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "fuzz_message: %s\n", what);
-	abort();
-}
-
 static void keep(struct message_writer *w, int seed)
 {
 	must(message_finish(w) == 0 && w->buffer.size <= ROOM, "a seed is no message");
@@ -194,7 +177,7 @@ int main(int argc, char **argv)
 	char bytes[ROOM];
 
 	printf("fuzz_message: %lu iterations, seed %lu\n", iterations, seed);
-	state = seed * 0x9E3779B97F4A7C15u | 1;
+	draw_begin(seed);
 	for (int i = 0; i < SEEDS; i++) {
 		write_seed(i);
 		must(read_copy(seeds[i].bytes, seeds[i].count, false), "a seed was refused");

@@ -3,6 +3,7 @@
 #include "../../loader/safetensors.h"
 
 #include "../../proto/dtype.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,16 +42,6 @@ static const char *const words[] = {
 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static uint64_t state;
-
-static uint64_t draw(uint64_t below)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % below;
-}
-
 static size_t mutate(char *text, size_t bytes, size_t room)
 {
 	const char *word = words[draw(COUNT(words))];
@@ -77,14 +68,6 @@ static size_t mutate(char *text, size_t bytes, size_t room)
 	}
 }
 
-static void require(bool holds, const char *rule)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "accepted against the rule: %s\n", rule);
-	abort();
-}
-
 static void check_accepted(const struct safetensors *content, size_t header, uint64_t file)
 {
 	uint64_t at = 8 + header, bytes;
@@ -92,12 +75,12 @@ static void check_accepted(const struct safetensors *content, size_t header, uin
 	for (size_t i = 0; i < content->count; i++) {
 		const struct safetensors_tensor *tensor = &content->tensors[i];
 
-		require(tensor->offset == at, "no gap, no overlap");
-		require(dtype_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes) == 0, "shape");
-		require(bytes == tensor->bytes, "shape and span agree");
+		must(tensor->offset == at, "no gap, no overlap");
+		must(dtype_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes) == 0, "shape");
+		must(bytes == tensor->bytes, "shape and span agree");
 		at += tensor->bytes;
 	}
-	require(at == file, "the tensors fill the file");
+	must(at == file, "the tensors fill the file");
 }
 
 int main(int argc, char **argv)
@@ -105,7 +88,7 @@ int main(int argc, char **argv)
 	uint64_t iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, accepted = 0;
 	char text[4096];
 
-	state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
+	draw_begin(argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
 	for (uint64_t i = 0; i < iterations; i++) {
 		const char *seed = seeds[draw(COUNT(seeds))];
 		size_t bytes = strlen(seed);

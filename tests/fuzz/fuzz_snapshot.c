@@ -3,6 +3,7 @@
  * accepted must be a ledger that can be put, and comes back the same. */
 #include "../../daemon/registry_internal.h"
 #include "../../daemon/snapshot.h"
+#include "fuzz.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,23 +17,6 @@ static struct {
 	char bytes[ROOM];
 	size_t count;
 } seeds[SEEDS];
-static uint64_t state;
-
-static uint64_t draw(uint64_t below)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % below;
-}
-
-static void must(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "fuzz_snapshot: %s\n", what);
-	abort();
-}
 
 /* ---- seeds ---- */
 
@@ -291,7 +275,7 @@ int main(int argc, char **argv)
 	char bytes[ROOM];
 
 	printf("fuzz_snapshot: %lu iterations, seed %lu\n", iterations, seed);
-	state = seed * 0x9E3779B97F4A7C15u | 1;
+	draw_begin(seed);
 	for (unsigned i = 0; i < SEEDS; i++) {
 		write_seed(i);
 		must(run(seeds[i].bytes, seeds[i].count, 0), "a seed was refused");
