@@ -3,6 +3,8 @@
 #include "../proto/methods.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -134,7 +136,8 @@ static int work_look(struct work *work)
 	return r < 0 ? -ECONNRESET : 0;
 }
 
-static int work_tell(struct work *work)
+/* note: NULL for none. */
+static int work_tell(struct work *work, const char *note)
 {
 	struct message_writer w;
 	int r;
@@ -145,6 +148,8 @@ static int work_tell(struct work *work)
 	message_put_text(&w, "phase", work->phase);
 	message_put_u64(&w, "done", work->done);
 	message_put_u64(&w, "total", work->total);
+	if (note)
+		message_put_text(&w, "note", note);
 	message_end(&w);
 	r = connection_notify(work->connection, &w, NULL);
 	message_writer_clear(&w);
@@ -158,7 +163,7 @@ int work_phase(struct work *work, const char *phase, uint64_t total)
 	work->phase = phase;
 	work->done = 0;
 	work->total = total;
-	r = work_tell(work);
+	r = work_tell(work, NULL);
 	return r < 0 ? r : work_look(work);
 }
 
@@ -169,8 +174,21 @@ int work_advance(uint64_t bytes, void *user_data)
 
 	work->done += bytes;
 	if (now_ms() - work->told_ms >= WORK_TELL_MS)
-		r = work_tell(work);
+		r = work_tell(work, NULL);
 	return r < 0 ? r : work_look(work);
+}
+
+void work_note(struct work *work, const char *format, ...)
+{
+	char note[TEXT_BYTES_MAX + 1];
+	struct error line; /* one line of UTF-8, whatever names stand in the note */
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(note, sizeof(note), format, arguments);
+	va_end(arguments);
+	error_set(&line, 0, NULL, "%s", note);
+	work_tell(work, line.message);
 }
 
 int work_stopped(const struct work *work, int code, struct error *error)

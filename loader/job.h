@@ -48,7 +48,11 @@ int work_phase(struct work *work, const char *phase, uint64_t total);
 /* `bytes` more are done. Told at most every WORK_TELL_MS; looks at the
  * connection each time. A memory_progress_fn. 0, -ECANCELED, -ECONNRESET. */
 int work_advance(uint64_t bytes, void *work);
-/* *error for a code of the two above. */
+/* Tells the operator one sentence about this job beside its progress: which path was taken and why, how fast
+ * a kernel was. Cut at TEXT_BYTES_MAX; gpuwmd keeps the first 16 of a job. A connection that is gone is
+ * noticed by the next of those. */
+void work_note(struct work *work, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* *error for a code of work_phase or work_advance. */
 int work_stopped(const struct work *work, int code, struct error *error);
 
 #define WORK_TELL_MS 100 /* a progress bar moves; 10 messages a second are nothing */
