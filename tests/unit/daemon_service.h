@@ -1,0 +1,153 @@
+/* Loaders that gpuwmd connects to: the test is the service behind the socket, and the loaders. */
+#ifndef GPUWM_TESTS_DAEMON_SERVICE_H
+#define GPUWM_TESTS_DAEMON_SERVICE_H
+
+#include "daemon/clock.h"
+#include "daemon/loader_internal.h"
+#include "daemon_server.h"
+#include "fail_alloc.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+static int listener = -1;
+
+static inline void open_service(void)
+{
+	server_open();
+	log_init(LOG_LEVEL_ERROR);
+	snprintf(config.loader_socket, sizeof(config.loader_socket), "/tmp/gpuwm-unit-%d.sock", (int)getpid());
+	config.loaders = 1;
+}
+
+static inline void close_service(void)
+{
+	if (listener >= 0)
+		close(listener);
+	unlink(config.loader_socket);
+	if (server)
+		server_close();
+}
+
+/* The end of each test: gpuwmd leaves, and no descriptor of it is left. */
+static inline void leave(void)
+{
+	forget();
+	server = server_free(server);
+	if (listener >= 0)
+		close(listener);
+	listener = -1;
+	cr_assert_eq(fd_count(), fds_before, "%d descriptors, %d before", fd_count(), fds_before);
+}
+
+/* ---- the service ---- */
+
+static inline struct sockaddr_un address_of(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(address.sun_path, path);
+	return address;
+}
+
+static inline void listen_for(int type, int backlog)
+{
+	struct sockaddr_un address = address_of(config.loader_socket);
+
+	listener = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	cr_assert_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	cr_assert_eq(listen(listener, backlog), 0);
+}
+
+/* The next loader's end of its connection. */
+static inline int accept_one(void)
+{
+	int sock = -1;
+
+	TURN_UNTIL((sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0);
+	return sock;
+}
+
+static inline void begin_hello(struct message_writer *w)
+{
+	begin_request(w, 1, METHOD_LOADER_HELLO);
+	message_put_u64(w, "protocol_min", PROTOCOL_MIN);
+	message_put_u64(w, "protocol_max", PROTOCOL_MAX);
+	message_put_u64(w, "pid", 12345);
+	message_begin_array(w, "devices");
+	message_end(w);
+}
+
+/* fd -1: an old kernel's, without a pidfd. The answer's code. */
+static inline int hello_with(int sock, int fd)
+{
+	struct message_writer w;
+
+	begin_hello(&w);
+	if (fd >= 0)
+		message_put_u64(&w, "pidfd", 0);
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	cr_assert_eq(packet_send(sock, w.buffer.data, w.buffer.size, &fd, fd >= 0), 0);
+	message_writer_clear(&w);
+	return answered(sock);
+}
+
+/* Says hello; a job that waits is its own then. */
+static inline int standby_with(int fd)
+{
+	int sock = accept_one();
+
+	cr_assert_eq(hello_with(sock, fd), 0, "%s", message.error.message);
+	cr_assert(loader_pool_standby(server->loaders) || server->jobs.running);
+	return sock;
+}
+
+/* A process that lives until it is killed, in a loader's place. */
+static pid_t child;
+static inline int child_pidfd(void)
+{
+	int fd;
+
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* of a test that failed nothing is left */
+		for (;;)
+			pause();
+	}
+	fd = (int)syscall(SYS_pidfd_open, child, 0);
+	cr_assert_geq(fd, 0);
+	return fd;
+}
+
+static inline void child_dies(void)
+{
+	kill(child, SIGKILL);
+	cr_assert_eq(waitpid(child, NULL, 0), child);
+}
+
+/* ---- gpuwmd ---- */
+
+static inline void pool_start(void)
+{
+	loader_pool_start(server->loaders, NULL);
+}
+
+/* A load that waits for a loader, or has got the standby one. */
+static inline struct job *new_job(void)
+{
+	struct job *job;
+	struct error error;
+
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	job->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	loader_pool_turn(server->loaders);
+	return job;
+}
+
+#endif
