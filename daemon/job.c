@@ -42,6 +42,7 @@ static void job_free(struct job *job)
 	free(job->source);
 	free(job->devices);
 	free(job->error);
+	job_record_clear(&job->record);
 	free(job);
 }
 
@@ -101,6 +102,7 @@ int job_new(struct server *server, enum job_kind kind, const char *model, const 
 	snprintf(job->model, sizeof(job->model), "%s", model);
 	snprintf(job->tag, sizeof(job->tag), "%s", tag);
 	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+	job_record_phase(&job->record, "waiting", clock_steady_ms());
 	*table->end = job;
 	table->end = &job->next;
 	table->queued++;
@@ -152,7 +154,8 @@ struct job *job_queued(const struct job_table *table, bool checks)
 
 /* ---- its life ---- */
 
-static void tell(struct server *server, struct job *job)
+/* note NULL: none. */
+static void tell_with(struct server *server, struct job *job, const char *note)
 {
 	struct message_writer w;
 
@@ -164,8 +167,15 @@ static void tell(struct server *server, struct job *job)
 	message_put_u64(&w, "total", job->total);
 	message_put_text(&w, "model", job->model);
 	message_put_text(&w, "tag", job->tag);
+	if (note)
+		message_put_text(&w, "note", note);
 	event_emit(server->events, &w);
 	job->told_ms = clock_steady_ms();
+}
+
+static void tell(struct server *server, struct job *job)
+{
+	tell_with(server, job, NULL);
 }
 
 void job_waits(struct server *server, struct job *job, const char *why)
@@ -185,6 +195,7 @@ void job_start(struct server *server, struct job *job, struct loader *loader)
 	job->loader = loader;
 	job->started_ms = clock_wall_ms();
 	snprintf(job->phase, sizeof(job->phase), "starting");
+	job_record_phase(&job->record, job->phase, clock_steady_ms());
 	server->jobs.queued--;
 	server->jobs.running++;
 	tell(server, job);
@@ -196,14 +207,22 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 	bool phased = strcmp(job->phase, phase) != 0;
 
 	snprintf(job->phase, sizeof(job->phase), "%s", phase);
+	job_record_phase(&job->record, phase, clock_steady_ms());
 	if (total > 0) { /* a phase that counts nothing leaves the figures of the last that did */
 		job->done = done;
 		job->total = total;
+		job_record_bytes(&job->record, done, total);
 	}
 	if (job->kind == JOB_CHECK && (total > 0 || job->watched_ms))
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
 		tell(server, job);
+}
+
+void job_remark(struct server *server, struct job *job, const char *note)
+{
+	if (job_record_note(&job->record, note))
+		tell_with(server, job, note);
 }
 
 void job_watch(struct job *job)
@@ -269,6 +288,7 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
 								   : JOB_FAILED;
 	job->ended_ms = clock_wall_ms();
+	job_record_end(&job->record, !error, clock_steady_ms());
 	if (error)
 		keep_error(job, error);
 	else

@@ -2,6 +2,7 @@
 #ifndef GPUWM_DAEMON_JOB_H
 #define GPUWM_DAEMON_JOB_H
 
+#include "job_record.h"
 #include "../proto/errors.h"
 #include "../proto/names.h"
 
@@ -33,6 +34,7 @@ struct job {
 	struct version_id version; /* zero: none yet */
 	uid_t uid;
 	uint64_t done, total;
+	struct job_record record;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
 	struct error *error; /* why it failed; of one that is done: what did not follow; NULL: neither */
 	struct loader *loader; /* that runs it */
@@ -84,6 +86,8 @@ void job_waits(struct server *server, struct job *job, const char *why);
 void job_start(struct server *server, struct job *job, struct loader *loader);
 /* The loader told how far it is. */
 void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total);
+/* It told what an operator should know. */
+void job_remark(struct server *server, struct job *job, const char *note);
 /* There is something to check now: from here on silence is suspicious. */
 void job_watch(struct job *job);
 /* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)

@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "clock.h"
 #include "keeping.h"
 #include "loader.h"
 
@@ -191,6 +192,7 @@ static void put_job(struct message_writer *w, const struct job *job)
 	message_put_u64(w, "uid", job->uid);
 	message_put_u64(w, "done", job->done);
 	message_put_u64(w, "total", job->total);
+	job_record_put(w, &job->record, clock_steady_ms());
 	message_put_u64(w, "created_ms", job->created_ms);
 	if (job->started_ms)
 		message_put_u64(w, "started_ms", job->started_ms);

@@ -106,17 +106,21 @@ static int current_job(const struct request *request, struct job **ret, struct e
 int method_loader_progress(struct request *request, struct fields *params, struct error *error)
 {
 	uint64_t done = fields_u64(params, "done"), total = fields_u64(params, "total");
-	char phase[JOB_PHASE_BYTES + 1];
+	char phase[JOB_PHASE_BYTES + 1], note[TEXT_BYTES_MAX + 1];
 	struct job *job = NULL;
 	int r;
 
 	fields_text(params, "phase", phase, sizeof(phase));
+	fields_text_or(params, "note", note, sizeof(note), "");
 	r = params_check(params, error);
 	if (r == 0)
 		r = current_job(request, &job, error);
-	if (r == 0)
-		job_progress(request->server, job, phase, done, total);
-	return r;
+	if (r < 0)
+		return r;
+	job_progress(request->server, job, phase, done, total);
+	if (note[0])
+		job_remark(request->server, job, note);
+	return 0;
 }
 
 int method_loader_done(struct request *request, struct fields *params, struct error *error)

@@ -1,0 +1,206 @@
+/* What is told of a job's course: phases with their times, notes. */
+#include "daemon_service.h"
+
+TestSuite(job, .init = open_service, .fini = close_service, .timeout = 60);
+
+/* ---- the record ---- */
+
+Test(job_record, phases_have_their_times)
+{
+	struct job_record record = {0};
+
+	job_record_phase(&record, "opening", 100);
+	job_record_phase(&record, "copying", 107);
+	job_record_bytes(&record, 4096, 8192);
+	job_record_phase(&record, "copying", 150);
+	job_record_end(&record, false, 207);
+	job_record_end(&record, true, 300);
+	cr_assert_eq(record.phase_count, 2);
+	cr_expect_str_eq(record.phases[0].name, "opening");
+	cr_expect_eq(record.phases[0].ms, 7);
+	cr_expect_eq(record.phases[0].bytes, 0);
+	cr_expect_str_eq(record.phases[1].name, "copying");
+	cr_expect_eq(record.phases[1].ms, 100);
+	cr_expect_eq(record.phases[1].bytes, 4096);
+}
+
+Test(job_record, a_phase_that_ended_well_has_done_all)
+{
+	struct job_record record = {0};
+
+	job_record_phase(&record, "copying", 10);
+	job_record_bytes(&record, 100, 8192);
+	job_record_phase(&record, "checking", 11);
+	job_record_bytes(&record, 100, 4096);
+	job_record_end(&record, true, 12);
+	cr_expect_eq(record.phases[0].bytes, 8192);
+	cr_expect_eq(record.phases[1].bytes, 4096);
+}
+
+Test(job_record, a_phase_that_comes_again_counts_where_it_stood_first)
+{
+	struct job_record record = {0};
+
+	job_record_phase(&record, "a", 10);
+	job_record_bytes(&record, 4, 4);
+	job_record_phase(&record, "b", 11);
+	job_record_phase(&record, "a", 13);
+	job_record_bytes(&record, 3, 4);
+	job_record_end(&record, false, 17);
+	cr_assert_eq(record.phase_count, 2);
+	cr_expect_eq(record.phases[0].ms, 5);
+	cr_expect_eq(record.phases[0].bytes, 7);
+	cr_expect_eq(record.phases[1].ms, 2);
+}
+
+Test(job_record, is_bounded)
+{
+	struct job_record record = {0};
+	char text[64];
+
+	for (unsigned i = 0; i < 3 * JOB_PHASES_MAX; i++) {
+		snprintf(text, sizeof(text), "a phase with a name that is too long %u", i);
+		job_record_phase(&record, text + i % 3, 10 + i);
+		snprintf(text, sizeof(text), "phase %u", i);
+		job_record_phase(&record, text, 10 + i);
+		cr_expect_eq(job_record_note(&record, text), i < JOB_NOTES_MAX);
+	}
+	cr_expect_eq(record.phase_count, JOB_PHASES_MAX);
+	cr_expect_eq(record.note_count, JOB_NOTES_MAX);
+	job_record_clear(&record);
+	cr_expect_eq(record.note_count, 0);
+}
+
+Test(job_record, a_note_is_kept_once)
+{
+	struct job_record record = {0};
+
+	cr_expect(job_record_note(&record, "warm"));
+	cr_expect_not(job_record_note(&record, "warm"));
+	fail_alloc_arm(1);
+	cr_expect_not(job_record_note(&record, "cold"));
+	cr_expect(fail_alloc_disarm());
+	cr_expect_eq(record.note_count, 1);
+	job_record_clear(&record);
+}
+
+/* ---- what the loader says, and what operators hear ---- */
+
+static void tell(int sock, const char *phase, uint64_t done, uint64_t total, const char *note)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_put_text(&w, "phase", phase);
+	message_put_u64(&w, "done", done);
+	message_put_u64(&w, "total", total);
+	if (note)
+		message_put_text(&w, "note", note);
+	send_request(sock, &w);
+	turn();
+}
+
+/* The one job of the answer to `jobs`. */
+static struct fields told(int sock)
+{
+	const msgpack_object *jobs;
+	struct fields f, job;
+	uint32_t count;
+
+	cr_assert_eq(ask(sock, METHOD_JOBS), 0, "%s", message.error.message);
+	fields_of(&f, message.body);
+	jobs = fields_array(&f, "jobs", &count);
+	cr_assert_eq(count, 1);
+	fields_of(&job, jobs);
+	return job;
+}
+
+static void expect_phase(const msgpack_object *phase, const char *name, uint64_t bytes)
+{
+	struct fields f;
+	char text[64];
+
+	fields_of(&f, phase);
+	fields_text(&f, "phase", text, sizeof(text));
+	cr_expect_str_eq(text, name);
+	fields_u64(&f, "ms");
+	cr_expect_eq(fields_u64_or(&f, "bytes", 0), bytes);
+	cr_expect_eq(f.error.code, 0, "%s", f.error.message);
+}
+
+static void expect_notes(struct fields *job, const char *first, uint32_t expected)
+{
+	char text[64] = "";
+	uint32_t count;
+	const msgpack_object *notes = fields_array(job, "notes", &count);
+
+	cr_assert_eq(count, expected);
+	fields_text_at(job, notes, "notes", text, sizeof(text));
+	cr_expect_str_eq(text, first);
+}
+
+Test(job, tells_its_phases_and_notes)
+{
+	const msgpack_object *phases;
+	int sock, admin;
+	struct fields job;
+	uint32_t count;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	loader_pool_start(server->loaders, NULL);
+	sock = standby_with(-1);
+	new_job();
+	admin = greeted(SESSION_ADMIN);
+	tell(sock, "opening", 0, 0, NULL);
+	tell(sock, "copying", 4096, 8192, "all of it was cached");
+	tell(sock, "copying", 8192, 8192, "all of it was cached");
+	job = told(admin);
+	phases = fields_array(&job, "phases", &count);
+	cr_assert_eq(count, 4);
+	expect_phase(&phases[0], "waiting", 0);
+	expect_phase(&phases[1], "starting", 0);
+	expect_phase(&phases[2], "opening", 0);
+	expect_phase(&phases[3], "copying", 8192);
+	expect_notes(&job, "all of it was cached", 1);
+	close(admin);
+	close(sock);
+	leave();
+}
+
+/* Numbers of job events that came, and of those with a note. */
+static void count_events(int sock, unsigned *ret_events, unsigned *ret_notes)
+{
+	*ret_events = *ret_notes = 0;
+	while (comes(sock)) {
+		cr_assert_str_eq(message.method, NOTIFY_EVENT);
+		++*ret_events;
+		if (!answer_has("note"))
+			continue;
+		++*ret_notes;
+		cr_expect_str_eq(answer_text("note"), "half of it was cached");
+		cr_expect_str_eq(answer_text("phase"), "copying");
+	}
+}
+
+Test(job, tells_a_note_at_once_and_once)
+{
+	unsigned events, notes;
+	int sock, admin;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	loader_pool_start(server->loaders, NULL);
+	sock = standby_with(-1);
+	new_job();
+	admin = greeted(SESSION_ADMIN);
+	tell(sock, "copying", 1, 8192, NULL);
+	cr_assert_eq(ask(admin, METHOD_SUBSCRIBE), 0);
+	for (int i = 0; i < 3; i++)
+		tell(sock, "copying", 2, 8192, "half of it was cached");
+	count_events(admin, &events, &notes);
+	cr_expect_eq(notes, 1);
+	cr_expect_leq(events, 2, "%u", events);
+	close(admin);
+	close(sock);
+	leave();
+}
