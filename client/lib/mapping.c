@@ -64,6 +64,7 @@ static void part_back(struct mapped_part *part)
 
 static void part_unmap(struct mapped_part *part)
 {
+	part->device.ops->unreserve(&part->device, &part->range, part->segments, part->segment_count);
 	for (uint32_t i = 0; i < part->segment_count; i++)
 		part->device.ops->release(&part->device, &part->segments[i]);
 	free(part->segments);
@@ -83,32 +84,50 @@ static void part_free(struct mapped_part *part)
 	free(part);
 }
 
-static int map_segment(struct mapped_part *part, const struct grant *grant, uint32_t position,
-		       struct error *error)
+static int import_all(struct mapped_part *part, const struct grant *grant, struct error *error)
 {
-	const struct grant_segment *from = &grant->segments[position];
-	struct memory_segment *segment = &part->segments[position];
-	const struct memory_ops *ops = part->device.ops;
-	int r = ops->import(&part->device, from->fd, from->bytes, false, segment, error);
+	const struct memory_device *device = &part->device;
+	int r = 0;
 
+	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++) {
+		const struct grant_segment *from = &grant->segments[i];
+
+		r = device->ops->import(device, from->fd, from->bytes, false, &part->segments[i], error);
+		if (r == 0)
+			part->segment_count = i + 1;
+	}
+	return r;
+}
+
+static int map_all(struct mapped_part *part, struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	uint64_t bytes = memory_range_bytes(device, part->segments, part->segment_count);
+	int r;
+
+	if (part->segment_count == 0)
+		return 0;
+	if (bytes == 0)
+		return error_set(error, -EPROTO, NULL, "get_handles: segments larger than any memory");
+	r = device->ops->reserve(device, bytes, NULL, &part->range, error);
 	if (r < 0)
 		return r;
-	part->segment_count = position + 1;
-	return ops->map(&part->device, segment, MEMORY_READ, error);
+	return device->ops->map_all(device, &part->range, part->segments, part->segment_count, error);
 }
 
 /* Under part->lock. */
 static int part_map(struct mapped_part *part, struct grant *grant, const struct index_map *index,
 		    struct error *error)
 {
-	int r = 0;
+	int r;
 
 	part->segments = calloc((size_t)grant->version.segments + 1, sizeof(*part->segments));
 	if (!part->segments)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments",
 				 grant->version.segments);
-	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++)
-		r = map_segment(part, grant, i, error);
+	r = import_all(part, grant, error);
+	if (r == 0)
+		r = map_all(part, error);
 	if (r < 0) {
 		part_unmap(part);
 		return r;

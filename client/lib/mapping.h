@@ -19,6 +19,7 @@ struct mapped_part {
 	bool mapped;
 	bool held; /* the device's context, since the first read */
 	struct index_map index;
+	struct memory_range range; /* where all segments lie */
 	struct memory_segment *segments;
 	uint32_t segment_count;
 };

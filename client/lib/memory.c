@@ -42,3 +42,17 @@ int memory_device_open(const char *id, struct memory_device *ret, struct error *
 		*ret = device;
 	return r;
 }
+
+uint64_t memory_range_bytes(const struct memory_device *device, const struct memory_segment *segments,
+			    uint32_t count)
+{
+	const uint64_t spacing = device->ops->spacing;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (segments[i].bytes > INT64_MAX - spacing - bytes)
+			return 0;
+		bytes += (segments[i].bytes + spacing - 1) / spacing * spacing;
+	}
+	return bytes;
+}

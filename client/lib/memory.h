@@ -28,8 +28,15 @@ struct memory_segment {
 	void *address; /* NULL: not mapped. cuda: a device pointer */
 };
 
+/* Addresses of this process, for the segments of one part. */
+struct memory_range {
+	void *base; /* NULL: none */
+	uint64_t bytes;
+};
+
 struct memory_ops {
 	const char *kind; /* "host", "cuda" */
+	uint64_t spacing; /* in a range each segment begins at a multiple of it from the base */
 	/* What segment sizes must be multiples of. */
 	int (*granularity)(const struct memory_device *device, uint64_t *ret_bytes, struct error *error);
 	/* New memory of exactly `bytes`, a multiple of the granularity. Reads as
@@ -46,13 +53,26 @@ struct memory_ops {
 	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size. */
 	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		      struct memory_segment *ret, struct error *error);
-	/* Maps the whole segment. Needs no CUDA context. */
+	/* Maps the whole segment, at addresses of its own. Needs no CUDA context. */
 	int (*map)(const struct memory_device *device, struct memory_segment *segment,
 		   enum memory_access access, struct error *error);
-	/* Unmaps; unmapped is fine. On cuda the caller has made the device idle. */
+	/* Unmaps what `map` mapped; unmapped is fine. On cuda the caller has made the device idle. */
 	void (*unmap)(const struct memory_device *device, struct memory_segment *segment);
 	/* Unmaps, closes and forgets; a zeroed segment with fd -1 is fine. */
 	void (*release)(const struct memory_device *device, struct memory_segment *segment);
+	/* Addresses for `bytes`, where `wish` says if that can be had (NULL: anywhere);
+	 * nothing is mapped there yet. No context. -ENOMEM. */
+	int (*reserve)(const struct memory_device *device, uint64_t bytes, void *wish, struct memory_range *ret,
+		       struct error *error);
+	/* Maps the segments in their order into a range of memory_range_bytes that has
+	 * nothing mapped, for reading: one call of the driver each, and one for all. When
+	 * it fails nothing is mapped. */
+	int (*map_all)(const struct memory_device *device, const struct memory_range *range,
+		       struct memory_segment *segments, uint32_t count, struct error *error);
+	/* Unmaps what map_all mapped, if anything, and gives the addresses up; a zeroed
+	 * range is fine. On cuda the caller has made the device idle. */
+	void (*unreserve)(const struct memory_device *device, struct memory_range *range,
+			  struct memory_segment *segments, uint32_t count);
 	/* Copies between mapped memory and the host. Synchronous. cuda: inside
 	 * memory_enter. */
 	int (*write)(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
@@ -79,6 +99,10 @@ extern const struct memory_ops memory_cuda;
 /* The device named `id`. -ENOTSUP: no CUDA driver here; -ENODEV: this process
  * can't see it (CUDA_VISIBLE_DEVICES). */
 int memory_device_open(const char *id, struct memory_device *ret, struct error *error);
+
+/* What a range for these segments takes; 0: more than there are addresses. */
+uint64_t memory_range_bytes(const struct memory_device *device, const struct memory_segment *segments,
+			    uint32_t count);
 
 /* The GPU of this thread's current CUDA context, "GPU-…". -ENOENT: none; does not load the driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);

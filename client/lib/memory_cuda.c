@@ -135,32 +135,49 @@ static int cuda_import(const struct memory_device *device, int fd, uint64_t byte
 	return r;
 }
 
-static int map_at(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr address,
-		  const struct memory_segment *segment, enum memory_access access, struct error *error)
+static int map_failed(CUresult result, uint64_t bytes, struct error *error)
+{
+	/* A handle is mapped whole or not at all: another size is what this says. */
+	if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
+		return error_set(error, -EBADMSG, NULL, "a segment does not hold exactly %llu bytes",
+				 (unsigned long long)bytes);
+	return cuda_fail(result, -EIO, error, "cuMemMap");
+}
+
+/* Side by side from `base` on, and one call that makes all of it accessible. When it fails nothing is mapped. */
+static int map_from(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr base,
+		    struct memory_segment *segments, uint32_t count, enum memory_access access,
+		    struct error *error)
 {
 	CUmemAccessDesc rights = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
 		.flags = access == MEMORY_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 						: CU_MEM_ACCESS_FLAGS_PROT_READ,
 	};
-	CUresult result = cuda->cuMemMap(address, segment->bytes, 0, segment->handle, 0);
+	CUresult result;
+	uint64_t done = 0;
+	int r = 0;
 
-	/* A handle is mapped whole or not at all: another size is what this says. */
-	if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
-		return error_set(error, -EBADMSG, NULL, "a segment does not hold exactly %llu bytes",
-				 (unsigned long long)segment->bytes);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "cuMemMap");
-	result = cuda->cuMemSetAccess(address, segment->bytes, &rights, 1);
-	if (result != CUDA_SUCCESS) {
-		cuda->cuMemUnmap(address, segment->bytes);
-		return cuda_fail(result, -EIO, error, "cuMemSetAccess");
+	for (uint32_t i = 0; i < count && r == 0; i++) {
+		result = cuda->cuMemMap(base + done, segments[i].bytes, 0, segments[i].handle, 0);
+		if (result != CUDA_SUCCESS)
+			r = map_failed(result, segments[i].bytes, error);
+		else
+			done += segments[i].bytes;
 	}
-	return 0;
+	if (r == 0 && (result = cuda->cuMemSetAccess(base, done, &rights, 1)) != CUDA_SUCCESS)
+		r = cuda_fail(result, -EIO, error, "cuMemSetAccess");
+	if (r < 0 && done > 0)
+		cuda->cuMemUnmap(base, done);
+	for (uint32_t i = 0; i < count && r == 0; i++) {
+		segments[i].address = (void *)base;
+		base += segments[i].bytes;
+	}
+	return r;
 }
 
-static int cuda_map(const struct memory_device *device, struct memory_segment *segment,
-		    enum memory_access access, struct error *error)
+static int cuda_reserve(const struct memory_device *device, uint64_t bytes, void *wish,
+			struct memory_range *ret, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	CUdeviceptr address;
@@ -169,31 +186,65 @@ static int cuda_map(const struct memory_device *device, struct memory_segment *s
 
 	if (r < 0)
 		return r;
-	result = cuda->cuMemAddressReserve(&address, segment->bytes, 0, 0, 0);
+	result = cuda->cuMemAddressReserve(&address, bytes, 0, (CUdeviceptr)wish, 0);
+	if (result != CUDA_SUCCESS && wish)
+		result = cuda->cuMemAddressReserve(&address, bytes, 0, 0, 0);
 	if (result == CUDA_ERROR_INVALID_VALUE)
-		return error_set(error, -EBADMSG, NULL, "%llu bytes is no size of a segment on %s",
-				 (unsigned long long)segment->bytes, device->id);
+		return error_set(error, -EBADMSG, NULL, "%llu bytes is no size of segments on %s",
+				 (unsigned long long)bytes, device->id);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -ENOMEM, error, "cuMemAddressReserve");
-	r = map_at(cuda, device, address, segment, access, error);
+	*ret = (struct memory_range){(void *)address, bytes};
+	return 0;
+}
+
+static int cuda_map_all(const struct memory_device *device, const struct memory_range *range,
+			struct memory_segment *segments, uint32_t count, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0 || count == 0)
+		return r;
+	return map_from(cuda, device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
+}
+
+static void cuda_unreserve(const struct memory_device *device, struct memory_range *range,
+			   struct memory_segment *segments, uint32_t count)
+{
+	const struct cuda_driver *cuda = driver();
+	CUdeviceptr base = (CUdeviceptr)range->base;
+
+	(void)device;
+	/* All are mapped or none is, and the range is what they take. */
+	if (cuda && base && count > 0 && segments[0].address)
+		cuda->cuMemUnmap(base, range->bytes);
+	if (cuda && base)
+		cuda->cuMemAddressFree(base, range->bytes);
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].address = NULL;
+	*range = (struct memory_range){0};
+}
+
+static int cuda_map(const struct memory_device *device, struct memory_segment *segment,
+		    enum memory_access access, struct error *error)
+{
+	struct memory_range range;
+	int r = cuda_reserve(device, segment->bytes, NULL, &range, error);
+
 	if (r < 0)
-		cuda->cuMemAddressFree(address, segment->bytes);
-	else
-		segment->address = (void *)address;
+		return r;
+	r = map_from(driver(), device, (CUdeviceptr)range.base, segment, 1, access, error);
+	if (r < 0)
+		cuda_unreserve(device, &range, NULL, 0);
 	return r;
 }
 
 static void cuda_unmap(const struct memory_device *device, struct memory_segment *segment)
 {
-	const struct cuda_driver *cuda = driver();
-	CUdeviceptr address = (CUdeviceptr)segment->address;
+	struct memory_range range = {segment->address, segment->bytes};
 
-	(void)device;
-	if (cuda && address) {
-		cuda->cuMemUnmap(address, segment->bytes);
-		cuda->cuMemAddressFree(address, segment->bytes);
-	}
-	segment->address = NULL;
+	cuda_unreserve(device, &range, segment, 1);
 }
 
 static void cuda_release(const struct memory_device *device, struct memory_segment *segment)
@@ -341,6 +392,7 @@ static int cuda_idle(const struct memory_device *device, struct error *error)
 
 const struct memory_ops memory_cuda = {
 	.kind = "cuda",
+	.spacing = 1, /* sizes are multiples of what it must be already */
 	.granularity = cuda_granularity,
 	.create = cuda_create,
 	.zero = cuda_zero,
@@ -348,6 +400,9 @@ const struct memory_ops memory_cuda = {
 	.import = cuda_import,
 	.map = cuda_map,
 	.unmap = cuda_unmap,
+	.reserve = cuda_reserve,
+	.map_all = cuda_map_all,
+	.unreserve = cuda_unreserve,
 	.release = cuda_release,
 	.write = cuda_write,
 	.read = cuda_read,

@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The kernel maps a huge page where file and address agree in its size. */
+#define HUGE_BYTES MIB(2)
+
 #define SEALS_ALL (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 
 /* An imported segment keeps a duplicate of its descriptor until it is mapped;
@@ -112,6 +115,13 @@ static int host_import(const struct memory_device *device, int fd, uint64_t byte
 	return 0;
 }
 
+static int map_failed(uint64_t bytes, struct error *error)
+{
+	return error_set(error, -errno, errno == ENOMEM ? "raise RLIMIT_AS, or vm.max_map_count" : NULL,
+			 "mapping %llu bytes of host memory failed: %s", (unsigned long long)bytes,
+			 strerror(errno));
+}
+
 static int host_map(const struct memory_device *device, struct memory_segment *segment,
 		    enum memory_access access, struct error *error)
 {
@@ -124,15 +134,114 @@ static int host_map(const struct memory_device *device, struct memory_segment *s
 
 	(void)device;
 	if (address == MAP_FAILED)
-		return error_set(error, -errno, errno == ENOMEM ? "raise RLIMIT_AS, or vm.max_map_count" : NULL,
-				 "mapping %llu bytes of host memory failed: %s",
-				 (unsigned long long)segment->bytes, strerror(errno));
+		return map_failed(segment->bytes, error);
 	/* A child's writable copy of the mapping would keep the seals from being set. */
 	if (writes)
 		madvise(address, segment->bytes, MADV_DONTFORK);
 	segment->address = address;
 	imported_forget(segment);
 	return 0;
+}
+
+static int no_room(uint64_t bytes, struct error *error)
+{
+	return error_set(error, -ENOMEM, "raise RLIMIT_AS (ulimit -v), or vm.max_map_count",
+			 "no addresses for %llu bytes of host memory: %s", (unsigned long long)bytes,
+			 strerror(errno));
+}
+
+/* Addresses with nothing behind them. */
+static void *reserve_at(void *address, uint64_t bytes, int flags)
+{
+	/* cppcheck-suppress invalidFunctionArg ; the descriptor of an anonymous map is -1 */
+	return mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+}
+
+static void *reserve_wish(void *wish, uint64_t bytes)
+{
+	void *area = MAP_FAILED;
+
+	if (wish && (uintptr_t)wish % HUGE_BYTES == 0)
+		area = reserve_at(wish, bytes, MAP_FIXED_NOREPLACE);
+	if (area == MAP_FAILED || area == wish)
+		return area;
+	munmap(area, bytes); /* a kernel before 4.17 takes the wish for a hint */
+	return MAP_FAILED;
+}
+
+static int host_reserve(const struct memory_device *device, uint64_t bytes, void *wish,
+			struct memory_range *ret, struct error *error)
+{
+	void *area = reserve_wish(wish, bytes);
+	uintptr_t start, base;
+
+	(void)device;
+	if (area != MAP_FAILED) {
+		*ret = (struct memory_range){area, bytes};
+		return 0;
+	}
+	area = reserve_at(NULL, bytes + HUGE_BYTES, 0);
+	if (area == MAP_FAILED)
+		return no_room(bytes, error);
+	start = (uintptr_t)area;
+	base = (start + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+	if (base > start)
+		munmap(area, base - start);
+	munmap((void *)(base + bytes), start + HUGE_BYTES - base);
+	*ret = (struct memory_range){(void *)base, bytes};
+	return 0;
+}
+
+/* Also over another segment that is mapped there: who reads meanwhile sees the one or the other. */
+static int map_over(struct memory_segment *segment, char *address, struct error *error)
+{
+	void *mapped =
+		mmap(address, segment->bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, imported_fd(segment), 0);
+
+	if (mapped == MAP_FAILED)
+		return map_failed(segment->bytes, error);
+	segment->address = mapped;
+	return 0;
+}
+
+/* What is refused stays mapped, unused, until the range is given up. */
+static void blank(const struct memory_range *range)
+{
+	void *area = reserve_at(range->base, range->bytes, MAP_FIXED);
+
+	(void)area;
+}
+
+static int host_map_all(const struct memory_device *device, const struct memory_range *range,
+			struct memory_segment *segments, uint32_t count, struct error *error)
+{
+	char *at = range->base;
+	int r = 0;
+
+	for (uint32_t i = 0; i < count && r == 0; i++) {
+		r = map_over(&segments[i], at, error);
+		at += memory_range_bytes(device, &segments[i], 1);
+	}
+	if (r < 0)
+		blank(range);
+	for (uint32_t i = 0; i < count; i++) {
+		if (r < 0)
+			segments[i].address = NULL;
+		else
+			imported_forget(&segments[i]);
+	}
+	return r;
+}
+
+static void host_unreserve(const struct memory_device *device, struct memory_range *range,
+			   struct memory_segment *segments, uint32_t count)
+{
+	(void)device;
+	if (range->base)
+		munmap(range->base, range->bytes);
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].address = NULL;
+	*range = (struct memory_range){0};
 }
 
 static void host_unmap(const struct memory_device *device, struct memory_segment *segment)
@@ -177,6 +286,7 @@ static void host_leave(const struct memory_device *device)
 
 const struct memory_ops memory_host = {
 	.kind = "host",
+	.spacing = HUGE_BYTES,
 	.granularity = host_granularity,
 	.create = host_create,
 	.zero = host_zero,
@@ -184,6 +294,9 @@ const struct memory_ops memory_host = {
 	.import = host_import,
 	.map = host_map,
 	.unmap = host_unmap,
+	.reserve = host_reserve,
+	.map_all = host_map_all,
+	.unreserve = host_unreserve,
 	.release = host_release,
 	.write = host_copy,
 	.read = host_copy,
