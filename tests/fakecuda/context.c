@@ -52,6 +52,11 @@ void context_break(CUresult result)
 	broken = result;
 }
 
+unsigned long long context_id(void)
+{
+	return current()->id;
+}
+
 static CUresult context_start(CUcontext context, int ordinal, unsigned flags)
 {
 	int file = -1;
@@ -69,6 +74,7 @@ static CUresult context_start(CUcontext context, int ordinal, unsigned flags)
 static void context_end(CUcontext context)
 {
 	context->uses = 0;
+	streams_end(context->id);
 	if (context->file >= 0)
 		close(context->file);
 }
@@ -218,5 +224,5 @@ DRIVER_CALL(cuCtxGetId, NEEDS_INIT, (CUcontext context, unsigned long long *id),
 
 DRIVER_CALL(cuCtxSynchronize, NEEDS_CONTEXT, (void), ())
 {
-	return CUDA_SUCCESS;
+	return streams_run();
 }

@@ -45,13 +45,11 @@ static bool write_piece(int fd, uint64_t offset, void *host, uint64_t bytes)
 }
 
 /* The context's device must have the right to all of the range. */
-static CUresult range_check(CUdeviceptr address, uint64_t bytes, CUmemAccess_flags right)
+static CUresult range_check(int ordinal, CUdeviceptr address, uint64_t bytes, CUmemAccess_flags right)
 {
 	CUdeviceptr end = address + bytes;
 	struct mapping *mapping;
-	int ordinal;
 
-	context_check(&ordinal);
 	if (end < address)
 		return CUDA_ERROR_INVALID_VALUE;
 	while (address < end) {
@@ -83,35 +81,37 @@ static CUresult range_copy(CUdeviceptr address, uint64_t bytes, void *host, piec
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes)
+static CUresult copy_in(const struct stream_work *work)
 {
-	CUresult result = range_check(to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CUresult result = range_check(work->ordinal, work->to, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-	return result == CUDA_SUCCESS ? range_copy(to, bytes, (void *)from, write_piece) : result;
+	return result == CUDA_SUCCESS ? range_copy(work->to, work->bytes, work->host, write_piece) : result;
 }
 
-static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes)
+static CUresult copy_out(const struct stream_work *work)
 {
-	CUresult result = range_check(from, bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CUresult result = range_check(work->ordinal, work->from, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
 
-	return result == CUDA_SUCCESS ? range_copy(from, bytes, to, read_piece) : result;
+	return result == CUDA_SUCCESS ? range_copy(work->from, work->bytes, work->host, read_piece) : result;
 }
 
-static CUresult copy_across(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+static CUresult copy_across(const struct stream_work *work)
 {
-	CUresult result = range_check(to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	uint8_t *block = malloc(BLOCK_BYTES);
-	size_t piece;
+	CUresult result = range_check(work->ordinal, work->to, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	struct stream_work part = *work;
 
-	if (!block)
+	part.host = malloc(BLOCK_BYTES);
+	if (!part.host)
 		abort();
-	for (size_t done = 0; result == CUDA_SUCCESS && done < bytes; done += piece) {
-		piece = bytes - done < BLOCK_BYTES ? bytes - done : BLOCK_BYTES;
-		result = copy_out(block, from + done, piece);
+	for (uint64_t done = 0; result == CUDA_SUCCESS && done < work->bytes; done += part.bytes) {
+		part.bytes = work->bytes - done < BLOCK_BYTES ? work->bytes - done : BLOCK_BYTES;
+		part.from = work->from + done;
+		part.to = work->to + done;
+		result = copy_out(&part);
 		if (result == CUDA_SUCCESS)
-			result = copy_in(to + done, block, piece);
+			result = copy_in(&part);
 	}
-	free(block);
+	free(part.host);
 	return result;
 }
 
@@ -122,78 +122,102 @@ static bool zero_piece(int fd, uint64_t offset, void *host, uint64_t bytes)
 }
 
 /* Words of 4 bytes, a whole number of them in BLOCK_BYTES. */
-static CUresult fill(CUdeviceptr to, uint32_t word, uint64_t bytes)
+static CUresult fill(const struct stream_work *work)
 {
-	CUresult result = range_check(to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CUresult result = range_check(work->ordinal, work->to, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	uint32_t *block;
 	uint64_t piece;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!word)
-		return range_copy(to, bytes, NULL, zero_piece);
+	if (!work->value)
+		return range_copy(work->to, work->bytes, NULL, zero_piece);
 	block = malloc(BLOCK_BYTES);
 	if (!block)
 		abort();
 	for (size_t i = 0; i < BLOCK_BYTES / 4; i++)
-		block[i] = word;
-	for (uint64_t done = 0; result == CUDA_SUCCESS && done < bytes; done += piece) {
-		piece = bytes - done < BLOCK_BYTES ? bytes - done : BLOCK_BYTES;
-		result = range_copy(to + done, piece, block, write_piece);
+		block[i] = work->value;
+	for (uint64_t done = 0; result == CUDA_SUCCESS && done < work->bytes; done += piece) {
+		piece = work->bytes - done < BLOCK_BYTES ? work->bytes - done : BLOCK_BYTES;
+		result = range_copy(work->to + done, piece, block, write_piece);
 	}
 	free(block);
 	return result;
 }
 
+/* On the default stream, so within the call. */
+static CUresult do_now(stream_work_fn *work, struct stream_work data)
+{
+	context_check(&data.ordinal);
+	return stream_later(NULL, work, &data);
+}
+
+/* Bad addresses are told by the call that queues the work. */
+static CUresult do_later(CUstream stream, stream_work_fn *work, struct stream_work data)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	context_check(&data.ordinal);
+	if (data.to)
+		result = range_check(data.ordinal, data.to, data.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	if (result == CUDA_SUCCESS && data.from)
+		result = range_check(data.ordinal, data.from, data.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	/* Memory that is not pinned goes through a buffer of the driver's own: the caller may use it again. */
+	if (result == CUDA_SUCCESS && data.host && !host_pinned(data.host, data.bytes)) {
+		result = stream_now(stream);
+		return result == CUDA_SUCCESS ? work(&data) : result;
+	}
+	return result == CUDA_SUCCESS ? stream_later(stream, work, &data) : result;
+}
+
 DRIVER_CALL(cuMemcpyHtoD_v2, NEEDS_CONTEXT, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))
 {
-	return copy_in(to, from, bytes);
+	return do_now(copy_in, (struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoH_v2, NEEDS_CONTEXT, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))
 {
-	return copy_out(to, from, bytes);
+	return do_now(copy_out, (struct stream_work){.host = to, .from = from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoD_v2, NEEDS_CONTEXT, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))
 {
-	return copy_across(to, from, bytes);
+	return do_now(copy_across, (struct stream_work){.to = to, .from = from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyHtoDAsync_v2, NEEDS_CONTEXT,
 	    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream))
 {
-	(void)stream;
-	return copy_in(to, from, bytes);
+	return do_later(stream, copy_in, (struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoHAsync_v2, NEEDS_CONTEXT, (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
 	    (to, from, bytes, stream))
 {
-	(void)stream;
-	return copy_out(to, from, bytes);
+	return do_later(stream, copy_out, (struct stream_work){.host = to, .from = from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoDAsync_v2, NEEDS_CONTEXT,
 	    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream))
 {
-	(void)stream;
-	return copy_across(to, from, bytes);
+	return do_later(stream, copy_across, (struct stream_work){.to = to, .from = from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemsetD8_v2, NEEDS_CONTEXT, (CUdeviceptr to, unsigned char byte, size_t bytes), (to, byte, bytes))
 {
-	return fill(to, byte * 0x01010101u, bytes);
+	return do_now(fill, (struct stream_work){.to = to, .value = byte * 0x01010101u, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemsetD8Async, NEEDS_CONTEXT, (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream),
 	    (to, byte, bytes, stream))
 {
-	(void)stream;
-	return fill(to, byte * 0x01010101u, bytes);
+	return do_later(stream, fill,
+			(struct stream_work){.to = to, .value = byte * 0x01010101u, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemsetD32_v2, NEEDS_CONTEXT, (CUdeviceptr to, unsigned word, size_t count), (to, word, count))
 {
-	return to % 4 ? CUDA_ERROR_INVALID_VALUE : fill(to, word, 4 * (uint64_t)count);
+	if (to % 4)
+		return CUDA_ERROR_INVALID_VALUE;
+	return do_now(fill, (struct stream_work){.to = to, .value = word, .bytes = 4 * (uint64_t)count});
 }

@@ -206,3 +206,13 @@ DRIVER_CALL(cuDeviceGetAttribute, NEEDS_INIT, (int *value, CUdevice_attribute na
 	*value = attribute(name);
 	return CUDA_SUCCESS;
 }
+
+DRIVER_CALL(cuDeviceCanAccessPeer, NEEDS_INIT, (int *ret, CUdevice device, CUdevice peer), (ret, device, peer))
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device_physical(device) < 0 || device_physical(peer) < 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*ret = machine()->peers && device != peer;
+	return CUDA_SUCCESS;
+}

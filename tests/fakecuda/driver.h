@@ -50,6 +50,29 @@ int device_ordinal(int physical);
 CUresult context_check(int *ret_ordinal);
 /* From now on every call that needs a context gives `result`. */
 void context_break(CUresult result);
+/* The current one's: no two contexts of a process have the same. */
+unsigned long long context_id(void);
+
+/* ---- streams: of a context, whose calls name the current one's ---------- */
+
+struct stream_work {
+	CUdeviceptr to, from;
+	void *host;
+	uint64_t bytes;
+	unsigned value;
+	int ordinal; /* of the context that it was queued in */
+};
+typedef CUresult stream_work_fn(const struct stream_work *work);
+
+/* Queues it; on a default stream it is done at once, behind what comes before it. CUDA_ERROR_INVALID_HANDLE:
+ * no stream of this context. What fails later is CUDA_ERROR_ILLEGAL_ADDRESS for who waits, and sticky. */
+CUresult stream_later(CUstream stream, stream_work_fn *work, const struct stream_work *data);
+/* Does what the stream has still to do; for work that then happens within its call. */
+CUresult stream_now(CUstream stream);
+/* The same for all streams of the current context. */
+CUresult streams_run(void);
+/* Its streams and events are gone, with what they had still to do. */
+void streams_end(unsigned long long context);
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -88,6 +111,9 @@ CUresult mapping_protect(struct mapping *mapping);
 struct mapping *mapping_add(CUdeviceptr address, struct allocation *allocation);
 /* Back to reserved addresses; drops the allocation. */
 void mapping_remove(struct mapping *mapping);
+
+/* Whether all of it is registered with the driver, or the driver's own. */
+bool host_pinned(const void *address, size_t bytes);
 
 /* Addresses of `bytes`, a multiple of the granularity, that fault. 0: none. */
 CUdeviceptr addresses_take(uint64_t bytes, uint64_t alignment, CUdeviceptr wish);

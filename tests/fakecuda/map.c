@@ -202,6 +202,15 @@ DRIVER_CALL(cuMemUnmap, NEEDS_INIT, (CUdeviceptr address, size_t bytes), (addres
 	return CUDA_SUCCESS;
 }
 
+/* A device reaches its own memory, and that of its peers. */
+static bool within_reach(const struct mapping *mapping, const CUmemAccessDesc *rights, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (rights[i].location.id != mapping->allocation->ordinal && !machine()->peers)
+			return false;
+	return true;
+}
+
 static CUresult rights_check(const CUmemAccessDesc *rights, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -229,6 +238,8 @@ DRIVER_CALL(cuMemSetAccess, NEEDS_INIT,
 	while (result == CUDA_SUCCESS && address < end) {
 		struct mapping *mapping = mapping_find(address);
 
+		if (!within_reach(mapping, rights, count))
+			return CUDA_ERROR_INVALID_DEVICE;
 		for (size_t i = 0; i < count; i++)
 			mapping->access[rights[i].location.id] = rights[i].flags;
 		result = mapping_protect(mapping);

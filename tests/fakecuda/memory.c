@@ -80,6 +80,14 @@ static struct host_range *host_overlap(const void *address, size_t bytes)
 	return range;
 }
 
+bool host_pinned(const void *address, size_t bytes)
+{
+	const struct host_range *range = host_overlap(address, bytes);
+
+	return range && (uintptr_t)address >= range->address &&
+	       (uintptr_t)address + bytes <= range->address + range->bytes;
+}
+
 static void host_add(const void *address, size_t bytes, bool ours)
 {
 	struct host_range *range = malloc(sizeof(*range));

@@ -1,29 +1,49 @@
-/* Streams and events. Everything has happened when a call returns, so that
- * there is never anything to wait for. */
+/* Streams and events. What is queued on a stream happens as late as it may:
+ * when something waits for it. So a buffer that is written again too early, or memory that is read
+ * too early, has wrong bytes every time. */
 #include "driver.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #define STREAMS_MAX 256
 #define EVENTS_MAX 1024
 
+/* What a stream has still to do: work, or waiting for a place in another one. */
+struct queued {
+	struct queued *next;
+	stream_work_fn *work; /* NULL: wait */
+	struct stream_work data;
+	CUstream other;
+	unsigned long long place;
+};
+
 struct CUstream_st {
-	bool alive;
+	bool alive, blocking;
+	unsigned long long context; /* its id */
+	struct queued *first, **end;
+	unsigned long long queued, done; /* how many in all */
 };
 
 struct CUevent_st {
 	bool alive, recorded;
+	unsigned long long context;
+	CUstream stream; /* where it was recorded last; NULL: nothing to wait for */
+	unsigned long long place; /* it has happened when so many are done */
 	struct timespec time;
 };
 
 static struct CUstream_st streams[STREAMS_MAX];
 static struct CUevent_st events[EVENTS_MAX];
 
+static bool is_default(CUstream stream)
+{
+	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 static bool is_stream(CUstream stream)
 {
-	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-		return true;
-	return stream >= streams && stream < streams + STREAMS_MAX && stream->alive;
+	return is_default(stream) || (stream >= streams && stream < streams + STREAMS_MAX && stream->alive);
 }
 
 static bool is_event(CUevent event)
@@ -31,14 +51,106 @@ static bool is_event(CUevent event)
 	return event >= events && event < events + EVENTS_MAX && event->alive;
 }
 
-static CUresult stream_check(CUstream stream)
+/* Until so many of the stream's are done. What fails then breaks the context: whoever waits hears of it. */
+static CUresult run_to(CUstream stream, unsigned long long place)
 {
-	return is_stream(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = CUDA_SUCCESS;
+
+	while (stream->first && stream->done < place) {
+		struct queued *queued = stream->first;
+		CUresult failed;
+
+		failed = queued->work ? queued->work(&queued->data) : run_to(queued->other, queued->place);
+		if (failed != CUDA_SUCCESS) {
+			context_break(CUDA_ERROR_ILLEGAL_ADDRESS);
+			result = CUDA_ERROR_ILLEGAL_ADDRESS;
+		}
+		stream->first = queued->next;
+		if (!stream->first)
+			stream->end = &stream->first;
+		stream->done++;
+		free(queued);
+	}
+	return result;
 }
 
-static CUresult event_check(CUevent event)
+/* Work on the default stream comes behind that of all streams that were not made to stand apart. */
+static CUresult run_blocking(void)
 {
-	return is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = CUDA_SUCCESS;
+
+	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
+		if (s->alive && s->blocking && s->context == context_id() &&
+		    run_to(s, s->queued) != CUDA_SUCCESS)
+			result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	return result;
+}
+
+CUresult streams_run(void)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
+		if (s->alive && s->context == context_id() && run_to(s, s->queued) != CUDA_SUCCESS)
+			result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	return result;
+}
+
+static void stream_end(CUstream stream)
+{
+	struct queued *queued;
+
+	while ((queued = stream->first)) {
+		stream->first = queued->next;
+		free(queued);
+	}
+	stream->alive = false;
+}
+
+void streams_end(unsigned long long context)
+{
+	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
+		if (s->alive && s->context == context)
+			stream_end(s);
+	for (CUevent e = events; e < events + EVENTS_MAX; e++)
+		if (e->alive && e->context == context)
+			e->alive = false;
+}
+
+static void append(CUstream stream, const struct queued *given)
+{
+	struct queued *queued = malloc(sizeof(*queued));
+
+	if (!queued)
+		abort();
+	*queued = *given;
+	queued->next = NULL;
+	*stream->end = queued;
+	stream->end = &queued->next;
+	stream->queued++;
+}
+
+CUresult stream_now(CUstream stream)
+{
+	if (!is_stream(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_default(stream))
+		return run_blocking();
+	if (stream->context != context_id())
+		return CUDA_ERROR_INVALID_HANDLE;
+	return run_to(stream, stream->queued);
+}
+
+CUresult stream_later(CUstream stream, stream_work_fn *work, const struct stream_work *data)
+{
+	CUresult result;
+
+	if (is_default(stream) || !is_stream(stream) || stream->context != context_id()) {
+		result = stream_now(stream);
+		return result == CUDA_SUCCESS ? work(data) : result;
+	}
+	append(stream, &(struct queued){.work = work, .data = *data});
+	return CUDA_SUCCESS;
 }
 
 DRIVER_CALL(cuStreamCreate, NEEDS_CONTEXT, (CUstream * ret, unsigned flags), (ret, flags))
@@ -51,27 +163,58 @@ DRIVER_CALL(cuStreamCreate, NEEDS_CONTEXT, (CUstream * ret, unsigned flags), (re
 		stream++;
 	if (stream == streams + STREAMS_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	stream->alive = true;
+	*stream = (struct CUstream_st){
+		.alive = true, .blocking = flags == 0, .context = context_id(), .end = &stream->first};
 	*ret = stream;
 	return CUDA_SUCCESS;
 }
 
+/* What it still has to do is done. */
 DRIVER_CALL(cuStreamDestroy_v2, NEEDS_CONTEXT, (CUstream stream), (stream))
 {
-	if (stream < streams || stream >= streams + STREAMS_MAX || !stream->alive)
+	CUresult result;
+
+	if (is_default(stream) || !is_stream(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	stream->alive = false;
-	return CUDA_SUCCESS;
+	result = run_to(stream, stream->queued);
+	stream_end(stream);
+	return result;
 }
 
 DRIVER_CALL(cuStreamSynchronize, NEEDS_CONTEXT, (CUstream stream), (stream))
 {
-	return stream_check(stream);
+	if (!is_stream(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return is_default(stream) ? run_blocking() : run_to(stream, stream->queued);
 }
 
+/* One piece of work is done between two looks. */
 DRIVER_CALL(cuStreamQuery, NEEDS_CONTEXT, (CUstream stream), (stream))
 {
-	return stream_check(stream);
+	CUresult result;
+
+	if (!is_stream(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_default(stream) || !stream->first)
+		return CUDA_SUCCESS;
+	result = run_to(stream, stream->done + 1);
+	return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
+}
+
+/* The event may be another context's. */
+DRIVER_CALL(cuStreamWaitEvent, NEEDS_CONTEXT, (CUstream stream, CUevent event, unsigned flags),
+	    (stream, event, flags))
+{
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_stream(stream) || !is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!event->stream || !event->stream->alive)
+		return CUDA_SUCCESS;
+	if (is_default(stream))
+		return run_to(event->stream, event->place);
+	append(stream, &(struct queued){.other = event->stream, .place = event->place});
+	return CUDA_SUCCESS;
 }
 
 DRIVER_CALL(cuEventCreate, NEEDS_CONTEXT, (CUevent * ret, unsigned flags), (ret, flags))
@@ -84,37 +227,54 @@ DRIVER_CALL(cuEventCreate, NEEDS_CONTEXT, (CUevent * ret, unsigned flags), (ret,
 		event++;
 	if (event == events + EVENTS_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*event = (struct CUevent_st){.alive = true};
+	*event = (struct CUevent_st){.alive = true, .context = context_id()};
 	*ret = event;
 	return CUDA_SUCCESS;
 }
 
 DRIVER_CALL(cuEventDestroy_v2, NEEDS_CONTEXT, (CUevent event), (event))
 {
-	CUresult result = event_check(event);
-
-	if (result == CUDA_SUCCESS)
-		event->alive = false;
-	return result;
+	if (!is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	event->alive = false;
+	return CUDA_SUCCESS;
 }
 
+/* Event, stream and context belong together. */
 DRIVER_CALL(cuEventRecord, NEEDS_CONTEXT, (CUevent event, CUstream stream), (event, stream))
 {
-	if (!is_event(event) || !is_stream(stream))
+	if (!is_event(event) || !is_stream(stream) || event->context != context_id() ||
+	    (!is_default(stream) && stream->context != context_id()))
 		return CUDA_ERROR_INVALID_HANDLE;
 	event->recorded = true;
+	event->stream = is_default(stream) ? NULL : stream;
+	event->place = is_default(stream) ? 0 : stream->queued;
 	clock_gettime(CLOCK_MONOTONIC, &event->time);
-	return CUDA_SUCCESS;
+	return is_default(stream) ? run_blocking() : CUDA_SUCCESS;
+}
+
+static bool event_happened(CUevent event)
+{
+	return !event->stream || !event->stream->alive || event->stream->done >= event->place;
 }
 
 DRIVER_CALL(cuEventQuery, NEEDS_CONTEXT, (CUevent event), (event))
 {
-	return event_check(event);
+	CUresult result;
+
+	if (!is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (event_happened(event))
+		return CUDA_SUCCESS;
+	result = run_to(event->stream, event->stream->done + 1);
+	return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
 }
 
 DRIVER_CALL(cuEventSynchronize, NEEDS_CONTEXT, (CUevent event), (event))
 {
-	return event_check(event);
+	if (!is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return event_happened(event) ? CUDA_SUCCESS : run_to(event->stream, event->place);
 }
 
 DRIVER_CALL(cuEventElapsedTime_v2, NEEDS_CONTEXT, (float *ms, CUevent start, CUevent end), (ms, start, end))
@@ -123,6 +283,8 @@ DRIVER_CALL(cuEventElapsedTime_v2, NEEDS_CONTEXT, (float *ms, CUevent start, CUe
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_event(start) || !is_event(end) || !start->recorded || !end->recorded)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (!event_happened(start) || !event_happened(end))
+		return CUDA_ERROR_NOT_READY;
 	*ms = (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f +
 	      (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
 	return CUDA_SUCCESS;
