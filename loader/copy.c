@@ -261,6 +261,7 @@ static int crew_make(struct crew *crew, unsigned readers, struct error *error)
 	const struct copy *copy = crew->copy;
 	size_t chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES;
 	pthread_condattr_t attributes;
+	int r;
 
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_condattr_init(&attributes);
@@ -273,7 +274,12 @@ static int crew_make(struct crew *crew, unsigned readers, struct error *error)
 	if (crew_pieces(crew, chunk) < 0)
 		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
 				 copy->source->tensor_count);
-	return crew->direct ? 0 : ring_make(chunk, readers, true, &crew->ring, error);
+	if (crew->direct)
+		return 0;
+	r = ring_make((chunk + 4095) / 4096 * 4096, readers, &crew->ring, error);
+	if (r == 0)
+		ring_lock(&crew->ring);
+	return r;
 }
 
 static void crew_free(struct crew *crew)
@@ -306,6 +312,8 @@ static int copy_held(const struct copy *copy, struct digest *ret_digests, struct
 	unsigned readers = readers_of(copy);
 	int r = crew_make(&crew, readers, error);
 
+	if (r == 0 && !crew.direct && crew.ring.count < readers)
+		readers = (unsigned)crew.ring.count;
 	if (r == 0)
 		r = crew_run(&crew, readers, error);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)

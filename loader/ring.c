@@ -1,73 +1,176 @@
 #include "ring.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef GPUWM_CUDA
 #include "../client/lib/cuda.h"
-
-#include <dlfcn.h>
-
-static bool ring_lock(struct ring *ring)
-{
-	const struct cuda_driver *cuda;
-	__typeof__(cuMemHostRegister) *lock;
-
-	if (cuda_open(&cuda, NULL) < 0)
-		return false;
-	*(void **)&lock = dlsym(cuda->library, "cuMemHostRegister_v2");
-	return lock && lock(ring->base, ring->chunk * ring->count, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-}
-
-static void ring_unlock(struct ring *ring)
-{
-	const struct cuda_driver *cuda;
-	__typeof__(cuMemHostUnregister) *unlock;
-
-	if (cuda_open(&cuda, NULL) < 0)
-		return;
-	*(void **)&unlock = dlsym(cuda->library, "cuMemHostUnregister");
-	if (unlock)
-		unlock(ring->base);
-}
-#else
-static bool ring_lock(struct ring *ring)
-{
-	(void)ring;
-	return false;
-}
-
-static void ring_unlock(struct ring *ring)
-{
-	(void)ring;
-}
 #endif
 
-int ring_make(size_t chunk, size_t count, bool lock, struct ring *ret, struct error *error)
+#define HUGE_PAGE_BYTES MIB(2) /* of x86-64, and of arm64 with pages of 4 KiB */
+
+__attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const char *format, ...)
 {
+	size_t used = strlen(ring->note);
+	va_list arguments;
+
+	used += (size_t)snprintf(ring->note + used, sizeof(ring->note) - used, "%s", used ? "; " : "");
+	va_start(arguments, format);
+	vsnprintf(ring->note + used, sizeof(ring->note) - used, format, arguments);
+	va_end(arguments);
+}
+
+/* Only memory that begins at a huge page is made of them. */
+static void *map_aligned(size_t bytes)
+{
+	/* cppcheck-suppress invalidFunctionArg ; -1 is what anonymous memory takes */
+	char *area =
+		mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (area == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)area % HUGE_PAGE_BYTES;
+	if (before)
+		munmap(area, before);
+	munmap(area + before + bytes, HUGE_PAGE_BYTES - before);
+	return area + before;
+}
+
+/* Kernels before 5.14 can't do it in one call. */
+static int touch(char *base, size_t bytes)
+{
+	if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return -ENOMEM;
+	for (size_t at = 0; at < bytes; at += 4096)
+		((volatile char *)base)[at] = 0;
+	return 0;
+}
+
+/* Whether smaps shows none in the mapping that holds `base`. */
+static bool huge_pages_missing(const void *base)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long from, to, kib;
+	bool inside = false, missing = false;
+	char line[512];
+
+	while (file && !missing && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			inside = (uintptr_t)base >= from && (uintptr_t)base < to;
+		else if (inside && sscanf(line, "AnonHugePages: %lu kB", &kib) == 1)
+			missing = kib == 0;
+	}
+	if (file)
+		fclose(file);
+	return missing;
+}
+
+int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct ring ring = {.chunk = chunk, .count = count};
 
-	/* cppcheck-suppress invalidFunctionArg ; -1 is what anonymous memory takes */
-	ring.base = mmap(NULL, chunk * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (ring.base == MAP_FAILED)
+	ring.bytes = (chunk * count + page - 1) / page * page;
+	ring.base = map_aligned(ring.bytes);
+	if (ring.base)
+		madvise(ring.base, ring.bytes, MADV_HUGEPAGE);
+	if (!ring.base || touch(ring.base, ring.bytes) < 0) {
+		ring_free(&ring);
 		return error_set(error, -ENOMEM, NULL, "no room for %zu buffers of %zu bytes", count, chunk);
-	madvise(ring.base, chunk * count, MADV_HUGEPAGE);
-	ring.locked = lock && ring_lock(&ring);
+	}
+	if (ring.bytes >= HUGE_PAGE_BYTES && huge_pages_missing(ring.base))
+		note(&ring, "the buffers got no huge pages, so pinning them takes longer"
+			    " (see /sys/kernel/mm/transparent_hugepage)");
 	*ret = ring;
 	return 0;
 }
 
-void *ring_buffer(const struct ring *ring, size_t position)
+void *ring_buffer(const struct ring *ring, size_t slot)
 {
-	return (char *)ring->base + position * ring->chunk;
+	return (char *)ring->base + slot * ring->chunk;
 }
+
+#ifdef GPUWM_CUDA
+
+/* Registers what it can; *ret_refused tells the last refusal. */
+static size_t register_some(const struct cuda_driver *cuda, struct ring *ring, struct error *ret_refused)
+{
+	size_t count = ring->count;
+
+	while (count > 0) {
+		CUresult result = cuda->cuMemHostRegister_v2(ring->base, ring->chunk * count,
+							     CU_MEMHOSTREGISTER_PORTABLE);
+
+		if (result == CUDA_SUCCESS)
+			break;
+		cuda_fail(result, -ENOMEM, ret_refused, "cuMemHostRegister");
+		count /= 2;
+	}
+	return count;
+}
+
+/* The buffers from `count` on are given back. */
+static void shrink(struct ring *ring, size_t count)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t keep = (ring->chunk * count + page - 1) / page * page;
+
+	if (keep < ring->bytes)
+		munmap((char *)ring->base + keep, ring->bytes - keep);
+	ring->bytes = keep;
+	ring->count = count;
+}
+
+void ring_lock(struct ring *ring)
+{
+	const struct cuda_driver *cuda;
+	struct error refused = {0};
+	size_t wanted = ring->count, count = 0;
+
+	if (cuda_open(&cuda, &refused) == 0)
+		count = register_some(cuda, ring, &refused);
+	if (count == 0)
+		note(ring, "the driver pinned none of the buffers, so copies take longer: %s", refused.message);
+	else if (count < wanted)
+		note(ring, "the driver pinned %zu of %zu buffers: %s", count, wanted, refused.message);
+	ring->locked = count > 0;
+	if (count > 0)
+		shrink(ring, count);
+}
+
+static void ring_unlock(struct ring *ring)
+{
+	const struct cuda_driver *cuda;
+
+	if (ring->locked && cuda_open(&cuda, NULL) == 0)
+		cuda->cuMemHostUnregister(ring->base);
+}
+
+#else
+
+void ring_lock(struct ring *ring)
+{
+	note(ring, "built without cuda.h: the buffers are not pinned");
+}
+
+static void ring_unlock(struct ring *ring)
+{
+	(void)ring;
+}
+
+#endif
 
 void ring_free(struct ring *ring)
 {
-	if (ring->locked)
-		ring_unlock(ring);
+	ring_unlock(ring);
 	if (ring->base)
-		munmap(ring->base, ring->chunk * ring->count);
+		munmap(ring->base, ring->bytes);
 	*ring = (struct ring){0};
 }

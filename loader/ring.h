@@ -1,5 +1,5 @@
-/* Buffers between reading and a GPU: one a reader, page-locked where the
- * driver does that. */
+/* Buffers between reading and the GPUs: in huge pages where the kernel gives
+ * them, touched, then registered with the driver in one go. */
 #ifndef GPUWM_LOADER_RING_H
 #define GPUWM_LOADER_RING_H
 
@@ -8,17 +8,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What all buffers of a load take at most: a loader's memory stays within 192 MiB of a bare
+ * process with a context, and more buffers do not make it faster. */
+#define RING_BYTES_MAX MIB(160)
+
 struct ring {
 	void *base;
 	size_t chunk, count;
+	size_t bytes; /* mapped */
 	bool locked; /* registered with the driver */
+	char note[TEXT_BYTES_MAX + 1]; /* "" or what was not to be had, for the operator */
 };
 
-/* count buffers of chunk bytes. Without `lock`, or where registering fails, they are plain
- * memory: slower, and correct. With it the caller holds a device's context. -ENOMEM. */
-int ring_make(size_t chunk, size_t count, bool lock, struct ring *ret, struct error *error);
-void *ring_buffer(const struct ring *ring, size_t position);
-/* A zeroed one is fine. */
+/* count buffers of chunk bytes, a multiple of 4096: plain memory, touched. Needs no
+ * driver. -ENOMEM. */
+int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error);
+/* Registers it for every GPU, inside a context. What is refused with all buffers is tried with
+ * half of them, and so on (count shrinks); refused at all it stays plain memory: slower, and
+ * correct. Either is said in note. */
+void ring_lock(struct ring *ring);
+/* Buffer `slot`, aligned to 4096. */
+void *ring_buffer(const struct ring *ring, size_t slot);
+/* Inside a context where it is locked; nothing may be on its way from it. A zeroed one is fine. */
 void ring_free(struct ring *ring);
 
 #endif

@@ -19,6 +19,7 @@
 	F(cuDeviceGetName)                                                                                     \
 	F(cuDeviceGetUuid_v2)                                                                                  \
 	F(cuDeviceTotalMem_v2)                                                                                 \
+	F(cuDeviceCanAccessPeer)                                                                               \
 	F(cuDevicePrimaryCtxGetState)                                                                          \
 	F(cuDevicePrimaryCtxRetain)                                                                            \
 	F(cuDevicePrimaryCtxRelease_v2)                                                                        \
@@ -28,6 +29,13 @@
 	F(cuCtxGetDevice)                                                                                      \
 	F(cuCtxSynchronize)                                                                                    \
 	F(cuStreamSynchronize)                                                                                 \
+	F(cuStreamCreate)                                                                                      \
+	F(cuStreamDestroy_v2)                                                                                  \
+	F(cuStreamWaitEvent)                                                                                   \
+	F(cuEventCreate)                                                                                       \
+	F(cuEventDestroy_v2)                                                                                   \
+	F(cuEventRecord)                                                                                       \
+	F(cuEventSynchronize)                                                                                  \
 	F(cuMemGetAllocationGranularity)                                                                       \
 	F(cuMemCreate)                                                                                         \
 	F(cuMemRelease)                                                                                        \
@@ -41,6 +49,10 @@
 	F(cuMemSetAccess)                                                                                      \
 	F(cuMemcpyHtoD_v2)                                                                                     \
 	F(cuMemcpyDtoH_v2)                                                                                     \
+	F(cuMemcpyHtoDAsync_v2)                                                                                \
+	F(cuMemcpyDtoDAsync_v2)                                                                                \
+	F(cuMemHostRegister_v2)                                                                                \
+	F(cuMemHostUnregister)                                                                                 \
 	F(cuMemsetD8_v2)
 
 struct cuda_driver {
