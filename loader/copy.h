@@ -20,6 +20,8 @@
 struct copy_target {
 	const struct memory_device *device;
 	void *const *addresses; /* of each tensor of the source, mapped for writing */
+	const struct memory_segment *segments; /* that they lie in: its peers may read them */
+	uint32_t segment_count;
 };
 
 struct copy {

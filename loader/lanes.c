@@ -9,6 +9,8 @@
 #include "../client/lib/cuda.h"
 #endif
 
+#define PROBE_BYTES 4096 /* of a peer copy, before all rely on it */
+
 /* The way to one target. */
 struct lane {
 	const struct copy_target *target;
@@ -16,7 +18,7 @@ struct lane {
 	CUcontext context; /* NULL: no GPU, written at once */
 	CUstream stream;
 	CUevent *events; /* a slot: when what was sent from it last has arrived */
-	bool peer; /* gets its bytes from the first GPU */
+	const struct lane *from; /* the GPU that passes its bytes on to this one; NULL: the host */
 #endif
 };
 
@@ -151,38 +153,31 @@ static int send_from_host(struct lane *lane, size_t slot, const struct lane_span
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "copying to", error);
 }
 
-/* Behind what the first GPU got from this slot. */
-static int send_from_peer(struct lane *lane, const struct lane *first, size_t slot,
-			  const struct lane_span *spans, size_t count, struct error *error)
+/* Behind what the other GPU got from this slot. */
+static int send_from_peer(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
+			  struct error *error)
 {
 	const struct cuda_driver *cuda = driver();
-	CUresult result = cuda->cuStreamWaitEvent(lane->stream, first->events[slot], 0);
+	CUresult result = cuda->cuStreamWaitEvent(lane->stream, lane->from->events[slot], 0);
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
 		result = cuda->cuMemcpyDtoDAsync_v2((CUdeviceptr)place_of(lane, &spans[i]),
-						    (CUdeviceptr)place_of(first, &spans[i]), spans[i].bytes,
-						    lane->stream);
+						    (CUdeviceptr)place_of(lane->from, &spans[i]),
+						    spans[i].bytes, lane->stream);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuEventRecord(lane->events[slot], lane->stream);
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "passing bytes on to", error);
 }
 
-/* The first that is a GPU, or NULL. */
-static struct lane *first_gpu(const struct lanes *lanes)
-{
-	for (size_t i = 0; i < lanes->count; i++)
-		if (lanes->lanes[i].context)
-			return &lanes->lanes[i];
-	return NULL;
-}
-
-static int send_to_gpu(const struct lanes *lanes, struct lane *lane, size_t slot, const struct lane_span *spans,
-		       size_t count, struct error *error)
+static int send_to_gpu(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
+		       struct error *error)
 {
 	int r = enter(lane, error);
 
 	if (r < 0)
 		return r;
-	if (lane->peer)
-		r = send_from_peer(lane, first_gpu(lanes), slot, spans, count, error);
+	if (lane->from)
+		r = send_from_peer(lane, slot, spans, count, error);
 	else
 		r = send_from_host(lane, slot, spans, count, error);
 	leave();
@@ -213,6 +208,127 @@ static int wait_for_stream(struct lane *lane, struct error *error)
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "waiting for copies to", error);
 }
 
+static int let_in(const struct lane *from, const struct lane *lane, struct error *error)
+{
+	const CUmemAccessDesc rights = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = lane->target->device->ordinal},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READ,
+	};
+	CUresult result = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; result == CUDA_SUCCESS && i < from->target->segment_count; i++) {
+		const struct memory_segment *segment = &from->target->segments[i];
+
+		result = driver()->cuMemSetAccess((CUdeviceptr)segment->address, segment->bytes, &rights, 1);
+	}
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "cuMemSetAccess");
+}
+
+static CUdeviceptr probe_place(const struct lane *lane)
+{
+	return lane->target->segment_count ? (CUdeviceptr)lane->target->segments[0].address : 0;
+}
+
+/* Puts bytes where a probe begins, NULL: zeros again. */
+static int probe_write(const struct lane *lane, const void *bytes, struct error *error)
+{
+	const struct cuda_driver *cuda = driver();
+	CUresult result;
+	int r = enter(lane, error);
+
+	if (r < 0)
+		return r;
+	result = bytes ? cuda->cuMemcpyHtoD_v2(probe_place(lane), bytes, PROBE_BYTES)
+		       : cuda->cuMemsetD8_v2(probe_place(lane), 0, PROBE_BYTES);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuStreamSynchronize(NULL);
+	leave();
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "writing a probe");
+}
+
+static int probe_pass_on(const struct lane *from, const struct lane *lane, void *ret, struct error *error)
+{
+	const struct cuda_driver *cuda = driver();
+	CUresult result;
+	int r = enter(lane, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemcpyDtoDAsync_v2(probe_place(lane), probe_place(from), PROBE_BYTES, lane->stream);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuStreamSynchronize(lane->stream);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuMemcpyDtoH_v2(ret, probe_place(lane), PROBE_BYTES);
+	leave();
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "a first peer copy");
+}
+
+/* On some machines, behind an IOMMU or in a guest, peer copies succeed and move nothing. */
+static int probe(const struct lane *from, const struct lane *lane, struct error *error)
+{
+	uint8_t sent[PROBE_BYTES], back[PROBE_BYTES];
+	int r;
+
+	for (size_t i = 0; i < PROBE_BYTES; i++)
+		sent[i] = (uint8_t)(i * 7 + i / 256 + 1);
+	r = probe_write(from, sent, error);
+	if (r == 0)
+		r = probe_pass_on(from, lane, back, error);
+	if (r == 0 && memcmp(sent, back, PROBE_BYTES) != 0)
+		r = error_set(error, -EIO, NULL, "a first peer copy arrived with other bytes");
+	/* What a failure left is no reason of its own. */
+	if (probe_write(from, NULL, r == 0 ? error : NULL) < 0 ||
+	    probe_write(lane, NULL, r == 0 ? error : NULL) < 0)
+		return r < 0 ? r : -EIO;
+	return r;
+}
+
+static int pass_on(const struct lane *from, const struct lane *lane, struct error *error)
+{
+	const struct memory_device *device = lane->target->device;
+	int can = 0, r;
+	CUresult result = driver()->cuDeviceCanAccessPeer(&can, device->ordinal, from->target->device->ordinal);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuDeviceCanAccessPeer");
+	if (!can)
+		return error_set(error, -ENOTSUP, NULL, "the driver says that it is no peer of %s",
+				 from->target->device->id);
+	r = let_in(from, lane, error);
+	return r < 0 ? r : probe(from, lane, error);
+}
+
+static void note(struct lanes *lanes, const char *device, const char *how, const char *why)
+{
+	size_t used = strlen(lanes->note);
+
+	snprintf(lanes->note + used, sizeof(lanes->note) - used, "%s%s gets its bytes %s%s", used ? "; " : "",
+		 device, how, why);
+}
+
+/* Replicas get their bytes from the GPU before them, where they can: each link carries them once each way,
+ * so this is as fast over PCIe as over NVLink. */
+static void find_peers(struct lanes *lanes)
+{
+	const struct lane *before = NULL;
+
+	for (size_t i = 0; i < lanes->count; i++) {
+		struct lane *lane = &lanes->lanes[i];
+		struct error error;
+
+		if (!lane->context)
+			continue;
+		if (before && pass_on(before, lane, &error) == 0) {
+			lane->from = before;
+			note(lanes, lane->target->device->id, "over a peer copy from ",
+			     before->target->device->id);
+		} else if (before) {
+			note(lanes, lane->target->device->id, "from the host: ", error.message);
+		}
+		before = lane;
+	}
+}
+
 static int lane_open(struct lane *lane, size_t slots, struct error *error)
 {
 	return lane->target->device->ops == &memory_cuda ? open_gpu(lane, slots, error) : 0;
@@ -223,17 +339,17 @@ static void lane_close(struct lane *lane, size_t slots)
 	close_gpu(lane, slots);
 }
 
-static int lane_send(const struct lanes *lanes, struct lane *lane, size_t slot, const struct lane_span *spans,
-		     size_t count, struct error *error)
+static int lane_send(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
+		     struct error *error)
 {
-	return lane->context ? send_to_gpu(lanes, lane, slot, spans, count, error)
+	return lane->context ? send_to_gpu(lane, slot, spans, count, error)
 			     : write_now(lane, spans, count, error);
 }
 
-/* A peer reads the first GPU's memory, not the slot. */
+/* A peer reads another GPU's memory, not the slot. */
 static int lane_wait(struct lane *lane, size_t slot, struct error *error)
 {
-	return lane->context && !lane->peer ? wait_for_event(lane, lane->events[slot], error) : 0;
+	return lane->context && !lane->from ? wait_for_event(lane, lane->events[slot], error) : 0;
 }
 
 static int lane_drain(struct lane *lane, struct error *error)
@@ -249,15 +365,20 @@ static int lane_open(struct lane *lane, size_t slots, struct error *error)
 	return 0;
 }
 
+static void find_peers(struct lanes *lanes)
+{
+	(void)lanes;
+}
+
 static void lane_close(struct lane *lane, size_t slots)
 {
 	(void)lane, (void)slots;
 }
 
-static int lane_send(const struct lanes *lanes, struct lane *lane, size_t slot, const struct lane_span *spans,
-		     size_t count, struct error *error)
+static int lane_send(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
+		     struct error *error)
 {
-	(void)lanes, (void)slot;
+	(void)slot;
 	return write_now(lane, spans, count, error);
 }
 
@@ -294,11 +415,13 @@ int lanes_open(const struct copy_target *targets, size_t count, size_t slots, st
 		lanes->lanes[lanes->count].target = &targets[i];
 		r = lane_open(&lanes->lanes[lanes->count++], slots, error);
 	}
-	if (r < 0)
+	if (r < 0) {
 		lanes_close(lanes);
-	else
-		*ret = lanes;
-	return r;
+		return r;
+	}
+	find_peers(lanes);
+	*ret = lanes;
+	return 0;
 }
 
 int lanes_send(struct lanes *lanes, size_t slot, const struct lane_span *spans, size_t count,
@@ -307,7 +430,7 @@ int lanes_send(struct lanes *lanes, size_t slot, const struct lane_span *spans, 
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < lanes->count; i++)
-		r = lane_send(lanes, &lanes->lanes[i], slot, spans, count, error);
+		r = lane_send(&lanes->lanes[i], slot, spans, count, error);
 	return r;
 }
 
@@ -324,8 +447,8 @@ int lanes_drain(struct lanes *lanes, struct error *error)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < lanes->count; i++)
-		r = lane_drain(&lanes->lanes[i], error);
+	for (size_t i = lanes->count; r == 0 && i > 0; i--)
+		r = lane_drain(&lanes->lanes[i - 1], error);
 	return r;
 }
 

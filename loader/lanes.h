@@ -1,8 +1,8 @@
 /* What carries buffers of the ring into the memory of the targets, in the
  * background: a stream a GPU, an event a slot.
  *
- *   host → first GPU → its peers, where they can reach each other (NVLink, PCIe)
- *   host → every other GPU
+ *   host → first GPU → second → third, where they can reach each other (NVLink, PCIe)
+ *   host → every GPU that can't reach the one before it
  *
  * A target on `host` is its reader's own; other kinds of memory are written at once. */
 #ifndef GPUWM_LOADER_LANES_H
@@ -19,7 +19,7 @@ struct lane_span {
 	uint64_t offset, bytes; /* in the tensor */
 };
 
-/* slots: how many buffers there are. The caller holds the devices' contexts, and keeps targets
+/* slots: how many buffers there are. What the segments begin with may be zeroed. The caller holds the devices' contexts, and keeps targets
  * and their addresses until the end. -ENOMEM; -EIO with what the driver said. */
 int lanes_open(const struct copy_target *targets, size_t count, size_t slots, struct lanes **ret,
 	       struct error *error);

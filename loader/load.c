@@ -156,6 +156,8 @@ static int copy_all(struct load *load)
 		targets[i] = (struct copy_target){
 			.device = publish_device(load->replicas[i].publish),
 			.addresses = load->replicas[i].addresses,
+			.segments = publish_segment(load->replicas[i].publish, 0),
+			.segment_count = publish_plan(load->replicas[i].publish)->segment_count,
 		};
 	if (r == 0)
 		r = copy_run(&copy, load->digests, load->error);

@@ -100,6 +100,9 @@ static CUresult copy_across(const struct stream_work *work)
 	CUresult result = range_check(work->ordinal, work->to, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	struct stream_work part = *work;
 
+	if (result == CUDA_SUCCESS && machine()->peers == 2 &&
+	    mapping_find(work->from)->allocation->ordinal != work->ordinal)
+		return CUDA_SUCCESS;
 	part.host = malloc(BLOCK_BYTES);
 	if (!part.host)
 		abort();

@@ -36,9 +36,9 @@ static uint64_t setting_bytes(const char *variable, const char *otherwise)
 	return bytes << shift;
 }
 
-static bool setting_bool(const char *variable, const char *otherwise)
+static bool setting_bool(const char *variable)
 {
-	const char *text = setting(variable, otherwise);
+	const char *text = setting(variable, "0");
 
 	if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
 		machine_refuse(variable, text);
@@ -55,9 +55,9 @@ static void read_settings(void)
 	the_machine.device_count = (int)count;
 	the_machine.memory = setting_bytes("FAKECUDA_MEMORY", "4G");
 	the_machine.context = setting_bytes("FAKECUDA_CONTEXT", "0");
-	the_machine.strict = setting_bool("FAKECUDA_STRICT", "0");
-	the_machine.dirty = setting_bool("FAKECUDA_DIRTY", "0");
-	the_machine.peers = setting_bool("FAKECUDA_PEERS", "1");
+	the_machine.strict = setting_bool("FAKECUDA_STRICT");
+	the_machine.dirty = setting_bool("FAKECUDA_DIRTY");
+	the_machine.peers = (int)setting_bytes("FAKECUDA_PEERS", "1");
 	if (!run || !*run)
 		snprintf(the_machine.run, sizeof(the_machine.run), "%u", getuid());
 	else if (strlen(run) < sizeof(the_machine.run))

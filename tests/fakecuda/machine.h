@@ -15,7 +15,7 @@ struct machine {
 	uint64_t memory; /* bytes of each device */
 	uint64_t context; /* bytes of it that a context takes */
 	bool strict; /* the CPU can't touch device memory */
-	bool peers; /* the devices reach each other's memory */
+	int peers; /* the devices reach each other's memory; 2: and copy nothing of it */
 	bool dirty; /* new memory is full of DIRTY_BYTE */
 	char run[33]; /* whose memory it is: test runs at the same time do not mix */
 };

@@ -69,7 +69,7 @@ static void expect_copied(int place)
 
 Test(copy, fills_host_memory_and_digests_it)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 
 	cr_assert_eq(copy_to(&target, 1, (struct copy){0}), 0, "%s", error.message);
 	expect_copied(0);
@@ -77,7 +77,7 @@ Test(copy, fills_host_memory_and_digests_it)
 
 Test(copy, takes_any_chunk_and_any_number_of_readers)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 
 	for (size_t chunk = 8; chunk <= 4096; chunk *= 8)
 		for (unsigned readers = 1; readers <= COPY_READERS_MAX + 1; readers += 4) {
@@ -90,7 +90,8 @@ Test(copy, takes_any_chunk_and_any_number_of_readers)
 
 Test(copy, writes_replicas_from_one_reading)
 {
-	struct copy_target targets[] = {{&host, (void *const *)memory[0]}, {&host, (void *const *)memory[1]}};
+	struct copy_target targets[] = {{.device = &host, .addresses = (void *const *)memory[0]},
+					{.device = &host, .addresses = (void *const *)memory[1]}};
 
 	cr_assert_eq(copy_to(targets, 2, (struct copy){.chunk = 1024, .readers = 3}), 0, "%s", error.message);
 	expect_copied(0);
@@ -122,8 +123,8 @@ static struct memory_device other(int writes)
 Test(copy, goes_through_the_ring_to_other_devices)
 {
 	struct memory_device first = other(1000000), second = first;
-	struct copy_target targets[] = {{&first, (void *const *)memory[0]},
-					{&second, (void *const *)memory[1]}};
+	struct copy_target targets[] = {{.device = &first, .addresses = (void *const *)memory[0]},
+					{.device = &second, .addresses = (void *const *)memory[1]}};
 
 	cr_assert_eq(copy_to(targets, 2, (struct copy){.chunk = 4096, .readers = 4}), 0, "%s", error.message);
 	expect_copied(0);
@@ -133,7 +134,7 @@ Test(copy, goes_through_the_ring_to_other_devices)
 Test(copy, tells_what_a_device_says)
 {
 	struct memory_device device = other(3);
-	struct copy_target target = {&device, (void *const *)memory[0]};
+	struct copy_target target = {.device = &device, .addresses = (void *const *)memory[0]};
 
 	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 1024, .readers = 4}), -EIO);
 	cr_assert_str_eq(error.message, "the device is gone");
@@ -154,7 +155,7 @@ static int watch(uint64_t bytes, void *user_data)
 
 Test(copy, tells_every_byte)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 	struct watcher watcher = {0};
 
 	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 8, .progress = watch, .user_data = &watcher}),
@@ -186,7 +187,7 @@ static int stop(uint64_t bytes, void *user_data)
 Test(copy, stops_between_pieces, .timeout = 20)
 {
 	struct memory_device device = other(0);
-	struct copy_target target = {&device, (void *const *)memory[0]};
+	struct copy_target target = {.device = &device, .addresses = (void *const *)memory[0]};
 	uint64_t told = 0;
 
 	other_ops.write = slow_write;
@@ -199,7 +200,7 @@ Test(copy, stops_between_pieces, .timeout = 20)
 
 Test(copy, names_a_file_that_was_truncated)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 
 	cr_assert_eq(truncate(in_folder("m.safetensors"), 50000), 0);
 	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 1024, .readers = 2}), -EIO);
@@ -209,7 +210,7 @@ Test(copy, names_a_file_that_was_truncated)
 
 Test(copy, names_a_file_that_was_written)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 
 	cr_assert_eq(utimensat(AT_FDCWD, in_folder("m.safetensors"), (struct timespec[2]){{1, 0}, {1, 0}}, 0),
 		     0);
@@ -219,7 +220,7 @@ Test(copy, names_a_file_that_was_written)
 
 Test(copy, copies_nothing_of_nothing)
 {
-	struct copy_target target = {&host, (void *const *)memory[0]};
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
 
 	source.tensor_count = 0;
 	cr_assert_eq(copy_to(&target, 1, (struct copy){0}), 0, "%s", error.message);

@@ -112,7 +112,8 @@ static int gpu_make(size_t i)
 		r = device->ops->map(device, &m.segments[i], MEMORY_WRITE, &error);
 	for (size_t k = 0; r == 0 && k < TENSORS; k++)
 		m.addresses[i][k] = (char *)m.segments[i].address + k * TENSOR_BYTES;
-	m.targets[i] = (struct copy_target){.device = device, .addresses = m.addresses[i]};
+	m.targets[i] = (struct copy_target){
+		.device = device, .addresses = m.addresses[i], .segments = &m.segments[i], .segment_count = 1};
 	return r;
 }
 
@@ -228,6 +229,69 @@ Test(lanes, carry_everything_to_a_gpu)
 	machine_end();
 }
 
+static unsigned calls_of(const char *function)
+{
+	FILE *log = fopen(getenv("FAKECUDA_LOG"), "re");
+	unsigned count = 0;
+	char line[128];
+
+	cr_assert_not_null(log);
+	while (fgets(line, sizeof(line), log))
+		count += strstr(line, function) != NULL;
+	fclose(log);
+	return count;
+}
+
+/* Each piece of two spans goes to `from_host` of the three GPUs from the host. */
+static void replicas(const char *peers, unsigned from_host)
+{
+	char path[64];
+
+	needs_stand_in();
+	snprintf(path, sizeof(path), "/tmp/gpuwm-lanes-%d", getpid());
+	setenv("FAKECUDA_LOG", path, 1);
+	setenv("FAKECUDA_PEERS", peers, 1);
+	carried_to(3);
+	cr_assert_eq(calls_of("cuMemcpyHtoDAsync"), 2 * from_host * TENSORS * TENSOR_BYTES / PIECE);
+	cr_assert_eq(unlink(path), 0);
+}
+
+Test(lanes, pass_on_what_the_first_gpu_got)
+{
+	replicas("1", 1);
+	cr_assert(strstr(lanes_note(m.lanes), "001 gets its bytes over a peer copy from GPU-"), "%s",
+		  lanes_note(m.lanes));
+	cr_assert(strstr(lanes_note(m.lanes), "002 gets its bytes over a peer copy from GPU-"), "%s",
+		  lanes_note(m.lanes));
+	machine_end();
+}
+
+Test(lanes, go_to_every_gpu_from_the_host_where_none_are_peers)
+{
+	replicas("0", 3);
+	cr_assert(
+		strstr(lanes_note(m.lanes), "001 gets its bytes from the host: the driver says that it is no"),
+		"%s", lanes_note(m.lanes));
+	machine_end();
+}
+
+Test(lanes, trust_no_peer_copy_that_moves_nothing)
+{
+	replicas("2", 3);
+	cr_assert(strstr(lanes_note(m.lanes), "from the host: a first peer copy arrived with other bytes"),
+		  "%s", lanes_note(m.lanes));
+	machine_end();
+}
+
+Test(lanes, go_from_the_host_where_a_first_peer_copy_fails)
+{
+	setenv("FAKECUDA_FAIL", "cuMemcpyDtoDAsync_v2:1:999", 1);
+	replicas("1", 2);
+	cr_assert(strstr(lanes_note(m.lanes), "001 gets its bytes from the host: a first peer copy: "), "%s",
+		  lanes_note(m.lanes));
+	machine_end();
+}
+
 /* What is not waited for is not there yet: a stand-in that hid this would prove nothing. */
 Test(lanes, copy_in_the_background)
 {
@@ -316,6 +380,12 @@ Test(lanes, each_call_to_one_gpu_may_fail, .timeout = 100)
 {
 	needs_stand_in();
 	cr_assert_gt(each_call_fails(1), 150);
+}
+
+Test(lanes, each_call_to_two_gpus_may_fail, .timeout = 100)
+{
+	needs_stand_in();
+	cr_assert_gt(each_call_fails(2), 200);
 }
 
 #endif
