@@ -145,7 +145,7 @@ static int check_target(const char *model, const struct version *to, struct erro
 	if (to->state != VERSION_READY)
 		return error_set(error, -EINVAL, "an alias names only what is ready", "%s@%s is %s", model,
 				 to->tag, version_state_name(to->state));
-	return 0;
+	return version_check_sound(to, error);
 }
 
 /* `previous` comes first: it is what may fail. */

@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "loader.h"
 #include "server.h"
+#include "verify.h"
 #include "versions.h"
 #include "../proto/methods.h"
 
@@ -16,7 +17,10 @@
 
 const char *job_kind_name(enum job_kind kind)
 {
-	return kind == JOB_LOAD ? "load" : "check";
+	static const char *const names[] = {
+		[JOB_LOAD] = "load", [JOB_CHECK] = "check", [JOB_VERIFY] = "verify"};
+
+	return names[kind];
 }
 
 const char *job_state_name(enum job_state state)
@@ -147,7 +151,7 @@ struct job *job_queued(const struct job_table *table, bool checks)
 {
 	struct job *job = table->queued ? table->first : NULL;
 
-	while (job && (job->state != JOB_QUEUED || (job->kind == JOB_CHECK && !checks)))
+	while (job && (job->state != JOB_QUEUED || (job->kind != JOB_LOAD && !checks)))
 		job = job->next;
 	return job;
 }
@@ -213,7 +217,7 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 		job->total = total;
 		job_record_bytes(&job->record, done, total);
 	}
-	if (job->kind == JOB_CHECK && (total > 0 || job->watched_ms))
+	if (job->kind != JOB_LOAD && (total > 0 || job->watched_ms))
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
 		tell(server, job);
@@ -249,6 +253,8 @@ static void fail_unfinished(struct server *server, struct job *job, const struct
 		versions_fail_of(server, job, error, NULL);
 		return;
 	}
+	if (job->kind == JOB_VERIFY)
+		return;
 	publish = publish_find(server->publishes, &job->publish);
 	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
 	if (!part || part->checker != job)
@@ -297,6 +303,8 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		close(job->publisher_sock);
 	job->publisher_sock = -1;
 	fail_unfinished(server, job, error);
+	if (job->kind == JOB_VERIFY)
+		verify_end(server, job, error);
 	job->loader = NULL;
 	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,

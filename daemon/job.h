@@ -14,8 +14,9 @@ struct loader;
 struct device;
 struct config;
 struct message_writer;
+struct version;
 
-enum job_kind { JOB_LOAD, JOB_CHECK };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 const char *job_kind_name(enum job_kind kind);
 const char *job_state_name(enum job_state state);
@@ -48,6 +49,12 @@ struct job {
 	int publisher_sock; /* the checker's end; -1: handed on */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
+	/* verify (verify.h), with rank and world */
+	struct version *verifies; /* not freed before the job's end */
+	uint32_t replica; /* position in its replicas */
+	uint64_t chunk; /* its pace; 0: as fast as can be */
+	uint32_t permille;
+
 	struct job *next;
 };
 
@@ -72,7 +79,7 @@ void job_drop(struct job_table *table, struct job *job);
 int job_add_device(struct job *job, struct device *device);
 /* NULL: never was, or forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
-/* The oldest that waits for a loader; NULL. checks false: of the loads. */
+/* The oldest that waits for a loader; NULL. checks false: of the loads only. */
 struct job *job_queued(const struct job_table *table, bool checks);
 bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */

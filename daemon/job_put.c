@@ -1,6 +1,7 @@
 #include "job.h"
 #include "config.h"
 #include "device.h"
+#include "verify.h"
 #include "../proto/message.h"
 
 static void put_texts(struct message_writer *w, const char *key, char *const *texts, size_t count)
@@ -41,6 +42,8 @@ void job_put(struct message_writer *w, const struct job *job, const struct confi
 	message_put_text(w, "kind", job_kind_name(job->kind));
 	if (job->kind == JOB_LOAD)
 		put_load(w, job, config);
-	else
+	else if (job->kind == JOB_CHECK)
 		put_check(w, job);
+	else
+		verify_put(w, job);
 }

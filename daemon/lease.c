@@ -123,8 +123,11 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error)
 {
-	if (version->state != VERSION_READY)
-		return not_leased(version, error);
+	int r = version->state == VERSION_READY ? version_check_sound(version, error)
+						: not_leased(version, error);
+
+	if (r < 0)
+		return r;
 	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
 }
 

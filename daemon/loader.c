@@ -1,6 +1,7 @@
 #include "loader_internal.h"
 #include "clock.h"
 #include "session.h"
+#include "verify.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -237,9 +238,17 @@ static void kill_loader(struct loader *l, const struct error *error)
 	loader_pool_turn(l->pool);
 }
 
+/* One that works a hundredth of the time says something a hundredth as often. */
+static uint64_t stall_ms(const struct loader *l)
+{
+	uint64_t ms = l->pool->server->config->check_stall_ms;
+
+	return l->job->permille ? ms * 1000 / l->job->permille : ms;
+}
+
 static void check_stall(struct loader *l)
 {
-	uint64_t allowed = l->pool->server->config->check_stall_ms;
+	uint64_t allowed = stall_ms(l);
 	uint64_t silent = clock_steady_ms() - l->job->watched_ms;
 	struct error error;
 
@@ -299,9 +308,9 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- jobs ---- */
 
-void loader_notify(struct loader *l, struct message_writer *w, int fd)
+void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with)
 {
-	struct parcel parcel = {.fds = &fd, .fd_count = fd >= 0, .close_fds = true};
+	struct parcel parcel = *with;
 
 	message_end(w);
 	if (message_finish(w) == 0) {
@@ -309,27 +318,47 @@ void loader_notify(struct loader *l, struct message_writer *w, int fd)
 		parcel.bytes = w->buffer.size;
 		session_send(l->session, &parcel);
 	} else {
-		if (fd >= 0)
-			close(fd);
+		for (size_t i = 0; parcel.close_fds && i < parcel.fd_count; i++)
+			close(parcel.fds[i]);
 		session_end(l->session);
 	}
 	message_writer_clear(w);
+}
+
+/* What goes with a job: to a checker its publisher's socket, to whoever verifies the part. */
+static struct parcel give_descriptors(struct loader *l, struct job *job, int fds[PACKET_FDS_MAX])
+{
+	struct parcel parcel = {.fds = fds};
+
+	if (job->kind == JOB_VERIFY) {
+		l->reads = job->version;
+		l->reads_replica = job->replica;
+		parcel.fd_count = verify_begin(job, fds);
+	} else if (job->publisher_sock >= 0) {
+		parcel.close_fds = true;
+		fds[parcel.fd_count++] = job->publisher_sock;
+		job->publisher_sock = -1;
+	}
+	return parcel;
 }
 
 void loader_assign(struct loader *l, struct job *job)
 {
 	struct server *server = l->pool->server;
 	struct message_writer w;
-	int fd = job->publisher_sock;
+	int fds[PACKET_FDS_MAX];
+	struct parcel with;
 
-	job->publisher_sock = -1;
+	with = give_descriptors(l, job, fds);
 	l->state = LOADER_BUSY;
 	l->job = job;
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_JOB);
 	job_put(&w, job, server->config);
-	loader_notify(l, &w, fd);
+	loader_notify(l, &w, &with);
 	job_start(server, job, l);
+	if (job->kind == JOB_VERIFY) /* it has all that it needs */
+		job_watch(job);
 }
 
 void loader_cancel(struct loader *l)
@@ -342,13 +371,13 @@ void loader_cancel(struct loader *l)
 	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_CANCEL);
-	loader_notify(l, &w, -1);
+	loader_notify(l, &w, &(struct parcel){0});
 }
 
 void loader_watch(struct loader *l)
 {
 	if (l->state == LOADER_BUSY)
-		uv_timer_start(&l->timer, on_timer, l->pool->server->config->check_stall_ms, 0);
+		uv_timer_start(&l->timer, on_timer, stall_ms(l), 0);
 }
 
 void loader_keep(struct loader *l, struct grant *grant)

@@ -49,6 +49,9 @@ void loader_cancel(struct loader *loader);
 void loader_watch(struct loader *loader);
 /* Drops one use of the grant when the process is gone, which may be never. */
 void loader_keep(struct loader *loader, struct grant *grant);
+/* Every loader that may still have this part of a version mapped keeps a use of the grant. NULL is fine for both. */
+void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
+		      struct grant *grant);
 /* The loader of a running job; NULL: the pointer is no such job. */
 struct loader *loader_of(const struct loader_pool *pool, const void *job);
 

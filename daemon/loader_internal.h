@@ -31,6 +31,8 @@ struct loader_kind {
 };
 extern const struct loader_kind loader_spawned, loader_connected;
 
+struct parcel;
+
 struct kept {
 	struct grant *grant;
 	struct kept *next;
@@ -52,6 +54,8 @@ struct loader {
 	uint64_t started_ms; /* steady */
 	struct session *session;
 	struct job *job;
+	struct version_id reads; /* the part that it verifies, and may have mapped until it is gone */
+	uint32_t reads_replica;
 	struct kept *kept;
 };
 
@@ -71,8 +75,8 @@ struct loader_pool {
 bool loader_start(struct loader_pool *pool);
 /* Gives a standby loader its job. */
 void loader_assign(struct loader *l, struct job *job);
-/* Sends a notification that is complete but for its end; fd -1: none, else it is closed. */
-void loader_notify(struct loader *l, struct message_writer *w, int fd);
+/* Sends a notification that is complete but for its end, with the descriptors of `with`. */
+void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with);
 /* Kills and frees, without a word to anybody: the pool ends. */
 void loader_discard(struct loader *l);
 

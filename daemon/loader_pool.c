@@ -57,6 +57,15 @@ struct loader *loader_of(const struct loader_pool *pool, const void *job)
 	return l;
 }
 
+void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
+		      struct grant *grant)
+{
+	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
+		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
+			loader_keep(l, grant_use(grant));
+	}
+}
+
 /* ---- its life ---- */
 
 struct loader_pool *loader_pool_new(struct server *server)
@@ -100,14 +109,14 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *se
 }
 
 /* A publisher may take its time to hand in, an operator's load does not wait for that:
- * of several loaders checks never have the last one. */
+ * of several loaders checks and verifies never have the last one. */
 static struct job *next_job(const struct loader_pool *pool)
 {
 	const struct server *server = pool->server;
 	uint64_t checks = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind == JOB_CHECK;
+		checks += l->job && l->job->kind != JOB_LOAD;
 	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
 }
 
@@ -161,7 +170,7 @@ void loader_pool_report(struct loader_pool *pool)
 	pool->asked_ms = clock_steady_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_REPORT);
-	loader_notify(l, &w, -1);
+	loader_notify(l, &w, &(struct parcel){0});
 }
 
 void loader_pool_refresh(struct loader_pool *pool)

@@ -23,6 +23,8 @@ method_fn method_pin_version, method_unpin_version, method_hot_swap, method_reti
 method_fn method_publish_begin, method_publish_commit, method_publish_abort;
 /* methods_jobs.c */
 method_fn method_load, method_jobs, method_cancel;
+/* methods_verify.c */
+method_fn method_verify;
 /* methods_loader.c */
 method_fn method_loader_hello, method_loader_checked, method_loader_done, method_loader_progress,
 	method_loader_devices;

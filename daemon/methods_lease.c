@@ -91,7 +91,8 @@ static int find(struct server *server, const struct wanted *wanted, struct found
 	}
 	if (ret->version->state != VERSION_READY)
 		return not_ready(ret->version, &ret->later, error);
-	return find_replica(ret->version, wanted, &ret->replica, error);
+	r = version_check_sound(ret->version, error);
+	return r < 0 ? r : find_replica(ret->version, wanted, &ret->replica, error);
 }
 
 /* ---- the answer ---- */

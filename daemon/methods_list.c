@@ -73,6 +73,8 @@ static void put_version(struct message_writer *w, const struct version *version)
 	message_end(w);
 	if (version->state == VERSION_FAILED)
 		message_put_error(w, "error", &version->error);
+	if (version->tainted)
+		message_put_error(w, "tainted", version->tainted);
 	message_begin_array(w, "parts");
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		put_part(w, version, &version->replicas[i]);

@@ -501,5 +501,6 @@ void version_forget(struct version *version)
 	}
 	free(version->replicas);
 	free(version->told);
+	version_free_taint(version);
 	free(record);
 }

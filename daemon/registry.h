@@ -69,6 +69,9 @@ struct version {
 	bool storing; /* complete, but its descriptors are not in the fd store yet */
 	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
+	uint32_t readers; /* jobs that have its memory: it is not freed under them */
+	const struct error *
+		tainted; /* ready, retiring: what of its memory is not as it was checked; NULL: nothing known */
 	struct version *next_in_model, *previous_in_model;
 	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
 	size_t told_bytes;
@@ -156,7 +159,7 @@ void registry_fail(struct registry *registry, struct version *version, const str
 /* ---- a version comes back ---- */
 
 /* A version as a snapshot tells it: ready, retiring or failed. id, publish, tag, world, owner,
- * state, times and error are copied; parts and pins follow. A failed one may make the oldest failed one
+ * state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
  * forgotten. -EINVAL: names, world; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
@@ -172,7 +175,7 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 
 /* ---- leases ---- */
 
-/* A lease on the replica. -EINVAL: the version is not ready; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
+/* A lease on the replica. -EINVAL: the version is not ready; -EBADMSG: it is tainted; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);
@@ -194,7 +197,7 @@ struct swap_result {
 };
 /* to NULL: removes the alias (generation 0 then). expect NULL: whatever it names; a zero id: nothing. Where
  * nothing changed, old is now. Rules: hot_swap in docs/protocol.md. -EINVAL, -ENOENT, -EBUSY,
- * -EEXIST (the name is a tag), -EDQUOT, -ENOMEM. */
+ * -EEXIST (the name is a tag), -EBADMSG (`to` is tainted), -EDQUOT, -ENOMEM. */
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error);
 /* Whether the alias could be made or moved by hand: -EINVAL (a wrong name, `previous`),
@@ -208,11 +211,18 @@ void registry_remove_aliases(struct registry *registry);
 int version_pin(struct version *version, const char *pin,
 		struct error *error); /* -EEXIST, -EDQUOT, -ENOMEM, -EINVAL: not ready, a wrong name */
 int version_unpin(struct version *version, const char *pin, struct error *error); /* -ENOENT */
+/* A ready or retiring version's memory is not what was checked: it gives no new leases and aliases are
+ * not moved to it; who has it keeps it. What was found first stays. Cannot fail: without memory for a copy the taint says no more. */
+void version_taint(struct version *version, const struct error *found);
+/* -EBADMSG with what differs and the remedy; 0: it is not tainted. */
+int version_check_sound(const struct version *version, struct error *error);
 /* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
  * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
 int registry_retire(struct registry *registry, struct version *version, struct error *error);
 
-/* True when a retiring version has neither leases nor pins: free it. */
+/* True when a retiring version has neither leases nor pins: nobody needs it. */
+bool version_unwanted(const struct version *version);
+/* The same, and nobody reads it any more: free it. */
 bool version_unused(const struct version *version);
 /* After the caller took descriptors and charges: retiring -> freed, forgotten. */
 void registry_remove(struct registry *registry, struct version *version);

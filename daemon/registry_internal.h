@@ -74,6 +74,7 @@ bool version_committed(const struct version *version);
 /* Adds a checked replica to the version's share of the counts; drops the share. */
 void version_count(struct version *version, const struct replica *replica);
 void version_uncount(struct version *version);
+void version_free_taint(struct version *version);
 /* Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
 void version_keep_failed(struct version *version);
 

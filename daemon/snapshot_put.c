@@ -64,6 +64,8 @@ static void put_version(struct message_writer *w, struct version *version)
 	message_put_text(w, "state", version_state_name(version->state));
 	if (version->error.code)
 		message_put_error(w, "error", &version->error);
+	if (version->tainted)
+		message_put_error(w, "tainted", version->tainted);
 	message_begin_array(w, "pins");
 	for (uint32_t i = 0; i < version->pin_count; i++)
 		message_put_text(w, NULL, version->pins[i]);

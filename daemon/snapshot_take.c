@@ -214,9 +214,9 @@ static bool is_lost(const struct taking *t, const struct version_id *id)
 	return false;
 }
 
-/* `f` is of what changes, `fixed` of what does not. */
-static void read_version(const msgpack_object *o, char *model, struct version *like, struct fields *f,
-			 struct fields *fixed)
+/* `f` is of what changes, `fixed` of what does not; *tainted is what like->tainted points to then. */
+static void read_version(const msgpack_object *o, char *model, struct version *like, struct error *tainted,
+			 struct fields *f, struct fields *fixed)
 {
 	char state[16];
 
@@ -232,6 +232,8 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
 	fields_error(f, "error", &like->error);
+	if (fields_error(f, "tainted", tainted))
+		like->tainted = tainted;
 	like->state = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
 	if (!f->error.code && strcmp(state, version_state_name(like->state)) != 0)
 		error_set(&f->error, -EINVAL, NULL, "the state \"%s\"", state);
@@ -319,6 +321,8 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 		return r;
 	if (like->state == VERSION_FAILED)
 		return keep_lost(t, &like->id, error);
+	if (like->tainted)
+		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
 	return r < 0 ? r : take_pins(version, f, error);
 }
@@ -329,11 +333,11 @@ static int take_version(struct taking *t, const msgpack_object *o, struct place 
 	struct replica parts[PARTS_PER_VERSION_MAX] = {0};
 	struct version like = {0};
 	struct fields f, fixed;
-	struct error why;
+	struct error tainted = {0}, why;
 	uint32_t count = 0;
 	int r;
 
-	read_version(o, model, &like, &f, &fixed);
+	read_version(o, model, &like, &tainted, &f, &fixed);
 	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
 	if (f.error.code)
 		return wrong(t, place, &f.error);

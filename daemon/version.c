@@ -306,6 +306,43 @@ int version_unpin(struct version *version, const char *pin, struct error *error)
 	return 0;
 }
 
+/* ---- damage ---- */
+
+/* That it is damaged counts more than how. */
+static const struct error untold = {.code = -EBADMSG,
+				    .message = "it is damaged, there was no memory to say how"};
+
+void version_taint(struct version *version, const struct error *found)
+{
+	struct error *copy;
+
+	assert(version->state == VERSION_READY || version->state == VERSION_RETIRING);
+	if (version->tainted)
+		return;
+	copy = malloc(sizeof(*copy));
+	if (copy)
+		*copy = *found;
+	version->tainted = copy ? copy : &untold;
+}
+
+void version_free_taint(struct version *version)
+{
+	if (version->tainted != &untold)
+		free((struct error *)version->tainted);
+}
+
+int version_check_sound(const struct version *version, struct error *error)
+{
+	const char *model = version->model->name;
+	char remedy[NAME_BYTES_MAX + 64];
+
+	if (!version->tainted)
+		return 0;
+	snprintf(remedy, sizeof(remedy), "gpuwmctl rollback %s, or load it again under another tag", model);
+	return error_set(error, -EBADMSG, remedy, "%s@%s is tainted: %s", model, version->tag,
+			 version->tainted->message);
+}
+
 /* ---- retiring ---- */
 
 static int still_named(const struct version *version, struct error *error)
@@ -342,9 +379,14 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 	return 0;
 }
 
-bool version_unused(const struct version *version)
+bool version_unwanted(const struct version *version)
 {
 	return version->state == VERSION_RETIRING && version->lease_count == 0 && version->pin_count == 0;
+}
+
+bool version_unused(const struct version *version)
+{
+	return version_unwanted(version) && version->readers == 0;
 }
 
 void registry_remove(struct registry *registry, struct version *version)

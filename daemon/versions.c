@@ -207,6 +207,19 @@ int versions_unpin(struct server *server, struct version *version, const char *p
 	return 0;
 }
 
+/* ---- tainted ---- */
+
+void versions_taint(struct server *server, struct version *version, const struct replica *replica,
+		    const struct error *found)
+{
+	version_taint(version, found);
+	keeping_save(server->keeping);
+	tell_tainted(server, version, replica, found);
+	log_warning("%s@%s is tainted on %s (rank %u, %llu leases): %s", model_name(version->model),
+		    version->tag, replica->device->id, replica->rank, (unsigned long long)version->lease_count,
+		    found->message);
+}
+
 /* ---- failed ---- */
 
 /* Whatever may still hold the part's memory lets go of its grant by itself. With one use

@@ -36,6 +36,10 @@ int versions_unpin(struct server *server, struct version *version, const char *p
 /* No new leases; freed when unused, after this call. */
 int versions_retire(struct server *server, struct version *version, struct error *error);
 
+/* A loader found that the memory of a replica is not what was checked: no new leases. */
+void versions_taint(struct server *server, struct version *version, const struct replica *replica,
+		    const struct error *found);
+
 /* Frees the version if nothing holds it any more: called after each lease that went. */
 void versions_free_unused(struct server *server, struct version *version);
 /* The same for all: the grace time is over. */

@@ -27,6 +27,18 @@ void tell_failed(struct server *server, const struct version *version)
 	event_emit(server->events, &w);
 }
 
+void tell_tainted(struct server *server, const struct version *version, const struct replica *replica,
+		  const struct error *found)
+{
+	struct message_writer w;
+
+	begin(server, &w, EVENT_TAINTED, version);
+	message_put_text(&w, "device", replica->device->id);
+	message_put_u64(&w, "rank", replica->rank);
+	message_put_error(&w, "error", found);
+	event_emit(server->events, &w);
+}
+
 void tell_swapped(struct server *server, const char *model, const char *alias, const struct swap_result *result)
 {
 	struct message_writer w;

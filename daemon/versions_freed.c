@@ -3,6 +3,7 @@
 #include "keeping.h"
 #include "loader.h"
 #include "segment.h"
+#include "verify.h"
 #include "../proto/methods.h"
 
 #include <stdlib.h>
@@ -45,6 +46,7 @@ static void close_parts(struct freeing *freeing)
 	for (uint32_t i = 0; i < count; i++) {
 		struct grant *grant = grant_new(&version->replicas[i].charge);
 
+		loader_pool_keep(freeing->server->loaders, &version->id, i, grant);
 		segment_close(&freeing->server->loop, &version->replicas[i], grant, on_part_closed, freeing);
 	}
 }
@@ -66,8 +68,11 @@ bool freeing_begin(struct server *server, struct version *version)
 	struct freeing *freeing;
 
 	/* When gpuwmd stops, leases end that clients will take again from the next one. */
-	if (version->freeing || !version_unused(version) || server->stopping ||
+	if (version->freeing || !version_unwanted(version) || server->stopping ||
 	    keeping_grace_ms(server->keeping) > 0)
+		return false;
+	verify_cancel(server, version);
+	if (!version_unused(version))
 		return false;
 	freeing = calloc(1, sizeof(*freeing));
 	if (freeing && keeping_stores(server->keeping))

@@ -7,6 +7,8 @@
 /* versions_events.c: what subscribers are told. */
 void tell_version(struct server *server, const char *kind, const struct version *version);
 void tell_failed(struct server *server, const struct version *version);
+void tell_tainted(struct server *server, const struct version *version, const struct replica *replica,
+		  const struct error *found);
 void tell_swapped(struct server *server, const char *model, const char *alias,
 		  const struct swap_result *result);
 

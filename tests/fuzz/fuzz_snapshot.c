@@ -44,6 +44,8 @@ static void add_part(struct version *version, uint32_t rank, struct device *devi
 	must(version_adopt_replica(version, &part, NULL) == 0, "no part");
 }
 
+static const struct error damage = {.code = -EBADMSG, .message = "tensor w has the digest 12, not 34"};
+
 static struct version *add_version(struct snapshot *snapshot, const char *model, unsigned number,
 				   uint32_t world, enum version_state as)
 {
@@ -60,6 +62,8 @@ static struct version *add_version(struct snapshot *snapshot, const char *model,
 	if (number == 2)
 		error_set(&like.error, -EEXIST, "a detail", "the alias was not moved");
 	must(registry_adopt(snapshot->registry, model, &like, &version, NULL) == 0, "no version");
+	if (number == 3)
+		version_taint(version, &damage);
 	for (uint32_t rank = 0; rank < world; rank++)
 		add_part(version, rank, snapshot->devices->devices[rank % 2], number % 3, &snapshot->next_name);
 	return version;

@@ -1,0 +1,547 @@
+/* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
+#include "daemon/verify.h"
+#include "daemon_service.h"
+
+#include <sys/stat.h>
+
+TestSuite(verify, .init = open_service, .fini = close_service, .timeout = 60);
+
+static int admin = -1, loader = -1;
+
+/* An operator, and a loader that stands by. */
+static void begin(void)
+{
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	loader = standby_with(-1);
+	admin = greeted(SESSION_ADMIN);
+}
+
+/* Nothing is left of the version either. */
+static void end(void)
+{
+	versions_retire_all(server);
+	close(admin);
+	close(loader);
+	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	leave();
+}
+
+static void put_verify(struct message_writer *w, const char *ref, const char *device, int64_t rank)
+{
+	begin_request(w, 3, METHOD_VERIFY);
+	message_put_text(w, "ref", ref);
+	if (device)
+		message_put_text(w, "device", device);
+	if (rank >= 0)
+		message_put_u64(w, "rank", (uint64_t)rank);
+}
+
+static int verify_at(int sock, const char *ref, const char *device, int64_t rank)
+{
+	struct message_writer w;
+
+	put_verify(&w, ref, device, rank);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+/* How many jobs the answer names. */
+static uint32_t job_count(void)
+{
+	struct fields f;
+	uint32_t count;
+
+	fields_of(&f, message.body);
+	fields_array(&f, "jobs", &count);
+	cr_assert_eq(f.error.code, 0);
+	return count;
+}
+
+/* One verify of the version's one part; the job that was begun. */
+static struct job *verify(const char *ref)
+{
+	cr_assert_eq(verify_at(admin, ref, NULL, -1), 0, "%s", message.error.message);
+	cr_assert_eq(job_count(), 1);
+	return job_find(&server->jobs, server->jobs.last_id);
+}
+
+/* The loader's answer: code 0 is that nothing differs. */
+static void finish(int sock, int code, const char *what)
+{
+	struct error error = {.code = code};
+	struct message_writer w;
+
+	snprintf(error.message, sizeof(error.message), "%s", what);
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	if (code)
+		message_put_error(&w, "error", &error);
+	send_request(sock, &w);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
+}
+
+static ino_t inode(int fd)
+{
+	struct stat is;
+
+	cr_assert_eq(fstat(fd, &is), 0);
+	return is.st_ino;
+}
+
+static struct version *retired(struct version *version)
+{
+	struct error error;
+
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
+	return version;
+}
+
+static bool is_there(const struct version_id *id)
+{
+	struct ref ref = {.has_id = true, .id = *id};
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(server->registry, &ref, &version, &generation, NULL) == 0;
+}
+
+static uint64_t used(void)
+{
+	return device_find(&server->devices, DEVICE_HOST)->used;
+}
+
+/* ---- the loader's part ---- */
+
+Test(verify, gives_a_loader_the_part)
+{
+	struct version *version = ready_with("m", "v1", 4);
+	struct fields f, segment;
+	const msgpack_object *segments;
+	struct job *job;
+	uint32_t count;
+
+	begin();
+	job = verify("m");
+	cr_expect_eq(job->state, JOB_RUNNING);
+	cr_expect_eq(version->readers, 1);
+	cr_assert(comes(loader));
+	cr_assert_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_expect_str_eq(answer_text("kind"), "verify");
+	cr_expect_str_eq(answer_text("model"), "m");
+	cr_expect_str_eq(answer_text("tag"), "v1");
+	cr_expect_str_eq(answer_text("device"), DEVICE_HOST);
+	cr_expect_eq(answer_u64("job"), job->id);
+	cr_expect_eq(answer_u64("rank"), 0);
+	cr_expect_eq(answer_u64("world"), 1);
+	cr_expect_eq(answer_u64("index_bytes"), 100);
+	cr_expect_not(answer_has("permille"), "nobody asked for a pace");
+	cr_expect_not(answer_has("chunk"));
+	cr_assert_eq(packet.fd_count, 5);
+	cr_expect_eq(inode(packet.fds[answer_u64("index")]), inode(version->replicas[0].index.fd));
+	fields_of(&f, message.body);
+	segments = fields_array(&f, "segments", &count);
+	cr_assert_eq(count, 4);
+	for (uint32_t i = 0; i < count; i++) {
+		fields_of(&segment, &segments[i]);
+		cr_expect_eq(inode(packet.fds[fields_u64(&segment, "fd")]),
+			     inode(version->replicas[0].segments[i].fd));
+		cr_expect_eq(fields_u64(&segment, "bytes"), 1024);
+	}
+	finish(loader, 0, "");
+	cr_expect_eq(job->state, JOB_DONE);
+	cr_expect_eq(version->readers, 0);
+	cr_expect_not(version->tainted);
+	end();
+}
+
+Test(verify, is_done_at_a_pace)
+{
+	struct version *version = ready("m", "v1");
+	struct error error;
+	struct job *job;
+
+	begin();
+	cr_assert_eq(verify_new(server, version, 0, 0, &job, &error), 0);
+	job->chunk = MIB(256);
+	job->permille = 10;
+	loader_pool_turn(server->loaders);
+	cr_assert(comes(loader));
+	cr_expect_eq(answer_u64("chunk"), MIB(256));
+	cr_expect_eq(answer_u64("permille"), 10);
+	finish(loader, 0, "");
+	end();
+}
+
+Test(verify, makes_a_job_for_each_replica)
+{
+	struct device gpu = {.id = "GPU-1", .name = "gpu", .is_cuda = true, .total = GIB(1)};
+	const char *devices[] = {DEVICE_HOST, "GPU-1", DEVICE_HOST};
+	struct version_id id = {{7}};
+	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 2, .tag = "v1"};
+	struct version *version;
+	struct error error;
+
+	begin();
+	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
+	cr_assert_eq(registry_adopt(server->registry, "m", &like, &version, &error), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct replica part = {.rank = i / 2, .device = device_find(&server->devices, devices[i])};
+
+		part.index.fd = memfd_create("index", MFD_CLOEXEC);
+		cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
+	}
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), 0);
+	cr_expect_eq(job_count(), 3);
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, 0), 0);
+	cr_expect_eq(job_count(), 2);
+	cr_expect_eq(verify_at(admin, "m@v1", DEVICE_HOST, -1), 0);
+	cr_expect_eq(job_count(), 2);
+	cr_expect_eq(verify_at(admin, "m@v1", "GPU-1", 0), 0);
+	cr_expect_eq(job_count(), 1);
+	cr_expect_eq(verify_at(admin, "m@v1", "GPU-1", 1), -ENODEV);
+	cr_expect_str_eq(message.error.message, "m@v1 has no such part on GPU-1");
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, 2), -EINVAL);
+	cr_expect_str_eq(message.error.message, "m@v1 has no rank 2: its world is 2");
+	cr_expect_eq(server->jobs.queued + server->jobs.running, 8);
+	server->jobs.queued += JOBS_QUEUED_MAX - 8; /* room for one */
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EDQUOT);
+	server->jobs.queued -= JOBS_QUEUED_MAX - 8;
+	cr_expect_eq(server->jobs.queued + server->jobs.running, 8, "all of them or none");
+	end();
+}
+
+Test(verify, is_of_what_is_there)
+{
+	struct publish_part *part;
+	struct publish *publish = building("m", "v1", &part);
+	struct error reason = {.code = -EIO, .message = "no"};
+	struct version *version;
+	int worker;
+
+	begin();
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
+	cr_expect_str_eq(message.error.message, "m@v1 is building");
+	versions_fail(server, publish, &reason, NULL);
+	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
+	cr_expect_str_eq(message.error.message, "m@v1 is failed");
+	cr_expect_eq(verify_at(admin, "m@v9", NULL, -1), -ENOENT);
+	cr_expect_eq(verify_at(admin, "m@@", NULL, -1), -EINVAL);
+	version = ready("m", "v2");
+	cr_expect_eq(verify_at(admin, "m@v2", "GPU-7", -1), -ENODEV);
+	worker = greeted(SESSION_WORKER);
+	cr_expect_eq(verify_at(worker, "m@v2", NULL, -1), -EACCES);
+	close(worker);
+	version->freeing = true;
+	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -EINVAL);
+	cr_expect_str_eq(message.error.message, "m@v2 is being freed");
+	version->freeing = false;
+	server->draining = true;
+	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -ESHUTDOWN);
+	cr_expect_eq(server->jobs.queued + server->jobs.running, 0);
+	end();
+}
+
+Test(verify, without_memory_leaves_nothing)
+{
+	struct version *version = ready("m", "v1");
+	struct error error;
+	struct job *job;
+	unsigned n = 1;
+
+	begin();
+	for (; fail_alloc_arm(n), verify_new(server, version, 0, 0, &job, &error) < 0; n++) {
+		cr_assert(fail_alloc_disarm());
+		cr_expect_eq(error.code, -ENOMEM);
+		cr_assert_eq(server->jobs.queued, 0);
+		cr_assert_null(server->jobs.first);
+	}
+	cr_assert_not(fail_alloc_disarm());
+	cr_expect_gt(n, 2);
+	job_drop(&server->jobs, job);
+	end();
+}
+
+/* ---- what its answer means ---- */
+
+static bool has_tainted(const char *says)
+{
+	const msgpack_object *versions;
+	struct fields f, version, tainted;
+	char text[TEXT_BYTES_MAX + 1];
+	uint32_t count;
+
+	cr_assert_eq(ask(admin, METHOD_LIST), 0);
+	fields_of(&f, message.body);
+	versions = fields_array(&f, "versions", &count);
+	cr_assert_eq(count, 1);
+	fields_of(&version, versions);
+	if (!fields_have(&version, "tainted"))
+		return false;
+	fields_of(&tainted, fields_map(&version, "tainted"));
+	fields_text(&tainted, "message", text, sizeof(text));
+	cr_expect_str_eq(text, says);
+	return true;
+}
+
+static int get(int sock, const char *ref)
+{
+	send_get(sock, 5, ref, 0);
+	return answered(sock);
+}
+
+/* The next event of this kind. */
+static void expect_event(int sock, const char *kind)
+{
+	TURN_UNTIL(comes(sock) && strcmp(answer_text("kind"), kind) == 0);
+}
+
+Test(verify, that_finds_damage_taints)
+{
+	int worker = greeted(SESSION_WORKER), watcher = greeted(SESSION_WORKER);
+	struct version *version = ready("m", "v1");
+	struct version_id old = version->id;
+	struct error error;
+	struct job *job;
+
+	begin();
+	cr_assert_eq(get(worker, "m"), 0);
+	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
+	cr_expect_not(has_tainted(""));
+	job = verify("m");
+	cr_assert(comes(loader));
+	finish(loader, -EBADMSG, "tensor w has the digest 12, not 34");
+	cr_expect_eq(job->state, JOB_FAILED);
+	cr_expect_eq(job->error->code, -EBADMSG);
+	cr_expect(has_tainted("tensor w has the digest 12, not 34"));
+	expect_event(watcher, EVENT_TAINTED);
+	cr_expect_str_eq(answer_text("tag"), "v1");
+	cr_expect_str_eq(answer_text("device"), DEVICE_HOST);
+	cr_expect_eq(answer_u64("rank"), 0);
+	cr_expect(answer_has("error"));
+	cr_expect_eq(get(worker, "m"), -EBADMSG);
+	cr_expect_str_eq(message.error.message, "m@v1 is tainted: tensor w has the digest 12, not 34");
+	cr_expect_str_eq(message.error.detail, "gpuwmctl rollback m, or load it again under another tag");
+	cr_expect_eq(leases(), 1, "the worker that had it keeps it");
+	cr_expect_eq(version->state, VERSION_READY);
+	cr_assert_eq(versions_pin(server, version, "look", &error), 0);
+	cr_assert_eq(versions_unpin(server, version, "look", &error), 0);
+	close(worker);
+	close(watcher);
+	retired(version);
+	TURN_UNTIL(!is_there(&old));
+	close(loader); /* what it had mapped */
+	loader = -1;
+	TURN_UNTIL(used() == 0);
+	end();
+}
+
+/* Whoever waits for a name that moves to what is tainted waits in vain. */
+Test(verify, that_finds_damage_ends_a_wait)
+{
+	struct error found = {.code = -EBADMSG, .message = "it differs"};
+	int worker = greeted(SESSION_WORKER);
+	struct version *version = ready("m", "v1");
+
+	begin();
+	send_get(worker, 5, "m@prod", -1);
+	cr_assert_not(comes(worker));
+	cr_assert_eq(versions_swap(server,
+				   &(struct versions_swap){.model = "m", .alias = "prod", .to = version},
+				   &(struct swap_result){0}, &found),
+		     0);
+	cr_assert_eq(answered(worker), 0);
+	send_get(worker, 6, "m@next", -1);
+	cr_assert_not(comes(worker));
+	error_set(&found, -EBADMSG, NULL, "it differs");
+	versions_taint(server, version, &version->replicas[0], &found);
+	cr_assert_eq(versions_swap(server,
+				   &(struct versions_swap){.model = "m", .alias = "next", .to = version},
+				   &(struct swap_result){0}, &found),
+		     -EBADMSG);
+	cr_expect_not(comes(worker), "nothing moved");
+	close(worker);
+	end();
+}
+
+Test(verify, that_fails_otherwise_taints_nothing)
+{
+	struct version *version = ready("m", "v1");
+	struct error reason;
+	struct job *job;
+
+	begin();
+	job = verify("m");
+	finish(loader, -EIO, "the driver says no");
+	cr_expect_eq(job->state, JOB_FAILED);
+	close(loader);
+	loader = standby_with(-1);
+	job = verify("m");
+	close(loader); /* it dies */
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->state, JOB_FAILED);
+	cr_expect_eq(job->error->code, -EIO);
+	cr_expect_eq(version->readers, 0);
+	loader = standby_with(-1);
+	job = verify("m");
+	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
+	job_cancel(server, job, &reason);
+	finish(loader, -ECANCELED, "cancelled");
+	cr_expect_eq(job->state, JOB_CANCELLED);
+	cr_expect_not(version->tainted);
+	cr_expect_eq(version->readers, 0);
+	end();
+}
+
+/* ---- time ---- */
+
+Test(verify, that_says_nothing_is_ended)
+{
+	struct version *version = ready("m", "v1");
+	struct job *job;
+
+	config.check_stall_ms = 100;
+	begin();
+	job = verify("m");
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->error->code, -ETIMEDOUT);
+	cr_expect_not(version->tainted);
+	cr_expect_eq(version->readers, 0);
+	end();
+}
+
+Test(verify, at_a_pace_may_be_silent_for_longer)
+{
+	struct version *version = ready("m", "v1");
+	uint64_t began = clock_steady_ms();
+	struct error error;
+	struct job *job;
+
+	config.check_stall_ms = 100;
+	begin();
+	cr_assert_eq(verify_new(server, version, 0, 0, &job, &error), 0);
+	job->permille = 200;
+	loader_pool_turn(server->loaders);
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->error->code, -ETIMEDOUT);
+	cr_expect_geq(clock_steady_ms() - began, 500);
+	end();
+}
+
+/* ---- what goes meanwhile ---- */
+
+Test(verify, of_what_is_retired_ends_and_then_it_is_freed)
+{
+	struct version *version = ready("m", "v1");
+	struct version_id id = version->id;
+	struct job *job;
+
+	begin();
+	job = verify("m");
+	cr_assert(comes(loader));
+	retired(version);
+	cr_assert(comes(loader));
+	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
+	cr_expect(is_there(&id), "the loader has it");
+	cr_expect_eq(used(), 4096);
+	finish(loader, -ECANCELED, "cancelled");
+	cr_expect_eq(job->state, JOB_CANCELLED);
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(!is_there(&id));
+	TURN_UNTIL(used() == 0);
+	end();
+}
+
+/* What its descriptors kept is still mapped by the loader when they are closed. */
+Test(verify, holds_the_budget_until_the_process_is_gone)
+{
+	struct version *version;
+	struct version_id id;
+	int pidfd = child_pidfd();
+
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	loader = standby_with(pidfd);
+	close(pidfd);
+	admin = greeted(SESSION_ADMIN);
+	version = ready("m", "v1");
+	id = version->id;
+	verify("m");
+	finish(loader, 0, "");
+	retired(version);
+	TURN_UNTIL(!is_there(&id));
+	cr_expect_eq(used(), 4096);
+	child_dies();
+	TURN_UNTIL(used() == 0);
+	end();
+}
+
+Test(verify, that_waits_ends_when_its_version_goes)
+{
+	struct version *first = ready("m", "v1"), *second = ready("m", "v2");
+	struct version_id id = second->id;
+	struct job *running, *queued;
+
+	begin();
+	running = verify("m@v1");
+	queued = verify("m@v2");
+	cr_assert_eq(queued->state, JOB_QUEUED);
+	retired(second);
+	cr_expect_eq(queued->state, JOB_CANCELLED);
+	cr_expect_str_eq(queued->error->message, "m@v2 is being freed");
+	TURN_UNTIL(!is_there(&id));
+	cr_expect_eq(running->state, JOB_RUNNING);
+	cr_expect_eq(first->readers, 1);
+	finish(loader, 0, "");
+	end();
+}
+
+/* A lease holds it, so there is no hurry. */
+Test(verify, of_a_leased_version_that_retires_goes_on)
+{
+	struct version *version = ready("m", "v1");
+	int worker = greeted(SESSION_WORKER);
+	struct version_id id = version->id;
+	struct job *job;
+
+	begin();
+	cr_assert_eq(get(worker, "m"), 0);
+	job = verify("m");
+	cr_assert(comes(loader));
+	retired(version);
+	cr_expect_not(comes(loader));
+	cr_expect_eq(job->state, JOB_RUNNING);
+	finish(loader, -EBADMSG, "tensor w");
+	cr_expect(version->tainted);
+	cr_expect(is_there(&id));
+	close(worker);
+	TURN_UNTIL(!is_there(&id));
+	end();
+}
+
+/* Of two loaders one is left to loads. */
+Test(verify, leaves_the_last_loader_to_loads)
+{
+	struct job *first, *second, *load;
+	int other;
+
+	ready("m", "v1");
+	config.loaders = 2;
+	begin();
+	first = verify("m");
+	other = standby_with(-1);
+	second = verify("m");
+	cr_expect_eq(first->state, JOB_RUNNING);
+	cr_expect_eq(second->state, JOB_QUEUED);
+	load = new_job();
+	cr_expect_eq(load->state, JOB_RUNNING);
+	finish(loader, 0, "");
+	close(loader);
+	loader = standby_with(-1);
+	cr_expect_eq(second->state, JOB_RUNNING);
+	close(other);
+	TURN_UNTIL(job_ended(load));
+	end();
+}
