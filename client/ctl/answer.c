@@ -44,6 +44,13 @@ uint64_t answer_number(const json_t *object, const char *key)
 	return (uint64_t)json_integer_value(json_object_get(object, key));
 }
 
+const char *answer_tag(const json_t *list, const char *id)
+{
+	const json_t *version = answer_version(list, id);
+
+	return version ? answer_text(version, "tag") : id;
+}
+
 void answer_join(const json_t *texts, char *ret_text, size_t size)
 {
 	size_t length = 0, i;
@@ -71,6 +78,19 @@ const json_t *answer_version(const json_t *list, const char *id)
 			return version;
 	}
 	return NULL;
+}
+
+const char *answer_alias(const json_t *list, const char *model, const char *alias)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i, item) {
+		if (strcmp(answer_text(item, "model"), model) == 0 &&
+		    strcmp(answer_text(item, "alias"), alias) == 0)
+			return answer_text(item, "version");
+	}
+	return "";
 }
 
 const char *answer_ref(const json_t *list, const char *ref)

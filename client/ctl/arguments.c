@@ -28,6 +28,8 @@ static const struct option options[] = {
 	{"remove", no_argument, NULL, OPTION_REMOVE},
 	{"after", required_argument, NULL, OPTION_AFTER},
 	{"count", required_argument, NULL, OPTION_COUNT},
+	{"load", required_argument, NULL, OPTION_LOAD},
+	{"keep-old", no_argument, NULL, OPTION_KEEP_OLD},
 	{NULL, 0, NULL, 0},
 };
 
@@ -132,6 +134,10 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 		arguments->expect = optarg;
 		code = EXIT_DONE;
 		break;
+	case OPTION_LOAD:
+		arguments->load = optarg;
+		code = EXIT_DONE;
+		break;
 	case OPTION_AFTER:
 		code = number_parse("--after", optarg, UINT64_MAX - 1, &arguments->after);
 		break;
@@ -141,6 +147,7 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 	case OPTION_SWAP:
 	case OPTION_RETIRE_OLD:
 	case OPTION_REMOVE:
+	case OPTION_KEEP_OLD:
 		code = EXIT_DONE;
 		break;
 	default:
@@ -166,5 +173,19 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 		optarg = argv[optind];
 		positional_add(ret_arguments);
 	}
+	return EXIT_DONE;
+}
+
+int arguments_alias(const struct arguments *arguments, char ret_model[ALIAS_TEXT], const char **ret_alias)
+{
+	char *at;
+
+	if (strlen(arguments->positional[0]) >= ALIAS_TEXT)
+		return exit_with(EXIT_USAGE, NULL, "the name of the alias is too long");
+	strcpy(ret_model, arguments->positional[0]);
+	at = strchr(ret_model, '@');
+	if (at)
+		*at = '\0';
+	*ret_alias = at ? at + 1 : NULL;
 	return EXIT_DONE;
 }

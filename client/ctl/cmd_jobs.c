@@ -36,6 +36,59 @@ static void job_row(struct table *table, const json_t *job)
 	table_cell(table, age_text(answer_number(job, "created_ms"), age));
 }
 
+/* ---- one job ----------------------------------------------------------- */
+
+static void phase_row(struct table *table, const json_t *phase)
+{
+	uint64_t ms = answer_number(phase, "ms"), bytes = answer_number(phase, "bytes");
+	char text[SHORT_TEXT], name[64];
+
+	text_printable(answer_text(phase, "phase"), name, sizeof(name));
+	table_cell(table, name);
+	table_cell(table, time_text(ms, text));
+	table_cell(table, bytes ? size_text(bytes, text) : "");
+	table_cell(table, rate_text(bytes, ms, text));
+}
+
+/* From the request on, the wait for a loader included. */
+static void total_row(struct table *table, const json_t *phases, uint64_t bytes)
+{
+	const json_t *phase;
+	char text[SHORT_TEXT];
+	uint64_t ms = 0;
+	size_t i;
+
+	json_array_foreach(phases, i, phase) {
+		ms += answer_number(phase, "ms");
+	}
+	table_cell(table, "total");
+	table_cell(table, time_text(ms, text));
+	table_cell(table, bytes ? size_text(bytes, text) : "");
+	table_cell(table, rate_text(bytes, ms, text));
+}
+
+int job_course_print(const json_t *job)
+{
+	const json_t *phases = json_object_get(job, "phases"), *phase, *note;
+	struct table *table = table_new("PHASE|>TIME|>BYTES|>RATE");
+	char text[1100];
+	size_t i;
+	int code;
+
+	json_array_foreach(phases, i, phase) {
+		phase_row(table, phase);
+	}
+	total_row(table, phases, answer_number(job, "done"));
+	code = table_print(table);
+	json_array_foreach(json_object_get(job, "notes"), i, note) {
+		text_printable(json_string_value(note), text, sizeof(text));
+		printf("note: %s\n", text);
+	}
+	return code;
+}
+
+/* ---- jobs -------------------------------------------------------------- */
+
 static int jobs_print(const json_t *jobs)
 {
 	struct table *table = table_new(">JOB|KIND|STATE|PHASE|VERSION|DEVICES|>DONE|>AGE");
@@ -69,6 +122,8 @@ int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 		return code;
 	if (!arguments->json)
 		code = jobs_print(json_object_get(jobs, "jobs"));
+	if (!arguments->json && arguments->positional[0] && code == EXIT_DONE)
+		code = job_course_print(json_array_get(json_object_get(jobs, "jobs"), 0));
 	json_decref(jobs);
 	return code;
 }

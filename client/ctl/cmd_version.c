@@ -9,39 +9,29 @@
 
 /* ---- swap -------------------------------------------------------------- */
 
-/* "v1" for people; the id where the version is gone. */
-static const char *version_tag(const json_t *list, const char *id)
+/* What became of a version that was to be retired: an alias of its own keeps it. */
+static const char *retired_text(const json_t *list, const char *id)
 {
 	const json_t *version = answer_version(list, id);
 
-	return version ? answer_text(version, "tag") : id;
+	if (!version)
+		return ", which is retired and freed";
+	if (strcmp(answer_text(version, "state"), "ready") == 0)
+		return ", which stays: another alias names it";
+	return ", which is retired";
 }
 
-static const char *alias_version(const json_t *list, const char *alias)
+void swap_tell(const json_t *list, const char *model, const char *alias, const char *old, bool retire_old)
 {
-	const json_t *item;
-	size_t i;
+	const char *now = answer_alias(list, model, alias);
 
-	json_array_foreach(json_object_get(list, "aliases"), i, item) {
-		if (strcmp(answer_text(item, "alias"), alias) == 0)
-			return answer_text(item, "version");
-	}
-	return "";
-}
-
-static void swap_tell(const json_t *list, const struct gpuwm_swap_options *options, const char *alias,
-		      const char *old)
-{
-	const char *now = alias_version(list, alias);
-
-	printf("%s@%s ", options->model, alias);
-	if (options->to && *now)
-		printf("is now %s", version_tag(list, now));
+	printf("%s@%s ", model, alias);
+	if (*now)
+		printf("is now %s", answer_tag(list, now));
 	else
 		printf("is removed");
 	if (*old && strcmp(old, now) != 0)
-		printf("; it was %s%s", version_tag(list, old),
-		       options->retire_old ? ", which is retired" : "");
+		printf("; it was %s%s", answer_tag(list, old), retire_old ? retired_text(list, old) : "");
 	putchar('\n');
 }
 
@@ -61,7 +51,7 @@ static int swap_run(struct gpuwm_client *client, const struct arguments *argumen
 	code = answer_query(client, arguments, "list", options->model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(list, options, alias, old);
+	swap_tell(list, options->model, alias, old, options->retire_old);
 	json_decref(list);
 	return EXIT_DONE;
 }
@@ -69,17 +59,17 @@ static int swap_run(struct gpuwm_client *client, const struct arguments *argumen
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	char model[512];
-	char *at;
+	char model[ALIAS_TEXT];
+	int code;
 
-	if (strlen(arguments->positional[0]) >= sizeof(model))
-		return exit_with(EXIT_USAGE, NULL, "the name of the alias is too long");
-	strcpy(model, arguments->positional[0]);
-	at = strchr(model, '@');
-	if (at)
-		*at = '\0';
+	if (arguments->given & OPTION_LOAD)
+		return command_replace(client, arguments);
+	if (arguments->given & (OPTION_DEVICE | OPTION_KEEP_OLD))
+		return exit_with(EXIT_USAGE, NULL, "--device and --keep-old go with --load");
+	code = arguments_alias(arguments, model, &options.alias);
+	if (code != EXIT_DONE)
+		return code;
 	options.model = model;
-	options.alias = at ? at + 1 : NULL;
 	options.to = arguments->positional[1];
 	options.expect = arguments->expect;
 	options.retire_old = arguments->given & OPTION_RETIRE_OLD;
@@ -156,8 +146,7 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
-/* One that gpuwmd took and did not answer may be done: a version id can be retired once more. */
-static int retire_run(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms)
+int version_retire(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms)
 {
 	const int64_t deadline = now_ms() + wait_ms;
 	int64_t left = wait_ms;
@@ -187,7 +176,7 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 		return code;
 	snprintf(id, sizeof(id), "%s", answer_ref(list, arguments->positional[0]));
 	json_decref(list);
-	if (retire_run(client, arguments->positional[0], id, wait_ms) < 0)
+	if (version_retire(client, arguments->positional[0], id, wait_ms) < 0)
 		return exit_with_error();
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)

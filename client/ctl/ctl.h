@@ -28,6 +28,8 @@ enum command_option {
 	OPTION_REMOVE = 1 << 9,
 	OPTION_AFTER = 1 << 10,
 	OPTION_COUNT = 1 << 11,
+	OPTION_LOAD = 1 << 12,
+	OPTION_KEEP_OLD = 1 << 13,
 };
 
 struct arguments {
@@ -40,7 +42,7 @@ struct arguments {
 	const char *devices[DEVICES_MAX];
 	size_t device_count;
 	uint32_t rank;
-	const char *alias, *expect;
+	const char *alias, *expect, *load;
 	int64_t wait_ms; /* of --wait; -1: for ever */
 	uint64_t after, count;
 };
@@ -48,6 +50,11 @@ struct arguments {
 /* Sorts argv into *ret_arguments, whose texts stay argv's. EXIT_DONE, or
  * EXIT_USAGE after printing what is wrong. */
 int arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
+
+#define ALIAS_TEXT 512 /* gpuwmd judges names */
+/* Splits the first argument, MODEL[@ALIAS]; *ret_alias lies in model, NULL: none. EXIT_DONE, or EXIT_USAGE
+ * after printing why. */
+int arguments_alias(const struct arguments *arguments, char ret_model[ALIAS_TEXT], const char **ret_alias);
 
 struct command {
 	const char *name, *alias; /* alias: another name, or NULL */
@@ -69,6 +76,7 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments);
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
+int command_replace(struct gpuwm_client *client, const struct arguments *arguments); /* swap --load */
 int command_rollback(struct gpuwm_client *client, const struct arguments *arguments);
 int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
@@ -91,9 +99,13 @@ uint64_t answer_number(const json_t *object, const char *key);
 
 /* A version's object in a list, by its id; NULL: it is gone. */
 const json_t *answer_version(const json_t *list, const char *id);
+/* What an alias of a model names in a list, as an id or "". */
+const char *answer_alias(const json_t *list, const char *model, const char *alias);
 /* What a reference names in a list, as an id or ""; gpuwmd judges what is wrong with it. */
 const char *answer_ref(const json_t *list, const char *ref);
 
+/* "v1" for people; the id where the version is gone from the list. */
+const char *answer_tag(const json_t *list, const char *id);
 /* Joins an array of texts with commas, as many as fit; "" for none. */
 void answer_join(const json_t *texts, char *ret_text, size_t size);
 /* The cell "MODEL@TAG" of an object that has both. */
@@ -101,6 +113,19 @@ void answer_name_cell(struct table *table, const json_t *object);
 /* "WHAT: MESSAGE (DETAIL)" for an object with an `error`; nothing otherwise.
  * Errors stand below their table: they do not fit a column. */
 void answer_error_print(const json_t *object, const char *what);
+
+/* ---- versions (cmd_version.c) ------------------------------------------ */
+
+/* What an alias names now, and what became of `old`, which it named before; "": nothing. */
+void swap_tell(const json_t *list, const char *model, const char *alias, const char *old, bool retire_old);
+/* gpuwm_retire. id: the version's, "": not known; with it, one that gpuwmd took and did not answer is
+ * asked for once more. */
+int version_retire(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms);
+
+/* ---- jobs (cmd_jobs.c) ------------------------------------------------ */
+
+/* A job's phases with their times, the notes of its loader. */
+int job_course_print(const json_t *job);
 
 /* ---- devices (device.c) ----------------------------------------------- */
 
@@ -110,6 +135,9 @@ void answer_error_print(const json_t *object, const char *what);
  * EXIT_DONE with a text that lives as long as the client and `text`, or an exit
  * code after printing why. */
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device);
+/* The same for each --device. */
+int device_resolve_all(struct gpuwm_client *client, const struct arguments *arguments,
+		       const char *ret_devices[DEVICES_MAX]);
 /* A UUID's first digits, enough for people; others as they are. */
 void device_short(const char *device, char ret_text[16]);
 /* The same for an array of them, joined with commas, as many as fit. */

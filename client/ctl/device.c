@@ -51,6 +51,16 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 	return EXIT_DONE;
 }
 
+int device_resolve_all(struct gpuwm_client *client, const struct arguments *arguments,
+		       const char *ret_devices[DEVICES_MAX])
+{
+	int code = EXIT_DONE;
+
+	for (size_t i = 0; code == EXIT_DONE && i < arguments->device_count; i++)
+		code = device_resolve(client, arguments->devices[i], &ret_devices[i]);
+	return code;
+}
+
 void device_short(const char *device, char ret_text[16])
 {
 	int digits = strncmp(device, "GPU-", 4) == 0 || strncmp(device, "MIG-", 4) == 0 ? 12 : 15;

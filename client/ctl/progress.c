@@ -6,74 +6,129 @@
 #include <string.h>
 
 #define BAR_WIDTH 24
+/* Where lines stay: few enough for a log, often enough to see that it goes on. */
+#define LINE_NS 10000000000
+/* Loaders tell their progress ten times a second: so long without any is worth a word. */
+#define STILL_NS 3000000000
 
 void progress_start(struct progress *progress, bool terminal)
 {
 	*progress = (struct progress){.terminal = terminal};
 }
 
-static void bar_text(uint64_t done, uint64_t total, char ret_bar[BAR_WIDTH + 1])
+/* A phase that counts nothing comes with the figures of the last one that did. */
+static bool counts(const struct progress *p)
 {
-	int filled = (int)((double)done / (double)total * BAR_WIDTH);
+	return p->total > 0 && p->phase_start_done < p->total;
+}
+
+static void bar_text(const struct progress *p, char ret_bar[BAR_WIDTH + 1])
+{
+	int filled = (int)((double)p->done / (double)p->total * BAR_WIDTH);
 
 	memset(ret_bar, ' ', BAR_WIDTH);
 	memset(ret_bar, '#', (size_t)filled);
 	ret_bar[BAR_WIDTH] = '\0';
 }
 
-/* " 1.2 GiB/s, 0:12 left"; "" until there is a rate. */
-static void rate_text(const struct progress *progress, uint64_t done, uint64_t total, uint64_t now_ns,
-		      char *ret_text, size_t size)
+/* "0:12" */
+static const char *clock_text(uint64_t ns, char ret_text[SHORT_TEXT])
 {
-	double seconds = (double)(now_ns - progress->phase_start_ns) / 1e9;
-	char rate_size[SHORT_TEXT];
-	double rate;
-	unsigned left;
+	unsigned long long seconds = ns / 1000000000;
 
-	ret_text[0] = '\0';
-	if (seconds <= 0 || done <= progress->phase_start_done)
-		return;
-	rate = (double)(done - progress->phase_start_done) / seconds;
-	left = (unsigned)((double)(total - done) / rate + 0.5);
-	snprintf(ret_text, size, "  %s/s, %u:%02u left", size_text((uint64_t)rate, rate_size), left / 60,
-		 left % 60);
+	snprintf(ret_text, SHORT_TEXT, "%llu:%02llu", seconds / 60, seconds % 60);
+	return ret_text;
 }
 
-static void line_draw(struct progress *progress, uint64_t done, uint64_t total, uint64_t now_ns)
+/* "1.2 GiB/s, 0:12 left"; "" until there is a rate. */
+static void left_text(const struct progress *p, uint64_t now_ns, char *ret_text, size_t size)
 {
-	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT];
+	double seconds = (double)(now_ns - p->phase_start_ns) / 1e9;
+	char rate_size[SHORT_TEXT], left[SHORT_TEXT];
+	double rate;
 
-	progress->drawn = true;
-	if (total == 0) {
-		fprintf(stderr, "\r%-10s\033[K", progress->phase);
+	ret_text[0] = '\0';
+	if (p->done < p->total && now_ns - p->moved_ns >= STILL_NS) {
+		snprintf(ret_text, size, "nothing for %s", clock_text(now_ns - p->moved_ns, left));
 		return;
 	}
-	bar_text(done, total, bar);
-	rate_text(progress, done, total, now_ns, rate, sizeof(rate));
-	fprintf(stderr, "\r%-10s [%s] %3u%%  %s of %s%s\033[K", progress->phase, bar,
-		(unsigned)((double)done / (double)total * 100), size_text(done, done_size),
-		size_text(total, total_size), rate);
+	if (seconds <= 0 || p->done <= p->phase_start_done)
+		return;
+	rate = (double)(p->done - p->phase_start_done) / seconds;
+	clock_text((uint64_t)((double)(p->total - p->done) / rate * 1e9 + 5e8), left);
+	snprintf(ret_text, size, "%s/s, %s left", size_text((uint64_t)rate, rate_size), left);
+}
+
+static void line_draw(struct progress *p, uint64_t now_ns)
+{
+	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT], since[SHORT_TEXT];
+
+	p->drawn = true;
+	if (!counts(p)) {
+		clock_text(now_ns - p->phase_start_ns, since);
+		fprintf(stderr, "\r%-10s %s\033[K", p->phase, since);
+		return;
+	}
+	bar_text(p, bar);
+	left_text(p, now_ns, rate, sizeof(rate));
+	fprintf(stderr, "\r%-10s [%s] %3u%%  %s of %s%s%s\033[K", p->phase, bar,
+		(unsigned)((double)p->done / (double)p->total * 100), size_text(p->done, done_size),
+		size_text(p->total, total_size), *rate ? "  " : "", rate);
+}
+
+static void line_print(const struct progress *p, uint64_t now_ns)
+{
+	char rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT], since[SHORT_TEXT];
+
+	if (!counts(p)) {
+		fprintf(stderr, "%s: for %s\n", p->phase, clock_text(now_ns - p->phase_start_ns, since));
+		return;
+	}
+	left_text(p, now_ns, rate, sizeof(rate));
+	fprintf(stderr, "%s: %s of %s%s%s\n", p->phase, size_text(p->done, done_size),
+		size_text(p->total, total_size), *rate ? ", " : "", rate);
+}
+
+static void phase_begin(struct progress *p, const char *phase, uint64_t now_ns)
+{
+	char size[SHORT_TEXT];
+
+	strcpy(p->phase, phase);
+	p->phase_start_ns = p->moved_ns = p->told_ns = now_ns;
+	p->phase_start_done = p->done;
+	if (!p->terminal && phase[0] != '\0')
+		fprintf(stderr, "%s%s%s\n", phase, counts(p) ? ": " : "",
+			counts(p) ? size_text(p->total, size) : "");
 }
 
 void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
 		     uint64_t now_ns)
 {
-	char shown[sizeof(progress->phase)], size[SHORT_TEXT];
-	bool changed;
+	char shown[sizeof(progress->phase)];
 
 	text_printable(phase, shown, sizeof(shown));
-	changed = strcmp(progress->phase, shown) != 0;
-	if (changed) {
-		strcpy(progress->phase, shown);
-		progress->phase_start_ns = now_ns;
-		progress->phase_start_done = done;
-	}
 	if (done > total && total > 0)
 		done = total;
+	if (done != progress->done)
+		progress->moved_ns = now_ns;
+	progress->done = done;
+	progress->total = total;
+	if (strcmp(progress->phase, shown) != 0)
+		phase_begin(progress, shown, now_ns);
 	if (progress->terminal)
-		line_draw(progress, done, total, now_ns);
-	else if (changed && shown[0] != '\0')
-		fprintf(stderr, "%s%s%s\n", shown, total ? ": " : "", total ? size_text(total, size) : "");
+		line_draw(progress, now_ns);
+}
+
+void progress_tick(struct progress *progress, uint64_t now_ns)
+{
+	if (progress->phase[0] == '\0')
+		return;
+	if (progress->terminal) {
+		line_draw(progress, now_ns);
+	} else if (now_ns - progress->told_ns >= LINE_NS) {
+		line_print(progress, now_ns);
+		progress->told_ns = now_ns;
+	}
 }
 
 void progress_end(struct progress *progress)

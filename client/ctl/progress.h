@@ -1,5 +1,5 @@
-/* Progress of a job on stderr: on a terminal one line that is redrawn (bytes,
- * share, rate, time left, phase), else one line a phase. */
+/* Progress of a job on stderr: on a terminal one line that is redrawn (phase, bytes, share, rate, time
+ * left), else one line a phase, and one now and then while a phase takes long. */
 #ifndef GPUWM_CTL_PROGRESS_H
 #define GPUWM_CTL_PROGRESS_H
 
@@ -9,14 +9,21 @@
 struct progress {
 	bool terminal, drawn;
 	char phase[64];
+	uint64_t done, total; /* total 0: not known */
 	uint64_t phase_start_ns, phase_start_done; /* the rate is that of the phase */
+	uint64_t moved_ns, told_ns;
 };
+
+/* Between two calls of progress_tick at most: a clock on the screen goes on. */
+#define PROGRESS_TICK_MS 1000
 
 /* terminal: whether stderr is one. */
 void progress_start(struct progress *progress, bool terminal);
 /* total 0: not known. now_ns: any clock that only goes forward. */
 void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
 		     uint64_t now_ns);
+/* Time passes: shows that it goes on. */
+void progress_tick(struct progress *progress, uint64_t now_ns);
 /* Leaves the cursor at the beginning of a line. */
 void progress_end(struct progress *progress);
 

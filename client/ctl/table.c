@@ -195,6 +195,29 @@ const char *age_text(uint64_t then_ms, char ret_text[SHORT_TEXT])
 	return ret_text;
 }
 
+const char *time_text(uint64_t ms, char ret_text[SHORT_TEXT])
+{
+	if (ms < 1000)
+		snprintf(ret_text, SHORT_TEXT, "%u ms", (unsigned)ms);
+	else if (ms < 120000)
+		snprintf(ret_text, SHORT_TEXT, "%.2f s", (double)ms / 1000);
+	else
+		snprintf(ret_text, SHORT_TEXT, "%llu:%02llu min", (unsigned long long)(ms / 60000),
+			 (unsigned long long)(ms / 1000 % 60));
+	return ret_text;
+}
+
+const char *rate_text(uint64_t bytes, uint64_t ms, char ret_text[SHORT_TEXT])
+{
+	char size[SHORT_TEXT];
+
+	ret_text[0] = '\0';
+	if (bytes > 0 && ms > 0)
+		snprintf(ret_text, SHORT_TEXT, "%.20s/s",
+			 size_text((uint64_t)((double)bytes * 1000 / (double)ms), size));
+	return ret_text;
+}
+
 const char *hex_text(const uint8_t *bytes, size_t count, char *ret_text)
 {
 	ret_text[0] = '\0';

@@ -373,7 +373,7 @@ struct gpuwm_swap_options {
 	const char *model;
 	const char *alias; /* NULL: "current" */
 	const char *to; /* a tag, an alias or a version id; NULL removes the alias */
-	const char *expect; /* only if the alias names this version id now; NULL */
+	const char *expect; /* only if the alias names this version id now; 32 zeros: none; NULL */
 	bool retire_old;
 };
 /* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:

@@ -232,5 +232,12 @@ struct process worker_start(struct gpuwmd *d, const char *ref, uint64_t seed);
 /* Runs gpuwmctl with these arguments (end with NULL): the exit code, and its
  * output and errors in ret (up to size). */
 int ctl(char *ret_output, size_t size, const char *argument, ...);
+/* The same in two steps: one that runs, and its wait status. */
+struct ctl_run {
+	pid_t pid;
+	int from;
+};
+struct ctl_run ctl_start(const char *argument, ...);
+int ctl_join(struct ctl_run *run, char *ret_output, size_t size);
 
 #endif

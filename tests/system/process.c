@@ -196,24 +196,19 @@ struct process worker_start(struct gpuwmd *d, const char *ref, uint64_t seed)
 	return p;
 }
 
-int ctl(char *ret_output, size_t size, const char *argument, ...)
+static struct ctl_run ctl_launch(const char *argument, va_list list)
 {
 	char *argv[ARGUMENTS_MAX + 2] = {"gpuwmctl", (char *)argument};
+	struct ctl_run run;
 	char program[512];
-	size_t used = 0;
-	ssize_t got;
-	int out[2], status;
-	va_list list;
-	pid_t pid;
+	int out[2];
 
-	va_start(list, argument);
 	for (int i = 2; argument && i <= ARGUMENTS_MAX && (argv[i] = va_arg(list, char *)); i++)
 		;
-	va_end(list);
 	snprintf(program, sizeof program, "%s/bin/gpuwmctl", build_path());
 	cr_assert(pipe2(out, O_CLOEXEC) == 0);
-	pid = fork();
-	if (pid == 0) {
+	run.pid = fork();
+	if (run.pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
 		dup2(out[1], 1);
@@ -222,11 +217,45 @@ int ctl(char *ret_output, size_t size, const char *argument, ...)
 		_exit(126);
 	}
 	close(out[1]);
-	while (used + 1 < size && (got = read(out[0], ret_output + used, size - used - 1)) > 0)
+	run.from = out[0];
+	return run;
+}
+
+struct ctl_run ctl_start(const char *argument, ...)
+{
+	struct ctl_run run;
+	va_list list;
+
+	va_start(list, argument);
+	run = ctl_launch(argument, list);
+	va_end(list);
+	return run;
+}
+
+int ctl_join(struct ctl_run *run, char *ret_output, size_t size)
+{
+	size_t used = 0;
+	ssize_t got;
+	int status;
+
+	while (used + 1 < size && (got = read(run->from, ret_output + used, size - used - 1)) > 0)
 		used += (size_t)got;
 	ret_output[used] = 0;
-	close(out[0]);
-	cr_assert(waitpid(pid, &status, 0) == pid);
+	close(run->from);
+	cr_assert(waitpid(run->pid, &status, 0) == run->pid);
+	return status;
+}
+
+int ctl(char *ret_output, size_t size, const char *argument, ...)
+{
+	struct ctl_run run;
+	va_list list;
+	int status;
+
+	va_start(list, argument);
+	run = ctl_launch(argument, list);
+	va_end(list);
+	status = ctl_join(&run, ret_output, size);
 	cr_assert(WIFEXITED(status), "gpuwmctl %s: status %#x: %s", argument, status, ret_output);
 	return WEXITSTATUS(status);
 }

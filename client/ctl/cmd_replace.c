@@ -1,0 +1,189 @@
+/* swap --load: loads beside, flips, retires the old one; or leaves all as it was. */
+#include "load_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replacement {
+	struct gpuwm_client *client;
+	const struct arguments *arguments;
+	char model[ALIAS_TEXT], name[2 * ALIAS_TEXT]; /* of the new version */
+	const char *alias;
+	bool retire_old;
+	char before[33]; /* what the alias named when this began; "": it was not there */
+};
+
+static const char no_version[] = "00000000000000000000000000000000";
+
+static int list_get(const struct replacement *r, json_t **ret_list)
+{
+	const struct arguments quiet = {0};
+
+	return answer_query(r->client, &quiet, "list", r->model, ret_list);
+}
+
+/* ---- before ------------------------------------------------------------ */
+
+static bool is_tag(const json_t *list, const char *name)
+{
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "tag"), name) == 0 &&
+		    strcmp(answer_text(version, "state"), "failed") != 0)
+			return true;
+	}
+	return false;
+}
+
+/* What would fail after minutes of loading fails now. */
+static int alias_check(const struct replacement *r, const json_t *list)
+{
+	const char *expect = r->arguments->expect, *before = *r->before ? r->before : no_version;
+
+	if (strcmp(r->alias, "previous") == 0)
+		return exit_with(EXIT_USAGE, "swap current to it instead", "previous is not moved by hand");
+	if (strcmp(r->alias, r->arguments->positional[1]) == 0 || is_tag(list, r->alias))
+		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another name",
+				 "'%s' is a tag of %s", r->alias, r->model);
+	if (expect && strcmp(expect, before) != 0)
+		return exit_with(EXIT_IN_USE, "nothing was loaded", "%s@%s names %s, not %s", r->model,
+				 r->alias, *r->before ? r->before : "nothing", expect);
+	return EXIT_DONE;
+}
+
+static int replacement_begin(struct replacement *r)
+{
+	json_t *list;
+	int code = list_get(r, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	snprintf(r->before, sizeof(r->before), "%s", answer_alias(list, r->model, r->alias));
+	code = alias_check(r, list);
+	json_decref(list);
+	return code;
+}
+
+static int load_beside(const struct replacement *r, struct load_result *ret_result)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *devices[DEVICES_MAX];
+	int code = device_resolve_all(r->client, r->arguments, devices);
+	char *source = code == EXIT_DONE ? load_source(r->arguments->load) : NULL;
+
+	if (!source)
+		return code == EXIT_DONE ? EXIT_FAILED : code;
+	options.source = source;
+	options.name = r->name;
+	options.devices = r->arguments->device_count ? devices : NULL;
+	options.device_count = r->arguments->device_count;
+	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
+	free(source);
+	return code;
+}
+
+/* ---- the flip ---------------------------------------------------------- */
+
+/* One that gpuwmd took and did not answer is there or not: then it is asked for again. The first version of a
+ * model took current when it became ready. */
+static int flip(const struct replacement *r, const char *version)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	json_t *list;
+	bool moved;
+	int code, error;
+
+	options.model = r->model;
+	options.alias = r->alias;
+	options.to = version;
+	options.expect = *r->before ? r->before : no_version;
+	options.retire_old = r->retire_old;
+	do {
+		code = list_get(r, &list);
+		if (code != EXIT_DONE)
+			return code;
+		moved = strcmp(answer_alias(list, r->model, r->alias), version) == 0;
+		json_decref(list);
+		if (moved)
+			return EXIT_DONE;
+		error = gpuwm_swap(r->client, &options, NULL);
+	} while (error == -ECONNABORTED);
+	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
+}
+
+/* The flip failed and was told: the new version goes again. */
+static void undo(const struct replacement *r, const char *version)
+{
+	if (version_retire(r->client, version, version, 0) == 0)
+		fprintf(stderr, "gpuwmctl: %s is retired again, nothing was changed\n", r->name);
+	else
+		exit_with(EXIT_FAILED, gpuwm_error()->message,
+			  "%s is ready, could not be retired again, and stays", r->name);
+}
+
+/* ---- after ------------------------------------------------------------- */
+
+static int replacement_print(const struct replacement *r, const struct load_result *result)
+{
+	json_t *list;
+	int code;
+
+	if (r->arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "model", r->model, "alias",
+					      r->alias, "version", result->version, "old",
+					      *r->before ? r->before : NULL, "retire_old", r->retire_old, "job",
+					      result->told));
+	code = list_get(r, &list);
+	if (code != EXIT_DONE)
+		return code;
+	swap_tell(list, r->model, r->alias, r->before, r->retire_old);
+	json_decref(list);
+	return result->told ? job_course_print(result->told) : EXIT_DONE;
+}
+
+static int replacement_run(struct replacement *r)
+{
+	struct load_result result;
+	int code = replacement_begin(r);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = load_beside(r, &result);
+	if (code != EXIT_DONE) {
+		fprintf(stderr, "gpuwmctl: %s@%s was not changed\n", r->model, r->alias);
+		return code;
+	}
+	code = flip(r, result.version);
+	if (code == EXIT_DONE)
+		code = replacement_print(r, &result);
+	else
+		undo(r, result.version);
+	load_result_clear(&result);
+	return code;
+}
+
+int command_replace(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct replacement r = {.client = client, .arguments = arguments};
+	const char *tag = arguments->positional[1], *alias;
+	int code = arguments_alias(arguments, r.model, &alias);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!tag || !tag[0] || strlen(tag) >= ALIAS_TEXT)
+		return exit_with(EXIT_USAGE, "gpuwmctl swap MODEL TAG --load SOURCE",
+				 "swap --load needs the new version's tag");
+	if (arguments->given & OPTION_REMOVE)
+		return exit_with(EXIT_USAGE, NULL, "--load and --remove exclude each other");
+	if ((arguments->given & OPTION_RETIRE_OLD) && (arguments->given & OPTION_KEEP_OLD))
+		return exit_with(EXIT_USAGE, "without either the old version is retired",
+				 "--retire-old and --keep-old exclude each other");
+	r.alias = alias ? alias : "current";
+	r.retire_old = !(arguments->given & OPTION_KEEP_OLD);
+	snprintf(r.name, sizeof(r.name), "%s@%s", r.model, tag);
+	return replacement_run(&r);
+}

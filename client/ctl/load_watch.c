@@ -1,0 +1,221 @@
+#include "load_watch.h"
+
+#include "progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct job_watch {
+	uint64_t job;
+	struct progress progress;
+	bool ended; /* or not told any more: gpuwm_job_wait knows */
+	bool cancelled;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------ */
+
+static char interrupt_text[160];
+static volatile sig_atomic_t interrupted;
+
+/* The first Ctrl-C says what happens; the second one has the default effect. */
+static void interrupt_told(int signal_number)
+{
+	int saved = errno;
+	ssize_t written = write(STDERR_FILENO, interrupt_text, strlen(interrupt_text));
+
+	(void)written;
+	(void)signal_number;
+	interrupted = 1;
+	errno = saved;
+}
+
+/* Waiting ends with EINTR, so that a cancel is sent at once. */
+static void interrupt_prepare(uint64_t job, enum load_interrupt interrupt)
+{
+	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND};
+
+	if (interrupt == LOAD_CANCELLED)
+		snprintf(interrupt_text, sizeof(interrupt_text),
+			 "\ngpuwmctl: job %" PRIu64 " is being cancelled\n  Ctrl-C again only stops watching\n",
+			 job);
+	else
+		snprintf(interrupt_text, sizeof(interrupt_text),
+			 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
+			 " ends it; Ctrl-C again only stops watching\n",
+			 job, job);
+	sigaction(SIGINT, &action, NULL);
+}
+
+/* ---- watching ---------------------------------------------------------- */
+
+static void job_event(const struct gpuwm_event *event, void *user_data)
+{
+	struct job_watch *watch = user_data;
+	const char *state;
+	json_t *all;
+
+	if (strcmp(event->kind, "lost") == 0)
+		watch->ended = true;
+	if (strcmp(event->kind, "job") != 0)
+		return;
+	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
+	if (answer_number(all, "job") == watch->job) {
+		state = answer_text(all, "state");
+		if (*answer_text(all, "phase"))
+			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
+					answer_number(all, "total"), now_ns());
+		watch->ended = strcmp(state, "running") != 0 && strcmp(state, "queued") != 0;
+	}
+	json_decref(all);
+}
+
+/* What is to be done after each wait. */
+static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum load_interrupt interrupt)
+{
+	if (interrupt == LOAD_CANCELLED && interrupted && !watch->cancelled) {
+		watch->cancelled = true;
+		gpuwm_job_cancel(client, watch->job); /* of one that has just ended its wait tells */
+	}
+}
+
+/* 0, or the job's own error, or that of the connection. */
+static int job_follow(struct gpuwm_client *client, struct gpuwm_events *events, enum load_interrupt interrupt,
+		      struct job_watch *watch)
+{
+	int error = 0;
+
+	/* Where gpuwmd went away there is no more progress to tell, but an end. */
+	while (!watch->ended && error != -ECONNRESET) {
+		error = gpuwm_events_dispatch(events, PROGRESS_TICK_MS, job_event, watch);
+		if (error < 0 && error != -EINTR && error != -ECONNRESET)
+			return error;
+		progress_tick(&watch->progress, now_ns());
+		job_look(client, watch, interrupt);
+	}
+	do {
+		error = gpuwm_job_wait(client, watch->job, -1);
+		job_look(client, watch, interrupt);
+	} while (error == -EINTR);
+	return error;
+}
+
+/* ---- its end ----------------------------------------------------------- */
+
+static int query(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
+{
+	const struct arguments quiet = {0};
+
+	return answer_query(client, &quiet, method, filter, ret_answer);
+}
+
+static int job_told(struct gpuwm_client *client, struct load_result *result)
+{
+	char number[24];
+	json_t *jobs;
+	int code;
+
+	snprintf(number, sizeof(number), "%" PRIu64, result->job);
+	code = query(client, "jobs", number, &jobs);
+	if (code != EXIT_DONE)
+		return code;
+	result->told = json_incref(json_array_get(json_object_get(jobs, "jobs"), 0));
+	snprintf(result->version, sizeof(result->version), "%s", answer_text(result->told, "version"));
+	json_decref(jobs);
+	return EXIT_DONE;
+}
+
+/* The job ended with its gpuwmd; what was ready by then is there. */
+static int job_outlived(struct gpuwm_client *client, const struct gpuwm_load_options *options,
+			struct load_result *result)
+{
+	json_t *list;
+	const char *id;
+	int code = query(client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	id = answer_ref(list, options->name);
+	snprintf(result->version, sizeof(result->version), "%s", id);
+	if (strcmp(answer_text(answer_version(list, id), "state"), "ready") != 0)
+		code = exit_with(EXIT_FAILED, "load it again",
+				 "gpuwmd went away before %s was ready: what is not ready is not kept",
+				 options->name);
+	json_decref(list);
+	return code;
+}
+
+int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *options,
+	       enum load_interrupt interrupt, struct load_result *ret_result)
+{
+	struct load_result result = {0};
+	struct job_watch watch = {0};
+	struct gpuwm_events *events;
+	const char *instance;
+	int code, error;
+
+	/* Before the load: no event of the job is missed. */
+	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
+		return exit_with_error();
+	if (gpuwm_load(client, options, &watch.job) < 0) {
+		code = exit_with_error();
+		gpuwm_events_close(events);
+		return code;
+	}
+	instance = gpuwm_instance(client);
+	interrupt_prepare(watch.job, interrupt);
+	progress_start(&watch.progress, isatty(STDERR_FILENO));
+	error = job_follow(client, events, interrupt, &watch);
+	progress_end(&watch.progress);
+	gpuwm_events_close(events);
+	result.job = watch.job;
+	if (error < 0 && strcmp(instance, gpuwm_instance(client)) != 0)
+		code = job_outlived(client, options, &result);
+	else if (error < 0)
+		code = exit_with_error();
+	else
+		code = job_told(client, &result);
+	if (code == EXIT_DONE)
+		*ret_result = result;
+	return code;
+}
+
+void load_result_clear(struct load_result *result)
+{
+	json_decref(result->told);
+	result->told = NULL;
+}
+
+/* ---- sources ----------------------------------------------------------- */
+
+char *load_source(const char *source)
+{
+	char *directory, *path = NULL;
+
+	if (source[0] == '/')
+		return strdup(source);
+	directory = getcwd(NULL, 0);
+	while (strncmp(source, "./", 2) == 0)
+		source += 2;
+	if (strcmp(source, ".") == 0)
+		source = "";
+	if (directory && asprintf(&path, "%s%s%s", directory, *source ? "/" : "", source) < 0)
+		path = NULL;
+	free(directory);
+	if (!path)
+		exit_with(EXIT_FAILED, NULL, "the working directory is not known: write an absolute path");
+	return path;
+}

@@ -1,0 +1,329 @@
+/* gpuwmctl: loads that are watched, and `swap --load`, which changes all or nothing. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+SYSTEM_SUITE(ctl_load);
+
+static char output[65536];
+#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
+
+static void says(const char *words)
+{
+	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
+}
+
+static const json_t *first_job(const json_t *answer)
+{
+	return json_array_get(json_object_get(answer, "jobs"), 0);
+}
+
+/* Its time in ms; -1: the job has no such phase. */
+static json_int_t phase_ms(const json_t *job, const char *name, json_int_t *ret_bytes)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		if (strcmp(json_string_value(json_object_get(phase, "phase")), name) != 0)
+			continue;
+		*ret_bytes = json_integer_value(json_object_get(phase, "bytes"));
+		return json_integer_value(json_object_get(phase, "ms"));
+	}
+	return -1;
+}
+
+/* ---- load --wait ------------------------------------------------------ */
+
+Test(ctl_load, ends_with_phases_and_their_times)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+
+	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--wait"), 0, "%s", output);
+	says("m@v1 is ready");
+	says("PHASE");
+	says("copying");
+	says("iB/s");
+	says("total");
+	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
+	says("done");
+	says("copying");
+	says("iB/s");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, tells_programs_the_same)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const struct checkpoint *c = LARGE(1);
+	json_int_t bytes = 0;
+	const json_t *job;
+	json_t *answer;
+
+	load_version(d, checkpoint_write(d, "v1", c), "m@v1");
+	answer = query(d->admin, "jobs", "1");
+	job = first_job(answer);
+	cr_assert_geq(phase_ms(job, "waiting", &bytes), 0);
+	cr_assert_geq(phase_ms(job, "copying", &bytes), 0);
+	cr_assert_eq((uint64_t)bytes, checkpoint_bytes(c), "%lld", (long long)bytes);
+	cr_assert(json_is_array(json_object_get(job, "notes")));
+	json_decref(answer);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* A loader that stands still: the job's time goes on. */
+static bool starting_lasts(struct gpuwmd *d, json_int_t ms)
+{
+	json_t *answer = query(d->admin, "jobs", "1");
+	json_int_t bytes, lasted = phase_ms(first_job(answer), "starting", &bytes);
+
+	json_decref(answer);
+	return lasted >= ms;
+}
+
+/* Starts a command with a load on d's device, of which nothing happens before loaders_kill(d, SIGCONT). */
+#define START_HELD(d, ...)                                                                                     \
+	({                                                                                                     \
+		struct ctl_run run_;                                                                           \
+		fds_settled(d);                                                                                \
+		loaders_kill(d, SIGSTOP);                                                                      \
+		run_ = ctl_start(__VA_ARGS__, "--device", (d)->device, NULL);                                  \
+		cr_assert(EVENTUALLY(5000, status_of(d, "jobs_running") == 1));                                \
+		run_;                                                                                          \
+	})
+
+static void ends_with(struct ctl_run *run, int code)
+{
+	int status = ctl_join(run, output, sizeof output);
+
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
+}
+
+Test(ctl_load, goes_on_after_an_interrupt)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", SMALL(1));
+	struct ctl_run run = START_HELD(d, "load", path, "m@v1", "--wait");
+
+	cr_assert(EVENTUALLY(5000, starting_lasts(d, 50)));
+	kill(run.pid, SIGINT);
+	loaders_kill(d, SIGCONT);
+	ends_with(&run, 0);
+	says("job 1 goes on");
+	says("m@v1 is ready");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- swap --load ------------------------------------------------------ */
+
+static struct gpuwmd *start_with_one(void)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	return d;
+}
+
+static bool names(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	return true;
+}
+
+/* The first version is current, and all is as it was. */
+static void nothing_changed(struct gpuwmd *d)
+{
+	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v2", "none") || version_is(d, "m", "v2", "failed")));
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	names(d, "m", 1);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, swap_load_flips_and_retires_the_old_one)
+{
+	struct gpuwmd *d = start_with_one();
+	struct process worker = worker_start(d, "m", 1);
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
+	says("m@current is now v2; it was v1, which is retired");
+	says("copying");
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+	names(d, "m", 2);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v1", "none")));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, swap_load_may_keep_the_old_one)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device, "--keep-old"), 0, "%s",
+		     output);
+	says("m@current is now v2; it was v1\n");
+	names(d, "m@previous", 1);
+	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	names(d, "m", 1);
+	gpuwmd_stop(d);
+}
+
+Test(ctl_load, swap_load_of_a_model_that_is_new)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", SMALL(1));
+
+	cr_assert_eq(CTL("swap", "m", "v1", "--load", path, "--device", d->device), 0, "%s", output);
+	says("m@current is now v1\n");
+	path = checkpoint_write(d, "v2", SMALL(2));
+	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "v2", "--load", path, "--device", d->device), 0, "%s",
+		     output);
+	says("\"alias\":\"prod\"");
+	says("\"old\":null");
+	says("\"phases\":[");
+	names(d, "m@prod", 2);
+	names(d, "m", 1);
+	gpuwmd_stop(d);
+}
+
+Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
+	says("it was v1, which stays: another alias names it");
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	gpuwmd_stop(d);
+}
+
+Test(ctl_load, swap_load_that_fails_changes_nothing)
+{
+	struct gpuwmd *d = start_with_one();
+
+	cr_assert_eq(
+		CTL("swap", "m", "v2", "--load", safetensors_write(d, "bad", "{", 0), "--device", d->device), 9,
+		"%s", output);
+	says("m@current was not changed");
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", "/etc/passwd", "--device", d->device), 6, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--expect", "0123456789abcdef0123456789abcdef"),
+		     5, "%s", output);
+	says("nothing was loaded");
+	cr_assert_eq(CTL("swap", "m@v2", "v2", "--load", d->root), 5, "%s", output);
+	cr_assert_eq(CTL("swap", "m@v1", "v2", "--load", d->root), 5, "%s", output);
+	says("'v1' is a tag of m");
+	cr_assert_eq(CTL("swap", "m@previous", "v2", "--load", d->root), 2, "%s", output);
+	nothing_changed(d);
+}
+
+Test(ctl_load, swap_load_takes_only_options_that_go_together)
+{
+	struct gpuwmd *d = start_with_one();
+
+	cr_assert_eq(CTL("swap", "m", "--load", d->root), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--remove"), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--keep-old", "--retire-old"), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v1", "--keep-old"), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v1", "--device", d->device), 2, "%s", output);
+	nothing_changed(d);
+}
+
+/* Somebody else moves the alias while it loads. */
+Test(ctl_load, swap_load_whose_flip_is_refused_retires_the_new_one)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct ctl_run run;
+
+	OK(publish_version(d->admin, d->device, "m@mine", SMALL(3)));
+	run = START_HELD(d, "swap", "m", "v2", "--load", path);
+	OK(swap_to(d, "m", "mine", false));
+	loaders_kill(d, SIGCONT);
+	ends_with(&run, 5);
+	says("m@v2 is retired again, nothing was changed");
+	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v2", "none")));
+	names(d, "m", 3);
+	names(d, "m@previous", 1);
+	gpuwmd_stop(d);
+}
+
+/* The alias is not there at the beginning, but at the end. */
+Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct ctl_run run = START_HELD(d, "swap", "m@prod", "v2", "--load", path);
+
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	loaders_kill(d, SIGCONT);
+	ends_with(&run, 5);
+	says("m@v2 is retired again, nothing was changed");
+	names(d, "m@prod", 1);
+	cr_assert_eq(CTL("swap", "m@prod", "--remove"), 0, "%s", output);
+	nothing_changed(d);
+}
+
+/* The alias became a tag meanwhile, and as the model's first version the new one is current. */
+Test(ctl_load, swap_load_says_that_the_new_one_stays_where_it_can_not_be_retired)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct gpuwm_publish *publish;
+	struct ctl_run run;
+
+	run = START_HELD(d, "swap", "m@prod", "v2", "--load", path);
+	OK(publish_begin(d->admin, d->device, "m@prod", SMALL(3), &publish));
+	loaders_kill(d, SIGCONT);
+	ends_with(&run, 5);
+	says("\"prod\" is a tag");
+	says("m@v2 is ready, could not be retired again, and stays");
+	cr_assert(version_is(d, "m", "v2", "ready"));
+	OK(gpuwm_publish_abort(publish, NULL));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
+
+	cr_assert(EVENTUALLY(5000, status_of(d, "jobs_running") == 1));
+	kill(run.pid, SIGINT);
+	ends_with(&run, 1);
+	says("is being cancelled");
+	says("m@current was not changed");
+	loaders_kill(d, SIGCONT);
+	nothing_changed(d);
+}
+
+/* What is documented: at most a ready version that no alias names. */
+Test(ctl_load, swap_load_that_is_killed_leaves_at_most_a_version_without_alias)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
+
+	kill(run.pid, SIGKILL);
+	ctl_join(&run, output, sizeof output);
+	loaders_kill(d, SIGCONT);
+	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v2", "ready")));
+	names(d, "m", 1);
+	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
+	nothing_changed(d);
+}
