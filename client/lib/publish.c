@@ -122,26 +122,33 @@ static int make_segment(struct gpuwm_publish *publish, uint32_t position, struct
 
 	if (r == 0)
 		r = device->ops->map(device, segment, MEMORY_WRITE, error);
-	/* Fresh host memory reads as zeros; touching it would only cost. */
-	if (r == 0 && device->ops != &memory_host)
-		r = device->ops->zero(device, segment, error);
+	return r;
+}
+
+static int zero_segments(struct gpuwm_publish *publish, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	int r = device->ops->enter(device, error);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
+		r = device->ops->zero(device, &publish->segments[i], error);
+	device->ops->leave(device);
 	return r;
 }
 
 static int make_segments(struct gpuwm_publish *publish, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
-	int r = device->ops->hold(device, error);
+	int r = publish->bare ? 0 : device->ops->hold(device, error);
 
-	if (r < 0)
-		return r;
-	publish->held = true;
-	r = device->ops->enter(device, error);
-	if (r < 0)
-		return r;
+	publish->held = r == 0 && !publish->bare;
 	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
 		r = make_segment(publish, i, error);
-	device->ops->leave(device);
+	/* Fresh host memory reads as zeros; touching it would only cost. */
+	if (r == 0 && !publish->bare && device->ops != &memory_host)
+		r = zero_segments(publish, error);
 	return r;
 }
 
@@ -150,7 +157,7 @@ static void release_memory(struct gpuwm_publish *publish)
 {
 	const struct memory_device *device = &publish->device;
 
-	if (publish->held)
+	if (publish->segments)
 		device->ops->idle(device, NULL);
 	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++)
 		device->ops->release(device, &publish->segments[i]);
@@ -199,8 +206,9 @@ static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publis
 	return r;
 }
 
-int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *given,
-			const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
+static int publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *given,
+			 const struct gpuwm_tensor_spec *specs, size_t count, bool bare,
+			 struct gpuwm_publish **ret_publish)
 {
 	struct gpuwm_publish_options options;
 	struct gpuwm_publish *publish;
@@ -218,6 +226,7 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 		error_set(&error, -ENOMEM, NULL, "out of memory for a publish");
 		return client_fail(&error);
 	}
+	publish->bare = bare;
 	publish->client = client_keep(client);
 	pthread_mutex_init(&publish->lock, NULL);
 	publish->part = (struct publish_part){.index_fd = -1, .rank = options.rank};
@@ -229,6 +238,18 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 	}
 	*ret_publish = publish;
 	return 0;
+}
+
+int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+			const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
+{
+	return publish_begin(client, options, specs, count, false, ret_publish);
+}
+
+int publish_begin_bare(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+		       const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
+{
+	return publish_begin(client, options, specs, count, true, ret_publish);
 }
 
 struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)

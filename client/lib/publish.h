@@ -19,6 +19,15 @@ struct publish_part {
 	struct memory_segment *segments; /* exported: fd is set */
 };
 
+/* As gpuwm_publish_begin, but nothing of it needs a context, and GPU memory is not zeroed:
+ * before it is sealed the caller writes every tensor and has zeroed the gaps. */
+int publish_begin_bare(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+		       const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish);
+
+/* Zeroes all that no tensor covers, and what small tensors lie between: before they are written. Inside
+ * memory_enter. */
+int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error);
+
 const struct plan *publish_plan(const struct gpuwm_publish *publish);
 const struct memory_device *publish_device(const struct gpuwm_publish *publish);
 /* Segment `position`, mapped for writing. */

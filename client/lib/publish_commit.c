@@ -21,6 +21,17 @@ static int by_place(const void *a, const void *b, void *plan)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
+size_t *publish_order(const struct gpuwm_publish *publish)
+{
+	size_t count = publish->tensor_count, *order = calloc(count + 1, sizeof(*order));
+
+	for (size_t i = 0; order && i < count; i++)
+		order[i] = i;
+	if (order)
+		qsort_r(order, count, sizeof(*order), by_place, (void *)&publish->plan);
+	return order;
+}
+
 static bool same_place(const struct plan *plan, size_t a, size_t b)
 {
 	return by_place(&a, &b, (void *)plan) == 0;
@@ -55,14 +66,11 @@ static int digest_group(struct gpuwm_publish *publish, const size_t *order, size
 static int digest_all(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		      struct error *error)
 {
-	size_t count = publish->tensor_count, *order = calloc(count + 1, sizeof(*order));
+	size_t count = publish->tensor_count, *order = publish_order(publish);
 	int r = 0;
 
 	if (!order)
 		return error_set(error, -ENOMEM, NULL, "out of memory for the digests of %zu tensors", count);
-	for (size_t i = 0; i < count; i++)
-		order[i] = i;
-	qsort_r(order, count, sizeof(*order), by_place, &publish->plan);
 	for (size_t first = 0, end; first < count && r == 0; first = end) {
 		for (end = first + 1; end < count && same_place(&publish->plan, order[first], order[end]);)
 			end++;

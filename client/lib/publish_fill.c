@@ -2,7 +2,11 @@
 #include "publish_state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Gaps with less between them are zeroed in one go: starting a fill costs a GPU as much as these bytes. */
+#define GAP_MERGE_BYTES MIB(4)
 
 int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error)
 {
@@ -135,4 +139,79 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
 		pthread_mutex_unlock(&publish->lock);
 	}
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+/* What is to be zeroed of one segment, while it grows. */
+struct gap {
+	uint32_t segment;
+	uint64_t from, to; /* equal: nothing yet */
+};
+
+static int gap_fill(struct gpuwm_publish *publish, struct gap *gap, struct error *error)
+{
+	struct memory_segment piece = {
+		.fd = -1,
+		.address = (uint8_t *)publish->segments[gap->segment].address + gap->from,
+		.bytes = gap->to - gap->from,
+	};
+	int r = piece.bytes ? publish->device.ops->zero(&publish->device, &piece, error) : 0;
+
+	gap->from = gap->to;
+	return r;
+}
+
+/* Bytes [from, to) of the gap's segment belong to nobody. */
+static int gap_add(struct gpuwm_publish *publish, struct gap *gap, uint64_t from, uint64_t to,
+		   struct error *error)
+{
+	int r = 0;
+
+	if (from >= to)
+		return 0;
+	if (gap->from == gap->to || from - gap->to > GAP_MERGE_BYTES) {
+		r = gap_fill(publish, gap, error);
+		gap->from = from;
+	}
+	gap->to = to;
+	return r;
+}
+
+/* The gaps of one segment; *at: the first of its tensors in the order, moved behind the last. */
+static int segment_gaps(struct gpuwm_publish *publish, uint32_t segment, const size_t *order, size_t *at,
+			struct error *error)
+{
+	struct gap gap = {.segment = segment};
+	uint64_t end = 0;
+	int r = 0;
+
+	for (; r == 0 && *at < publish->tensor_count; (*at)++) {
+		const struct plan_place *place = &publish->plan.places[order[*at]];
+
+		if (place->segment != segment)
+			break;
+		r = gap_add(publish, &gap, end, place->offset, error);
+		if (place->offset + place->bytes > end)
+			end = place->offset + place->bytes;
+	}
+	if (r == 0)
+		r = gap_add(publish, &gap, end, publish->plan.segments[segment], error);
+	return r < 0 ? r : gap_fill(publish, &gap, error);
+}
+
+int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error)
+{
+	size_t *order, at = 0;
+	int r = 0;
+
+	/* Fresh host memory reads as zeros. */
+	if (publish->device.ops == &memory_host)
+		return 0;
+	order = publish_order(publish);
+	if (!order)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors",
+				 publish->tensor_count);
+	for (uint32_t i = 0; r == 0 && i < publish->plan.segment_count; i++)
+		r = segment_gaps(publish, i, order, &at, error);
+	free(order);
+	return r;
 }

@@ -17,6 +17,7 @@ struct gpuwm_publish {
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
 	uint32_t world;
 	struct memory_device device;
+	bool bare; /* the loader's: contexts and zeros are its own care */
 	bool held; /* the device: until freed */
 	struct connection *checker; /* NULL for a loader */
 	struct plan plan;
@@ -30,6 +31,9 @@ struct gpuwm_publish {
 
 /* Puts segments and tensors into the builder. */
 int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
+
+/* Positions of the tensors in the order of their places. free() them; NULL: no memory. */
+size_t *publish_order(const struct gpuwm_publish *publish);
 
 /* publish_abort, as a request; the publish stays, but not its memory: gpuwmd
  * gives the budget to others as soon as it hears of this. 0 also when it ended
