@@ -17,6 +17,9 @@
 #define COPY_CHUNK_BYTES MIB(8)
 #define COPY_READERS_MAX 8
 
+struct lanes;
+struct ring;
+
 struct copy_target {
 	const struct memory_device *device;
 	void *const *addresses; /* of each tensor of the source, mapped for writing */
@@ -28,6 +31,8 @@ struct copy {
 	const struct source *source;
 	const struct copy_target *targets; /* replicas: a file is read once */
 	size_t target_count; /* at least 1 */
+	struct ring *ring; /* buffers, and */
+	struct lanes *lanes; /* what carries them to the targets; NULL: `host` only */
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
 	unsigned readers; /* 0: as many as there are CPUs; at most COPY_READERS_MAX */
 	memory_progress_fn *progress; /* called by the calling thread only, at least every

@@ -42,7 +42,7 @@ struct work {
 	int64_t told_ms; /* when progress was last told */
 };
 
-/* Begins a phase ("opening", "planning", "allocating", "copying", "checking",
+/* Begins a phase ("opening", "planning", "allocating", "starting the GPU", "copying", "checking",
  * "handing in") and tells it. total: bytes, 0 where nothing is counted. 0, -ECANCELED, -ECONNRESET. */
 int work_phase(struct work *work, const char *phase, uint64_t total);
 /* `bytes` more are done. Told at most every WORK_TELL_MS; looks at the

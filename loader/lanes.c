@@ -40,8 +40,13 @@ static int write_now(const struct lane *lane, const struct lane_span *spans, siz
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = device->ops->write(device, place_of(lane, &spans[i]), spans[i].from, spans[i].bytes, error);
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		void *to = place_of(lane, &spans[i]);
+
+		/* What was read straight into this memory lies there. */
+		if (to != spans[i].from)
+			r = device->ops->write(device, to, spans[i].from, spans[i].bytes, error);
+	}
 	device->ops->leave(device);
 	return r;
 }
@@ -410,8 +415,6 @@ int lanes_open(const struct copy_target *targets, size_t count, size_t slots, st
 	}
 	lanes->slots = slots;
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		if (targets[i].device->ops == &memory_host)
-			continue;
 		lanes->lanes[lanes->count].target = &targets[i];
 		r = lane_open(&lanes->lanes[lanes->count++], slots, error);
 	}

@@ -4,7 +4,7 @@
  *   host → first GPU → second → third, where they can reach each other (NVLink, PCIe)
  *   host → every GPU that can't reach the one before it
  *
- * A target on `host` is its reader's own; other kinds of memory are written at once. */
+ * Memory that is no GPU's is written at once. */
 #ifndef GPUWM_LOADER_LANES_H
 #define GPUWM_LOADER_LANES_H
 

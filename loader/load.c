@@ -1,6 +1,6 @@
 #include "load.h"
 
-#include "copy.h"
+#include "lanes.h"
 #include "report.h"
 
 #include "../client/lib/publish.h"
@@ -10,21 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One device of a load. */
-struct replica {
+/* One part of the version: a rank on a device. */
+struct part {
+	const char *device;
+	uint32_t rank;
 	struct gpuwm_publish *publish;
-	void **addresses; /* of each tensor */
-	const struct publish_part *part; /* once it is sealed */
+	void **addresses; /* of each tensor of the rank */
+	const struct publish_part *sealed; /* once it is */
 };
 
 struct load {
 	const struct job *job;
 	struct work *work;
+	struct prepare *prepare; /* NULL: no GPUs */
 	struct gpuwm_client *client;
 	struct source source;
-	struct gpuwm_tensor_spec *specs;
+	struct gpuwm_tensor_spec *specs; /* of all tensors, as the source has them */
 	struct digest *digests;
-	struct replica replicas[PARTS_PER_VERSION_MAX];
+	struct part parts[PARTS_PER_VERSION_MAX]; /* a rank's are neighbours */
+	size_t part_count;
 	struct error *error;
 };
 
@@ -49,16 +53,13 @@ static int open_source(struct load *load)
 		r = source_open(load->job->source, &load->job->roots, &load->source, load->error);
 	if (r == 0 && load->source.warning[0])
 		fprintf(stderr, "gpuwm-loader: warning: %s\n", load->source.warning);
-	return r;
+	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }
 
 static int make_specs(struct load *load)
 {
 	size_t count = load->source.tensor_count;
-	int r = work_phase(load->work, "planning", load->source.bytes);
 
-	if (r < 0)
-		return r;
 	load->specs = calloc(count + 1, sizeof(*load->specs));
 	load->digests = calloc(count + 1, sizeof(*load->digests));
 	if (!load->specs || !load->digests)
@@ -76,140 +77,260 @@ static int make_specs(struct load *load)
 	return 0;
 }
 
-static int add_texts(struct load *load, struct gpuwm_publish *publish)
+/* Replicas of one rank on every device; or a rank on each, in their order; or all ranks on one. */
+static int plan_parts(struct load *load)
+{
+	const struct job *job = load->job;
+	uint32_t world = load->source.world;
+
+	if (world > PARTS_PER_VERSION_MAX)
+		return error_set(load->error, -EFBIG, NULL, "%s has files for %u ranks, above the limit of %d",
+				 job->source, world, PARTS_PER_VERSION_MAX);
+	if (world > 1 && job->device_count != 1 && job->device_count != world)
+		return error_set(load->error, -EINVAL, "name one device for each rank, or one for all of them",
+				 "%s has files for %u ranks, but %zu devices are named", job->source, world,
+				 job->device_count);
+	load->part_count = world > 1 ? world : job->device_count;
+	for (size_t i = 0; i < load->part_count; i++)
+		load->parts[i] = (struct part){
+			.device = job->devices[job->device_count == 1 ? 0 : i],
+			.rank = world > 1 ? (uint32_t)i : 0,
+		};
+	return 0;
+}
+
+static int plan(struct load *load)
+{
+	int r = work_phase(load->work, "planning", load->source.bytes);
+
+	if (r == 0)
+		r = plan_parts(load);
+	return r < 0 ? r : make_specs(load);
+}
+
+static const struct source_rank *rank_of(const struct load *load, const struct part *part)
+{
+	return &load->source.ranks[part->rank];
+}
+
+static int add_texts(struct load *load, const struct part *part)
 {
 	const struct source *source = &load->source;
+	const struct source_rank *rank = rank_of(load, part);
+	const struct safetensors *first = rank->file_count ? &source->files[rank->file].content : NULL;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && source->file_count && i < source->files[0].content.metadata_count; i++) {
-		const struct safetensors_pair *pair = &source->files[0].content.metadata[i];
-
-		r = gpuwm_publish_metadata(publish, pair->key, pair->value);
-	}
+	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
+		r = gpuwm_publish_metadata(part->publish, first->metadata[i].key, first->metadata[i].value);
 	for (size_t i = 0; r == 0 && i < source->extra_count; i++)
-		r = gpuwm_publish_file(publish, source->extras[i].name, source->extras[i].data,
+		r = gpuwm_publish_file(part->publish, source->extras[i].name, source->extras[i].data,
 				       source->extras[i].bytes);
 	return r < 0 ? library_failed(load, r) : 0;
 }
 
-static int find_addresses(struct load *load, struct replica *replica)
+static int find_addresses(struct load *load, struct part *part)
 {
-	size_t count = load->source.tensor_count;
+	size_t count = rank_of(load, part)->tensor_count;
 	uint64_t bytes;
 	int r = 0;
 
-	replica->addresses = calloc(count + 1, sizeof(*replica->addresses));
-	if (!replica->addresses)
+	part->addresses = calloc(count + 1, sizeof(*part->addresses));
+	if (!part->addresses)
 		return no_memory(load);
 	for (size_t i = 0; r == 0 && i < count; i++)
-		r = gpuwm_publish_memory(replica->publish, i, &replica->addresses[i], &bytes);
+		r = gpuwm_publish_memory(part->publish, i, &part->addresses[i], &bytes);
 	return r < 0 ? library_failed(load, r) : 0;
 }
 
-static int begin_replica(struct load *load, size_t position)
+static int begin_part(struct load *load, struct part *part)
 {
 	const struct job *job = load->job;
-	struct replica *replica = &load->replicas[position];
+	const struct source_rank *rank = rank_of(load, part);
+	bool first = part == load->parts;
 	char name[2 * NAME_BYTES_MAX + 2];
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
 	int r;
 
 	snprintf(name, sizeof(name), "%s@%s", job->model, job->tag);
 	options.name = name;
-	options.device = job->devices[position];
-	options.world = 1;
-	options.join = position ? gpuwm_publish_id(load->replicas[0].publish) : NULL;
-	options.alias = job->alias[0] && !position ? job->alias : NULL;
-	r = gpuwm_publish_begin(load->client, &options, load->specs, load->source.tensor_count,
-				&replica->publish);
+	options.device = part->device;
+	options.rank = part->rank;
+	options.world = load->source.world;
+	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
+	options.alias = job->alias[0] && first ? job->alias : NULL;
+	r = publish_begin_bare(load->client, &options, load->specs + rank->tensor, rank->tensor_count,
+			       &part->publish);
 	if (r < 0)
 		return library_failed(load, r);
-	r = add_texts(load, replica->publish);
-	return r < 0 ? r : find_addresses(load, replica);
+	r = add_texts(load, part);
+	return r < 0 ? r : find_addresses(load, part);
 }
 
 static int begin_all(struct load *load)
 {
 	int r = work_phase(load->work, "allocating", load->source.bytes);
 
-	for (size_t i = 0; r == 0 && i < load->job->device_count; i++) {
-		r = begin_replica(load, i);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		r = begin_part(load, &load->parts[i]);
 		if (r == 0)
 			r = work_advance(0, load->work);
 	}
 	return r;
 }
 
-static int copy_all(struct load *load)
+static int wait_for_gpus(struct load *load)
 {
-	struct copy_target targets[PARTS_PER_VERSION_MAX];
-	struct copy copy = {
-		.source = &load->source,
-		.targets = targets,
-		.target_count = load->job->device_count,
-		.progress = work_advance,
-		.user_data = load->work,
-	};
-	int r = work_phase(load->work, "copying", load->source.bytes);
+	const struct ring *ring = prepare_ring(load->prepare);
+	int r;
 
-	for (size_t i = 0; i < copy.target_count; i++)
-		targets[i] = (struct copy_target){
-			.device = publish_device(load->replicas[i].publish),
-			.addresses = load->replicas[i].addresses,
-			.segments = publish_segment(load->replicas[i].publish, 0),
-			.segment_count = publish_plan(load->replicas[i].publish)->segment_count,
-		};
+	if (!ring)
+		return 0;
+	r = work_phase(load->work, "starting the GPU", 0);
 	if (r == 0)
-		r = copy_run(&copy, load->digests, load->error);
-	for (size_t i = 0; r == 0 && i < copy.target_count; i++)
-		for (size_t k = 0; k < load->source.tensor_count; k++)
-			publish_digest(load->replicas[i].publish, k, &load->digests[k]);
+		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
+	if (r == 0 && ring->note[0])
+		work_note(load->work, "%s", ring->note);
 	return r;
 }
 
-static struct check_part part_of(const struct load *load, size_t position, struct check_segment *segments)
-{
-	const struct publish_part *part = load->replicas[position].part;
+/* ---- copying: a rank after the other, to all devices that hold it -------- */
 
-	for (uint32_t i = 0; i < part->segment_count; i++)
-		segments[i] =
-			(struct check_segment){.fd = part->segments[i].fd, .bytes = part->segments[i].bytes};
+/* What no tensor covers is zero before the copy: fresh memory of a GPU may hold anything. */
+static int zero_gaps(struct load *load, const struct part *parts, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		const struct memory_device *device = publish_device(parts[i].publish);
+
+		r = device->ops->enter(device, load->error);
+		if (r < 0)
+			break;
+		r = publish_zero_gaps(parts[i].publish, load->error);
+		device->ops->leave(device);
+	}
+	return r;
+}
+
+static int copy_to(struct load *load, const struct source *source, const struct copy_target *targets,
+		   size_t count, struct lanes *lanes, struct digest *digests)
+{
+	struct copy copy = {
+		.source = source,
+		.targets = targets,
+		.target_count = count,
+		.ring = prepare_ring(load->prepare),
+		.lanes = lanes,
+		.progress = work_advance,
+		.user_data = load->work,
+	};
+
+	return copy_run(&copy, digests, load->error);
+}
+
+static int open_lanes(struct load *load, const struct copy_target *targets, size_t count, struct lanes **ret)
+{
+	const struct ring *ring = prepare_ring(load->prepare);
+	int r;
+
+	*ret = NULL;
+	if (!ring)
+		return 0;
+	r = lanes_open(targets, count, ring->count, ret, load->error);
+	if (r == 0 && lanes_note(*ret)[0])
+		work_note(load->work, "%s", lanes_note(*ret));
+	return r;
+}
+
+/* The parts are of one rank. */
+static int copy_rank(struct load *load, const struct part *parts, size_t count)
+{
+	const struct source_rank *rank = rank_of(load, parts);
+	struct source source = load->source;
+	struct copy_target targets[PARTS_PER_VERSION_MAX];
+	struct digest *digests = load->digests + rank->tensor;
+	struct lanes *lanes;
+	int r;
+
+	source.tensors += rank->tensor;
+	source.tensor_count = rank->tensor_count;
+	source.bytes = rank->bytes;
+	for (size_t i = 0; i < count; i++)
+		targets[i] = (struct copy_target){
+			.device = publish_device(parts[i].publish),
+			.addresses = parts[i].addresses,
+			.segments = publish_segment(parts[i].publish, 0),
+			.segment_count = publish_plan(parts[i].publish)->segment_count,
+		};
+	r = open_lanes(load, targets, count, &lanes);
+	if (r == 0)
+		r = zero_gaps(load, parts, count);
+	if (r == 0)
+		r = copy_to(load, &source, targets, count, lanes, digests);
+	lanes_close(lanes);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		for (size_t k = 0; k < rank->tensor_count; k++)
+			publish_digest(parts[i].publish, k, &digests[k]);
+	return r;
+}
+
+static int copy_all(struct load *load)
+{
+	size_t replicas = load->part_count / load->source.world;
+	int r = work_phase(load->work, "copying", load->source.bytes);
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
+		r = copy_rank(load, &load->parts[i], replicas);
+	return r;
+}
+
+/* ---- handing in ---------------------------------------------------------- */
+
+static struct check_part part_of(const struct load *load, const struct part *part,
+				 struct check_segment *segments)
+{
+	const struct publish_part *sealed = part->sealed;
+
+	for (uint32_t i = 0; i < sealed->segment_count; i++)
+		segments[i] = (struct check_segment){.fd = sealed->segments[i].fd,
+						     .bytes = sealed->segments[i].bytes};
 	return (struct check_part){
-		.device = load->job->devices[position],
+		.device = part->device,
 		.rank = part->rank,
-		.world = 1,
+		.world = load->source.world,
 		.bytes_max = UINT64_MAX,
-		.index_fd = part->index_fd,
-		.index_bytes = part->index_bytes,
+		.index_fd = sealed->index_fd,
+		.index_bytes = sealed->index_bytes,
 		.segments = segments,
-		.segment_count = part->segment_count,
+		.segment_count = sealed->segment_count,
 	};
 }
 
 /* What a GPU holds is read back; on `host` the digests were taken from the very
  * memory that is passed on. */
-static int verify(struct load *load, size_t position)
+static int verify(struct load *load, const struct part *part)
 {
 	struct check_segment segments[PART_SEGMENTS_MAX];
 	struct check_result result;
-	struct check_part part;
+	struct check_part checked;
 
-	if (publish_device(load->replicas[position].publish)->ops == &memory_host)
+	if (publish_device(part->publish)->ops == &memory_host)
 		return 0;
-	part = part_of(load, position, segments);
-	return check_part(&part, work_advance, load->work, &result, load->error);
+	checked = part_of(load, part, segments);
+	return check_part(&checked, work_advance, load->work, &result, load->error);
 }
 
 static int seal_all(struct load *load)
 {
-	int r = work_phase(load->work, "checking", load->source.bytes * load->job->device_count);
+	uint64_t bytes = load->source.bytes * load->part_count / load->source.world;
+	int r = work_phase(load->work, "checking", bytes);
 
-	for (size_t i = 0; r == 0 && i < load->job->device_count; i++) {
-		struct replica *replica = &load->replicas[i];
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		struct part *part = &load->parts[i];
 
-		r = publish_seal(replica->publish, work_advance, load->work, &replica->part, load->error);
+		r = publish_seal(part->publish, work_advance, load->work, &part->sealed, load->error);
 		if (r == 0)
-			r = verify(load, i);
+			r = verify(load, part);
 	}
 	return r;
 }
@@ -219,36 +340,35 @@ static int hand_in_all(struct load *load)
 	struct check_segment segments[PART_SEGMENTS_MAX];
 	int r = work_phase(load->work, "handing in", 0);
 
-	for (size_t i = 0; r == 0 && i < load->job->device_count; i++) {
-		const struct publish_part *sealed = load->replicas[i].part;
-		struct check_part part = part_of(load, i, segments);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		const struct part *part = &load->parts[i];
+		struct check_part checked = part_of(load, part, segments);
 		struct check_result result = {
-			.layout = sealed->layout,
-			.content = sealed->content,
-			.tensors = sealed->tensors,
+			.layout = part->sealed->layout,
+			.content = part->sealed->content,
+			.tensors = part->sealed->tensors,
 		};
 
-		r = report_checked(load->work, gpuwm_publish_id(load->replicas[i].publish), &part, &result,
-				   load->error);
+		r = report_checked(load->work, gpuwm_publish_id(part->publish), &checked, &result, load->error);
 	}
 	return r;
 }
 
 static void load_clear(struct load *load)
 {
-	for (size_t i = 0; i < load->job->device_count; i++) {
-		free(load->replicas[i].addresses);
-		publish_free(load->replicas[i].publish);
+	for (size_t i = 0; i < load->part_count; i++) {
+		free(load->parts[i].addresses);
+		publish_free(load->parts[i].publish);
 	}
 	free(load->specs);
 	free(load->digests);
 	source_close(&load->source);
 }
 
-int load_run(const struct job *job, struct work *work, struct error *error)
+int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
-	static int (*const steps[])(struct load *) = {open_source, make_specs, begin_all,
-						      copy_all,    seal_all,   hand_in_all};
+	static int (*const steps[])(struct load *) = {open_source, plan,     begin_all,  wait_for_gpus,
+						      copy_all,    seal_all, hand_in_all};
 	struct load *load = calloc(1, sizeof(*load));
 	int r = 0;
 
@@ -256,6 +376,7 @@ int load_run(const struct job *job, struct work *work, struct error *error)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
 	load->job = job;
 	load->work = work;
+	load->prepare = prepare;
 	load->error = error;
 	load->client = work->client;
 	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)

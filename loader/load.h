@@ -1,12 +1,17 @@
-/* The load job: a source becomes a version, on one device or on several. */
+/* The load job: a source becomes a version, on one device or on several.
+ *
+ *   main thread: open, plan, begin each publish, create and map memory → copy → check → hand in
+ *   beside it:   contexts, buffers (prepare.h) ────────────────────────┘
+ */
 #ifndef GPUWM_LOADER_LOAD_H
 #define GPUWM_LOADER_LOAD_H
 
-#include "job.h"
+#include "prepare.h"
 
 /* Opens the source, publishes it on each device through the library, copies,
- * seals, verifies what lies on GPUs, hands it to gpuwmd. Nothing of it is left in this process
- * afterwards. Any error of its steps; -ECANCELED; -ECONNRESET. */
-int load_run(const struct job *job, struct work *work, struct error *error);
+ * seals, verifies what lies on GPUs, hands it to gpuwmd. None of its memory is left in this process
+ * afterwards. prepare: of this job, the caller's, to be ended when all is told: that takes time. Any
+ * error of its steps; -ECANCELED; -ECONNRESET. */
+int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error);
 
 #endif

@@ -200,6 +200,21 @@ static int open_folder(const struct roots *roots, const struct source_file *fold
 	return r < 0 ? r : read_extras(roots, folder->path, source, error);
 }
 
+/* All of it, where the files are not per rank. */
+static int one_rank(const char *path, struct source *source, struct error *error)
+{
+	source->ranks = calloc(1, sizeof(*source->ranks));
+	if (!source->ranks)
+		return out_of_memory(path, error);
+	source->ranks[0] = (struct source_rank){
+		.file_count = source->file_count,
+		.tensor_count = source->tensor_count,
+		.bytes = source->bytes,
+	};
+	source->world = 1;
+	return 0;
+}
+
 int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error)
 {
 	struct source source = {0};
@@ -216,6 +231,8 @@ int source_open(const char *path, const struct roots *roots, struct source *ret,
 		if (r == 0)
 			r = gather_tensors(path, &source, error);
 	}
+	if (r == 0)
+		r = one_rank(path, &source, error);
 	if (r < 0) {
 		source_close(&source);
 		return r;
@@ -233,5 +250,6 @@ void source_close(struct source *source)
 	free(source->files);
 	free(source->tensors);
 	free(source->extras);
+	free(source->ranks);
 	memset(source, 0, sizeof(*source));
 }

@@ -32,12 +32,21 @@ struct source_extra {
 	size_t bytes;
 };
 
+/* What one rank of the version holds: a range of files and of tensors. */
+struct source_rank {
+	size_t file, file_count;
+	size_t tensor, tensor_count;
+	uint64_t bytes;
+};
+
 struct source {
 	struct source_file *files;
 	size_t file_count;
 	struct source_tensor *tensors; /* in the order of files, then offsets */
 	size_t tensor_count;
 	uint64_t bytes; /* of all tensors */
+	struct source_rank *ranks;
+	uint32_t world; /* how many; 1 unless the files are per rank */
 	struct source_extra *extras;
 	size_t extra_count;
 	char warning[TEXT_BYTES_MAX + 1]; /* "" when all is as it should be */

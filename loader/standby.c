@@ -20,6 +20,7 @@ struct standby {
 	const struct standby_roots *roots;
 	bool assigned, report_wanted;
 	struct job job;
+	struct prepare *prepare; /* of a load; ended when all is told: that takes time */
 	struct error refused; /* a job that could not be parsed */
 };
 
@@ -133,13 +134,13 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 
 static int load(struct standby *s, struct error *error)
 {
-	int r = 0;
+	int r = prepare_start(&s->job, &s->prepare, error);
 
-	if (s->roots->own) {
+	if (r == 0 && s->roots->own) {
 		roots_clear(&s->job.roots);
 		r = roots_read(s->roots->file, &s->job.roots, error);
 	}
-	return r < 0 ? r : load_run(&s->job, &s->work, error);
+	return r < 0 ? r : load_run(&s->job, &s->work, s->prepare, error);
 }
 
 static void run_job(struct standby *s, struct error *error)
@@ -190,7 +191,9 @@ static int serve(struct standby *s)
 	if (r < 0)
 		return r == -ECONNRESET ? 0 : r;
 	run_job(s, &error);
-	return report_done(s->work.connection, &error);
+	r = report_done(s->work.connection, &error);
+	s->prepare = prepare_end(s->prepare);
+	return r;
 }
 
 int standby_run(int sock, const struct standby_roots *roots)

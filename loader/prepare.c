@@ -1,0 +1,205 @@
+#include "prepare.h"
+
+#include "copy.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct gpu {
+	struct prepare *prepare;
+	struct memory_device device;
+	bool held; /* its context */
+};
+
+struct prepare {
+	struct gpu gpus[PARTS_PER_VERSION_MAX];
+	size_t gpu_count;
+	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
+	size_t thread_count;
+	size_t slots;
+	struct ring ring;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	unsigned running;
+	struct error error; /* the first */
+};
+
+static void ended(struct prepare *prepare, int r, const struct error *error)
+{
+	pthread_mutex_lock(&prepare->lock);
+	if (r < 0 && !prepare->error.code)
+		prepare->error = *error;
+	prepare->running--;
+	pthread_cond_signal(&prepare->changed);
+	pthread_mutex_unlock(&prepare->lock);
+}
+
+static void *make_context(void *user_data)
+{
+	struct gpu *gpu = user_data;
+	const struct memory_device *device = &gpu->device;
+	struct error error = {0};
+	int r = device->ops->hold(device, &error);
+
+	gpu->held = r == 0;
+	ended(gpu->prepare, r, &error);
+	return NULL;
+}
+
+/* The first device's context is made by whoever comes first, and waited for by the other. */
+static void *make_ring(void *user_data)
+{
+	struct prepare *prepare = user_data;
+	const struct memory_device *device = &prepare->gpus[0].device;
+	struct error error = {0};
+	int r = ring_make(COPY_CHUNK_BYTES + 8192, prepare->slots, &prepare->ring, &error);
+
+	if (r == 0)
+		r = device->ops->enter(device, &error);
+	if (r == 0) {
+		ring_lock(&prepare->ring);
+		device->ops->leave(device);
+	}
+	ended(prepare, r, &error);
+	return NULL;
+}
+
+static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, struct error *error)
+{
+	int r;
+
+	pthread_mutex_lock(&prepare->lock);
+	prepare->running++;
+	pthread_mutex_unlock(&prepare->lock);
+	r = -pthread_create(&prepare->threads[prepare->thread_count], NULL, fn, user_data);
+	if (r == 0) {
+		prepare->thread_count++;
+		return 0;
+	}
+	error_set(error, -EAGAIN, "see RLIMIT_NPROC", "starting a thread failed: %s", strerror(-r));
+	ended(prepare, -EAGAIN, error);
+	return -EAGAIN;
+}
+
+static struct prepare *prepare_new(void)
+{
+	struct prepare *prepare = calloc(1, sizeof(*prepare));
+	pthread_condattr_t attributes;
+
+	if (!prepare)
+		return NULL;
+	pthread_mutex_init(&prepare->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&prepare->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return prepare;
+}
+
+/* A device that is named twice has one context. */
+static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
+{
+	struct gpu *gpu = &prepare->gpus[prepare->gpu_count];
+	int r = memory_device_open(id, &gpu->device, error);
+
+	if (r < 0 || gpu->device.ops == &memory_host)
+		return r;
+	for (size_t i = 0; i < prepare->gpu_count; i++)
+		if (prepare->gpus[i].device.ordinal == gpu->device.ordinal)
+			return 0;
+	gpu->prepare = prepare;
+	prepare->gpu_count++;
+	return begin(prepare, make_context, gpu, error);
+}
+
+int prepare_start(const struct job *job, struct prepare **ret, struct error *error)
+{
+	struct prepare *prepare = prepare_new();
+	int r = 0;
+
+	if (!prepare)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	for (size_t i = 0; r == 0 && i < job->device_count; i++)
+		r = add_gpu(prepare, job->devices[i], error);
+	*ret = r < 0 || !prepare->gpu_count ? prepare_end(prepare) : prepare;
+	return r;
+}
+
+int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
+{
+	const size_t most = RING_BYTES_MAX / COPY_CHUNK_BYTES;
+	uint64_t pieces = bytes / COPY_CHUNK_BYTES + 1;
+
+	if (!prepare)
+		return 0;
+	/* One is filled while the other is on its way. */
+	prepare->slots = 2 * COPY_READERS_MAX < most ? 2 * COPY_READERS_MAX : most;
+	if (pieces < prepare->slots)
+		prepare->slots = pieces;
+	return begin(prepare, make_ring, prepare, error);
+}
+
+static struct timespec look_time(void)
+{
+	struct timespec when;
+
+	clock_gettime(CLOCK_MONOTONIC, &when);
+	when.tv_nsec += PREPARE_LOOK_MS * 1000000L;
+	when.tv_sec += when.tv_nsec / 1000000000L;
+	when.tv_nsec %= 1000000000L;
+	return when;
+}
+
+int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
+{
+	int r = 0;
+
+	if (!prepare)
+		return 0;
+	pthread_mutex_lock(&prepare->lock);
+	while (r == 0 && prepare->running > 0 && !prepare->error.code) {
+		struct timespec when = look_time();
+
+		pthread_cond_timedwait(&prepare->changed, &prepare->lock, &when);
+		pthread_mutex_unlock(&prepare->lock);
+		r = progress(0, user_data);
+		pthread_mutex_lock(&prepare->lock);
+	}
+	if (r == 0 && prepare->error.code) {
+		*error = prepare->error;
+		r = error->code;
+	}
+	pthread_mutex_unlock(&prepare->lock);
+	return r;
+}
+
+struct ring *prepare_ring(struct prepare *prepare)
+{
+	return prepare ? &prepare->ring : NULL;
+}
+
+struct prepare *prepare_end(struct prepare *prepare)
+{
+	if (!prepare)
+		return NULL;
+	while (prepare->thread_count > 0)
+		pthread_join(prepare->threads[--prepare->thread_count], NULL);
+	if (prepare->ring.base) {
+		const struct memory_device *device = &prepare->gpus[0].device;
+		bool entered = device->ops->enter(device, NULL) == 0;
+
+		ring_free(&prepare->ring);
+		if (entered)
+			device->ops->leave(device);
+	}
+	for (size_t i = 0; i < prepare->gpu_count; i++)
+		if (prepare->gpus[i].held)
+			prepare->gpus[i].device.ops->unhold(&prepare->gpus[i].device);
+	pthread_cond_destroy(&prepare->changed);
+	pthread_mutex_destroy(&prepare->lock);
+	free(prepare);
+	return NULL;
+}

@@ -1,0 +1,30 @@
+/* What a load to GPUs needs besides memory, made ready beside other work: contexts of all
+ * its devices at once (90 to 130 ms each), the digest kernel in them, buffers and their
+ * registration. Meanwhile the main thread opens the source, plans, creates and maps. */
+#ifndef GPUWM_LOADER_PREPARE_H
+#define GPUWM_LOADER_PREPARE_H
+
+#include "job.h"
+#include "ring.h"
+
+#include "../client/lib/memory.h"
+
+struct prepare;
+
+/* Begins to make the contexts of the job's GPUs, in a thread each. *ret is NULL where there are
+ * none: all that follows takes that. -ENODEV, -ENOTSUP: a device that is not there; -EAGAIN: no thread. */
+int prepare_start(const struct job *job, struct prepare **ret, struct error *error);
+/* Begins to make the buffers for a source of so many bytes. Once. */
+int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error);
+/* Until all is ready. Calls progress with 0 at least every PREPARE_LOOK_MS; nonzero ends the
+ * waiting (and is returned), not the work. The first error of it. */
+int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error);
+/* Once it is waited for; NULL without GPUs. Lives until prepare_end. */
+struct ring *prepare_ring(struct prepare *prepare);
+/* Waits for what is at work, then gives everything back: nothing may be on its way from the
+ * buffers. NULL. */
+struct prepare *prepare_end(struct prepare *prepare);
+
+#define PREPARE_LOOK_MS 20 /* how late a cancel may be seen */
+
+#endif

@@ -1,0 +1,149 @@
+/* What a load to GPUs needs besides memory: on tests/fakecuda. */
+#include "loader/prepare.h"
+
+#include "client/lib/memory.h"
+#include "loader/copy.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct error error;
+static struct job job;
+static struct prepare *prepare;
+
+static void job_for(const char *first, const char *second)
+{
+	job.device_count = second ? 2 : 1;
+	strcpy(job.devices[0], first);
+	if (second)
+		strcpy(job.devices[1], second);
+}
+
+static int go_on(uint64_t bytes, void *user_data)
+{
+	cr_assert_eq(bytes, 0);
+	return *(int *)user_data;
+}
+
+static int wait_with(int answer)
+{
+	return prepare_wait(prepare, go_on, &answer, &error);
+}
+
+Test(prepare, needs_nothing_for_host)
+{
+	job_for("host", NULL);
+	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
+	cr_assert_null(prepare);
+	cr_assert_eq(prepare_buffers(prepare, 1, &error), 0);
+	cr_assert_eq(wait_with(0), 0);
+	cr_assert_null(prepare_ring(prepare));
+	cr_assert_null(prepare_end(prepare));
+}
+
+#ifdef GPUWM_CUDA
+
+#include "client/lib/cuda.h"
+#include "fd_count.h"
+
+#define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"
+#define GPU1 "GPU-fa4e0000-0000-4000-8000-000000000001"
+
+static void started(const char *variable, const char *value)
+{
+	const char *backend = getenv("GPUWM_TEST_BACKEND");
+	char run[32];
+
+	if (!backend || strcmp(backend, "fakecuda") != 0)
+		cr_skip_test("needs the stand-in for the driver");
+	snprintf(run, sizeof(run), "prepare%d", getpid());
+	setenv("FAKECUDA_RUN", run, 1);
+	setenv("FAKECUDA_CONTEXT", "64M", 1);
+	if (variable)
+		setenv(variable, value, 1);
+	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
+}
+
+static bool context_active(int ordinal)
+{
+	const struct cuda_driver *cuda;
+	unsigned flags;
+	int active = 0;
+
+	cr_assert_eq(cuda_open(&cuda, &error), 0);
+	cuda->cuDevicePrimaryCtxGetState(ordinal, &flags, &active);
+	return active;
+}
+
+Test(prepare, makes_contexts_and_a_pinned_ring)
+{
+	int before;
+
+	job_for(GPU0, GPU1);
+	started(NULL, NULL);
+	cr_assert_eq(prepare_buffers(prepare, COPY_CHUNK_BYTES + 1, &error), 0);
+	cr_assert_eq(wait_with(0), 0, "%s", error.message);
+	cr_assert(context_active(0) && context_active(1));
+	cr_assert(prepare_ring(prepare)->locked);
+	cr_assert_eq(prepare_ring(prepare)->count, 2, "no more buffers than there are pieces");
+	before = fd_count();
+	prepare_end(prepare);
+	cr_assert_not(context_active(0) || context_active(1));
+	cr_assert_eq(fd_count(), before - 2, "each context had device memory");
+}
+
+Test(prepare, bounds_what_the_buffers_take)
+{
+	job_for(GPU0, NULL);
+	started(NULL, NULL);
+	cr_assert_eq(prepare_buffers(prepare, GIB(40), &error), 0);
+	cr_assert_eq(wait_with(0), 0, "%s", error.message);
+	cr_assert_geq(prepare_ring(prepare)->count, 16);
+	cr_assert_leq(prepare_ring(prepare)->bytes, RING_BYTES_MAX + MIB(1));
+	prepare_end(prepare);
+}
+
+Test(prepare, makes_one_context_for_a_gpu_that_is_named_twice)
+{
+	job_for(GPU1, GPU1);
+	started("FAKECUDA_FAIL", "cuDevicePrimaryCtxRetain:2:2");
+	cr_assert_eq(wait_with(0), 0, "%s", error.message);
+	prepare_end(prepare);
+	cr_assert_not(context_active(1));
+}
+
+Test(prepare, tells_that_there_is_no_room_for_a_context)
+{
+	job_for(GPU0, GPU1);
+	started("FAKECUDA_FAIL", "cuDevicePrimaryCtxRetain:2:2");
+	cr_assert_eq(prepare_buffers(prepare, 1, &error), 0);
+	cr_assert_eq(wait_with(0), -ENOSPC);
+	cr_assert(strstr(error.message, "no room for a CUDA context"), "%s", error.message);
+	prepare_end(prepare);
+	cr_assert_not(context_active(0) || context_active(1));
+}
+
+Test(prepare, is_not_waited_for_after_a_cancel, .timeout = 10)
+{
+	job_for(GPU0, NULL);
+	started("FAKECUDA_HANG", "cuDevicePrimaryCtxRetain:1");
+	cr_assert_eq(wait_with(-ECANCELED), -ECANCELED);
+	cr_assert_eq(error.code, 0, "who stopped it knows why");
+	/* What hangs in the driver can't be ended: the process is. */
+}
+
+Test(prepare, refuses_a_device_that_is_not_there)
+{
+	job_for(GPU0, NULL);
+	started(NULL, NULL);
+	prepare_end(prepare);
+	job_for(GPU0, "GPU-00000000-0000-0000-0000-000000000000");
+	cr_assert_eq(prepare_start(&job, &prepare, &error), -ENODEV, "%s", error.message);
+	cr_assert_null(prepare);
+	cr_assert_not(context_active(0));
+}
+
+#endif
