@@ -46,6 +46,8 @@ static const struct {
 	{-EOVERFLOW, "EOVERFLOW"},
 	{-EPIPE, "EPIPE"},
 	{-EAGAIN, "EAGAIN"},
+	{-EXDEV, "EXDEV"},
+	{-ENOTRECOVERABLE, "ENOTRECOVERABLE"},
 };
 
 /* C0, DEL, and those of Latin-1. */

@@ -9,15 +9,32 @@ static void nothing_in_child(void *object)
 	(void)object;
 }
 
-static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+/* The lease and the mapping that it lets use. */
+static int attach_granted(struct grant *grant, const struct gpuwm_attach_options *options,
+			  struct gpuwm_mapping *mapping, struct error *error)
+{
+	int r = mapped_part_use(grant, options->address, &mapping->part, error);
+
+	if (r == 0 && options->populate) {
+		r = mapped_part_populate(mapping->part, error);
+		if (r < 0)
+			mapped_part_drop(mapping->part, NULL);
+	}
+	return r;
+}
+
+static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
 		  struct gpuwm_mapping *mapping, struct error *error)
 {
+	struct gpuwm_attach_options options;
 	struct grant grant;
-	int r = grant_take(client, ref, options, &grant, error);
+	int r = client_take_options(given, &options, sizeof(options), error);
 
+	if (r == 0)
+		r = grant_take(client, ref, &options, &grant, error);
 	if (r < 0)
 		return r;
-	r = mapped_part_use(&grant, &mapping->part, error);
+	r = attach_granted(&grant, &options, mapping, error);
 	grant_close_fds(&grant);
 	if (r < 0) {
 		lease_release(client, grant.lease, NULL);
@@ -74,6 +91,8 @@ int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)
 	int r = fork_check(&mapping->hook, &error);
 
 	if (r == 0)
+		r = mapped_part_check(mapping->part, &error);
+	if (r == 0)
 		r = lease_check(mapping->client, mapping->lease, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -81,4 +100,11 @@ int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping)
 {
 	return &mapping->version;
+}
+
+const void *gpuwm_mapping_address(const struct gpuwm_mapping *mapping, uint64_t *ret_bytes)
+{
+	if (ret_bytes)
+		*ret_bytes = mapping->part->range.bytes;
+	return mapping->part->range.base;
 }

@@ -54,7 +54,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 
 /* ---- giving back ------------------------------------------------------- */
 
-/* An end of the connection ends the lease too. */
+/* An end of the connection ends the lease too: so it is when memory is short for the words. */
 static int tell_release(struct gpuwm_client *client, struct connection *connection, uint64_t id,
 			struct error *error)
 {
@@ -71,9 +71,9 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 	message_end(&w);
 	r = connection_try(connection, &w, CALL_TIMEOUT_MS, NULL, &fate, error);
 	message_writer_clear(&w);
-	if (fate != FATE_ANSWERED)
+	if (fate != FATE_ANSWERED || r == -ENOMEM)
 		reviver_ended(client, connection, error);
-	if (r == 0 || r == -ECONNRESET || fate != FATE_ANSWERED)
+	if (r == 0 || r == -ECONNRESET || (r == -ENOMEM && !client->once) || fate != FATE_ANSWERED)
 		return 0;
 	error->code = -EIO;
 	return -EIO;

@@ -13,6 +13,37 @@ static bool part_is(const struct mapped_part *part, const struct grant *grant)
 	       strcmp(part->device.id, grant->version.device) == 0;
 }
 
+static void close_in_child(void *object)
+{
+	struct mapped_part *part = object;
+
+	part->device.ops->close_fds(part->segments, part->segment_count);
+}
+
+/* Under fork_lock. */
+static void part_name(struct mapped_part *part, const struct grant *grant)
+{
+	strcpy(part->version, grant->version.id);
+	part->rank = grant->version.rank;
+}
+
+static void part_link(struct mapped_part *part)
+{
+	part->next = parts;
+	parts = part;
+}
+
+/* One that is lost is not there. */
+static void part_unlink(struct mapped_part *part)
+{
+	struct mapped_part **link = &parts;
+
+	while (*link && *link != part)
+		link = &(*link)->next;
+	if (*link)
+		*link = part->next;
+}
+
 /* Finds or makes the entry, with one more use. */
 static struct mapped_part *part_get(const struct grant *grant, const struct memory_device *device)
 {
@@ -24,13 +55,12 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 	if (!part)
 		part = calloc(1, sizeof(*part));
 	if (part && part->uses++ == 0) {
-		strcpy(part->version, grant->version.id);
-		part->rank = grant->version.rank;
+		part_name(part, grant);
 		part->generation = fork_generation();
 		part->device = *device;
 		pthread_mutex_init(&part->lock, NULL);
-		part->next = parts;
-		parts = part;
+		fork_watch(&part->hook, close_in_child, part);
+		part_link(part);
 	}
 	fork_unlock();
 	return part;
@@ -43,12 +73,8 @@ static bool part_put(struct mapped_part *part)
 
 	fork_lock();
 	last = --part->uses == 0;
-	for (struct mapped_part **link = &parts; last && *link; link = &(*link)->next) {
-		if (*link == part) {
-			*link = part->next;
-			break;
-		}
-	}
+	if (last)
+		part_unlink(part);
 	fork_unlock();
 	return last;
 }
@@ -57,19 +83,32 @@ static void part_back(struct mapped_part *part)
 {
 	fork_lock();
 	part->uses = 1;
-	part->next = parts;
-	parts = part;
+	if (!part->lost)
+		part_link(part);
 	fork_unlock();
+}
+
+static void segments_free(const struct memory_device *device, struct memory_segment *segments, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		device->ops->release(device, &segments[i]);
+	free(segments);
 }
 
 static void part_unmap(struct mapped_part *part)
 {
-	part->device.ops->unreserve(&part->device, &part->range, part->segments, part->segment_count);
-	for (uint32_t i = 0; i < part->segment_count; i++)
-		part->device.ops->release(&part->device, &part->segments[i]);
-	free(part->segments);
+	const struct memory_device *device = &part->device;
+	struct memory_segment *segments = part->segments;
+	uint32_t count = part->segment_count;
+
+	device->ops->unreserve(device, &part->range, segments, count);
+	/* A child that is made now must not close them a second time, nor find the array gone. */
+	fork_lock();
+	device->ops->close_fds(segments, count);
 	part->segments = NULL;
 	part->segment_count = 0;
+	fork_unlock();
+	segments_free(device, segments, count);
 	if (part->mapped)
 		index_map_close(&part->index);
 	part->mapped = false;
@@ -78,28 +117,44 @@ static void part_unmap(struct mapped_part *part)
 static void part_free(struct mapped_part *part)
 {
 	part_unmap(part);
+	fork_unwatch(&part->hook);
 	if (part->held)
 		part->device.ops->unhold(&part->device);
 	pthread_mutex_destroy(&part->lock);
 	free(part);
 }
 
-static int import_all(struct mapped_part *part, const struct grant *grant, struct error *error)
+static int import_all(const struct memory_device *device, const struct grant *grant,
+		      struct memory_segment **ret_segments, struct error *error)
 {
-	const struct memory_device *device = &part->device;
+	const uint32_t count = grant->version.segments;
+	struct memory_segment *segments = calloc((size_t)count + 1, sizeof(*segments));
 	int r = 0;
 
-	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++) {
+	if (!segments)
+		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", count);
+	for (uint32_t i = 0; i < count && r == 0; i++) {
 		const struct grant_segment *from = &grant->segments[i];
 
-		r = device->ops->import(device, from->fd, from->bytes, false, &part->segments[i], error);
-		if (r == 0)
-			part->segment_count = i + 1;
+		r = device->ops->import(device, from->fd, from->bytes, false, &segments[i], error);
+		if (r < 0)
+			segments_free(device, segments, i);
 	}
+	if (r == 0)
+		*ret_segments = segments;
 	return r;
 }
 
-static int map_all(struct mapped_part *part, struct error *error)
+/* From here on a child closes what they keep open. */
+static void part_take(struct mapped_part *part, struct memory_segment *segments, uint32_t count)
+{
+	fork_lock();
+	part->segments = segments;
+	part->segment_count = count;
+	fork_unlock();
+}
+
+static int map_all(struct mapped_part *part, void *address, struct error *error)
 {
 	const struct memory_device *device = &part->device;
 	uint64_t bytes = memory_range_bytes(device, part->segments, part->segment_count);
@@ -109,25 +164,23 @@ static int map_all(struct mapped_part *part, struct error *error)
 		return 0;
 	if (bytes == 0)
 		return error_set(error, -EPROTO, NULL, "get_handles: segments larger than any memory");
-	r = device->ops->reserve(device, bytes, NULL, &part->range, error);
+	r = device->ops->reserve(device, bytes, address, &part->range, error);
 	if (r < 0)
 		return r;
 	return device->ops->map_all(device, &part->range, part->segments, part->segment_count, error);
 }
 
 /* Under part->lock. */
-static int part_map(struct mapped_part *part, struct grant *grant, const struct index_map *index,
+static int part_map(struct mapped_part *part, struct grant *grant, const struct index_map *index, void *address,
 		    struct error *error)
 {
-	int r;
+	struct memory_segment *segments;
+	int r = import_all(&part->device, grant, &segments, error);
 
-	part->segments = calloc((size_t)grant->version.segments + 1, sizeof(*part->segments));
-	if (!part->segments)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments",
-				 grant->version.segments);
-	r = import_all(part, grant, error);
-	if (r == 0)
-		r = map_all(part, error);
+	if (r < 0)
+		return r;
+	part_take(part, segments, grant->version.segments);
+	r = map_all(part, address, error);
 	if (r < 0) {
 		part_unmap(part);
 		return r;
@@ -138,7 +191,7 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 }
 
 /* Under part->lock: maps on the first use, else takes only what the index tells. */
-static int part_ready(struct mapped_part *part, struct grant *grant, struct error *error)
+static int part_ready(struct mapped_part *part, struct grant *grant, void *address, struct error *error)
 {
 	struct index_map index;
 	int r = grant_describe(grant, &index, error);
@@ -146,13 +199,13 @@ static int part_ready(struct mapped_part *part, struct grant *grant, struct erro
 	if (r < 0)
 		return r;
 	if (!part->mapped)
-		r = part_map(part, grant, &index, error);
+		r = part_map(part, grant, &index, address, error);
 	if (!part->mapped || part->index.data != index.data)
 		index_map_close(&index);
 	return r;
 }
 
-int mapped_part_use(struct grant *grant, struct mapped_part **ret, struct error *error)
+int mapped_part_use(struct grant *grant, void *address, struct mapped_part **ret, struct error *error)
 {
 	struct memory_device device;
 	struct mapped_part *part;
@@ -166,13 +219,26 @@ int mapped_part_use(struct grant *grant, struct mapped_part **ret, struct error 
 	/* Of two threads that attach the same at once, the second finds it
 	 * mapped; when the first failed, the second tries with its own lease. */
 	pthread_mutex_lock(&part->lock);
-	r = part_ready(part, grant, error);
+	r = part_ready(part, grant, address, error);
 	pthread_mutex_unlock(&part->lock);
 	if (r == 0)
 		*ret = part;
 	else if (part_put(part))
 		part_free(part);
 	return r;
+}
+
+int mapped_part_populate(struct mapped_part *part, struct error *error)
+{
+	return part->device.ops->populate(&part->device, part->segments, part->segment_count, error);
+}
+
+int mapped_part_check(const struct mapped_part *part, struct error *error)
+{
+	if (!part->lost)
+		return 0;
+	return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
+			 "the mapping was lost: a switch failed, and the old version could not be put back");
 }
 
 int mapped_part_hold(struct mapped_part *part, struct error *error)
@@ -199,4 +265,89 @@ int mapped_part_drop(struct mapped_part *part, struct error *error)
 	}
 	part_free(part);
 	return 0;
+}
+
+/* ---- switching --------------------------------------------------------- */
+
+/* Takes it out of the table, so that nobody comes to share it. */
+static int part_claim(struct mapped_part *part, struct error *error)
+{
+	bool shared;
+
+	fork_lock();
+	shared = part->uses > 1;
+	if (!shared)
+		part_unlink(part);
+	fork_unlock();
+	if (shared)
+		return error_set(error, -EBUSY, "detach the others, or attach the new version beside it",
+				 "another attachment of this process shares the mapping");
+	return 0;
+}
+
+/* The addresses stay; the segments, from the old to the new. *ret_old: those that are to be freed. */
+static int part_remap(struct mapped_part *part, struct memory_segment *next, uint32_t count,
+		      struct memory_segment **ret_old, struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	struct memory_segment *now = part->segments;
+	int r;
+
+	if (part->lost)
+		r = device->ops->map_all(device, &part->range, next, count, error);
+	else
+		r = device->ops->remap_all(device, &part->range, now, next, count, error);
+	if (r == 0)
+		part_take(part, next, count);
+	*ret_old = r == 0 ? now : next;
+	part->lost = r < 0 && count > 0 && !now[0].address;
+	return r;
+}
+
+static int part_lost(struct error *error)
+{
+	return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
+			 "the old version could not be put back after this: %s", error->message);
+}
+
+/* The part is nobody else's. */
+static int switch_claimed(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
+			  bool idle, struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	struct memory_segment *segments = NULL;
+	int r = idle ? 0 : device->ops->idle(device, error);
+
+	if (r == 0)
+		r = import_all(device, grant, &segments, error);
+	if (r < 0)
+		return r;
+	r = part_remap(part, segments, grant->version.segments, &segments, error);
+	segments_free(device, segments, grant->version.segments);
+	if (part->lost)
+		return part_lost(error);
+	if (r < 0)
+		return r;
+	index_map_close(&part->index);
+	part->index = *index;
+	return 0;
+}
+
+int mapped_part_switch(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
+		       bool idle, struct error *error)
+{
+	int r = part_claim(part, error);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&part->lock);
+	r = switch_claimed(part, grant, index, idle, error);
+	pthread_mutex_unlock(&part->lock);
+	fork_lock();
+	if (r == 0)
+		part_name(part, grant);
+	if (!part->lost)
+		part_link(part);
+	fork_unlock();
+	return r;
 }

@@ -15,8 +15,10 @@ struct mapped_part {
 	struct memory_device device;
 	unsigned uses; /* under fork_lock */
 	struct mapped_part *next; /* under fork_lock */
+	struct fork_hook hook; /* what the segments keep open is no child's */
 	pthread_mutex_t lock; /* of what follows, until mapped */
 	bool mapped;
+	bool lost; /* a switch failed, and so did putting the old segments back: nothing is there */
 	bool held; /* the device's context, since the first read */
 	struct index_map index;
 	struct memory_range range; /* where all segments lie */
@@ -32,13 +34,25 @@ struct gpuwm_mapping {
 	struct mapped_part *part;
 };
 
-/* The part that was granted: mapped already, or mapped now. Completes
- * grant->version. The descriptors stay the grant's. */
-int mapped_part_use(struct grant *grant, struct mapped_part **ret, struct error *error);
+/* The part that was granted: mapped already, or mapped now, at `address` if that can be had
+ * (NULL: anywhere). Completes grant->version. The descriptors stay the grant's. */
+int mapped_part_use(struct grant *grant, void *address, struct mapped_part **ret, struct error *error);
 
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */
 int mapped_part_drop(struct mapped_part *part, struct error *error);
+
+/* Makes its pages present. */
+int mapped_part_populate(struct mapped_part *part, struct error *error);
+
+/* Maps another version's segments where this one's are, and makes the part that version's; the
+ * index is the part's then. idle: the caller has seen to the device. -EBUSY: others use the part,
+ * or a stream is being captured. When it fails the part is as it was, or lost: -ENOTRECOVERABLE. */
+int mapped_part_switch(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
+		       bool idle, struct error *error);
+
+/* 0, or -ENOTRECOVERABLE: the part is lost. */
+int mapped_part_check(const struct mapped_part *part, struct error *error);
 
 /* Keeps the device's context in being until the part is unmapped: making it
  * takes 100 ms, so whoever reads one tensor after another makes it once. */

@@ -48,7 +48,8 @@ struct memory_ops {
 	/* Makes segment->fd the descriptor to be passed on. The segment must be
 	 * unmapped. Host: sets the seals (can take long); cuda: exports the handle. */
 	int (*export)(const struct memory_device *device, struct memory_segment *segment, struct error *error);
-	/* A segment from a descriptor that stays the caller's own (ret->fd is -1).
+	/* A segment from a descriptor that stays the caller's own (ret->fd is -1; host keeps
+	 * a duplicate until `map` or the release).
 	 * With `check` the descriptor is not trusted: memfd, seals and size are
 	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size. */
 	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
@@ -64,11 +65,24 @@ struct memory_ops {
 	 * nothing is mapped there yet. No context. -ENOMEM. */
 	int (*reserve)(const struct memory_device *device, uint64_t bytes, void *wish, struct memory_range *ret,
 		       struct error *error);
-	/* Maps the segments in their order into a range of memory_range_bytes that has
+	/* Maps imported segments in their order into a range of memory_range_bytes that has
 	 * nothing mapped, for reading: one call of the driver each, and one for all. When
-	 * it fails nothing is mapped. */
+	 * it fails nothing is mapped. They keep what they were imported with: remap_all needs it. */
 	int (*map_all)(const struct memory_device *device, const struct memory_range *range,
 		       struct memory_segment *segments, uint32_t count, struct error *error);
+	/* Maps other segments of the same sizes where map_all put `now`. When it fails, `now`
+	 * is there again; where not even that could be, nothing is, and no segment has an
+	 * address. On cuda the caller has made the device idle; on host who reads meanwhile
+	 * sees the one or the other in each segment. */
+	int (*remap_all)(const struct memory_device *device, const struct memory_range *range,
+			 struct memory_segment *now, struct memory_segment *next, uint32_t count,
+			 struct error *error);
+	/* Makes every page of what map_all mapped present, so that no read faults. */
+	int (*populate)(const struct memory_device *device, const struct memory_segment *segments,
+			uint32_t count, struct error *error);
+	/* Closes the descriptors that imported segments keep: they can't be mapped any more.
+	 * Async-signal-safe, for a forked child. */
+	void (*close_fds)(struct memory_segment *segments, uint32_t count);
 	/* Unmaps what map_all mapped, if anything, and gives the addresses up; a zeroed
 	 * range is fine. On cuda the caller has made the device idle. */
 	void (*unreserve)(const struct memory_device *device, struct memory_range *range,

@@ -209,6 +209,47 @@ static int cuda_map_all(const struct memory_device *device, const struct memory_
 	return map_from(cuda, device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
 }
 
+static int cuda_remap_all(const struct memory_device *device, const struct memory_range *range,
+			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
+			  struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUdeviceptr base = (CUdeviceptr)range->base;
+	struct error unused;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0 || count == 0)
+		return r;
+	result = cuda->cuMemUnmap(base, range->bytes);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemUnmap");
+	for (uint32_t i = 0; i < count; i++)
+		now[i].address = NULL;
+	r = map_from(cuda, device, base, next, count, MEMORY_READ, error);
+	if (r < 0)
+		map_from(cuda, device, base, now, count, MEMORY_READ, &unused);
+	return r;
+}
+
+/* Mapped memory of a GPU is there. */
+static int cuda_populate(const struct memory_device *device, const struct memory_segment *segments,
+			 uint32_t count, struct error *error)
+{
+	(void)device;
+	(void)segments;
+	(void)count;
+	(void)error;
+	return 0;
+}
+
+/* What the driver keeps it closes itself, in a child too. */
+static void cuda_close_fds(struct memory_segment *segments, uint32_t count)
+{
+	(void)segments;
+	(void)count;
+}
+
 static void cuda_unreserve(const struct memory_device *device, struct memory_range *range,
 			   struct memory_segment *segments, uint32_t count)
 {
@@ -402,6 +443,9 @@ const struct memory_ops memory_cuda = {
 	.unmap = cuda_unmap,
 	.reserve = cuda_reserve,
 	.map_all = cuda_map_all,
+	.remap_all = cuda_remap_all,
+	.populate = cuda_populate,
+	.close_fds = cuda_close_fds,
 	.unreserve = cuda_unreserve,
 	.release = cuda_release,
 	.write = cuda_write,

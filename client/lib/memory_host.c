@@ -12,8 +12,8 @@
 
 #define SEALS_ALL (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 
-/* An imported segment keeps a duplicate of its descriptor until it is mapped;
- * `fd` stays -1, so it sits in `handle`, plus one since 0 is none. */
+/* An imported segment keeps a duplicate of its descriptor, so that it can be mapped, and mapped
+ * again where a switch failed; `fd` stays -1, so it sits in `handle`, plus one since 0 is none. */
 static int imported_fd(const struct memory_segment *segment)
 {
 	return (int)segment->handle - 1;
@@ -224,13 +224,50 @@ static int host_map_all(const struct memory_device *device, const struct memory_
 	}
 	if (r < 0)
 		blank(range);
-	for (uint32_t i = 0; i < count; i++) {
-		if (r < 0)
-			segments[i].address = NULL;
-		else
-			imported_forget(&segments[i]);
-	}
+	for (uint32_t i = 0; i < count && r < 0; i++)
+		segments[i].address = NULL;
 	return r;
+}
+
+static int host_remap_all(const struct memory_device *device, const struct memory_range *range,
+			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
+			  struct error *error)
+{
+	struct error unused;
+	int r = 0;
+
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = map_over(&next[i], now[i].address, error);
+	for (uint32_t i = 0; i < count; i++) {
+		if (r == 0)
+			now[i].address = NULL;
+		else
+			next[i].address = NULL;
+	}
+	if (r < 0)
+		host_map_all(device, range, now, count, &unused);
+	return r;
+}
+
+static int host_populate(const struct memory_device *device, const struct memory_segment *segments,
+			 uint32_t count, struct error *error)
+{
+	(void)device;
+	for (uint32_t i = 0; i < count; i++) {
+		if (madvise(segments[i].address, segments[i].bytes, MADV_POPULATE_READ) == 0)
+			continue;
+		return error_set(error, errno == EINVAL ? -ENOTSUP : -errno,
+				 errno == EINVAL ? "it takes Linux 5.14; attach without populate" : NULL,
+				 "populating the mapping of segment %u of %llu bytes failed: %s", i,
+				 (unsigned long long)segments[i].bytes, strerror(errno));
+	}
+	return 0;
+}
+
+static void host_close_fds(struct memory_segment *segments, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		imported_forget(&segments[i]);
 }
 
 static void host_unreserve(const struct memory_device *device, struct memory_range *range,
@@ -296,6 +333,9 @@ const struct memory_ops memory_host = {
 	.unmap = host_unmap,
 	.reserve = host_reserve,
 	.map_all = host_map_all,
+	.remap_all = host_remap_all,
+	.populate = host_populate,
+	.close_fds = host_close_fds,
 	.unreserve = host_unreserve,
 	.release = host_release,
 	.write = host_copy,

@@ -50,6 +50,8 @@ int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, stru
 	int r = fork_check(&mapping->hook, &error);
 
 	if (r == 0)
+		r = mapped_part_check(mapping->part, &error);
+	if (r == 0)
 		r = tensor_of(view_of(mapping), mapping->part->segments, position, ret_tensor, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -122,6 +124,8 @@ static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_t
 	uint64_t segment_bytes;
 	int r = fork_check(&mapping->hook, error);
 
+	if (r == 0)
+		r = mapped_part_check(part, error);
 	if (r < 0)
 		return r;
 	segment_bytes = tensor->segment < part->segment_count ? part->segments[tensor->segment].bytes : 0;

@@ -205,12 +205,16 @@ struct gpuwm_attach_options {
 			       device; else the device of the caller's current CUDA context */
 	uint32_t rank;
 	int64_t wait_ms; /* for a version that is not ready or not there yet */
+	void *address; /* where the mapping is wished to begin, a multiple of 2 MiB; NULL: anywhere.
+			  Nothing depends on it: compare with gpuwm_mapping_address */
+	bool populate; /* host: make every page present now, so that no read faults later: takes about as
+			  long as reading a byte of each. -ENOTSUP before Linux 5.14. A GPU needs none */
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",
  * "model@alias" or a version id. Costs one round trip and a few driver calls,
  * however many tensors there are. Two attaches of one version and rank on one
- * device share the mapping (same addresses) and hold a lease each.
+ * device share the mapping (same addresses, whatever `address` says) and hold a lease each.
  * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
@@ -227,19 +231,48 @@ int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuw
 int gpuwm_detach(struct gpuwm_mapping *mapping);
 
 /* 0 while the lease is held, or will be taken again; else what it was lost with,
- * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended. */
+ * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended.
+ * -ENOTRECOVERABLE: a switch lost the memory. */
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
 
-/* Valid until gpuwm_detach. */
+/* Valid until gpuwm_detach; gpuwm_switch changes what it says. */
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping);
 
+/* Where the addresses begin that hold all segments, and how many bytes that are (ret_bytes may be NULL).
+ * Processes that wish for the same address, and get it, have the same pointers. NULL: there are no segments. */
+const void *gpuwm_mapping_address(const struct gpuwm_mapping *mapping, uint64_t *ret_bytes);
+
+struct gpuwm_switch_options {
+	size_t size;
+	int64_t wait_ms; /* for a version that is not ready or not there yet */
+	bool idle; /* the caller has waited for the device, and captures nothing: do not wait again */
+};
+
+/* Puts another version of the same layout where this one is mapped: at the same addresses, on the same
+ * device, of the same rank. Every data pointer, shape and stride stays true, and so do CUDA graphs that were
+ * captured with them: what runs afterwards reads the new bytes. To be called at a quiet point of the caller's
+ * own: it waits until the device is idle, then unmaps, maps and exchanges the leases; on host each segment
+ * changes in one step. While it runs no thread may use the mapping, nor queue work that reads it.
+ * Afterwards gpuwm_mapping_version, metadata, files and digests are the new version's, and texts that were
+ * told before (names, shapes, strides, files) are gone: look them up again. What the caller made from the old
+ * bytes itself (copies, caches, merged adapters, pages on host that are to be present) is its own to renew.
+ * 0, also when the mapping is of that version already: only the lease is a new one then, so it heals a
+ * lease that was lost. Errors leave everything as it was:
+ * -EXDEV: another layout, and the first difference: detach and attach anew; -EBUSY: another attachment of
+ * this process shares the mapping (detach it first: of several one can't move alone), or a CUDA stream is being
+ * captured; -EIO: the context is broken, or the driver refused; -ECHILD; and all of gpuwm_attach. But
+ * -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
+ * unmapped, every pointer into it is dead until another gpuwm_switch succeeds; else detach. */
+int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
+
 struct gpuwm_tensor {
-	const char *name; /* this and the next pointers: valid until gpuwm_detach */
+	const char *name; /* this and the next pointers: valid until gpuwm_detach or gpuwm_switch */
 	enum gpuwm_dtype dtype;
 	uint32_t ndim;
 	const uint64_t *shape; /* ndim entries */
 	const int64_t *strides; /* ndim entries, in elements */
-	const void *data; /* host memory, or a CUDA device pointer of the version's device */
+	const void
+		*data; /* host memory, or a CUDA device pointer of the version's device: until gpuwm_detach */
 	uint64_t bytes;
 	uint32_t segment; /* position, and offset in it in bytes */
 	uint64_t offset;
@@ -253,7 +286,7 @@ int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, stru
 /* -ENOENT. O(log n). */
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor);
 
-/* Free-form texts of the version; NULL when there is none. Valid until gpuwm_detach. */
+/* Free-form texts of the version; NULL when there is none. Valid until gpuwm_detach or gpuwm_switch. */
 const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key);
 /* Position 0, 1, …: 0 or -ERANGE. */
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,

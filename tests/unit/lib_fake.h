@@ -31,6 +31,16 @@
 #define FAKE_INSTANCE "00000000000000000000000000000001"
 #define FAKE_LEDGER "abababababababababababababababab"
 
+/* A version besides the one that was handed in. Its descriptors are the fake's. */
+struct fake_version {
+	char id[VERSION_ID_TEXT], tag[16];
+	int fds[PACKET_FDS_MAX];
+	uint64_t bytes[PACKET_FDS_MAX]; /* 0: of the index */
+	size_t fd_count;
+};
+
+#define FAKE_VERSIONS 4
+
 struct fake {
 	char folder[64], path[96];
 	pthread_t thread;
@@ -62,6 +72,9 @@ struct fake {
 	uint64_t bytes[PACKET_FDS_MAX]; /* 0: of the index */
 	size_t fd_count;
 	char name[300], reason[TEXT_BYTES_MAX + 1];
+	struct fake_version versions[FAKE_VERSIONS]; /* found by "m@tag" or the id */
+	size_t version_count;
+	char calls[96]; /* a file that gets a line for each release, as a driver's log does; "": none */
 	uint64_t granted;
 	unsigned leases, grants, aborts, commits, hellos, releases, requests;
 	unsigned resumes, resumed, batch; /* requests, leases in all, most leases of one */
@@ -113,23 +126,39 @@ static inline void fake_lease(struct fake *fake, nfds_t peer, int by)
 	fake->held[peer] += (unsigned)by;
 }
 
-static inline void fake_grant(struct fake *fake, struct message_writer *w)
+/* The one that a ref or an id names: else what was handed in. */
+static inline struct fake_version *fake_find(struct fake *fake, const char *ref, struct fake_version *handed_in)
+{
+	for (size_t i = 0; i < fake->version_count; i++) {
+		struct fake_version *version = &fake->versions[i];
+
+		if (strcmp(ref, version->id) == 0 ||
+		    (ref[0] == 'm' && ref[1] == '@' && !strcmp(ref + 2, version->tag)))
+			return version;
+	}
+	*handed_in = (struct fake_version){.id = FAKE_VERSION, .tag = "v1", .fd_count = fake->fd_count};
+	memcpy(handed_in->fds, fake->fds, sizeof(fake->fds));
+	memcpy(handed_in->bytes, fake->bytes, sizeof(fake->bytes));
+	return handed_in;
+}
+
+static inline void fake_grant(struct fake *fake, const struct fake_version *version, struct message_writer *w)
 {
 	message_put_u64(w, "lease", ++fake->grants);
-	message_put_text(w, "version", FAKE_VERSION);
+	message_put_text(w, "version", version->id);
 	message_put_text(w, "model", "m");
-	message_put_text(w, "tag", "v1");
+	message_put_text(w, "tag", version->tag);
 	message_put_text(w, "device", fake->device);
 	message_put_u64(w, "rank", 0);
 	message_put_u64(w, "world", 1);
 	message_put_u64(w, "generation", 7);
 	message_put_u64(w, "index", 0);
-	message_put_u64(w, "index_bytes", fake->bytes[0]);
+	message_put_u64(w, "index_bytes", version->bytes[0]);
 	message_begin_array(w, "segments");
-	for (size_t i = 1; i < fake->fd_count; i++) {
+	for (size_t i = 1; i < version->fd_count; i++) {
 		message_begin_map(w, NULL);
 		message_put_u64(w, "fd", i);
-		message_put_u64(w, "bytes", fake->bytes[i]);
+		message_put_u64(w, "bytes", version->bytes[i]);
 		message_end(w);
 	}
 	message_end(w);
@@ -155,6 +184,23 @@ static inline void fake_hand_in(struct fake *fake, struct fields *f, struct pack
 		packet_take_fd(packet, i, &fake->fds[i]);
 }
 
+static inline void fake_log(const struct fake *fake, const char *what)
+{
+	FILE *log = *fake->calls ? fopen(fake->calls, "ae") : NULL;
+
+	if (log) {
+		fprintf(log, "%d gpuwmd %s 0\n", getpid(), what);
+		fclose(log);
+	}
+}
+
+static inline bool fake_has(struct fake *fake, const char *id)
+{
+	struct fake_version handed_in;
+
+	return strcmp(fake_find(fake, id, &handed_in)->id, id) == 0;
+}
+
 static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f, struct message_writer *w)
 {
 	uint32_t count;
@@ -177,7 +223,7 @@ static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f,
 		} else if (fake->lose > 0) {
 			fake->lose--;
 			message_put_error(w, "error", &fake->loss);
-		} else if (one.error.code || strcmp(version, FAKE_VERSION) || strcmp(device, fake->device)) {
+		} else if (one.error.code || !fake_has(fake, version) || strcmp(device, fake->device)) {
 			message_put_error(w, "error", &(struct error){-EINVAL, "not as it was granted", ""});
 		} else {
 			fake_lease(fake, peer, 1);
@@ -257,14 +303,20 @@ static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m
 		fake->segments_at_abort = fake_segments_held();
 		fields_text_or(&f, "reason", fake->reason, sizeof(fake->reason), "");
 	} else if (strcmp(m->method, METHOD_GET_HANDLES) == 0) {
+		char ref[300];
+		struct fake_version handed_in, *version;
+
+		fields_text_or(&f, "ref", ref, sizeof(ref), "");
+		version = fake_find(fake, ref, &handed_in);
 		fake_lease(fake, peer, 1);
-		fake_grant(fake, w);
-		*fd_count = fake->fd_count;
-		for (size_t i = 0; i < fake->fd_count; i++)
-			fds[i] = dup(fake->fds[i]);
+		fake_grant(fake, version, w);
+		*fd_count = version->fd_count;
+		for (size_t i = 0; i < version->fd_count; i++)
+			fds[i] = dup(version->fds[i]);
 	} else if (strcmp(m->method, METHOD_RELEASE) == 0) {
 		fake_lease(fake, peer, fake->held[peer] > 0 ? -1 : 0);
 		fake->releases++;
+		fake_log(fake, METHOD_RELEASE);
 	} else if (strcmp(m->method, METHOD_RESUME) == 0) {
 		fake_resume(fake, peer, &f, w);
 	} else if (strcmp(m->method, METHOD_LOAD) == 0) {
@@ -485,6 +537,10 @@ static inline void fake_stop(struct fake *fake)
 		fake_kill(fake);
 	for (size_t i = 0; i < fake->fd_count; i++)
 		close(fake->fds[i]);
+	for (size_t i = 0; i < fake->version_count; i++) {
+		for (size_t n = 0; n < fake->versions[i].fd_count; n++)
+			close(fake->versions[i].fds[n]);
+	}
 	nftw(fake->folder, fake_remove, 4, FTW_DEPTH | FTW_PHYS);
 	free(fake);
 }

@@ -1,0 +1,81 @@
+/* Another version at the same addresses. */
+#include "layout.h"
+#include "mapping.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int compare(const struct gpuwm_mapping *mapping, const struct grant *grant,
+		   const struct index_map *index, struct error *error)
+{
+	const struct gpuwm_version_info *now = &mapping->version, *next = &grant->version;
+
+	return layout_compare(&(struct layout){&mapping->part->index.view, now->model, now->tag},
+			      &(struct layout){&index->view, next->model, next->tag}, error);
+}
+
+static bool is_there_already(const struct gpuwm_mapping *mapping, const struct grant *grant)
+{
+	return !mapping->part->lost && strcmp(mapping->version.id, grant->version.id) == 0;
+}
+
+/* The index is the part's when that succeeds. */
+static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
+		       const struct gpuwm_switch_options *options, struct error *error)
+{
+	struct index_map index;
+	int r = grant_describe(grant, &index, error);
+
+	if (r < 0)
+		return r;
+	if (is_there_already(mapping, grant)) {
+		index_map_close(&index);
+		return 0;
+	}
+	r = compare(mapping, grant, &index, error);
+	if (r == 0)
+		r = mapped_part_switch(mapping->part, grant, &index, options->idle, error);
+	if (r < 0)
+		index_map_close(&index);
+	return r;
+}
+
+static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options,
+		     struct error *error)
+{
+	const struct gpuwm_attach_options place = {
+		.size = sizeof(place),
+		.device = mapping->version.device,
+		.rank = mapping->version.rank,
+		.wait_ms = options->wait_ms,
+	};
+	struct lease *left;
+	struct grant grant;
+	int r = grant_take(mapping->client, ref, &place, &grant, error);
+
+	if (r < 0)
+		return r;
+	r = switch_part(mapping, &grant, options, error);
+	grant_close_fds(&grant);
+	left = r < 0 ? grant.lease : mapping->lease;
+	if (r == 0) {
+		mapping->version = grant.version;
+		mapping->lease = grant.lease;
+	}
+	/* Refused or not, it is over: nothing of it is mapped. */
+	lease_release(mapping->client, left, NULL);
+	return r;
+}
+
+int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *given)
+{
+	struct gpuwm_switch_options options;
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0)
+		r = client_take_options(given, &options, sizeof(options), &error);
+	if (r == 0)
+		r = switch_to(mapping, ref, &options, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}

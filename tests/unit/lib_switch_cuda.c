@@ -1,0 +1,377 @@
+/* A mapping that becomes another version's, on a GPU: on tests/fakecuda, or a real one. */
+#include "client/lib/memory.h"
+#include "include/gpuwm/client.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <sys/wait.h>
+
+#include "lib_fake.h"
+#include "lib_versions.h"
+
+#ifdef GPUWM_CUDA
+
+#include "client/lib/cuda.h"
+
+static struct fake *fake;
+static struct gpuwm_client *client;
+static struct memory_device device;
+static char calls[64]; /* the log of the stand-in driver, and of gpuwmd */
+
+static void start(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct made made = made_default("v1", 1);
+	char id[CUDA_ID_BYTES];
+
+	fake = fake_start();
+	strcpy(fake->calls, calls);
+	cr_assert(eq(int, cuda_id(0, id, NULL), 0));
+	cr_assert(eq(int, memory_device_open(id, &device, NULL), 0));
+	strcpy(fake->device, id);
+	made_add(fake, &device, &made);
+	made = made_default("v2", 2);
+	made_add(fake, &device, &made);
+	options.socket = fake->path;
+	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
+}
+
+static void need_driver(void)
+{
+	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
+		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
+	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
+	setenv("FAKECUDA_LOG", calls, 1);
+}
+
+static void teardown(void)
+{
+	unlink(calls);
+}
+
+TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 100);
+
+static void need_fakecuda(void)
+{
+	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
+		cr_skip("a real driver fails when it likes, and tells nobody what it was asked");
+}
+
+static struct gpuwm_mapping *attach_to(const char *ref)
+{
+	struct gpuwm_mapping *mapping = NULL;
+
+	cr_assert(eq(int, gpuwm_attach(client, ref, NULL, &mapping), 0), "%s", gpuwm_error()->message);
+	return mapping;
+}
+
+static void stop(struct gpuwm_mapping *mapping)
+{
+	cr_assert(eq(int, gpuwm_detach(mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(uint, fake->leases, 0));
+	gpuwm_close(client);
+	fake_stop(fake);
+}
+
+static bool context_active(void)
+{
+	const struct cuda_driver *cuda;
+	unsigned flags;
+	int active = 0;
+
+	cuda_open(&cuda, NULL);
+	cuda->cuDevicePrimaryCtxGetState(0, &flags, &active);
+	return active;
+}
+
+Test(switch_cuda, puts_the_new_bytes_where_the_old_ones_were)
+{
+	struct gpuwm_tensor before, after;
+	struct gpuwm_mapping *mapping;
+	uint64_t bytes;
+
+	start();
+	mapping = attach_to("m@v1");
+	gpuwm_tensor_at(mapping, 2, &before);
+	cr_assert(gpuwm_mapping_address(mapping, &bytes) < before.data);
+	cr_assert(eq(u64, bytes, gpuwm_mapping_version(mapping)->bytes));
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
+	/* Neither attaching nor switching makes a context. */
+	cr_assert(context_active() == false);
+	gpuwm_tensor_at(mapping, 2, &after);
+	cr_assert(after.data == before.data);
+	cr_assert(eq(int, filled_with(mapping), 2));
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, filled_with(mapping), 1));
+	cr_assert(eq(uint, fake->leases, 1));
+	stop(mapping);
+	cr_assert(context_active() == false);
+}
+
+Test(switch_cuda, keeps_what_lies_there_read_only)
+{
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_tensor tensor;
+	char byte = 9;
+
+	start();
+	mapping = attach_to("m@v1");
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0));
+	gpuwm_tensor_at(mapping, 0, &tensor);
+	cr_assert(eq(int, memory_cuda.enter(&device, NULL), 0));
+	cr_assert(eq(int, memory_cuda.write(&device, (void *)tensor.data, &byte, 1, NULL), -EIO));
+	memory_cuda.leave(&device);
+	cr_assert(eq(int, filled_with(mapping), 2));
+	stop(mapping);
+}
+
+/* What was called since `from`, in its order, but for what only asks. */
+static long log_end(void)
+{
+	FILE *log = fopen(calls, "re");
+	long end;
+
+	cr_assert(log != NULL);
+	fseek(log, 0, SEEK_END);
+	end = ftell(log);
+	fclose(log);
+	return end;
+}
+
+static const char *log_since(long from)
+{
+	static const char *const silent[] = {"cuCtxGetCurrent",
+					     "cuCtxGetDevice",
+					     "cuDevicePrimaryCtxGetState",
+					     "cuDevicePrimaryCtxRetain",
+					     "cuDevicePrimaryCtxRelease_v2",
+					     "cuCtxPushCurrent_v2",
+					     "cuCtxPopCurrent_v2"};
+	static char text[2000];
+	FILE *log = fopen(calls, "re");
+	char line[256], name[64];
+
+	*text = 0;
+	fseek(log, from, SEEK_SET);
+	while (fgets(line, sizeof(line), log)) {
+		bool asks = sscanf(line, "%*d %*s %63s", name) != 1;
+
+		for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
+			asks = asks || strcmp(name, silent[i]) == 0;
+		if (!asks)
+			strcat(strcat(text, *text ? " " : ""), name);
+	}
+	fclose(log);
+	return text;
+}
+
+static bool log_has(const char *words)
+{
+	FILE *log = fopen(calls, "re");
+	char line[256];
+	bool has = false;
+
+	while (fgets(line, sizeof(line), log))
+		has = has || strstr(line, words);
+	fclose(log);
+	return has;
+}
+
+#define MAPS_BOTH                                                                                              \
+	"cuMemImportFromShareableHandle cuMemImportFromShareableHandle cuMemUnmap cuMemMap cuMemMap "          \
+	"cuMemSetAccess cuMemRelease cuMemRelease release"
+
+Test(switch_cuda, waits_for_the_device_then_unmaps_and_maps_with_one_access_call_then_releases)
+{
+	struct gpuwm_switch_options options = GPUWM_OPTIONS(struct gpuwm_switch_options);
+	struct gpuwm_mapping *mapping;
+	long from;
+
+	need_fakecuda();
+	start();
+	mapping = attach_to("m@v1");
+	cr_assert(eq(int, filled_with(mapping), 1)); /* there is a context from now on */
+	from = log_end();
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0));
+	cr_assert(eq(str, (char *)log_since(from), "cuCtxSynchronize " MAPS_BOTH));
+	/* Who has waited says so. */
+	options.idle = true;
+	from = log_end();
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", &options), 0));
+	cr_assert(eq(str, (char *)log_since(from), MAPS_BOTH));
+	stop(mapping);
+}
+
+Test(switch_cuda, detaching_waits_for_the_device_then_unmaps_then_releases)
+{
+	struct gpuwm_mapping *mapping;
+	long from;
+
+	need_fakecuda();
+	start();
+	mapping = attach_to("m@v1");
+	cr_assert(eq(int, filled_with(mapping), 1));
+	from = log_end();
+	stop(mapping);
+	cr_assert(eq(str, (char *)log_since(from),
+		     "cuCtxSynchronize cuMemUnmap cuMemAddressFree cuMemRelease cuMemRelease release"));
+}
+
+Test(switch_cuda, is_refused_while_a_stream_is_captured)
+{
+	struct gpuwm_mapping *mapping;
+
+	need_fakecuda();
+	setenv("FAKECUDA_FAIL", "cuCtxSynchronize:1:900", 1);
+	start();
+	mapping = attach_to("m@v1");
+	cr_assert(eq(int, filled_with(mapping), 1));
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), -EBUSY));
+	cr_assert(strstr(gpuwm_error()->message, "captured") != NULL, "%s", gpuwm_error()->message);
+	cr_assert(eq(int, filled_with(mapping), 1));
+	cr_assert(eq(uint, fake->leases, 1));
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0));
+	cr_assert(eq(int, filled_with(mapping), 2));
+	stop(mapping);
+}
+
+/* The access is refused to the new version, and to the old one afterwards. */
+static struct gpuwm_mapping *lost_mapping(void)
+{
+	struct gpuwm_mapping *mapping;
+
+	/* One for each segment that is made, and one for the attach. */
+	setenv("FAKECUDA_FAIL", "cuMemSetAccess:6:999,cuMemSetAccess:7:999", 1);
+	start();
+	mapping = attach_to("m@v1");
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), -ENOTRECOVERABLE));
+	cr_assert(strstr(gpuwm_error()->message, "cuMemSetAccess") != NULL, "%s", gpuwm_error()->message);
+	return mapping;
+}
+
+Test(switch_cuda, says_that_the_mapping_is_lost_when_the_old_one_can_not_be_put_back)
+{
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_tensor tensor;
+
+	need_fakecuda();
+	mapping = lost_mapping();
+	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), -ENOTRECOVERABLE));
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), -ENOTRECOVERABLE));
+	cr_assert(eq(uint, fake->leases, 1));
+	stop(mapping);
+}
+
+Test(switch_cuda, brings_a_lost_mapping_back)
+{
+	struct gpuwm_mapping *mapping;
+	const void *base;
+
+	need_fakecuda();
+	mapping = lost_mapping();
+	base = gpuwm_mapping_address(mapping, NULL);
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(gpuwm_mapping_address(mapping, NULL) == base);
+	cr_assert(eq(int, filled_with(mapping), 1));
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
+	stop(mapping);
+}
+
+/* ---- faults ------------------------------------------------------------ */
+
+enum outcome { SWITCHED = 10, REFUSED = 11, NO_SWITCH = 12 };
+
+/* In a process of its own, whose n-th call of the driver fails, one of a switch's: the new bytes
+ * or the old ones, whole, one lease, and nothing open that was not. */
+static int with_failing_call(int n)
+{
+	struct gpuwm_mapping *mapping;
+	char fail[64];
+	int fds, r, fill;
+
+	snprintf(fail, sizeof(fail), "*:%d:999", n);
+	setenv("FAKECUDA_FAIL", fail, 1);
+	start();
+	if (gpuwm_attach(client, "m@v1", NULL, &mapping) < 0)
+		return NO_SWITCH;
+	if (filled_with(mapping) != 1)
+		return NO_SWITCH;
+	if (gpuwm_ping(client, NULL) < 0)
+		return 1;
+	fds = open_fds();
+	r = gpuwm_switch(mapping, "m@v2", NULL);
+	if (r < 0 && (!*gpuwm_error()->message || r == -ENOTRECOVERABLE))
+		return 2;
+	gpuwm_ping(client, NULL);
+	/* What the driver does not let go of stays, one descriptor of the stand-in. */
+	if (open_fds() - fds != (log_has("cuMemRelease 999") ? 1 : 0) || fake->leases != 1)
+		return 4;
+	fill = filled_with(mapping);
+	if (fill != (r < 0 ? 1 : 2))
+		return 5;
+	gpuwm_detach(mapping);
+	return fake->leases != 0 ? 6 : r < 0 ? REFUSED : SWITCHED;
+}
+
+/* How many calls go before the switch, and how many it makes. */
+static int calls_before(int *ret_during)
+{
+	int ends[2], counts[2] = {0};
+	pid_t child;
+
+	cr_assert(eq(int, pipe(ends), 0));
+	child = fork();
+	if (child == 0) {
+		struct gpuwm_mapping *mapping;
+		char line[256];
+		FILE *log;
+		long from;
+
+		start();
+		mapping = attach_to("m@v1");
+		filled_with(mapping);
+		from = log_end();
+		gpuwm_switch(mapping, "m@v2", NULL);
+		log = fopen(calls, "re");
+		while (fgets(line, sizeof(line), log))
+			counts[ftell(log) > from] += strstr(line, " cu") != NULL;
+		_exit(write(ends[1], counts, sizeof(counts)) != sizeof(counts));
+	}
+	waitpid(child, NULL, 0);
+	cr_assert(eq(sz, (size_t)read(ends[0], counts, sizeof(counts)), sizeof(counts)));
+	*ret_during = counts[1];
+	return counts[0];
+}
+
+Test(switch_cuda, leaves_the_old_or_the_new_version_whole_whichever_call_fails)
+{
+	int refused = 0, before, during;
+
+	need_fakecuda();
+	before = calls_before(&during);
+	cr_assert(gt(int, during, 10));
+	for (int n = before + 1; n <= before + during; n++) {
+		int status;
+		pid_t child;
+
+		unlink(calls);
+		child = fork();
+		if (child == 0)
+			_exit(with_failing_call(n));
+		waitpid(child, &status, 0);
+		cr_assert(status == SWITCHED << 8 || status == REFUSED << 8, "call %d: %#x", n - before,
+			  status);
+		refused += status == REFUSED << 8;
+	}
+	/* Importing, waiting, unmapping, mapping and making accessible. */
+	cr_assert(ge(int, refused, 6));
+}
+
+#else
+
+Test(switch_cuda, needs_the_header)
+{
+	cr_skip("built without cuda.h");
+}
+
+#endif
