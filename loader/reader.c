@@ -1,0 +1,187 @@
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void reader_open(const struct source_file *file, struct reader *ret)
+{
+	*ret = (struct reader){.file = file, .direct = -1};
+	pthread_mutex_init(&ret->lock, NULL);
+	/* Asking for what is not cached starts readahead: so of no page but those that were asked for. */
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+void reader_close(struct reader *reader)
+{
+	if (reader->direct >= 0)
+		close(reader->direct);
+	reader->direct = -1;
+	pthread_mutex_destroy(&reader->lock);
+}
+
+/* Sets a flag for good; the first reason is kept. */
+static void give_up(struct reader *reader, bool *flag, const char *what, int code)
+{
+	pthread_mutex_lock(&reader->lock);
+	if (!*flag && !reader->note[0])
+		snprintf(reader->note, sizeof(reader->note),
+			 "%s is read through the page cache, which is slower where it is not cached: %s: %s",
+			 reader->file->path, what, strerror(code));
+	*flag = true;
+	pthread_mutex_unlock(&reader->lock);
+	posix_fadvise(reader->file->fd, 0, 0, POSIX_FADV_NORMAL); /* what is read so wants readahead */
+}
+
+static bool asked(struct reader *reader, const bool *flag)
+{
+	bool set;
+
+	pthread_mutex_lock(&reader->lock);
+	set = *flag;
+	pthread_mutex_unlock(&reader->lock);
+	return set;
+}
+
+static ssize_t read_nowait(struct reader *reader, const struct iovec *places, int count, uint64_t offset)
+{
+	ssize_t n;
+
+	do
+		n = preadv2(reader->file->fd, places, count, (off_t)offset, RWF_NOWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n >= 0)
+		return n;
+	if (errno == EFAULT)
+		return -EFAULT;
+	/* EINVAL, ENOSYS: a kernel, or a sandbox, that does not know the call. */
+	if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS)
+		give_up(reader, &reader->no_nowait, "asking what is cached (RWF_NOWAIT)", errno);
+	return 0; /* also EIO: fetching will name the byte */
+}
+
+ssize_t reader_cached(struct reader *reader, const struct iovec *places, int count, uint64_t offset)
+{
+	char byte;
+	ssize_t n;
+
+	if (asked(reader, &reader->no_nowait))
+		return 0;
+	/* First one byte: a read that finds nothing starts to read all that it asked for. */
+	n = read_nowait(reader, &(struct iovec){&byte, 1}, 1, offset);
+	return n <= 0 ? n : read_nowait(reader, places, count, offset);
+}
+
+/* The same file once more, which takes no path and no right but that to read it. */
+static int open_direct(const struct reader *reader)
+{
+	char path[32];
+	struct stat now;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", reader->file->fd);
+	fd = open(path, O_RDONLY | O_DIRECT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &now) == 0 && now.st_dev == reader->file->stat.st_dev &&
+	    now.st_ino == reader->file->stat.st_ino)
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+/* The descriptor; -1: there is none. */
+static int direct_fd(struct reader *reader)
+{
+	int fd;
+
+	if (asked(reader, &reader->no_nowait) || asked(reader, &reader->no_direct))
+		return -1;
+	pthread_mutex_lock(&reader->lock);
+	if (reader->direct < 0)
+		reader->direct = open_direct(reader);
+	fd = reader->direct;
+	pthread_mutex_unlock(&reader->lock);
+	if (fd >= 0)
+		return fd;
+	give_up(reader, &reader->no_direct, "opening it with O_DIRECT", -fd);
+	return -1;
+}
+
+/* How much of the range came directly, 0 or more; what is missing, or failed, is left to read_buffered,
+ * which knows the very byte. */
+static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size_t bytes)
+{
+	size_t before = offset % READER_ALIGN;
+	size_t whole = (before + bytes + READER_ALIGN - 1) / READER_ALIGN * READER_ALIGN;
+	int fd = direct_fd(reader);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	do
+		n = pread(fd, (char *)to - before, whole, (off_t)(offset - before));
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && (errno == EINVAL || errno == EOPNOTSUPP))
+		give_up(reader, &reader->no_direct, "reading it with O_DIRECT", errno);
+	if (n <= (ssize_t)before)
+		return 0;
+	/* The page that asking brought in; kept, it would look like a cached range the next time. */
+	posix_fadvise(reader->file->fd, (off_t)(offset - before), READER_ALIGN, POSIX_FADV_DONTNEED);
+	return (size_t)n - before < bytes ? (size_t)n - before : bytes;
+}
+
+/* Where it ends now: another reader may have met the end at a later range first. */
+static int truncated(const struct source_file *file, struct error *error)
+{
+	struct stat now = {0};
+
+	fstat(file->fd, &now);
+	return error_set(error, -EIO, "load it again when nobody writes it",
+			 "%s was truncated while it was read: it ended at byte %lld, it had %lld", file->path,
+			 (long long)now.st_size, (long long)file->stat.st_size);
+}
+
+static int read_buffered(const struct reader *reader, void *to, uint64_t offset, size_t bytes,
+			 struct error *error)
+{
+	const struct source_file *file = reader->file;
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(file->fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return error_set(error, -EIO, NULL, "%s: reading at byte %" PRIu64 " failed: %s",
+					 file->path, offset + done, strerror(errno));
+		if (n == 0)
+			return truncated(file, error);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes, struct read_counts *counts,
+		 struct error *error)
+{
+	size_t done = read_direct(reader, to, offset, bytes);
+
+	counts->direct += done;
+	counts->buffered += bytes - done;
+	return read_buffered(reader, (char *)to + done, offset + done, bytes - done, error);
+}
+
+bool reader_is_direct(struct reader *reader)
+{
+	return !asked(reader, &reader->no_nowait) && !asked(reader, &reader->no_direct);
+}
+
+const char *reader_note(const struct reader *reader)
+{
+	return reader->note;
+}

@@ -1,0 +1,55 @@
+/* Ranges of one file of a source, each by the fastest way: what the page cache holds is copied from
+ * there, the rest is read from the disk past the cache (O_DIRECT), so that large files neither wait for
+ * readahead nor push out what is cached.
+ *
+ * Whether something is cached is asked of each range by RWF_NOWAIT: mincore and cachestat lie to, or
+ * refuse, those who do not own the file. A file system that cannot say so, or has no O_DIRECT, is read through the
+ * page cache, and reader_note says why. Any thread.
+ */
+#ifndef GPUWM_LOADER_READER_H
+#define GPUWM_LOADER_READER_H
+
+#include "source.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+
+/* What O_DIRECT wants offsets, lengths and addresses to be multiples of: disks want 512 or 4096. */
+#define READER_ALIGN 4096
+
+struct reader {
+	const struct source_file *file;
+	pthread_mutex_t lock; /* guards what follows */
+	int direct; /* the descriptor with O_DIRECT; -1: none yet */
+	bool no_nowait, no_direct; /* refused once: not asked again */
+	char note[TEXT_BYTES_MAX + 1];
+};
+
+/* Bytes by the way they took. */
+struct read_counts {
+	uint64_t warm, direct, buffered;
+};
+
+/* The file stays the caller's, open for as long as the reader is. Cannot fail. */
+void reader_open(const struct source_file *file, struct reader *ret);
+void reader_close(struct reader *reader);
+
+/* Copies what is cached from `offset` on into `count` places (at most PIECE_SPANS_MAX): the number of bytes, less than
+ * asked for where the cache has a hole. 0: nothing is cached there, or it cannot be known. -EFAULT: the places cannot be
+ * written, for lack of memory. Never waits for the disk. */
+ssize_t reader_cached(struct reader *reader, const struct iovec *places, int count, uint64_t offset);
+
+/* The range [offset, offset + bytes) where reader_cached found nothing. `to` is congruent to offset modulo
+ * READER_ALIGN, and the whole multiples of READER_ALIGN around the range are written.
+ * Adds to *counts. -EIO naming file and byte: reading failed, or the file ends before. */
+int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes, struct read_counts *counts,
+		 struct error *error);
+
+/* Fetching goes past the page cache, as far as is known: large ranges are best. */
+bool reader_is_direct(struct reader *reader);
+
+/* Why the page cache was read through, for the operator; "" when it was not. */
+const char *reader_note(const struct reader *reader);
+
+#endif
