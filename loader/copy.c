@@ -1,186 +1,348 @@
 #include "copy.h"
 
-#include "ring.h"
+#include "lanes.h"
+#include "piece.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-struct piece {
-	uint32_t tensor;
-	uint32_t bytes;
-	uint64_t offset; /* in the tensor */
-};
+/* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
+ * servers); and how often progress moves where reading is slow. */
+#define STEP_BYTES KIB(512)
 
 /* The readers of one copy and what they share. */
 struct crew {
 	const struct copy *copy;
-	const struct copy_target *direct; /* whose memory is read into; NULL: the ring */
-	struct piece *pieces;
-	size_t piece_count;
-	struct digest_sum *sums; /* of each tensor */
-	struct ring ring;
-	pthread_mutex_t lock; /* guards what follows, and sums */
+	const struct copy_target *hosts; /* the targets, without lanes */
+	size_t host_count;
+	bool straight; /* into the memory of the only host */
+	size_t chunk;
+	struct reader *files; /* of each file */
+	struct digest_sum *sums; /* of each tensor; atomic */
+	uint64_t done; /* bytes; atomic */
+	bool stop; /* atomic */
+	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	size_t next; /* the piece that is taken next */
-	uint64_t done; /* bytes */
-	unsigned running, started;
-	bool stop;
+	struct piece_cursor next;
+	size_t *slots; /* of the ring that no reader has; the first was sent longest ago */
+	size_t slot_count;
+	unsigned running;
+	struct read_counts counts;
 	struct error error; /* the first reader's that failed */
 };
 
-static bool crew_take(struct crew *crew, struct piece *ret)
+/* A place in a piece. */
+struct spot {
+	uint32_t span;
+	uint64_t offset; /* in the span */
+};
+
+/* One reader thread. */
+struct hand {
+	struct crew *crew;
+	struct reader *file; /* of the piece */
+	char *buffer; /* a piece, and the pages around it; NULL: none yet */
+	size_t slot; /* that it is, of the ring */
+	struct read_counts counts;
+	struct spot spot; /* how far it is with the piece */
+	size_t done; /* the same in bytes */
+	struct piece piece;
+};
+
+static bool crew_stopped(const struct crew *crew)
+{
+	return __atomic_load_n(&crew->stop, __ATOMIC_RELAXED);
+}
+
+static void crew_stop(struct crew *crew)
+{
+	__atomic_store_n(&crew->stop, true, __ATOMIC_RELAXED);
+}
+
+/* A piece, and a buffer of the ring where it goes there: there are as many as readers. */
+static bool crew_take(struct crew *crew, struct hand *hand)
 {
 	bool taken = false;
 
 	pthread_mutex_lock(&crew->lock);
-	if (!crew->stop && crew->next < crew->piece_count) {
-		*ret = crew->pieces[crew->next++];
-		taken = true;
+	if (!crew_stopped(crew))
+		taken = piece_next(crew->copy->source, crew->chunk, &crew->next, &hand->piece);
+	if (taken && crew->slots) {
+		hand->slot = crew->slots[0];
+		memmove(crew->slots, crew->slots + 1, --crew->slot_count * sizeof(*crew->slots));
 	}
 	pthread_mutex_unlock(&crew->lock);
-	return taken;
+	if (!taken)
+		return false;
+	hand->file = &crew->files[hand->piece.file];
+	hand->spot = (struct spot){0};
+	hand->done = 0;
+	return true;
 }
 
-static void crew_deliver(struct crew *crew, const struct piece *piece, const struct digest_sum *sum)
+static void crew_give_back(struct crew *crew, size_t slot)
 {
 	pthread_mutex_lock(&crew->lock);
-	digest_merge(&crew->sums[piece->tensor], sum);
-	crew->done += piece->bytes;
+	crew->slots[crew->slot_count++] = slot;
 	pthread_mutex_unlock(&crew->lock);
 }
 
-/* Where it ends now: another reader may have met the end at a later piece first. */
-static int truncated(const struct source_file *file, struct error *error)
-{
-	struct stat now = {0};
+/* ---- a piece's bytes --------------------------------------------------- */
 
-	fstat(file->fd, &now);
-	return error_set(error, -EIO, "load it again when nobody writes it",
-			 "%s was truncated while it was read: it ended at byte %lld, it had %lld", file->path,
-			 (long long)now.st_size, (long long)file->stat.st_size);
+/* Where a spot lies in host memory. */
+static char *spot_place(const struct hand *hand, const struct spot *spot, const struct copy_target *host)
+{
+	const struct piece_span *span = &hand->piece.spans[spot->span];
+
+	return (char *)host->addresses[span->tensor] + span->offset + spot->offset;
 }
 
-static int piece_read(const struct crew *crew, const struct piece *piece, void *buffer, struct error *error)
+/* At most `bytes` further, within one span; how far. */
+static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
 {
-	const struct source_tensor *tensor = &crew->copy->source->tensors[piece->tensor];
-	const struct source_file *file = &crew->copy->source->files[tensor->file];
-	uint64_t at = tensor->offset + piece->offset;
-	size_t done = 0;
+	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
 
-	while (done < piece->bytes) {
-		ssize_t n = pread(file->fd, (char *)buffer + done, piece->bytes - done, (off_t)(at + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return error_set(error, -EIO, NULL, "%s: reading at byte %" PRIu64 " failed: %s",
-					 file->path, at + done, strerror(errno));
-		if (n == 0)
-			return truncated(file, error);
-		done += (size_t)n;
+	if (bytes < left) {
+		spot->offset += bytes;
+		return bytes;
 	}
-	return 0;
+	*spot = (struct spot){.span = spot->span + 1};
+	return (size_t)left;
 }
 
-static int piece_write(const struct copy_target *target, const struct piece *piece, const void *from,
-		       struct error *error)
+/* The most of the next `bytes` of the piece that ends where a digest may be cut. */
+static size_t hand_cut(const struct hand *hand, size_t bytes)
 {
-	const struct memory_device *device = target->device;
-	void *to = (char *)target->addresses[piece->tensor] + piece->offset;
-	int r = device->ops->enter(device, error);
+	uint64_t left = hand->piece.spans[hand->spot.span].bytes - hand->spot.offset;
+	size_t whole = 0;
 
-	if (r < 0)
-		return r;
-	r = device->ops->write(device, to, from, piece->bytes, error);
-	device->ops->leave(device);
+	for (uint32_t i = hand->spot.span; whole + left <= bytes; left = hand->piece.spans[i].bytes) {
+		whole += left;
+		if (++i == hand->piece.span_count)
+			return whole;
+	}
+	return whole + (bytes - whole) / 8 * 8;
+}
+
+/* Where the hand's next byte lies in its buffer: as in a page of the file. */
+static char *hand_at(const struct hand *hand)
+{
+	return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
+}
+
+/* Where the next `bytes` of the piece go; the number of places. */
+static int hand_places(const struct hand *hand, size_t bytes, struct iovec *places)
+{
+	struct spot spot = hand->spot;
+	int count = 0;
+
+	if (!hand->crew->straight) {
+		places[0] = (struct iovec){hand_at(hand), bytes};
+		return 1;
+	}
+	while (bytes > 0) {
+		char *place = spot_place(hand, &spot, &hand->crew->hosts[0]);
+		size_t some = spot_advance(&hand->piece, &spot, bytes);
+
+		places[count++] = (struct iovec){place, some};
+		bytes -= some;
+	}
+	return count;
+}
+
+static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
+{
+	__atomic_fetch_add(&total->a, sum->a, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
+}
+
+/* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
+ * there. */
+static void hand_deliver(struct hand *hand, const char *from, size_t bytes)
+{
+	struct crew *crew = hand->crew;
+
+	hand->done += bytes;
+	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
+	while (bytes > 0) {
+		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
+		struct spot spot = hand->spot;
+		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
+		struct digest_sum sum = {0};
+
+		digest_update(&sum, span->offset + spot.offset,
+			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
+		sum_add(&crew->sums[span->tensor], &sum);
+		for (size_t i = 0; from && i < crew->host_count; i++)
+			memcpy(spot_place(hand, &spot, &crew->hosts[i]), from, some);
+		if (from)
+			from += some;
+		bytes -= some;
+	}
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* A step of what is cached; how many bytes, 0: nothing is. */
+static ssize_t hand_cached(struct hand *hand, struct error *error)
+{
+	struct iovec places[PIECE_SPANS_MAX];
+	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
+	int count = hand_places(hand, bytes, places);
+	ssize_t n = reader_cached(hand->file, places, count, hand->piece.offset + hand->done);
+
+	if (n < 0)
+		return error_set(error, -ENOMEM, "see free -m; retire what nobody needs",
+				 "no room in host memory for what is read from %s", hand->file->file->path);
+	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
+	hand->counts.warm += bytes;
+	if (bytes > 0)
+		hand_deliver(hand, hand->crew->straight ? NULL : hand_at(hand), bytes);
+	return (ssize_t)bytes;
+}
+
+/* All the rest of the piece, or where that may take long a step of it. */
+static int hand_fetch(struct hand *hand, struct error *error)
+{
+	size_t left = hand->piece.bytes - hand->done;
+	size_t bytes = reader_is_direct(hand->file) || left < STEP_BYTES ? left : hand_cut(hand, STEP_BYTES);
+	int r = reader_fetch(hand->file, hand_at(hand), hand->piece.offset + hand->done, bytes, &hand->counts,
+			     error);
+
+	if (r == 0)
+		hand_deliver(hand, hand_at(hand), bytes);
 	return r;
 }
 
-static int piece_copy(struct crew *crew, const struct piece *piece, void *buffer, struct error *error)
+/* Straight copies need one only for what is not cached. */
+static int hand_make_buffer(struct hand *hand, struct error *error)
 {
-	const struct copy *copy = crew->copy;
-	struct digest_sum sum = {0};
+	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
+
+	if (!hand->buffer)
+		hand->buffer = aligned_alloc(READER_ALIGN, bytes);
+	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
+}
+
+/* Its buffer, free to be written. */
+static int hand_begin(struct hand *hand, struct error *error)
+{
+	const struct copy *copy = hand->crew->copy;
+
+	if (!copy->lanes)
+		return hand->crew->straight ? 0 : hand_make_buffer(hand, error);
+	hand->buffer = ring_buffer(copy->ring, hand->slot);
+	return lanes_wait(copy->lanes, hand->slot, error);
+}
+
+static int hand_read(struct hand *hand, struct error *error)
+{
+	int r = hand_begin(hand, error);
+
+	while (r == 0 && hand->done < hand->piece.bytes && !crew_stopped(hand->crew)) {
+		ssize_t n = hand_cached(hand, error);
+
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			r = hand_make_buffer(hand, error);
+		if (n == 0 && r == 0)
+			r = hand_fetch(hand, error);
+	}
+	return r;
+}
+
+static int hand_send(struct hand *hand, struct error *error)
+{
+	struct lane_span spans[PIECE_SPANS_MAX];
+	const char *from = hand->buffer + hand->piece.offset % READER_ALIGN;
 	int r;
 
-	if (crew->direct)
-		buffer = (char *)crew->direct->addresses[piece->tensor] + piece->offset;
-	r = piece_read(crew, piece, buffer, error);
-	if (r < 0)
-		return r;
-	digest_update(&sum, piece->offset, buffer, piece->bytes);
-	for (size_t i = 0; r == 0 && i < copy->target_count; i++)
-		if (&copy->targets[i] != crew->direct)
-			r = piece_write(&copy->targets[i], piece, buffer, error);
+	for (uint32_t i = 0; i < hand->piece.span_count; i++) {
+		const struct piece_span *span = &hand->piece.spans[i];
+
+		spans[i] = (struct lane_span){from, span->tensor, span->offset, span->bytes};
+		from += span->bytes;
+	}
+	r = lanes_send(hand->crew->copy->lanes, hand->slot, spans, hand->piece.span_count, error);
 	if (r == 0)
-		crew_deliver(crew, piece, &sum);
+		crew_give_back(hand->crew, hand->slot);
 	return r;
+}
+
+static void counts_add(struct read_counts *total, const struct read_counts *counts)
+{
+	total->warm += counts->warm;
+	total->direct += counts->direct;
+	total->buffered += counts->buffered;
+}
+
+static void hand_end(struct hand *hand, int r, const struct error *error)
+{
+	struct crew *crew = hand->crew;
+
+	if (!crew->copy->lanes)
+		free(hand->buffer);
+	pthread_mutex_lock(&crew->lock);
+	if (r < 0 && !crew->error.code)
+		crew->error = *error;
+	if (r < 0)
+		crew_stop(crew);
+	counts_add(&crew->counts, &hand->counts);
+	crew->running--;
+	pthread_cond_signal(&crew->changed);
+	pthread_mutex_unlock(&crew->lock);
 }
 
 static void *reader(void *user_data)
 {
-	struct crew *crew = user_data;
+	struct hand hand = {.crew = user_data};
 	struct error error = {0};
-	struct piece piece;
-	void *buffer = NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&crew->lock);
-	if (!crew->direct)
-		buffer = ring_buffer(&crew->ring, crew->started);
-	crew->started++;
-	pthread_mutex_unlock(&crew->lock);
-	while (r == 0 && crew_take(crew, &piece))
-		r = piece_copy(crew, &piece, buffer, &error);
-	pthread_mutex_lock(&crew->lock);
-	if (r < 0 && !crew->error.code)
-		crew->error = error;
-	if (r < 0)
-		crew->stop = true;
-	crew->running--;
-	pthread_cond_signal(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
+	while (r == 0 && crew_take(hand.crew, &hand)) {
+		r = hand_read(&hand, &error);
+		/* A piece that was stopped half-way stays unsent. */
+		if (r == 0 && hand.crew->copy->lanes && hand.done == hand.piece.bytes)
+			r = hand_send(&hand, &error);
+	}
+	hand_end(&hand, r, &error);
 	return NULL;
 }
 
-static int crew_pieces(struct crew *crew, size_t chunk)
-{
-	const struct source *source = crew->copy->source;
-	size_t count = 0;
+/* ---- the crew ---------------------------------------------------------- */
 
-	for (size_t i = 0; i < source->tensor_count; i++)
-		count += (source->tensors[i].bytes + chunk - 1) / chunk;
-	crew->pieces = calloc(count + 1, sizeof(*crew->pieces));
-	crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
-	if (!crew->pieces || !crew->sums)
-		return -ENOMEM;
-	for (size_t i = 0; i < source->tensor_count; i++)
-		for (uint64_t at = 0; at < source->tensors[i].bytes; at += chunk) {
-			uint64_t left = source->tensors[i].bytes - at;
-
-			crew->pieces[crew->piece_count++] = (struct piece){
-				.tensor = (uint32_t)i,
-				.bytes = (uint32_t)(left < chunk ? left : chunk),
-				.offset = at,
-			};
-		}
-	return 0;
-}
-
-static unsigned readers_of(const struct copy *copy)
+unsigned copy_readers(void)
 {
 	cpu_set_t cpus;
-	int count;
+	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
 
-	if (copy->readers)
-		return copy->readers < COPY_READERS_MAX ? copy->readers : COPY_READERS_MAX;
-	count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 2;
+	if (count < COPY_READERS_MIN)
+		return COPY_READERS_MIN;
 	return count < COPY_READERS_MAX ? (unsigned)count : COPY_READERS_MAX;
+}
+
+size_t copy_buffer_bytes(size_t chunk)
+{
+	return (chunk + READER_ALIGN - 1) / READER_ALIGN * READER_ALIGN + 2 * READER_ALIGN;
+}
+
+/* No more than there are buffers, or (more or less) pieces. */
+static unsigned readers_of(const struct copy *copy, size_t chunk)
+{
+	unsigned readers = copy->readers ? copy->readers : copy_readers();
+	uint64_t pieces = copy->source->bytes / chunk + 1;
+
+	if (readers > COPY_READERS_MAX)
+		readers = COPY_READERS_MAX;
+	if (copy->ring && copy->ring->count < readers)
+		readers = (unsigned)copy->ring->count;
+	return pieces < readers ? (unsigned)pieces : readers;
 }
 
 static struct timespec look_time(void)
@@ -196,6 +358,11 @@ static struct timespec look_time(void)
 	return when;
 }
 
+static uint64_t crew_done(const struct crew *crew)
+{
+	return __atomic_load_n(&crew->done, __ATOMIC_RELAXED);
+}
+
 /* Tells the progress until all readers have ended; what progress returned. */
 static int crew_watch(struct crew *crew)
 {
@@ -209,19 +376,19 @@ static int crew_watch(struct crew *crew)
 		uint64_t done;
 
 		pthread_cond_timedwait(&crew->changed, &crew->lock, &when);
-		done = crew->done;
 		if (r != 0 || !copy->progress)
 			continue;
 		pthread_mutex_unlock(&crew->lock);
+		done = crew_done(crew);
 		r = copy->progress(done - told, copy->user_data);
 		told = done;
-		pthread_mutex_lock(&crew->lock);
 		if (r != 0)
-			crew->stop = true;
+			crew_stop(crew);
+		pthread_mutex_lock(&crew->lock);
 	}
 	pthread_mutex_unlock(&crew->lock);
-	if (r == 0 && copy->progress && crew->done > told)
-		r = copy->progress(crew->done - told, copy->user_data);
+	if (r == 0 && copy->progress && crew_done(crew) > told)
+		r = copy->progress(crew_done(crew) - told, copy->user_data);
 	return r;
 }
 
@@ -242,7 +409,7 @@ static int crew_run(struct crew *crew, unsigned readers, struct error *error)
 	if (r < 0) {
 		pthread_mutex_lock(&crew->lock);
 		crew->running--;
-		crew->stop = true;
+		crew_stop(crew);
 		pthread_mutex_unlock(&crew->lock);
 	}
 	stopped = crew_watch(crew);
@@ -256,66 +423,93 @@ static int crew_run(struct crew *crew, unsigned readers, struct error *error)
 	return crew->error.code ? crew->error.code : stopped;
 }
 
-static int crew_make(struct crew *crew, unsigned readers, struct error *error)
+static int crew_fill(struct crew *crew, struct error *error)
 {
 	const struct copy *copy = crew->copy;
-	size_t chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES;
-	pthread_condattr_t attributes;
-	int r;
+	const struct source *source = copy->source;
 
+	crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
+	if (copy->lanes)
+		crew->slots = calloc(copy->ring->count, sizeof(*crew->slots));
+	if (crew->sums && (crew->slots || !copy->lanes))
+		crew->files = calloc(source->file_count + 1, sizeof(*crew->files));
+	if (!crew->files)
+		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
+				 source->tensor_count);
+	while (copy->lanes && crew->slot_count < copy->ring->count) {
+		crew->slots[crew->slot_count] = crew->slot_count;
+		crew->slot_count++;
+	}
+	for (size_t i = 0; i < source->file_count; i++)
+		reader_open(&source->files[i], &crew->files[i]);
+	return 0;
+}
+
+static int crew_make(struct crew *crew, const struct copy *copy, struct error *error)
+{
+	pthread_condattr_t attributes;
+
+	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES};
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&crew->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	for (size_t i = 0; i < copy->target_count && !crew->direct; i++)
-		if (copy->targets[i].device->ops == &memory_host)
-			crew->direct = &copy->targets[i];
-	if (crew_pieces(crew, chunk) < 0)
-		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
-				 copy->source->tensor_count);
-	if (crew->direct)
-		return 0;
-	r = ring_make((chunk + 4095) / 4096 * 4096, readers, &crew->ring, error);
-	if (r == 0)
-		ring_lock(&crew->ring);
-	return r;
+	if (!copy->lanes) {
+		crew->hosts = copy->targets;
+		crew->host_count = copy->target_count;
+	}
+	crew->straight = crew->host_count == 1;
+	return crew_fill(crew, error);
 }
 
 static void crew_free(struct crew *crew)
 {
-	ring_free(&crew->ring);
-	free(crew->pieces);
+	for (size_t i = 0; crew->files && i < crew->copy->source->file_count; i++)
+		reader_close(&crew->files[i]);
+	free(crew->files);
+	free(crew->slots);
 	free(crew->sums);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }
 
-/* Holds the devices' contexts, so that entering one for each piece is cheap.
- * *ret_held devices are to be let go, also on errors. */
-static int copy_hold(const struct copy *copy, size_t *ret_held, struct error *error)
-{
-	for (*ret_held = 0; *ret_held < copy->target_count; (*ret_held)++) {
-		const struct memory_device *device = copy->targets[*ret_held].device;
-		int r = device->ops->hold(device, error);
+/* ---- the copy ---------------------------------------------------------- */
 
-		if (r < 0)
-			return r;
-	}
-	return 0;
+static double seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static int copy_held(const struct copy *copy, struct digest *ret_digests, struct error *error)
+static void crew_report(const struct crew *crew, unsigned readers, double began, struct copy_report *ret)
+{
+	*ret = (struct copy_report){
+		.counts = crew->counts,
+		.seconds = seconds_now() - began,
+		.readers = readers,
+	};
+	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
+		snprintf(ret->note, sizeof(ret->note), "%s", reader_note(&crew->files[i]));
+}
+
+int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
+	     struct error *error)
 {
 	const struct source *source = copy->source;
-	struct crew crew = {.copy = copy};
-	unsigned readers = readers_of(copy);
-	int r = crew_make(&crew, readers, error);
+	double began = seconds_now();
+	struct crew crew;
+	unsigned readers;
+	int r = crew_make(&crew, copy, error);
 
-	if (r == 0 && !crew.direct && crew.ring.count < readers)
-		readers = (unsigned)crew.ring.count;
+	readers = readers_of(copy, crew.chunk);
 	if (r == 0)
 		r = crew_run(&crew, readers, error);
+	if (r == 0 && copy->lanes)
+		r = lanes_drain(copy->lanes, error);
+	crew_report(&crew, readers, began, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
 	for (size_t i = 0; r == 0 && i < source->tensor_count; i++)
@@ -324,23 +518,25 @@ static int copy_held(const struct copy *copy, struct digest *ret_digests, struct
 	return r;
 }
 
-int copy_run(const struct copy *copy, struct digest *ret_digests, struct error *error)
+void copy_report_add(struct copy_report *total, const struct copy_report *report)
 {
-	const struct memory_device *first = copy->targets[0].device;
-	size_t held;
-	int r = copy_hold(copy, &held, error);
+	counts_add(&total->counts, &report->counts);
+	total->seconds += report->seconds;
+	if (report->readers > total->readers)
+		total->readers = report->readers;
+	if (!total->note[0])
+		snprintf(total->note, sizeof(total->note), "%s", report->note);
+}
 
-	/* Registering the ring needs a context; any will do. */
-	if (r == 0)
-		r = first->ops->enter(first, error);
-	if (r == 0) {
-		r = copy_held(copy, ret_digests, error);
-		first->ops->leave(first);
-	}
-	while (held > 0) {
-		const struct memory_device *device = copy->targets[--held].device;
+void copy_report_text(const struct copy_report *report, char *text, size_t size)
+{
+	const struct read_counts *counts = &report->counts;
+	uint64_t bytes = counts->warm + counts->direct + counts->buffered;
 
-		device->ops->unhold(device);
-	}
-	return r;
+	snprintf(text, size,
+		 "read %.1f MB in %.2f s (%.2f GB/s, %u readers): %.1f MB were cached, %.1f MB came directly "
+		 "from the disk, %.1f MB through the page cache",
+		 1e-6 * (double)bytes, report->seconds,
+		 report->seconds > 0 ? 1e-9 * (double)bytes / report->seconds : 0, report->readers,
+		 1e-6 * (double)counts->warm, 1e-6 * (double)counts->direct, 1e-6 * (double)counts->buffered);
 }

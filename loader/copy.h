@@ -1,24 +1,26 @@
-/* The pipeline from files into memory: reader threads take pieces of tensors in
- * the order of the files, digest them, and write them to every device.
+/* The pipeline from files into memory: reader threads take pieces in the order of
+ * the files, digest them while they are in the CPU's cache, and pass them on.
  *
- *   host among the targets: file → its memory → digest → the other devices
- *   else:                   file → a buffer of the ring → digest → every device
+ *   one target, host: file → its memory → digest (what is not cached: through a buffer)
+ *   host only:        file → a buffer → digest → the memory of each
+ *   else:             file → a buffer of the ring → digest → lanes → every device
  */
 #ifndef GPUWM_LOADER_COPY_H
 #define GPUWM_LOADER_COPY_H
 
+#include "reader.h"
+#include "ring.h"
 #include "source.h"
 
 #include "../client/lib/memory.h"
 #include "../proto/digest.h"
 
-/* What one read takes: at 8 MiB, 8 readers came to 0.98 of the speed of pinned memory,
+/* The largest piece: at 8 MiB, 8 readers came to 0.98 of the speed of pinned memory,
  * at 4 MiB with 4 to 0.68; more readers only cost CPU. */
 #define COPY_CHUNK_BYTES MIB(8)
-#define COPY_READERS_MAX 8
-
-struct lanes;
-struct ring;
+/* A disk wants several reads at once, however few the CPUs: 8 of 8 MiB came to its full speed. */
+#define COPY_READERS_MIN 8
+#define COPY_READERS_MAX 14
 
 struct copy_target {
 	const struct memory_device *device;
@@ -27,14 +29,17 @@ struct copy_target {
 	uint32_t segment_count;
 };
 
+struct lanes;
+
 struct copy {
 	const struct source *source;
 	const struct copy_target *targets; /* replicas: a file is read once */
 	size_t target_count; /* at least 1 */
-	struct ring *ring; /* buffers, and */
-	struct lanes *lanes; /* what carries them to the targets; NULL: `host` only */
+	/* What carries buffers to the targets, a slot a buffer; both NULL where all of them are host. */
+	struct ring *ring; /* buffers of copy_buffer_bytes(chunk) */
+	struct lanes *lanes;
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
-	unsigned readers; /* 0: as many as there are CPUs; at most COPY_READERS_MAX */
+	unsigned readers; /* 0: copy_readers(); at most COPY_READERS_MAX, and one a buffer */
 	memory_progress_fn *progress; /* called by the calling thread only, at least every
 				       * COPY_LOOK_MS; nonzero stops the copy */
 	void *user_data;
@@ -42,9 +47,30 @@ struct copy {
 
 #define COPY_LOOK_MS 20 /* how late a cancel may be seen */
 
+/* How a copy went. */
+struct copy_report {
+	struct read_counts counts;
+	double seconds;
+	unsigned readers;
+	char note[TEXT_BYTES_MAX + 1]; /* why a file was read through the page cache; "" */
+};
+
+/* As many as this process has CPUs, within the bounds above. */
+unsigned copy_readers(void);
+/* What a buffer for pieces of `chunk` bytes takes: the pages around them are read too. */
+size_t copy_buffer_bytes(size_t chunk);
+
 /* Copies everything; ret_digests has one for each tensor. What progress
  * returned, when it stopped the copy (then *error is not set); -EIO naming a file that is shorter than it
- * was or that changed meanwhile; what a device said. No thread is left. */
-int copy_run(const struct copy *copy, struct digest *ret_digests, struct error *error);
+ * was or that changed meanwhile; what a device said; -ENOMEM. No thread is left; after errors some bytes may be on their
+ * way until lanes_close. The caller holds the devices' contexts. *ret_report is set on errors too: how far it came. */
+int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
+	     struct error *error);
+
+/* Adds what another copy of the same job reports. */
+void copy_report_add(struct copy_report *total, const struct copy_report *report);
+
+/* One sentence for the operator: bytes by the way they took, time, rate. */
+void copy_report_text(const struct copy_report *report, char *text, size_t size);
 
 #endif

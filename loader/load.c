@@ -29,6 +29,7 @@ struct load {
 	struct digest *digests;
 	struct part parts[PARTS_PER_VERSION_MAX]; /* a rank's are neighbours */
 	size_t part_count;
+	struct copy_report copied;
 	struct error *error;
 };
 
@@ -224,8 +225,11 @@ static int copy_to(struct load *load, const struct source *source, const struct 
 		.progress = work_advance,
 		.user_data = load->work,
 	};
+	struct copy_report report;
+	int r = copy_run(&copy, digests, &report, load->error);
 
-	return copy_run(&copy, digests, load->error);
+	copy_report_add(&load->copied, &report);
+	return r;
 }
 
 static int open_lanes(struct load *load, const struct copy_target *targets, size_t count, struct lanes **ret)
@@ -274,6 +278,16 @@ static int copy_rank(struct load *load, const struct part *parts, size_t count)
 	return r;
 }
 
+static void tell_copied(struct load *load)
+{
+	char text[TEXT_BYTES_MAX + 1];
+
+	copy_report_text(&load->copied, text, sizeof(text));
+	work_note(load->work, "%s", text);
+	if (load->copied.note[0])
+		work_note(load->work, "%s", load->copied.note);
+}
+
 static int copy_all(struct load *load)
 {
 	size_t replicas = load->part_count / load->source.world;
@@ -281,6 +295,8 @@ static int copy_all(struct load *load)
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
 		r = copy_rank(load, &load->parts[i], replicas);
+	if (r == 0)
+		tell_copied(load);
 	return r;
 }
 

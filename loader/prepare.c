@@ -55,7 +55,7 @@ static void *make_ring(void *user_data)
 	struct prepare *prepare = user_data;
 	const struct memory_device *device = &prepare->gpus[0].device;
 	struct error error = {0};
-	int r = ring_make(COPY_CHUNK_BYTES + 8192, prepare->slots, &prepare->ring, &error);
+	int r = ring_make(copy_buffer_bytes(COPY_CHUNK_BYTES), prepare->slots, &prepare->ring, &error);
 
 	if (r == 0)
 		r = device->ops->enter(device, &error);
@@ -130,13 +130,13 @@ int prepare_start(const struct job *job, struct prepare **ret, struct error *err
 
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
 {
-	const size_t most = RING_BYTES_MAX / COPY_CHUNK_BYTES;
+	const size_t most = RING_BYTES_MAX / copy_buffer_bytes(COPY_CHUNK_BYTES);
 	uint64_t pieces = bytes / COPY_CHUNK_BYTES + 1;
 
 	if (!prepare)
 		return 0;
 	/* One is filled while the other is on its way. */
-	prepare->slots = 2 * COPY_READERS_MAX < most ? 2 * COPY_READERS_MAX : most;
+	prepare->slots = 2 * copy_readers() < most ? 2 * copy_readers() : most;
 	if (pieces < prepare->slots)
 		prepare->slots = pieces;
 	return begin(prepare, make_ring, prepare, error);

@@ -1,4 +1,4 @@
-#include "../../loader/copy.h"
+#include "../../loader/lanes.h"
 
 #include "loader_files.h"
 
@@ -10,6 +10,7 @@
 
 static struct source source;
 static struct error error;
+static struct copy_report report;
 static struct memory_device host;
 static char *memory[2][TENSORS];
 static struct digest digests[TENSORS];
@@ -46,11 +47,23 @@ TestSuite(copy, .init = setup, .fini = teardown);
 
 static int copy_to(const struct copy_target *targets, size_t count, struct copy options)
 {
+	bool through_ring = targets[0].device->ops != &memory_host;
+	struct ring ring;
+	int r;
+
 	options.source = &source;
 	options.targets = targets;
 	options.target_count = count;
 	memset(&error, 0, sizeof(error));
-	return copy_run(&options, digests, &error);
+	if (!through_ring)
+		return copy_run(&options, digests, &report, &error);
+	cr_assert_eq(ring_make(copy_buffer_bytes(options.chunk), 6, &ring, &error), 0);
+	cr_assert_eq(lanes_open(targets, count, ring.count, &options.lanes, &error), 0);
+	options.ring = &ring;
+	r = copy_run(&options, digests, &report, &error);
+	lanes_close(options.lanes);
+	ring_free(&ring);
+	return r;
 }
 
 static void expect_copied(int place)

@@ -139,11 +139,11 @@ Test(cuda, tells_that_there_is_no_room)
 
 Test(cuda, tells_that_a_copy_failed)
 {
-	start_with("FAKECUDA_FAIL", "cuMemcpyHtoD_v2:2:719");
+	start_with("FAKECUDA_FAIL", "cuMemcpyHtoDAsync_v2:2:719");
 	load_to(GPU0, NULL);
 	expect(METHOD_PUBLISH_BEGIN);
 	answer_begin();
-	expect_done("EIO", "copying to the GPU");
+	expect_done("EIO", "copying to GPU-");
 	finish();
 }
 

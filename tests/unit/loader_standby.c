@@ -123,7 +123,7 @@ Test(standby, loads_a_folder)
 
 Test(standby, tells_phases_and_bytes)
 {
-	char phase[64] = "", all[512] = "";
+	char phase[64] = "", last[64] = "", all[512] = "";
 	struct fields f;
 
 	write_model();
@@ -141,7 +141,9 @@ Test(standby, tells_phases_and_bytes)
 		if (strcmp(phase, "copying") == 0)
 			cr_expect_eq(fields_u64(&f, "total"), 21);
 		cr_assert_lt(strlen(all) + strlen(phase) + 2, sizeof(all));
-		strcat(strcat(all, phase), ",");
+		if (strcmp(phase, last) != 0) /* else it came again with a note */
+			strcat(strcat(all, phase), ",");
+		strcpy(last, phase);
 	}
 	cr_expect_str_eq(all, "opening,planning,allocating,copying,checking,handing in,");
 	expect(METHOD_LOADER_CHECKED);
