@@ -51,6 +51,7 @@ void config_init(struct config *config)
 		.sessions = SESSIONS_MAX,
 		.loaders = LOADERS_MAX,
 		.check_stall_ms = CHECK_STALL_MS,
+		.load_stall_ms = LOAD_STALL_MS,
 		.loader_start_ms = LOADER_START_MS,
 		.grace_ms = GRACE_MS,
 		.store_confirm_ms = STORE_CONFIRM_MS,

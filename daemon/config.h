@@ -4,7 +4,8 @@
  *   [access]  publish_group (gpuwm-publish)
  *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
- *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms, loader_start_ms, grace_ms, store_confirm_ms
+ *   [limits]  the keys of quota_keys, sessions, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms,
+ *            store_confirm_ms
  *   [log]     level = error | warning | info | debug
  */
 #ifndef GPUWM_DAEMON_CONFIG_H
@@ -34,7 +35,7 @@ struct config {
 	} budgets[CONFIG_BUDGETS_MAX];
 	size_t budget_count;
 	struct quota_limits quota;
-	uint64_t sessions, loaders, check_stall_ms, loader_start_ms, grace_ms, store_confirm_ms;
+	uint64_t sessions, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms, store_confirm_ms;
 	enum log_level log_level;
 	int argc; /* what config_arguments read, for a reload; the caller's */
 	char **argv;

@@ -209,6 +209,7 @@ void job_start(struct server *server, struct job *job, struct loader *loader)
 void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total)
 {
 	bool phased = strcmp(job->phase, phase) != 0;
+	bool moved = phased || (total > 0 && done != job->done);
 
 	snprintf(job->phase, sizeof(job->phase), "%s", phase);
 	job_record_phase(&job->record, phase, clock_steady_ms());
@@ -217,7 +218,8 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 		job->total = total;
 		job_record_bytes(&job->record, done, total);
 	}
-	if (job->kind != JOB_LOAD && (total > 0 || job->watched_ms))
+	/* A check waits for its publisher first. */
+	if (job->kind == JOB_LOAD ? moved : total > 0 || job->watched_ms)
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
 		tell(server, job);

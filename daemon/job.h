@@ -95,7 +95,7 @@ void job_start(struct server *server, struct job *job, struct loader *loader);
 void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total);
 /* It told what an operator should know. */
 void job_remark(struct server *server, struct job *job, const char *note);
-/* There is something to check now: from here on silence is suspicious. */
+/* There is something to do now, or some of it was done: from here on silence is suspicious. */
 void job_watch(struct job *job);
 /* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)
  * or failed. What it had not finished fails with it. */

@@ -238,26 +238,67 @@ static void kill_loader(struct loader *l, const struct error *error)
 	loader_pool_turn(l->pool);
 }
 
-/* One that works a hundredth of the time says something a hundredth as often. */
+/* 0: it may take any time. A verify that works a hundredth of the time says something a hundredth as often. */
 static uint64_t stall_ms(const struct loader *l)
 {
-	uint64_t ms = l->pool->server->config->check_stall_ms;
+	const struct config *config = l->pool->server->config;
 
-	return l->job->permille ? ms * 1000 / l->job->permille : ms;
+	if (l->job->kind == JOB_LOAD)
+		return config->load_stall_ms;
+	return l->job->permille ? config->check_stall_ms * 1000 / l->job->permille : config->check_stall_ms;
+}
+
+static void stall_error(const struct loader *l, struct error *error)
+{
+	unsigned long long ms = stall_ms(l);
+
+	if (l->job->kind == JOB_LOAD)
+		error_set(error, -ETIMEDOUT, "load_stall_ms in [limits] of gpuwmd's configuration changes it",
+			  "the load hangs: no progress for %llu ms while %.*s", ms, JOB_PHASE_NAME_BYTES,
+			  l->job->phase);
+	else
+		error_set(error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
+			  "the checker hangs: no progress for %llu ms", ms);
+}
+
+/* What is handed in is being stored: that time is gpuwmd's own, and has its own limit. */
+static bool waits_for_store(const struct loader *l)
+{
+	const struct ref ref = {.has_id = true, .id = l->job->version};
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(l->pool->server->registry, &ref, &version, &generation, NULL) == 0 &&
+	       version->storing;
+}
+
+static uint64_t silent_ms(const struct loader *l)
+{
+	return clock_steady_ms() - l->job->watched_ms;
+}
+
+/* The timer of a busy one is for this alone. */
+static void watch(struct loader *l)
+{
+	uint64_t allowed = stall_ms(l), silent = silent_ms(l);
+
+	if (allowed > 0)
+		uv_timer_start(&l->timer, on_timer, silent < allowed ? allowed - silent : 0, 0);
+	else
+		uv_timer_stop(&l->timer);
 }
 
 static void check_stall(struct loader *l)
 {
-	uint64_t allowed = stall_ms(l);
-	uint64_t silent = clock_steady_ms() - l->job->watched_ms;
 	struct error error;
 
-	if (silent < allowed) {
-		uv_timer_start(&l->timer, on_timer, allowed - silent, 0);
+	if (waits_for_store(l))
+		l->job->watched_ms = clock_steady_ms();
+	if (silent_ms(l) < stall_ms(l)) {
+		watch(l);
 		return;
 	}
-	error_set(&error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
-		  "the checker hangs: no progress for %llu ms", (unsigned long long)allowed);
+	stall_error(l, &error);
 	kill_loader(l, &error);
 }
 
@@ -357,7 +398,7 @@ void loader_assign(struct loader *l, struct job *job)
 	job_put(&w, job, server->config);
 	loader_notify(l, &w, &with);
 	job_start(server, job, l);
-	if (job->kind == JOB_VERIFY) /* it has all that it needs */
+	if (job->kind != JOB_CHECK) /* it has all that it needs */
 		job_watch(job);
 }
 
@@ -376,8 +417,8 @@ void loader_cancel(struct loader *l)
 
 void loader_watch(struct loader *l)
 {
-	if (l->state == LOADER_BUSY)
-		uv_timer_start(&l->timer, on_timer, stall_ms(l), 0);
+	if (l->state == LOADER_BUSY && l->job->watched_ms)
+		watch(l);
 }
 
 void loader_keep(struct loader *l, struct grant *grant)

@@ -45,8 +45,10 @@ void loader_lost(struct loader *loader);
 
 /* Asks it to end its job; kills it when it does not. */
 void loader_cancel(struct loader *loader);
-/* A check that has something to do must make progress: config.check_stall_ms. */
+/* A job that has something to do must make progress: config.check_stall_ms, load_stall_ms. */
 void loader_watch(struct loader *loader);
+/* The same for all of them: the limits may have changed. */
+void loader_pool_watch(struct loader_pool *pool);
 /* Drops one use of the grant when the process is gone, which may be never. */
 void loader_keep(struct loader *loader, struct grant *grant);
 /* Every loader that may still have this part of a version mapped keeps a use of the grant. NULL is fine for both. */

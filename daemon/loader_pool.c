@@ -160,6 +160,12 @@ void loader_pool_turn(struct loader_pool *pool)
 	tell_waiting(pool);
 }
 
+void loader_pool_watch(struct loader_pool *pool)
+{
+	for (struct loader *l = pool->first; l; l = l->next)
+		loader_watch(l);
+}
+
 void loader_pool_report(struct loader_pool *pool)
 {
 	struct loader *l = pool ? standby(pool) : NULL;

@@ -1,6 +1,7 @@
 #include "reload.h"
 
 #include "bytes.h"
+#include "loader.h"
 #include "notify.h"
 #include "server.h"
 
@@ -95,6 +96,7 @@ void server_reload(struct server *server)
 		config_apply(server, &error); /* budgets were checked when they were read */
 		log_info("the configuration was read again");
 		config_warn_budgets(server);
+		loader_pool_watch(server->loaders);
 	} else {
 		config_clear(&fresh);
 		log_error("the old configuration stays: %s (%s)", error.message, error.detail);

@@ -113,6 +113,10 @@
 /* A checker reads memory only, at gigabytes a second, and reports every
  * 256 MiB: one that says nothing for this long hangs in the kernel. */
 #define CHECK_STALL_MS 30000
+/* A load whose loader gets nowhere: its file system hangs, or its driver. A network file system that
+ * waits for its server (NFS tells after 3 minutes by default) or for another one to take over comes back
+ * after minutes, so this is longer; a load that hangs holds its memory and a loader, nothing else. */
+#define LOAD_STALL_MS 600000
 /* cuInit takes 0.1 to 0.2 s; ten GPUs with cold drivers took seconds. */
 #define LOADER_START_MS 20000
 /* Between starts of a standby loader that dies at once. */

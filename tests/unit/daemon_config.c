@@ -78,6 +78,7 @@ Test(config, has_the_limits_as_defaults)
 	cr_expect_eq(config.sessions, SESSIONS_MAX);
 	cr_expect_eq(config.loaders, LOADERS_MAX);
 	cr_expect_eq(config.check_stall_ms, CHECK_STALL_MS);
+	cr_expect_eq(config.load_stall_ms, LOAD_STALL_MS);
 	cr_expect_eq(config.grace_ms, GRACE_MS);
 	cr_expect_eq(config.store_confirm_ms, STORE_CONFIRM_MS);
 	cr_expect_eq(config.loader_start_ms, LOADER_START_MS);
@@ -145,6 +146,7 @@ Test(config, sets_every_key)
 	cr_expect_eq(set("limits", "sessions", "10"), 0);
 	cr_expect_eq(set("limits", "loaders", "2"), 0);
 	cr_expect_eq(set("limits", "check_stall_ms", "500"), 0);
+	cr_expect_eq(set("limits", "load_stall_ms", "0"), 0);
 	cr_expect_eq(set("limits", "grace_ms", "0"), 0);
 	cr_expect_eq(set("limits", "store_confirm_ms", "50"), 0);
 	cr_expect_eq(set("limits", "loader_start_ms", "600"), 0);
@@ -160,6 +162,7 @@ Test(config, sets_every_key)
 	cr_expect_eq(config.sessions, 10);
 	cr_expect_eq(config.loaders, 2);
 	cr_expect_eq(config.check_stall_ms, 500);
+	cr_expect_eq(config.load_stall_ms, 0);
 	cr_expect_eq(config.grace_ms, 0);
 	cr_expect_eq(config.store_confirm_ms, 50);
 	cr_expect_eq(config.loader_start_ms, 600);
@@ -452,6 +455,7 @@ Test(config, help_tells_every_flag_and_key)
 		"by default 8192",
 		"admin_mode = MODE",
 		"check_stall_ms = MS",
+		"load_stall_ms = MS",
 		"grace_ms = MS",
 		"store_confirm_ms = MS",
 		"DEVICE = SIZE",

@@ -204,3 +204,105 @@ Test(job, tells_a_note_at_once_and_once)
 	close(sock);
 	leave();
 }
+
+/* ---- a load that hangs ---- */
+
+/* A load that runs; its loader's end. */
+static int running(struct job **ret_job)
+{
+	int sock;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	loader_pool_start(server->loaders, NULL);
+	sock = standby_with(-1);
+	*ret_job = new_job();
+	cr_assert_eq((*ret_job)->state, JOB_RUNNING);
+	return sock;
+}
+
+static void expect_stalled(struct job *job, const char *says)
+{
+	TURN_UNTIL(job_ended(job));
+	cr_assert_eq(job->state, JOB_FAILED);
+	cr_expect_eq(job->error->code, -ETIMEDOUT);
+	cr_expect_str_eq(job->error->message, says);
+	cr_expect(strstr(job->error->detail, "load_stall_ms in [limits]"), "%s", job->error->detail);
+}
+
+Test(job, of_a_load_that_hangs_fails_and_says_in_which_phase)
+{
+	struct job *job;
+	int sock;
+
+	config.load_stall_ms = 50;
+	sock = running(&job);
+	tell(sock, "copying", 4096, 8192, NULL);
+	expect_stalled(job, "the load hangs: no progress for 50 ms while copying");
+	forget();
+	while (packet_receive(sock, true, &packet) > 0)
+		packet_drop(&packet);
+	cr_expect(is_ended(sock), "its loader lives on");
+	close(sock);
+	leave();
+}
+
+Test(job, of_a_load_that_never_begins_fails)
+{
+	struct job *job;
+	int sock;
+
+	config.load_stall_ms = 50;
+	sock = running(&job);
+	expect_stalled(job, "the load hangs: no progress for 50 ms while starting");
+	close(sock);
+	leave();
+}
+
+/* Words alone are none. */
+Test(job, of_a_load_needs_progress)
+{
+	struct job *job;
+	uint64_t begin;
+	int sock;
+
+	config.load_stall_ms = 1500;
+	sock = running(&job);
+	begin = clock_steady_ms();
+	for (uint64_t done = 1; done <= 8; done++) {
+		tell(sock, "copying", done, 8, NULL);
+		usleep(250000);
+		turn();
+		cr_assert_not(job_ended(job), "after %llu ms", (unsigned long long)(clock_steady_ms() - begin));
+	}
+	while (!job_ended(job)) {
+		tell(sock, "copying", 8, 8, NULL);
+		cr_assert_lt(clock_steady_ms() - begin, 20000);
+		usleep(1000);
+		turn();
+		forget();
+	}
+	cr_expect_eq(job->error->code, -ETIMEDOUT);
+	close(sock);
+	leave();
+}
+
+Test(job, of_a_load_may_take_any_time_where_there_is_no_limit)
+{
+	struct job *job;
+	int sock;
+
+	config.load_stall_ms = 0;
+	sock = running(&job);
+	tell(sock, "copying", 4096, 8192, NULL);
+	for (int i = 0; i < 100; i++) {
+		usleep(1000);
+		turn();
+	}
+	cr_expect_eq(job->state, JOB_RUNNING);
+	/* The configuration is read again: the limit holds for the loads that run. */
+	config.load_stall_ms = 50;
+	loader_pool_watch(server->loaders);
+	expect_stalled(job, "the load hangs: no progress for 50 ms while copying");
+	close(sock);
+	leave();
+}
