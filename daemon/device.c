@@ -61,6 +61,7 @@ static void refresh(struct device *device, const struct device *report, uint64_t
 	memcpy(device->name, report->name, sizeof(device->name));
 	device->name[sizeof(device->name) - 1] = '\0';
 	device->total = report->total;
+	device->context = report->context;
 	device->free = report->free;
 	device->free_at_ms = now_ms;
 }
@@ -106,7 +107,21 @@ void device_table_clear(struct device_table *table)
 	memset(table, 0, sizeof(*table));
 }
 
-static int no_room(const struct device *device, uint64_t bytes, uint64_t left, struct error *error)
+/* More may be adopted than a budget that has become smaller. */
+static uint64_t left_of(const struct device *device, uint64_t used)
+{
+	return used < device->budget ? device->budget - used : 0;
+}
+
+/* What there will be when the loaders that have contexts now are gone. */
+static uint64_t left_without_contexts(const struct device *device)
+{
+	return left_of(device, device->used - device->contexts);
+}
+
+/* what: " asked for" */
+static int no_room(const struct device *device, uint64_t bytes, const char *what, uint64_t left,
+		   struct error *error)
 {
 	char asked[BYTES_TEXT], rest[BYTES_TEXT], budget[BYTES_TEXT], really[BYTES_TEXT];
 	char detail[128];
@@ -119,27 +134,60 @@ static int no_room(const struct device *device, uint64_t bytes, uint64_t left, s
 	snprintf(detail, sizeof(detail), "retire a version, or raise [budget] %s in the configuration",
 		 device->id);
 	return error_set(error, -ENOSPC, detail,
-			 "no room on %s: %s asked for, %s of the budget of %s left, %s really free", device->id,
-			 bytes_format(bytes, asked), bytes_format(left, rest),
+			 "no room on %s: %s%s, %s of the budget of %s left, %s really free", device->id,
+			 bytes_format(bytes, asked), what, bytes_format(left, rest),
 			 bytes_format(device->budget, budget), really);
+}
+
+static void charge(struct device *device, uint64_t bytes, bool context, struct budget_charge *ret)
+{
+	device->used += bytes;
+	device->contexts += context ? bytes : 0;
+	*ret = (struct budget_charge){.device = device, .bytes = bytes, .context = context};
 }
 
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error)
 {
-	/* More may be adopted than a budget that has become smaller. */
-	uint64_t left = device->used < device->budget ? device->budget - device->used : 0;
+	uint64_t left = left_of(device, device->used);
+	char contexts[BYTES_TEXT], what[96] = " asked for";
 
-	if (bytes > left)
-		return no_room(device, bytes, left, error);
-	device->used += bytes;
-	*ret = (struct budget_charge){.device = device, .bytes = bytes};
+	if (bytes > left) {
+		if (device->contexts)
+			snprintf(what, sizeof(what), " asked for beside %s of CUDA contexts of running jobs",
+				 bytes_format(device->contexts, contexts));
+		return no_room(device, bytes, what, left, error);
+	}
+	charge(device, bytes, false, ret);
 	return 0;
+}
+
+int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error)
+{
+	if (device->context <= left_of(device, device->used)) {
+		charge(device, device->context, true, ret);
+		return 0;
+	}
+	if (device->context <= left_without_contexts(device))
+		return -EAGAIN;
+	return no_room(device, device->context, " needed for a CUDA context to load or check there",
+		       left_without_contexts(device), error);
+}
+
+int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error)
+{
+	uint64_t left = left_without_contexts(device), sum;
+	char context[BYTES_TEXT], what[96];
+
+	if (!__builtin_add_overflow(bytes, device->context, &sum) && sum <= left)
+		return 0;
+	snprintf(what, sizeof(what), " asked for and %s for a CUDA context while it is checked",
+		 bytes_format(device->context, context));
+	return no_room(device, bytes, what, left, error);
 }
 
 void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret)
 {
-	device->used += bytes;
-	*ret = (struct budget_charge){.device = device, .bytes = bytes};
+	charge(device, bytes, false, ret);
 }
 
 void budget_shrink(struct budget_charge *charge, uint64_t bytes)
@@ -147,6 +195,8 @@ void budget_shrink(struct budget_charge *charge, uint64_t bytes)
 	if (charge->bytes <= bytes)
 		return;
 	charge->device->used -= charge->bytes - bytes;
+	if (charge->context)
+		charge->device->contexts -= charge->bytes - bytes;
 	charge->bytes = bytes;
 }
 

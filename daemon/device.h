@@ -20,9 +20,11 @@ struct device {
 	char name[64];
 	bool is_cuda;
 	uint64_t total, granularity; /* bytes */
+	uint64_t context; /* what a process that works on it takes besides, as a loader said */
 	uint64_t free, free_at_ms; /* as a loader saw it last, and when (monotonic; 0: none has) */
 	uint64_t budget; /* may be granted */
 	uint64_t used; /* is granted */
+	uint64_t contexts; /* of it: for contexts of loaders that have not gone */
 };
 
 /* A device never leaves the table: versions refer to it. At most DEVICES_MAX. */
@@ -47,7 +49,7 @@ int device_table_budget(struct device_table *table, const char *id, uint64_t byt
  * nothing more is granted. */
 void device_table_rebudget(struct device_table *table);
 /* Adds or refreshes one device as a loader reported it; the budget is made at
- * the first report, a later one brings name, total and free only. -EINVAL, -ENOMEM, -ENOSPC. */
+ * the first report, a later one brings name, total, context and free only. -EINVAL, -ENOMEM, -ENOSPC. */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
 /* NULL: no such device. */
 struct device *device_find(const struct device_table *table, const char *id);
@@ -57,10 +59,16 @@ void device_table_clear(struct device_table *table);
 struct budget_charge {
 	struct device *device;
 	uint64_t bytes;
+	bool context;
 };
 
 /* -ENOSPC quotes budget, used and free. ret is zeroed memory. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
+/* What a loader's context takes of the device, which may be nothing. -EAGAIN: there is room when other loaders'
+ * contexts are gone; -ENOSPC: not even then. */
+int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
+/* Whether so many bytes and a context fit, once the contexts that are there now are gone. -ENOSPC. */
+int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error);
 /* What was charged before a restart is charged again, also above the budget. */
 void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret);
 /* Gives back all above `bytes`. */

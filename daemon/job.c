@@ -39,8 +39,17 @@ void job_table_init(struct job_table *table)
 	*table = (struct job_table){.end = &table->first};
 }
 
+static void release_contexts(struct job *job)
+{
+	for (size_t i = 0; job->contexts && i < job->device_count; i++)
+		budget_release(&job->contexts[i]);
+	free(job->contexts);
+	job->contexts = NULL;
+}
+
 static void job_free(struct job *job)
 {
+	release_contexts(job);
 	if (job->publisher_sock >= 0)
 		close(job->publisher_sock);
 	free(job->source);
@@ -138,6 +147,30 @@ int job_add_device(struct job *job, struct device *device)
 	return 0;
 }
 
+int job_charge_contexts(struct job *job, struct error *error)
+{
+	int r = 0;
+
+	job->contexts = calloc(job->device_count + 1, sizeof(*job->contexts));
+	if (!job->contexts)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	for (size_t i = 0; r == 0 && i < job->device_count; i++)
+		r = budget_charge_context(job->devices[i], &job->contexts[i], error);
+	if (r < 0)
+		release_contexts(job);
+	return r;
+}
+
+void job_hand_contexts(struct job *job, struct loader *loader)
+{
+	for (size_t i = 0; i < job->device_count; i++) {
+		struct grant *grant = job->contexts[i].bytes ? grant_new(&job->contexts[i]) : NULL;
+
+		if (grant)
+			loader_keep(loader, grant);
+	}
+}
+
 struct job *job_find(const struct job_table *table, uint64_t id)
 {
 	struct job *job = table->first;
@@ -147,9 +180,9 @@ struct job *job_find(const struct job_table *table, uint64_t id)
 	return job;
 }
 
-struct job *job_queued(const struct job_table *table, bool checks)
+struct job *job_queued(const struct job_table *table, const struct job *after, bool checks)
 {
-	struct job *job = table->queued ? table->first : NULL;
+	struct job *job = after ? after->next : table->queued ? table->first : NULL;
 
 	while (job && (job->state != JOB_QUEUED || (job->kind != JOB_LOAD && !checks)))
 		job = job->next;
@@ -304,6 +337,7 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	if (job->publisher_sock >= 0)
 		close(job->publisher_sock);
 	job->publisher_sock = -1;
+	release_contexts(job);
 	fail_unfinished(server, job, error);
 	if (job->kind == JOB_VERIFY)
 		verify_end(server, job, error);

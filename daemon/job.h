@@ -12,6 +12,7 @@
 struct server;
 struct loader;
 struct device;
+struct budget_charge;
 struct config;
 struct message_writer;
 struct version;
@@ -32,6 +33,8 @@ struct job {
 	char *source; /* load */
 	struct device **devices;
 	size_t device_count;
+	struct budget_charge *contexts; /* one a device, until the loader has them; NULL: not charged */
+	bool crowded; /* waits for contexts of other loaders to go */
 	struct version_id version; /* zero: none yet */
 	uid_t uid;
 	uint64_t done, total;
@@ -77,10 +80,14 @@ int job_new(struct server *server, enum job_kind kind, const char *model, const 
 void job_drop(struct job_table *table, struct job *job);
 /* Copies one more device. -ENOMEM. */
 int job_add_device(struct job *job, struct device *device);
+/* Charges what a loader's contexts take of its devices. -EAGAIN: other loaders' are in the way; -ENOSPC, -ENOMEM. */
+int job_charge_contexts(struct job *job, struct error *error);
+/* The loader has them from now on, until it is gone. */
+void job_hand_contexts(struct job *job, struct loader *loader);
 /* NULL: never was, or forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
-/* The oldest that waits for a loader; NULL. checks false: of the loads only. */
-struct job *job_queued(const struct job_table *table, bool checks);
+/* The oldest that waits for a loader, after this one (NULL: of all); NULL. checks false: of the loads only. */
+struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
 bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);

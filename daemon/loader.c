@@ -61,7 +61,7 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 		return;
 	error_set(&error, -EIO, reason->detail, "no loader could be started, %u times in a row: %s",
 		  pool->failures, reason->message);
-	while ((job = job_queued(&server->jobs, true)))
+	while ((job = job_queued(&server->jobs, NULL, true)))
 		job_end(server, job, &error);
 }
 
@@ -391,6 +391,7 @@ void loader_assign(struct loader *l, struct job *job)
 	struct parcel with;
 
 	with = give_descriptors(l, job, fds);
+	job_hand_contexts(job, l);
 	l->state = LOADER_BUSY;
 	l->job = job;
 	message_writer_init(&w, PACKET_BYTES_MAX);

@@ -110,14 +110,33 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *se
 
 /* A publisher may take its time to hand in, an operator's load does not wait for that:
  * of several loaders checks and verifies never have the last one. */
-static struct job *next_job(const struct loader_pool *pool)
+static bool may_check(const struct loader_pool *pool)
 {
-	const struct server *server = pool->server;
-	uint64_t checks = 0;
+	uint64_t loaders = pool->server->config->loaders, checks = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
 		checks += l->job && l->job->kind != JOB_LOAD;
-	return job_queued(&server->jobs, server->config->loaders == 1 || checks + 1 < server->config->loaders);
+	return loaders == 1 || checks + 1 < loaders;
+}
+
+/* The oldest that can begin, with its contexts charged. Where they never fit the job ends; where other loaders'
+ * are in the way it waits, and lets others pass. */
+static struct job *next_job(const struct loader_pool *pool)
+{
+	struct server *server = pool->server;
+	struct job *job = NULL;
+	struct error error;
+	int r;
+
+	while ((job = job_queued(&server->jobs, job, may_check(pool)))) {
+		r = job_charge_contexts(job, &error);
+		job->crowded = r == -EAGAIN;
+		if (r == 0)
+			return job;
+		if (!job->crowded)
+			job_end(server, job, &error);
+	}
+	return NULL;
 }
 
 /* Those that are left in the queue say why. */
@@ -137,7 +156,9 @@ static void tell_waiting(const struct loader_pool *pool)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
 	for (struct job *job = server->jobs.first; job; job = job->next) {
 		if (job->state == JOB_QUEUED)
-			job_waits(server, job, why);
+			job_waits(server, job,
+				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
+					       : why);
 	}
 }
 

@@ -24,6 +24,7 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 	device.total = fields_u64(&f, "total");
 	device.free = fields_u64(&f, "free");
 	device.granularity = fields_u64(&f, "granularity");
+	device.context = fields_u64_or(&f, "context", 0);
 	r = params_check(&f, error);
 	if (r < 0)
 		return r;

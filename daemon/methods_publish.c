@@ -128,9 +128,11 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	job->world = begin->request.world;
 	job->bytes = begin->request.bytes;
 	r = job_add_device(job, begin->request.device);
+	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
+		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
 	if (r < 0) {
 		job_drop(&server->jobs, job);
-		return error_set(error, r, NULL, "gpuwmd is out of memory");
+		return r;
 	}
 	*ret_job = job;
 	return 0;

@@ -118,6 +118,8 @@ static void put_device(struct message_writer *w, const struct device *device, ui
 	message_put_u64(w, "budget", device->budget);
 	message_put_u64(w, "used", device->used);
 	message_put_u64(w, "granularity", device->granularity);
+	message_put_u64(w, "context", device->context);
+	message_put_u64(w, "contexts", device->contexts);
 	message_end(w);
 }
 

@@ -122,6 +122,7 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 		message_put_text(w, "name", device->name);
 		message_put_u64(w, "total", device->total);
 		message_put_u64(w, "granularity", device->granularity);
+		message_put_u64(w, "context", device->context);
 		message_end(w);
 	}
 	message_end(w);

@@ -89,7 +89,7 @@ static void read_free(struct device *device)
 
 static int cuda_device(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
 {
-	struct device device = {.kind = "cuda"};
+	struct device device = {.kind = "cuda", .context = CONTEXT_BYTES};
 	struct memory_device memory;
 	CUdevice number;
 	size_t total = 0;
@@ -200,6 +200,7 @@ int devices_put(struct message_writer *w, struct error *error)
 		if (devices[i].free_known)
 			message_put_u64(w, "free", devices[i].free);
 		message_put_u64(w, "granularity", devices[i].granularity);
+		message_put_u64(w, "context", devices[i].context);
 		message_end(w);
 	}
 	message_end(w);

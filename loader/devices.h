@@ -13,6 +13,7 @@ struct device {
 	uint64_t free;
 	bool free_known; /* false: no NVML here, or it does not know the device */
 	uint64_t granularity;
+	uint64_t context; /* what a process that works on it takes besides: a CUDA context */
 };
 
 /* `host` first, then the GPUs in the driver's order; free() the array. Calls

@@ -343,6 +343,7 @@ static uint64_t memfds_of(pid_t pid)
 	return bytes;
 }
 
+/* Of versions: without the contexts of loaders. */
 static uint64_t device_used(struct gpuwmd *d)
 {
 	json_t *answer = query(d->admin, "status", NULL), *device;
@@ -351,7 +352,8 @@ static uint64_t device_used(struct gpuwmd *d)
 
 	json_array_foreach(json_object_get(answer, "devices"), i, device) {
 		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
-			used = (uint64_t)json_integer_value(json_object_get(device, "used"));
+			used = (uint64_t)(json_integer_value(json_object_get(device, "used")) -
+					  json_integer_value(json_object_get(device, "contexts")));
 	}
 	json_decref(answer);
 	return used;

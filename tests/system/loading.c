@@ -299,7 +299,8 @@ Test(loading, sources_that_are_no_files_do_not_hang)
 
 Test(loading, no_room_on_the_device)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=8M", NULL);
+	/* 576 MiB of a GPU are for the loader's context. */
+	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	refused(d, path, ENOSPC, "8");

@@ -120,7 +120,8 @@ static bool budget_is_right(struct storm *s)
 	bytes = bytes_listed(list, &open);
 	json_array_foreach(json_object_get(status, "devices"), i, device) {
 		if (strcmp(json_string_value(json_object_get(device, "device")), s->d->device) == 0)
-			used = (uint64_t)json_integer_value(json_object_get(device, "used"));
+			used = (uint64_t)(json_integer_value(json_object_get(device, "used")) -
+					  json_integer_value(json_object_get(device, "contexts")));
 	}
 	json_decref(list);
 	json_decref(status);

@@ -252,3 +252,103 @@ Test(bytes, are_parsed_exactly)
 	cr_expect_eq(bytes_parse("16777216T", &bytes), -ERANGE);
 	cr_expect_eq(bytes, UINT64_MAX, "an error leaves the result alone");
 }
+
+/* ---- contexts ---- */
+
+static struct device *with_context(uint64_t total, uint64_t context)
+{
+	struct device device = {.id = LEDGER_GPU, .is_cuda = true, .total = total, .context = context};
+
+	cr_assert_eq(device_table_report(&table, &device, 7), 0);
+	return device_find(&table, LEDGER_GPU);
+}
+
+Test(device, has_contexts_in_its_budget)
+{
+	struct device *device = with_context(GIB(10), MIB(512));
+	struct budget_charge context, bytes;
+	struct error error;
+
+	cr_assert_eq(budget_charge_context(device, &context, &error), 0);
+	cr_expect_eq(device->used, MIB(512));
+	cr_expect_eq(device->contexts, MIB(512));
+	cr_assert_eq(budget_charge(device, GIB(8), &bytes, &error), 0);
+	cr_expect_eq(device->contexts, MIB(512), "what versions have is no context");
+	budget_release(&context);
+	cr_expect_eq(device->used, GIB(8));
+	cr_expect_eq(device->contexts, 0);
+	budget_release(&context); /* twice is fine */
+	budget_release(&bytes);
+	cr_expect_eq(device->used, 0);
+}
+
+Test(device, without_room_for_a_context_says_so)
+{
+	struct device *device = with_context(GIB(1), GIB(1));
+	struct budget_charge context;
+	struct error error;
+
+	cr_assert_eq(budget_charge_context(device, &context, &error), -ENOSPC);
+	cr_expect(strstr(error.message, ": 1.0 GiB needed for a CUDA context to load or check there, "
+					"921.6 MiB of the budget of 921.6 MiB left"),
+		  "%s", error.message);
+	cr_expect_eq(device->used, 0);
+}
+
+Test(device, has_room_for_a_context_when_others_are_gone)
+{
+	struct device *device = with_context(GIB(1), MIB(512));
+	struct budget_charge first, second;
+	struct error error;
+
+	cr_assert_eq(budget_charge_context(device, &first, &error), 0);
+	cr_expect_eq(budget_charge_context(device, &second, &error), -EAGAIN);
+	budget_release(&first);
+	cr_assert_eq(budget_charge_context(device, &second, &error), 0);
+	budget_release(&second);
+	budget_adopt(device, MIB(512), &first);
+	cr_expect_eq(budget_charge_context(device, &second, &error), -ENOSPC);
+	budget_release(&first);
+}
+
+Test(device, checks_that_bytes_and_a_context_fit)
+{
+	struct device *device = with_context(MIB(1000), MIB(100));
+	struct budget_charge context;
+	struct error error;
+
+	cr_expect_eq(budget_check_with_context(device, MIB(800), &error), 0);
+	cr_expect_eq(budget_check_with_context(device, MIB(800) + 1, &error), -ENOSPC);
+	cr_expect(strstr(error.message,
+			 "800.0 MiB asked for and 100.0 MiB for a CUDA context while it is checked"),
+		  "%s", error.message);
+	cr_expect_eq(budget_check_with_context(device, UINT64_MAX, &error), -ENOSPC);
+	cr_assert_eq(budget_charge_context(device, &context, &error), 0);
+	cr_expect_eq(budget_check_with_context(device, MIB(800), &error), 0, "the other one will be gone");
+	budget_release(&context);
+}
+
+Test(device, without_room_quotes_the_contexts)
+{
+	struct device *device = with_context(GIB(1), MIB(512));
+	struct budget_charge context, bytes;
+	struct error error;
+
+	cr_assert_eq(budget_charge(device, GIB(1), &bytes, &error), -ENOSPC);
+	cr_expect_not(strstr(error.message, "context"), "%s", error.message);
+	cr_assert_eq(budget_charge_context(device, &context, &error), 0);
+	cr_assert_eq(budget_charge(device, MIB(512), &bytes, &error), -ENOSPC);
+	cr_expect(strstr(error.message,
+			 ": 512.0 MiB asked for beside 512.0 MiB of CUDA contexts of running jobs, "
+			 "409.6 MiB of the budget of 921.6 MiB left"),
+		  "%s", error.message);
+	budget_release(&context);
+}
+
+Test(device, takes_what_a_context_needs_from_each_report)
+{
+	struct device *device = with_context(GIB(1), 5);
+
+	with_context(GIB(1), 7);
+	cr_expect_eq(device->context, 7);
+}

@@ -60,8 +60,8 @@ static const char *put_value(struct message_writer *w, const char *key, const ch
 /* The names 1 and 4097 share a place in the table of names. */
 static const char valid[] =
 	"{'ledger':'000102030405060708090a0b0c0d0e0f','epoch':3,'next_name':5000,'devices':["
-	"{'id':'host','kind':'host','name':'memory','total':1000,'granularity':4096},"
-	"{'id':'GPU-1','kind':'cuda','name':'a GPU','total':1000,'granularity':2097152}],"
+	"{'id':'host','kind':'host','name':'memory','total':1000,'granularity':4096,'context':0},"
+	"{'id':'GPU-1','kind':'cuda','name':'a GPU','total':1000,'granularity':2097152,'context':576}],"
 	"'versions':["
 	"{'state':'ready','error':-,'pins':['a','b'],'fixed':{'id':'0000000000000000000000000000000a',"
 	"'publish':'0000000000000000000000000000001a','model':'m','tag':'v1','world':1,'owner':1000,"
@@ -158,6 +158,7 @@ LedgerTest(bad_snapshot, key_that_is_missing_or_of_another_type_is_named)
 		{"'kind'", "the state's devices[0]: \"kind\" is missing"},
 		{"'total'", "the state's devices[0]: \"total\" is missing"},
 		{"'granularity'", "the state's devices[0]: \"granularity\" is missing"},
+		{"'context'", "the state's devices[0]: \"context\" is missing"},
 		{"'state'", "the state's versions[0] (m@v1): \"state\" is missing"},
 		{"'pins'", "the state's versions[0] (m@v1): \"pins\" is missing"},
 		{"'fixed'", "the state's versions[0] (@): \"fixed\" is missing"},
@@ -378,6 +379,7 @@ static void put_many(struct message_writer *w, struct many many)
 		message_put_text(w, "name", "");
 		message_put_u64(w, "total", 1);
 		message_put_u64(w, "granularity", 1);
+		message_put_u64(w, "context", 1);
 		message_end(w);
 	}
 	message_end(w);

@@ -1,0 +1,250 @@
+/* What the contexts of loaders take of a GPU's budget, and for how long. */
+#include "daemon/verify.h"
+#include "daemon_service.h"
+
+TestSuite(context, .init = open_service, .fini = close_service, .timeout = 60);
+
+#define GPU "GPU-1"
+#define CONTEXT MIB(100)
+
+static struct device *gpu;
+static int loader = -1;
+
+/* A GPU with this budget, and a loader that stands by. */
+static void begin(uint64_t budget, int pidfd)
+{
+	struct device report = {.id = GPU, .name = "gpu", .is_cuda = true, .total = GIB(1), .context = CONTEXT};
+
+	cr_assert_eq(device_table_budget(&server->devices, GPU, budget, 0), 0);
+	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
+	gpu = device_find(&server->devices, GPU);
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	loader = standby_with(pidfd);
+}
+
+static struct job *load_to(struct device *second)
+{
+	struct error error;
+	struct job *job;
+
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	job->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(job, second), 0);
+	loader_pool_turn(server->loaders);
+	return job;
+}
+
+Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
+{
+	int pidfd = child_pidfd();
+	struct message_writer w;
+	struct job *job;
+
+	begin(GIB(1), pidfd);
+	close(pidfd);
+	cr_expect_eq(gpu->used, 0, "one that stands by has none");
+	job = load_to(gpu);
+	cr_expect_eq(gpu->used, CONTEXT);
+	cr_expect_eq(gpu->contexts, CONTEXT);
+	cr_expect_eq(device_find(&server->devices, DEVICE_HOST)->used, 0);
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	send_request(loader, &w);
+	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
+	cr_expect(job_ended(job));
+	close(loader);
+	turn();
+	cr_expect_eq(gpu->used, CONTEXT, "its context may still be there");
+	child_dies();
+	TURN_UNTIL(gpu->used == 0);
+	cr_expect_eq(gpu->contexts, 0);
+	leave();
+}
+
+Test(context, of_a_load_that_does_not_fit_fails_it)
+{
+	struct job *job;
+
+	begin(CONTEXT - 1, -1);
+	job = load_to(gpu);
+	cr_assert_eq(job->state, JOB_FAILED);
+	cr_expect_eq(job->error->code, -ENOSPC);
+	cr_expect(strstr(job->error->message, "100.0 MiB needed for a CUDA context"), "%s",
+		  job->error->message);
+	cr_expect_eq(gpu->used, 0);
+	cr_expect(loader_pool_standby(server->loaders), "the loader is there for the next job");
+	close(loader);
+	leave();
+}
+
+static void send_begin(int sock, uint64_t bytes)
+{
+	struct message_writer w;
+
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "m@v1");
+	message_put_text(&w, "device", GPU);
+	message_put_u64(&w, "bytes", bytes);
+	send_request(sock, &w);
+}
+
+/* Before the publisher makes memory that could then not be checked. */
+Test(context, of_a_check_counts_when_the_publish_begins)
+{
+	int publisher;
+
+	begin(CONTEXT + MIB(50), -1);
+	publisher = greeted(SESSION_ADMIN);
+	send_begin(publisher, MIB(51));
+	cr_assert_eq(answered(publisher), -ENOSPC);
+	cr_expect(strstr(message.error.message,
+			 "51.0 MiB asked for and 100.0 MiB for a CUDA context while it is checked, 150.0 MiB "
+			 "of the budget of 150.0 MiB left"),
+		  "%s", message.error.message);
+	cr_expect_eq(gpu->used, 0, "nothing is left behind");
+	cr_expect_null(registry_next_version(server->registry, NULL, NULL));
+	send_begin(publisher, MIB(50));
+	cr_assert_eq(answered(publisher), 0);
+	cr_expect_eq(gpu->used, CONTEXT + MIB(50));
+	close(publisher);
+	close(loader);
+	TURN_UNTIL(gpu->used == 0);
+	leave();
+}
+
+/* Whoever came in between took the room. */
+Test(context, of_a_check_may_be_gone_when_its_loader_comes)
+{
+	struct budget_charge other;
+	struct error error;
+	int publisher;
+	struct job *load;
+
+	begin(CONTEXT + MIB(50), -1);
+	publisher = greeted(SESSION_ADMIN);
+	load = load_to(device_find(&server->devices, DEVICE_HOST));
+	send_begin(publisher, MIB(50));
+	cr_assert_not(comes(publisher));
+	cr_expect_eq(gpu->used, MIB(50));
+	cr_assert_eq(budget_charge(gpu, 1, &other, &error), 0);
+	close(loader);
+	TURN_UNTIL(job_ended(load));
+	loader = standby_with(-1);
+	cr_assert_eq(answered(publisher), -ENOSPC);
+	TURN_UNTIL(gpu->used == 1);
+	budget_release(&other);
+	close(publisher);
+	close(loader);
+	leave();
+}
+
+Test(context, of_another_job_is_waited_for)
+{
+	struct job *first, *second, *third;
+	int other, last;
+
+	config.loaders = 3;
+	begin(CONTEXT + CONTEXT / 2, -1);
+	first = load_to(gpu);
+	other = standby_with(-1);
+	second = load_to(gpu);
+	cr_expect_eq(first->state, JOB_RUNNING);
+	cr_assert_eq(second->state, JOB_QUEUED);
+	cr_expect_str_eq(second->phase,
+			 "waiting for a loader: CUDA contexts of running jobs leave no room for its own");
+	third = load_to(device_find(&server->devices, DEVICE_HOST));
+	cr_expect_eq(third->state, JOB_RUNNING, "it needs none, and passes by");
+	close(loader);
+	TURN_UNTIL(job_ended(first));
+	last = standby_with(-1);
+	cr_assert_eq(second->state, JOB_RUNNING);
+	cr_expect_eq(gpu->used, CONTEXT);
+	close(other);
+	close(last);
+	TURN_UNTIL(job_ended(second) && job_ended(third));
+	cr_expect_eq(gpu->used, 0);
+	leave();
+}
+
+Test(context, of_a_job_that_never_starts_is_given_back)
+{
+	struct error error;
+	struct job *job;
+
+	begin(GIB(1), -1);
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, gpu), 0);
+	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	cr_expect_eq(gpu->used, CONTEXT);
+	error_set(&error, -ECANCELED, NULL, "cancelled");
+	job_cancel(server, job, &error);
+	cr_expect_eq(gpu->used, 0);
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, gpu), 0);
+	fail_alloc_arm(1);
+	cr_expect_eq(job_charge_contexts(job, &error), -ENOMEM);
+	cr_assert(fail_alloc_disarm());
+	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	job_drop(&server->jobs, job);
+	cr_expect_eq(gpu->used, 0);
+	close(loader);
+	leave();
+}
+
+/* Where there is no memory to tie it to the process it goes with the job. */
+Test(context, without_memory_goes_with_the_job)
+{
+	struct error error;
+	struct job *job;
+
+	begin(GIB(1), -1);
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, gpu), 0);
+	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	fail_alloc_arm(1);
+	job_hand_contexts(job, server->loaders->first);
+	cr_assert(fail_alloc_disarm());
+	cr_expect_eq(gpu->used, CONTEXT);
+	error_set(&error, -ECANCELED, NULL, "cancelled");
+	job_cancel(server, job, &error);
+	cr_expect_eq(gpu->used, 0);
+	close(loader);
+	leave();
+}
+
+Test(context, is_what_loaders_say)
+{
+	struct message_writer w;
+	struct fields f, device;
+	const msgpack_object *devices;
+	uint32_t count;
+	int admin;
+
+	begin(GIB(1), -1);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_DEVICES);
+	message_begin_array(&w, "devices");
+	message_begin_map(&w, NULL);
+	message_put_text(&w, "device", GPU);
+	message_put_text(&w, "kind", "cuda");
+	message_put_text(&w, "name", "gpu");
+	message_put_u64(&w, "total", GIB(1));
+	message_put_u64(&w, "free", GIB(1));
+	message_put_u64(&w, "granularity", 4096);
+	message_put_u64(&w, "context", 12345);
+	message_end(&w);
+	message_end(&w);
+	send_request(loader, &w);
+	TURN_UNTIL(gpu->context == 12345);
+	admin = greeted(SESSION_ADMIN);
+	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	fields_of(&f, message.body);
+	devices = fields_array(&f, "devices", &count);
+	cr_assert_eq(count, 2);
+	fields_of(&device, &devices[1]);
+	cr_expect_eq(fields_u64(&device, "context"), 12345);
+	close(admin);
+	close(loader);
+	leave();
+}
