@@ -41,6 +41,11 @@ endif
 ifneq ($(wildcard $(CUDA_HOME)/include/cuda.h),)
 CFLAGS_CUDA := -DGPUWM_CUDA -isystem $(CUDA_HOME)/include
 KINDS := host and cuda
+# Kernels need nvcc besides; without it digests of GPU memory are computed on the CPU.
+NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+ifeq ($(NVCC),)
+KINDS += (no $(CUDA_HOME)/bin/nvcc: digests are computed on the CPU)
+endif
 else
 CFLAGS_CUDA :=
 KINDS := host only: no cuda.h below CUDA_HOME=$(CUDA_HOME)
@@ -118,6 +123,26 @@ $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLA
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
 $(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
+
+# The kernels: code for each generation of GPUs that nvcc knows, in one fatbin; and PTX, which the driver compiles.
+# What the kernels use is in PTX 7.4, which drivers take since 470; nvcc only writes its own, newest
+# version into the file, and ptxas shows that the older one is enough.
+ifneq ($(NVCC),)
+KERNELS := $(BUILD)/obj/client/lib/kernels
+KERNEL_CODE = $(foreach n,$(patsubst sm_%,%,$(filter sm_80 sm_90 sm_100 sm_120,$(shell $(NVCC) --list-gpu-code))), \
+  -gencode arch=compute_$(n),code=sm_$(n))
+KERNEL_SOURCES := $(wildcard client/lib/kernels/*)
+$(KERNELS)/%.fatbin: client/lib/kernels/%.cu $(KERNEL_SOURCES) Makefile
+	@mkdir -p $(@D)
+	$(NVCC) -O3 -fatbin $(KERNEL_CODE) -o $@ $<
+$(KERNELS)/%.ptx: client/lib/kernels/%.cu $(KERNEL_SOURCES) Makefile
+	@mkdir -p $(@D)
+	$(NVCC) -O3 -ptx -arch=compute_75 -o $@ $<
+	sed -i 's/^\.version .*/.version 7.4/' $@
+	$(CUDA_HOME)/bin/ptxas -arch=sm_80 -o /dev/null $@
+$(BUILD)/obj/client/lib/kernel_image.o: $(KERNELS)/digest.fatbin $(KERNELS)/digest.ptx
+$(BUILD)/obj/client/lib/kernel_image.o: CFLAGS_DIR += -DGPUWM_KERNELS='"$(KERNELS)"'
+endif
 
 compile = $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
 $(BUILD)/obj/%.o: %.c Makefile

@@ -27,6 +27,7 @@
 	F(cuCtxPopCurrent_v2)                                                                                  \
 	F(cuCtxGetCurrent)                                                                                     \
 	F(cuCtxGetDevice)                                                                                      \
+	F(cuCtxGetId)                                                                                          \
 	F(cuCtxSynchronize)                                                                                    \
 	F(cuStreamSynchronize)                                                                                 \
 	F(cuStreamCreate)                                                                                      \
@@ -36,6 +37,7 @@
 	F(cuEventDestroy_v2)                                                                                   \
 	F(cuEventRecord)                                                                                       \
 	F(cuEventSynchronize)                                                                                  \
+	F(cuEventElapsedTime)                                                                                  \
 	F(cuMemGetAllocationGranularity)                                                                       \
 	F(cuMemCreate)                                                                                         \
 	F(cuMemRelease)                                                                                        \
@@ -53,7 +55,14 @@
 	F(cuMemcpyDtoDAsync_v2)                                                                                \
 	F(cuMemHostRegister_v2)                                                                                \
 	F(cuMemHostUnregister)                                                                                 \
-	F(cuMemsetD8_v2)
+	F(cuMemsetD8_v2)                                                                                       \
+	F(cuMemAlloc_v2)                                                                                       \
+	F(cuMemFree_v2)                                                                                        \
+	F(cuMemcpyDtoHAsync_v2)                                                                                \
+	F(cuMemsetD8Async)                                                                                     \
+	F(cuModuleLoadData)                                                                                    \
+	F(cuModuleGetFunction)                                                                                 \
+	F(cuLaunchKernel)
 
 struct cuda_driver {
 #define CUDA_MEMBER(name) __typeof__(name) *name;

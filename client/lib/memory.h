@@ -3,13 +3,14 @@
 #ifndef GPUWM_LIB_MEMORY_H
 #define GPUWM_LIB_MEMORY_H
 
+#include "../../proto/digest.h"
 #include "../../proto/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEMORY_CHUNK_BYTES MIB(16) /* of a digest: malloc keeps such a buffer between calls */
+#define MEMORY_CHUNK_BYTES MIB(16) /* of a digest on the CPU: malloc keeps such a buffer between calls */
 
 /* Where memory lies. */
 struct memory_device {
@@ -121,10 +122,49 @@ uint64_t memory_range_bytes(const struct memory_device *device, const struct mem
 /* The GPU of this thread's current CUDA context, "GPU-…". -ENOENT: none; does not load the driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);
 
-/* Digest of mapped memory, in pieces of MEMORY_CHUNK_BYTES, read back where it must be; progress may
- * be NULL and returns nonzero to stop (-ECANCELED). Inside memory_enter. */
-struct digest;
+/* Returns nonzero to stop what tells it. `bytes` may be 0: only a look whether to stop. */
 typedef int memory_progress_fn(uint64_t bytes, void *user_data);
+
+struct memory_span {
+	const void *address;
+	uint64_t bytes;
+};
+
+struct memory_sum {
+	struct digest digest;
+	bool zero; /* every byte is 0; of no bytes too */
+};
+
+/* For work beside somebody else's: at most `chunk` bytes (4096 or more) at a time, and pauses, so that it is busy
+ * permille/1000 (1 to 1000) of the time. On the CPU with one thread. */
+struct memory_pace {
+	uint64_t chunk;
+	unsigned permille;
+};
+
+/* How a call of memory_digests went. */
+struct memory_report {
+	double seconds; /* of kernels on a GPU, as its events say; else of the CPU's work. Without pauses */
+	char note[TEXT_BYTES_MAX + 1]; /* "", or why no kernel ran on a GPU: a sentence for the operator */
+};
+
+/* Digests of many pieces of mapped memory in one go, any alignment, any lengths: on a GPU by a kernel, in batches of some
+ * GiB, at the memory's speed; on `host` by as many threads as it takes. What was written there must have
+ * arrived: nothing is waited for. Where the kernel can't be had (a build without nvcc, a driver that takes
+ * none of its images, no device memory for its lists) the memory is read back and digested on the CPU, and the report's
+ * note says so: slower, but no error. Inside memory_enter.
+ *
+ * pace NULL: no pauses. progress (may be NULL) is told every byte once, at least every 4 GiB or 1 s, by the calling thread only; when
+ * it stops the work: -ECANCELED. ret_report may be NULL. -ENOMEM; -EIO: the memory can't be read. */
+int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
+		   const struct memory_pace *pace, memory_progress_fn *progress, void *user_data,
+		   struct memory_sum *ret_sums, struct memory_report *ret_report, struct error *error);
+
+/* Loads the kernel into the device's context ahead of memory_digests, which else does it. Inside memory_enter; any thread. What fails is told
+ * there. */
+void memory_kernel_load(const struct memory_device *device);
+
+/* Of one piece. */
 int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
 		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error);
 

@@ -1,57 +1,302 @@
-#include "memory.h"
-
-#include "../../proto/digest.h"
+/* Digests of mapped memory: the parts of the CPU. */
+#include "memory_digest.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
-static int stopped(memory_progress_fn *progress, void *user_data, uint64_t bytes, struct error *error)
+#define THREADS_MAX 16 /* memory is not read faster by more */
+#define THREAD_BYTES_MIN MIB(64) /* for each thread: starting one for less costs more than it brings */
+#define REST_STEP_MS 100 /* between looks whether to stop; a cancel is not felt to wait */
+
+static double now(void)
 {
-	if (progress && progress(bytes, user_data))
-		return error_set(error, -ECANCELED, NULL, "the digest was stopped");
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+bool digest_take(struct digesting *work, uint64_t most, struct digest_part *ret)
+{
+	uint64_t left;
+
+	while (work->span < work->count && work->offset == work->spans[work->span].bytes) {
+		work->span++;
+		work->offset = 0;
+	}
+	if (work->span == work->count)
+		return false;
+	left = work->spans[work->span].bytes - work->offset;
+	*ret = (struct digest_part){work->span, work->offset, left <= most ? left : most / 16 * 16};
+	work->offset += ret->bytes;
+	return true;
+}
+
+int digest_tell(struct digesting *work, uint64_t bytes)
+{
+	if (work->progress && work->progress(bytes, work->user_data))
+		return error_set(work->error, -ECANCELED, NULL, "the digest was stopped");
 	return 0;
 }
 
-/* `buffer` NULL: the memory can be read where it is. */
-static int digest_chunks(const struct memory_device *device, const uint8_t *from, uint64_t bytes, void *buffer,
-			 memory_progress_fn *progress, void *user_data, struct digest_sum *sum,
-			 struct error *error)
+int digest_rest(struct digesting *work, double busy)
 {
-	for (uint64_t done = 0, size; done < bytes; done += size) {
-		const void *data = from + done;
-		int r = 0;
+	double end;
+	int r = 0;
 
-		size = bytes - done < MEMORY_CHUNK_BYTES ? bytes - done : MEMORY_CHUNK_BYTES;
+	if (!work->pace || work->pace->permille >= 1000)
+		return 0;
+	end = now() + busy * (1000 - work->pace->permille) / work->pace->permille;
+	for (double left; r == 0 && (left = end - now()) > 0; r = digest_tell(work, 0)) {
+		long ns = (long)((left < REST_STEP_MS / 1e3 ? left : REST_STEP_MS / 1e3) * 1e9);
+
+		nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+	}
+	return r;
+}
+
+static bool all_zero(const uint8_t *data, uint64_t bytes)
+{
+	return data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0;
+}
+
+/* Adds bytes that the CPU can read to their span's tally. */
+static void add_data(struct digesting *work, const struct digest_part *part, const void *data)
+{
+	struct tally *tally = &work->tallies[part->span];
+	struct digest_sum sum = {0};
+
+	digest_update(&sum, part->offset, data, part->bytes);
+	__atomic_fetch_add(&tally->sum.a, sum.a, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&tally->sum.b, sum.b, __ATOMIC_RELAXED);
+	if (!__atomic_load_n(&tally->bits, __ATOMIC_RELAXED) && !all_zero(data, part->bytes))
+		__atomic_store_n(&tally->bits, 1, __ATOMIC_RELAXED);
+}
+
+static const void *address_of(const struct digesting *work, const struct digest_part *part)
+{
+	return (const uint8_t *)work->spans[part->span].address + part->offset;
+}
+
+/* ---- one thread: with pauses, or memory that is read back ---------------- */
+
+/* Up to `most` bytes; *ret_bytes 0: none were left. `buffer` NULL: the memory can be read where it is. */
+static int digest_burst(struct digesting *work, uint64_t most, void *buffer, uint64_t *ret_bytes)
+{
+	const struct memory_device *device = work->device;
+	struct digest_part part;
+	uint64_t done = 0;
+	int r = 0;
+
+	while (r == 0 && most - done >= 16) {
+		uint64_t room = most - done < MEMORY_CHUNK_BYTES ? most - done : MEMORY_CHUNK_BYTES;
+		const void *data;
+
+		if (!digest_take(work, room, &part))
+			break;
+		data = address_of(work, &part);
 		if (buffer) {
-			r = device->ops->read(device, buffer, data, size, error);
+			r = device->ops->read(device, buffer, data, part.bytes, work->error);
 			data = buffer;
 		}
 		if (r < 0)
 			return r;
-		digest_update(sum, done, data, size);
-		r = stopped(progress, user_data, size, error);
-		if (r < 0)
-			return r;
+		add_data(work, &part, data);
+		done += part.bytes;
 	}
+	*ret_bytes = done;
 	return 0;
+}
+
+static int digest_alone(struct digesting *work, void *buffer)
+{
+	uint64_t most = work->pace ? work->pace->chunk : MEMORY_CHUNK_BYTES, bytes = 1;
+	int r = 0;
+
+	while (r == 0) {
+		double begun = now(), busy;
+
+		r = digest_burst(work, most, buffer, &bytes);
+		if (r < 0 || bytes == 0)
+			return r;
+		busy = now() - begun;
+		work->report.seconds += busy;
+		r = digest_tell(work, bytes);
+		if (r == 0)
+			r = digest_rest(work, busy);
+	}
+	return r;
+}
+
+static int digest_read_back(struct digesting *work)
+{
+	void *buffer = malloc(MEMORY_CHUNK_BYTES);
+	int r;
+
+	if (!buffer)
+		return error_set(work->error, -ENOMEM, NULL, "no room to read %llu bytes back",
+				 (unsigned long long)MEMORY_CHUNK_BYTES);
+	r = digest_alone(work, buffer);
+	free(buffer);
+	return r;
+}
+
+/* ---- several threads ------------------------------------------------------ */
+
+struct crew {
+	struct digesting *work;
+	pthread_mutex_t lock; /* of what digest_take moves */
+	uint64_t done; /* bytes, by all threads */
+	bool stop;
+};
+
+/* Takes and digests some bytes. False: none are left, or it was told to stop. */
+static bool crew_step(struct crew *crew)
+{
+	struct digest_part part;
+	uint64_t bytes = 0;
+	bool more = true;
+
+	/* Small spans go together: telling of each would take longer than its digest. */
+	while (more && bytes < MEMORY_CHUNK_BYTES && !__atomic_load_n(&crew->stop, __ATOMIC_RELAXED)) {
+		pthread_mutex_lock(&crew->lock);
+		more = digest_take(crew->work, MEMORY_CHUNK_BYTES, &part);
+		pthread_mutex_unlock(&crew->lock);
+		if (more) {
+			add_data(crew->work, &part, address_of(crew->work, &part));
+			bytes += part.bytes;
+		}
+	}
+	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
+	return bytes > 0;
+}
+
+static void *crew_member(void *data)
+{
+	while (crew_step(data))
+		;
+	return NULL;
+}
+
+static int crew_tell(struct crew *crew, uint64_t *told)
+{
+	uint64_t done = __atomic_load_n(&crew->done, __ATOMIC_RELAXED), more = done - *told;
+
+	*told = done;
+	return more > 0 ? digest_tell(crew->work, more) : 0;
+}
+
+/* Starts helpers besides the calling thread; the signals of the process are not for them. Where none can
+ * be had the calling thread does it all. */
+static unsigned crew_start(struct crew *crew, pthread_t *threads, unsigned wanted)
+{
+	sigset_t all, before;
+	unsigned count = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (count < wanted && pthread_create(&threads[count], NULL, crew_member, crew) == 0)
+		count++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return count;
+}
+
+/* How many threads are worth it, the calling one included. */
+static unsigned crew_size(const struct digesting *work)
+{
+	uint64_t most = work->bytes / THREAD_BYTES_MIN + 1;
+	cpu_set_t allowed;
+	unsigned cpus = 1;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+		cpus = (unsigned)CPU_COUNT(&allowed);
+	cpus = cpus < THREADS_MAX ? cpus : THREADS_MAX;
+	return cpus < most ? cpus : (unsigned)most;
+}
+
+static int digest_together(struct digesting *work)
+{
+	struct crew crew = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
+	pthread_t threads[THREADS_MAX];
+	unsigned helpers = crew_start(&crew, threads, crew_size(work) - 1);
+	double begun = now();
+	uint64_t told = 0;
+	int r = 0;
+
+	while (r == 0 && crew_step(&crew))
+		r = crew_tell(&crew, &told);
+	__atomic_store_n(&crew.stop, r < 0, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < helpers; i++)
+		pthread_join(threads[i], NULL);
+	work->report.seconds = now() - begun;
+	return r == 0 ? crew_tell(&crew, &told) : r;
+}
+
+/* ---- what is called ------------------------------------------------------- */
+
+static int digest_all(struct digesting *work)
+{
+	int r = 1;
+
+	if (work->device->ops == &memory_host)
+		return work->pace ? digest_alone(work, NULL) : digest_together(work);
+#ifdef GPUWM_CUDA
+	r = kernel_digests(work);
+#endif
+	return r == 1 ? digest_read_back(work) : r;
+}
+
+int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
+		   const struct memory_pace *pace, memory_progress_fn *progress, void *user_data,
+		   struct memory_sum *ret_sums, struct memory_report *ret_report, struct error *error)
+{
+	struct digesting work = {
+		.device = device,
+		.spans = spans,
+		.count = count,
+		.pace = pace,
+		.progress = progress,
+		.user_data = user_data,
+		.tallies = calloc(count + 1, sizeof(*work.tallies)),
+		.error = error,
+	};
+	int r;
+
+	if (!work.tallies)
+		return error_set(error, -ENOMEM, NULL, "no room for the digests of %zu pieces", count);
+	for (size_t i = 0; i < count; i++)
+		work.bytes += spans[i].bytes;
+	/* A load has the digests of all tensors already: it must not be made to wait for a kernel. */
+	r = work.bytes > 0 ? digest_all(&work) : 0;
+	for (size_t i = 0; r == 0 && i < count; i++)
+		ret_sums[i] = (struct memory_sum){digest_final(&work.tallies[i].sum, spans[i].bytes),
+						  work.tallies[i].bits == 0};
+	free(work.tallies);
+	if (r == 0 && ret_report)
+		*ret_report = work.report;
+	return r;
 }
 
 int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
 		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error)
 {
-	uint64_t size = bytes < MEMORY_CHUNK_BYTES ? bytes : MEMORY_CHUNK_BYTES;
-	struct digest_sum sum = {0};
-	void *buffer = NULL;
-	int r;
+	struct memory_span span = {address, bytes};
+	struct memory_sum sum;
+	int r = memory_digests(device, &span, 1, NULL, progress, user_data, &sum, NULL, error);
 
-	if (device->ops != &memory_host && bytes > 0) {
-		buffer = malloc(size);
-		if (!buffer)
-			return error_set(error, -ENOMEM, NULL, "no room to read %zu bytes back", (size_t)size);
-	}
-	r = digest_chunks(device, address, bytes, buffer, progress, user_data, &sum, error);
-	free(buffer);
 	if (r == 0)
-		*ret = digest_final(&sum, bytes);
+		*ret = sum.digest;
 	return r;
 }
+
+#ifndef GPUWM_CUDA
+void memory_kernel_load(const struct memory_device *device)
+{
+	(void)device;
+}
+#endif

@@ -81,14 +81,14 @@ static CUresult range_copy(CUdeviceptr address, uint64_t bytes, void *host, piec
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_in(const struct stream_work *work)
+CUresult copy_in(const struct stream_work *work)
 {
 	CUresult result = range_check(work->ordinal, work->to, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
 	return result == CUDA_SUCCESS ? range_copy(work->to, work->bytes, work->host, write_piece) : result;
 }
 
-static CUresult copy_out(const struct stream_work *work)
+CUresult copy_out(const struct stream_work *work)
 {
 	CUresult result = range_check(work->ordinal, work->from, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
 

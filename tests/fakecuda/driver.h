@@ -112,6 +112,9 @@ struct mapping *mapping_add(CUdeviceptr address, struct allocation *allocation);
 /* Back to reserved addresses; drops the allocation. */
 void mapping_remove(struct mapping *mapping);
 
+/* Between memory of a device and `host`; CUDA_ERROR_INVALID_VALUE where the device has no right to it. */
+stream_work_fn copy_in, copy_out;
+
 /* Whether all of it is registered with the driver, or the driver's own. */
 bool host_pinned(const void *address, size_t bytes);
 

@@ -14,6 +14,9 @@
 	R(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                            \
 	R(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                          \
 	R(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                 \
+	R(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                          \
+	R(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")            \
+	R(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")  \
 	R(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                \
 	R(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                 \
 	R(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")                 \
