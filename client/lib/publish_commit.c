@@ -37,28 +37,73 @@ static bool same_place(const struct plan *plan, size_t a, size_t b)
 	return by_place(&a, &b, (void *)plan) == 0;
 }
 
-/* The digest of the tensors order[first] up to order[end], which share a place. */
-static int digest_group(struct gpuwm_publish *publish, const size_t *order, size_t first, size_t end,
-			memory_progress_fn *progress, void *user_data, struct error *error)
+/* Tensors by their places: groups that share one, and those of them whose bytes must be read. */
+struct digest_plan {
+	size_t *order; /* positions of tensors */
+	struct memory_span *spans;
+	struct memory_sum *sums; /* of the spans */
+	size_t span_count;
+};
+
+/* Behind the last of those that share a place with order[first]. */
+static size_t group_end(const struct gpuwm_publish *publish, const size_t *order, size_t first)
 {
-	const struct plan_place *place = &publish->plan.places[order[first]];
-	struct digest digest;
-	size_t given = first;
+	size_t end = first + 1;
+
+	while (end < publish->tensor_count && same_place(&publish->plan, order[first], order[end]))
+		end++;
+	return end;
+}
+
+/* One of the group whose digest was given, or `end`. */
+static size_t group_given(const struct gpuwm_publish *publish, const size_t *order, size_t first, size_t end)
+{
+	while (first < end && !publish->have_digest[order[first]])
+		first++;
+	return first;
+}
+
+static int plan_digests(const struct gpuwm_publish *publish, struct digest_plan *plan, struct error *error)
+{
+	size_t count = publish->tensor_count;
+
+	plan->order = publish_order(publish);
+	plan->spans = calloc(count + 1, sizeof(*plan->spans));
+	plan->sums = calloc(count + 1, sizeof(*plan->sums));
+	if (!plan->order || !plan->spans || !plan->sums)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the digests of %zu tensors", count);
+	for (size_t first = 0, end; first < count; first = end) {
+		const struct plan_place *place = &publish->plan.places[plan->order[first]];
+
+		end = group_end(publish, plan->order, first);
+		if (group_given(publish, plan->order, first, end) == end)
+			plan->spans[plan->span_count++] = (struct memory_span){
+				(const uint8_t *)publish->segments[place->segment].address + place->offset,
+				place->bytes};
+	}
+	return 0;
+}
+
+/* What was given or found goes to all of each group, and into the index. */
+static int take_digests(struct gpuwm_publish *publish, const struct digest_plan *plan, struct error *error)
+{
+	const struct memory_sum *sum = plan->sums;
 	int r = 0;
 
-	while (given < end && !publish->have_digest[order[given]])
-		given++;
-	if (given < end)
-		digest = publish->digests[order[given]];
-	else
-		r = memory_digest(&publish->device,
-				  (const uint8_t *)publish->segments[place->segment].address + place->offset,
-				  place->bytes, progress, user_data, &digest, error);
-	for (size_t i = first; i < end && r == 0; i++) {
-		publish_digest(publish, order[i], &digest);
-		r = index_builder_digest(publish->builder, order[i], &digest);
-		if (r < 0)
-			error_set(error, r, NULL, "the index took no digest of tensor %zu", order[i]);
+	for (size_t first = 0, end; first < publish->tensor_count && r == 0; first = end) {
+		size_t given;
+		struct digest digest;
+
+		end = group_end(publish, plan->order, first);
+		given = group_given(publish, plan->order, first, end);
+		digest = given < end ? publish->digests[plan->order[given]] : (sum++)->digest;
+		for (size_t i = first; i < end && r == 0; i++) {
+			publish_digest(publish, plan->order[i], &digest);
+			r = index_builder_digest(publish->builder, plan->order[i], &digest);
+			if (r < 0)
+				error_set(error, r, NULL, "the index took no digest of tensor %zu",
+					  plan->order[i]);
+		}
 	}
 	return r;
 }
@@ -66,17 +111,17 @@ static int digest_group(struct gpuwm_publish *publish, const size_t *order, size
 static int digest_all(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		      struct error *error)
 {
-	size_t count = publish->tensor_count, *order = publish_order(publish);
-	int r = 0;
+	struct digest_plan plan = {0};
+	int r = plan_digests(publish, &plan, error);
 
-	if (!order)
-		return error_set(error, -ENOMEM, NULL, "out of memory for the digests of %zu tensors", count);
-	for (size_t first = 0, end; first < count && r == 0; first = end) {
-		for (end = first + 1; end < count && same_place(&publish->plan, order[first], order[end]);)
-			end++;
-		r = digest_group(publish, order, first, end, progress, user_data, error);
-	}
-	free(order);
+	if (r == 0)
+		r = memory_digests(&publish->device, plan.spans, plan.span_count, NULL, progress, user_data,
+				   plan.sums, NULL, error);
+	if (r == 0)
+		r = take_digests(publish, &plan, error);
+	free(plan.order);
+	free(plan.spans);
+	free(plan.sums);
 	return r;
 }
 
