@@ -14,13 +14,25 @@
 /* Each reading back from a GPU costs some 10 us, however small. */
 #define PADDING_CHUNK KIB(64)
 
+/* What is read in one go: a tensor, or bytes that no tensor holds. */
+struct piece {
+	const struct index_tensor *tensor; /* NULL: none, all must be zero */
+	uint32_t segment;
+	uint64_t from, to; /* in the segment */
+};
+
 /* A check in progress: one part, its index, and the device. */
 struct check {
 	const struct check_part *part;
+	struct check_result result;
 	struct memory_device device;
 	struct index_map index;
 	const struct index_tensor **order; /* by segment, then offset */
 	struct memory_segment *segments; /* mapped */
+	struct piece *pieces; /* all bytes of all segments, in order */
+	size_t piece_count;
+	struct memory_span *spans; /* of the pieces */
+	struct memory_sum *sums;
 	memory_progress_fn *progress;
 	void *user_data;
 	int stopped; /* what progress returned */
@@ -134,76 +146,109 @@ static int all_zero(const uint8_t *data, size_t bytes)
 	return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/* Bytes [from, to) of a mapped segment belong to no tensor. */
-static int check_padding(struct check *check, uint32_t segment, const void *address, uint64_t from, uint64_t to,
-			 struct error *error)
+static const void *address_of(const struct check *check, const struct piece *piece)
+{
+	return (const uint8_t *)check->segments[piece->segment].address + piece->from;
+}
+
+/* The piece is not all zeros: says where. */
+static int padding_fails(const struct check *check, const struct piece *piece, struct error *error)
 {
 	const struct memory_device *device = &check->device;
+	const uint8_t *address = address_of(check, piece);
+	uint64_t from = 0, left = piece->to - piece->from;
 	uint8_t buffer[PADDING_CHUNK];
+	uint64_t bytes = left;
 
-	while (from < to) {
-		uint64_t bytes = to - from < sizeof(buffer) ? to - from : sizeof(buffer);
-		int r = device->ops->read(device, buffer, (const char *)address + from, bytes, error);
+	for (; left > 0; from += bytes, left -= bytes) {
+		int r;
 
+		bytes = left < sizeof(buffer) ? left : sizeof(buffer);
+		r = device->ops->read(device, buffer, address + from, bytes, error);
 		if (r < 0)
 			return r;
 		if (!all_zero(buffer, bytes))
-			return error_set(error, -EBADMSG, "what no tensor holds must be zero",
-					 "segment %u: the padding in bytes %" PRIu64 " to %" PRIu64
-					 " is not zero, expected zeros",
-					 segment, from, from + bytes);
-		r = check_progress(bytes, check);
-		if (r != 0)
-			return r;
-		from += bytes;
+			break;
 	}
-	return 0;
+	/* Memory that reads differently each time: none of it is to be trusted. */
+	if (left == 0) {
+		from = 0;
+		bytes = piece->to - piece->from;
+	}
+	return error_set(error, -EBADMSG, "what no tensor holds must be zero",
+			 "segment %u: the padding in bytes %" PRIu64 " to %" PRIu64
+			 " is not zero, expected zeros",
+			 piece->segment, piece->from + from, piece->from + from + bytes);
 }
 
-static int check_tensor(struct check *check, const struct index_tensor *tensor, const void *address,
+static int tensor_fails(const struct check *check, const struct piece *piece, const struct digest *digest,
 			struct error *error)
 {
-	const char *name = index_tensor_name(&check->index.view, tensor);
+	const char *name = index_tensor_name(&check->index.view, piece->tensor);
 	char said[VERSION_ID_TEXT], found[VERSION_ID_TEXT];
-	struct digest digest;
-	int r = memory_digest(&check->device, (const char *)address + tensor->offset, tensor->bytes,
-			      check_progress, check, &digest, error);
 
-	if (r < 0)
-		return check->stopped ? check->stopped : r;
-	if (digest_equal(&digest, &tensor->digest))
-		return 0;
-	hex128_format(tensor->digest.bytes, said);
-	hex128_format(digest.bytes, found);
+	hex128_format(piece->tensor->digest.bytes, said);
+	hex128_format(digest->bytes, found);
 	return error_set(error, -EBADMSG, "the memory was written after its digest was taken, or is damaged",
 			 "tensor \"%.*s\": the index says digest %s, its %" PRIu64 " bytes have %s",
-			 text_shown(name), name, said, tensor->bytes, found);
+			 text_shown(name), name, said, piece->tensor->bytes, found);
 }
 
-/* Tensors and padding of one mapped segment; *at: the first of its tensors in
- * the order, moved behind the last. */
-static int check_bytes(struct check *check, uint32_t segment, const void *address, uint32_t *at,
-		       struct error *error)
+static int compare_piece(const struct check *check, size_t position, struct error *error)
+{
+	const struct piece *piece = &check->pieces[position];
+	const struct memory_sum *sum = &check->sums[position];
+
+	if (!piece->tensor)
+		return sum->zero ? 0 : padding_fails(check, piece, error);
+	return digest_equal(&sum->digest, &piece->tensor->digest)
+		       ? 0
+		       : tensor_fails(check, piece, &sum->digest, error);
+}
+
+static void add_piece(struct check *check, uint32_t segment, const struct index_tensor *tensor, uint64_t from,
+		      uint64_t to)
+{
+	if (from < to || tensor)
+		check->pieces[check->piece_count++] = (struct piece){tensor, segment, from, to};
+}
+
+/* Tensors and padding of one segment; *at: the first of its tensors in the order, moved behind the last. */
+static void cut_segment(struct check *check, uint32_t segment, uint32_t *at)
 {
 	uint32_t count = check->index.view.header->tensor_count;
 	uint64_t end = 0;
-	int r = 0;
 
-	for (; r == 0 && *at < count && check->order[*at]->segment == segment; (*at)++) {
+	for (; *at < count && check->order[*at]->segment == segment; (*at)++) {
 		const struct index_tensor *tensor = check->order[*at];
 
 		/* Tied tensors share a place and, as the index is valid, a digest. */
 		if (tensor->bytes > 0 && tensor->offset < end)
 			continue;
-		r = check_padding(check, segment, address, end, tensor->offset, error);
-		if (r == 0)
-			r = check_tensor(check, tensor, address, error);
+		add_piece(check, segment, NULL, end, tensor->offset);
+		add_piece(check, segment, tensor, tensor->offset, tensor->offset + tensor->bytes);
 		if (tensor->offset + tensor->bytes > end)
 			end = tensor->offset + tensor->bytes;
 	}
-	return r != 0 ? r
-		      : check_padding(check, segment, address, end, check->part->segments[segment].bytes,
-				      error);
+	add_piece(check, segment, NULL, end, check->part->segments[segment].bytes);
+}
+
+static int cut_all(struct check *check, struct error *error)
+{
+	size_t most = 2 * (size_t)check->index.view.header->tensor_count + check->part->segment_count + 1;
+	uint32_t at = 0;
+
+	check->pieces = calloc(most, sizeof(*check->pieces));
+	check->spans = calloc(most, sizeof(*check->spans));
+	check->sums = calloc(most, sizeof(*check->sums));
+	if (!check->pieces || !check->spans || !check->sums)
+		return error_set(error, -ENOMEM, NULL, "no room to check %zu pieces of memory", most);
+	for (uint32_t i = 0; i < check->part->segment_count; i++)
+		cut_segment(check, i, &at);
+	for (size_t i = 0; i < check->piece_count; i++)
+		check->spans[i] = (struct memory_span){address_of(check, &check->pieces[i]),
+						       check->pieces[i].to - check->pieces[i].from};
+	return 0;
 }
 
 /* Says which segment an error of the memory is about. */
@@ -246,50 +291,88 @@ static int map_all(struct check *check, struct error *error)
 	return r;
 }
 
-static void release_all(struct check *check)
+int check_open(const struct check_part *part, struct check **ret, struct error *error)
 {
+	struct check *check = calloc(1, sizeof(*check));
+	int r;
+
+	if (!check)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	check->part = part;
+	r = index_map(part, &check->index, error);
+	if (r < 0) {
+		free(check);
+		return r;
+	}
+	r = check_index(part, &check->index, &check->result, error);
+	if (r == 0)
+		r = memory_device_open(part->device, &check->device, error);
+	if (r == 0)
+		r = order_tensors(check, error);
+	if (r == 0)
+		r = map_all(check, error);
+	if (r == 0)
+		r = cut_all(check, error);
+	if (r == 0)
+		*ret = check;
+	else
+		check_close(check);
+	return r;
+}
+
+struct check *check_close(struct check *check)
+{
+	if (!check)
+		return NULL;
 	for (uint32_t i = 0; check->segments && i < check->part->segment_count; i++)
 		check->device.ops->release(&check->device, &check->segments[i]);
 	free(check->segments);
+	free(check->pieces);
+	free(check->spans);
+	free(check->sums);
+	free(check->order);
+	index_map_close(&check->index);
+	free(check);
+	return NULL;
 }
 
-/* Every size is proved before a CUDA context is made for the bytes. */
-static int check_memory(struct check *check, struct error *error)
+static int check_inside(struct check *check, struct error *error)
+{
+	int r = memory_digests(&check->device, check->spans, check->piece_count, check->part->pace,
+			       check_progress, check, check->sums, &check->result.report, error);
+
+	if (r < 0)
+		return check->stopped ? check->stopped : r;
+	for (size_t i = 0; r == 0 && i < check->piece_count; i++)
+		r = compare_piece(check, i, error);
+	return r;
+}
+
+int check_bytes(struct check *check, memory_progress_fn *progress, void *user_data, struct check_result *ret,
+		struct error *error)
 {
 	const struct memory_device *device = &check->device;
-	uint32_t at = 0;
-	int r = map_all(check, error);
+	int r = device->ops->enter(device, error);
 
-	if (r == 0)
-		r = device->ops->enter(device, error);
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; r == 0 && i < check->part->segment_count; i++)
-		r = check_bytes(check, i, check->segments[i].address, &at, error);
+	check->progress = progress;
+	check->user_data = user_data;
+	r = check_inside(check, error);
 	device->ops->leave(device);
+	if (r == 0)
+		*ret = check->result;
 	return r;
 }
 
 int check_part(const struct check_part *part, memory_progress_fn *progress, void *user_data,
 	       struct check_result *ret, struct error *error)
 {
-	struct check check = {.part = part, .progress = progress, .user_data = user_data};
-	struct check_result result;
-	int r = index_map(part, &check.index, error);
+	struct check *check = NULL;
+	int r = check_open(part, &check, error);
 
-	if (r < 0)
-		return r;
-	r = check_index(part, &check.index, &result, error);
 	if (r == 0)
-		r = memory_device_open(part->device, &check.device, error);
-	if (r == 0)
-		r = order_tensors(&check, error);
-	if (r == 0)
-		r = check_memory(&check, error);
-	release_all(&check);
-	free(check.order);
-	index_map_close(&check.index);
-	if (r == 0)
-		*ret = result;
+		r = check_bytes(check, progress, user_data, ret, error);
+	check_close(check);
 	return r;
 }

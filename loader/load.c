@@ -322,18 +322,22 @@ static struct check_part part_of(const struct load *load, const struct part *par
 	};
 }
 
-/* What a GPU holds is read back; on `host` the digests were taken from the very
+/* What a GPU holds is digested there; on `host` the digests were taken from the very
  * memory that is passed on. */
 static int verify(struct load *load, const struct part *part)
 {
 	struct check_segment segments[PART_SEGMENTS_MAX];
 	struct check_result result;
 	struct check_part checked;
+	int r;
 
 	if (publish_device(part->publish)->ops == &memory_host)
 		return 0;
 	checked = part_of(load, part, segments);
-	return check_part(&checked, work_advance, load->work, &result, load->error);
+	r = check_part(&checked, work_advance, load->work, &result, load->error);
+	if (r == 0 && result.report.note[0])
+		work_note(load->work, "%s", result.report.note);
+	return r;
 }
 
 static int seal_all(struct load *load)

@@ -113,6 +113,8 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 	r = work_phase(work, "checking", declared);
 	if (r == 0)
 		r = check_part(&part, work_advance, work, &result, error);
+	if (r == 0 && result.report.note[0])
+		work_note(work, "%s", result.report.note);
 	if (r == 0)
 		r = work_phase(work, "handing in", 0);
 	return r < 0 ? r : report_checked(work, job->publish, &part, &result, error);
