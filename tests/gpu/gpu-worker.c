@@ -6,6 +6,9 @@
  *                                           stdin ends; tells rounds, and how many differed from the first
  *   gpu-worker readonly SOCKET REF          what happens to writes into a version
  *   gpu-worker store SOCKET REF             the kernel that writes; ends with its context broken
+ *   gpu-worker switch SOCKET REF1 REF2      a CUDA graph captured over REF1 sums all words; switches to REF2
+ *                                           and back, launches it each time, and compares with fresh
+ *                                           attachments; prints what a switch takes beside the bare calls
  *   gpu-worker kill-publish SOCKET NAME before|after   a publisher that kills itself around its commit
  *
  * GPUWM_KERNELS names the PTX file of kernels.cu.
@@ -13,11 +16,13 @@
 #include <gpuwm/client.h>
 
 #include <cuda.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
@@ -208,6 +213,211 @@ static int store(const char *socket, const char *ref)
 	return 0;
 }
 
+/* ---- switching --------------------------------------------------------- */
+
+#define ROUNDS 40 /* to and fro; the medians are of these */
+
+static double now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double left = *(const double *)a, right = *(const double *)b;
+
+	return (left > right) - (left < right);
+}
+
+static double median(double *values, size_t count)
+{
+	qsort(values, count, sizeof *values, by_value);
+	return values[count / 2];
+}
+
+static uint64_t fresh_sum(struct gpuwm_client *client, const char *ref)
+{
+	struct gpuwm_mapping *mapping = attach(client, ref);
+	uint64_t total = sum_all(mapping);
+
+	if (gpuwm_detach(mapping) < 0)
+		DIE("detach: %s", gpuwm_error()->message);
+	return total;
+}
+
+/* Every launch puts the sum of what lies in the mapping then into *total. */
+static CUgraphExec capture_sum(const struct gpuwm_mapping *mapping, CUstream stream, CUdeviceptr total)
+{
+	CUfunction sum = kernel("sum");
+	struct gpuwm_tensor tensor;
+	CUgraphExec launch;
+	CUgraph graph;
+
+	CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	CU(cuMemsetD8Async(total, 0, 8, stream));
+	for (uint64_t i = 0; i < gpuwm_tensor_count(mapping); i++) {
+		uint64_t count;
+		void *arguments[] = {&tensor.data, &count, &total};
+
+		gpuwm_tensor_at(mapping, i, &tensor);
+		count = tensor.bytes / 8;
+		if (count > 0)
+			CU(cuLaunchKernel(sum, 512, 1, 1, 256, 1, 1, 0, stream, arguments, 0));
+	}
+	CU(cuStreamEndCapture(stream, &graph));
+	CU(cuGraphInstantiate(&launch, graph, 0));
+	CU(cuGraphDestroy(graph));
+	return launch;
+}
+
+static uint64_t launch_sum(CUgraphExec graph, CUstream stream, CUdeviceptr total)
+{
+	uint64_t value;
+
+	CU(cuGraphLaunch(graph, stream));
+	CU(cuStreamSynchronize(stream));
+	CU(cuMemcpyDtoH(&value, total, 8));
+	return value;
+}
+
+static void switch_in_capture(struct gpuwm_mapping *mapping, const char *ref, CUstream stream)
+{
+	CUgraph graph = NULL;
+	int r;
+
+	CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	r = gpuwm_switch(mapping, ref, NULL);
+	printf("a switch while a stream is captured: %s\n", r < 0 ? gpuwm_error()->name : "DONE");
+	cuStreamEndCapture(stream, &graph);
+	if (graph)
+		cuGraphDestroy(graph);
+	if (r != -EBUSY)
+		DIE("a switch was not refused while a stream was captured: %d", r);
+}
+
+/* One version's segments, as somebody maps them who calls the driver himself. */
+struct bare {
+	struct gpuwm_handles *handles;
+	CUmemGenericAllocationHandle imported[256];
+	uint32_t count;
+	uint64_t bytes;
+};
+
+static void bare_open(struct bare *bare, struct gpuwm_client *client, const char *ref)
+{
+	if (gpuwm_get_handles(client, ref, NULL, &bare->handles) < 0)
+		DIE("get_handles: %s", gpuwm_error()->message);
+	bare->count = gpuwm_handles_version(bare->handles)->segments;
+	bare->bytes = gpuwm_handles_version(bare->handles)->bytes;
+}
+
+static void bare_import(struct bare *bare)
+{
+	for (uint32_t i = 0; i < bare->count; i++) {
+		int fd = gpuwm_handles_segment(bare->handles, i, NULL);
+
+		CU(cuMemImportFromShareableHandle(&bare->imported[i], (void *)(uintptr_t)fd,
+						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	}
+}
+
+static void bare_map(const struct bare *bare, CUdeviceptr base)
+{
+	CUmemAccessDesc rights = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+	uint64_t done = 0, bytes;
+
+	for (uint32_t i = 0; i < bare->count; i++) {
+		gpuwm_handles_segment(bare->handles, i, &bytes);
+		CU(cuMemMap(base + done, bytes, 0, bare->imported[i], 0));
+		done += bytes;
+	}
+	CU(cuMemSetAccess(base, done, &rights, 1));
+}
+
+static void bare_release(const struct bare *bare)
+{
+	for (uint32_t i = 0; i < bare->count; i++)
+		CU(cuMemRelease(bare->imported[i]));
+}
+
+/* What a switch can't do without: the other version in, unmapped, mapped, accessible, the old one out. */
+static double bare_switch(const struct bare *now, struct bare *next, CUdeviceptr base)
+{
+	double began = now_ms();
+
+	bare_import(next);
+	CU(cuCtxSynchronize());
+	CU(cuMemUnmap(base, now->bytes));
+	bare_map(next, base);
+	bare_release(now);
+	return now_ms() - began;
+}
+
+static double round_trip(struct gpuwm_client *client)
+{
+	double began = now_ms();
+
+	if (gpuwm_ping(client, NULL) < 0)
+		DIE("ping: %s", gpuwm_error()->message);
+	return now_ms() - began;
+}
+
+static int switch_versions(const char *socket, const char *first, const char *second)
+{
+	struct gpuwm_client *client = connect_to(socket);
+	static double ours[ROUNDS], bares[ROUNDS], trips[ROUNDS];
+	const char *const refs[] = {first, second};
+	struct gpuwm_mapping *mapping;
+	struct bare bare[2];
+	uint64_t sums[2], wrong = 0;
+	CUdeviceptr total, base;
+	CUgraphExec graph;
+	CUstream stream;
+
+	context_make();
+	sums[0] = fresh_sum(client, first);
+	sums[1] = fresh_sum(client, second);
+	CU(cuMemAlloc(&total, 8));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	mapping = attach(client, first);
+	graph = capture_sum(mapping, stream, total);
+	switch_in_capture(mapping, second, stream);
+	wrong += launch_sum(graph, stream, total) != sums[0];
+	for (int i = 0; i < 2; i++)
+		bare_open(&bare[i], client, refs[i]);
+	CU(cuMemAddressReserve(&base, bare[0].bytes, 0, 0, 0));
+	bare_import(&bare[0]);
+	bare_map(&bare[0], base);
+	for (int i = 0; i < ROUNDS; i++) {
+		int to = (i + 1) % 2;
+		double began;
+
+		trips[i] = round_trip(client);
+		bares[i] = bare_switch(&bare[i % 2], &bare[to], base);
+		began = now_ms();
+		if (gpuwm_switch(mapping, refs[to], NULL) < 0)
+			DIE("switch: %s", gpuwm_error()->message);
+		ours[i] = now_ms() - began;
+		wrong += launch_sum(graph, stream, total) != sums[to];
+	}
+	printf("%d switches of %.1f GiB in %u segments: the captured graph gave %s\n", ROUNDS,
+	       (double)bare[0].bytes / (1 << 30), bare[0].count,
+	       wrong ? "WRONG SUMS" : "the sum of a fresh attachment each time");
+	printf("switch %.3f ms, bare calls %.3f ms, one round trip %.3f ms (medians): %.2f x of bare and two round "
+	       "trips\n",
+	       median(ours, ROUNDS), median(bares, ROUNDS), median(trips, ROUNDS),
+	       median(ours, ROUNDS) / (median(bares, ROUNDS) + 2 * median(trips, ROUNDS)));
+	if (sums[0] == sums[1])
+		DIE("both versions have the same sum: this shows nothing");
+	if (gpuwm_detach(mapping) < 0)
+		DIE("detach: %s", gpuwm_error()->message);
+	return wrong > 0;
+}
+
 static int kill_publish(const char *socket, const char *name, bool after)
 {
 	struct gpuwm_client *client = connect_to(socket);
@@ -241,6 +451,8 @@ int main(int argc, char **argv)
 		return readonly(argv[2], argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "store"))
 		return store(argv[2], argv[3]);
+	if (argc == 5 && !strcmp(argv[1], "switch"))
+		return switch_versions(argv[2], argv[3], argv[4]);
 	if (argc == 5 && !strcmp(argv[1], "kill-publish"))
 		return kill_publish(argv[2], argv[3], !strcmp(argv[4], "after"));
 	DIE("usage: see the head of gpu-worker.c");
