@@ -1,6 +1,7 @@
-/* A worker: attaches to REF, prints its tensors or the sum of one of them, and
- * attaches anew when an operator swaps an alias. A restart of gpuwmd does not
- * concern it, but for its events: they go on with the next one. */
+/* A worker: attaches to REF, prints its tensors or the sum of one of them, and follows when an
+ * operator swaps an alias: in place where the new version has the same layout, so that every
+ * pointer stays; else it attaches anew. A restart of gpuwmd does not concern it, but for its
+ * events: they go on with the next one. */
 #include <gpuwm/client.h>
 
 #include <errno.h>
@@ -75,6 +76,31 @@ static int wait_for_swap(struct gpuwm_client *client, struct gpuwm_events **even
 	return r;
 }
 
+/* This is the quiet point: nothing reads the tensors now. */
+static int follow(struct gpuwm_client *client, const char *ref, struct gpuwm_mapping **mapping)
+{
+	int r = gpuwm_switch(*mapping, ref, NULL);
+
+	if (r != -EXDEV)
+		return r;
+	printf("%s: attaching anew\n", gpuwm_error()->message);
+	r = gpuwm_detach(*mapping);
+	return r < 0 ? r : gpuwm_attach(client, ref, NULL, mapping);
+}
+
+static int show(const struct gpuwm_mapping *mapping, const char *name)
+{
+	const struct gpuwm_version_info *version = gpuwm_mapping_version(mapping);
+
+	printf("version %s, %" PRIu64 " bytes at %p\n", version->id, version->bytes,
+	       gpuwm_mapping_address(mapping, NULL));
+	if (name && print_checksum(mapping, name) < 0)
+		return -1;
+	if (!name)
+		print_tensors(mapping);
+	return fflush(stdout);
+}
+
 static void on_lost(const struct gpuwm_lost *lost, void *user_data)
 {
 	(void)user_data;
@@ -94,19 +120,14 @@ int main(int argc, char **argv)
 	options.lost = on_lost;
 	if (gpuwm_connect(&options, &client) < 0 || gpuwm_events_open(client, UINT64_MAX, &events) < 0)
 		return fail("connect");
+	if (gpuwm_attach(client, argv[1], NULL, &mapping) < 0)
+		return fail("attach");
 	for (;;) {
-		if (gpuwm_attach(client, argv[1], NULL, &mapping) < 0)
-			return fail("attach");
-		printf("version %s, %" PRIu64 " bytes\n", gpuwm_mapping_version(mapping)->id,
-		       gpuwm_mapping_version(mapping)->bytes);
-		if (argc < 3)
-			print_tensors(mapping);
-		else if (print_checksum(mapping, argv[2]) < 0)
-			return fail("checksum");
-		fflush(stdout);
+		if (show(mapping, argc < 3 ? NULL : argv[2]) < 0)
+			return fail("reading");
 		if (wait_for_swap(client, &events) < 0)
 			return fail("events");
-		if (gpuwm_detach(mapping) < 0)
-			return fail("detach");
+		if (follow(client, argv[1], &mapping) < 0)
+			return fail("following");
 	}
 }
