@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include "lib_fake.h"
@@ -50,6 +51,32 @@ static void teardown(void)
 }
 
 TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 100);
+
+/* Of the driver, beyond what the library calls. */
+static void *symbol(const char *name)
+{
+	const struct cuda_driver *cuda;
+	void *found;
+
+	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
+	found = dlsym(cuda->library, name);
+	cr_assert(found != NULL, "%s", name);
+	return found;
+}
+
+/* What tensor 2 holds when a stream comes to it: queued, not waited for. */
+static void queue_read(const struct gpuwm_mapping *mapping, char *ret_bytes)
+{
+	__typeof__(cuStreamCreate) *create = (__typeof__(cuStreamCreate) *)symbol("cuStreamCreate");
+	__typeof__(cuMemcpyDtoHAsync_v2) *copy =
+		(__typeof__(cuMemcpyDtoHAsync_v2) *)symbol("cuMemcpyDtoHAsync_v2");
+	struct gpuwm_tensor tensor;
+	CUstream stream;
+
+	gpuwm_tensor_at(mapping, 2, &tensor);
+	cr_assert(eq(int, create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS));
+	cr_assert(eq(int, copy(ret_bytes, (CUdeviceptr)tensor.data, tensor.bytes, stream), CUDA_SUCCESS));
+}
 
 static void need_fakecuda(void)
 {
@@ -275,6 +302,29 @@ Test(switch_cuda, brings_a_lost_mapping_back)
 	cr_assert(eq(int, filled_with(mapping), 1));
 	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
 	stop(mapping);
+}
+
+Test(switch_cuda, what_was_queued_before_reads_the_old_bytes)
+{
+	struct gpuwm_mapping *mapping;
+	char *before, *after;
+
+	start();
+	cr_assert(eq(int, memory_cuda.enter(&device, NULL), 0));
+	/* Pinned: a copy to other memory is over when the call is. */
+	cr_assert(eq(int, ((__typeof__(cuMemHostAlloc) *)symbol("cuMemHostAlloc"))((void **)&before, 4096, 0),
+		     CUDA_SUCCESS));
+	after = before + 2048;
+	mapping = attach_to("m@v1");
+	queue_read(mapping, before);
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, before[0], 1));
+	cr_assert(eq(int, before[49], 1));
+	/* And detaching waits for what reads the new ones. */
+	queue_read(mapping, after);
+	stop(mapping);
+	cr_assert(eq(int, after[49], 2));
+	memory_cuda.leave(&device);
 }
 
 /* ---- faults ------------------------------------------------------------ */
