@@ -67,7 +67,10 @@ CTL    := $(call sources,client/ctl)
 EXAMPLES := $(call sources,examples)
 UNIT   := $(call sources,tests/unit)
 SYSTEM := $(call sources,tests/system)
-BENCH  := $(call sources,tests/bench)
+BENCH_LIB := $(call sources,tests/bench/lib)
+# Those that only ask the driver need its header.
+BENCH_GPU := tests/bench/segments.c tests/bench/crowd.c tests/bench/start.c
+BENCH  := $(if $(CFLAGS_CUDA),$(call sources,tests/bench),$(filter-out $(BENCH_GPU),$(call sources,tests/bench)))
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
 TOOLS  := $(call sources,tests/tools)
@@ -85,6 +88,7 @@ LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
 LOADER_A := $(ARCHIVES)/libloader.a
 KEEPER_A := $(ARCHIVES)/libkeeper.a
+BENCH_A  := $(ARCHIVES)/libbench.a
 
 SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
@@ -160,6 +164,7 @@ $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
 $(eval $(call archive,$(LOADER_A),$(LOADER)))
 $(eval $(call archive,$(KEEPER_A),$(KEEPER)))
+$(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
@@ -252,7 +257,7 @@ $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
 	@mkdir -p $(@D)
 	$(link) -shared $^
 
-$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(PROTO_A) $(SHARED)
+$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_A) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
 
@@ -311,7 +316,7 @@ coverage:
 demo: programs
 	scripts/demo-run $(BUILD)
 
-bench: programs $(BENCH_BINS)
+bench: programs $(BENCH_BINS) $(BUILD)/tests/tools/make-weights
 	scripts/bench $(BUILD)
 
 gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)

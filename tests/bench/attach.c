@@ -8,15 +8,14 @@
  */
 #include "bench.h"
 
-#include <gpuwm/client.h>
+#include "lib/bare.h"
+#include "lib/operate.h"
+#include "lib/publish.h"
+#include "lib/report.h"
 
 #include <getopt.h>
-#include <stdbool.h>
-#include <sys/mman.h>
 
-#include "bare.h"
-
-#define SEGMENTS_MAX 252
+#define MODEL "bench-attach"
 #define GOAL 1.25
 
 struct settings {
@@ -30,69 +29,23 @@ struct times {
 	double *attach, *detach, *map, *unmap, *trip;
 };
 
-#define OK(call)                                                                                               \
-	do {                                                                                                   \
-		if ((call) < 0)                                                                                \
-			DIE("%s: %s (%s)", #call, gpuwm_error()->message, gpuwm_error()->detail);              \
-	} while (0)
-
 static uint8_t buffer[PACKET_BYTES_MAX + 1];
 
-static uint64_t parse_bytes(const char *text)
-{
-	char *end;
-	uint64_t bytes = strtoull(text, &end, 10);
-	unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
-
-	if (end == text || bytes == 0 || *(end + (shift > 0)))
-		DIE("%s is no size", text);
-	return bytes << shift;
-}
-
-/* `tensors` equal ones of U8, of `bytes` in all. Returns its name, kept in a static buffer. */
+/* Returns its name. */
 static const char *publish(struct gpuwm_client *client, const struct settings *settings)
 {
-	static char name[64];
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_tensor_spec *specs = calloc(settings->tensors, sizeof(*specs));
-	char(*names)[48] = calloc(settings->tensors, sizeof(*names));
-	uint64_t shape = settings->publish_bytes / settings->tensors;
 	const struct gpuwm_device *devices;
-	struct gpuwm_version_info version;
-	struct gpuwm_publish *work;
 	size_t count = gpuwm_devices(client, &devices);
+	struct filling filling = {
+		.name = MODEL "@filled",
+		.device = settings->device ? settings->device : devices[count > 1 ? 1 : 0].id,
+		.bytes = settings->publish_bytes,
+		.tensors = settings->tensors,
+		.byte = 1,
+	};
 
-	if (!specs || !names)
-		DIE("out of memory");
-	for (uint64_t i = 0; i < settings->tensors; i++) {
-		snprintf(names[i], sizeof(names[i]), "layers.%06llu.weight", (unsigned long long)i);
-		specs[i] = (struct gpuwm_tensor_spec){
-			.name = names[i], .dtype = GPUWM_U8, .ndim = 1, .shape = &shape};
-	}
-	snprintf(name, sizeof(name), "bench-attach@%d", getpid());
-	options.name = name;
-	options.device = settings->device ? settings->device : devices[count > 1 ? 1 : 0].id;
-	OK(gpuwm_publish_begin(client, &options, specs, settings->tensors, &work));
-	OK(gpuwm_publish_commit(work, &version));
-	free(specs);
-	free(names);
-	return name;
-}
-
-/* Through admin.sock beside the socket. */
-static void retire(const struct settings *settings, const char *ref)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-	struct gpuwm_swap_options swap = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	struct gpuwm_client *client;
-
-	options.socket = settings->socket;
-	options.flags = GPUWM_CONNECT_ADMIN;
-	swap.model = "bench-attach";
-	OK(gpuwm_connect(&options, &client));
-	OK(gpuwm_swap(client, &swap, NULL));
-	OK(gpuwm_retire(client, ref, CALL_TIMEOUT_MS));
-	gpuwm_close(client);
+	publish_filled(client, &filling);
+	return filling.name;
 }
 
 /* The bare round trip that an attach can't be without. */
@@ -110,30 +63,20 @@ static double time_round_trip(int sock, const struct request *get)
 	return took;
 }
 
-static size_t segments_of(const struct gpuwm_handles *handles, struct bare_segment *segments)
-{
-	size_t count = gpuwm_handles_version(handles)->segments;
-
-	for (size_t i = 0; i < count; i++)
-		segments[i].fd = gpuwm_handles_segment(handles, (uint32_t)i, &segments[i].bytes);
-	return count;
-}
-
 static void measure(struct gpuwm_client *client, const struct settings *settings, const char *ref,
 		    struct times *times, struct gpuwm_version_info *ret_version)
 {
-	struct bare_segment segments[SEGMENTS_MAX] = {{0}};
+	struct bare_part part;
 	struct packet packet = {.data = buffer};
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_handles *handles;
 	struct request get;
 	int sock = connect_and_greet(settings->socket, &packet);
-	size_t count;
 
 	request_get_handles(ref, &get);
 	OK(gpuwm_get_handles(client, ref, NULL, &handles));
 	*ret_version = *gpuwm_handles_version(handles);
-	count = segments_of(handles, segments);
+	part = bare_part_of(handles);
 	bare_open(ret_version->device);
 	/* One round to warm up. */
 	for (int i = -1; i < settings->rounds; i++) {
@@ -146,10 +89,10 @@ static void measure(struct gpuwm_client *client, const struct settings *settings
 		OK(gpuwm_detach(mapping));
 		times->detach[at] = now_us() - start;
 		start = now_us();
-		bare_map(segments, count);
+		bare_map(&part);
 		times->map[at] = now_us() - start;
 		start = now_us();
-		bare_unmap(segments, count);
+		bare_unmap(&part);
 		times->unmap[at] = now_us() - start;
 		times->trip[at] = time_round_trip(sock, &get);
 	}
@@ -157,25 +100,26 @@ static void measure(struct gpuwm_client *client, const struct settings *settings
 	close(sock);
 }
 
-static bool report(const struct settings *settings, struct times *times,
+static void report(const struct settings *settings, struct times *times,
 		   const struct gpuwm_version_info *version)
 {
 	size_t n = (size_t)settings->rounds;
-	double attach = percentile(times->attach, n, 0.5), detach = percentile(times->detach, n, 0.5);
-	double map = percentile(times->map, n, 0.5), unmap = percentile(times->unmap, n, 0.5);
-	double trip = percentile(times->trip, n, 0.5), limit = GOAL * map + trip;
+	double attach = percentile(times->attach, n, 0.5), map = percentile(times->map, n, 0.5);
+	double trip = percentile(times->trip, n, 0.5);
 
-	printf("attach of %s@%s on %s: %.1f MiB, %llu tensors, %u segments; us, medians of %d\n",
-	       version->model, version->tag, version->device, (double)version->bytes / (1 << 20),
-	       (unsigned long long)version->tensors, version->segments, settings->rounds);
-	printf("  gpuwm_attach %.1f, gpuwm_detach %.1f\n", attach, detach);
-	printf("  bare map %.1f, bare unmap %.1f, get_handles round trip %.1f\n", map, unmap, trip);
-	printf("  attach is %.2f of %.2f x bare map + round trip = %.1f", attach / limit, GOAL, limit);
+	heading("attach of %.2f GiB on %s, %llu tensors in %u segments; medians of %d, interleaved",
+		(double)version->bytes / (double)GIB(1), version->device, (unsigned long long)version->tensors,
+		version->segments, settings->rounds);
+	result(map, "us", "bare import, map and access of the same descriptors");
+	result(trip, "us", "get_handles round trip");
 	/* The goal is the driver's: on host a map takes 3 us and is no measure. */
 	if (bare_is_cuda())
-		printf("; goal: <= 1: %s", attach <= limit ? "met" : "MISSED");
-	printf("\n");
-	return !bare_is_cuda() || attach <= limit;
+		result_at_most(attach, GOAL * map + trip, "us", "gpuwm_attach; goal: %.2f x bare + round trip",
+			       GOAL);
+	else
+		result(attach, "us", "gpuwm_attach");
+	result(percentile(times->unmap, n, 0.5), "us", "bare unmap and release");
+	result(percentile(times->detach, n, 0.5), "us", "gpuwm_detach");
 }
 
 static struct settings settings_read(int argc, char **argv)
@@ -221,7 +165,6 @@ int main(int argc, char **argv)
 	struct times times;
 	double *values = calloc((size_t)settings.rounds * 5, sizeof(*values));
 	const char *ref = settings.ref;
-	bool good;
 
 	options.socket = settings.socket;
 	OK(gpuwm_connect(&options, &client));
@@ -230,10 +173,14 @@ int main(int argc, char **argv)
 	times = (struct times){values, values + settings.rounds, values + 2 * settings.rounds,
 			       values + 3 * settings.rounds, values + 4 * settings.rounds};
 	measure(client, &settings, ref, &times, &version);
-	good = report(&settings, &times, &version);
-	if (!settings.ref)
-		retire(&settings, ref);
+	report(&settings, &times, &version);
+	if (!settings.ref) {
+		struct gpuwm_client *operator= operator_connect(settings.socket);
+
+		retire(operator, ref);
+		gpuwm_close(operator);
+	}
 	gpuwm_close(client);
 	free(values);
-	return settings.check && !good;
+	return settings.check && results_missed() > 0;
 }

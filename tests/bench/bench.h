@@ -25,6 +25,18 @@ struct request {
 	size_t bytes;
 };
 
+/* "64G", "8M"; ends the program for what is no size. */
+static inline uint64_t parse_bytes(const char *text)
+{
+	char *end;
+	uint64_t bytes = strtoull(text, &end, 10);
+	unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+
+	if (end == text || bytes == 0 || *(end + (shift > 0)))
+		DIE("%s is no size", text);
+	return bytes << shift;
+}
+
 static inline double now_us(void)
 {
 	struct timespec time;

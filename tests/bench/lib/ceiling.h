@@ -1,0 +1,31 @@
+/* What a load is measured against, with nothing of gpuwm in it. Each runs in a child of its own (child_run),
+ * so that its context and memory are gone when the load begins. */
+#ifndef GPUWM_BENCH_CEILING_H
+#define GPUWM_BENCH_CEILING_H
+
+#include "files.h"
+
+#include <stdbool.h>
+
+#define CEILING_CHUNK ((uint64_t)8 << 20)
+/* Threads that read: as many as there are processors, up to this; with O_DIRECT so many. */
+#define CEILING_READERS_MAX 8
+
+struct ceiling {
+	double gb_s;
+	double cpu_s;
+	uint64_t peak_bytes; /* resident, of a process that has only a context, or nothing but this program */
+};
+
+/* A GPU's id, or "host". */
+bool is_gpu(const char *device);
+
+/* Pinned memory to the GPU, a ring of chunks, asynchronous copies on one stream. */
+struct ceiling ceiling_pinned(const char *device, uint64_t bytes);
+/* Threads that pread the files into memory of the device: on a GPU through a pinned ring and one stream, two
+ * buffers a thread; on host into a mapped memfd. What a load could be without digests. */
+struct ceiling ceiling_read(const char *device, const struct files *files);
+/* Threads that read the files with O_DIRECT, into memory that is thrown away. */
+struct ceiling ceiling_direct(const struct files *files);
+
+#endif
