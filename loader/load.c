@@ -220,7 +220,7 @@ static int copy_to(struct load *load, const struct source *source, const struct 
 		.source = source,
 		.targets = targets,
 		.target_count = count,
-		.ring = prepare_ring(load->prepare),
+		.ring = lanes ? prepare_ring(load->prepare) : NULL,
 		.lanes = lanes,
 		.progress = work_advance,
 		.user_data = load->work,
@@ -232,13 +232,20 @@ static int copy_to(struct load *load, const struct source *source, const struct 
 	return r;
 }
 
+static bool all_host(const struct copy_target *targets, size_t count)
+{
+	while (count > 0 && targets[count - 1].device->ops == &memory_host)
+		count--;
+	return count == 0;
+}
+
 static int open_lanes(struct load *load, const struct copy_target *targets, size_t count, struct lanes **ret)
 {
 	const struct ring *ring = prepare_ring(load->prepare);
 	int r;
 
 	*ret = NULL;
-	if (!ring)
+	if (all_host(targets, count))
 		return 0;
 	r = lanes_open(targets, count, ring->count, ret, load->error);
 	if (r == 0 && lanes_note(*ret)[0])

@@ -143,12 +143,13 @@ static const char *last_component(const char *path)
 	return strrchr(path, '/') + 1;
 }
 
-/* Which file holds each tensor: a JSON object serves as the hash table. */
-static int map_tensors(const struct source *source, json_t **ret_places, struct error *error)
+/* A JSON object serves as the hash table. */
+int shards_map(const struct source *source, size_t first_tensor, size_t count, json_t **ret_places,
+	       struct error *error)
 {
 	json_t *places = json_object();
 
-	for (size_t i = 0; i < source->tensor_count; i++) {
+	for (size_t i = first_tensor; i < first_tensor + count; i++) {
 		const struct source_tensor *tensor = &source->tensors[i];
 		const json_t *first = json_object_get(places, tensor->name);
 
@@ -211,7 +212,7 @@ int shards_check(const struct source_file *index, struct source *source, const s
 		 struct error *error)
 {
 	json_t *places = NULL;
-	int r = map_tensors(source, &places, error);
+	int r = shards_map(source, 0, source->tensor_count, &places, error);
 
 	if (r == 0) {
 		r = check_map(index, source, json_object_get(root, "weight_map"), places, error);

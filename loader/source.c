@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define INDEX_NAME "model.safetensors.index.json"
 #define SINGLE_NAME "model.safetensors"
 
 /* What a worker needs besides the weights, so that it needs no model folder. */
@@ -147,10 +146,11 @@ static int nothing_found(const struct source_file *folder, struct error *error)
 		close(fd);
 	if (foreign)
 		return error_set(error, -ENOTSUP,
-				 "supported are " INDEX_NAME " with its shards, and " SINGLE_NAME,
+				 "supported are " SOURCE_INDEX_NAME " with its shards, " SINGLE_NAME
+				 ", and files per rank",
 				 "%s holds no safetensors, but %s (%s)", folder->path, name, foreign);
 	return error_set(error, -ENOENT, "a single file is named by its own path",
-			 "%s has neither " INDEX_NAME " nor " SINGLE_NAME, folder->path);
+			 "%s has neither " SOURCE_INDEX_NAME " nor " SINGLE_NAME, folder->path);
 }
 
 static int add_single(struct source *source, struct source_file *file, struct error *error)
@@ -179,11 +179,22 @@ static int open_sharded(const struct roots *roots, const char *folder, const str
 	return r;
 }
 
-static int open_folder(const struct roots *roots, const struct source_file *folder, struct source *source,
-		       struct error *error)
+static int open_per_rank(const struct roots *roots, const struct source_file *folder, struct source *source,
+			 struct error *error)
+{
+	int r = ranks_open(roots, folder, source, error);
+
+	if (r == 0)
+		r = gather_tensors(folder->path, source, error);
+	return r < 0 ? r : ranks_place(source, error);
+}
+
+/* An index with its shards, or a single file. */
+static int open_whole(const struct roots *roots, const struct source_file *folder, struct source *source,
+		      struct error *error)
 {
 	struct source_file file;
-	int r = open_in_folder(roots, folder->path, INDEX_NAME, &file, error);
+	int r = open_in_folder(roots, folder->path, SOURCE_INDEX_NAME, &file, error);
 
 	if (r == 0) {
 		r = open_sharded(roots, folder->path, &file, source, error);
@@ -197,6 +208,18 @@ static int open_folder(const struct roots *roots, const struct source_file *fold
 		if (r == 0)
 			r = gather_tensors(folder->path, source, error);
 	}
+	return r;
+}
+
+static int open_folder(const struct roots *roots, const struct source_file *folder, struct source *source,
+		       struct error *error)
+{
+	int r;
+
+	error->code = 0;
+	r = open_per_rank(roots, folder, source, error);
+	if (r == -ENOENT && !error->code)
+		r = open_whole(roots, folder, source, error);
 	return r < 0 ? r : read_extras(roots, folder->path, source, error);
 }
 
@@ -231,7 +254,7 @@ int source_open(const char *path, const struct roots *roots, struct source *ret,
 		if (r == 0)
 			r = gather_tensors(path, &source, error);
 	}
-	if (r == 0)
+	if (r == 0 && !source.world)
 		r = one_rank(path, &source, error);
 	if (r < 0) {
 		source_close(&source);

@@ -1,6 +1,7 @@
 /* A source path becomes open files and the tensors in them: one safetensors
- * file, a folder with model.safetensors.index.json or model.safetensors, or a Hugging
- * Face snapshot, which is such a folder with links into ../../blobs.
+ * file, a folder with model.safetensors.index.json or model.safetensors, a Hugging
+ * Face snapshot, which is such a folder with links into ../../blobs, or a folder with files per rank
+ * (model-rank-R-part-P.safetensors).
  */
 #ifndef GPUWM_LOADER_SOURCE_H
 #define GPUWM_LOADER_SOURCE_H
@@ -9,6 +10,8 @@
 #include "safetensors.h"
 
 #include <sys/stat.h>
+
+#define SOURCE_INDEX_NAME "model.safetensors.index.json"
 
 struct source_file {
 	char *path;
@@ -78,7 +81,17 @@ int source_file_unchanged(const struct source_file *file, struct error *error);
 struct json_t;
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
 		struct source *source, struct json_t **ret_root, struct error *error);
+/* Which file holds each of these tensors, by name; json_decref it. -EBADMSG: one is in two. */
+int shards_map(const struct source *source, size_t first, size_t count, struct json_t **ret_places,
+	       struct error *error);
 int shards_check(const struct source_file *index, struct source *source, const struct json_t *root,
 		 struct error *error);
+
+/* The files per rank of a folder, opened and parsed into source->files and source->ranks; then, with
+ * their tensors gathered, what is whose. -ENOENT, and *error is not set: there are none; -ENOENT or -EBADMSG naming the file: one
+ * is missing, others are beside them, a tensor is twice in a rank. In ranks.c. */
+int ranks_open(const struct roots *roots, const struct source_file *folder, struct source *source,
+	       struct error *error);
+int ranks_place(struct source *source, struct error *error);
 
 #endif

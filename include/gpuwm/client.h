@@ -388,7 +388,7 @@ struct gpuwm_load_options {
 	size_t size;
 	const char *source; /* an absolute path, beneath a root of the daemon's configuration */
 	const char *name; /* "model@tag" */
-	const char *const *devices; /* replicas; NULL: the only GPU, or "host" without one */
+	const char *const *devices; /* replicas, or one a rank; NULL: the only GPU, or "host" without one */
 	size_t device_count;
 	const char *alias; /* moved when ready; NULL */
 };

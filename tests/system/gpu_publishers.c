@@ -98,8 +98,10 @@ Test(gpu_publishers, gpu_memory_is_no_memfd)
 
 /* How bytes are checked: read back on the CPU where there is no nvcc, else by the kernel. */
 #define HANGS_CHECKING "cuMemcpyDtoH_v2:1,cuLaunchKernel:1"
-/* Where a load is: in allocating, copying and checking. */
-static const char *const hangs[] = {"cuMemCreate:1", "cuMemcpyHtoD_v2:2", HANGS_CHECKING};
+/* Where a load is: making a context beside all else, allocating, pinning, zeroing, copying, checking. */
+static const char *const hangs[] = {"cuDevicePrimaryCtxRetain:1", "cuMemCreate:1",
+				    "cuMemHostRegister_v2:1",     "cuMemsetD8_v2:1",
+				    "cuMemcpyHtoDAsync_v2:2",     HANGS_CHECKING};
 
 static struct gpuwmd *start_hanging(const char *call)
 {

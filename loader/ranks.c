@@ -1,0 +1,227 @@
+/* A folder with files per rank, as vLLM's sharded_state writes them:
+ * model-rank-RANK-part-PART.safetensors, both counted from 0 in decimal. */
+#include "source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SUFFIX ".safetensors"
+#define NUMBER_MAX 1000000 /* of a rank or part: far above what there is, and no sum of it overflows */
+
+struct rank_file {
+	uint32_t rank, part;
+};
+
+struct listing {
+	const struct source_file *folder;
+	struct rank_file *files;
+	size_t count;
+	char other[256]; /* a safetensors file that is of no rank, "": none */
+};
+
+/* Decimal without leading zeros; *text moves behind it. */
+static bool take_number(const char **text, uint32_t *ret)
+{
+	uint32_t value = 0;
+	const char *at = *text;
+
+	for (; *at >= '0' && *at <= '9' && value < NUMBER_MAX; at++)
+		value = value * 10 + (uint32_t)(*at - '0');
+	if (at == *text || value >= NUMBER_MAX || (**text == '0' && at > *text + 1))
+		return false;
+	*text = at;
+	*ret = value;
+	return true;
+}
+
+static bool take_text(const char **text, const char *expected)
+{
+	size_t length = strlen(expected);
+
+	if (strncmp(*text, expected, length) != 0)
+		return false;
+	*text += length;
+	return true;
+}
+
+static bool parse_name(const char *name, struct rank_file *ret)
+{
+	return take_text(&name, "model-rank-") && take_number(&name, &ret->rank) &&
+	       take_text(&name, "-part-") && take_number(&name, &ret->part) && strcmp(name, SUFFIX) == 0;
+}
+
+static void format_name(struct rank_file file, char *name, size_t size)
+{
+	snprintf(name, size, "model-rank-%u-part-%u" SUFFIX, file.rank, file.part);
+}
+
+static int out_of_memory(const struct source_file *folder, struct error *error)
+{
+	return error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
+}
+
+static int listing_add(struct listing *listing, const char *name, struct error *error)
+{
+	size_t length = strlen(name), suffix = strlen(SUFFIX);
+	struct rank_file file, *files;
+
+	if (!parse_name(name, &file)) {
+		if ((length > suffix && strcmp(name + length - suffix, SUFFIX) == 0) ||
+		    strcmp(name, SOURCE_INDEX_NAME) == 0)
+			snprintf(listing->other, sizeof(listing->other), "%s", name);
+		return 0;
+	}
+	/* Room for one more at every power of two. */
+	if ((listing->count & (listing->count - 1)) == 0) {
+		files = realloc(listing->files, (2 * listing->count + 1) * sizeof(*files));
+		if (!files)
+			return out_of_memory(listing->folder, error);
+		listing->files = files;
+	}
+	listing->files[listing->count++] = file;
+	return 0;
+}
+
+static int listing_read(struct listing *listing, struct error *error)
+{
+	int fd = openat(listing->folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir) {
+		r = error_set(error, -errno, NULL, "%s: %s", listing->folder->path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	errno = 0;
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
+	while (r == 0 && (entry = readdir(dir)))
+		r = listing_add(listing, entry->d_name, error);
+	if (r == 0 && errno)
+		r = error_set(error, -errno, NULL, "%s: %s", listing->folder->path, strerror(errno));
+	closedir(dir);
+	return r;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct rank_file *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return x->part < y->part ? -1 : x->part > y->part;
+}
+
+static int missing(const struct listing *listing, struct rank_file file, struct error *error)
+{
+	char name[64];
+
+	format_name(file, name, sizeof(name));
+	return error_set(error, -ENOENT, "is the download complete?", "%s has files per rank, but no %s",
+			 listing->folder->path, name);
+}
+
+/* Ranks from 0 on without a hole, each with parts from 0 on without a hole. Sorts. */
+static int listing_check(struct listing *listing, struct error *error)
+{
+	struct rank_file expected = {0, 0};
+
+	if (listing->other[0])
+		return error_set(error, -EBADMSG, "keep what is per rank in a folder of its own",
+				 "%s has files per rank (model-rank-%u-part-%u" SUFFIX "), but also %s",
+				 listing->folder->path, listing->files[0].rank, listing->files[0].part,
+				 listing->other);
+	qsort(listing->files, listing->count, sizeof(*listing->files), by_rank);
+	for (size_t i = 0; i < listing->count; i++) {
+		struct rank_file file = listing->files[i];
+
+		if (file.rank != expected.rank && expected.part > 0)
+			expected = (struct rank_file){expected.rank + 1, 0};
+		if (file.rank != expected.rank || file.part != expected.part)
+			return missing(listing, expected, error);
+		expected.part++;
+	}
+	return 0;
+}
+
+static int open_one(const struct roots *roots, const struct source_file *folder, struct rank_file file,
+		    struct source *source, struct error *error)
+{
+	struct source_rank *rank = &source->ranks[file.rank];
+	char name[64], *path;
+	int r;
+
+	format_name(file, name, sizeof(name));
+	path = source_path(folder->path, name);
+	if (!path)
+		return out_of_memory(folder, error);
+	r = source_file_open(roots, path, &source->files[source->file_count], error);
+	free(path);
+	if (r < 0)
+		return r;
+	if (file.part == 0)
+		rank->file = source->file_count;
+	rank->file_count++;
+	return source_file_parse(&source->files[source->file_count++], error);
+}
+
+static int open_all(const struct roots *roots, const struct listing *listing, struct source *source,
+		    struct error *error)
+{
+	int r = 0;
+
+	source->world = listing->files[listing->count - 1].rank + 1;
+	source->ranks = calloc(source->world, sizeof(*source->ranks));
+	source->files = calloc(listing->count, sizeof(*source->files));
+	if (!source->ranks || !source->files)
+		return out_of_memory(listing->folder, error);
+	for (size_t i = 0; r == 0 && i < listing->count; i++)
+		r = open_one(roots, listing->folder, listing->files[i], source, error);
+	return r;
+}
+
+int ranks_open(const struct roots *roots, const struct source_file *folder, struct source *source,
+	       struct error *error)
+{
+	struct listing listing = {.folder = folder};
+	int r = listing_read(&listing, error);
+
+	if (r == 0 && listing.count == 0)
+		r = -ENOENT;
+	else if (r == 0)
+		r = listing_check(&listing, error);
+	if (r == 0)
+		r = open_all(roots, &listing, source, error);
+	free(listing.files);
+	return r;
+}
+
+int ranks_place(struct source *source, struct error *error)
+{
+	size_t at = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < source->world; i++) {
+		struct source_rank *rank = &source->ranks[i];
+		json_t *places;
+
+		rank->tensor = at;
+		for (; at < source->tensor_count && source->tensors[at].file < rank->file + rank->file_count;
+		     at++)
+			rank->bytes += source->tensors[at].bytes;
+		rank->tensor_count = at - rank->tensor;
+		r = shards_map(source, rank->tensor, rank->tensor_count, &places, error);
+		if (r == 0)
+			json_decref(places);
+	}
+	return r;
+}
