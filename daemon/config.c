@@ -55,6 +55,8 @@ void config_init(struct config *config)
 		.loader_start_ms = LOADER_START_MS,
 		.grace_ms = GRACE_MS,
 		.store_confirm_ms = STORE_CONFIRM_MS,
+		.scrub_interval = SCRUB_INTERVAL,
+		.scrub_duty = SCRUB_DUTY,
 		.log_level = LOG_LEVEL_INFO,
 	};
 	default_sockets(config);

@@ -227,6 +227,10 @@ const struct config_key config_keys[] = {
 	 "what versions may take of a device: bytes (K, M, G, T) or a percentage; the device * is every GPU "
 	 "that is not named",
 	 set_budget, .offset = 0},
+	{"scrub", "interval", NULL, "SECONDS", "from pass to pass over all that is ready; 0: never", set_number,
+	 AT(scrub_interval), .min = 0, .max = 31536000},
+	{"scrub", "duty", NULL, "PERCENT", "of the time that it reads", set_number, AT(scrub_duty), .min = 1,
+	 .max = 100},
 	{"limits", "sessions", NULL, "N", "connections in all", set_number, AT(sessions), .min = 1,
 	 .max = 1000000},
 	{"limits", "sessions_per_uid", NULL, "N", "connections of one user", set_number,

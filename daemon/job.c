@@ -75,6 +75,12 @@ bool job_ended(const struct job *job)
 	return job->state > JOB_RUNNING;
 }
 
+/* A part that the scrub found to be as it was, or left for later. */
+static bool is_routine(const struct job *job)
+{
+	return job->scrub && job->state != JOB_FAILED;
+}
+
 void job_table_prune(struct job_table *table)
 {
 	uint64_t now = clock_wall_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
@@ -83,7 +89,8 @@ void job_table_prune(struct job_table *table)
 	while (*link) {
 		struct job *job = *link;
 
-		if (job_ended(job) && (table->kept > JOBS_KEPT_MAX || now > job->ended_ms + kept)) {
+		if (job_ended(job) &&
+		    (is_routine(job) || table->kept > JOBS_KEPT_MAX || now > job->ended_ms + kept)) {
 			*link = job->next;
 			table->kept--;
 			job_free(job);
@@ -196,6 +203,8 @@ static void tell_with(struct server *server, struct job *job, const char *note)
 {
 	struct message_writer w;
 
+	if (is_routine(job))
+		return;
 	event_begin(server->events, &w, EVENT_JOB);
 	message_put_u64(&w, "job", job->id);
 	message_put_text(&w, "state", job_state_name(job->state));

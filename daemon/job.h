@@ -57,6 +57,7 @@ struct job {
 	uint32_t replica; /* position in its replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
 	uint32_t permille;
+	bool scrub; /* told only where it fails, and forgotten else: there may be hundreds in a pass */
 
 	struct job *next;
 };

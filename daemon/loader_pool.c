@@ -1,5 +1,6 @@
 #include "clock.h"
 #include "loader_internal.h"
+#include "scrub.h"
 #include "session.h"
 #include "../proto/methods.h"
 
@@ -162,6 +163,36 @@ static void tell_waiting(const struct loader_pool *pool)
 	}
 }
 
+/* Whether what is left in the queue needs what the scrub has. */
+static bool is_short(const struct loader_pool *pool, const struct loader *spare)
+{
+	const struct server *server = pool->server;
+
+	if (server->jobs.queued == 0)
+		return false;
+	for (const struct job *job = server->jobs.first; job; job = job->next) {
+		if (job->state == JOB_QUEUED && job->crowded)
+			return true;
+	}
+	return spare ||
+	       (in_state(pool, LOADER_STARTING) == 0 && loader_pool_count(pool) >= server->config->loaders);
+}
+
+/* spare: one that stands by and has nothing to do; NULL: there is none. */
+static void scrub_turn(struct loader_pool *pool, struct loader *spare)
+{
+	struct server *server = pool->server;
+	uint64_t loaders = server->config->loaders;
+	struct job *job = NULL;
+
+	if (is_short(pool, spare))
+		scrub_give_way(server->scrub);
+	else if (spare && (loaders == 1 || loader_pool_count(pool) < loaders))
+		job = scrub_next(server->scrub);
+	if (job)
+		loader_assign(spare, job);
+}
+
 void loader_pool_turn(struct loader_pool *pool)
 {
 	struct server *server = pool->server;
@@ -173,6 +204,7 @@ void loader_pool_turn(struct loader_pool *pool)
 		return;
 	while ((l = standby(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
+	scrub_turn(pool, l);
 	wanted = server->jobs.queued + 1;
 	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
 	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&

@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "keeping.h"
 #include "loader.h"
+#include "scrub.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -154,6 +155,7 @@ int method_status(struct request *request, struct fields *params, struct error *
 	put_keeping(&w, server);
 	put_devices(&w, server);
 	put_limits(&w, server);
+	scrub_put(&w, server->scrub);
 	message_begin_array(&w, "roots");
 	for (size_t i = 0; i < server->config->root_count; i++)
 		message_put_text(&w, NULL, server->config->roots[i]);

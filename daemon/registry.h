@@ -45,6 +45,7 @@ struct replica {
 	struct digest layout, content;
 	struct digest promised; /* the content that the commit named */
 	struct budget_charge charge;
+	uint64_t scrubbed; /* the scrub's last pass that read it */
 };
 
 struct lease;

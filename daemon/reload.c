@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "loader.h"
 #include "notify.h"
+#include "scrub.h"
 #include "server.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ int config_apply(struct server *server, struct error *error)
 	find_publish_group(server);
 	quota_set_limits(server->quota, &server->config->quota);
 	log_init(server->config->log_level);
+	scrub_configure(server->scrub);
 	return set_budgets(server, error);
 }
 

@@ -7,6 +7,7 @@
 #include "mourning.h"
 #include "notify.h"
 #include "reload.h"
+#include "scrub.h"
 #include "session.h"
 #include "unread.h"
 #include "versions.h"
@@ -80,8 +81,9 @@ static int make_parts(struct server *server)
 	server->loaders = loader_pool_new(server);
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
+	server->scrub = scrub_new(server);
 	return server->registry && server->publishes && server->quota && server->events && server->unread &&
-			       server->loaders && server->keeping && server->notify
+			       server->loaders && server->keeping && server->notify && server->scrub
 		       ? 0
 		       : -ENOMEM;
 }
@@ -146,6 +148,7 @@ static void close_handles(struct server *server)
 	say_goodbyes(server);
 	mourning_end(server);
 	server->loaders = loader_pool_free(server->loaders);
+	server->scrub = scrub_free(server->scrub);
 	say_goodbyes(server); /* the loaders' */
 	server->unread = unread_free(server->unread);
 	for (size_t i = 0; i < SIGNALS; i++) {

@@ -25,6 +25,7 @@ struct mourning;
 struct keeping;
 struct notify;
 struct freeing;
+struct scrub;
 
 struct server {
 	struct config *config;
@@ -54,6 +55,7 @@ struct server {
 	uint64_t requests, refused;
 
 	struct loader_pool *loaders;
+	struct scrub *scrub;
 	struct unread *unread;
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct listener *listeners[LISTENERS];

@@ -1,4 +1,5 @@
 #include "verify.h"
+#include "scrub.h"
 #include "server.h"
 #include "versions.h"
 
@@ -66,6 +67,7 @@ void verify_end(struct server *server, struct job *job, const struct error *erro
 {
 	struct version *version = job->verifies;
 
+	scrub_ended(server->scrub, job, error);
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;

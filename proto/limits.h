@@ -99,6 +99,12 @@
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
+/* Seconds between the scrub's passes: what has gone wrong is served for a day at most. At 1 % of a core's 9 GB/s
+ * a day reads 7 TiB of host memory, at 1 % of a GPU's memory bandwidth far more than it has. */
+#define SCRUB_INTERVAL 86400
+#define SCRUB_DUTY 1 /* percent of the time */
+/* What the scrub reads in one go: 60 us on an H200 (4.4 TB/s), which a worker's kernel waits at most. */
+#define SCRUB_CHUNK_BYTES MIB(256)
 #define LOADERS_MAX 16 /* processes at once, the standby one included */
 /* Each holds a loader process (4 MiB of GPU) as its checker, also while its publisher does
  * nothing: half of them, so that one user can't keep the others from publishing. */

@@ -78,6 +78,8 @@ Test(config, has_the_limits_as_defaults)
 	cr_expect_eq(config.sessions, SESSIONS_MAX);
 	cr_expect_eq(config.loaders, LOADERS_MAX);
 	cr_expect_eq(config.check_stall_ms, CHECK_STALL_MS);
+	cr_expect_eq(config.scrub_interval, 86400);
+	cr_expect_eq(config.scrub_duty, 1);
 	cr_expect_eq(config.load_stall_ms, LOAD_STALL_MS);
 	cr_expect_eq(config.grace_ms, GRACE_MS);
 	cr_expect_eq(config.store_confirm_ms, STORE_CONFIRM_MS);
@@ -146,6 +148,10 @@ Test(config, sets_every_key)
 	cr_expect_eq(set("limits", "sessions", "10"), 0);
 	cr_expect_eq(set("limits", "loaders", "2"), 0);
 	cr_expect_eq(set("limits", "check_stall_ms", "500"), 0);
+	cr_expect_eq(set("scrub", "interval", "0"), 0);
+	cr_expect_eq(set("scrub", "duty", "100"), 0);
+	cr_expect_eq(set("scrub", "duty", "101"), -EINVAL);
+	cr_expect_eq(set("scrub", "duty", "0"), -EINVAL);
 	cr_expect_eq(set("limits", "load_stall_ms", "0"), 0);
 	cr_expect_eq(set("limits", "grace_ms", "0"), 0);
 	cr_expect_eq(set("limits", "store_confirm_ms", "50"), 0);
@@ -162,6 +168,8 @@ Test(config, sets_every_key)
 	cr_expect_eq(config.sessions, 10);
 	cr_expect_eq(config.loaders, 2);
 	cr_expect_eq(config.check_stall_ms, 500);
+	cr_expect_eq(config.scrub_interval, 0);
+	cr_expect_eq(config.scrub_duty, 100);
 	cr_expect_eq(config.load_stall_ms, 0);
 	cr_expect_eq(config.grace_ms, 0);
 	cr_expect_eq(config.store_confirm_ms, 50);
@@ -268,7 +276,7 @@ Test(config, refusal_says_what_is_allowed)
 Test(config, unknown_names_are_told_the_known_ones)
 {
 	expect_error(set("sockets", "path", "/a"), "there is no section [sockets]");
-	cr_expect_str_eq(error.detail, "there are [socket] [access] [loader] [budget] [limits] [log]");
+	cr_expect_str_eq(error.detail, "there are [socket] [access] [loader] [budget] [scrub] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
 	cr_expect_str_eq(error.detail, "there are path socket root");
 }

@@ -1,0 +1,418 @@
+/* The scrub: what it reads, when, and for whom it gives way. */
+#include "daemon/scrub.h"
+#include "daemon_service.h"
+
+TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 60);
+
+static int admin = -1, loader = -1;
+
+/* A pass begins in a second; of so many loaders one stands by. */
+static void begin(uint64_t loaders)
+{
+	config.loaders = loaders;
+	config.scrub_interval = 1;
+	config.scrub_duty = 2;
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	loader = standby_with(-1);
+	admin = greeted(SESSION_ADMIN);
+	scrub_configure(server->scrub);
+}
+
+static void end(void)
+{
+	versions_retire_all(server);
+	close(admin);
+	close(loader);
+	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	leave();
+}
+
+/* What the status tells. */
+static uint64_t told(const char *key)
+{
+	struct fields f, scrub;
+	uint64_t value;
+
+	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	fields_of(&f, message.body);
+	fields_of(&scrub, fields_map(&f, "scrub"));
+	value = strcmp(key, "running") == 0 ? fields_bool_or(&scrub, key, false)
+					    : fields_u64_or(&scrub, key, 0);
+	cr_assert_eq(f.error.code | scrub.error.code, 0);
+	return value;
+}
+
+/* The job that the loader is given next, by its tag. */
+static const char *next_tag(int sock)
+{
+	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	return answer_text("tag");
+}
+
+static void finish(int sock, int code)
+{
+	struct error error = {.code = code, .message = "what it found"};
+	struct message_writer w;
+
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	if (code)
+		message_put_error(&w, "error", &error);
+	send_request(sock, &w);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	close(sock);
+}
+
+/* The same, and the next loader comes. */
+static void finish_and_go_on(int code)
+{
+	finish(loader, code);
+	loader = standby_with(-1);
+}
+
+Test(scrub, reads_every_version_once_a_pass)
+{
+	const struct version *first = ready("a", "v1"), *second = ready("b", "v2");
+
+	begin(1);
+	cr_expect_not(told("running"));
+	cr_expect_str_eq(next_tag(loader), "v1");
+	cr_expect_str_eq(answer_text("kind"), "verify");
+	cr_expect_eq(answer_u64("chunk"), SCRUB_CHUNK_BYTES);
+	cr_expect_eq(answer_u64("permille"), 20);
+	cr_expect(told("running"));
+	cr_expect_eq(told("passes"), 0);
+	finish_and_go_on(0);
+	cr_expect_str_eq(next_tag(loader), "v2");
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	cr_expect_not(told("running"));
+	cr_expect_gt(told("last_ms"), UINT64_C(1600000000000));
+	cr_expect_eq(told("skipped"), 0);
+	cr_expect(!first->tainted && !second->tainted);
+	cr_expect_str_eq(next_tag(loader), "v1", "the next pass begins anew");
+	finish_and_go_on(0);
+	end();
+}
+
+Test(scrub, has_nothing_to_read)
+{
+	begin(1);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(told("skipped"), 0);
+	end();
+}
+
+Test(scrub, finds_damage_and_goes_on)
+{
+	const struct version *bad = ready("a", "v1");
+	struct job *job;
+
+	ready("b", "v2");
+	begin(1);
+	next_tag(loader);
+	job = server->jobs.first;
+	finish_and_go_on(-EBADMSG);
+	cr_expect(bad->tainted);
+	cr_expect_str_eq(next_tag(loader), "v2");
+	cr_expect_eq(job_find(&server->jobs, job->id), job, "what failed is told");
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	cr_expect_eq(told("skipped"), 0, "it was read");
+	cr_expect_str_eq(next_tag(loader), "v2", "what is known to be damaged is left alone");
+	finish_and_go_on(0);
+	end();
+}
+
+Test(scrub, counts_what_can_not_be_read)
+{
+	ready("a", "v1");
+	ready("b", "v2");
+	log_init(LOG_LEVEL_WARNING);
+	begin(1);
+	next_tag(loader);
+	finish_and_go_on(-EIO);
+	next_tag(loader);
+	cr_expect_eq(told("skipped"), 1);
+	finish_and_go_on(-EIO);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(told("skipped"), 2);
+	next_tag(loader);
+	cr_expect_eq(told("skipped"), 0, "each pass counts anew");
+	finish_and_go_on(0);
+	end();
+}
+
+/* A version on a GPU whose budget is full. */
+static struct device *full_gpu(uint64_t context)
+{
+	struct device gpu = {.id = "GPU-1", .name = "gpu", .is_cuda = true, .total = 1000, .context = context};
+	struct version_id id = {{7}};
+	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 1, .tag = "v0"};
+	struct replica part = {.index.fd = memfd_create("index", MFD_CLOEXEC)};
+	struct version *version;
+	struct error error;
+
+	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
+	part.device = device_find(&server->devices, "GPU-1");
+	cr_assert_eq(registry_adopt(server->registry, "a", &like, &version, &error), 0);
+	cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
+	return device_find(&server->devices, "GPU-1");
+}
+
+Test(scrub, skips_what_a_context_does_not_fit_beside)
+{
+	full_gpu(901);
+	ready("b", "v2");
+	begin(1);
+	cr_expect_str_eq(next_tag(loader), "v2");
+	cr_expect_eq(told("skipped"), 1);
+	finish_and_go_on(0);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(told("skipped"), 1);
+	end();
+}
+
+/* A job there has a context: when it is gone the part's turn comes. */
+Test(scrub, leaves_for_later_what_others_contexts_are_in_the_way_of)
+{
+	struct device *gpu = full_gpu(900);
+	struct budget_charge context;
+	struct error error;
+
+	ready("b", "v2");
+	begin(1);
+	cr_assert_eq(budget_charge_context(gpu, &context, &error), 0);
+	cr_expect_str_eq(next_tag(loader), "v2");
+	finish_and_go_on(0);
+	turn();
+	cr_expect_eq(told("passes"), 0);
+	cr_expect_eq(told("skipped"), 0);
+	budget_release(&context);
+	loader_pool_turn(server->loaders);
+	cr_expect_str_eq(next_tag(loader), "v0");
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	end();
+}
+
+/* ---- others come first ---- */
+
+Test(scrub, gives_way_and_begins_the_part_again)
+{
+	struct job *load;
+
+	ready("a", "v1");
+	begin(1);
+	next_tag(loader);
+	load = new_job();
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish(loader, -ECANCELED);
+	loader = standby_with(-1);
+	cr_assert_eq(load->state, JOB_RUNNING);
+	cr_expect(told("running"));
+	cr_expect_eq(told("skipped"), 0);
+	next_tag(loader);
+	finish_and_go_on(0);
+	cr_expect(job_ended(load));
+	cr_expect_str_eq(next_tag(loader), "v1");
+	cr_expect_eq(told("passes"), 0);
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	end();
+}
+
+/* It was done before it heard. */
+Test(scrub, that_gives_way_too_late_has_read_the_part)
+{
+	ready("a", "v1");
+	begin(1);
+	next_tag(loader);
+	new_job();
+	finish(loader, 0);
+	loader = standby_with(-1);
+	next_tag(loader);
+	finish_and_go_on(0);
+	TURN_UNTIL(told("passes") == 1);
+	end();
+}
+
+/* Of three loaders one runs a load and one stands by: the third may be had, not the last. */
+Test(scrub, leaves_the_last_loader_alone)
+{
+	struct job *load;
+	int second, third;
+
+	ready("a", "v1");
+	begin(2);
+	load = new_job();
+	second = standby_with(-1);
+	TURN_UNTIL(told("running"));
+	turn();
+	cr_expect(loader_pool_standby(server->loaders));
+	finish(loader, 0);
+	cr_expect(job_ended(load));
+	cr_expect_str_eq(next_tag(second), "v1");
+	third = standby_with(-1);
+	cr_expect(loader_pool_standby(server->loaders));
+	finish(second, 0);
+	loader = third;
+	TURN_UNTIL(told("passes") == 1);
+	end();
+}
+
+/* A check may not have the last loader either, so it needs the scrub's place. */
+Test(scrub, gives_way_to_a_verify)
+{
+	struct message_writer w;
+	int second;
+
+	ready("a", "v1");
+	begin(2);
+	next_tag(loader);
+	second = standby_with(-1);
+	begin_request(&w, 3, METHOD_VERIFY);
+	message_put_text(&w, "ref", "a");
+	send_request(admin, &w);
+	cr_assert_eq(answered(admin), 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish(loader, -ECANCELED);
+	next_tag(second);
+	cr_expect_not(answer_has("permille"), "the operator's");
+	loader = standby_with(-1);
+	finish(second, 0);
+	cr_expect_str_eq(next_tag(loader), "v1");
+	cr_expect(answer_has("permille"));
+	finish_and_go_on(0);
+	end();
+}
+
+Test(scrub, gives_way_where_its_context_is_in_the_way)
+{
+	struct device *gpu = full_gpu(900);
+	struct error error;
+	struct job *load;
+	int second;
+
+	begin(3);
+	next_tag(loader);
+	second = standby_with(-1);
+	cr_expect_eq(gpu->contexts, 900);
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	load->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(load, gpu), 0);
+	loader_pool_turn(server->loaders);
+	cr_expect_eq(load->state, JOB_QUEUED);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish(loader, -ECANCELED);
+	TURN_UNTIL(load->state == JOB_RUNNING);
+	loader = standby_with(-1);
+	close(second);
+	TURN_UNTIL(job_ended(load));
+	end();
+}
+
+Test(scrub, is_ended_by_an_operator_for_this_pass)
+{
+	struct error reason;
+
+	ready("a", "v1");
+	begin(1);
+	next_tag(loader);
+	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
+	job_cancel(server, server->jobs.first, &reason);
+	finish_and_go_on(-ECANCELED);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(told("skipped"), 1);
+	end();
+}
+
+Test(scrub, lets_go_of_what_is_retired)
+{
+	struct version *version = ready("a", "v1");
+	struct error error;
+
+	begin(1);
+	next_tag(loader);
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, version, &error), 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish_and_go_on(-ECANCELED);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(told("skipped"), 0);
+	end();
+}
+
+Test(scrub, begins_nothing_while_gpuwmd_drains)
+{
+	ready("a", "v1");
+	begin(1);
+	server->draining = true;
+	TURN_UNTIL(told("running"));
+	turn();
+	cr_expect_eq(server->jobs.running, 0);
+	server->draining = false;
+	end();
+}
+
+/* ---- configuration, events ---- */
+
+Test(scrub, is_switched_off_and_on)
+{
+	ready("a", "v1");
+	begin(1);
+	next_tag(loader);
+	config.scrub_interval = 0;
+	scrub_configure(server->scrub);
+	cr_expect_not(told("running"));
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 0, "it was given up");
+	config.scrub_interval = 1;
+	scrub_configure(server->scrub);
+	next_tag(loader);
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	end();
+}
+
+Test(scrub, is_quiet_where_all_is_well)
+{
+	uint64_t seq;
+
+	ready("a", "v1");
+	begin(1);
+	seq = event_last(server->events);
+	next_tag(loader);
+	finish_and_go_on(0);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect_eq(event_last(server->events), seq);
+	job_table_prune(&server->jobs);
+	cr_expect_null(server->jobs.first);
+	next_tag(loader);
+	finish_and_go_on(-EBADMSG);
+	cr_expect_eq(event_last(server->events), seq + 2, "tainted, and the job");
+	end();
+}
+
+/* The pool is not started, so that the test may ask in its place. */
+Test(scrub, without_memory_skips_the_part)
+{
+	struct job *job;
+	unsigned n = 0;
+
+	ready("a", "v1");
+	config.scrub_interval = 1;
+	scrub_configure(server->scrub);
+	admin = greeted(SESSION_ADMIN);
+	do {
+		TURN_UNTIL(told("running"));
+		fail_alloc_arm(++n);
+		job = scrub_next(server->scrub);
+		cr_assert_eq(fail_alloc_disarm(), !job);
+		cr_expect_eq(told("skipped"), !job);
+		cr_expect_eq(told("passes"), job ? n - 1 : n);
+		cr_expect_eq(server->jobs.queued, job != NULL);
+	} while (!job);
+	cr_expect_gt(n, 3);
+	end();
+}
