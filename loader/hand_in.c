@@ -42,30 +42,37 @@ static void parse_segment(struct fields *f, const msgpack_object *element, struc
 		in->segment_count++;
 }
 
-static int parse(const struct message *message, struct packet *packet, struct hand_in *ret, struct error *error)
+int hand_in_take(struct fields *f, struct packet *packet, struct hand_in *ret)
 {
 	const msgpack_object *segments;
 	uint32_t count = 0;
-	uint64_t position;
+	uint64_t position = fields_u64(f, "index");
+
+	ret->index_bytes = fields_u64(f, "index_bytes");
+	segments = fields_array(f, "segments", &count);
+	if (!f->error.code && count > PART_SEGMENTS_MAX)
+		error_set(&f->error, -EINVAL, NULL, "segments: %u are above the limit of %d", count,
+			  PART_SEGMENTS_MAX);
+	if (!f->error.code && packet_take_fd(packet, position, &ret->index_fd) < 0)
+		error_set(&f->error, -EBADMSG, NULL, "index: its descriptor did not come along");
+	for (uint32_t i = 0; !f->error.code && i < count; i++)
+		parse_segment(f, &segments[i], packet, ret);
+	if (!f->error.code && packet->fd_count != count + 1)
+		error_set(&f->error, -EBADMSG, "one for the index and one a segment",
+			  "%zu descriptors came for %u segments", packet->fd_count, count);
+	return f->error.code;
+}
+
+static int parse(const struct message *message, struct packet *packet, struct hand_in *ret, struct error *error)
+{
 	struct fields f;
+	int r;
 
 	fields_of(&f, message->body);
-	position = fields_u64(&f, "index");
-	ret->index_bytes = fields_u64(&f, "index_bytes");
-	segments = fields_array(&f, "segments", &count);
-	if (!f.error.code && count > PART_SEGMENTS_MAX)
-		error_set(&f.error, -EINVAL, NULL, "segments: %u are above the limit of %d", count,
-			  PART_SEGMENTS_MAX);
-	if (!f.error.code && packet_take_fd(packet, position, &ret->index_fd) < 0)
-		error_set(&f.error, -EBADMSG, NULL, "index: its descriptor did not come along");
-	for (uint32_t i = 0; !f.error.code && i < count; i++)
-		parse_segment(&f, &segments[i], packet, ret);
-	if (!f.error.code && packet->fd_count != count + 1)
-		error_set(&f.error, -EBADMSG, "one for the index and one a segment",
-			  "%zu descriptors came for %u segments", packet->fd_count, count);
-	if (f.error.code)
+	r = hand_in_take(&f, packet, ret);
+	if (r < 0)
 		*error = f.error;
-	return f.error.code;
+	return r;
 }
 
 /* A publisher that is gone can't be told: what it handed in is checked all the

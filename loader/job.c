@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include "hand_in.h"
+
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -60,27 +62,65 @@ static void parse_load(struct fields *f, struct job *job)
 	parse_roots(f, job);
 }
 
+static void parse_place(struct fields *f, struct job *job)
+{
+	uint64_t rank = fields_u64(f, "rank"), world = fields_u64(f, "world");
+
+	fields_text(f, "device", job->device, sizeof(job->device));
+	if (!f->error.code && (world == 0 || world > UINT32_MAX || rank >= world))
+		error_set(&f->error, -EINVAL, NULL, "rank and world: no such rank");
+	job->rank = (uint32_t)rank;
+	job->world = (uint32_t)world;
+}
+
 static void parse_check(struct fields *f, struct packet *packet, struct job *job)
 {
-	uint64_t rank, world, publisher;
+	uint64_t publisher;
 	uint8_t id[16];
 
 	job->kind = JOB_CHECK;
+	parse_place(f, job);
 	fields_hex128(f, "publish", id);
-	rank = fields_u64(f, "rank");
-	world = fields_u64(f, "world");
-	fields_text(f, "device", job->device, sizeof(job->device));
 	job->bytes = fields_u64(f, "bytes");
 	publisher = fields_u64(f, "publisher");
-	if (!f->error.code && (world == 0 || world > UINT32_MAX || rank >= world))
-		error_set(&f->error, -EINVAL, NULL, "rank and world: no such rank");
 	if (!f->error.code && packet_take_fd(packet, publisher, &job->publisher) < 0)
 		error_set(&f->error, -EBADMSG, NULL, "publisher: the socket did not come along");
-	if (f->error.code)
+	if (!f->error.code)
+		hex128_format(id, job->publish);
+}
+
+#define PACE_CHUNK_BYTES MIB(256) /* where only `permille` is said: 60 us of an H200 */
+
+static void parse_pace(struct fields *f, struct job *job)
+{
+	uint64_t permille = fields_u64_or(f, "permille", 1000);
+
+	job->pace.chunk = fields_u64_or(f, "chunk", PACE_CHUNK_BYTES);
+	job->pace.permille = (unsigned)permille;
+	job->paced = fields_have(f, "chunk") || fields_have(f, "permille");
+	if (!f->error.code && (permille == 0 || permille > 1000))
+		error_set(&f->error, -EINVAL, NULL, "permille: between 1 and 1000 are taken");
+	if (!f->error.code && job->pace.chunk < MEMORY_PACE_CHUNK_MIN)
+		error_set(&f->error, -EINVAL, NULL, "chunk: at least %d bytes are taken",
+			  MEMORY_PACE_CHUNK_MIN);
+}
+
+static void parse_verify(struct fields *f, struct packet *packet, struct job *job)
+{
+	job->kind = JOB_VERIFY;
+	fields_text(f, "model", job->model, sizeof(job->model));
+	fields_text(f, "tag", job->tag, sizeof(job->tag));
+	parse_place(f, job);
+	parse_pace(f, job);
+	job->part = malloc(sizeof(*job->part));
+	if (!job->part) {
+		error_set(&f->error, -ENOMEM, NULL, "out of memory");
 		return;
-	hex128_format(id, job->publish);
-	job->rank = (uint32_t)rank;
-	job->world = (uint32_t)world;
+	}
+	hand_in_empty(job->part);
+	/* EBADMSG would be the memory's, and taint the version. */
+	if (!f->error.code && hand_in_take(f, packet, job->part) == -EBADMSG)
+		f->error.code = -EPROTO;
 }
 
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error)
@@ -99,6 +139,8 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 		parse_load(&f, job);
 	else if (!f.error.code && strcmp(kind, "check") == 0)
 		parse_check(&f, packet, job);
+	else if (!f.error.code && strcmp(kind, "verify") == 0)
+		parse_verify(&f, packet, job);
 	else if (!f.error.code)
 		error_set(&f.error, -EINVAL, NULL, "kind: there is no job \"%s\"", kind);
 	if (f.error.code) {
@@ -117,6 +159,10 @@ void job_clear(struct job *job)
 	if (job->publisher >= 0)
 		close(job->publisher);
 	job->publisher = -1;
+	if (job->part)
+		hand_in_clear(job->part);
+	free(job->part);
+	job->part = NULL;
 }
 
 static int64_t now_ms(void)

@@ -5,8 +5,11 @@
 #include "roots.h"
 
 #include "../client/lib/connection.h"
+#include "../client/lib/memory.h"
 
-enum job_kind { JOB_LOAD, JOB_CHECK };
+struct hand_in;
+
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 
 struct job {
 	uint64_t number;
@@ -19,16 +22,23 @@ struct job {
 	size_t device_count;
 	struct roots roots; /* owned */
 
-	/* check */
-	char publish[VERSION_ID_TEXT];
+	/* check and verify */
 	uint32_t rank, world;
 	char device[DEVICE_BYTES_MAX + 1];
+
+	/* verify; model and tag too */
+	struct hand_in *part; /* owned */
+	bool paced;
+	struct memory_pace pace;
+
+	/* check */
+	char publish[VERSION_ID_TEXT];
 	uint64_t bytes;
 	int publisher; /* owned; -1: none */
 };
 
-/* Parses the parameters of `job`; takes the publisher's socket out of the
- * packet. -EINVAL, -EBADMSG (no socket). */
+/* Parses the parameters of `job`; takes the publisher's socket, or the part, out of the
+ * packet. -EINVAL, -EBADMSG (no socket); -EPROTO (a verify without its descriptors: nothing differs). */
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error);
 void job_clear(struct job *job);
 
@@ -43,7 +53,7 @@ struct work {
 };
 
 /* Begins a phase ("opening", "planning", "allocating", "starting the GPU", "copying", "checking",
- * "handing in") and tells it. total: bytes, 0 where nothing is counted. 0, -ECANCELED, -ECONNRESET. */
+ * "handing in", "mapping", "verifying") and tells it. total: bytes, 0 where nothing is counted. 0, -ECANCELED, -ECONNRESET. */
 int work_phase(struct work *work, const char *phase, uint64_t total);
 /* `bytes` more are done. Told at most every WORK_TELL_MS; looks at the
  * connection each time. A memory_progress_fn. 0, -ECANCELED, -ECONNRESET. */

@@ -45,6 +45,12 @@ static void *make_context(void *user_data)
 	int r = device->ops->hold(device, &error);
 
 	gpu->held = r == 0;
+	if (r == 0)
+		r = device->ops->enter(device, &error);
+	if (r == 0) {
+		memory_kernel_load(device);
+		device->ops->leave(device);
+	}
 	ended(gpu->prepare, r, &error);
 	return NULL;
 }

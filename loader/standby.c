@@ -5,6 +5,7 @@
 #include "load.h"
 #include "report.h"
 #include "roots.h"
+#include "verify.h"
 
 #include "../proto/methods.h"
 
@@ -153,7 +154,12 @@ static void run_job(struct standby *s, struct error *error)
 		*error = s->refused;
 		return;
 	}
-	r = s->job.kind == JOB_LOAD ? load(s, error) : check_run(&s->job, &s->work, error);
+	if (s->job.kind == JOB_LOAD)
+		r = load(s, error);
+	else if (s->job.kind == JOB_CHECK)
+		r = check_run(&s->job, &s->work, error);
+	else
+		r = verify_run(&s->job, &s->work, error);
 	/* A cancel that came when all was done has nothing left to end. */
 	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);

@@ -135,8 +135,9 @@ struct memory_sum {
 	bool zero; /* every byte is 0; of no bytes too */
 };
 
-/* For work beside somebody else's: at most `chunk` bytes (4096 or more) at a time, and pauses, so that it is busy
+/* For work beside somebody else's: at most `chunk` bytes (MEMORY_PACE_CHUNK_MIN or more) at a time, and pauses, so that it is busy
  * permille/1000 (1 to 1000) of the time. On the CPU with one thread. */
+#define MEMORY_PACE_CHUNK_MIN 4096 /* less would be all pauses */
 struct memory_pace {
 	uint64_t chunk;
 	unsigned permille;
@@ -144,7 +145,8 @@ struct memory_pace {
 
 /* How a call of memory_digests went. */
 struct memory_report {
-	double seconds; /* of kernels on a GPU, as its events say; else of the CPU's work. Without pauses */
+	bool kernel; /* a GPU's kernel did it */
+	double seconds; /* of the kernel, as the GPU's events say; else of the CPU's work. Without pauses */
 	char note[TEXT_BYTES_MAX + 1]; /* "", or why no kernel ran on a GPU: a sentence for the operator */
 };
 

@@ -324,6 +324,7 @@ int kernel_digests(struct digesting *work)
 	run->work = work;
 	run->cuda = cuda;
 	r = run_start(run);
+	work->report.kernel = r == 0;
 	if (r == 0)
 		r = run_batches(run);
 	run_free(run);
