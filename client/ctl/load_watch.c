@@ -15,6 +15,7 @@ struct job_watch {
 	uint64_t job;
 	struct progress progress;
 	bool ended; /* or not told any more: gpuwm_job_wait knows */
+	bool lost; /* events, its end perhaps */
 	bool cancelled;
 };
 
@@ -28,14 +29,15 @@ static uint64_t now_ns(void)
 
 /* ---- Ctrl-C ------------------------------------------------------------ */
 
-static char interrupt_text[160];
+static const char *volatile interrupt_text;
 static volatile sig_atomic_t interrupted;
 
 /* The first Ctrl-C says what happens; the second one has the default effect. */
 static void interrupt_told(int signal_number)
 {
 	int saved = errno;
-	ssize_t written = write(STDERR_FILENO, interrupt_text, strlen(interrupt_text));
+	const char *text = interrupt_text;
+	ssize_t written = write(STDERR_FILENO, text, strlen(text));
 
 	(void)written;
 	(void)signal_number;
@@ -43,24 +45,37 @@ static void interrupt_told(int signal_number)
 	errno = saved;
 }
 
-/* Waiting ends with EINTR, so that a cancel is sent at once. */
-static void interrupt_prepare(uint64_t job, enum load_interrupt interrupt)
+/* Before the load, so that none is left to itself. */
+static void interrupt_prepare(enum load_interrupt interrupt)
 {
-	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND};
+	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
 
 	if (interrupt == LOAD_CANCELLED)
-		snprintf(interrupt_text, sizeof(interrupt_text),
-			 "\ngpuwmctl: job %" PRIu64 " is being cancelled\n  Ctrl-C again only stops watching\n",
-			 job);
+		interrupt_text =
+			"\ngpuwmctl: the load is being cancelled\n  Ctrl-C again only stops watching\n";
 	else
-		snprintf(interrupt_text, sizeof(interrupt_text),
-			 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
-			 " ends it; Ctrl-C again only stops watching\n",
-			 job, job);
+		interrupt_text = "\ngpuwmctl: the load goes on\n  gpuwmctl jobs lists it; Ctrl-C again only "
+				 "stops watching\n";
 	sigaction(SIGINT, &action, NULL);
 }
 
+static void interrupt_name(uint64_t job)
+{
+	static char text[160];
+
+	snprintf(text, sizeof(text),
+		 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
+		 " ends it; Ctrl-C again only stops watching\n",
+		 job, job);
+	interrupt_text = text;
+}
+
 /* ---- watching ---------------------------------------------------------- */
+
+static bool state_ended(const char *state)
+{
+	return strcmp(state, "running") != 0 && strcmp(state, "queued") != 0;
+}
 
 static void job_event(const struct gpuwm_event *event, void *user_data)
 {
@@ -69,7 +84,7 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	json_t *all;
 
 	if (strcmp(event->kind, "lost") == 0)
-		watch->ended = true;
+		watch->lost = true;
 	if (strcmp(event->kind, "job") != 0)
 		return;
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
@@ -78,14 +93,48 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 		if (*answer_text(all, "phase"))
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
 					answer_number(all, "total"), now_ns());
-		watch->ended = strcmp(state, "running") != 0 && strcmp(state, "queued") != 0;
+		watch->ended = state_ended(state);
 	}
 	json_decref(all);
+}
+
+static int query(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
+{
+	const struct arguments quiet = {0};
+
+	return answer_query(client, &quiet, method, filter, ret_answer);
+}
+
+/* As `jobs` tells it, for json_decref. */
+static int job_get(struct gpuwm_client *client, uint64_t job, json_t **ret_job)
+{
+	char number[24];
+	json_t *jobs;
+	int code;
+
+	snprintf(number, sizeof(number), "%" PRIu64, job);
+	code = query(client, "jobs", number, &jobs);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_job = json_incref(json_array_get(json_object_get(jobs, "jobs"), 0));
+	json_decref(jobs);
+	return EXIT_DONE;
 }
 
 /* What is to be done after each wait. */
 static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum load_interrupt interrupt)
 {
+	json_t *job;
+
+	progress_tick(&watch->progress, now_ns());
+	if (watch->lost) {
+		watch->lost = false;
+		watch->ended = true;
+		if (job_get(client, watch->job, &job) == EXIT_DONE) {
+			watch->ended = state_ended(answer_text(job, "state"));
+			json_decref(job);
+		}
+	}
 	if (interrupt == LOAD_CANCELLED && interrupted && !watch->cancelled) {
 		watch->cancelled = true;
 		gpuwm_job_cancel(client, watch->job); /* of one that has just ended its wait tells */
@@ -103,40 +152,15 @@ static int job_follow(struct gpuwm_client *client, struct gpuwm_events *events, 
 		error = gpuwm_events_dispatch(events, PROGRESS_TICK_MS, job_event, watch);
 		if (error < 0 && error != -EINTR && error != -ECONNRESET)
 			return error;
-		progress_tick(&watch->progress, now_ns());
 		job_look(client, watch, interrupt);
 	}
-	do {
+	do
 		error = gpuwm_job_wait(client, watch->job, -1);
-		job_look(client, watch, interrupt);
-	} while (error == -EINTR);
+	while (error == -EINTR);
 	return error;
 }
 
 /* ---- its end ----------------------------------------------------------- */
-
-static int query(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
-{
-	const struct arguments quiet = {0};
-
-	return answer_query(client, &quiet, method, filter, ret_answer);
-}
-
-static int job_told(struct gpuwm_client *client, struct load_result *result)
-{
-	char number[24];
-	json_t *jobs;
-	int code;
-
-	snprintf(number, sizeof(number), "%" PRIu64, result->job);
-	code = query(client, "jobs", number, &jobs);
-	if (code != EXIT_DONE)
-		return code;
-	result->told = json_incref(json_array_get(json_object_get(jobs, "jobs"), 0));
-	snprintf(result->version, sizeof(result->version), "%s", answer_text(result->told, "version"));
-	json_decref(jobs);
-	return EXIT_DONE;
-}
 
 /* The job ended with its gpuwmd; what was ready by then is there. */
 static int job_outlived(struct gpuwm_client *client, const struct gpuwm_load_options *options,
@@ -170,13 +194,15 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	/* Before the load: no event of the job is missed. */
 	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
 		return exit_with_error();
+	interrupt_prepare(interrupt);
 	if (gpuwm_load(client, options, &watch.job) < 0) {
 		code = exit_with_error();
 		gpuwm_events_close(events);
 		return code;
 	}
 	instance = gpuwm_instance(client);
-	interrupt_prepare(watch.job, interrupt);
+	if (interrupt == LOAD_GOES_ON)
+		interrupt_name(watch.job);
 	progress_start(&watch.progress, isatty(STDERR_FILENO));
 	error = job_follow(client, events, interrupt, &watch);
 	progress_end(&watch.progress);
@@ -187,7 +213,9 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	else if (error < 0)
 		code = exit_with_error();
 	else
-		code = job_told(client, &result);
+		code = job_get(client, result.job, &result.told);
+	if (result.told)
+		snprintf(result.version, sizeof(result.version), "%s", answer_text(result.told, "version"));
 	if (code == EXIT_DONE)
 		*ret_result = result;
 	return code;
