@@ -53,6 +53,7 @@ static void job_free(struct job *job)
 	if (job->publisher_sock >= 0)
 		close(job->publisher_sock);
 	free(job->source);
+	free(job->plan);
 	free(job->devices);
 	free(job->error);
 	job_record_clear(&job->record);
@@ -351,7 +352,7 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	if (job->kind == JOB_VERIFY)
 		verify_end(server, job, error);
 	job->loader = NULL;
-	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !has_version(job))
+	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
 			    job_kind_name(job->kind), job->model, job->tag, error->message);
 	tell(server, job);

@@ -2,6 +2,7 @@
 #ifndef GPUWM_DAEMON_JOB_H
 #define GPUWM_DAEMON_JOB_H
 
+#include "job_plan.h"
 #include "job_record.h"
 #include "../proto/errors.h"
 #include "../proto/names.h"
@@ -31,6 +32,8 @@ struct job {
 	char phase[JOB_PHASE_BYTES + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char *source; /* load */
+	bool dry_run; /* makes a plan and nothing else */
+	struct job_plan *plan; /* owned; NULL: none yet */
 	struct device **devices;
 	size_t device_count;
 	struct budget_charge *contexts; /* one a device, until the loader has them; NULL: not charged */

@@ -24,6 +24,8 @@ static void put_load(struct message_writer *w, const struct job *job, const stru
 	put_texts(w, "roots", config->roots, config->root_count);
 	if (job->alias[0])
 		message_put_text(w, "alias", job->alias);
+	if (job->dry_run)
+		message_put_bool(w, "dry_run", true);
 }
 
 static void put_check(struct message_writer *w, const struct job *job)

@@ -17,6 +17,7 @@ struct load {
 	struct ref name;
 	struct device *devices[DEVICES_OF_A_LOAD_MAX];
 	size_t device_count;
+	bool dry_run;
 };
 
 static bool beneath(const char *path, const char *root)
@@ -95,6 +96,7 @@ static int load_fields(struct server *server, struct fields *params, struct load
 	fields_text(params, "source", load->source, sizeof(load->source));
 	params_name(params, "name", &load->name);
 	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
+	load->dry_run = fields_bool_or(params, "dry_run", false);
 	r = params_check(params, error);
 	if (r == 0)
 		r = read_devices(server, params, load, error);
@@ -126,6 +128,7 @@ static int fill(struct job *job, const struct load *load)
 	int r = 0;
 
 	job->source = strdup(load->source);
+	job->dry_run = load->dry_run;
 	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);
@@ -175,6 +178,8 @@ static void put_particulars(struct message_writer *w, const struct job *job)
 	message_end(w);
 	if (!version_id_equal(&job->version, &none))
 		put_version_id(w, "version", &job->version);
+	if (job->plan)
+		job_plan_put(w, job->plan);
 	if (job->error)
 		message_put_error(w, "error", job->error);
 }

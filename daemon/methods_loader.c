@@ -124,6 +124,18 @@ int method_loader_progress(struct request *request, struct fields *params, struc
 	return 0;
 }
 
+/* A dry run ends with a plan, or failed. */
+static int take_plan(struct fields *params, struct job *job, struct error *failed, struct error *error)
+{
+	if (!job->dry_run || failed->code)
+		return 0;
+	if (fields_have(params, "plan"))
+		return job_plan_take(job, fields_map(params, "plan"), &job->plan, error);
+	error_set(failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
+		  "gpuwm-loader ended the dry run without a plan");
+	return 0;
+}
+
 int method_loader_done(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
@@ -143,6 +155,8 @@ int method_loader_done(struct request *request, struct fields *params, struct er
 		failed.code = error_code(code);
 	}
 	r = params_check(params, error);
+	if (r == 0)
+		r = take_plan(params, job, &failed, error);
 	if (r < 0)
 		return r;
 	request_done(request);

@@ -76,6 +76,9 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	    strcmp(job->tag, begin->name.name) != 0)
 		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
 				 begin->name.model, begin->name.name);
+	if (job->dry_run)
+		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
+				 "a dry run makes no version");
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);

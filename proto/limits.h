@@ -34,7 +34,7 @@
 /* One descriptor of a packet is the index. */
 #define PART_SEGMENTS_MAX (PACKET_FDS_MAX - 1)
 
-/* Nesting of arrays and maps. The deepest message today uses 6. */
+/* Nesting of arrays and maps. The deepest message today uses 7. */
 #define MESSAGE_DEPTH_MAX 8
 
 /* Entries of one map. Duplicate keys are found by comparing all pairs, so this

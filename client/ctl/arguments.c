@@ -30,6 +30,7 @@ static const struct option options[] = {
 	{"count", required_argument, NULL, OPTION_COUNT},
 	{"load", required_argument, NULL, OPTION_LOAD},
 	{"keep-old", no_argument, NULL, OPTION_KEEP_OLD},
+	{"dry-run", no_argument, NULL, OPTION_DRY_RUN},
 	{NULL, 0, NULL, 0},
 };
 
@@ -148,6 +149,7 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 	case OPTION_RETIRE_OLD:
 	case OPTION_REMOVE:
 	case OPTION_KEEP_OLD:
+	case OPTION_DRY_RUN:
 		code = EXIT_DONE;
 		break;
 	default:

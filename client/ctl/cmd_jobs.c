@@ -87,6 +87,85 @@ int job_course_print(const json_t *job)
 	return code;
 }
 
+/* ---- the plan of a dry run -------------------------------------------- */
+
+/* Bytes, or "" where they are not known. */
+static void known_size(struct table *table, const json_t *object, const char *key)
+{
+	if (json_object_get(object, key))
+		table_size(table, answer_number(object, key));
+	else
+		table_cell(table, "");
+}
+
+static int plan_table(const json_t *devices)
+{
+	struct table *table = table_new("DEVICE|>BYTES|>SEGMENTS|>CONTEXT|>FREE|>BUDGET LEFT|FITS");
+	const json_t *device;
+	char name[16];
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		device_short(answer_text(device, "device"), name);
+		table_cell(table, name);
+		table_size(table, answer_number(device, "bytes"));
+		table_cellf(table, "%" PRIu64, answer_number(device, "segments"));
+		table_size(table, answer_number(device, "context"));
+		known_size(table, device, "free");
+		table_size(table, answer_number(device, "budget_left"));
+		table_cell(table, json_is_true(json_object_get(device, "fits")) ? "yes" : "no");
+	}
+	return table_print(table);
+}
+
+static int no_room(const json_t *device)
+{
+	uint64_t needed = answer_number(device, "bytes") + answer_number(device, "context");
+	uint64_t left = answer_number(device, "budget_left");
+	char needed_size[SHORT_TEXT], have_size[SHORT_TEXT];
+
+	if (needed > left)
+		return exit_with(EXIT_NO_ROOM,
+				 "retire versions, or raise the budget ([budget] in gpuwmd's configuration)",
+				 "%s: %s are needed, %s of the budget are left", answer_text(device, "device"),
+				 size_text(needed, needed_size), size_text(left, have_size));
+	return exit_with(EXIT_NO_ROOM, "something besides gpuwm has it: nvidia-smi tells, or free for the host",
+			 "%s: %s are needed, %s are free", answer_text(device, "device"),
+			 size_text(needed, needed_size), size_text(answer_number(device, "free"), have_size));
+}
+
+/* The files are a little more than their tensors. */
+static unsigned cached_percent(const json_t *plan)
+{
+	double share = (double)answer_number(plan, "cached") / (double)answer_number(plan, "bytes");
+
+	return answer_number(plan, "bytes") == 0 || share > 1 ? 100 : (unsigned)(share * 100);
+}
+
+int job_plan_print(const json_t *job)
+{
+	const json_t *plan = json_object_get(job, "plan");
+	char size[SHORT_TEXT];
+
+	printf("%s: %" PRIu64 " files, %" PRIu64 " tensors, %s, %u%% of it cached\n",
+	       answer_text(job, "source"), answer_number(plan, "files"), answer_number(plan, "tensors"),
+	       size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
+	return plan_table(json_object_get(plan, "devices"));
+}
+
+int job_plan_judge(const json_t *job)
+{
+	const json_t *devices = json_object_get(json_object_get(job, "plan"), "devices"), *device;
+	int code = EXIT_DONE;
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		if (!json_is_true(json_object_get(device, "fits")))
+			code = no_room(device);
+	}
+	return code;
+}
+
 /* ---- jobs -------------------------------------------------------------- */
 
 static int jobs_print(const json_t *jobs)
@@ -108,6 +187,13 @@ static int jobs_print(const json_t *jobs)
 	return code;
 }
 
+static int job_print(const json_t *job)
+{
+	int code = job_course_print(job);
+
+	return code == EXIT_DONE && json_object_get(job, "plan") ? job_plan_print(job) : code;
+}
+
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	uint64_t job;
@@ -123,7 +209,7 @@ int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 	if (!arguments->json)
 		code = jobs_print(json_object_get(jobs, "jobs"));
 	if (!arguments->json && arguments->positional[0] && code == EXIT_DONE)
-		code = job_course_print(json_array_get(json_object_get(jobs, "jobs"), 0));
+		code = job_print(json_array_get(json_object_get(jobs, "jobs"), 0));
 	json_decref(jobs);
 	return code;
 }

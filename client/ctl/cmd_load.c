@@ -46,31 +46,41 @@ static int outlived_print(struct gpuwm_client *client, const struct arguments *a
 static int result_print(const struct arguments *arguments, const struct load_result *result)
 {
 	const json_t *error = json_object_get(result->told, "error");
-	int code = EXIT_DONE;
+	int code;
 
-	if (arguments->json) {
+	if (!arguments->json && !error)
+		printf("job %" PRIu64 ": %s is ready\n", result->job, arguments->positional[1]);
+	if (arguments->json)
 		code = answer_print(json_incref(result->told));
-	} else {
-		if (!error)
-			printf("job %" PRIu64 ": %s is ready\n", result->job, arguments->positional[1]);
+	else
 		code = job_course_print(result->told);
-	}
 	if (error && code == EXIT_DONE)
 		code = exit_with(EXIT_FAILED, answer_text(error, "detail"), "%s",
 				 answer_text(error, "message"));
 	return code;
 }
 
+/* Nothing was loaded. */
+static int plan_result_print(const struct arguments *arguments, const struct load_result *result)
+{
+	int code = arguments->json ? answer_print(json_incref(result->told)) : job_plan_print(result->told);
+
+	return code == EXIT_DONE ? job_plan_judge(result->told) : code;
+}
+
 static int load_watched(struct gpuwm_client *client, const struct arguments *arguments,
 			const struct gpuwm_load_options *options)
 {
 	struct load_result result;
-	int code = load_watch(client, options, LOAD_GOES_ON, &result);
+	int code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
 
 	if (code != EXIT_DONE)
 		return code;
-	code = result.told ? result_print(arguments, &result)
-			   : outlived_print(client, arguments, options, &result);
+	if (!result.told)
+		code = outlived_print(client, arguments, options, &result);
+	else
+		code = options->dry_run ? plan_result_print(arguments, &result)
+					: result_print(arguments, &result);
 	load_result_clear(&result);
 	return code;
 }
@@ -112,8 +122,9 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.devices = arguments->device_count ? devices : NULL;
 	options.device_count = arguments->device_count;
 	options.alias = arguments->given & OPTION_SWAP ? "current" : arguments->alias;
-	code = arguments->given & OPTION_WAIT ? load_watched(client, arguments, &options)
-					      : load_unwatched(client, arguments, &options);
+	options.dry_run = arguments->given & OPTION_DRY_RUN;
+	code = arguments->given & (OPTION_WAIT | OPTION_DRY_RUN) ? load_watched(client, arguments, &options)
+								 : load_unwatched(client, arguments, &options);
 	free(source);
 	return code;
 }

@@ -30,6 +30,7 @@ enum command_option {
 	OPTION_COUNT = 1 << 11,
 	OPTION_LOAD = 1 << 12,
 	OPTION_KEEP_OLD = 1 << 13,
+	OPTION_DRY_RUN = 1 << 14,
 };
 
 struct arguments {
@@ -126,6 +127,10 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 
 /* A job's phases with their times, the notes of its loader. */
 int job_course_print(const json_t *job);
+/* The plan of a dry run. */
+int job_plan_print(const json_t *job);
+/* EXIT_DONE, or EXIT_NO_ROOM after saying where it does not fit. */
+int job_plan_judge(const json_t *job);
 
 /* ---- devices (device.c) ----------------------------------------------- */
 

@@ -41,6 +41,8 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	}
 	if (options.alias)
 		message_put_text(&call.request, "alias", options.alias);
+	if (options.dry_run)
+		message_put_bool(&call.request, "dry_run", true);
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);

@@ -391,6 +391,7 @@ struct gpuwm_load_options {
 	const char *const *devices; /* replicas, or one a rank; NULL: the only GPU, or "host" without one */
 	size_t device_count;
 	const char *alias; /* moved when ready; NULL */
+	bool dry_run; /* the job looks at the source and makes a plan, nothing else: gpuwm_query "jobs" tells it */
 };
 /* Starts a job and tells its number at once. */
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);

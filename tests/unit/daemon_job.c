@@ -306,3 +306,150 @@ Test(job, of_a_load_may_take_any_time_where_there_is_no_limit)
 	close(sock);
 	leave();
 }
+
+/* ---- dry runs ---- */
+
+static uint64_t used_of_host(void)
+{
+	return device_find(&server->devices, DEVICE_HOST)->used;
+}
+
+/* A loader that stands by, and who asks for loads of /models. */
+static void open_dry(int *ret_loader, int *ret_admin)
+{
+	config.roots[config.root_count++] = strdup("/models");
+	listen_for(SOCK_SEQPACKET, 4);
+	loader_pool_start(server->loaders, NULL);
+	*ret_loader = standby_with(-1);
+	*ret_admin = greeted(SESSION_ADMIN);
+}
+
+static struct job *ask_for_plan(int admin)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_LOAD);
+	message_put_text(&w, "source", "/models/m");
+	message_put_text(&w, "name", "m@v1");
+	message_put_bool(&w, "dry_run", true);
+	send_request(admin, &w);
+	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
+	return job_find(&server->jobs, answer_u64("job"));
+}
+
+/* The loader is done, with a plan for this device. */
+static int done_with(int sock, const char *device, uint64_t bytes)
+{
+	struct message_writer w;
+
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	message_begin_map(&w, "plan");
+	message_put_u64(&w, "tensors", 7);
+	message_put_u64(&w, "files", 2);
+	message_put_u64(&w, "bytes", bytes);
+	message_put_u64(&w, "cached", 100);
+	message_begin_array(&w, "devices");
+	message_begin_map(&w, NULL);
+	message_put_text(&w, "device", device);
+	message_put_u64(&w, "bytes", bytes);
+	message_put_u64(&w, "segments", 1);
+	message_end(&w);
+	message_end(&w);
+	message_end(&w);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+/* Whether the plan of the one job fits its one device. */
+static bool told_to_fit(int admin, uint64_t bytes)
+{
+	struct fields job = told(admin), plan, device;
+	uint32_t count;
+	bool fits;
+
+	fields_of(&plan, fields_map(&job, "plan"));
+	cr_expect_eq(fields_u64(&plan, "tensors"), 7);
+	cr_expect_eq(fields_u64(&plan, "files"), 2);
+	cr_expect_eq(fields_u64(&plan, "bytes"), bytes);
+	cr_expect_eq(fields_u64(&plan, "cached"), 100);
+	fields_of(&device, fields_array(&plan, "devices", &count));
+	cr_assert_eq(count, 1);
+	cr_expect_eq(fields_u64(&device, "bytes"), bytes);
+	cr_expect_eq(fields_u64(&device, "segments"), 1);
+	cr_expect_eq(fields_u64(&device, "context"), 0);
+	cr_expect_eq(fields_u64(&device, "budget_left"),
+		     device_find(&server->devices, DEVICE_HOST)->budget - used_of_host());
+	fits = fields_bool_or(&device, "fits", false);
+	cr_assert_eq(job.error.code | plan.error.code | device.error.code, 0);
+	return fits;
+}
+
+Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
+{
+	struct budget_charge charge = {0};
+	struct error error;
+	int sock, admin;
+	struct job *job;
+
+	open_dry(&sock, &admin);
+	job = ask_for_plan(admin);
+	cr_assert(comes(sock));
+	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_expect(answer_has("dry_run"));
+	cr_assert_eq(done_with(sock, DEVICE_HOST, MIB(500)), 0, "%s", message.error.message);
+	cr_expect_eq(job->state, JOB_DONE);
+	device_find(&server->devices, DEVICE_HOST)->free = MIB(500);
+	cr_expect(told_to_fit(admin, MIB(500)));
+	/* What is used by then counts. */
+	cr_assert_eq(budget_charge(device_find(&server->devices, DEVICE_HOST), MIB(400), &charge, &error), 0);
+	cr_expect_not(told_to_fit(admin, MIB(500)));
+	budget_release(&charge);
+	cr_expect(told_to_fit(admin, MIB(500)));
+	device_find(&server->devices, DEVICE_HOST)->free = MIB(499);
+	cr_expect_not(told_to_fit(admin, MIB(500)));
+	close(admin);
+	close(sock);
+	leave();
+}
+
+Test(job, of_a_dry_run_makes_no_version)
+{
+	struct message_writer w;
+	int sock, admin;
+
+	open_dry(&sock, &admin);
+	ask_for_plan(admin);
+	cr_assert(comes(sock));
+	begin_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "m@v1");
+	message_put_text(&w, "device", DEVICE_HOST);
+	message_put_u64(&w, "bytes", 4096);
+	send_request(sock, &w);
+	cr_expect_eq(answered(sock), -EINVAL);
+	cr_expect_str_eq(message.error.message, "a dry run makes no version");
+	cr_expect_eq(registry_counts(server->registry).versions, 0);
+	close(admin);
+	close(sock);
+	leave();
+}
+
+Test(job, of_a_dry_run_needs_a_plan_of_its_devices)
+{
+	struct message_writer w;
+	struct job *job;
+	int sock, admin;
+
+	open_dry(&sock, &admin);
+	job = ask_for_plan(admin);
+	cr_assert(comes(sock));
+	cr_expect_eq(done_with(sock, "GPU-1", 1), -EINVAL);
+	cr_expect_str_eq(message.error.message, "the plan has the device GPU-1 in the place of host");
+	begin_request(&w, 3, METHOD_LOADER_DONE);
+	send_request(sock, &w);
+	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(job->state, JOB_FAILED);
+	cr_expect_str_eq(job->error->message, "gpuwm-loader ended the dry run without a plan");
+	close(admin);
+	close(sock);
+	leave();
+}
