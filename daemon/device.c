@@ -113,8 +113,7 @@ static uint64_t left_of(const struct device *device, uint64_t used)
 	return used < device->budget ? device->budget - used : 0;
 }
 
-/* What there will be when the loaders that have contexts now are gone. */
-static uint64_t left_without_contexts(const struct device *device)
+uint64_t budget_left(const struct device *device)
 {
 	return left_of(device, device->used - device->contexts);
 }
@@ -167,15 +166,15 @@ int budget_charge_context(struct device *device, struct budget_charge *ret, stru
 		charge(device, device->context, true, ret);
 		return 0;
 	}
-	if (device->context <= left_without_contexts(device))
+	if (device->context <= budget_left(device))
 		return -EAGAIN;
 	return no_room(device, device->context, " needed for a CUDA context to load or check there",
-		       left_without_contexts(device), error);
+		       budget_left(device), error);
 }
 
 int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error)
 {
-	uint64_t left = left_without_contexts(device), sum;
+	uint64_t left = budget_left(device), sum;
 	char context[BYTES_TEXT], what[96];
 
 	if (!__builtin_add_overflow(bytes, device->context, &sum) && sum <= left)

@@ -67,6 +67,8 @@ int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *r
 /* What a loader's context takes of the device, which may be nothing. -EAGAIN: there is room when other loaders'
  * contexts are gone; -ENOSPC: not even then. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
+/* Of the budget, once the contexts that are there now are gone. */
+uint64_t budget_left(const struct device *device);
 /* Whether so many bytes and a context fit, once the contexts that are there now are gone. -ENOSPC. */
 int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error);
 /* What was charged before a restart is charged again, also above the budget. */

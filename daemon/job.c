@@ -162,7 +162,7 @@ int job_charge_contexts(struct job *job, struct error *error)
 	job->contexts = calloc(job->device_count + 1, sizeof(*job->contexts));
 	if (!job->contexts)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	for (size_t i = 0; r == 0 && i < job->device_count; i++)
+	for (size_t i = 0; r == 0 && i < job->device_count && !job->dry_run; i++)
 		r = budget_charge_context(job->devices[i], &job->contexts[i], error);
 	if (r < 0)
 		release_contexts(job);

@@ -62,18 +62,18 @@ int job_plan_take(const struct job *job, const msgpack_object *map, struct job_p
 static void put_device(struct message_writer *w, const struct job_plan_device *part)
 {
 	const struct device *device = part->device;
-	uint64_t left = device->budget > device->used ? device->budget - device->used : 0;
-	uint64_t context = 0, needed = part->bytes + context;
+	bool fits = budget_check_with_context(device, part->bytes, NULL) == 0 &&
+		    (!device->free_at_ms || part->bytes + device->context <= device->free);
 
 	message_begin_map(w, NULL);
 	message_put_text(w, "device", device->id);
 	message_put_u64(w, "bytes", part->bytes);
 	message_put_u64(w, "segments", part->segments);
-	message_put_u64(w, "context", context);
+	message_put_u64(w, "context", device->context);
 	if (device->free_at_ms)
 		message_put_u64(w, "free", device->free);
-	message_put_u64(w, "budget_left", left);
-	message_put_bool(w, "fits", needed <= left && (!device->free_at_ms || needed <= device->free));
+	message_put_u64(w, "budget_left", budget_left(device));
+	message_put_bool(w, "fits", fits);
 	message_end(w);
 }
 

@@ -376,7 +376,7 @@ static bool told_to_fit(int admin, uint64_t bytes)
 	cr_assert_eq(count, 1);
 	cr_expect_eq(fields_u64(&device, "bytes"), bytes);
 	cr_expect_eq(fields_u64(&device, "segments"), 1);
-	cr_expect_eq(fields_u64(&device, "context"), 0);
+	cr_expect_eq(fields_u64(&device, "context"), device_find(&server->devices, DEVICE_HOST)->context);
 	cr_expect_eq(fields_u64(&device, "budget_left"),
 		     device_find(&server->devices, DEVICE_HOST)->budget - used_of_host());
 	fits = fields_bool_or(&device, "fits", false);
@@ -406,6 +406,11 @@ Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
 	budget_release(&charge);
 	cr_expect(told_to_fit(admin, MIB(500)));
 	device_find(&server->devices, DEVICE_HOST)->free = MIB(499);
+	cr_expect_not(told_to_fit(admin, MIB(500)));
+	device_find(&server->devices, DEVICE_HOST)->free = MIB(800);
+	device_find(&server->devices, DEVICE_HOST)->context = MIB(300);
+	cr_expect(told_to_fit(admin, MIB(500)));
+	device_find(&server->devices, DEVICE_HOST)->free = MIB(799);
 	cr_expect_not(told_to_fit(admin, MIB(500)));
 	close(admin);
 	close(sock);
