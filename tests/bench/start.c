@@ -25,12 +25,14 @@ extern char **environ;
 
 static int run_bare(const char *device)
 {
+	struct first_kernel first;
 	CUdeviceptr words;
 
 	driver_open(device);
 	driver_context();
+	first = driver_first_kernel_make();
 	CU(driver.cuMemAlloc_v2(&words, FIRST_BYTES));
-	driver_first_kernel(words, FIRST_BYTES);
+	driver_first_kernel_run(&first, words, FIRST_BYTES);
 	return putchar('.') < 0 || fflush(stdout) != 0;
 }
 
@@ -38,13 +40,16 @@ static int run_worker(const char *device, const char *socket, const char *ref)
 {
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_tensor tensor;
+	struct first_kernel first;
 	struct gpuwm_client *client = worker_connect(socket);
 
 	driver_open(device);
 	driver_context();
+	first = driver_first_kernel_make();
 	OK(gpuwm_attach(client, ref, NULL, &mapping));
 	OK(gpuwm_tensor_at(mapping, 0, &tensor));
-	driver_first_kernel((CUdeviceptr)tensor.data, tensor.bytes < FIRST_BYTES ? tensor.bytes : FIRST_BYTES);
+	driver_first_kernel_run(&first, (CUdeviceptr)tensor.data,
+				tensor.bytes < FIRST_BYTES ? tensor.bytes : FIRST_BYTES);
 	if (putchar('.') < 0 || fflush(stdout) != 0)
 		return 1;
 	OK(gpuwm_detach(mapping));

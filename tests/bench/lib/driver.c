@@ -89,18 +89,27 @@ CUfunction driver_kernel(const char *name)
 	return function;
 }
 
-void driver_first_kernel(CUdeviceptr words, uint64_t bytes)
+struct first_kernel driver_first_kernel_make(void)
 {
-	uint64_t count = bytes / 8, total;
-	CUdeviceptr result;
-	void *arguments[] = {&words, &count, &result};
+	struct first_kernel first = {0};
 
 	if (driver_has_kernels()) {
-		CU(driver.cuMemAlloc_v2(&result, sizeof total));
-		CU(driver.cuLaunchKernel(driver_kernel("sum"), 512, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL));
+		CU(driver.cuMemAlloc_v2(&first.total, sizeof(uint64_t)));
+		first.sum = driver_kernel("sum");
+	}
+	return first;
+}
+
+void driver_first_kernel_run(struct first_kernel *first, CUdeviceptr words, uint64_t bytes)
+{
+	uint64_t count = bytes / 8, word;
+	void *arguments[] = {&words, &count, &first->total};
+
+	if (first->sum) {
+		CU(driver.cuLaunchKernel(first->sum, 512, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL));
 		CU(driver.cuCtxSynchronize());
 	} else {
-		CU(driver.cuMemcpyDtoH_v2(&total, words, sizeof total));
+		CU(driver.cuMemcpyDtoH_v2(&word, words, sizeof word));
 	}
 }
 

@@ -77,9 +77,14 @@ void driver_context(void);
 CUfunction driver_kernel(const char *name);
 /* False where GPUWM_KERNELS is not set: on the stand-in driver, which runs none. */
 bool driver_has_kernels(void);
-/* Touches the first bytes (a multiple of 8) in the first kernel of this process and waits for it; without
- * kernels it copies a word back. */
-void driver_first_kernel(CUdeviceptr words, uint64_t bytes);
+/* The first kernel of a process: what it needs besides what it reads, and then a kernel that reads the bytes (a
+ * multiple of 8) and is waited for. Without kernels a word is copied back. */
+struct first_kernel {
+	CUfunction sum;
+	CUdeviceptr total;
+};
+struct first_kernel driver_first_kernel_make(void);
+void driver_first_kernel_run(struct first_kernel *first, CUdeviceptr words, uint64_t bytes);
 
 CUmemAllocationProp driver_properties(void);
 CUmemAccessDesc driver_access(CUmemAccess_flags flags);

@@ -153,6 +153,40 @@ struct job_times load_and_wait(struct gpuwm_client *client, const char *source, 
 	return load_end(client, load_begin(client, source, name, &device, 1), begin);
 }
 
+void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, size_t bytes)
+{
+	json_t *answer = query(client, "jobs", NULL), *job, *youngest = NULL, *note;
+	char line[1100];
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "jobs"), i, job) {
+		if (strcmp(json_string_value(json_object_get(job, "kind")), kind) == 0 &&
+		    json_integer_value(json_object_get(job, "job")) >
+			    json_integer_value(json_object_get(youngest, "job")))
+			youngest = job;
+	}
+	ret_text[0] = 0;
+	json_array_foreach(json_object_get(youngest, "notes"), i, note) {
+		snprintf(line, sizeof line, "    note: %s\n", json_string_value(note));
+		add_text(ret_text, bytes, line);
+	}
+	json_decref(answer);
+}
+
+struct scrub_state scrub_of(struct gpuwm_client *client)
+{
+	json_t *status = query(client, "status", NULL), *scrub = json_object_get(status, "scrub");
+	struct scrub_state state = {
+		.passes = (uint64_t)json_integer_value(json_object_get(scrub, "passes")),
+		.running = json_is_true(json_object_get(scrub, "running")),
+	};
+
+	if (!scrub)
+		DIE("this gpuwmd tells nothing of a scrub");
+	json_decref(status);
+	return state;
+}
+
 void retire(struct gpuwm_client *client, const char *ref)
 {
 	struct gpuwm_swap_options swap = GPUWM_OPTIONS(struct gpuwm_swap_options);

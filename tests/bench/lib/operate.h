@@ -5,6 +5,7 @@
 #include <gpuwm/client.h>
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define OK(call)                                                                                               \
@@ -40,6 +41,15 @@ uint64_t load_begin(struct gpuwm_client *client, const char *source, const char 
 struct job_times load_end(struct gpuwm_client *client, uint64_t job, double begin_us);
 struct job_times load_and_wait(struct gpuwm_client *client, const char *source, const char *name,
 			       const char *device);
+
+/* The notes of the youngest job of this kind, a line each. */
+void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, size_t bytes);
+
+struct scrub_state {
+	uint64_t passes;
+	bool running;
+};
+struct scrub_state scrub_of(struct gpuwm_client *client);
 
 /* Removes the model's alias `current`, where it names ref, and waits until the version is freed. */
 void retire(struct gpuwm_client *client, const char *ref);

@@ -18,13 +18,18 @@ void heading(const char *format, ...)
 	fflush(stdout);
 }
 
-/* Few digits, but never none. */
+/* Few digits, but never none; what has no unit is counted. */
 static void print_line(const char *format, va_list arguments, double value, const char *unit)
 {
 	char what[256];
 
 	vsnprintf(what, sizeof what, format, arguments);
-	printf("  %-*s %10.*f %-6s", WHAT_WIDTH, what, value < 10 ? 2 : value < 1000 ? 1 : 0, value, unit);
+	printf("  %-*s %10.*f %-6s", WHAT_WIDTH, what,
+	       !unit[0]       ? 0
+	       : value < 10   ? 2
+	       : value < 1000 ? 1
+			      : 0,
+	       value, unit);
 }
 
 static void print_goal(const char *than, double goal, bool met)

@@ -1,0 +1,112 @@
+/* Whether `gpuwmctl verify` finds one bit that changed, at random places, each by itself: this program maps the
+ * version for writing, as no worker does through the library, flips the bit and puts it back afterwards.
+ *
+ *   flip --socket SOCKET [--places N] [--seed N] REF
+ *
+ * The version is tainted from the first one on: make one for this.
+ */
+#include "bench.h"
+
+#include "lib/bare.h"
+#include "lib/driver.h"
+#include "lib/operate.h"
+#include "lib/report.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <sys/wait.h>
+
+static CUdeviceptr map_for_writing(struct bare_part *part)
+{
+	CUmemAccessDesc rights = driver_access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+	bare_map(part);
+	CU(driver.cuMemSetAccess(part->addresses[0], bare_bytes(part), &rights, 1));
+	return part->addresses[0];
+}
+
+static void flip(CUdeviceptr base, uint64_t bit)
+{
+	unsigned char byte;
+
+	CU(driver.cuMemcpyDtoH_v2(&byte, base + bit / 8, 1));
+	byte = (unsigned char)(byte ^ 1u << bit % 8);
+	CU(driver.cuMemsetD8_v2(base + bit / 8, byte, 1));
+	CU(driver.cuCtxSynchronize());
+}
+
+/* True: it found nothing. */
+static bool verified(const char *ref)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execlp("gpuwmctl", "gpuwmctl", "verify", ref, (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) == 127)
+		DIE("gpuwmctl verify could not be run");
+	return WEXITSTATUS(status) == 0;
+}
+
+static void measure(struct gpuwm_client *client, const char *ref, unsigned places, unsigned seed)
+{
+	struct gpuwm_handles *handles;
+	struct bare_part part;
+	unsigned found = 0;
+	CUdeviceptr base;
+
+	OK(gpuwm_get_handles(client, ref, NULL, &handles));
+	part = bare_part_of(handles);
+	bare_open(gpuwm_handles_version(handles)->device);
+	base = map_for_writing(&part);
+	if (!verified(ref))
+		DIE("%s does not verify before anything was changed", ref);
+	srandom(seed);
+	for (unsigned i = 0; i < places; i++) {
+		uint64_t bit = ((uint64_t)random() << 31 | (uint64_t)random()) % (bare_bytes(&part) * 8);
+
+		flip(base, bit);
+		found += !verified(ref);
+		flip(base, bit);
+	}
+	result_at_least(found, places, "", "single flipped bits of %.2f GiB that verify found, of %u (seed %u)",
+			(double)bare_bytes(&part) / (double)GIB(1), places, seed);
+	OK(gpuwm_handles_release(handles));
+	printf("    with all bits back it verifies: %s\n", verified(ref) ? "yes" : "NO");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
+						{"places", required_argument, NULL, 'p'},
+						{"seed", required_argument, NULL, 'e'},
+						{0}};
+	const char *socket = NULL;
+	unsigned places = 100, seed = (unsigned)time(NULL);
+	struct gpuwm_client *client;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == 's')
+			socket = optarg;
+		else if (option == 'p')
+			places = (unsigned)parse_bytes(optarg);
+		else if (option == 'e')
+			seed = (unsigned)parse_bytes(optarg);
+		else
+			return 2;
+	}
+	if (!socket || optind + 1 != argc)
+		DIE("usage: flip --socket SOCKET [--places N] [--seed N] REF");
+	setenv("GPUWM_SOCKET", socket, 1);
+	client = worker_connect(socket);
+	measure(client, argv[optind], places, seed);
+	gpuwm_close(client);
+	return results_missed() > 0;
+}
