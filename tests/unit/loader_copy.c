@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #define TENSORS 3
 #define BIG 100000
@@ -11,6 +12,7 @@
 static struct source source;
 static struct error error;
 static struct copy_report report;
+static size_t buffers = 6; /* of the ring */
 static struct memory_device host;
 static char *memory[2][TENSORS];
 static struct digest digests[TENSORS];
@@ -20,6 +22,8 @@ static void setup(void)
 {
 	char *roots[] = {folder};
 
+	if (!getenv("TMPDIR"))
+		setenv("TMPDIR", "/var/tmp", 1); /* /tmp may be a tmpfs */
 	folder_make();
 	write_safetensors(in_folder("m.safetensors"),
 			  "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
@@ -57,7 +61,7 @@ static int copy_to(const struct copy_target *targets, size_t count, struct copy 
 	memset(&error, 0, sizeof(error));
 	if (!through_ring)
 		return copy_run(&options, digests, &report, &error);
-	cr_assert_eq(ring_make(copy_buffer_bytes(options.chunk), 6, &ring, &error), 0);
+	cr_assert_eq(ring_make(copy_buffer_bytes(options.chunk), buffers, &ring, &error), 0);
 	cr_assert_eq(lanes_open(targets, count, ring.count, &options.lanes, &error), 0);
 	options.ring = &ring;
 	r = copy_run(&options, digests, &report, &error);
@@ -144,6 +148,20 @@ Test(copy, goes_through_the_ring_to_other_devices)
 	expect_copied(1);
 }
 
+Test(copy, has_a_reader_for_each_buffer_at_most)
+{
+	struct memory_device device = other(1000000);
+	struct copy_target target = {.device = &device, .addresses = (void *const *)memory[0]};
+
+	for (buffers = 1; buffers <= 3; buffers++) {
+		memset(memory[0][1], 0, BIG);
+		cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 512, .readers = 8}), 0, "%s",
+			     error.message);
+		cr_expect_eq(report.readers, buffers);
+		expect_copied(0);
+	}
+}
+
 Test(copy, tells_what_a_device_says)
 {
 	struct memory_device device = other(3);
@@ -151,6 +169,7 @@ Test(copy, tells_what_a_device_says)
 
 	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 1024, .readers = 4}), -EIO);
 	cr_assert_str_eq(error.message, "the device is gone");
+	cr_assert_gt(writes_left, -20, "the others stop too");
 }
 
 struct watcher {
@@ -238,4 +257,156 @@ Test(copy, copies_nothing_of_nothing)
 	source.tensor_count = 0;
 	cr_assert_eq(copy_to(&target, 1, (struct copy){0}), 0, "%s", error.message);
 	source.tensor_count = TENSORS;
+}
+
+/* ---- what is cached and what is not ------------------------------------- */
+
+/* Rewrites m.safetensors with a header longer by `pad` and opens it; only its first `cached` bytes stay in the
+ * page cache. */
+static void make_half_cached(size_t pad, size_t cached)
+{
+	char *roots[] = {folder}, header[512], byte;
+	const char *path = in_folder("m.safetensors");
+
+	source_close(&source);
+	snprintf(header, sizeof(header),
+		 "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+		 "\"b\":{\"dtype\":\"U8\",\"shape\":[100000],\"data_offsets\":[8,100008]},"
+		 "\"c\":{\"dtype\":\"U8\",\"shape\":[13],\"data_offsets\":[100008,100021]}}%*s",
+		 (int)pad, "");
+	write_safetensors(path, header, BIG + 21);
+	cr_assert_eq(source_open(path, &(struct roots){roots, 1}, &source, &error), 0, "%s", error.message);
+	cr_assert_eq(fsync(source.files[0].fd), 0);
+	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_RANDOM);
+	for (size_t at = 0; at < cached; at += 4096)
+		cr_assert_eq(pread(source.files[0].fd, &byte, 1, (off_t)at), 1);
+	for (int k = 0; k < TENSORS; k++)
+		memset(memory[0][k], 0, source.tensors[k].bytes);
+}
+
+/* True when the kernel said what was cached, and read the rest directly. */
+static bool expect_ways(uint64_t warm_least, uint64_t warm_most)
+{
+	const struct read_counts *counts = &report.counts;
+
+	cr_assert_eq(counts->warm + counts->direct + counts->buffered, BIG + 21);
+	if (report.note[0])
+		return false;
+	cr_assert_eq(counts->buffered, 0);
+	cr_assert(counts->warm >= warm_least && counts->warm <= warm_most, "%zu bytes of %d were cached",
+		  (size_t)counts->warm, BIG + 21);
+	return true;
+}
+
+/* Whatever a hole's place is to the words of a digest. */
+Test(copy, reads_what_is_cached_and_the_rest_directly)
+{
+	struct memory_device device = other(1000000);
+	struct copy_target straight = {.device = &host, .addresses = (void *const *)memory[0]};
+	struct copy_target ring = {.device = &device, .addresses = (void *const *)memory[0]};
+	bool told = true;
+
+	for (size_t pad = 0; pad < 8; pad++)
+		for (int through_ring = 0; through_ring < 2; through_ring++) {
+			make_half_cached(pad, 40960);
+			cr_assert_eq(
+				copy_to(through_ring ? &ring : &straight, 1, (struct copy){.chunk = 32768}), 0,
+				"%s", error.message);
+			expect_copied(0);
+			/* What was asked for behind the hole is being read by then. */
+			told = expect_ways(1, 65536);
+		}
+	if (!told)
+		cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
+}
+
+Test(copy, finds_a_file_as_cold_the_second_time)
+{
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
+
+	make_half_cached(0, 0);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768}), 0, "%s", error.message);
+		expect_copied(0);
+		if (!expect_ways(0, 0))
+			cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
+	}
+}
+
+Test(copy, names_the_end_of_a_file_truncated_anywhere)
+{
+	struct memory_device device = other(1000000);
+	struct copy_target straight = {.device = &host, .addresses = (void *const *)memory[0]};
+	struct copy_target ring = {.device = &device, .addresses = (void *const *)memory[0]};
+	off_t begin = (off_t)source.tensors[0].offset, bytes = source.files[0].stat.st_size;
+	char says[64];
+
+	for (off_t end = bytes - 1; end >= 0; end -= end > bytes - 30 || end < begin + 30 ? 1 : 997) {
+		cr_assert_eq(truncate(in_folder("m.safetensors"), end), 0);
+		cr_assert_eq(copy_to(end % 2 ? &ring : &straight, 1, (struct copy){.chunk = 32768}), -EIO, "%d",
+			     (int)end);
+		snprintf(says, sizeof(says), "it ended at byte %d, it had %d", (int)end, (int)bytes);
+		cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+	}
+}
+
+Test(copy, tells_that_host_memory_cannot_be_had)
+{
+	void *nothing = mmap(NULL, BIG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *addresses[] = {memory[0][0], nothing, memory[0][2]};
+	struct copy_target target = {.device = &host, .addresses = addresses};
+
+	cr_assert_neq(nothing, MAP_FAILED);
+	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 4096}), -ENOMEM);
+	cr_assert(strstr(error.message, "no room in host memory"), "%s", error.message);
+	munmap(nothing, BIG);
+}
+
+/* Each a read, or a lock, of its own would take minutes or seconds. */
+Test(copy, is_quick_with_many_small_tensors, .timeout = 20)
+{
+	enum { COUNT = 100000, BYTES = 77 };
+	struct source_tensor *tensors = calloc(COUNT, sizeof(*tensors));
+	void **addresses = calloc(COUNT, sizeof(*addresses));
+	struct digest *sums = calloc(COUNT, sizeof(*sums));
+	uint8_t *from = malloc(COUNT * BYTES), *to = calloc(COUNT, BYTES + 3);
+	struct source many = {
+		.files = source.files, .file_count = 1, .tensors = tensors, .tensor_count = COUNT};
+	struct copy_target target = {.device = &host, .addresses = addresses};
+	struct copy copy = {.source = &many, .targets = &target, .target_count = 1};
+
+	for (size_t i = 0; i < COUNT; i++) {
+		tensors[i] = (struct source_tensor){.offset = i * BYTES, .bytes = BYTES};
+		addresses[i] = to + i * (BYTES + 3);
+		memset(from + i * BYTES, (int)(i % 251), BYTES);
+	}
+	many.bytes = (uint64_t)COUNT * BYTES;
+	write_bytes(in_folder("m.safetensors"), from, COUNT * BYTES);
+	cr_assert_eq(fstat(source.files[0].fd, &source.files[0].stat), 0);
+	cr_assert_eq(copy_run(&copy, sums, &report, &error), 0, "%s", error.message);
+	cr_expect_lt(report.seconds, 2);
+	for (size_t i = 0; i < COUNT; i++) {
+		struct digest digest = digest_of(from + i * BYTES, BYTES);
+
+		cr_assert_eq(memcmp(addresses[i], from + i * BYTES, BYTES), 0, "tensor %zu", i);
+		cr_assert(digest_equal(&sums[i], &digest), "tensor %zu", i);
+	}
+	free(tensors), free(addresses), free(sums), free(from), free(to);
+}
+
+Test(copy, reports_in_one_sentence)
+{
+	struct copy_report total = {0},
+			   one = {.counts = {1000000000, 500000000, 0}, .seconds = 1, .readers = 8},
+			   two = {.counts = {0, 0, 500000000}, .seconds = 1, .readers = 9, .note = "why"};
+	char text[TEXT_BYTES_MAX + 1];
+
+	copy_report_add(&total, &one);
+	copy_report_add(&total, &two);
+	copy_report_text(&total, text, sizeof(text));
+	cr_expect_str_eq(text,
+			 "read 2000.0 MB in 2.00 s (1.00 GB/s, 9 readers): 1000.0 MB were cached, 500.0 MB "
+			 "came directly from the disk, 500.0 MB through the page cache");
+	cr_expect_str_eq(total.note, "why");
 }

@@ -147,6 +147,17 @@ Test(cuda, tells_that_a_copy_failed)
 	finish();
 }
 
+/* The first one waits for the zeros around the tensors. */
+Test(cuda, tells_that_copies_did_not_arrive)
+{
+	start_with("FAKECUDA_FAIL", "cuStreamSynchronize:2:719");
+	load_to(GPU0, NULL);
+	expect(METHOD_PUBLISH_BEGIN);
+	answer_begin();
+	expect_done("EIO", "waiting for copies to " GPU0);
+	finish();
+}
+
 /* The driver copies a byte wrongly where a test writes behind its back. */
 static void write_byte(const struct check_part *part, uint64_t at)
 {
