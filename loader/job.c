@@ -58,6 +58,7 @@ static void parse_load(struct fields *f, struct job *job)
 	fields_text(f, "model", job->model, sizeof(job->model));
 	fields_text(f, "tag", job->tag, sizeof(job->tag));
 	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
+	job->dry_run = fields_bool_or(f, "dry_run", false);
 	parse_devices(f, job);
 	parse_roots(f, job);
 }

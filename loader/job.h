@@ -20,6 +20,7 @@ struct job {
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
+	bool dry_run; /* only a plan */
 	struct roots roots; /* owned */
 
 	/* check and verify */

@@ -2,6 +2,7 @@
 
 #include "lanes.h"
 #include "report.h"
+#include "residency.h"
 
 #include "../client/lib/publish.h"
 
@@ -392,20 +393,106 @@ static void load_clear(struct load *load)
 	source_close(&load->source);
 }
 
+/* ---- a dry run ----------------------------------------------------------- */
+
+/* What the part's segments take. */
+static int size_part(struct load *load, const struct part *part, uint64_t *bytes, uint64_t *segments)
+{
+	const struct source_rank *rank = rank_of(load, part);
+	struct memory_device device;
+	uint64_t granularity;
+	struct plan plan;
+	int r = memory_device_open(part->device, &device, load->error);
+
+	if (r == 0)
+		r = device.ops->granularity(&device, &granularity, load->error);
+	if (r == 0)
+		r = plan_make(load->specs + rank->tensor, rank->tensor_count, granularity, TENSOR_ALIGN,
+			      SEGMENT_BYTES_TARGET, &plan, load->error);
+	if (r < 0)
+		return r;
+	*bytes += plan.total;
+	*segments += plan.segment_count;
+	plan_clear(&plan);
+	return 0;
+}
+
+static int size_all(struct load *load, struct load_plan *ret)
+{
+	bool all_on_one = load->job->device_count == 1;
+	int r = 0;
+
+	*ret = (struct load_plan){
+		.tensors = load->source.tensor_count,
+		.files = load->source.file_count,
+		.bytes = load->source.bytes,
+		.device_count = load->job->device_count,
+	};
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		size_t at = all_on_one ? 0 : i;
+
+		r = size_part(load, &load->parts[i], &ret->devices[at].bytes, &ret->devices[at].segments);
+	}
+	return r;
+}
+
+/* A file system that can't tell what is cached is no error. */
+static int look_at_cache(struct load *load, struct load_plan *ret)
+{
+	int r = work_phase(load->work, "looking at the cache", 0);
+
+	if (r == 0)
+		r = residency_of(&load->source, work_advance, load->work, &ret->cached, load->error);
+	if (r != -EOPNOTSUPP)
+		return r;
+	work_note(load->work, "%s", load->error->message);
+	return 0;
+}
+
+static struct load *load_new(const struct job *job, struct work *work, struct error *error)
+{
+	struct load *load = calloc(1, sizeof(*load));
+
+	if (!load) {
+		error_set(error, -ENOMEM, NULL, "out of memory");
+		return NULL;
+	}
+	load->job = job;
+	load->work = work;
+	load->error = error;
+	load->client = work->client;
+	return load;
+}
+
+int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret, struct error *error)
+{
+	struct load *load = load_new(job, work, error);
+	int r;
+
+	if (!load)
+		return -ENOMEM;
+	r = open_source(load);
+	if (r == 0)
+		r = plan(load);
+	if (r == 0)
+		r = size_all(load, ret);
+	if (r == 0)
+		r = look_at_cache(load, ret);
+	load_clear(load);
+	free(load);
+	return r;
+}
+
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
 	static int (*const steps[])(struct load *) = {open_source, plan,     begin_all,  wait_for_gpus,
 						      copy_all,    seal_all, hand_in_all};
-	struct load *load = calloc(1, sizeof(*load));
+	struct load *load = load_new(job, work, error);
 	int r = 0;
 
 	if (!load)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
-	load->job = job;
-	load->work = work;
+		return -ENOMEM;
 	load->prepare = prepare;
-	load->error = error;
-	load->client = work->client;
 	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
 		r = steps[i](load);
 	load_clear(load);

@@ -14,4 +14,17 @@
  * error of its steps; -ECANCELED; -ECONNRESET. */
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error);
 
+/* What a load would take. */
+struct load_plan {
+	uint64_t tensors, files, bytes;
+	uint64_t cached; /* bytes of the files that are in the page cache, sampled */
+	struct {
+		uint64_t bytes, segments;
+	} devices[PARTS_PER_VERSION_MAX]; /* as the job names them */
+	size_t device_count;
+};
+
+/* Opens the source and plans: nothing is created, neither memory nor context. Errors as above. */
+int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret, struct error *error);
+
 #endif

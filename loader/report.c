@@ -46,7 +46,27 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 	return r;
 }
 
-int report_done(struct connection *connection, const struct error *error)
+static void put_plan(struct message_writer *w, const struct job *job, const struct load_plan *plan)
+{
+	message_begin_map(w, "plan");
+	message_put_u64(w, "tensors", plan->tensors);
+	message_put_u64(w, "files", plan->files);
+	message_put_u64(w, "bytes", plan->bytes);
+	message_put_u64(w, "cached", plan->cached);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < plan->device_count; i++) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", job->devices[i]);
+		message_put_u64(w, "bytes", plan->devices[i].bytes);
+		message_put_u64(w, "segments", plan->devices[i].segments);
+		message_end(w);
+	}
+	message_end(w);
+	message_end(w);
+}
+
+int report_done(struct connection *connection, const struct error *error, const struct job *job,
+		const struct load_plan *plan)
 {
 	struct message_writer w;
 	int r;
@@ -55,6 +75,8 @@ int report_done(struct connection *connection, const struct error *error)
 	message_request(&w, request_next_id(), METHOD_LOADER_DONE);
 	if (error->code)
 		message_put_error(&w, "error", error);
+	else if (plan)
+		put_plan(&w, job, plan);
 	message_end(&w);
 	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, NULL);
 	message_writer_clear(&w);

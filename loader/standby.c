@@ -22,6 +22,7 @@ struct standby {
 	bool assigned, report_wanted;
 	struct job job;
 	struct prepare *prepare; /* of a load; ended when all is told: that takes time */
+	struct load_plan plan; /* of a dry run */
 	struct error refused; /* a job that could not be parsed */
 };
 
@@ -137,12 +138,14 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 
 static int load(struct standby *s, struct error *error)
 {
-	int r = prepare_start(&s->job, &s->prepare, error);
+	int r = s->job.dry_run ? 0 : prepare_start(&s->job, &s->prepare, error);
 
 	if (r == 0 && s->roots->own) {
 		roots_clear(&s->job.roots);
 		r = roots_read(s->roots->file, &s->job.roots, error);
 	}
+	if (r == 0 && s->job.dry_run)
+		return load_dry_run(&s->job, &s->work, &s->plan, error);
 	return r < 0 ? r : load_run(&s->job, &s->work, s->prepare, error);
 }
 
@@ -199,7 +202,7 @@ static int serve(struct standby *s)
 	if (r < 0)
 		return r == -ECONNRESET ? 0 : r;
 	run_job(s, &error);
-	r = report_done(s->work.connection, &error);
+	r = report_done(s->work.connection, &error, &s->job, s->job.dry_run ? &s->plan : NULL);
 	s->prepare = prepare_end(s->prepare);
 	return r;
 }

@@ -249,6 +249,74 @@ Test(several, ranks_of_which_one_is_bad_leave_nothing)
 	gpuwmd_stop_empty(d);
 }
 
+/* ---- dry runs ----------------------------------------------------------- */
+
+/* The plan of the first job. */
+static json_t *dry_run(struct gpuwmd *d, const char *source, const char *const *devices, size_t count)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	json_t *jobs, *plan;
+	uint64_t job;
+
+	options.source = source;
+	options.name = "m@v1";
+	options.devices = devices;
+	options.device_count = count;
+	options.dry_run = true;
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 30000));
+	jobs = query(d->admin, "jobs", NULL);
+	plan = json_incref(json_object_get(json_array_get(json_object_get(jobs, "jobs"), 0), "plan"));
+	json_decref(jobs);
+	return plan;
+}
+
+static uint64_t planned(const json_t *plan, size_t device, const char *key)
+{
+	return (uint64_t)json_integer_value(
+		json_object_get(json_array_get(json_object_get(plan, "devices"), device), key));
+}
+
+/* What it says is what a load then takes. */
+Test(several, a_dry_run_makes_nothing_and_is_right)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *devices[] = {d->device};
+	json_t *plan;
+
+	ranks_write(d);
+	plan = dry_run(d, path_in(d, "m"), devices, 1);
+	cr_assert_eq(memory_of(d), 0);
+	cr_assert_eq(json_integer_value(json_object_get(plan, "files")), 3);
+	cr_assert_eq(planned(plan, 0, "segments"), 2);
+	OK(load_to(d, path_in(d, "m"), 0));
+	cr_assert_eq(status_of(d, "bytes"), planned(plan, 0, "bytes"));
+	json_decref(plan);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(several, a_dry_run_plans_each_device)
+{
+	const struct gpuwm_device *all;
+	const char *devices[2];
+	struct gpuwmd *d;
+	json_t *plan;
+
+	ON_FAKECUDA();
+	d = gpuwmd_start(NULL);
+	ranks_write(d);
+	gpuwm_devices(d->admin, &all);
+	devices[0] = all[2].id;
+	devices[1] = "host";
+	plan = dry_run(d, path_in(d, "m"), devices, 2);
+	cr_assert_eq(planned(plan, 0, "bytes"), MB(2), "of a GPU's granularity");
+	cr_assert_eq(planned(plan, 1, "segments"), 1);
+	cr_assert_lt(planned(plan, 1, "bytes"), MB(2));
+	json_decref(plan);
+	gpuwmd_stop_empty(d);
+}
+
 /* ---- memory that is gone half-way ------------------------------------- */
 
 static struct gpuwmd *start_failing(const char *failure)

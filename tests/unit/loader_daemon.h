@@ -21,6 +21,7 @@ static pthread_t thread;
 static int loader_end, loader_result;
 static struct standby_roots roots; /* zero: those of the job count */
 static int fds_before;
+static bool dry_run; /* of the loads that are sent */
 static int kept = -1; /* a publisher's socket that stays open to the end */
 
 /* What came last from the peer that was listened to. */
@@ -176,6 +177,8 @@ static inline void send_load_to(const char *source, const char *root, const char
 	message_put_text(&w, "source", source);
 	message_put_text(&w, "model", "m");
 	message_put_text(&w, "tag", "v1");
+	if (dry_run)
+		message_put_bool(&w, "dry_run", true);
 	message_begin_array(&w, "devices");
 	for (; *devices; devices++)
 		message_put_text(&w, NULL, *devices);

@@ -1,0 +1,68 @@
+#include "residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+
+/* xorshift64: any number, another one each time. */
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* 1: the byte is cached; 0: it is not. */
+static int sample(const struct source_file *file, uint64_t offset, struct error *error)
+{
+	char byte;
+	struct iovec place = {.iov_base = &byte, .iov_len = 1};
+	ssize_t n = preadv2(file->fd, &place, 1, (off_t)offset, RWF_NOWAIT);
+
+	if (n >= 0)
+		return n == 1;
+	if (errno == EAGAIN || errno == EINTR)
+		return 0;
+	return error_set(error, -EOPNOTSUPP, NULL, "what is cached of %s can't be known: %s", file->path,
+			 strerror(errno));
+}
+
+static int file_residency(const struct source_file *file, uint64_t *state, uint64_t *bytes, struct error *error)
+{
+	uint64_t size = (uint64_t)file->stat.st_size;
+
+	/* A sample that misses is to read no more than its own page. */
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+	for (uint64_t at = 0; at < size; at += RESIDENCY_SAMPLE_BYTES) {
+		uint64_t left = size - at;
+		uint64_t piece = left < RESIDENCY_SAMPLE_BYTES ? left : RESIDENCY_SAMPLE_BYTES;
+		int r = sample(file, at + draw(state) % piece, error);
+
+		if (r < 0)
+			return r;
+		*bytes += r ? piece : 0;
+	}
+	return 0;
+}
+
+int residency_of(const struct source *source, memory_progress_fn *progress, void *user_data, uint64_t *ret,
+		 struct error *error)
+{
+	struct timespec now;
+	uint64_t state, bytes = 0;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	state = ((uint64_t)now.tv_sec << 30 | (uint64_t)now.tv_nsec) + 1;
+	for (size_t i = 0; r == 0 && i < source->file_count; i++) {
+		r = file_residency(&source->files[i], &state, &bytes, error);
+		if (r == 0)
+			r = progress(0, user_data);
+	}
+	if (r == 0)
+		*ret = bytes;
+	return r;
+}
