@@ -261,6 +261,11 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_A) $(PROTO_A) $(SHA
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
 
+# It asks for the inside of the library.
+$(BUILD)/tests/bench/digest: $(BUILD)/obj/tests/bench/digest.o $(BENCH_A) $(LIB_A) $(PROTO_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_LIB) $(call pkg_libs,jansson)
+
 $(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)

@@ -13,6 +13,7 @@
 	F(cuInit)                                                                                              \
 	F(cuDeviceGetCount)                                                                                    \
 	F(cuDeviceGetUuid_v2)                                                                                  \
+	F(cuDeviceGetAttribute)                                                                                \
 	F(cuDevicePrimaryCtxRetain)                                                                            \
 	F(cuCtxSetCurrent)                                                                                     \
 	F(cuCtxSynchronize)                                                                                    \
@@ -30,6 +31,7 @@
 	F(cuMemHostRegister_v2)                                                                                \
 	F(cuMemHostUnregister)                                                                                 \
 	F(cuMemcpyHtoDAsync_v2)                                                                                \
+	F(cuMemcpyHtoD_v2)                                                                                     \
 	F(cuMemcpyDtoH_v2)                                                                                     \
 	F(cuMemsetD8_v2)                                                                                       \
 	F(cuMemsetD32_v2)                                                                                      \
@@ -39,6 +41,7 @@
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
 	F(cuEventSynchronize)                                                                                  \
+	F(cuEventElapsedTime)                                                                                  \
 	F(cuEventDestroy_v2)                                                                                   \
 	F(cuModuleLoadData)                                                                                    \
 	F(cuModuleGetFunction)                                                                                 \
