@@ -71,6 +71,10 @@
 /* Where tensors begin: a multiple of every vector width and of cuBLAS's
  * preferred alignment. */
 #define TENSOR_ALIGN 256
+/* What a publisher may ask for: from a vector register to where segments begin, whose addresses
+ * are multiples of 2 MiB on every kind of memory. */
+#define TENSOR_ALIGN_MIN 16
+#define TENSOR_ALIGN_MAX MIB(2)
 
 /* What a process with a CUDA context takes of a GPU beside its bytes: 523 MiB were measured (H200, driver
  * 580), and a tenth more is left to the digest kernel's module and stack and to other drivers. */

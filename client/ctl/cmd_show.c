@@ -3,21 +3,55 @@
 
 #include "index_texts.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* ---- how well they are packed ------------------------------------------ */
+
+static int by_place(const void *a, const void *b)
+{
+	const struct gpuwm_tensor *x = a, *y = b;
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* What tensors take of the segments: of those that share a place (tied), one counts. */
+static int tensors_bytes(const struct gpuwm_handles *handles, uint64_t *ret_bytes)
+{
+	const uint64_t count = gpuwm_handles_tensor_count(handles);
+	struct gpuwm_tensor *tensors = calloc(count + 1, sizeof(*tensors));
+	uint64_t bytes = 0, filled = 0;
+
+	if (!tensors)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < count; i++)
+		if (gpuwm_handles_tensor_at(handles, i, &tensors[filled]) == 0 && tensors[filled].bytes > 0)
+			filled++;
+	qsort(tensors, filled, sizeof(*tensors), by_place);
+	for (uint64_t i = 0; i < filled; i++)
+		if (i == 0 || by_place(&tensors[i - 1], &tensors[i]) != 0)
+			bytes += tensors[i].bytes;
+	free(tensors);
+	*ret_bytes = bytes;
+	return 0;
+}
 
 /* ---- as JSON ----------------------------------------------------------- */
 
-static json_t *version_json(const struct gpuwm_version_info *info)
+static json_t *version_json(const struct gpuwm_version_info *info, uint64_t tensor_bytes)
 {
 	char layout[33], content[33];
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:i, s:I, s:s, s:s}", "version", info->id,
-			 "model", info->model, "tag", info->tag, "device", info->device, "rank",
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:s, s:s}", "version",
+			 info->id, "model", info->model, "tag", info->tag, "device", info->device, "rank",
 			 (int)info->rank, "world", (int)info->world, "generation", (json_int_t)info->generation,
-			 "bytes", (json_int_t)info->bytes, "segments", (int)info->segments, "tensors",
-			 (json_int_t)info->tensors, "layout", hex_text(info->layout, 16, layout), "content",
-			 hex_text(info->content, 16, content));
+			 "bytes", (json_int_t)info->bytes, "tensor_bytes", (json_int_t)tensor_bytes, "segments",
+			 (int)info->segments, "tensors", (json_int_t)info->tensors, "layout",
+			 hex_text(info->layout, 16, layout), "content", hex_text(info->content, 16, content));
 }
 
 static json_t *tensor_json(const struct gpuwm_tensor *tensor)
@@ -35,7 +69,8 @@ static json_t *tensor_json(const struct gpuwm_tensor *tensor)
 			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
 }
 
-static int json_show(const struct gpuwm_handles *handles, const struct index_texts *texts)
+static int json_show(const struct gpuwm_handles *handles, const struct index_texts *texts,
+		     uint64_t tensor_bytes)
 {
 	json_t *metadata = json_object(), *files = json_array(), *tensors = json_array();
 	const char *name, *value;
@@ -52,21 +87,22 @@ static int json_show(const struct gpuwm_handles *handles, const struct index_tex
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
 	return answer_print(json_pack("{s:o, s:o, s:o, s:o}", "version",
-				      version_json(gpuwm_handles_version(handles)), "metadata", metadata,
-				      "files", files, "tensors", tensors));
+				      version_json(gpuwm_handles_version(handles), tensor_bytes), "metadata",
+				      metadata, "files", files, "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
 
-static void version_show(const struct gpuwm_version_info *info)
+static void version_show(const struct gpuwm_version_info *info, uint64_t tensor_bytes)
 {
-	char size[SHORT_TEXT], digest[33];
+	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33];
 
 	printf("%s@%s  %s\n", info->model, info->tag, info->id);
 	printf("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64 "\n", info->device, info->rank,
 	       info->world, info->generation);
-	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 "\n", size_text(info->bytes, size),
-	       info->segments, info->tensors);
+	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)\n",
+	       size_text(info->bytes, size), info->segments, info->tensors, size_text(tensor_bytes, tensors),
+	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
 }
@@ -136,19 +172,21 @@ static int tensors_show(const struct gpuwm_handles *handles)
 static int handles_show(const struct gpuwm_handles *handles, bool json)
 {
 	struct index_texts texts;
-	uint64_t bytes;
+	uint64_t bytes, tensor_bytes;
 	int fd = gpuwm_handles_index(handles, &bytes);
 	int code;
 
 	if (fd < 0)
 		return exit_with_error();
-	code = index_texts_open(fd, bytes, &texts);
+	code = tensors_bytes(handles, &tensor_bytes);
+	if (code == 0)
+		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
 		return exit_with(exit_code_of(code), NULL, "the version's index can't be read");
 	if (json) {
-		code = json_show(handles, &texts);
+		code = json_show(handles, &texts, tensor_bytes);
 	} else {
-		version_show(gpuwm_handles_version(handles));
+		version_show(gpuwm_handles_version(handles), tensor_bytes);
 		code = texts_show(&texts);
 		if (code == EXIT_DONE)
 			code = tensors_show(handles);

@@ -122,34 +122,6 @@ static int map_failed(uint64_t bytes, struct error *error)
 			 strerror(errno));
 }
 
-static int host_map(const struct memory_device *device, struct memory_segment *segment,
-		    enum memory_access access, struct error *error)
-{
-	int fd = segment->handle ? imported_fd(segment) : segment->fd;
-	bool writes = access == MEMORY_WRITE;
-	/* Private for reading: kernels before 6.7 refuse a shared map of a
-	 * write-sealed memfd. Nobody writes, so both see the same pages. */
-	void *address = mmap(NULL, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
-			     writes ? MAP_SHARED : MAP_PRIVATE, fd, 0);
-
-	(void)device;
-	if (address == MAP_FAILED)
-		return map_failed(segment->bytes, error);
-	/* A child's writable copy of the mapping would keep the seals from being set. */
-	if (writes)
-		madvise(address, segment->bytes, MADV_DONTFORK);
-	segment->address = address;
-	imported_forget(segment);
-	return 0;
-}
-
-static int no_room(uint64_t bytes, struct error *error)
-{
-	return error_set(error, -ENOMEM, "raise RLIMIT_AS (ulimit -v), or vm.max_map_count",
-			 "no addresses for %llu bytes of host memory: %s", (unsigned long long)bytes,
-			 strerror(errno));
-}
-
 /* Addresses with nothing behind them. */
 static void *reserve_at(void *address, uint64_t bytes, int flags)
 {
@@ -182,13 +154,50 @@ static int host_reserve(const struct memory_device *device, uint64_t bytes, void
 	}
 	area = reserve_at(NULL, bytes + HUGE_BYTES, 0);
 	if (area == MAP_FAILED)
-		return no_room(bytes, error);
+		return map_failed(bytes, error);
 	start = (uintptr_t)area;
 	base = (start + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 	if (base > start)
 		munmap(area, base - start);
 	munmap((void *)(base + bytes), start + HUGE_BYTES - base);
 	*ret = (struct memory_range){(void *)base, bytes};
+	return 0;
+}
+
+/* What is filled through it lies in huge pages, whole ones only, where the kernel gives them to who
+ * asks (shmem_enabled: advise); whoever maps it later has them too. A child's writable copy of the
+ * mapping would keep the seals from being set. */
+static void advise_writer(void *address, uint64_t bytes)
+{
+	madvise(address, bytes, MADV_DONTFORK);
+	if (bytes >= HUGE_BYTES)
+		madvise(address, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+}
+
+static int host_map(const struct memory_device *device, struct memory_segment *segment,
+		    enum memory_access access, struct error *error)
+{
+	int fd = segment->handle ? imported_fd(segment) : segment->fd;
+	bool writes = access == MEMORY_WRITE;
+	struct memory_range range;
+	void *address;
+	int r = host_reserve(device, segment->bytes, NULL, &range, error);
+
+	if (r < 0)
+		return r;
+	/* Private for reading: kernels before 6.7 refuse a shared map of a
+	 * write-sealed memfd. Nobody writes, so both see the same pages. */
+	address = mmap(range.base, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+		       (writes ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, fd, 0);
+	if (address == MAP_FAILED) {
+		r = map_failed(segment->bytes, error);
+		munmap(range.base, range.bytes);
+		return r;
+	}
+	if (writes)
+		advise_writer(address, segment->bytes);
+	segment->address = address;
+	imported_forget(segment);
 	return 0;
 }
 

@@ -109,10 +109,10 @@ static int items_check(struct item *items, size_t count, struct error *error)
 }
 
 /* What all tensors take when each is aligned; the total must leave room for rounding. */
-static int items_total(const struct item *items, size_t count, uint64_t granularity, uint64_t *ret,
+static int items_total(const struct item *items, size_t count, uint64_t granularity, uint64_t align,
 		       struct error *error)
 {
-	const uint64_t most = UINT64_MAX / 4 - granularity;
+	const uint64_t most = UINT64_MAX / 4 - granularity - align;
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -121,15 +121,14 @@ static int items_total(const struct item *items, size_t count, uint64_t granular
 		if (bytes > most || total + bytes > most)
 			return error_set(error, -EFBIG, "check their shapes",
 					 "the tensors are larger than any memory");
-		total = round_up(total + bytes, TENSOR_ALIGN);
+		total = round_up(total + bytes, align);
 	}
-	*ret = total;
 	return 0;
 }
 
 /* Places everything with segments of at most `target`: the number of segments.
  * `segments` (PART_SEGMENTS_MAX entries) gets the bytes used of each. */
-static size_t items_place(struct item *items, size_t count, uint64_t target, uint64_t *segments)
+static size_t items_place(struct item *items, size_t count, uint64_t align, uint64_t target, uint64_t *segments)
 {
 	size_t segment = 0;
 	uint64_t used = 0;
@@ -138,7 +137,7 @@ static size_t items_place(struct item *items, size_t count, uint64_t target, uin
 		items[i].root->placed = false;
 	for (size_t i = 0; i < count; i++) {
 		struct item *root = items[i].root;
-		uint64_t offset = round_up(used, TENSOR_ALIGN);
+		uint64_t offset = round_up(used, align);
 
 		/* A tied group lies where the first of its names would, whoever is the root. */
 		if (root->placed)
@@ -180,13 +179,12 @@ static int plan_fill(struct plan *plan, const struct item *items, size_t count, 
 	return 0;
 }
 
-int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t target,
-	      struct plan *ret_plan, struct error *error)
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
+	      uint64_t target, struct plan *ret_plan, struct error *error)
 {
 	uint64_t used[PART_SEGMENTS_MAX] = {0};
 	struct item *items = calloc(count + 1, sizeof(*items));
 	struct plan plan = {0};
-	uint64_t total = 0;
 	size_t segments;
 	int r;
 
@@ -196,10 +194,10 @@ int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t gran
 		items[i] = (struct item){.spec = &specs[i], .position = i};
 	r = items_check(items, count, error);
 	if (r == 0)
-		r = items_total(items, count, granularity, &total, error);
+		r = items_total(items, count, granularity, align, error);
 	if (r == 0) {
 		target = target ? target : 1;
-		while ((segments = items_place(items, count, target, used)) > PART_SEGMENTS_MAX)
+		while ((segments = items_place(items, count, align, target, used)) > PART_SEGMENTS_MAX)
 			target *= 2;
 		r = plan_fill(&plan, items, count, used, segments, granularity, error);
 	}

@@ -1,7 +1,7 @@
 /* The layout of a part: which tensor lies where. It follows from names,
  * dtypes and shapes alone, not from files or the order of arrival: tensors in
- * the order of their names, each aligned to TENSOR_ALIGN, packed into segments
- * of SEGMENT_BYTES_TARGET (larger when there would be more than
+ * the order of their names, each aligned (to TENSOR_ALIGN unless the publisher asks otherwise), packed into
+ * segments of SEGMENT_BYTES_TARGET (larger when there would be more than
  * PART_SEGMENTS_MAX); a tensor is never split, a tied one takes no room, an
  * empty one takes no room but has a place.
  */
@@ -23,11 +23,11 @@ struct plan {
 	uint64_t total; /* of the segments */
 };
 
-/* granularity: a power of two. target: SEGMENT_BYTES_TARGET but for tests.
+/* granularity, align: powers of two. target: SEGMENT_BYTES_TARGET but for tests.
  * -EINVAL naming the tensor: unknown dtype, no whole bytes, overflow, a name
  * twice, strides that are no permutation of dense, tied to nothing or to another size; -EFBIG. */
-int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t target,
-	      struct plan *ret_plan, struct error *error);
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
+	      uint64_t target, struct plan *ret_plan, struct error *error);
 void plan_clear(struct plan *plan);
 
 #endif

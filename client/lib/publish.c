@@ -20,6 +20,12 @@ static void close_in_child(void *object)
 	}
 }
 
+static bool align_is_fine(uint64_t align)
+{
+	return align == 0 ||
+	       (align >= TENSOR_ALIGN_MIN && align <= TENSOR_ALIGN_MAX && (align & (align - 1)) == 0);
+}
+
 static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
 			 size_t count, struct error *error)
 {
@@ -32,6 +38,9 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
 		r = error_set(error, -EINVAL, "ranks count from 0", "rank %u of a world of %u", options->rank,
 			      options->world);
+	if (r == 0 && !align_is_fine(options->align))
+		r = error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
+			      "tensors can't be aligned to %llu bytes", (unsigned long long)options->align);
 	if (r == 0 && !specs && count > 0)
 		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
 			      count);
@@ -42,14 +51,15 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 
 /* The layout, the index so far, and room for the digests: all that needs no daemon. */
 static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, size_t count,
-			   struct error *error)
+			   uint64_t align, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
 	uint64_t granularity;
 	int r = device->ops->granularity(device, &granularity, error);
 
 	if (r == 0)
-		r = plan_make(specs, count, granularity, SEGMENT_BYTES_TARGET, &publish->plan, error);
+		r = plan_make(specs, count, granularity, align ? align : TENSOR_ALIGN, SEGMENT_BYTES_TARGET,
+			      &publish->plan, error);
 	if (r < 0)
 		return r;
 	publish->tensor_count = count;
@@ -194,7 +204,7 @@ static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publis
 	int r = memory_device_open(options->device, &publish->device, error);
 
 	if (r == 0)
-		r = publish_prepare(publish, specs, count, error);
+		r = publish_prepare(publish, specs, count, options->align, error);
 	if (r == 0)
 		r = ask_begin(publish, options, error);
 	if (r < 0)

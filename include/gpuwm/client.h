@@ -341,6 +341,9 @@ struct gpuwm_publish_options {
 	uint32_t rank, world; /* world 0 reads as 1 */
 	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL */
 	const char *alias; /* moved to the version when it is ready; NULL */
+	uint64_t
+		align; /* of every tensor's address: a power of two from 16 to 2 MiB; 0: 256. Part of the layout:
+			   versions that gpuwm_switch is to go between have the same */
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and

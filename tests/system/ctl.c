@@ -111,6 +111,36 @@ Test(ctl, rollback_goes_to_previous)
 	gpuwmd_stop(d);
 }
 
+/* Tensors that are tied are there once. */
+Test(ctl, show_tells_what_tensors_take_of_the_segments)
+{
+	const uint64_t shape[] = {3000};
+	const struct gpuwm_tensor_spec specs[] = {
+		{.name = "a", .dtype = GPUWM_U8, .ndim = 1, .shape = shape},
+		{.name = "b", .dtype = GPUWM_U8, .ndim = 1, .shape = shape, .tied_to = "c"},
+		{.name = "c", .dtype = GPUWM_U8, .ndim = 1, .shape = shape},
+	};
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwmd *d = start_with_two();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	json_t *shown, *version;
+
+	options.name = "tied@v1";
+	options.device = d->device;
+	OK(gpuwm_publish_begin(client, &options, specs, 3, &publish));
+	OK(gpuwm_publish_commit(publish, NULL));
+	shown = ctl_json("show", "tied@v1");
+	version = json_object_get(shown, "version");
+	cr_assert_eq(json_integer_value(json_object_get(version, "tensor_bytes")), 6000);
+	cr_assert(json_integer_value(json_object_get(version, "bytes")) >= 8192);
+	json_decref(shown);
+	cr_assert_eq(CTL("show", "tied@v1"), 0, "%s", output);
+	cr_assert(strstr(output, "tensors 3 of 5.9 KiB ("), "%s", output);
+	gpuwm_close(client);
+	gpuwmd_stop(d);
+}
+
 Test(ctl, an_empty_variable_removes_no_alias)
 {
 	struct gpuwmd *d = start_with_two();

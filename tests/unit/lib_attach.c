@@ -137,6 +137,42 @@ Test(publish, refuses_texts_and_files_that_are_there_or_do_not_fit)
 	gpuwm_publish_abort(publish, NULL);
 }
 
+Test(publish, aligns_tensors_as_it_is_asked)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	const uint64_t refused[] = {1, 8, 24, MIB(2) + 16, MIB(4), UINT64_MAX}, taken[] = {16, 4096, MIB(2)};
+
+	options.name = "m@v1";
+	options.device = "host";
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct gpuwm_publish *publish = NULL;
+
+		options.align = refused[i];
+		cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
+		cr_assert(strstr(gpuwm_error()->detail, "power of two") != NULL);
+	}
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		struct gpuwm_publish *publish = NULL;
+		struct gpuwm_mapping *mapping;
+		struct gpuwm_tensor tensor;
+		void *data;
+
+		options.align = taken[i];
+		cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), 0));
+		for (size_t t = 0; t < 4; t++) {
+			cr_assert(eq(int, gpuwm_publish_memory(publish, t, &data, NULL), 0));
+			cr_assert(eq(u64, (uintptr_t)data % taken[i], 0));
+		}
+		cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
+		mapping = attach();
+		for (uint64_t t = 0; t < 4; t++) {
+			cr_assert(eq(int, gpuwm_tensor_at(mapping, t, &tensor), 0));
+			cr_assert(eq(u64, (uintptr_t)tensor.data % taken[i], 0));
+		}
+		gpuwm_detach(mapping);
+	}
+}
+
 Test(publish, refuses_options_before_it_asks)
 {
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);

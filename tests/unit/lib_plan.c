@@ -68,13 +68,13 @@ static bool same_place(const struct plan_place *a, const struct plan_place *b)
 	return a->segment == b->segment && a->offset == b->offset && a->bytes == b->bytes;
 }
 
-static void check_places(const struct model *model, const struct plan *plan)
+static void check_places(const struct model *model, const struct plan *plan, uint64_t align)
 {
 	for (size_t i = 0; i < model->count; i++) {
 		const struct plan_place *a = &plan->places[i];
 
 		cr_assert(lt(u32, a->segment, plan->segment_count));
-		cr_assert(eq(u64, a->offset % TENSOR_ALIGN, 0));
+		cr_assert(eq(u64, a->offset % align, 0));
 		cr_assert(le(u64, a->offset + a->bytes, plan->segments[a->segment]));
 		for (size_t j = 0; j < i; j++) {
 			const struct plan_place *b = &plan->places[j];
@@ -97,24 +97,52 @@ static uint64_t model_bytes(const struct model *model, const struct plan *plan)
 	return bytes;
 }
 
-Test(plan, places_ten_thousand_models_aligned_apart_and_without_waste)
+/* All that is not a tensor's: what aligning takes in front of one, and what fills a segment up. */
+static void check_waste(const struct model *model, const struct plan *plan, uint64_t granularity,
+			uint64_t align)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < plan->segment_count; i++) {
+		cr_assert(eq(u64, plan->segments[i] % granularity, 0));
+		total += plan->segments[i];
+	}
+	cr_assert(eq(u64, plan->total, total));
+	cr_assert(
+		le(u64, total,
+		   model_bytes(model, plan) + model->count * (align - 1) + plan->segment_count * granularity));
+}
+
+static void check_same(const struct model *model, const struct plan *first, const struct plan *second)
+{
+	cr_assert(eq(u32, first->segment_count, second->segment_count));
+	for (uint32_t i = 0; i < first->segment_count; i++)
+		cr_assert(eq(u64, first->segments[i], second->segments[i]));
+	for (size_t i = 0; i < model->count; i++)
+		cr_assert(same_place(&first->places[i], &second->places[i]));
+}
+
+Test(plan, places_ten_thousand_models_aligned_apart_without_waste_and_each_time_alike)
 {
 	static struct model model;
 
 	for (uint64_t seed = 1; seed <= 10000; seed++) {
 		uint64_t granularity = UINT64_C(1) << (9 + seed % 8), target = 1 + seed % 50 * 1000;
-		struct plan plan = {0};
+		uint64_t align = UINT64_C(16) << (seed % 18); /* to 2 MiB */
+		struct plan plan = {0}, again = {0};
 		struct error error;
 
 		model_make(&model, seed);
-		cr_assert(eq(int, plan_make(model.specs, model.count, granularity, target, &plan, &error), 0));
-		check_places(&model, &plan);
-		cr_assert(le(u64, plan.total,
-			     model_bytes(&model, &plan) + model.count * TENSOR_ALIGN +
-				     plan.segment_count * granularity));
-		for (uint32_t i = 0; i < plan.segment_count; i++)
-			cr_assert(eq(u64, plan.segments[i] % granularity, 0));
+		cr_assert(eq(int,
+			     plan_make(model.specs, model.count, granularity, align, target, &plan, &error),
+			     0));
+		check_places(&model, &plan, align);
+		check_waste(&model, &plan, granularity, align);
+		cr_assert(eq(int, plan_make(model.specs, model.count, granularity, align, target, &again, NULL),
+			     0));
+		check_same(&model, &plan, &again);
 		plan_clear(&plan);
+		plan_clear(&again);
 	}
 }
 
@@ -127,9 +155,11 @@ Test(plan, does_not_depend_on_the_order_of_the_specs)
 		struct plan first = {0}, second = {0};
 
 		model_make(&model, seed);
-		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, 20000, &first, NULL), 0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, TENSOR_ALIGN, 20000, &first, NULL),
+			     0));
 		model_shuffle(&model, seed, order);
-		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, 20000, &second, NULL), 0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, TENSOR_ALIGN, 20000, &second, NULL),
+			     0));
 		cr_assert(eq(u32, first.segment_count, second.segment_count));
 		for (size_t i = 0; i < model.count; i++)
 			cr_assert(same_place(&first.places[order[i]], &second.places[i]));
@@ -151,7 +181,7 @@ Test(plan, makes_larger_segments_rather_than_more_than_a_packet_holds)
 		specs[i] = (struct gpuwm_tensor_spec){
 			.name = names[i], .dtype = GPUWM_F32, .ndim = 1, .shape = shape};
 	}
-	cr_assert(eq(int, plan_make(specs, COUNT, 4096, 1, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, COUNT, 4096, TENSOR_ALIGN, 1, &plan, NULL), 0));
 	cr_assert(le(u32, plan.segment_count, PART_SEGMENTS_MAX));
 	cr_assert(gt(u32, plan.segment_count, PART_SEGMENTS_MAX / 4));
 	plan_clear(&plan);
@@ -167,7 +197,7 @@ Test(plan, gives_a_tied_group_the_place_of_its_first_name_whoever_is_the_root)
 	};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(specs, 3, 4096, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, 3, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	cr_assert(eq(u64, plan.places[1].offset, 0));
 	cr_assert(same_place(&plan.places[1], &plan.places[2]));
 	cr_assert(eq(u64, plan.places[0].offset, 256));
@@ -180,11 +210,11 @@ Test(plan, gives_tensors_without_bytes_a_place_and_no_tensors_no_segment)
 	const struct gpuwm_tensor_spec spec = {.name = "e", .dtype = GPUWM_F32, .ndim = 2, .shape = shape};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(&spec, 1, 4096, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(&spec, 1, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	cr_assert(eq(u32, plan.segment_count, 1));
 	cr_assert(eq(u64, plan.total, 4096));
 	plan_clear(&plan);
-	cr_assert(eq(int, plan_make(NULL, 0, 4096, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(NULL, 0, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	cr_assert(eq(u32, plan.segment_count, 0));
 	plan_clear(&plan);
 }
@@ -195,7 +225,7 @@ static void refused(const struct gpuwm_tensor_spec *specs, size_t count, const c
 	struct plan plan = {0};
 	struct error error = {0};
 
-	cr_assert(eq(int, plan_make(specs, count, 4096, 4096, &plan, &error), -EINVAL));
+	cr_assert(eq(int, plan_make(specs, count, 4096, TENSOR_ALIGN, 4096, &plan, &error), -EINVAL));
 	cr_assert(strstr(error.message, words) != NULL, "%s", error.message);
 	cr_assert(gt(sz, strlen(error.detail), 0), "no remedy: %s", error.message);
 }
@@ -249,7 +279,7 @@ Test(plan, takes_permuted_strides)
 		.name = "x", .dtype = GPUWM_F32, .ndim = 3, .shape = shape, .strides = strides};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(&spec, 1, 4096, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(&spec, 1, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	cr_assert(eq(u64, plan.places[0].bytes, 96));
 	plan_clear(&plan);
 }
@@ -264,7 +294,7 @@ Test(plan, refuses_more_than_any_memory_holds)
 	for (int i = 0; i < 5; i++)
 		specs[i] = (struct gpuwm_tensor_spec){
 			.name = names[i], .dtype = GPUWM_U8, .ndim = 1, .shape = shape};
-	cr_assert(eq(int, plan_make(specs, 5, 4096, 4096, &plan, NULL), -EFBIG));
-	cr_assert(eq(int, plan_make(specs, 3, 4096, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, 5, 4096, TENSOR_ALIGN, 4096, &plan, NULL), -EFBIG));
+	cr_assert(eq(int, plan_make(specs, 3, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	plan_clear(&plan);
 }
