@@ -24,6 +24,7 @@ struct rule {
 
 static struct rule rules[RULES_MAX];
 static size_t rule_count;
+static unsigned long flip_nth, copies; /* flip_nth 0: none */
 static char program[16];
 static const char *log_path;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -53,6 +54,18 @@ static void rules_read(const char *variable, bool hang)
 	}
 }
 
+static void flip_read(void)
+{
+	const char *text = getenv("FAKECUDA_FLIP");
+	char *end;
+
+	if (!text)
+		return;
+	flip_nth = strtoul(text, &end, 10);
+	if (!flip_nth || *end)
+		machine_refuse("FAKECUDA_FLIP", text);
+}
+
 static void settings_read(void)
 {
 	const char *only = getenv("FAKECUDA_FAIL_ONLY");
@@ -63,6 +76,7 @@ static void settings_read(void)
 		return;
 	rules_read("FAKECUDA_FAIL", false);
 	rules_read("FAKECUDA_HANG", true);
+	flip_read();
 }
 
 static bool rule_is_for(const struct rule *rule, const char *name)
@@ -90,6 +104,17 @@ int call_fault(const char *name)
 			pause();
 	}
 	return result;
+}
+
+bool call_flips(void)
+{
+	bool flips;
+
+	pthread_once(&once, settings_read);
+	pthread_mutex_lock(&lock);
+	flips = ++copies == flip_nth;
+	pthread_mutex_unlock(&lock);
+	return flips;
 }
 
 int call_log(const char *name, int result)

@@ -2,9 +2,14 @@
 #ifndef FAKECUDA_CALL_H
 #define FAKECUDA_CALL_H
 
+#include <stdbool.h>
+
 /* The result that FAKECUDA_FAIL asks for at this call of `name`; 0: none. Does
  * not return where FAKECUDA_HANG says so. Counts the call. */
 int call_fault(const char *name);
+
+/* Whether FAKECUDA_FLIP names this copy from the host. Counts it. */
+bool call_flips(void);
 
 /* Appends the call and its result to FAKECUDA_LOG. Returns the result. */
 int call_log(const char *name, int result);

@@ -88,6 +88,19 @@ CUresult copy_in(const struct stream_work *work)
 	return result == CUDA_SUCCESS ? range_copy(work->to, work->bytes, work->host, write_piece) : result;
 }
 
+/* One bit of what arrived is another one where FAKECUDA_FLIP says so. */
+static CUresult copy_from_host(const struct stream_work *work)
+{
+	CUresult result = copy_in(work);
+	uint8_t byte;
+
+	if (result != CUDA_SUCCESS || !call_flips())
+		return result;
+	result = range_copy(work->to, 1, &byte, read_piece);
+	byte ^= 1;
+	return result == CUDA_SUCCESS ? range_copy(work->to, 1, &byte, write_piece) : result;
+}
+
 CUresult copy_out(const struct stream_work *work)
 {
 	CUresult result = range_check(work->ordinal, work->from, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -175,7 +188,7 @@ static CUresult do_later(CUstream stream, stream_work_fn *work, struct stream_wo
 
 DRIVER_CALL(cuMemcpyHtoD_v2, NEEDS_CONTEXT, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))
 {
-	return do_now(copy_in, (struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
+	return do_now(copy_from_host, (struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoH_v2, NEEDS_CONTEXT, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))
@@ -191,7 +204,8 @@ DRIVER_CALL(cuMemcpyDtoD_v2, NEEDS_CONTEXT, (CUdeviceptr to, CUdeviceptr from, s
 DRIVER_CALL(cuMemcpyHtoDAsync_v2, NEEDS_CONTEXT,
 	    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream))
 {
-	return do_later(stream, copy_in, (struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
+	return do_later(stream, copy_from_host,
+			(struct stream_work){.to = to, .host = (void *)from, .bytes = bytes});
 }
 
 DRIVER_CALL(cuMemcpyDtoHAsync_v2, NEEDS_CONTEXT, (void *to, CUdeviceptr from, size_t bytes, CUstream stream),

@@ -1,0 +1,199 @@
+/* Files that fail, change or hang while they are loaded. */
+#include "fuse_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(file_faults);
+
+#define FILE_BYTES MB(64)
+
+static char output[65536];
+
+static int load_by_hand(struct gpuwmd *d, const char *path)
+{
+	return ctl(output, sizeof output, "load", path, "m@v1", "--device", d->device, "--wait", NULL);
+}
+
+static void says(const char *words)
+{
+	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
+}
+
+/* Nothing of m@v1 can be had, all memory is back, and another load goes as ever. */
+static void left_nothing(struct gpuwmd *d)
+{
+	cr_assert(version_is(d, "m", "v1", "failed"));
+	cr_assert(EVENTUALLY(5000, memory_of(d) == 0 && status_of(d, "bytes") == 0));
+	load_version(d, checkpoint_write(d, "good", SMALL(2)), "m@v1");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+#define MOUNT(d, backing, fault, at, ret)                                                                      \
+	SKIP_UNLESS(fuse_file_mount(d, backing, fault, at, ret), "needs root, /dev/fuse and the right to mount")
+
+Test(file_faults, a_read_error_in_the_middle_is_named, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct fuse_file file;
+
+	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_FAILS, FILE_BYTES / 2, &file);
+	cr_assert_eq(load_by_hand(d, file.path), 1, "%s", output);
+	says(file.path);
+	says("Input/output error");
+	fuse_file_end(&file);
+	left_nothing(d);
+}
+
+Test(file_faults, an_unreadable_header_is_named, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct fuse_file file;
+
+	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_FAILS, 0, &file);
+	cr_assert_eq(load_by_hand(d, file.path), 1, "%s", output);
+	says(file.path);
+	says("Input/output error");
+	fuse_file_end(&file);
+	gpuwmd_stop_empty(d);
+}
+
+/* Starts a load of it, and waits until the server was asked for the byte. */
+static struct ctl_run load_until_fault(struct gpuwmd *d, struct fuse_file *file)
+{
+	struct ctl_run run = ctl_start("load", file->path, "m@v1", "--device", d->device, "--wait", NULL);
+
+	process_expect(&file->server, 'w');
+	return run;
+}
+
+static void ends_with(struct ctl_run *run, int code)
+{
+	int status = ctl_join(run, output, sizeof output);
+
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
+}
+
+Test(file_faults, a_file_that_is_truncated_while_it_loads, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char backing[256];
+	struct fuse_file file;
+	struct ctl_run run;
+
+	snprintf(backing, sizeof backing, "%s", checkpoint_write(d, "v1", LARGE(1)));
+	MOUNT(d, backing, FUSE_WAITS, FILE_BYTES / 2, &file);
+	run = load_until_fault(d, &file);
+	cr_assert(truncate(backing, (off_t)FILE_BYTES / 2) == 0);
+	process_tell(&file.server, 'g');
+	ends_with(&run, 1);
+	says(file.path);
+	says("while it was read");
+	fuse_file_end(&file);
+	left_nothing(d);
+}
+
+/* Same size, other bytes, some of them read before. */
+Test(file_faults, a_file_that_is_rewritten_while_it_loads, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char backing[256];
+	struct fuse_file file;
+	struct ctl_run run;
+
+	snprintf(backing, sizeof backing, "%s", checkpoint_write(d, "v1", LARGE(1)));
+	MOUNT(d, backing, FUSE_WAITS, FILE_BYTES / 2, &file);
+	run = load_until_fault(d, &file);
+	checkpoint_write(d, "v1", LARGE(2));
+	process_tell(&file.server, 'g');
+	ends_with(&run, 1);
+	says(file.path);
+	says("was written while it was read");
+	fuse_file_end(&file);
+	left_nothing(d);
+}
+
+/* ---- file systems that hang ------------------------------------------- */
+
+static bool job_says(struct gpuwmd *d, const char *key, const char *text)
+{
+	json_t *answer = query(d->admin, "jobs", "1"),
+	       *job = json_array_get(json_object_get(answer, "jobs"), 0);
+	bool is = strcmp(json_string_value(json_object_get(job, key)), text) == 0;
+
+	json_decref(answer);
+	return is;
+}
+
+static void serves_others(struct gpuwmd *d)
+{
+	for (int i = 0; i < 50; i++) {
+		int64_t begin = clock_ms();
+
+		OK(gpuwm_ping(d->admin, NULL));
+		cr_assert_lt(clock_ms() - begin, SANITIZED ? 1000 : 500);
+	}
+	load_version(d, checkpoint_write(d, "other", SMALL(2)), "other@v1");
+	version_drop(d, "other", "v1");
+}
+
+/* Its process hangs in the kernel until the server is gone, and what it may hold stays charged. */
+static void server_ends(struct gpuwmd *d, struct fuse_file *file)
+{
+	fuse_file_end(file);
+	cr_assert(EVENTUALLY(10000, memory_of(d) == 0 && status_of(d, "bytes") == 0));
+	cr_assert(version_is(d, "m", "v1", "failed") || version_is(d, "m", "v1", "none"));
+	gpuwmd_stop_empty(d);
+}
+
+Test(file_faults, a_file_system_that_hangs_holds_up_nobody_else_and_cancel_ends_it, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct fuse_file file;
+	struct ctl_run run;
+
+	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_HANGS, FILE_BYTES / 2, &file);
+	run = load_until_fault(d, &file);
+	serves_others(d);
+	cr_assert(job_says(d, "state", "running") && job_says(d, "phase", "copying"));
+	OK(gpuwm_job_cancel(d->admin, 1));
+	ends_with(&run, 1);
+	says("cancelled");
+	serves_others(d);
+	server_ends(d, &file);
+}
+
+Test(file_faults, a_header_that_hangs_is_cancelled, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct fuse_file file;
+	struct ctl_run run;
+
+	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_HANGS, 0, &file);
+	run = load_until_fault(d, &file);
+	cr_assert(job_says(d, "phase", "opening"));
+	OK(gpuwm_job_cancel(d->admin, 1));
+	ends_with(&run, 1);
+	serves_others(d);
+	server_ends(d, &file);
+}
+
+Test(file_faults, a_load_without_progress_fails_after_its_limit, .timeout = 60)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.load_stall_ms=500", NULL);
+	struct fuse_file file;
+	struct ctl_run run;
+
+	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_HANGS, FILE_BYTES / 2, &file);
+	run = load_until_fault(d, &file);
+	ends_with(&run, 7);
+	says("the load hangs: no progress for 500 ms while copying");
+	says("load_stall_ms in [limits]");
+	serves_others(d);
+	server_ends(d, &file);
+}
