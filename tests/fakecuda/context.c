@@ -75,6 +75,7 @@ static void context_end(CUcontext context)
 {
 	context->uses = 0;
 	streams_end(context->id);
+	modules_end(context->id);
 	if (context->file >= 0)
 		close(context->file);
 }

@@ -73,6 +73,8 @@ CUresult stream_now(CUstream stream);
 CUresult streams_run(void);
 /* Its streams and events are gone, with what they had still to do. */
 void streams_end(unsigned long long context);
+/* The same of its modules. */
+void modules_end(unsigned long long context);
 
 /* ---- memory ------------------------------------------------------------ */
 

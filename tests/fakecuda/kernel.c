@@ -55,6 +55,13 @@ DRIVER_CALL(cuModuleLoadData, NEEDS_CONTEXT, (CUmodule * ret, const void *image)
 	return CUDA_SUCCESS;
 }
 
+void modules_end(unsigned long long context)
+{
+	for (CUmodule m = modules; m < modules + MODULES_MAX; m++)
+		if (m->context == context)
+			m->context = 0;
+}
+
 static bool is_module(CUmodule module)
 {
 	return module >= modules && module < modules + MODULES_MAX && module->context == context_id();

@@ -66,6 +66,9 @@
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
 	F(cuEventElapsedTime_v2)                                                                               \
+	F(cuModuleLoadData)                                                                                    \
+	F(cuModuleGetFunction)                                                                                 \
+	F(cuLaunchKernel)                                                                                      \
 	F(cuGetErrorName)                                                                                      \
 	F(cuGetProcAddress_v2)
 

@@ -159,11 +159,10 @@ Test(cuda, tells_that_copies_did_not_arrive)
 }
 
 /* The driver copies a byte wrongly where a test writes behind its back. */
-static void write_byte(const struct check_part *part, uint64_t at)
+static void write_byte(const struct check_part *part, uint64_t at, uint8_t byte)
 {
 	struct memory_segment segment;
 	struct memory_device device;
-	uint8_t byte = 0xEE;
 
 	cr_assert_eq(memory_device_open(part->device, &device, &error), 0, "%s", error.message);
 	cr_assert_eq(device.ops->import(&device, part->segments[0].fd, part->segments[0].bytes, true, &segment,
@@ -189,7 +188,7 @@ Test(cuda, finds_damage_by_reading_back)
 
 	start_with(NULL, NULL);
 	load_part(&part, segments);
-	write_byte(&part, 256);
+	write_byte(&part, 256, 0xEE);
 	refuse(&part, "tensor \"b\"");
 	stop();
 }
@@ -201,7 +200,7 @@ Test(cuda, finds_dirty_padding)
 
 	start_with(NULL, NULL);
 	load_part(&part, segments);
-	write_byte(&part, GRANULARITY - 1);
+	write_byte(&part, GRANULARITY - 1, 0xEE);
 	refuse(&part, "segment 0: the padding");
 	stop();
 }
@@ -239,4 +238,50 @@ Test(cuda, refuses_descriptors_that_are_no_gpu_memory)
 	refuse(&part, "segment 0: the descriptor is not memory of a GPU");
 	close(segments[0].fd);
 	stop();
+}
+
+/* Between its digest and the look at where it is not zero. */
+static int clean_up(uint64_t bytes, void *user_data)
+{
+	if (bytes > 0)
+		write_byte(user_data, GRANULARITY - 1, 0);
+	return 0;
+}
+
+Test(cuda, finds_padding_that_reads_differently_each_time)
+{
+	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct check_part part;
+
+	start_with(NULL, NULL);
+	load_part(&part, segments);
+	write_byte(&part, GRANULARITY - 1, 0xEE);
+	cr_expect_eq(check_part(&part, clean_up, &part, &result, &error), -EBADMSG);
+	cr_expect(strstr(error.message, "to 2097152 is not zero"), "%s", error.message);
+	stop();
+}
+
+/* A machine whose driver takes no image of the kernel: slower, and told. */
+Test(cuda, tells_why_digests_were_read_back)
+{
+	bool told = false;
+	struct fields f;
+	char note[TEXT_BYTES_MAX + 1];
+
+	start_with("FAKECUDA_FAIL", "cuModuleLoadData:0:222");
+	load_to(GPU0, NULL);
+	expect(METHOD_PUBLISH_BEGIN);
+	answer_begin();
+	while (listen_to(gpuwmd) && strcmp(message.method, METHOD_LOADER_PROGRESS) == 0) {
+		fields_of(&f, message.body);
+		if (!fields_have(&f, "note"))
+			continue;
+		fields_text(&f, "note", note, sizeof(note));
+		told = told || strstr(note, "the CPU computed the digests on " GPU0);
+	}
+	cr_expect(told);
+	cr_expect_str_eq(message.method, METHOD_LOADER_CHECKED);
+	answer_empty();
+	expect_done("", "");
+	finish();
 }
