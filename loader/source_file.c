@@ -170,6 +170,8 @@ int source_file_parse(struct source_file *file, struct error *error)
 
 	if (!S_ISREG(file->stat.st_mode))
 		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
+	/* The header only: readahead would fetch what reader.h reads past the cache. */
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 	r = read_prefix(file, &bytes, error);
 	if (r < 0)
 		return r;
