@@ -27,18 +27,19 @@ __attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const 
 /* Only memory that begins at a huge page is made of them. */
 static void *map_aligned(size_t bytes)
 {
-	/* cppcheck-suppress invalidFunctionArg ; -1 is what anonymous memory takes */
-	char *area =
-		mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	size_t before;
+	size_t room = bytes + HUGE_PAGE_BYTES, before;
+	char *area, *begin;
 
+	/* cppcheck-suppress invalidFunctionArg ; -1 is what anonymous memory takes */
+	area = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (area == MAP_FAILED)
 		return NULL;
 	before = -(uintptr_t)area % HUGE_PAGE_BYTES;
+	begin = area + before;
 	if (before)
 		munmap(area, before);
-	munmap(area + before + bytes, HUGE_PAGE_BYTES - before);
-	return area + before;
+	munmap(begin + bytes, HUGE_PAGE_BYTES - before);
+	return begin;
 }
 
 /* Kernels before 5.14 can't do it in one call. */
