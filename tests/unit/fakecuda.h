@@ -26,6 +26,7 @@
 	F(cuDeviceGetName)                                                                                     \
 	F(cuDeviceTotalMem_v2)                                                                                 \
 	F(cuDeviceGetAttribute)                                                                                \
+	F(cuDeviceCanAccessPeer)                                                                               \
 	F(cuDevicePrimaryCtxRetain)                                                                            \
 	F(cuDevicePrimaryCtxRelease_v2)                                                                        \
 	F(cuDevicePrimaryCtxGetState)                                                                          \
@@ -52,6 +53,7 @@
 	F(cuMemcpyDtoH_v2)                                                                                     \
 	F(cuMemcpyHtoDAsync_v2)                                                                                \
 	F(cuMemcpyDtoD_v2)                                                                                     \
+	F(cuMemcpyDtoDAsync_v2)                                                                                \
 	F(cuMemsetD8_v2)                                                                                       \
 	F(cuMemsetD32_v2)                                                                                      \
 	F(cuMemAlloc_v2)                                                                                       \
@@ -63,8 +65,11 @@
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamDestroy_v2)                                                                                  \
 	F(cuStreamSynchronize)                                                                                 \
+	F(cuStreamQuery)                                                                                       \
+	F(cuStreamWaitEvent)                                                                                   \
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
+	F(cuEventSynchronize)                                                                                  \
 	F(cuEventElapsedTime_v2)                                                                               \
 	F(cuModuleLoadData)                                                                                    \
 	F(cuModuleGetFunction)                                                                                 \
