@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,13 +107,38 @@ Test(prepare, bounds_what_the_buffers_take)
 	prepare_end(prepare);
 }
 
+/* Calls that made or held a context so far. */
+static unsigned retains(const char *log)
+{
+	FILE *file = fopen(log, "re");
+	unsigned count = 0;
+	char line[128];
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		count += strstr(line, "cuDevicePrimaryCtxRetain") != NULL;
+	fclose(file);
+	return count;
+}
+
 Test(prepare, makes_one_context_for_a_gpu_that_is_named_twice)
 {
-	job_for(GPU1, GPU1);
-	started("FAKECUDA_FAIL", "cuDevicePrimaryCtxRetain:2:2");
+	unsigned once;
+	char log[64];
+
+	snprintf(log, sizeof(log), "/tmp/gpuwm-prepare-%d", getpid());
+	job_for(GPU1, NULL);
+	started("FAKECUDA_LOG", log);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
 	prepare_end(prepare);
+	once = retains(log);
+	job_for(GPU1, GPU1);
+	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
+	cr_assert_eq(wait_with(0), 0, "%s", error.message);
+	prepare_end(prepare);
+	cr_assert_eq(retains(log), 2 * once);
 	cr_assert_not(context_active(1));
+	cr_assert_eq(unlink(log), 0);
 }
 
 Test(prepare, tells_that_there_is_no_room_for_a_context)
