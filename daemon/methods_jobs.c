@@ -180,6 +180,8 @@ static void put_particulars(struct message_writer *w, const struct job *job)
 		put_version_id(w, "version", &job->version);
 	if (job->plan)
 		job_plan_put(w, job->plan);
+	if (job->kind == JOB_VERIFY)
+		message_put_u64(w, "rank", job->rank);
 	if (job->error)
 		message_put_error(w, "error", job->error);
 }

@@ -123,9 +123,9 @@ void answer_name_cell(struct table *table, const json_t *object)
 	table_cellf(table, "%s@%s", answer_text(object, "model"), answer_text(object, "tag"));
 }
 
-void answer_error_print(const json_t *object, const char *what)
+void answer_error_print(const json_t *object, const char *key, const char *what)
 {
-	const json_t *error = json_object_get(object, "error");
+	const json_t *error = json_object_get(object, key);
 	char message[1100], detail[1100];
 
 	if (!json_is_object(error))

@@ -26,6 +26,7 @@ static const struct option options[] = {
 	{"expect", required_argument, NULL, OPTION_EXPECT},
 	{"retire-old", no_argument, NULL, OPTION_RETIRE_OLD},
 	{"remove", no_argument, NULL, OPTION_REMOVE},
+	{"no-wait", no_argument, NULL, OPTION_NO_WAIT},
 	{"after", required_argument, NULL, OPTION_AFTER},
 	{"count", required_argument, NULL, OPTION_COUNT},
 	{"load", required_argument, NULL, OPTION_LOAD},
@@ -150,6 +151,7 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 	case OPTION_REMOVE:
 	case OPTION_KEEP_OLD:
 	case OPTION_DRY_RUN:
+	case OPTION_NO_WAIT:
 		code = EXIT_DONE;
 		break;
 	default:

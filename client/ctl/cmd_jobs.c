@@ -182,7 +182,7 @@ static int jobs_print(const json_t *jobs)
 	code = table_print(table);
 	json_array_foreach(jobs, i, job) {
 		snprintf(name, sizeof(name), "job %" PRIu64, answer_number(job, "job"));
-		answer_error_print(job, name);
+		answer_error_print(job, "error", name);
 	}
 	return code;
 }

@@ -122,7 +122,7 @@ static json_t *lease_with_holder(const json_t *session, const json_t *lease)
 	return row;
 }
 
-static json_t *leases_collect(const json_t *clients)
+static json_t *leases_collect(const json_t *clients, const char *version)
 {
 	json_t *leases = json_array();
 	const json_t *session, *lease;
@@ -130,13 +130,14 @@ static json_t *leases_collect(const json_t *clients)
 
 	json_array_foreach(json_object_get(clients, "clients"), i, session) {
 		json_array_foreach(json_object_get(session, "leases"), j, lease) {
-			json_array_append_new(leases, lease_with_holder(session, lease));
+			if (!version || strcmp(answer_text(lease, "version"), version) == 0)
+				json_array_append_new(leases, lease_with_holder(session, lease));
 		}
 	}
 	return leases;
 }
 
-static int leases_print(const json_t *leases)
+int leases_print(const json_t *leases)
 {
 	struct table *table = table_new("VERSION|DEVICE|>RANK|>PID|>UID|NAME|>AGE|COMMAND");
 	char device[16], age[SHORT_TEXT];
@@ -157,18 +158,26 @@ static int leases_print(const json_t *leases)
 	return table_print(table);
 }
 
-int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
+int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_leases)
 {
-	struct arguments quiet = *arguments;
-	json_t *clients, *leases;
-	int code;
+	const struct arguments quiet = {.json = false};
+	json_t *clients;
+	int code = answer_query(client, &quiet, "clients", NULL, &clients);
 
-	quiet.json = false; /* what is printed is the leases only */
-	code = answer_query(client, &quiet, "clients", NULL, &clients);
 	if (code != EXIT_DONE)
 		return code;
-	leases = leases_collect(clients);
+	*ret_leases = leases_collect(clients, version);
 	json_decref(clients);
+	return EXIT_DONE;
+}
+
+int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	json_t *leases;
+	int code = leases_query(client, NULL, &leases);
+
+	if (code != EXIT_DONE)
+		return code;
 	if (arguments->json)
 		return answer_print(json_pack("{s:o}", "leases", leases));
 	code = leases_print(leases);

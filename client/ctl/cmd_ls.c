@@ -48,7 +48,8 @@ static void version_row(struct table *table, const json_t *list, const json_t *v
 
 	answer_name_cell(table, version);
 	aliases_cell(table, list, answer_text(version, "version"));
-	table_cell(table, answer_text(version, "state"));
+	table_cellf(table, "%s%s", answer_text(version, "state"),
+		    json_object_get(version, "tainted") ? ", tainted" : "");
 	parts_cell(table, version);
 	table_size(table, answer_number(version, "bytes"));
 	table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
@@ -61,7 +62,7 @@ static int list_print(const json_t *list)
 {
 	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>AGE");
 	const json_t *version;
-	char name[300];
+	char name[320];
 	size_t i;
 	int code;
 
@@ -72,7 +73,9 @@ static int list_print(const json_t *list)
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
 			 answer_text(version, "tag"));
-		answer_error_print(version, name);
+		answer_error_print(version, "error", name);
+		strcat(name, " is tainted");
+		answer_error_print(version, "tainted", name);
 	}
 	return code;
 }

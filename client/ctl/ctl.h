@@ -31,6 +31,7 @@ enum command_option {
 	OPTION_LOAD = 1 << 12,
 	OPTION_KEEP_OLD = 1 << 13,
 	OPTION_DRY_RUN = 1 << 14,
+	OPTION_NO_WAIT = 1 << 15,
 };
 
 struct arguments {
@@ -74,6 +75,7 @@ int command_ps(struct gpuwm_client *client, const struct arguments *arguments);
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ping(struct gpuwm_client *client, const struct arguments *arguments);
 int command_load(struct gpuwm_client *client, const struct arguments *arguments);
+int command_verify(struct gpuwm_client *client, const struct arguments *arguments);
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments);
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
@@ -111,9 +113,9 @@ const char *answer_tag(const json_t *list, const char *id);
 void answer_join(const json_t *texts, char *ret_text, size_t size);
 /* The cell "MODEL@TAG" of an object that has both. */
 void answer_name_cell(struct table *table, const json_t *object);
-/* "WHAT: MESSAGE (DETAIL)" for an object with an `error`; nothing otherwise.
+/* "WHAT: MESSAGE (DETAIL)" for an object with an error under this key; nothing otherwise.
  * Errors stand below their table: they do not fit a column. */
-void answer_error_print(const json_t *object, const char *what);
+void answer_error_print(const json_t *object, const char *key, const char *what);
 
 /* ---- versions (cmd_version.c) ------------------------------------------ */
 
@@ -131,6 +133,11 @@ int job_course_print(const json_t *job);
 int job_plan_print(const json_t *job);
 /* EXIT_DONE, or EXIT_NO_ROOM after saying where it does not fit. */
 int job_plan_judge(const json_t *job);
+
+/* Leases with what is known of their holders, of the version with this id or (NULL) of all. EXIT_DONE with
+ * *ret_leases for json_decref, or an exit code after printing why. (cmd_look.c) */
+int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_leases);
+int leases_print(const json_t *leases);
 
 /* ---- devices (device.c) ----------------------------------------------- */
 

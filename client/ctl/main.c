@@ -18,7 +18,11 @@ static const struct command commands[] = {
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--wait] [--dry-run]",
 	 "load a checkpoint, or say whether it fits; --swap is --alias current", 2, 2,
 	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_WAIT | OPTION_DRY_RUN, true, command_load},
-	{"jobs", NULL, "jobs [ID]", "loads and checks: phases, progress, errors", 0, 1, 0, true, command_jobs},
+	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",
+	 "compare what lies in memory with what was checked", 1, 1, OPTION_DEVICE | OPTION_NO_WAIT, true,
+	 command_verify},
+	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, true,
+	 command_jobs},
 	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, true, command_cancel},
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "

@@ -20,6 +20,8 @@ static const struct call_rule rules[] = {
 	{METHOD_STATUS, true, false},
 	{METHOD_CLIENTS, true, false},
 	{METHOD_JOBS, true, true},
+	/* What it made ended with the gpuwmd that took it. */
+	{METHOD_VERIFY, true, false},
 	/* A lease that was granted has ended with its connection. */
 	{METHOD_GET_HANDLES, true, true},
 	/* Found by its publish, wherever it comes from: the same answer. */

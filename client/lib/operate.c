@@ -57,6 +57,51 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	return 0;
 }
 
+static int verify_jobs(struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,
+		       struct error *error)
+{
+	const msgpack_object *numbers;
+	struct fields f;
+	uint32_t count;
+
+	fields_of(&f, reply->message.body);
+	numbers = fields_array(&f, "jobs", &count);
+	if (!f.error.code && count > GPUWM_VERIFY_JOBS_MAX)
+		error_set(&f.error, -EPROTO, NULL, "%u jobs", count);
+	for (uint32_t i = 0; !f.error.code && i < count; i++) {
+		if (numbers[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER)
+			jobs[i] = numbers[i].via.u64;
+		else
+			error_set(&f.error, -EPROTO, NULL, "what is no job's number");
+	}
+	if (f.error.code)
+		return error_set(error, -EPROTO, NULL, "verify: %s", f.error.message);
+	*ret_count = count;
+	return 0;
+}
+
+int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
+		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
+{
+	struct call call;
+	struct reply reply;
+	struct error error;
+	int r = check(client, ref, "the ref to verify", &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	call_begin(&call, client, METHOD_VERIFY);
+	message_put_text(&call.request, "ref", ref);
+	if (device)
+		message_put_text(&call.request, "device", device);
+	r = call_run(&call, 0, &reply, &error);
+	if (r < 0)
+		return client_fail(&error);
+	r = verify_jobs(&reply, ret_jobs, ret_count, &error);
+	reply_clear(&reply);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
 /* What the end of a job means, from its own error. 1: done, but there is one. */
 static int job_outcome(struct fields *job, uint64_t number, struct error *error)
 {

@@ -414,13 +414,20 @@ struct gpuwm_swap_options {
 	bool retire_old;
 };
 /* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
- * not ready. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+ * not ready; -EBADMSG: tainted. ret_old (33 bytes, may be NULL): the version that it named, or "". */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
 /* No new leases; freed when the last lease and pin are gone, for which wait_ms
  * waits: -ETIMEDOUT. -EBUSY: an alias names it. */
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
+#define GPUWM_VERIFY_JOBS_MAX 64
+/* Begins to read the memory of a ready or retiring version again, a job for each replica (device NULL), or for
+ * those on a device: the numbers, for gpuwm_job_wait. A job fails with -EBADMSG where the memory is not
+ * what was checked: the version is tainted then, which means no new leases (-EBADMSG) and an event `tainted`, for those
+ * who have it. -ENOENT, -ENODEV; -EINVAL: not ready. */
+int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
+		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 /* Lets everything go: see docs/protocol.md. */
 int gpuwm_drain(struct gpuwm_client *client);
 

@@ -1,0 +1,228 @@
+/* verify: is what lies in memory still what was checked? */
+#include "ctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One a replica. */
+struct verify {
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+	json_t *told; /* the jobs as gpuwmd told them at their end */
+	enum exit_code code; /* damage counts more than what else failed */
+};
+
+static int jobs_begin(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify)
+{
+	const char *device = NULL;
+	int code = EXIT_DONE;
+
+	if (arguments->device_count > 1)
+		return exit_with(EXIT_USAGE, "without it all replicas are verified", "one --device at most");
+	if (arguments->device_count == 1)
+		code = device_resolve(client, arguments->devices[0], &device);
+	if (code != EXIT_DONE)
+		return code;
+	if (gpuwm_verify(client, arguments->positional[0], device, verify->jobs, &verify->count) < 0)
+		return exit_with_error();
+	return EXIT_DONE;
+}
+
+static json_t *jobs_numbers(const struct verify *verify)
+{
+	json_t *numbers = json_array();
+
+	for (size_t i = 0; i < verify->count; i++)
+		json_array_append_new(numbers, json_integer((json_int_t)verify->jobs[i]));
+	return numbers;
+}
+
+static int unwatched_print(const struct arguments *arguments, const struct verify *verify)
+{
+	if (arguments->json)
+		return answer_print(json_pack("{s:o}", "jobs", jobs_numbers(verify)));
+	for (size_t i = 0; i < verify->count; i++)
+		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " tells its progress\n",
+		       verify->jobs[i], arguments->positional[0], verify->jobs[i]);
+	return EXIT_DONE;
+}
+
+/* ---- waiting ----------------------------------------------------------- */
+
+/* The job as it is told after its end. */
+static int job_keep(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify,
+		    uint64_t job)
+{
+	struct arguments quiet = *arguments;
+	char number[24];
+	json_t *answer;
+	int code;
+
+	quiet.json = false;
+	snprintf(number, sizeof(number), "%" PRIu64, job);
+	code = answer_query(client, &quiet, "jobs", number, &answer);
+	if (code != EXIT_DONE)
+		return code;
+	json_array_append(verify->told, json_array_get(json_object_get(answer, "jobs"), 0));
+	json_decref(answer);
+	return EXIT_DONE;
+}
+
+/* A job's own failure is told with the others; that of asking ends the command. */
+static int job_wait(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify,
+		    uint64_t job)
+{
+	enum exit_code code;
+	int error;
+
+	do
+		error = gpuwm_job_wait(client, job, -1);
+	while (error == -EINTR);
+	if (error == -ECONNABORTED)
+		return exit_with(EXIT_FAILED, "verify it again", "job %" PRIu64 " ended with its gpuwmd", job);
+	if (error == -ECONNRESET || error == -ECONNREFUSED)
+		return exit_with_error();
+	code = exit_code_of(error);
+	if (code != EXIT_DONE && verify->code != EXIT_DAMAGED)
+		verify->code = code;
+	return job_keep(client, arguments, verify, job);
+}
+
+static int jobs_wait(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify)
+{
+	int code = EXIT_DONE;
+
+	verify->told = json_array();
+	for (size_t i = 0; code == EXIT_DONE && i < verify->count; i++)
+		code = job_wait(client, arguments, verify, verify->jobs[i]);
+	return code;
+}
+
+/* ---- the result -------------------------------------------------------- */
+
+static bool is_damage(const json_t *job)
+{
+	return strcmp(answer_text(json_object_get(job, "error"), "code"), "EBADMSG") == 0;
+}
+
+/* What was read, and how long that took, without the wait for a loader and its context. */
+static void read_cells(struct table *table, const json_t *job)
+{
+	char time[SHORT_TEXT] = "", rate[SHORT_TEXT] = "";
+	uint64_t bytes = 0, ms;
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		if (strcmp(answer_text(phase, "phase"), "verifying") != 0)
+			continue;
+		bytes = answer_number(phase, "bytes");
+		ms = answer_number(phase, "ms");
+		time_text(ms, time);
+		rate_text(bytes, ms, rate);
+	}
+	table_size(table, bytes);
+	table_cell(table, time);
+	table_cell(table, rate);
+}
+
+static void job_row(struct table *table, const json_t *job)
+{
+	const char *state = answer_text(job, "state");
+	char device[512];
+
+	table_cellf(table, "%" PRIu64, answer_number(job, "job"));
+	answer_name_cell(table, job);
+	device_short_join(json_object_get(job, "devices"), device, sizeof(device));
+	table_cell(table, device);
+	table_cellf(table, "%" PRIu64, answer_number(job, "rank"));
+	table_cell(table, is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "as checked" : state);
+	read_cells(table, job);
+}
+
+static int jobs_print(const struct verify *verify)
+{
+	struct table *table = table_new(">JOB|VERSION|DEVICE|>RANK|RESULT|>READ|>TIME|>RATE");
+	const json_t *job, *note;
+	size_t i, j;
+	int code;
+
+	json_array_foreach(verify->told, i, job) {
+		job_row(table, job);
+	}
+	code = table_print(table);
+	json_array_foreach(verify->told, i, job) {
+		json_array_foreach(json_object_get(job, "notes"), j, note) {
+			char shown[1100];
+
+			text_printable(json_string_value(note), shown, sizeof(shown));
+			printf("job %" PRIu64 ": %s\n", answer_number(job, "job"), shown);
+		}
+	}
+	fflush(stdout);
+	json_array_foreach(verify->told, i, job) {
+		const json_t *error = json_object_get(job, "error");
+
+		if (error)
+			exit_with(EXIT_FAILED, answer_text(error, "detail"), "job %" PRIu64 ": %s",
+				  answer_number(job, "job"), answer_text(error, "message"));
+	}
+	return code;
+}
+
+/* Who has what is damaged. */
+static int holders_print(struct gpuwm_client *client, const struct arguments *arguments,
+			 const struct verify *verify)
+{
+	const json_t *job = json_array_get(verify->told, 0);
+	json_t *leases;
+	int code = leases_query(client, answer_text(job, "version"), &leases);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (arguments->json) {
+		code = answer_print(json_pack("{s:O, s:o}", "jobs", verify->told, "leases", leases));
+		return code;
+	}
+	if (json_array_size(leases) > 0) {
+		printf("\nwho has it:\n");
+		code = leases_print(leases);
+	} else {
+		printf("\nnobody has it\n");
+	}
+	json_decref(leases);
+	return code;
+}
+
+static int result_print(struct gpuwm_client *client, const struct arguments *arguments,
+			const struct verify *verify)
+{
+	int code = EXIT_DONE;
+
+	if (!arguments->json)
+		code = jobs_print(verify);
+	if (code == EXIT_DONE && verify->code == EXIT_DAMAGED)
+		code = holders_print(client, arguments, verify);
+	else if (code == EXIT_DONE && arguments->json)
+		code = answer_print(json_pack("{s:O}", "jobs", verify->told));
+	return code == EXIT_DONE ? (int)verify->code : code;
+}
+
+int command_verify(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct verify verify = {0};
+	int code = jobs_begin(client, arguments, &verify);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (arguments->given & OPTION_NO_WAIT)
+		return unwatched_print(arguments, &verify);
+	code = jobs_wait(client, arguments, &verify);
+	if (code == EXIT_DONE)
+		code = result_print(client, arguments, &verify);
+	json_decref(verify.told);
+	return code;
+}
