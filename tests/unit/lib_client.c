@@ -273,6 +273,27 @@ Test(client, tells_how_a_job_ended)
 	cr_assert(eq(int, gpuwm_load(client, &options, &job), -EINVAL));
 }
 
+Test(client, tells_the_jobs_that_verify)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX] = {0};
+	size_t count = 7;
+
+	cr_assert(eq(int, gpuwm_verify(client, "2", "host", jobs, &count), 0));
+	cr_assert(eq(sz, count, 2));
+	cr_assert(eq(u64, jobs[0], 100));
+	cr_assert(eq(u64, jobs[1], 101));
+	cr_assert(eq(int, gpuwm_verify(client, "64", NULL, jobs, &count), 0));
+	cr_assert(eq(sz, count, 64));
+	cr_assert(eq(int, gpuwm_verify(client, "65", NULL, jobs, &count), -EPROTO));
+	cr_assert(eq(int, gpuwm_verify(client, "-1", NULL, jobs, &count), -EPROTO));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "verify: what is no job's number"));
+	cr_assert(eq(int, gpuwm_verify(client, NULL, NULL, jobs, &count), -EINVAL));
+	cr_assert(eq(sz, count, 64), "untouched by failures");
+	error_set(&fake->refusal, -EINVAL, "", "m@v1 is building");
+	strcpy(fake->refuse, "verify");
+	cr_assert(eq(int, gpuwm_verify(client, "1", NULL, jobs, &count), -EINVAL));
+}
+
 Test(client, operates)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);

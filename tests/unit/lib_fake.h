@@ -321,6 +321,17 @@ static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m
 		fake_resume(fake, peer, &f, w);
 	} else if (strcmp(m->method, METHOD_LOAD) == 0) {
 		message_put_u64(w, "job", 5);
+	} else if (strcmp(m->method, METHOD_VERIFY) == 0) {
+		char ref[64];
+
+		/* As many jobs as the ref says; below 0: something else. */
+		fields_text(&f, "ref", ref, sizeof(ref));
+		message_begin_array(w, "jobs");
+		for (int i = 0; i < atoi(ref); i++)
+			message_put_u64(w, NULL, 100 + (uint64_t)i);
+		if (atoi(ref) < 0)
+			message_put_text(w, NULL, "a job");
+		message_end(w);
 	} else if (strcmp(m->method, METHOD_SUBSCRIBE) == 0) {
 		message_put_u64(w, "seq", 3);
 	} else if (strcmp(m->method, METHOD_JOBS) == 0) {

@@ -99,6 +99,14 @@ static int call_cancel(void)
 	return gpuwm_job_cancel(client, 1);
 }
 
+static int call_verify(void)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+
+	return gpuwm_verify(client, "1", NULL, jobs, &count);
+}
+
 static int call_drain(void)
 {
 	return gpuwm_drain(client);
@@ -130,6 +138,7 @@ static const struct {
 	{"unpin_version", call_unpin, false},
 	{"hot_swap", call_swap, false},
 	{"load", call_load, false},
+	{"verify", call_verify, true},
 	{"retire", call_retire, false},
 	{"cancel", call_cancel, false},
 	{"drain", call_drain, false},

@@ -1,0 +1,303 @@
+/* verify: what lies in memory is what was checked, or it is tainted; and the scrub that asks by itself. */
+#include "kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(verify);
+
+static char output[65536];
+#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
+#define SAYS(words) cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output)
+
+/* Replicas that are there, verified: the error of the first that is not as it was. */
+static int verify(struct gpuwmd *d, const char *ref)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+	int r = 0;
+
+	OK(gpuwm_verify(d->admin, ref, NULL, jobs, &count));
+	cr_assert_geq(count, 1);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = gpuwm_job_wait(d->admin, jobs[i], 30000);
+	return r;
+}
+
+static bool is_tainted(struct gpuwmd *d, const char *tag)
+{
+	json_t *version = version_entry(d, "m", tag);
+	bool tainted = json_object_get(version, "tainted") != NULL;
+
+	json_decref(version);
+	return tainted;
+}
+
+/* ---- what is as it was ------------------------------------------------ */
+
+Test(verify, of_what_is_as_it_was)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	json_t *answer;
+
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	load_version(d, safetensors_write(d, "none.safetensors", "{}", 0), "m@none");
+	OK(verify(d, "m"));
+	OK(verify(d, "m@none"));
+	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
+	SAYS("as checked");
+	SAYS(" MiB");
+	SAYS(" GB/s");
+	cr_assert_eq(CTL("verify", "m@v1", "--device", d->device), 0, "%s", output);
+	cr_assert_eq(CTL("-o", "json", "verify", "m"), 0, "%s", output);
+	answer = json_loads(output, 0, NULL);
+	cr_assert_eq(json_array_size(json_object_get(answer, "jobs")), 1, "%s", output);
+	json_decref(answer);
+	cr_assert_eq(CTL("verify", "m", "--no-wait"), 0, "%s", output);
+	SAYS("verifies m; gpuwmctl jobs ");
+	cr_assert(!is_tainted(d, "v1"));
+	version_drop(d, "m", "none");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(verify, of_what_is_not_there_says_so)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert_eq(CTL("verify", "m@v9"), 4, "%s", output);
+	cr_assert_eq(CTL("verify", "m", "--device", "GPU-no"), 4, "%s", output);
+	SAYS("m@v1 has no such part on GPU-no");
+	cr_assert_eq(CTL("verify", "m", "--device", "host", "--device", "host"), 2, "%s", output);
+	cr_assert_eq(CTL("verify"), 2);
+	cr_assert_eq(status_of(d, "jobs_running"), 0);
+	gpuwmd_stop(d);
+}
+
+/* Nobody holds it: freed, whatever reads it; and its bytes are there again when that process is gone. */
+Test(verify, of_what_is_retired_meanwhile_is_no_hold)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	for (int i = 0; i < 8; i++)
+		OK(gpuwm_verify(d->admin, "m", NULL, jobs, &count));
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+static int64_t scrub_of(struct gpuwmd *d, const char *key)
+{
+	json_t *status = query(d->admin, "status", NULL);
+	int64_t value = json_integer_value(json_object_get(json_object_get(status, "scrub"), key));
+
+	json_decref(status);
+	return value;
+}
+
+Test(verify, is_done_by_the_scrub_too)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL);
+
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(EVENTUALLY(20000, scrub_of(d, "passes") >= 2));
+	cr_assert_eq(scrub_of(d, "skipped"), 0);
+	cr_assert(!is_tainted(d, "v1") && !is_tainted(d, "v2"));
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- damage ----------------------------------------------------------- */
+
+#ifdef GPUWM_CUDA
+#include <cuda.h>
+#include <dlfcn.h>
+
+/* By dlopen, as the test's program must start without a driver. */
+#define DRIVER(name) ((__typeof__(name) *)dlsym(driver, #name))
+#define NEEDS_GPU() SKIP_UNLESS(backend() != BACKEND_HOST, "sealed memory of the host can't be changed")
+
+/* One with a lease who does what no worker may. */
+struct vandal {
+	int sock;
+	struct raw_reply reply; /* with the descriptors */
+	uint64_t segments;
+	uint64_t bytes[PART_SEGMENTS_MAX];
+};
+
+static void vandal_begin(const struct gpuwmd *d, const char *ref, struct vandal *v)
+{
+	const msgpack_object *segments;
+	struct message_writer w;
+	struct fields f, segment;
+	uint32_t count;
+
+	v->sock = raw_client(d->socket);
+	raw_request(&w, 2, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", ref);
+	raw_send(v->sock, &w);
+	cr_assert(raw_receive(v->sock, &v->reply));
+	cr_assert_eq(v->reply.message.error.code, 0, "%s", v->reply.message.error.message);
+	fields_of(&f, v->reply.message.body);
+	segments = fields_array(&f, "segments", &count);
+	for (v->segments = 0; v->segments < count; v->segments++) {
+		fields_of(&segment, &segments[v->segments]);
+		v->bytes[v->segments] = fields_u64(&segment, "bytes");
+	}
+}
+
+static void vandal_end(struct vandal *v)
+{
+	raw_reply_clear(&v->reply);
+	close(v->sock);
+}
+
+/* Whoever has the descriptor may map it for writing. */
+static void flip(const struct vandal *v, uint64_t number, uint64_t offset, unsigned bit)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	void *fd = (void *)(uintptr_t)v->reply.packet.fds[number + 1];
+	CUmemGenericAllocationHandle handle;
+	CUcontext context;
+	CUdeviceptr address;
+	uint8_t byte;
+
+#define MUST(call) cr_assert_eq(call, CUDA_SUCCESS, "%s", #call)
+	cr_assert(driver);
+	MUST(DRIVER(cuInit)(0));
+	MUST(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0));
+	MUST(DRIVER(cuCtxSetCurrent)(context));
+	MUST(DRIVER(cuMemImportFromShareableHandle)(&handle, fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	MUST(DRIVER(cuMemAddressReserve)(&address, v->bytes[number], 0, 0, 0));
+	MUST(DRIVER(cuMemMap)(address, v->bytes[number], 0, handle, 0));
+	MUST(DRIVER(cuMemSetAccess)(address, v->bytes[number], &access, 1));
+	MUST(DRIVER(cuMemcpyDtoH_v2)(&byte, address + offset, 1));
+	byte ^= (uint8_t)(1u << bit);
+	MUST(DRIVER(cuMemcpyHtoD_v2)(address + offset, &byte, 1));
+	MUST(DRIVER(cuMemUnmap)(address, v->bytes[number]));
+	MUST(DRIVER(cuMemAddressFree)(address, v->bytes[number]));
+	MUST(DRIVER(cuMemRelease)(handle));
+	MUST(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
+#undef MUST
+}
+
+Test(verify, finds_a_bit_that_flipped_anywhere)
+{
+	struct gpuwmd *d;
+	const char *path;
+	unsigned seed = 7;
+
+	NEEDS_GPU();
+	d = gpuwmd_start(NULL);
+	path = checkpoint_write(d, "v1", SMALL(1));
+	for (int i = 0; i < 12; i++) {
+		struct vandal vandal;
+		uint64_t segment, offset;
+		unsigned bit;
+
+		load_version(d, path, "m@v1");
+		vandal_begin(d, "m", &vandal);
+		segment = (uint64_t)rand_r(&seed) % vandal.segments;
+		offset = (uint64_t)rand_r(&seed) % vandal.bytes[segment];
+		bit = (unsigned)rand_r(&seed) % 8;
+		OK(verify(d, "m"));
+		flip(&vandal, segment, offset, bit);
+		FAILS(EBADMSG, verify(d, "m"));
+		cr_assert(strstr(gpuwm_error()->message, "tensor \"") ||
+				  strstr(gpuwm_error()->message, "padding"),
+			  "%s", gpuwm_error()->message);
+		cr_assert(is_tainted(d, "v1"), "bit %u of byte %ju of segment %ju", bit, offset, segment);
+		vandal_end(&vandal);
+		version_drop(d, "m", "v1");
+	}
+	gpuwmd_stop_empty(d);
+}
+
+/* Who has it keeps it, who comes is told, also by the next gpuwmd. */
+Test(verify, taints_for_good_and_takes_nothing_away)
+{
+	struct gpuwm_handles *handles;
+	struct process worker;
+	struct vandal vandal;
+	struct gpuwmd *d;
+	char pid[16];
+
+	NEEDS_GPU();
+	d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT});
+	load_version(d, checkpoint_write(d, "v0", SMALL(3)), "m@v0");
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(swap_to(d, "m", "v1", false));
+	worker = worker_start(d, "m", 1);
+	vandal_begin(d, "m", &vandal);
+	flip(&vandal, 0, 0, 3);
+	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
+	SAYS("tainted");
+	SAYS("tensor \"layer.000.weight\": the index says digest ");
+	SAYS("who has it:");
+	snprintf(pid, sizeof pid, " %d ", (int)worker.pid);
+	SAYS(pid);
+	cr_assert_eq(CTL("ls"), 0);
+	SAYS("ready, tainted");
+	SAYS("m@v1 is tainted: tensor \"layer.000.weight\"");
+	FAILS(EBADMSG, gpuwm_get_handles(d->admin, "m", NULL, &handles));
+	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl rollback m"), "%s", gpuwm_error()->detail);
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 9, "%s", output);
+
+	kept_kill(d, SIGKILL);
+	cr_assert(is_tainted(d, "v1"));
+	FAILS(EBADMSG, gpuwm_get_handles(d->admin, "m", NULL, &handles));
+	cr_assert(EVENTUALLY(5000, status_of(d, "leases") == 1), "the worker has its lease again");
+	flip(&vandal, 0, 0, 3); /* as it was: the worker compares what it reads */
+	vandal_end(&vandal);
+	OK(verify(d, "m"));
+	cr_assert(is_tainted(d, "v1"), "what was damaged once stays so");
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+
+	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	OK(gpuwm_retire(d->admin, "m@v1", 10000));
+	version_drop(d, "m", "v0");
+	gpuwmd_stop_empty(d);
+}
+
+static void on_event(const struct gpuwm_event *event, void *user_data)
+{
+	bool *heard = user_data;
+
+	*heard |= strcmp(event->kind, "tainted") == 0 && strcmp(event->model, "m") == 0 &&
+		  strstr(event->json, "\"rank\"") && strstr(event->json, "EBADMSG");
+}
+
+Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
+{
+	struct gpuwm_events *events;
+	struct vandal vandal;
+	bool heard = false;
+	struct gpuwmd *d;
+
+	NEEDS_GPU();
+	d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=50", NULL);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	vandal_begin(d, "m", &vandal);
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	flip(&vandal, 0, 4096, 0);
+	cr_assert(EVENTUALLY(20000, is_tainted(d, "v1")));
+	while (!heard)
+		OK(gpuwm_events_dispatch(events, 5000, on_event, &heard));
+	gpuwm_events_close(events);
+	cr_assert(log_says(d, "m@v1 is tainted on "));
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+#endif
