@@ -266,7 +266,7 @@ $(BUILD)/tests/bench/digest: $(BUILD)/obj/tests/bench/digest.o $(BENCH_A) $(LIB_
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_LIB) $(call pkg_libs,jansson)
 
-$(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(DAEMON_A) $(SERVICE_A)
+$(BUILD)/tests/bench/state: $(BUILD)/obj/tests/bench/state.o $(BENCH_A) $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)
 
@@ -321,7 +321,7 @@ coverage:
 demo: programs
 	scripts/demo-run $(BUILD)
 
-bench: programs $(BENCH_BINS) $(BUILD)/tests/tools/make-weights
+bench: programs $(BENCH_BINS) $(BUILD)/tests/tools/make-weights $(filter %.ptx,$(GPU_BINS))
 	scripts/bench $(BUILD)
 
 gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)

@@ -1,11 +1,13 @@
 /* get_handles beside a bare echo of one descriptor, with hand-encoded packets
  * on both sides, interleaved: ratios hold where absolute times do not.
  *
- *   handles --echo SOCKET --daemon SOCKET [--header] [--check] LABEL=REF...
+ *   handles --echo SOCKET --daemon SOCKET [--check] LABEL=REF...
  *
- * A line for each REF. --check: exit 1 where a ratio misses its goal.
+ * --check: exit 1 where a ratio misses its goal.
  */
 #include "bench.h"
+
+#include "lib/report.h"
 
 #include <getopt.h>
 #include <sched.h>
@@ -234,17 +236,17 @@ static double measure_rate(const char *path, bool greet, const struct request *r
 	return CLIENTS * PER_CLIENT / (all.end - all.start) * 1e6;
 }
 
-static bool print_latency(const char *label, const char *place_name, struct latency l)
+static void report_latency(const char *place_name, struct latency l)
 {
-	printf("%-36s %-5s %6.1f %6.1f %8.1f %6.1f %7.2f %8.1f", label, place_name, l.echo_p50, l.echo_p99,
-	       l.handles_p50, l.handles_p99, l.ratio, l.release_p50);
-	return l.ratio <= GOAL_P50;
+	result(l.handles_p50, "us", "p50, %s; p99 %.1f; echo %.1f, %.1f; release %.1f", place_name,
+	       l.handles_p99, l.echo_p50, l.echo_p99, l.release_p50);
+	result_at_most(l.ratio, GOAL_P50, "x", "p50 / echo's p50, %s", place_name);
 }
 
 /* Medians of interleaved pairs: a virtual machine's processors come and go, for both alike. */
-static bool print_rate(const char *echo, const char *daemon, const char *ref)
+static void report_rate(const char *echo, const char *daemon, const char *ref)
 {
-	double echo_rates[REPEATS], rates[REPEATS], ratios[REPEATS], ratio;
+	double echo_rates[REPEATS], rates[REPEATS], ratios[REPEATS];
 	struct request get;
 
 	request_get_handles(ref, &get);
@@ -253,48 +255,28 @@ static bool print_rate(const char *echo, const char *daemon, const char *ref)
 		rates[i] = measure_rate(daemon, true, &get);
 		ratios[i] = rates[i] / echo_rates[i];
 	}
-	ratio = percentile(ratios, REPEATS, 0.5);
-	printf(" %9.0f %9.0f %7.2f", percentile(echo_rates, REPEATS, 0.5), percentile(rates, REPEATS, 0.5),
-	       ratio);
-	return ratio >= GOAL_RATE;
+	result(percentile(rates, REPEATS, 0.5), "/s", "requests of %d clients; echo %.0f", CLIENTS,
+	       percentile(echo_rates, REPEATS, 0.5));
+	result_at_least(percentile(ratios, REPEATS, 0.5), GOAL_RATE, "x", "requests / echo's");
 }
 
-static bool measure(const char *echo, const char *daemon, const char *label, const char *ref)
+static void measure(const char *echo, const char *daemon, const char *label, const char *ref)
 {
-	bool good = print_latency(label, "same", measure_latency(echo, daemon, ref, CLIENT_CPU));
-
-	good = print_rate(echo, daemon, ref) && good;
-	printf("\n");
-	if (sysconf(_SC_NPROCESSORS_ONLN) > OTHER_CPU) {
-		good = print_latency("", "other", measure_latency(echo, daemon, ref, OTHER_CPU)) && good;
-		printf("\n");
-	}
-	fflush(stdout);
-	return good;
-}
-
-static void print_header(void)
-{
-	printf("get_handles beside a bare uv_poll server that passes one descriptor\n"
-	       "one client, on the server's processor or another: us, medians of %d blocks of %d\n"
-	       "%d clients: requests a second, medians of %d pairs\n",
-	       BLOCKS, ROUNDS, CLIENTS, REPEATS);
-	printf("%-42s %13s %15s %16s\n", "", "echo", "get_handles", "release");
-	printf("%-42s %6s %6s %8s %6s %7s %8s %9s %9s %7s\n", "", "p50", "p99", "p50", "p99", "ratio", "p50",
-	       "echo/s", "handles/s", "ratio");
-	printf("%-42s %6s %6s %8s %6s %7s %8s %9s %9s %7s\n", "goal", "", "", "", "", "<= 1.35", "", "", "",
-	       ">= 0.75");
+	heading("get_handles beside a bare uv_poll server that passes one descriptor: %s", label);
+	report_latency("same processor", measure_latency(echo, daemon, ref, CLIENT_CPU));
+	if (sysconf(_SC_NPROCESSORS_ONLN) > OTHER_CPU)
+		report_latency("another processor", measure_latency(echo, daemon, ref, OTHER_CPU));
+	report_rate(echo, daemon, ref);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"echo", required_argument, NULL, 'e'},
 						{"daemon", required_argument, NULL, 'd'},
-						{"header", no_argument, NULL, 'h'},
 						{"check", no_argument, NULL, 'c'},
 						{0}};
 	const char *echo = NULL, *daemon = NULL;
-	bool check = false, good = true;
+	bool check = false;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -302,23 +284,20 @@ int main(int argc, char **argv)
 			echo = optarg;
 		else if (option == 'd')
 			daemon = optarg;
-		else if (option == 'h')
-			print_header();
 		else if (option == 'c')
 			check = true;
 		else
 			return 2;
 	}
 	if (!echo || !daemon)
-		DIE("usage: handles --echo SOCKET --daemon SOCKET [--header] [--check] LABEL=REF...");
-	fflush(stdout);
+		DIE("usage: handles --echo SOCKET --daemon SOCKET [--check] LABEL=REF...");
 	for (; optind < argc; optind++) {
 		char *ref = strchr(argv[optind], '=');
 
 		if (!ref)
 			DIE("LABEL=REF: %s", argv[optind]);
 		*ref++ = 0;
-		good = measure(echo, daemon, argv[optind], ref) && good;
+		measure(echo, daemon, argv[optind], ref);
 	}
-	return check && !good;
+	return check && results_missed() > 0;
 }

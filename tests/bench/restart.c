@@ -7,8 +7,8 @@
  */
 #include "bench.h"
 
-#include <gpuwm/client.h>
-
+#include "lib/operate.h"
+#include "lib/report.h"
 #include "proto/digest.h"
 
 #include <getopt.h>
@@ -22,12 +22,6 @@
 /* Between two kills. */
 #define PAUSE_US 300000
 #define PATIENCE_US 20e6
-
-#define OK(call)                                                                                               \
-	do {                                                                                                   \
-		if ((call) < 0)                                                                                \
-			DIE("%s: %s (%s)", #call, gpuwm_error()->message, gpuwm_error()->detail);              \
-	} while (0)
 
 /* The first is the supervisor's, which waits when kills come fast; the others are counted from it. */
 enum part { PART_EXEC, PART_HELLO, PART_ATTACH, PARTS };
@@ -119,10 +113,10 @@ static void digest_all(const struct gpuwm_mapping *mapping)
 	for (uint64_t i = 0; buffer && i < count; i++)
 		wrong += !tensor_holds(mapping, i, buffer);
 	free(buffer);
-	printf("digests: %llu of %llu tensors as in the index\n", (unsigned long long)(count - wrong),
-	       (unsigned long long)count);
-	if (wrong || !buffer)
-		exit(1);
+	if (!buffer)
+		DIE("out of memory");
+	result_at_most((double)wrong, 0, "", "of all %llu tensors differ from the index",
+		       (unsigned long long)count);
 }
 
 /* ---- kills ---- */
@@ -162,31 +156,30 @@ static void kill_once(const char *socket, pid_t keeper, const char *ref, double 
 	gpuwm_close(client);
 }
 
-static bool report(double *times, int kills)
+static void report(double *times, int kills)
 {
 	static const char *const names[PARTS] = {"SIGKILL to the next exec", "exec to hello answered",
 						 "exec to the first attach mapped"};
 	double worst = 0;
 
-	printf("%-42s %7s  %7s\n", "kills of gpuwmd, ms", "p50", "max");
+	heading("%d kills of gpuwmd under gpuwm-keeper", kills);
 	for (int part = 0; part < PARTS; part++) {
 		double *values = times + (size_t)part * (size_t)kills;
 		double half = percentile(values, (size_t)kills, 0.5);
 
 		worst = values[kills - 1];
-		printf("  %-40s %7.1f  %7.1f\n", names[part], half / 1000, worst / 1000);
+		result(half / 1000, "ms", "%s, p50; longest %.1f", names[part], worst / 1000);
 	}
-	return worst <= GOAL_MS * 1000.0;
+	result_at_most(worst / 1000, GOAL_MS, "ms", "exec to the first attach mapped, longest");
 }
 
-static bool measure(const char *socket, pid_t keeper, int kills, const char *ref)
+static void measure(const char *socket, pid_t keeper, int kills, const char *ref)
 {
 	struct gpuwm_client *client = connected(socket);
 	struct gpuwm_mapping *mapping;
 	struct reader reader = {0};
 	double *times = calloc((size_t)kills * PARTS, sizeof *times), parts[PARTS];
 	pthread_t thread;
-	bool good;
 
 	OK(gpuwm_attach(client, ref, NULL, &mapping));
 	reader.mapping = mapping;
@@ -200,14 +193,15 @@ static bool measure(const char *socket, pid_t keeper, int kills, const char *ref
 	}
 	__atomic_store_n(&reader.end, true, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	good = report(times, kills);
-	printf("a worker that stayed attached digested %llu tensors meanwhile: %llu differ\n",
-	       (unsigned long long)reader.rounds, (unsigned long long)reader.errors);
+	report(times, kills);
+	result((double)reader.rounds, "", "tensors that a worker which stayed attached digested meanwhile");
+	result_at_most((double)reader.errors, 0, "", "of them differ");
 	digest_all(mapping);
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
 	free(times);
-	return good && reader.rounds > 0 && reader.errors == 0;
+	if (reader.rounds == 0)
+		DIE("the worker that stayed attached read nothing");
 }
 
 int main(int argc, char **argv)
@@ -220,7 +214,7 @@ int main(int argc, char **argv)
 	const char *socket = NULL;
 	int flag, kills = KILLS;
 	pid_t keeper = 0;
-	bool check = false, good;
+	bool check = false;
 
 	while ((flag = getopt_long(argc, argv, "", flags, NULL)) != -1) {
 		if (flag == 's')
@@ -236,7 +230,6 @@ int main(int argc, char **argv)
 	}
 	if (!socket || keeper <= 0 || kills <= 0 || optind + 1 != argc)
 		DIE("usage: restart --socket SOCKET --keeper PID [--kills N] [--check] REF");
-	good = measure(socket, keeper, kills, argv[optind]);
-	printf("goal: exec to the first attach within %d ms: %s\n", GOAL_MS, good ? "met" : "MISSED");
-	return check && !good;
+	measure(socket, keeper, kills, argv[optind]);
+	return check && results_missed() > 0;
 }

@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "daemon/snapshot.h"
 #include "daemon/state.h"
+#include "lib/report.h"
 
 #define ROUNDS 1000
 
@@ -129,15 +130,15 @@ static void measure(unsigned versions)
 		load(&l);
 		loads[i] = now_us() - begin;
 	}
-	printf("%8u %9zu %14.1f %14.1f %20.1f\n", versions, bytes, percentile(saves, ROUNDS, 0.5),
-	       percentile(saves, ROUNDS, 0.99), percentile(loads, ROUNDS / 10, 0.5));
+	result(percentile(saves, ROUNDS, 0.5), "us", "saving %u versions, %zu bytes; p99 %.1f", versions, bytes,
+	       percentile(saves, ROUNDS, 0.99));
+	result(percentile(loads, ROUNDS / 10, 0.5), "us", "taking %u versions over", versions);
 	ledger_free(&l);
 }
 
 int main(void)
 {
-	printf("%8s %9s %14s %14s %20s\n", "versions", "bytes", "save p50 (us)", "save p99 (us)",
-	       "take over p50 (us)");
+	heading("the state of gpuwmd, two descriptors a version; p50 of %d", ROUNDS);
 	measure(1);
 	measure(100);
 	measure(1000);
