@@ -260,6 +260,8 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 		job->done = done;
 		job->total = total;
 		job_record_bytes(&job->record, done, total);
+	} else if (phased) {
+		job->done = job->total; /* the last of them may not have been told */
 	}
 	/* A check waits for its publisher first. */
 	if (job->kind == JOB_LOAD ? moved : total > 0 || job->watched_ms)

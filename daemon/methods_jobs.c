@@ -178,6 +178,8 @@ static void put_particulars(struct message_writer *w, const struct job *job)
 	message_end(w);
 	if (!version_id_equal(&job->version, &none))
 		put_version_id(w, "version", &job->version);
+	if (job->dry_run)
+		message_put_bool(w, "dry_run", true);
 	if (job->plan)
 		job_plan_put(w, job->plan);
 	if (job->kind == JOB_VERIFY)

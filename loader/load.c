@@ -103,7 +103,7 @@ static int plan_parts(struct load *load)
 
 static int plan(struct load *load)
 {
-	int r = work_phase(load->work, "planning", load->source.bytes);
+	int r = work_phase(load->work, "planning", 0);
 
 	if (r == 0)
 		r = plan_parts(load);
@@ -170,7 +170,7 @@ static int begin_part(struct load *load, struct part *part)
 
 static int begin_all(struct load *load)
 {
-	int r = work_phase(load->work, "allocating", load->source.bytes);
+	int r = work_phase(load->work, "allocating", 0);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
 		r = begin_part(load, &load->parts[i]);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int job_number(const char *text, uint64_t *ret_job)
 {
@@ -23,7 +24,7 @@ static void job_row(struct table *table, const json_t *job)
 	char devices[512], age[SHORT_TEXT], size[SHORT_TEXT];
 
 	table_cellf(table, "%" PRIu64, answer_number(job, "job"));
-	table_cell(table, answer_text(job, "kind"));
+	table_cell(table, json_is_true(json_object_get(job, "dry_run")) ? "dry run" : answer_text(job, "kind"));
 	table_cell(table, answer_text(job, "state"));
 	table_cell(table, answer_text(job, "phase"));
 	answer_name_cell(table, job);
@@ -50,15 +51,28 @@ static void phase_row(struct table *table, const json_t *phase)
 	table_cell(table, rate_text(bytes, ms, text));
 }
 
-/* From the request on, the wait for a loader included. */
-static void total_row(struct table *table, const json_t *phases, uint64_t bytes)
+/* What was copied, or else what the last phase that counts has done. */
+static uint64_t bytes_of(const json_t *job)
 {
 	const json_t *phase;
-	char text[SHORT_TEXT];
-	uint64_t ms = 0;
 	size_t i;
 
-	json_array_foreach(phases, i, phase) {
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		if (strcmp(answer_text(phase, "phase"), "copying") == 0)
+			return answer_number(phase, "bytes");
+	}
+	return answer_number(job, "done");
+}
+
+/* From the request on, the wait for a loader included. */
+static void total_row(struct table *table, const json_t *job)
+{
+	uint64_t ms = 0, bytes = bytes_of(job);
+	const json_t *phase;
+	char text[SHORT_TEXT];
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
 		ms += answer_number(phase, "ms");
 	}
 	table_cell(table, "total");
@@ -69,16 +83,16 @@ static void total_row(struct table *table, const json_t *phases, uint64_t bytes)
 
 int job_course_print(const json_t *job)
 {
-	const json_t *phases = json_object_get(job, "phases"), *phase, *note;
+	const json_t *phase, *note;
 	struct table *table = table_new("PHASE|>TIME|>BYTES|>RATE");
 	char text[1100];
 	size_t i;
 	int code;
 
-	json_array_foreach(phases, i, phase) {
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
 		phase_row(table, phase);
 	}
-	total_row(table, phases, answer_number(job, "done"));
+	total_row(table, job);
 	code = table_print(table);
 	json_array_foreach(json_object_get(job, "notes"), i, note) {
 		text_printable(json_string_value(note), text, sizeof(text));
@@ -124,6 +138,7 @@ static int no_room(const json_t *device)
 	uint64_t left = answer_number(device, "budget_left");
 	char needed_size[SHORT_TEXT], have_size[SHORT_TEXT];
 
+	fflush(stdout); /* the table comes first */
 	if (needed > left)
 		return exit_with(EXIT_NO_ROOM,
 				 "retire versions, or raise the budget ([budget] in gpuwmd's configuration)",
@@ -145,10 +160,11 @@ static unsigned cached_percent(const json_t *plan)
 int job_plan_print(const json_t *job)
 {
 	const json_t *plan = json_object_get(job, "plan");
+	uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors");
 	char size[SHORT_TEXT];
 
-	printf("%s: %" PRIu64 " files, %" PRIu64 " tensors, %s, %u%% of it cached\n",
-	       answer_text(job, "source"), answer_number(plan, "files"), answer_number(plan, "tensors"),
+	printf("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached\n",
+	       answer_text(job, "source"), files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
 	       size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
 	return plan_table(json_object_get(plan, "devices"));
 }

@@ -315,3 +315,96 @@ Test(ctl_load, swap_load_that_is_killed_leaves_at_most_a_version_without_alias)
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
 	nothing_changed(d);
 }
+
+/* ---- dry runs --------------------------------------------------------- */
+
+/* Nothing was made, nothing is named. */
+static void made_nothing(struct gpuwmd *d)
+{
+	cr_assert_eq(memory_of(d), 0);
+	cr_assert(version_is(d, "m", "v1", "none"));
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+
+	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--swap", "--dry-run"), 0, "%s", output);
+	says(": 1 file, 19 tensors, 64.0 MiB, 100% of it cached");
+	says("BUDGET LEFT");
+	says("yes");
+	cr_assert(!strstr(output, "ready"), "%s", output);
+	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
+	says("BUDGET LEFT");
+	made_nothing(d);
+}
+
+Test(ctl_load, a_dry_run_tells_programs_the_same)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const struct checkpoint *c = LARGE(1);
+	json_t *job, *plan, *device;
+
+	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", c), "m@v1", "--device", d->device, "--dry-run", "-o",
+			 "json"),
+		     0, "%s", output);
+	job = json_loads(strchr(output, '{'), 0, NULL);
+	plan = json_object_get(job, "plan");
+	device = json_array_get(json_object_get(plan, "devices"), 0);
+	cr_assert_eq((uint64_t)json_integer_value(json_object_get(plan, "bytes")), checkpoint_bytes(c));
+	cr_assert_str_eq(json_string_value(json_object_get(device, "device")), d->device);
+	cr_assert_geq((uint64_t)json_integer_value(json_object_get(device, "bytes")), checkpoint_bytes(c));
+	cr_assert_eq(json_integer_value(json_object_get(device, "segments")), 1);
+	cr_assert(json_is_true(json_object_get(device, "fits")));
+	json_decref(job);
+	made_nothing(d);
+}
+
+Test(ctl_load, a_dry_run_says_that_it_does_not_fit)
+{
+	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+
+	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s", output);
+	says("4.0 MiB of the budget are left");
+	says("no\n");
+	cr_assert_eq(CTL("-o", "json", "load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s",
+		     output);
+	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
+	made_nothing(d);
+}
+
+/* What a dry run plans is what a load takes. */
+Test(ctl_load, a_dry_run_plans_what_a_load_takes)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path = checkpoint_write(d, "v1", LARGE(1));
+	json_t *job, *version;
+	json_int_t planned;
+
+	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--dry-run", "-o", "json"), 0, "%s",
+		     output);
+	job = json_loads(strchr(output, '{'), 0, NULL);
+	planned = json_integer_value(json_object_get(
+		json_array_get(json_object_get(json_object_get(job, "plan"), "devices"), 0), "bytes"));
+	json_decref(job);
+	load_version(d, path, "m@v1");
+	version = version_entry(d, "m", "v1");
+	cr_assert_eq(json_integer_value(json_object_get(version, "bytes")), planned);
+	json_decref(version);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(ctl_load, a_dry_run_of_a_bad_source_fails_as_its_load_would)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	cr_assert_eq(
+		CTL("load", safetensors_write(d, "bad", "{", 0), "m@v1", "--device", d->device, "--dry-run"), 9,
+		"%s", output);
+	cr_assert_eq(CTL("load", "/etc/passwd", "m@v1", "--dry-run"), 6, "%s", output);
+	made_nothing(d);
+}
