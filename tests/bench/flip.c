@@ -10,11 +10,10 @@
 #include "lib/bare.h"
 #include "lib/driver.h"
 #include "lib/operate.h"
+#include "lib/process.h"
 #include "lib/report.h"
 
-#include <fcntl.h>
 #include <getopt.h>
-#include <sys/wait.h>
 
 static CUdeviceptr map_for_writing(struct bare_part *part)
 {
@@ -38,20 +37,9 @@ static void flip(CUdeviceptr base, uint64_t bit)
 /* True: it found nothing. */
 static bool verified(const char *ref)
 {
-	int status;
-	pid_t pid = fork();
+	const char *const argv[] = {"gpuwmctl", "verify", ref, NULL};
 
-	if (pid == 0) {
-		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-
-		dup2(null, STDOUT_FILENO);
-		dup2(null, STDERR_FILENO);
-		execlp("gpuwmctl", "gpuwmctl", "verify", ref, (char *)NULL);
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) == 127)
-		DIE("gpuwmctl verify could not be run");
-	return WEXITSTATUS(status) == 0;
+	return command_run(argv) == 0;
 }
 
 static void measure(struct gpuwm_client *client, const char *ref, unsigned places, unsigned seed)

@@ -13,7 +13,6 @@
 #include "lib/report.h"
 
 #include <getopt.h>
-#include <sys/wait.h>
 
 #define ROUNDS_MAX 99
 #define READS 8
@@ -79,15 +78,10 @@ static void run_bandwidth(void *data, void *result)
 
 static double time_command(const char *ref)
 {
+	const char *const argv[] = {"gpuwmctl", "verify", ref, NULL};
 	double begin = now_us();
-	int status;
-	pid_t pid = fork();
 
-	if (pid == 0) {
-		execlp("gpuwmctl", "gpuwmctl", "verify", ref, (char *)NULL);
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+	if (command_run(argv) != 0)
 		DIE("gpuwmctl verify %s failed", ref);
 	return (now_us() - begin) / 1000;
 }

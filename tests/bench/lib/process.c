@@ -2,6 +2,7 @@
 
 #include "../bench.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -40,6 +41,24 @@ void child_run(void (*fn)(void *data, void *result), void *data, void *result, s
 		DIE("a measuring child failed");
 	memcpy(result, shared, bytes);
 	munmap(shared, bytes);
+}
+
+int command_run(const char *const argv[])
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execvp(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) == 127)
+		DIE("%s could not be run", argv[0]);
+	return WEXITSTATUS(status);
 }
 
 static size_t read_proc(pid_t pid, const char *name, char *text, size_t bytes)

@@ -11,6 +11,9 @@
  * fails ends this program. The caller must not have called the driver. */
 void child_run(void (*fn)(void *data, void *result), void *data, void *result, size_t bytes);
 
+/* Runs a program found on PATH, its output thrown away, and waits: its exit status. */
+int command_run(const char *const argv[]);
+
 /* CPU seconds and peak of resident memory of a process. False: it is gone. */
 struct usage {
 	double cpu_s;
