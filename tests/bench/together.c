@@ -154,11 +154,16 @@ static struct settings settings_read(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	static struct files files;
 	struct settings settings = settings_read(argc, argv);
 	struct gpuwm_client *client = operator_connect(settings.socket);
 
 	for (size_t i = 0; i < settings.device_count; i++)
 		settings.devices[i] = device_id(client, settings.devices[i]);
+	for (size_t i = 0; i < 2; i++) {
+		files_of(settings.sources[i], &files);
+		files_warm(&files, 1);
+	}
 	if (settings.device_count == 1)
 		measure_two(client, &settings);
 	else
