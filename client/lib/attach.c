@@ -13,7 +13,7 @@ static void nothing_in_child(void *object)
 static int attach_granted(struct grant *grant, const struct gpuwm_attach_options *options,
 			  struct gpuwm_mapping *mapping, struct error *error)
 {
-	int r = mapped_part_use(grant, options->address, &mapping->part, error);
+	int r = mapped_part_use(grant, options, &mapping->part, error);
 
 	if (r == 0 && options->populate) {
 		r = mapped_part_populate(mapping->part, error);

@@ -131,6 +131,23 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error)
 			 "this process can't see the GPU %s", id);
 }
 
+int cuda_reaches(int reader, int owner, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int can = 0, r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuDeviceCanAccessPeer(&can, reader, owner);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuDeviceCanAccessPeer");
+	if (!can)
+		return error_set(error, -ENOTSUP, "see nvidia-smi topo -p2p r",
+				 "device %d of this process can't read the memory of device %d", reader, owner);
+	return 0;
+}
+
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);

@@ -84,6 +84,9 @@ int cuda_id(int ordinal, char ret_id[CUDA_ID_BYTES], struct error *error);
 /* The ordinal of a UUID with either prefix. -ENODEV. */
 int cuda_find(const char *id, int *ret_ordinal, struct error *error);
 
+/* 0 when one device can read another's memory; -ENOTSUP. */
+int cuda_reaches(int reader, int owner, struct error *error);
+
 /* *error from a result that is not CUDA_SUCCESS: `code`, what was tried, and the driver's words. */
 int cuda_fail(CUresult result, int code, struct error *error, const char *what);
 

@@ -6,11 +6,13 @@
 
 static struct mapped_part *parts; /* under fork_lock */
 
-static bool part_is(const struct mapped_part *part, const struct grant *grant)
+static bool part_is(const struct mapped_part *part, const struct grant *grant,
+		    const struct memory_device *device)
 {
 	return part->generation == fork_generation() && part->rank == grant->version.rank &&
-	       strcmp(part->version, grant->version.id) == 0 &&
-	       strcmp(part->device.id, grant->version.device) == 0;
+	       strcmp(part->version, grant->version.id) == 0 && strcmp(part->device.id, device->id) == 0 &&
+	       part->device.peer_count == device->peer_count &&
+	       memcmp(part->device.peers, device->peers, sizeof(int) * device->peer_count) == 0;
 }
 
 static void close_in_child(void *object)
@@ -50,7 +52,7 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 	struct mapped_part *part;
 
 	fork_lock();
-	for (part = parts; part && !part_is(part, grant); part = part->next)
+	for (part = parts; part && !part_is(part, grant, device); part = part->next)
 		;
 	if (!part)
 		part = calloc(1, sizeof(*part));
@@ -205,12 +207,15 @@ static int part_ready(struct mapped_part *part, struct grant *grant, void *addre
 	return r;
 }
 
-int mapped_part_use(struct grant *grant, void *address, struct mapped_part **ret, struct error *error)
+int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *options, struct mapped_part **ret,
+		    struct error *error)
 {
 	struct memory_device device;
 	struct mapped_part *part;
 	int r = memory_device_open(grant->version.device, &device, error);
 
+	if (r == 0)
+		r = memory_device_peers(&device, options->peers, options->peer_count, error);
 	if (r < 0)
 		return r;
 	part = part_get(grant, &device);
@@ -219,7 +224,7 @@ int mapped_part_use(struct grant *grant, void *address, struct mapped_part **ret
 	/* Of two threads that attach the same at once, the second finds it
 	 * mapped; when the first failed, the second tries with its own lease. */
 	pthread_mutex_lock(&part->lock);
-	r = part_ready(part, grant, address, error);
+	r = part_ready(part, grant, options->address, error);
 	pthread_mutex_unlock(&part->lock);
 	if (r == 0)
 		*ret = part;

@@ -1,5 +1,5 @@
 /* Mapped parts, shared by all attaches of this process: one for each version,
- * rank and device. Each attach has a lease of its own. */
+ * rank, device and its peers. Each attach has a lease of its own. */
 #ifndef GPUWM_LIB_MAPPING_H
 #define GPUWM_LIB_MAPPING_H
 
@@ -34,9 +34,10 @@ struct gpuwm_mapping {
 	struct mapped_part *part;
 };
 
-/* The part that was granted: mapped already, or mapped now, at `address` if that can be had
- * (NULL: anywhere). Completes grant->version. The descriptors stay the grant's. */
-int mapped_part_use(struct grant *grant, void *address, struct mapped_part **ret, struct error *error);
+/* The part that was granted: mapped already, or mapped now, at options->address if that can be had,
+ * for its peers too. Completes grant->version. The descriptors stay the grant's. */
+int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *options, struct mapped_part **ret,
+		    struct error *error);
 
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */

@@ -12,11 +12,15 @@
 
 #define MEMORY_CHUNK_BYTES MIB(16) /* of a digest on the CPU: malloc keeps such a buffer between calls */
 
+#define MEMORY_PEERS_MAX 15 /* of a host with 16 GPUs, the largest that NVLink joins */
+
 /* Where memory lies. */
 struct memory_device {
 	const struct memory_ops *ops;
 	char id[DEVICE_BYTES_MAX + 1]; /* "host" or a UUID */
 	int ordinal; /* cuda: this process's number of it */
+	int peers[MEMORY_PEERS_MAX]; /* cuda: GPUs that may read what map_all maps, besides */
+	unsigned peer_count;
 };
 
 enum memory_access { MEMORY_READ, MEMORY_WRITE };
@@ -94,7 +98,7 @@ struct memory_ops {
 		     struct error *error);
 	int (*read)(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
 		    struct error *error);
-	/* Waits until nothing that this process queued uses the device. Makes no
+	/* Waits until nothing that this process queued uses the device, or a peer of it. Makes no
 	 * context where there is none. -EBUSY: a stream is being captured, nothing was
 	 * waited for; -EIO: the context is broken, nothing runs in it any more. */
 	int (*idle)(const struct memory_device *device, struct error *error);
@@ -114,6 +118,11 @@ extern const struct memory_ops memory_cuda;
 /* The device named `id`. -ENOTSUP: no CUDA driver here; -ENODEV: this process
  * can't see it (CUDA_VISIBLE_DEVICES). */
 int memory_device_open(const char *id, struct memory_device *ret, struct error *error);
+
+/* Names the GPUs that are to read the device's memory besides. -ENOTSUP: one does not reach it; -EINVAL,
+ * and as memory_device_open. */
+int memory_device_peers(struct memory_device *device, const char *const *ids, size_t count,
+			struct error *error);
 
 /* What a range for these segments takes; 0: more than there are addresses. */
 uint64_t memory_range_bytes(const struct memory_device *device, const struct memory_segment *segments,

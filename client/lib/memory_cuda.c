@@ -144,16 +144,28 @@ static int map_failed(CUresult result, uint64_t bytes, struct error *error)
 	return cuda_fail(result, -EIO, error, "cuMemMap");
 }
 
+/* The device's own, and those of its peers: how many. */
+static size_t access_rights(const struct memory_device *device, enum memory_access access,
+			    CUmemAccessDesc rights[1 + MEMORY_PEERS_MAX])
+{
+	const CUmemAccess_flags flags =
+		access == MEMORY_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+
+	for (unsigned i = 0; i <= device->peer_count; i++)
+		rights[i] = (CUmemAccessDesc){
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+				     .id = i == 0 ? device->ordinal : device->peers[i - 1]},
+			.flags = flags,
+		};
+	return 1 + device->peer_count;
+}
+
 /* Side by side from `base` on, and one call that makes all of it accessible. When it fails nothing is mapped. */
 static int map_from(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr base,
 		    struct memory_segment *segments, uint32_t count, enum memory_access access,
 		    struct error *error)
 {
-	CUmemAccessDesc rights = {
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
-		.flags = access == MEMORY_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-						: CU_MEM_ACCESS_FLAGS_PROT_READ,
-	};
+	CUmemAccessDesc rights[1 + MEMORY_PEERS_MAX];
 	CUresult result;
 	uint64_t done = 0;
 	int r = 0;
@@ -165,7 +177,9 @@ static int map_from(const struct cuda_driver *cuda, const struct memory_device *
 		else
 			done += segments[i].bytes;
 	}
-	if (r == 0 && (result = cuda->cuMemSetAccess(base, done, &rights, 1)) != CUDA_SUCCESS)
+	if (r == 0)
+		result = cuda->cuMemSetAccess(base, done, rights, access_rights(device, access, rights));
+	if (r == 0 && result != CUDA_SUCCESS)
 		r = cuda_fail(result, -EIO, error, "cuMemSetAccess");
 	if (r < 0 && done > 0)
 		cuda->cuMemUnmap(base, done);
@@ -410,7 +424,7 @@ static int idle_current(const struct cuda_driver *cuda, const struct memory_devi
 	return synchronise(cuda, error);
 }
 
-static int cuda_idle(const struct memory_device *device, struct error *error)
+static int idle_on(const struct memory_device *device, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	unsigned flags;
@@ -428,6 +442,22 @@ static int cuda_idle(const struct memory_device *device, struct error *error)
 		return r;
 	r = synchronise(cuda, error);
 	cuda_leave(device);
+	return r;
+}
+
+/* Of several that fail, one that is captured counts most: memory stays then. */
+static int cuda_idle(const struct memory_device *device, struct error *error)
+{
+	int r = idle_on(device, error);
+
+	for (unsigned i = 0; i < device->peer_count && r != -EBUSY; i++) {
+		const struct memory_device peer = {.ops = device->ops, .ordinal = device->peers[i]};
+		struct error why;
+		int waited = idle_on(&peer, &why);
+
+		if (waited < 0 && (r == 0 || waited == -EBUSY))
+			r = error_set(error, waited, why.detail, "%s", why.message);
+	}
 	return r;
 }
 

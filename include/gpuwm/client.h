@@ -209,12 +209,15 @@ struct gpuwm_attach_options {
 			  Nothing depends on it: compare with gpuwm_mapping_address */
 	bool populate; /* host: make every page present now, so that no read faults later: takes about as
 			  long as reading a byte of each. -ENOTSUP before Linux 5.14. A GPU needs none */
+	const char *const *peers; /* GPUs whose kernels are to read it too, over NVLink or PCIe, at the same
+				     addresses; NULL. -ENOTSUP: one does not reach the version's GPU */
+	size_t peer_count; /* at most 15 */
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",
  * "model@alias" or a version id. Costs one round trip and a few driver calls,
  * however many tensors there are. Two attaches of one version and rank on one
- * device share the mapping (same addresses, whatever `address` says) and hold a lease each.
+ * device, with the same peers, share the mapping (same addresses, whatever `address` says) and hold a lease each.
  * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to

@@ -233,7 +233,7 @@ Test(memory_cuda, finds_a_device_by_either_prefix)
 	char mig[2 * DEVICE_BYTES_MAX];
 	struct error error;
 
-	snprintf(mig, sizeof(mig), "MIG-%s", device.id + 4);
+	snprintf(mig, sizeof(mig), "MIG-%.*s", DEVICE_BYTES_MAX, device.id + 4);
 	cr_assert(eq(int, memory_device_open(mig, &other, &error), 0), "%s", error.message);
 	cr_assert(eq(int, other.ordinal, device.ordinal));
 	cr_assert(eq(int, memory_device_open("GPU-00000000-0000-0000-0000-000000000000", &other, &error),

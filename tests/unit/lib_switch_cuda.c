@@ -327,6 +327,112 @@ Test(switch_cuda, what_was_queued_before_reads_the_old_bytes)
 	memory_cuda.leave(&device);
 }
 
+/* ---- peers ------------------------------------------------------------- */
+
+/* As a kernel of that device would. */
+static int byte_read_by(const struct memory_device *reader, const struct gpuwm_mapping *mapping)
+{
+	struct gpuwm_tensor tensor;
+	unsigned char byte;
+	int r;
+
+	gpuwm_tensor_at(mapping, 2, &tensor);
+	cr_assert(eq(int, memory_cuda.enter(reader, NULL), 0));
+	r = memory_cuda.read(reader, &byte, tensor.data, 1, NULL);
+	memory_cuda.leave(reader);
+	return r < 0 ? r : byte;
+}
+
+static void open_peer(struct memory_device *ret, char ret_id[CUDA_ID_BYTES])
+{
+	const struct cuda_driver *cuda;
+
+	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
+	if (cuda->device_count < 2)
+		cr_skip("there is one GPU only");
+	cr_assert(eq(int, cuda_id(1, ret_id, NULL), 0));
+	cr_assert(eq(int, memory_device_open(ret_id, ret, NULL), 0));
+}
+
+Test(switch_cuda, peers_read_what_they_were_named_for)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping, *alone;
+	struct memory_device peer;
+	char id[CUDA_ID_BYTES];
+	const char *const peers[] = {id, id, device.id};
+
+	start();
+	open_peer(&peer, id);
+	options.peers = peers;
+	options.peer_count = 3;
+	alone = attach_to("m@v1");
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), 0), "%s", gpuwm_error()->message);
+	/* Another mapping than that of whoever named none. */
+	cr_assert(gpuwm_mapping_address(alone, NULL) != gpuwm_mapping_address(mapping, NULL));
+	cr_assert(lt(int, byte_read_by(&peer, alone), 0));
+	cr_assert(eq(int, byte_read_by(&peer, mapping), 1));
+	cr_assert(eq(int, byte_read_by(&device, mapping), 1));
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, byte_read_by(&peer, mapping), 2));
+	cr_assert(eq(int, gpuwm_detach(alone), 0));
+	stop(mapping);
+}
+
+Test(switch_cuda, detaching_waits_for_peers_too)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+	struct memory_device peer;
+	char id[CUDA_ID_BYTES], *bytes;
+	const char *const peers[] = {id};
+
+	start();
+	open_peer(&peer, id);
+	options.peers = peers;
+	options.peer_count = 1;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, memory_cuda.hold(&peer, NULL), 0));
+	cr_assert(eq(int, memory_cuda.enter(&peer, NULL), 0));
+	cr_assert(eq(int, ((__typeof__(cuMemHostAlloc) *)symbol("cuMemHostAlloc"))((void **)&bytes, 4096, 0),
+		     CUDA_SUCCESS));
+	queue_read(mapping, bytes);
+	memory_cuda.leave(&peer);
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, bytes[49], 1));
+	stop(mapping);
+	memory_cuda.unhold(&peer);
+}
+
+Test(switch_cuda, peers_that_can_not_be_are_refused)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+	struct memory_device peer;
+	char id[CUDA_ID_BYTES];
+	const char *peers[16] = {id};
+
+	need_fakecuda();
+	setenv("FAKECUDA_PEERS", "0", 1);
+	start();
+	open_peer(&peer, id);
+	options.peers = peers;
+	options.peer_count = 1;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -ENOTSUP));
+	cr_assert(strstr(gpuwm_error()->message, "can't read the memory") != NULL);
+	peers[0] = "host";
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
+	peers[0] = "GPU-00000000-0000-0000-0000-000000000000";
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -ENODEV));
+	peers[0] = NULL;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
+	options.peer_count = 16;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
+	cr_assert(eq(uint, fake->leases, 0));
+	gpuwm_close(client);
+	fake_stop(fake);
+}
+
 /* ---- faults ------------------------------------------------------------ */
 
 enum outcome { SWITCHED = 10, REFUSED = 11, NO_SWITCH = 12 };
