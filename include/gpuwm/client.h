@@ -334,7 +334,8 @@ struct gpuwm_tensor_spec {
 	uint32_t ndim;
 	const uint64_t *shape;
 	const int64_t *strides; /* in elements: a permutation of dense; NULL: dense, last dimension fastest */
-	const char *tied_to; /* the name of a spec of the same dtype and bytes whose memory this shares; NULL */
+	const char *tied_to; /* the name of a spec of the same dtype and bytes whose memory this shares; NULL.
+				Files have no such thing: in safetensors two tensors never share bytes */
 };
 
 struct gpuwm_publish_options {
