@@ -218,6 +218,7 @@ struct gpuwm_attach_options {
  * "model@alias" or a version id. Costs one round trip and a few driver calls,
  * however many tensors there are. Two attaches of one version and rank on one
  * device, with the same peers, share the mapping (same addresses, whatever `address` says) and hold a lease each.
+ * On host a mapping keeps one descriptor open a segment, which a forked child has not.
  * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
