@@ -88,6 +88,7 @@ LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
 LOADER_A := $(ARCHIVES)/libloader.a
 KEEPER_A := $(ARCHIVES)/libkeeper.a
+CTL_A    := $(ARCHIVES)/libctl.a
 BENCH_A  := $(ARCHIVES)/libbench.a
 
 SONAME := libgpuwm-client.so.$(MAJOR)
@@ -164,6 +165,7 @@ $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
 $(eval $(call archive,$(LOADER_A),$(LOADER)))
 $(eval $(call archive,$(KEEPER_A),$(KEEPER)))
+$(eval $(call archive,$(CTL_A),$(CTL)))
 $(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
@@ -218,13 +220,14 @@ $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_.
+# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_, ctl_.
 UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_service = $(SERVICE_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
 UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
 UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
+UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 
 define unit_test

@@ -1,0 +1,105 @@
+/* What people see of a load that takes its time, by a clock that the test turns. */
+#include "client/ctl/progress.h"
+#include "proto/limits.h"
+
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+static struct progress progress;
+static char said[4096];
+
+/* All that was printed since the test began. */
+static const char *all(void)
+{
+	size_t got;
+
+	fflush(stderr);
+	got = fread(said + strlen(said), 1, sizeof(said) - 1 - strlen(said), cr_get_redirected_stderr());
+	(void)got;
+	return said;
+}
+
+static void begin(bool terminal)
+{
+	cr_redirect_stderr();
+	said[0] = '\0';
+	progress_start(&progress, terminal);
+}
+
+static void expect(const char *words)
+{
+	cr_expect(strstr(all(), words), "no \"%s\" in: %s", words, said);
+}
+
+Test(ctl_progress, a_terminal_shows_bytes_rate_and_time_left)
+{
+	begin(true);
+	progress_update(&progress, "copying", 0, GIB(10), 1 * SECOND);
+	progress_update(&progress, "copying", GIB(4), GIB(10), 3 * SECOND);
+	expect(" 40%  4.0 GiB of 10.0 GiB  2.0 GiB/s, 0:03 left");
+	progress_end(&progress);
+	expect("\n");
+}
+
+Test(ctl_progress, a_terminal_shows_that_nothing_comes)
+{
+	begin(true);
+	progress_update(&progress, "copying", 0, GIB(10), 1 * SECOND);
+	progress_update(&progress, "copying", GIB(4), GIB(10), 3 * SECOND);
+	progress_tick(&progress, 5 * SECOND);
+	cr_expect_not(strstr(all(), "nothing for"), "%s", said);
+	progress_tick(&progress, 78 * SECOND);
+	expect("4.0 GiB of 10.0 GiB  nothing for 1:15");
+	progress_update(&progress, "copying", GIB(5), GIB(10), 101 * SECOND);
+	expect("51.2 MiB/s, 1:40 left");
+}
+
+Test(ctl_progress, a_terminal_shows_the_time_of_what_counts_nothing)
+{
+	begin(true);
+	progress_update(&progress, "opening", 0, 0, 1 * SECOND);
+	progress_tick(&progress, 8 * SECOND);
+	expect("opening    0:07");
+	/* The figures of the last phase that counted stay. */
+	progress_update(&progress, "handing in", GIB(1), GIB(1), 9 * SECOND);
+	progress_tick(&progress, 11 * SECOND);
+	expect("handing in 0:02");
+	cr_expect_not(strstr(said, "100%"), "%s", said);
+}
+
+Test(ctl_progress, without_a_terminal_there_is_a_line_a_phase_and_some_more)
+{
+	begin(false);
+	progress_update(&progress, "opening", 0, 0, 1 * SECOND);
+	progress_update(&progress, "copying", 0, GIB(40), 2 * SECOND);
+	for (uint64_t second = 3; second <= 32; second++) {
+		progress_update(&progress, "copying", GIB(second - 2), GIB(40), second * SECOND);
+		progress_tick(&progress, second * SECOND);
+	}
+	progress_end(&progress);
+	cr_expect_str_eq(all(), "opening\n"
+				"copying: 40.0 GiB\n"
+				"copying: 10.0 GiB of 40.0 GiB, 1.0 GiB/s, 0:30 left\n"
+				"copying: 20.0 GiB of 40.0 GiB, 1.0 GiB/s, 0:20 left\n"
+				"copying: 30.0 GiB of 40.0 GiB, 1.0 GiB/s, 0:10 left\n");
+}
+
+Test(ctl_progress, without_a_terminal_long_waits_show_too)
+{
+	begin(false);
+	progress_update(&progress, "waiting for a loader", 0, 0, 1 * SECOND);
+	progress_tick(&progress, 11 * SECOND);
+	progress_tick(&progress, 12 * SECOND);
+	cr_expect_str_eq(all(), "waiting for a loader\nwaiting for a loader: for 0:10\n");
+}
+
+Test(ctl_progress, a_phase_steers_no_terminal)
+{
+	begin(false);
+	progress_update(&progress, "co\033[2Jpying", 0, 0, 1 * SECOND);
+	cr_expect_str_eq(all(), "co?[2Jpying\n");
+}
