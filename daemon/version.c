@@ -319,10 +319,12 @@ void version_taint(struct version *version, const struct error *found)
 	assert(version->state == VERSION_READY || version->state == VERSION_RETIRING);
 	if (version->tainted)
 		return;
+	version->tainted = &untold;
 	copy = malloc(sizeof(*copy));
-	if (copy)
-		*copy = *found;
-	version->tainted = copy ? copy : &untold;
+	if (!copy)
+		return;
+	*copy = *found;
+	version->tainted = copy;
 }
 
 void version_free_taint(struct version *version)

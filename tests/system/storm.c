@@ -359,8 +359,8 @@ static void tell_all(const struct storm *s)
 	fprintf(stderr, "storm: seed %ju: %u kills, %u more in adoption, %u stops, %u upgrades; %zu versions\n",
 		s->seed, s->kills, s->in_adoption, s->stops, s->upgrades, s->known_count);
 	fprintf(stderr,
-		"  workers: %u attaches (%u refused), %ju tensors read and right; leases back in %jd ms\n",
-		s->attaches, s->refusals, reads, (intmax_t)s->leases_back_ms);
+		"  workers: %u attaches (%u refused), %ju tensors read and right; leases back in %jd ms; %u verifies\n",
+		s->attaches, s->refusals, reads, (intmax_t)s->leases_back_ms, s->verified);
 	for (int kind = 0; kind < OP_KINDS; kind++) {
 		unsigned done = 0, refused = 0, there = 0, absent = 0;
 
@@ -378,6 +378,23 @@ static void tell_all(const struct storm *s)
 }
 
 /* ---- the storm -------------------------------------------------------- */
+
+/* What is current is read again meanwhile, whatever happens to it, its loader or gpuwmd. */
+static void verify_all(struct storm *s)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	char model[16];
+	size_t count;
+
+	for (unsigned i = 0; i < MODELS; i++) {
+		int r;
+
+		snprintf(model, sizeof model, "m%u", i);
+		r = gpuwm_verify(s->d->admin, model, NULL, jobs, &count);
+		cr_assert(r == 0 || r == -ENOENT, "%s: %s", model, gpuwm_error()->message);
+		s->verified += r == 0;
+	}
+}
 
 static struct storm *begin(void)
 {
@@ -414,7 +431,9 @@ Test(storm, nothing_is_lost_and_nothing_left_over, .timeout = 3000)
 			check_freed(s);
 			delay_us -= GRACE_STORM_MS * 1000;
 		}
-		work_until(s, clock_us() + delay_us);
+		work_until(s, clock_us() + delay_us / 2);
+		verify_all(s);
+		work_until(s, clock_us() + delay_us / 2);
 		come_close(s);
 		strike(s);
 	}

@@ -228,6 +228,7 @@ struct storm {
 	unsigned measured, kills, stops, upgrades, in_adoption;
 	unsigned attaches, refusals;
 	int64_t leases_back_ms; /* at most */
+	unsigned verified; /* jobs that were begun */
 };
 
 /* storm_hands.c */

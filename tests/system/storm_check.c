@@ -101,6 +101,7 @@ static uint64_t bytes_listed(json_t *list, bool *ret_open)
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
 		const char *state = json_string_value(json_object_get(version, "state"));
 
+		cr_assert(!json_object_get(version, "tainted"));
 		if (strcmp(state, "ready") == 0 || strcmp(state, "retiring") == 0)
 			bytes += (uint64_t)json_integer_value(json_object_get(version, "bytes"));
 		else
