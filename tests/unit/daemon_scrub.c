@@ -416,3 +416,23 @@ Test(scrub, without_memory_skips_the_part)
 	cr_expect_gt(n, 3);
 	end();
 }
+
+Test(scrub, that_takes_longer_than_its_interval_is_one_pass)
+{
+	struct version *retiring = ready("a", "v1");
+	uint64_t began = clock_steady_ms();
+	struct error error;
+
+	ready("b", "v2");
+	begin(1);
+	cr_assert_eq(versions_pin(server, retiring, "look", &error), 0);
+	registry_remove_aliases(server->registry);
+	cr_assert_eq(versions_retire(server, retiring, &error), 0);
+	cr_expect_str_eq(next_tag(loader), "v2", "what retires is left alone");
+	TURN_UNTIL(clock_steady_ms() - began > 2500);
+	scrub_configure(server->scrub); /* the same interval: the times stay */
+	finish_and_go_on(0);
+	TURN_UNTIL(told("passes") == 1);
+	cr_assert_eq(versions_unpin(server, retiring, "look", &error), 0);
+	end();
+}

@@ -521,6 +521,22 @@ Test(verify, of_a_leased_version_that_retires_goes_on)
 	end();
 }
 
+Test(verify, reads_what_retires_too)
+{
+	struct version *version = ready("m", "v1");
+	struct error error;
+	struct job *job;
+
+	begin();
+	cr_assert_eq(versions_pin(server, version, "look", &error), 0);
+	retired(version);
+	job = verify("m@v1");
+	finish(loader, -EBADMSG, "tensor w");
+	cr_expect(job_ended(job) && version->tainted);
+	cr_assert_eq(versions_unpin(server, version, "look", &error), 0);
+	end();
+}
+
 /* Of two loaders one is left to loads. */
 Test(verify, leaves_the_last_loader_to_loads)
 {
