@@ -63,15 +63,29 @@ static ssize_t read_nowait(struct reader *reader, const struct iovec *places, in
 	return 0; /* also EIO: fetching will name the byte */
 }
 
+static bool seems_cold(struct reader *reader)
+{
+	unsigned cold = __atomic_load_n(&reader->cold, __ATOMIC_RELAXED);
+
+	if (cold < READER_COLD)
+		return false;
+	cold = __atomic_add_fetch(&reader->cold, 1, __ATOMIC_RELAXED);
+	return cold % READER_ASK_EVERY != 0;
+}
+
 ssize_t reader_cached(struct reader *reader, const struct iovec *places, int count, uint64_t offset)
 {
 	char byte;
 	ssize_t n;
 
-	if (asked(reader, &reader->no_nowait))
+	if (asked(reader, &reader->no_nowait) || seems_cold(reader))
 		return 0;
 	/* First one byte: a read that finds nothing starts to read all that it asked for. */
 	n = read_nowait(reader, &(struct iovec){&byte, 1}, 1, offset);
+	if (n > 0)
+		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
+	else
+		__atomic_add_fetch(&reader->cold, 1, __ATOMIC_RELAXED);
 	return n <= 0 ? n : read_nowait(reader, places, count, offset);
 }
 

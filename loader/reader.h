@@ -20,11 +20,17 @@
 
 struct reader {
 	const struct source_file *file;
+	unsigned cold; /* atomic: ranges in a row of which nothing was cached */
 	pthread_mutex_t lock; /* guards what follows */
 	int direct; /* the descriptor with O_DIRECT; -1: none yet */
 	bool no_nowait, no_direct; /* refused once: not asked again */
 	char note[TEXT_BYTES_MAX + 1];
 };
+
+/* Asking is not free: of a page that is not cached it makes the kernel read it, beside the large reads that the disk is
+ * at. After so many ranges in a row that were not cached every READER_ASK_EVERY-th is asked. */
+#define READER_COLD 8
+#define READER_ASK_EVERY 8
 
 /* Bytes by the way they took. */
 struct read_counts {

@@ -105,6 +105,21 @@ Test(reader, takes_what_is_cached_from_there)
 	cr_assert_str_empty(reader_note(&reader));
 }
 
+/* Of a file that seems to lie on the disk only some ranges are asked for; one that is found brings all back. */
+Test(reader, asks_a_cold_file_less_often)
+{
+	uint64_t cold_end = MIB(2);
+	int asked = 0;
+
+	cache_only(PAGE);
+	for (int i = 1; i <= READER_COLD; i++)
+		cr_assert_eq(cached(cold_end + (uint64_t)i * 16 * PAGE, PAGE), 0);
+	while (cached(0, PAGE) == 0)
+		cr_assert_leq(++asked, READER_ASK_EVERY);
+	cr_assert_gt(asked, 1);
+	cr_assert_eq(cached(0, PAGE), PAGE);
+}
+
 Test(reader, scatters_what_is_cached)
 {
 	uint8_t *places[3] = {buffer, buffer + 10000, buffer + 20000};
