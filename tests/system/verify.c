@@ -183,6 +183,7 @@ static void flip(const struct vandal *v, uint64_t number, uint64_t offset, unsig
 	MUST(DRIVER(cuMemcpyDtoH_v2)(&byte, address + offset, 1));
 	byte ^= (uint8_t)(1u << bit);
 	MUST(DRIVER(cuMemcpyHtoD_v2)(address + offset, &byte, 1));
+	MUST(DRIVER(cuCtxSynchronize)()); /* a byte of pageable memory may still be on its way */
 	MUST(DRIVER(cuMemUnmap)(address, v->bytes[number]));
 	MUST(DRIVER(cuMemAddressFree)(address, v->bytes[number]));
 	MUST(DRIVER(cuMemRelease)(handle));
