@@ -10,7 +10,7 @@
 
 /* What all buffers of a load take at most: a loader's memory stays within 192 MiB of a bare
  * process with a context, and more buffers do not make it faster. */
-#define RING_BYTES_MAX MIB(160)
+#define RING_BYTES_MAX MIB(128)
 
 struct ring {
 	void *base;

@@ -36,7 +36,7 @@
 	F(cuEventCreate)                                                                                       \
 	F(cuEventDestroy_v2)                                                                                   \
 	F(cuEventRecord)                                                                                       \
-	F(cuEventSynchronize)                                                                                  \
+	F(cuEventQuery)                                                                                        \
 	F(cuEventElapsedTime)                                                                                  \
 	F(cuMemGetAllocationGranularity)                                                                       \
 	F(cuMemCreate)                                                                                         \
