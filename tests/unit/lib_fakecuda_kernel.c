@@ -1,4 +1,6 @@
 /* The rules of modules and launches that the stand-in driver keeps, and gpuwm's images. */
+#ifdef GPUWM_CUDA
+
 #include "fakecuda.h"
 
 #include "../../client/lib/kernel_image.h"
@@ -141,3 +143,5 @@ Test(fakecuda_kernel, the_images_hold_the_kernel_of_the_contract)
 	cr_expect(strstr(ptx, DIGEST_KERNEL "_param_1") && !strstr(ptx, DIGEST_KERNEL "_param_2"),
 		  "two arguments");
 }
+
+#endif
