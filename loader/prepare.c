@@ -187,6 +187,18 @@ struct ring *prepare_ring(struct prepare *prepare)
 	return prepare ? &prepare->ring : NULL;
 }
 
+bool prepare_busy(struct prepare *prepare)
+{
+	bool busy;
+
+	if (!prepare)
+		return false;
+	pthread_mutex_lock(&prepare->lock);
+	busy = prepare->running > 0;
+	pthread_mutex_unlock(&prepare->lock);
+	return busy;
+}
+
 struct prepare *prepare_end(struct prepare *prepare)
 {
 	if (!prepare)

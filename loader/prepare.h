@@ -21,6 +21,8 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error);
 /* Once it is waited for; NULL without GPUs. Lives until prepare_end. */
 struct ring *prepare_ring(struct prepare *prepare);
+/* Whether something is still at work, after a cancel or an error: it may hang in the driver. */
+bool prepare_busy(struct prepare *prepare);
 /* Waits for what is at work, then gives everything back: nothing may be on its way from the
  * buffers. NULL. */
 struct prepare *prepare_end(struct prepare *prepare);

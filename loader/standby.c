@@ -203,7 +203,9 @@ static int serve(struct standby *s)
 		return r == -ECONNRESET ? 0 : r;
 	run_job(s, &error);
 	r = report_done(s->work.connection, &error, &s->job, s->job.dry_run ? &s->plan : NULL);
-	s->prepare = prepare_end(s->prepare);
+	/* The end of the process gives back what can't be waited for. */
+	if (!prepare_busy(s->prepare))
+		s->prepare = prepare_end(s->prepare);
 	return r;
 }
 

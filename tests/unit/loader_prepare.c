@@ -158,6 +158,7 @@ Test(prepare, is_not_waited_for_after_a_cancel, .timeout = 10)
 	started("FAKECUDA_HANG", "cuDevicePrimaryCtxRetain:1");
 	cr_assert_eq(wait_with(-ECANCELED), -ECANCELED);
 	cr_assert_eq(error.code, 0, "who stopped it knows why");
+	cr_assert(prepare_busy(prepare));
 	/* What hangs in the driver can't be ended: the process is. */
 }
 
