@@ -1,7 +1,10 @@
 /* Loads to several devices, and from files per rank. */
 #include "harness.h"
 
+#include "../../proto/limits.h"
+
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,16 +356,21 @@ Test(several, the_second_device_is_full)
 
 Test(several, the_device_is_full_before_the_second_segment)
 {
-	static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2147483648],\"data_offsets\":"
-				     "[0,2147483648]},\"b\":{\"dtype\":\"U8\",\"shape\":[256],\"data_offsets\":"
-				     "[2147483648,2147483904]}}";
+	const uint64_t first = SEGMENT_BYTES_TARGET, all = first + 256;
+	char header[256];
 	const char *path;
 	struct gpuwmd *d;
 
 	ON_FAKECUDA();
+	snprintf(header, sizeof header,
+		 "{\"a\":{\"dtype\":\"U8\",\"shape\":[%" PRIu64 "],\"data_offsets\":[0,%" PRIu64 "]},"
+		 "\"b\":{\"dtype\":\"U8\",\"shape\":[256],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}}",
+		 first, first, first, all);
+	setenv("FAKECUDA_MEMORY", "32G", 1);
 	d = start_failing("cuMemCreate:2:2");
+	unsetenv("FAKECUDA_MEMORY");
 	path = safetensors_write(d, "holes.safetensors", header, 0);
-	cr_assert_eq(truncate(path, (off_t)(8 + strlen(header) + 2147483904)), 0);
+	cr_assert_eq(truncate(path, (off_t)(8 + strlen(header) + all)), 0);
 	full_half_way(d, path, 1);
 	gpuwmd_stop_empty(d);
 }
@@ -397,7 +405,8 @@ static void pinning_refused(const char *failure, const char *note)
 
 Test(several, a_driver_that_pins_less)
 {
-	pinning_refused("cuMemHostRegister_v2:1:2", "the driver pinned 4 of 9 buffers");
+	/* 16 or 17: with many CPUs there would be more buffers than pieces. */
+	pinning_refused("cuMemHostRegister_v2:1:2", "the driver pinned 8 of 1");
 }
 
 Test(several, a_driver_that_pins_nothing)
