@@ -46,7 +46,10 @@ static int alias_check(const struct replacement *r, const json_t *list)
 
 	if (strcmp(r->alias, "previous") == 0)
 		return exit_with(EXIT_USAGE, "swap current to it instead", "previous is not moved by hand");
-	if (strcmp(r->alias, r->arguments->positional[1]) == 0 || is_tag(list, r->alias))
+	if (strcmp(r->alias, r->arguments->positional[1]) == 0)
+		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another tag",
+				 "'%s' is the alias that is to move", r->alias);
+	if (is_tag(list, r->alias))
 		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another name",
 				 "'%s' is a tag of %s", r->alias, r->model);
 	if (expect && strcmp(expect, before) != 0)
@@ -89,7 +92,8 @@ static int load_beside(const struct replacement *r, struct load_result *ret_resu
 /* ---- the flip ---------------------------------------------------------- */
 
 /* One that gpuwmd took and did not answer is there or not: then it is asked for again. The first version of a
- * model took current when it became ready. */
+ * model took current when it became ready. Who was told that the load is cancelled finds no alias moved, also where
+ * that was too late for the load itself. */
 static int flip(const struct replacement *r, const char *version)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
@@ -110,12 +114,14 @@ static int flip(const struct replacement *r, const char *version)
 		json_decref(list);
 		if (moved)
 			return EXIT_DONE;
+		if (load_interrupted())
+			return exit_with(EXIT_FAILED, NULL, "cancelled when %s was ready", r->name);
 		error = gpuwm_swap(r->client, &options, NULL);
 	} while (error == -ECONNABORTED);
 	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
 }
 
-/* The flip failed and was told: the new version goes again. */
+/* There was no flip, and why was told: the new version goes again. */
 static void undo(const struct replacement *r, const char *version)
 {
 	if (version_retire(r->client, version, version, 0) == 0)
@@ -177,6 +183,8 @@ int command_replace(struct gpuwm_client *client, const struct arguments *argumen
 	if (!tag || !tag[0] || strlen(tag) >= ALIAS_TEXT)
 		return exit_with(EXIT_USAGE, "gpuwmctl swap MODEL TAG --load SOURCE",
 				 "swap --load needs the new version's tag");
+	if (!arguments->load[0])
+		return exit_with(EXIT_USAGE, NULL, "--load names no source");
 	if (arguments->given & OPTION_REMOVE)
 		return exit_with(EXIT_USAGE, NULL, "--load and --remove exclude each other");
 	if ((arguments->given & OPTION_RETIRE_OLD) && (arguments->given & OPTION_KEEP_OLD))

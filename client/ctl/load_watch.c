@@ -70,6 +70,11 @@ static void interrupt_name(uint64_t job)
 	interrupt_text = text;
 }
 
+bool load_interrupted(void)
+{
+	return interrupted;
+}
+
 /* ---- watching ---------------------------------------------------------- */
 
 static bool state_ended(const char *state)

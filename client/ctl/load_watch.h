@@ -4,6 +4,8 @@
 
 #include "ctl.h"
 
+#include <stdbool.h>
+
 struct load_result {
 	uint64_t job;
 	json_t *told; /* it, as `jobs` tells it; NULL: its gpuwmd went away */
@@ -21,6 +23,8 @@ enum load_interrupt {
 int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *options,
 	       enum load_interrupt interrupt, struct load_result *ret_result);
 void load_result_clear(struct load_result *result);
+/* Ctrl-C came and said that the load is cancelled; the load may have ended before that. */
+bool load_interrupted(void);
 
 /* An absolute path, for free(); NULL after printing why. */
 char *load_source(const char *source);

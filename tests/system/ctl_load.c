@@ -213,6 +213,7 @@ Test(ctl_load, swap_load_that_fails_changes_nothing)
 		     5, "%s", output);
 	says("nothing was loaded");
 	cr_assert_eq(CTL("swap", "m@v2", "v2", "--load", d->root), 5, "%s", output);
+	says("'v2' is the alias that is to move");
 	cr_assert_eq(CTL("swap", "m@v1", "v2", "--load", d->root), 5, "%s", output);
 	says("'v1' is a tag of m");
 	cr_assert_eq(CTL("swap", "m@previous", "v2", "--load", d->root), 2, "%s", output);
@@ -226,6 +227,8 @@ Test(ctl_load, swap_load_takes_only_options_that_go_together)
 	cr_assert_eq(CTL("swap", "m", "--load", d->root), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--remove"), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--keep-old", "--retire-old"), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", ""), 2, "%s", output);
+	cr_assert_eq(CTL("load", "", "m@v2"), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v1", "--keep-old"), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v1", "--device", d->device), 2, "%s", output);
 	nothing_changed(d);
@@ -297,6 +300,23 @@ Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
 	says("is being cancelled");
 	says("m@current was not changed");
 	loaders_kill(d, SIGCONT);
+	nothing_changed(d);
+}
+
+Test(ctl_load, swap_load_moves_nothing_after_an_interrupt_that_came_too_late_for_the_load)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
+
+	kill(run.pid, SIGSTOP);
+	loaders_kill(d, SIGCONT);
+	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v2", "ready")));
+	kill(run.pid, SIGINT);
+	kill(run.pid, SIGCONT);
+	ends_with(&run, 1);
+	says("is being cancelled");
+	says("m@v2 is retired again, nothing was changed");
 	nothing_changed(d);
 }
 
