@@ -206,14 +206,21 @@ static ssize_t hand_cached(struct hand *hand, struct error *error)
 	return (ssize_t)bytes;
 }
 
-/* All the rest of the piece, or where that may take long a step of it. */
+/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
 static int hand_fetch(struct hand *hand, struct error *error)
 {
-	size_t left = hand->piece.bytes - hand->done;
-	size_t bytes = reader_is_direct(hand->file) || left < STEP_BYTES ? left : hand_cut(hand, STEP_BYTES);
-	int r = reader_fetch(hand->file, hand_at(hand), hand->piece.offset + hand->done, bytes, &hand->counts,
-			     error);
+	uint64_t offset = hand->piece.offset + hand->done;
+	size_t left = hand->piece.bytes - hand->done, bytes = left;
+	struct reader_hole hole;
+	int r;
 
+	reader_hole(hand->file, offset, left, &hole);
+	if (!reader_is_direct(hand->file))
+		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
+	else if (hole.bytes < left)
+		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
+	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
+	reader_hole_forget(hand->file, &hole);
 	if (r == 0)
 		hand_deliver(hand, hand_at(hand), bytes);
 	return r;

@@ -89,6 +89,70 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
 	return n <= 0 ? n : read_nowait(reader, places, count, offset);
 }
 
+/* ---- holes --------------------------------------------------------------- */
+
+/* Whether the page at `at` is cached. */
+static bool hole_ask(struct reader *reader, struct reader_hole *hole, uint64_t at)
+{
+	char byte;
+
+	if (read_nowait(reader, &(struct iovec){&byte, 1}, 1, at) > 0) {
+		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
+		return true;
+	}
+	hole->asked[hole->ask_count++] = at;
+	return false;
+}
+
+/* The next place to ask about behind `far`: twice as far, and at last near the end. 0: none. */
+static uint64_t hole_next(uint64_t far, uint64_t bytes)
+{
+	uint64_t last = bytes > READER_STEP ? (bytes - READER_STEP) / READER_ALIGN * READER_ALIGN : 0;
+
+	if (2 * far <= last)
+		return 2 * far;
+	return far < last ? last : 0;
+}
+
+/* Further and further, then back by halves. */
+static size_t hole_search(struct reader *reader, struct reader_hole *hole, uint64_t offset, size_t bytes)
+{
+	uint64_t first = offset / READER_ALIGN * READER_ALIGN, end = offset + bytes, low = first, high = end;
+	uint64_t far = end - first > READER_STEP ? READER_STEP : 0;
+
+	for (; far > 0 && high == end && hole->ask_count < READER_ASKS_MAX / 2;
+	     far = hole_next(far, end - first)) {
+		if (hole_ask(reader, hole, first + far))
+			high = first + far;
+		else
+			low = first + far;
+	}
+	while (high < end && high - low > READER_STEP && hole->ask_count < READER_ASKS_MAX) {
+		uint64_t middle = low + (high - low) / 2 / READER_ALIGN * READER_ALIGN;
+
+		if (hole_ask(reader, hole, middle))
+			high = middle;
+		else
+			low = middle;
+	}
+	return high - offset;
+}
+
+void reader_hole(struct reader *reader, uint64_t offset, size_t bytes, struct reader_hole *ret)
+{
+	*ret = (struct reader_hole){.bytes = bytes};
+	if (reader_is_direct(reader) && __atomic_load_n(&reader->cold, __ATOMIC_RELAXED) < READER_COLD)
+		ret->bytes = hole_search(reader, ret, offset, bytes);
+}
+
+void reader_hole_forget(struct reader *reader, const struct reader_hole *hole)
+{
+	for (unsigned i = 0; i < hole->ask_count; i++)
+		posix_fadvise(reader->file->fd, (off_t)hole->asked[i], READER_ALIGN, POSIX_FADV_DONTNEED);
+}
+
+/* ---- fetching ------------------------------------------------------------ */
+
 /* The same file once more, which takes no path and no right but that to read it. */
 static int open_direct(const struct reader *reader)
 {

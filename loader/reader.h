@@ -37,6 +37,16 @@ struct read_counts {
 	uint64_t warm, direct, buffered;
 };
 
+/* Places that are asked about to find the end of a hole: enough for one of 128 MiB. */
+#define READER_ASKS_MAX 16
+
+/* What is not cached, as far as is worth finding out. */
+struct reader_hole {
+	uint64_t asked[READER_ASKS_MAX]; /* where the pages are that asking brings into the cache */
+	unsigned ask_count;
+	size_t bytes; /* at least 1 */
+};
+
 /* The file stays the caller's, open for as long as the reader is. Cannot fail. */
 void reader_open(const struct source_file *file, struct reader *ret);
 void reader_close(struct reader *reader);
@@ -51,6 +61,14 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
  * Adds to *counts. -EIO naming file and byte: reading failed, or the file ends before. */
 int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes, struct read_counts *counts,
 		 struct error *error);
+
+/* How much of [offset, offset + bytes), where reader_cached found nothing at its beginning, is to be fetched before the
+ * cache is asked again: a cached range as long as the hole before it is found, its beginning to READER_STEP. All of it where
+ * the file seems cold, or nothing can be asked. */
+void reader_hole(struct reader *reader, uint64_t offset, size_t bytes, struct reader_hole *ret);
+/* Drops what asking brought in, once the hole was fetched; kept, it would look like cached ranges the next time. */
+void reader_hole_forget(struct reader *reader, const struct reader_hole *hole);
+#define READER_STEP KIB(512) /* fetching so much too much costs a disk little, many small reads cost it more */
 
 /* Fetching goes past the page cache, as far as is known: large ranges are best. */
 bool reader_is_direct(struct reader *reader);

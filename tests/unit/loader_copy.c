@@ -334,6 +334,52 @@ Test(copy, finds_a_file_as_cold_the_second_time)
 	}
 }
 
+/* Rewrites m.safetensors as one tensor of `bytes`; every other `extent` of the file is in the page cache, the first
+ * one is not. */
+static void make_striped(size_t bytes, size_t extent)
+{
+	char *roots[] = {folder}, header[512], byte;
+
+	source_close(&source);
+	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+		 bytes, bytes);
+	write_safetensors(in_folder("m.safetensors"), header, bytes);
+	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct roots){roots, 1}, &source, &error), 0,
+		     "%s", error.message);
+	cr_assert_eq(fsync(source.files[0].fd), 0);
+	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_RANDOM);
+	for (size_t at = 0; at < bytes; at += 4096)
+		if (at / extent % 2 == 1)
+			cr_assert_eq(pread(source.files[0].fd, &byte, 1, (off_t)at), 1);
+}
+
+/* Holes that end inside a piece: what is cached behind them is not read from the disk again. */
+Test(copy, goes_on_with_the_cache_behind_a_hole, .timeout = 60)
+{
+	const size_t bytes = MIB(128);
+	char *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *addresses[] = {to};
+	struct memory_device device = other(1000000);
+	struct copy_target straight = {.device = &host, .addresses = addresses};
+	struct copy_target ring = {.device = &device, .addresses = addresses};
+	struct digest digest;
+
+	for (int i = 0; i < 2; i++) {
+		make_striped(bytes, MIB(4));
+		memset(to, 0, bytes);
+		cr_assert_eq(copy_to(i ? &ring : &straight, 1, (struct copy){.chunk = MIB(8)}), 0, "%s",
+			     error.message);
+		if (report.note[0])
+			cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
+		digest = digest_of(to, bytes);
+		cr_assert(digest_equal(&digest, &digests[0]));
+		cr_assert_leq(report.counts.direct, bytes / 2 * 5 / 4, "%zu MiB were read from the disk",
+			      (size_t)(report.counts.direct >> 20));
+	}
+	munmap(to, bytes);
+}
+
 Test(copy, names_the_end_of_a_file_truncated_anywhere)
 {
 	struct memory_device device = other(1000000);

@@ -189,6 +189,58 @@ Test(reader, leaves_the_cache_as_it_was)
 		cr_assert_not(holds(at, at + 1), "the page at %zu", (size_t)at);
 }
 
+static void cache_range(uint64_t from, uint64_t to)
+{
+	for (uint64_t at = from; at < to; at += PAGE)
+		cr_assert_eq(pread(file.fd, buffer, 1, (off_t)at), 1);
+}
+
+static size_t hole(uint64_t offset, size_t bytes)
+{
+	struct reader_hole hole;
+
+	reader_hole(&reader, offset, bytes, &hole);
+	fetch(offset, hole.bytes);
+	reader_hole_forget(&reader, &hole);
+	return hole.bytes;
+}
+
+Test(reader, finds_where_holes_end)
+{
+	cache_only(0);
+	cr_assert_eq(hole(0, MIB(4)), MIB(4));
+	cache_range(MIB(2), MIB(3));
+	cr_assert_eq(hole(0, MIB(4)), MIB(2));
+	cr_assert_leq(hole(5000, MIB(4) - 5000), MIB(2) + READER_STEP - 5000);
+	cr_assert_eq(hole(0, MIB(1) + 12345), MIB(1) + 12345);
+	cr_assert_eq(hole(0, 100), 100);
+	cr_assert_eq(hole(MIB(1) + KIB(512), MIB(2)), KIB(512));
+	for (uint64_t at = 0; at < MIB(2); at += PAGE)
+		cr_assert_not(holds(at, at + 1), "the page at %zu", (size_t)at);
+}
+
+Test(reader, asks_for_no_holes_of_a_cold_file)
+{
+	cache_only(0);
+	cache_range(MIB(2), MIB(3));
+	for (int i = 0; i < READER_COLD; i++)
+		cr_assert_eq(cached(0, PAGE), 0);
+	cr_assert_eq(hole(0, MIB(4)), MIB(4));
+}
+
+Test(reader, asks_for_no_holes_where_it_cannot)
+{
+	struct reader_hole all;
+
+	reader_close(&reader);
+	close(file.fd);
+	open_reader("/proc/self/mountinfo");
+	cr_assert_eq(cached(0, 10), 0);
+	reader_hole(&reader, 0, MIB(8), &all);
+	cr_assert_eq(all.bytes, MIB(8));
+	cr_assert_eq(all.ask_count, 0);
+}
+
 /* mincore would say that all is cached, cachestat EPERM. */
 Test(reader, sees_holes_in_files_of_others)
 {
