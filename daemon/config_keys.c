@@ -1,5 +1,5 @@
 #include "config_internal.h"
-#include "bytes.h"
+#include "../proto/bytes.h"
 #include "../proto/names.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 #include "notify.h"
 
-#include "bytes.h"
 #include "clock.h"
 #include "keeping.h"
 #include "server.h"
+#include "../proto/bytes.h"
 #include "../service/manager.h"
 
 #include <stdio.h>

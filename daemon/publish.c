@@ -1,6 +1,6 @@
 #include "publish.h"
 #include "registry_internal.h"
-#include "bytes.h"
+#include "../proto/bytes.h"
 
 #include <assert.h>
 #include <errno.h>

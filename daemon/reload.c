@@ -1,10 +1,10 @@
 #include "reload.h"
 
-#include "bytes.h"
 #include "loader.h"
 #include "notify.h"
 #include "scrub.h"
 #include "server.h"
+#include "../proto/bytes.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -3,6 +3,8 @@
 #include "lanes.h"
 #include "piece.h"
 
+#include "../proto/bytes.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -539,11 +541,14 @@ void copy_report_text(const struct copy_report *report, char *text, size_t size)
 {
 	const struct read_counts *counts = &report->counts;
 	uint64_t bytes = counts->warm + counts->direct + counts->buffered;
+	uint64_t rate = report->seconds > 0 ? (uint64_t)((double)bytes / report->seconds) : 0;
+	char all[BYTES_TEXT], second[BYTES_TEXT], warm[BYTES_TEXT], direct[BYTES_TEXT], buffered[BYTES_TEXT];
 
-	snprintf(text, size,
-		 "read %.1f MB in %.2f s (%.2f GB/s, %u readers): %.1f MB were cached, %.1f MB came directly "
-		 "from the disk, %.1f MB through the page cache",
-		 1e-6 * (double)bytes, report->seconds,
-		 report->seconds > 0 ? 1e-9 * (double)bytes / report->seconds : 0, report->readers,
-		 1e-6 * (double)counts->warm, 1e-6 * (double)counts->direct, 1e-6 * (double)counts->buffered);
+	snprintf(
+		text, size,
+		"read %s in %.2f s (%s/s, %u readers): %s were cached, %s came directly from the disk, %s through "
+		"the page cache",
+		bytes_format(bytes, all), report->seconds, bytes_format(rate, second), report->readers,
+		bytes_format(counts->warm, warm), bytes_format(counts->direct, direct),
+		bytes_format(counts->buffered, buffered));
 }

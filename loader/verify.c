@@ -2,8 +2,9 @@
 
 #include "hand_in.h"
 
+#include "../proto/bytes.h"
+
 #include <errno.h>
-#include <inttypes.h>
 
 /* Nothing was compared yet: a part that was checked before can't be read now. */
 static int open_part(const struct check_part *part, struct check **ret, struct error *error)
@@ -18,11 +19,13 @@ static int open_part(const struct check_part *part, struct check **ret, struct e
 static void tell(struct work *work, const struct check_result *result)
 {
 	const struct memory_report *report = &result->report;
-	double rate = report->seconds > 0 ? (double)result->bytes / report->seconds / 1e9 : 0;
+	double rate = report->seconds > 0 ? (double)result->bytes / report->seconds / (double)GIB(1) : 0;
+	char bytes[BYTES_TEXT];
 
 	if (report->note[0])
 		work_note(work, "%s", report->note);
-	work_note(work, "read %" PRIu64 " bytes in %.6f s of the %s time: %.1f GB/s", result->bytes,
+	/* Always of one unit, so that kernels can be compared. */
+	work_note(work, "read %s in %.6f s of the %s time: %.1f GiB/s", bytes_format(result->bytes, bytes),
 		  report->seconds, report->kernel ? "kernel's" : "CPU's", rate);
 }
 

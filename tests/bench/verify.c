@@ -86,7 +86,7 @@ static double time_command(const char *ref)
 	return (now_us() - begin) / 1000;
 }
 
-/* The rate in the note of the last verify job. */
+/* The rate in the note of the last verify job, in GB/s as all rates here. */
 static double noted_rate(struct gpuwm_client *client, char *text, size_t bytes)
 {
 	char notes[2048] = "";
@@ -94,12 +94,12 @@ static double noted_rate(struct gpuwm_client *client, char *text, size_t bytes)
 
 	job_notes(client, "verify", notes, sizeof notes);
 	snprintf(text, bytes, "%s", notes);
-	unit = strstr(notes, " GB/s");
+	unit = strstr(notes, " GiB/s");
 	if (!unit)
 		DIE("verify noted no rate: %s", notes);
 	while (unit > notes && strchr("0123456789.", unit[-1]))
 		unit--;
-	return strtod(unit, NULL);
+	return strtod(unit, NULL) * 1.073741824;
 }
 
 static void measure(struct gpuwm_client *client, const struct plan *plan, size_t rounds)

@@ -198,7 +198,7 @@ Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same, .tim
 	load_version(d, path, "m@v1");
 	cr_assert(noted("m.safetensors is read through the page cache"));
 	cr_assert(noted("RWF_NOWAIT"));
-	cr_assert(noted("16.8 MB through the page cache"));
+	cr_assert(noted("16.0 MiB through the page cache"));
 	worker = worker_start(d, "m", 1);
 	process_tell(&worker, 'd');
 	process_finish(&worker);

@@ -49,7 +49,7 @@ Test(verify, of_what_is_as_it_was)
 	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
 	SAYS("as checked");
 	SAYS(" MiB");
-	SAYS(" GB/s");
+	SAYS(" GiB/s");
 	cr_assert_eq(CTL("verify", "m@v1", "--device", d->device), 0, "%s", output);
 	cr_assert_eq(CTL("-o", "json", "verify", "m"), 0, "%s", output);
 	answer = json_loads(output, 0, NULL);

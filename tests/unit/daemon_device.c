@@ -1,5 +1,5 @@
 #include "daemon_ledger.h"
-#include "daemon/bytes.h"
+#include "proto/bytes.h"
 
 static struct device_table table;
 
@@ -223,6 +223,7 @@ Test(bytes, are_formatted_for_people)
 		{MIB(3), "3.0 MiB"},
 		{GIB(12), "12.0 GiB"},
 		{GIB(2048), "2.0 TiB"},
+		{GIB(1024) - 1, "1.0 TiB"},
 		{GIB(1 << 20), "1.0 PiB"},
 		{UINT64_MAX, "16.0 EiB"},
 	};

@@ -443,16 +443,15 @@ Test(copy, is_quick_with_many_small_tensors, .timeout = 20)
 
 Test(copy, reports_in_one_sentence)
 {
-	struct copy_report total = {0},
-			   one = {.counts = {1000000000, 500000000, 0}, .seconds = 1, .readers = 8},
-			   two = {.counts = {0, 0, 500000000}, .seconds = 1, .readers = 9, .note = "why"};
+	struct copy_report total = {0}, one = {.counts = {GIB(1), MIB(512), 0}, .seconds = 1, .readers = 8},
+			   two = {.counts = {0, 0, MIB(512)}, .seconds = 1, .readers = 9, .note = "why"};
 	char text[TEXT_BYTES_MAX + 1];
 
 	copy_report_add(&total, &one);
 	copy_report_add(&total, &two);
 	copy_report_text(&total, text, sizeof(text));
 	cr_expect_str_eq(text,
-			 "read 2000.0 MB in 2.00 s (1.00 GB/s, 9 readers): 1000.0 MB were cached, 500.0 MB "
-			 "came directly from the disk, 500.0 MB through the page cache");
+			 "read 2.0 GiB in 2.00 s (1.0 GiB/s, 9 readers): 1.0 GiB were cached, 512.0 MiB came "
+			 "directly from the disk, 512.0 MiB through the page cache");
 	cr_expect_str_eq(total.note, "why");
 }

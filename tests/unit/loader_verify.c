@@ -148,13 +148,13 @@ static void expect_told(const char *phases, const char *note)
 Test(verify, tells_that_all_is_as_it_was)
 {
 	verify(-1);
-	expect_told("mapping,verifying,", "read 2097152 bytes in ");
+	expect_told("mapping,verifying,", "read 2.0 MiB in ");
 }
 
 Test(verify, tells_how_fast_it_was)
 {
 	verify(-1);
-	expect_told("mapping,verifying,", " GB/s");
+	expect_told("mapping,verifying,", " GiB/s");
 }
 
 Test(verify, finds_one_bit_and_names_the_tensor_and_both_digests)
@@ -199,7 +199,7 @@ Test(verify, keeps_a_pace)
 	chunk = 65536;
 	permille = 900;
 	verify(-1);
-	expect_told("mapping,verifying,", "read 2097152 bytes");
+	expect_told("mapping,verifying,", "read 2.0 MiB");
 }
 
 Test(verify, finds_a_bit_at_a_pace)

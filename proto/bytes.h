@@ -1,6 +1,6 @@
 /* Sizes as people write and read them. */
-#ifndef GPUWM_DAEMON_BYTES_H
-#define GPUWM_DAEMON_BYTES_H
+#ifndef GPUWM_PROTO_BYTES_H
+#define GPUWM_PROTO_BYTES_H
 
 #include <stdint.h>
 
