@@ -63,7 +63,7 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 	fields_text(&f, "name", device.name, sizeof(device.name));
 	device.total = fields_u64(&f, "total");
 	device.granularity = fields_u64(&f, "granularity");
-	device.context = fields_u64(&f, "context");
+	device.context = fields_u64_or(&f, "context", 0); /* older ones have none */
 	device.is_cuda = strcmp(kind, "cuda") == 0;
 	if (!f.error.code && device_wrong(device.id))
 		error_set(&f.error, -EINVAL, NULL, "\"%s\" %s", device.id, device_wrong(device.id));

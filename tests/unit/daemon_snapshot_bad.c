@@ -124,6 +124,19 @@ LedgerTest(bad_snapshot, the_unchanged_one_is_good)
 	message_writer_clear(&w);
 }
 
+/* Of a gpuwmd that knew nothing of contexts yet. */
+LedgerTest(bad_snapshot, one_without_contexts_is_good)
+{
+	struct message_writer w;
+	struct back back = {0};
+
+	put_changed(&w, 2, "'context'", "'other'");
+	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
+	cr_expect_eq(device_find(&back.devices, "GPU-1")->context, 0);
+	back_clear(&back);
+	message_writer_clear(&w);
+}
+
 LedgerTest(bad_snapshot, what_is_no_map_is_refused)
 {
 	struct message_writer w;
@@ -158,7 +171,6 @@ LedgerTest(bad_snapshot, key_that_is_missing_or_of_another_type_is_named)
 		{"'kind'", "the state's devices[0]: \"kind\" is missing"},
 		{"'total'", "the state's devices[0]: \"total\" is missing"},
 		{"'granularity'", "the state's devices[0]: \"granularity\" is missing"},
-		{"'context'", "the state's devices[0]: \"context\" is missing"},
 		{"'state'", "the state's versions[0] (m@v1): \"state\" is missing"},
 		{"'pins'", "the state's versions[0] (m@v1): \"pins\" is missing"},
 		{"'fixed'", "the state's versions[0] (@): \"fixed\" is missing"},
