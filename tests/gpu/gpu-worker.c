@@ -4,6 +4,8 @@
  *                                           stay until stdin ends
  *   gpu-worker compute SOCKET REF           context, attach, sum all words in a kernel over and over until
  *                                           stdin ends; tells rounds, and how many differed from the first
+ *   gpu-worker peer SOCKET REF DEVICE       the sum of all words, by a kernel on the second GPU, which reads the
+ *                                           memory of DEVICE
  *   gpu-worker readonly SOCKET REF          what happens to writes into a version
  *   gpu-worker store SOCKET REF             the kernel that writes; ends with its context broken
  *   gpu-worker switch SOCKET REF1 REF2      a CUDA graph captured over REF1 sums all words; switches to REF2
@@ -42,16 +44,21 @@ static const char *result_name(CUresult result)
 			DIE("%s: %s", #call, result_name(result_));                                            \
 	} while (0)
 
-static CUcontext context_make(void)
+static CUcontext context_make_on(int ordinal)
 {
 	CUdevice device;
 	CUcontext context;
 
 	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
+	CU(cuDeviceGet(&device, ordinal));
 	CU(cuDevicePrimaryCtxRetain(&context, device));
 	CU(cuCtxSetCurrent(context));
 	return context;
+}
+
+static CUcontext context_make(void)
+{
+	return context_make_on(0);
 }
 
 static CUfunction kernel(const char *name)
@@ -119,6 +126,28 @@ static uint64_t sum_all(const struct gpuwm_mapping *mapping)
 			total += sum_words((CUdeviceptr)tensor.data, tensor.bytes);
 	}
 	return total;
+}
+
+static int peer(const char *socket, const char *ref, const char *device)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_client *client = connect_to(socket);
+	const struct gpuwm_device *devices;
+	struct gpuwm_mapping *mapping;
+
+	context_make_on(1);
+	/* host comes first */
+	if (gpuwm_devices(client, &devices) < 3)
+		DIE("there is no second GPU");
+	options.device = device;
+	options.peers = &devices[2].id;
+	options.peer_count = 1;
+	if (gpuwm_attach(client, ref, &options, &mapping) < 0)
+		DIE("attach: %s", gpuwm_error()->message);
+	printf("sum %016llx\n", (unsigned long long)sum_all(mapping));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+	return 0;
 }
 
 static int compute(const char *socket, const char *ref)
@@ -447,6 +476,8 @@ int main(int argc, char **argv)
 		return hold(argv[2], argv[3], !strcmp(argv[4], "copy"));
 	if (argc == 4 && !strcmp(argv[1], "compute"))
 		return compute(argv[2], argv[3]);
+	if (argc == 5 && !strcmp(argv[1], "peer"))
+		return peer(argv[2], argv[3], argv[4]);
 	if (argc == 4 && !strcmp(argv[1], "readonly"))
 		return readonly(argv[2], argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "store"))
