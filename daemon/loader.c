@@ -218,6 +218,7 @@ void loader_gone(struct loader *l, const char *status)
 	drop_kept(l);
 	unlist(l);
 	close_handles(l);
+	waiters_wake(pool->server, WAIT_ROOM, NULL);
 	loader_pool_report(pool);
 	loader_pool_turn(pool);
 }
@@ -292,7 +293,7 @@ static void check_stall(struct loader *l)
 {
 	struct error error;
 
-	if (waits_for_store(l))
+	if (waits_for_store(l) || loader_waits_for_room(l))
 		l->job->watched_ms = clock_steady_ms();
 	if (silent_ms(l) < stall_ms(l)) {
 		watch(l);

@@ -9,6 +9,7 @@
 struct server;
 struct session;
 struct job;
+struct device;
 struct loader;
 struct loader_pool;
 
@@ -27,6 +28,10 @@ void loader_pool_turn(struct loader_pool *pool);
 void loader_pool_report(struct loader_pool *pool);
 /* The same, unless they were asked for within the last second. */
 void loader_pool_refresh(struct loader_pool *pool);
+/* Of the device: contexts that will be gone without anybody's doing, those of loads, verifies and the scrub but for
+ * `but`'s (may be NULL) and those that wait for room themselves. */
+uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
+			     const struct loader *but);
 uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
 bool loader_pool_standby(const struct loader_pool *pool);
 /* Why the last one could not be started; NULL: it could. */

@@ -73,6 +73,8 @@ struct loader_pool {
 
 /* Starts one more process; false: it failed, and the pool tries later. */
 bool loader_start(struct loader_pool *pool);
+/* Its publish_begin waits until contexts of other jobs are gone. */
+bool loader_waits_for_room(const struct loader *l);
 /* Gives a standby loader its job. */
 void loader_assign(struct loader *l, struct job *job);
 /* Sends a notification that is complete but for its end, with the descriptors of `with`. */

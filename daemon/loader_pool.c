@@ -2,6 +2,7 @@
 #include "loader_internal.h"
 #include "scrub.h"
 #include "session.h"
+#include "waiter.h"
 #include "../proto/methods.h"
 
 #include <stdio.h>
@@ -65,6 +66,41 @@ void loader_pool_keep(struct loader_pool *pool, const struct version_id *version
 		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
 			loader_keep(l, grant_use(grant));
 	}
+}
+
+/* ---- contexts ---- */
+
+bool loader_waits_for_room(const struct loader *l)
+{
+	const struct waiter *w = l->pool->server->waiters[WAIT_ROOM];
+
+	while (w && w->request.session != l->session)
+		w = w->next;
+	return w != NULL;
+}
+
+/* A check lasts for as long as its publisher likes. */
+static bool is_passing(const struct loader *l)
+{
+	return l->state != LOADER_FORGOTTEN && !(l->job && l->job->kind == JOB_CHECK) &&
+	       !loader_waits_for_room(l);
+}
+
+uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
+			     const struct loader *but)
+{
+	uint64_t bytes = 0;
+
+	for (const struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
+		if (l == but || !is_passing(l))
+			continue;
+		for (const struct kept *kept = l->kept; kept; kept = kept->next) {
+			const struct budget_charge *charge = &kept->grant->charge;
+
+			bytes += charge->context && charge->device == device ? charge->bytes : 0;
+		}
+	}
+	return bytes;
 }
 
 /* ---- its life ---- */
@@ -163,11 +199,13 @@ static void tell_waiting(const struct loader_pool *pool)
 	}
 }
 
-/* Whether what is left in the queue needs what the scrub has. */
+/* Whether what is left in the queue needs what the scrub has, or a publish that waits for room. */
 static bool is_short(const struct loader_pool *pool, const struct loader *spare)
 {
 	const struct server *server = pool->server;
 
+	if (server->waiters[WAIT_ROOM])
+		return true;
 	if (server->jobs.queued == 0)
 		return false;
 	for (const struct job *job = server->jobs.first; job; job = job->next) {

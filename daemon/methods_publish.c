@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -187,18 +188,93 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 	return r;
 }
 
+static int begin_now(struct request *request, struct begin *begin, struct error *error)
+{
+	int r = params_open(request->server, error);
+
+	if (r < 0)
+		return r;
+	if (request->session->kind == SESSION_LOADER)
+		return begin_as_loader(request, begin, error);
+	return begin_as_publisher(request, begin, error);
+}
+
+/* Whether contexts that are in the way now will be gone. Of two loads that wait for each other one fails. */
+static bool room_will_come(const struct request *request, const struct begin *begin)
+{
+	const struct server *server = request->server;
+	const struct device *device = begin->request.device;
+	uint64_t bytes = begin->request.bytes, passing, lasting;
+
+	if (budget_check_with_context(device, bytes, NULL) < 0)
+		return false;
+	passing = loader_pool_passing(server->loaders, device, request->session->loader);
+	lasting = device->used - (passing < device->used ? passing : device->used);
+	return passing > 0 && lasting <= device->budget && bytes <= device->budget - lasting;
+}
+
+static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct begin *begin = waiter->asked;
+	struct error error;
+	int r = begin_now(&waiter->request, begin, &error);
+
+	(void)changed;
+	(void)expired;
+	if (r == -ENOSPC && room_will_come(&waiter->request, begin))
+		return;
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+/* The scrub gives way to it, others end. */
+static int wait_for_room(struct request *request, const struct begin *given, struct error *error)
+{
+	struct begin *begin = malloc(sizeof(*begin));
+	struct waiter *waiter;
+	int r;
+
+	if (!begin)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = waiter_new(request, WAIT_ROOM, -1, wake_for_room, &waiter, error);
+	if (r < 0) {
+		free(begin);
+		return r;
+	}
+	*begin = *given;
+	begin->request.model = begin->name.model;
+	begin->request.tag = begin->name.name;
+	begin->request.alias = begin->alias;
+	begin->request.join = given->request.join ? &begin->join : NULL;
+	waiter->asked = begin;
+	loader_pool_turn(request->server->loaders);
+	return 0;
+}
+
+/* The operator is told what takes long. */
+static void note_wait(const struct request *request, const struct begin *begin)
+{
+	struct job *job = request->session->loader ? loader_job(request->session->loader) : NULL;
+	char note[TEXT_BYTES_MAX + 1];
+
+	snprintf(note, sizeof(note), "waits for room on %s: CUDA contexts of other jobs are in the way",
+		 begin->request.device->id);
+	if (job)
+		job_remark(request->server, job, note);
+}
+
 int method_publish_begin(struct request *request, struct fields *params, struct error *error)
 {
 	struct begin begin;
 	int r = begin_fields(request, params, &begin, error);
 
 	if (r == 0)
-		r = params_open(request->server, error);
-	if (r < 0)
+		r = begin_now(request, &begin, error);
+	if (r != -ENOSPC || !room_will_come(request, &begin))
 		return r;
-	if (request->session->kind == SESSION_LOADER)
-		return begin_as_loader(request, &begin, error);
-	return begin_as_publisher(request, &begin, error);
+	note_wait(request, &begin);
+	return wait_for_room(request, &begin, error);
 }
 
 /* ---- commit ---- */

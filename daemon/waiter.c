@@ -87,6 +87,7 @@ struct waiter *waiter_free(struct waiter *w)
 	quota_release(&w->charge);
 	if (w->fd >= 0)
 		close(w->fd);
+	free(w->asked);
 	if (w->timed)
 		uv_close((uv_handle_t *)&w->timer, on_closed);
 	else

@@ -22,6 +22,7 @@ enum wait_kind {
 	WAIT_STARTED, /* a loader for a check */
 	WAIT_CHECKED, /* a part's check */
 	WAIT_STORED, /* a loader: what it handed over is in the fd store */
+	WAIT_ROOM, /* a publish that contexts of other jobs are in the way of */
 	WAIT_KINDS,
 };
 
@@ -46,6 +47,7 @@ struct waiter {
 	struct digest content;
 	uint64_t job;
 	int fd; /* -1; closed with the waiter */
+	void *asked; /* freed with the waiter */
 };
 
 /* wait_ms below 0: for ever. -EDQUOT, -ENOMEM. */

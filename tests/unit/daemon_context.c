@@ -167,6 +167,82 @@ Test(context, of_another_job_is_waited_for)
 	leave();
 }
 
+/* Each of the two would fit alone: the first to ask waits for the second, which fails at once. */
+Test(context, of_another_load_is_waited_for_with_the_bytes_too)
+{
+	struct job *first, *second;
+	int other;
+
+	config.loaders = 3;
+	config.load_stall_ms = 100;
+	begin(2 * CONTEXT + MIB(10), -1);
+	first = load_to(gpu);
+	other = standby_with(-1);
+	second = load_to(gpu);
+	cr_assert_eq(second->state, JOB_RUNNING);
+	send_begin(loader, MIB(20));
+	TURN_UNTIL(server->waiting == 1);
+	cr_expect_str_eq(first->record.notes[0],
+			 "waits for room on GPU-1: CUDA contexts of other jobs are in the way");
+	TURN_UNTIL(job_ended(second));
+	cr_expect_eq(second->error->code, -ETIMEDOUT, "%s", second->error->message);
+	cr_assert_eq(first->state, JOB_RUNNING, "who waits does not hang");
+	close(other);
+	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
+	cr_expect_eq(message.error.code, 0, "%s", message.error.message);
+	cr_expect_eq(gpu->used, CONTEXT + MIB(20));
+	close(loader);
+	TURN_UNTIL(job_ended(first) && gpu->used == 0);
+	leave();
+}
+
+Test(context, of_loads_that_wait_for_each_other_lets_one_fail)
+{
+	struct job *first, *second;
+	int other;
+
+	config.loaders = 3;
+	begin(2 * CONTEXT + MIB(10), -1);
+	first = load_to(gpu);
+	other = standby_with(-1);
+	second = load_to(gpu);
+	TURN_UNTIL(comes(loader) && comes(other));
+	send_begin(loader, MIB(20));
+	TURN_UNTIL(server->waiting == 1);
+	send_begin(other, MIB(20));
+	cr_assert_eq(answered(other), -ENOSPC);
+	cr_expect(strstr(message.error.message, "20.0 MiB asked for beside 200.0 MiB of CUDA contexts"), "%s",
+		  message.error.message);
+	cr_expect_eq(server->waiting, 1);
+	close(other);
+	TURN_UNTIL(job_ended(second));
+	cr_assert_eq(answered(loader), 0);
+	close(loader);
+	TURN_UNTIL(job_ended(first) && gpu->used == 0);
+	leave();
+}
+
+Test(context, that_nobody_gives_back_is_not_waited_for)
+{
+	struct budget_charge other;
+	struct error error;
+	struct job *load;
+
+	config.loaders = 3;
+	begin(2 * CONTEXT + MIB(10), -1);
+	load = load_to(gpu);
+	TURN_UNTIL(comes(loader));
+	cr_assert_eq(budget_charge_context(gpu, &other, &error), 0);
+	send_begin(loader, MIB(20));
+	cr_assert_eq(answered(loader), -ENOSPC);
+	send_begin(loader, MIB(200));
+	cr_assert_eq(answered(loader), -ENOSPC);
+	budget_release(&other);
+	close(loader);
+	TURN_UNTIL(job_ended(load) && gpu->used == 0);
+	leave();
+}
+
 Test(context, of_a_job_that_never_starts_is_given_back)
 {
 	struct error error;

@@ -312,6 +312,42 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	end();
 }
 
+/* There is room for its context beside the load's, but not for the load's bytes beside both. */
+Test(scrub, gives_way_to_the_bytes_of_a_load)
+{
+	struct device *gpu = full_gpu(300);
+	struct message_writer w;
+	struct error error;
+	struct job *load;
+	int second, third;
+
+	begin(3);
+	next_tag(loader);
+	second = standby_with(-1);
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	load->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(load, gpu), 0);
+	loader_pool_turn(server->loaders);
+	third = standby_with(-1);
+	cr_assert_eq(load->state, JOB_RUNNING);
+	cr_assert_eq(gpu->contexts, 600);
+	TURN_UNTIL(comes(second));
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "m@v1");
+	message_put_text(&w, "device", gpu->id);
+	message_put_u64(&w, "bytes", 400);
+	send_request(second, &w);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish(loader, -ECANCELED);
+	cr_assert_eq(answered(second), 0, "%s", message.error.message);
+	cr_expect_geq(gpu->used, 700);
+	close(second);
+	TURN_UNTIL(job_ended(load));
+	close(third);
+	loader = -1;
+	end();
+}
+
 Test(scrub, is_ended_by_an_operator_for_this_pass)
 {
 	struct error reason;
