@@ -226,11 +226,13 @@ static void answer_jobs(const struct request *request, const struct job *job)
 
 static int no_job(const struct server *server, uint64_t id, struct error *error)
 {
+	char detail[64];
+
 	if (id > 0 && id <= (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH)
 		return error_set(error, -ENOENT, "jobs end with the gpuwmd that runs them",
 				 "no job %llu: it was of an earlier start of gpuwmd", (unsigned long long)id);
-	return error_set(error, -ENOENT, "ended jobs are told for an hour", "no job %llu",
-			 (unsigned long long)id);
+	snprintf(detail, sizeof(detail), "ended jobs are told for an hour, the last %d of them", JOBS_KEPT_MAX);
+	return error_set(error, -ENOENT, detail, "no job %llu", (unsigned long long)id);
 }
 
 static void wake_job(struct waiter *waiter, const struct version *changed, bool expired)

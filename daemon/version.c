@@ -336,11 +336,12 @@ void version_free_taint(struct version *version)
 int version_check_sound(const struct version *version, struct error *error)
 {
 	const char *model = version->model->name;
-	char remedy[NAME_BYTES_MAX + 64];
+	char remedy[NAME_BYTES_MAX + 80];
 
 	if (!version->tainted)
 		return 0;
-	snprintf(remedy, sizeof(remedy), "gpuwmctl rollback %s, or load it again under another tag", model);
+	snprintf(remedy, sizeof(remedy),
+		 "gpuwmctl swap %s to another version, or load it again under another tag", model);
 	return error_set(error, -EBADMSG, remedy, "%s@%s is tainted: %s", model, version->tag,
 			 version->tainted->message);
 }

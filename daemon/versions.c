@@ -215,7 +215,7 @@ void versions_taint(struct server *server, struct version *version, const struct
 	version_taint(version, found);
 	keeping_save(server->keeping);
 	tell_tainted(server, version, replica, found);
-	log_warning("%s@%s is tainted on %s (rank %u, %llu leases): %s", model_name(version->model),
+	log_warning("%s@%s is tainted on %s (rank %u, leases: %llu): %s", model_name(version->model),
 		    version->tag, replica->device->id, replica->rank, (unsigned long long)version->lease_count,
 		    found->message);
 }

@@ -182,6 +182,9 @@ static int read_tensor(struct parser *p, const char *name, const json_t *entry)
 	struct safetensors_tensor *tensor = &p->content->tensors[p->content->count];
 	int r;
 
+	if (!*name || strlen(name) > TENSOR_NAME_BYTES_MAX)
+		return tensor_error(p, name, "1 to 65,535 bytes",
+				    *name ? "its name is too long" : "it has no name");
 	if (!json_is_object(entry))
 		return tensor_error(p, name, NULL, "its entry is no object");
 	tensor->name = name;

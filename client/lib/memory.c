@@ -86,8 +86,10 @@ int memory_device_peers(struct memory_device *device, const char *const *ids, si
 {
 	int r = 0;
 
-	if (count > MEMORY_PEERS_MAX || (count > 0 && !ids))
-		return error_set(error, -EINVAL, "at most 15", "%zu peers of %s", count, device->id);
+	if (count > 0 && !ids)
+		return error_set(error, -EINVAL, NULL, "peer_count is %zu, and peers is NULL", count);
+	if (count > MEMORY_PEERS_MAX)
+		return error_set(error, -EINVAL, NULL, "%zu peers, the limit is %d", count, MEMORY_PEERS_MAX);
 	device->peer_count = 0;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = peer_add(device, ids[i], error);

@@ -104,6 +104,20 @@ Test(safetensors, takes_all_22_dtypes)
 	cr_assert_eq(known, 22);
 }
 
+Test(safetensors, refuses_names_that_no_index_holds)
+{
+	static char header[TENSOR_NAME_BYTES_MAX + 100];
+
+	refuse("{" ONE("", "F32", "[1]", "[0,4]") "}", 4, "it has no name");
+	snprintf(header, sizeof(header), "{\"%0*d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+		 TENSOR_NAME_BYTES_MAX + 1, 7);
+	refuse(header, 1, "its name is too long");
+	snprintf(header, sizeof(header), "{\"%0*d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+		 TENSOR_NAME_BYTES_MAX, 7);
+	accept(header, 1);
+	safetensors_clear(&content);
+}
+
 Test(safetensors, refuses_unknown_dtypes)
 {
 	refuse("{" ONE("t", "f32", "[1]", "[0,4]") "}", 4, "dtype \"f32\" is unknown");
