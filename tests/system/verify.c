@@ -250,7 +250,8 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	SAYS("ready, tainted");
 	SAYS("m@v1 is tainted: tensor \"layer.000.weight\"");
 	FAILS(EBADMSG, gpuwm_get_handles(d->admin, "m", NULL, &handles));
-	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl swap m to another version"), "%s", gpuwm_error()->detail);
+	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl swap m to another version"), "%s",
+		  gpuwm_error()->detail);
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 9, "%s", output);
 
 	kept_kill(d, SIGKILL);

@@ -322,7 +322,8 @@ Test(verify, that_finds_damage_taints)
 	cr_expect(answer_has("error"));
 	cr_expect_eq(get(worker, "m"), -EBADMSG);
 	cr_expect_str_eq(message.error.message, "m@v1 is tainted: tensor w has the digest 12, not 34");
-	cr_expect_str_eq(message.error.detail, "gpuwmctl swap m to another version, or load it again under another tag");
+	cr_expect_str_eq(message.error.detail,
+			 "gpuwmctl swap m to another version, or load it again under another tag");
 	cr_expect_eq(leases(), 1, "the worker that had it keeps it");
 	cr_expect_eq(version->state, VERSION_READY);
 	cr_assert_eq(versions_pin(server, version, "look", &error), 0);
