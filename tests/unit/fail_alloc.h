@@ -1,11 +1,11 @@
 /* The n-th allocation fails: include it in a test program, which then has its
- * own malloc, calloc, realloc and reallocarray in front of the real ones.
+ * own malloc, calloc, realloc, reallocarray and strdup in front of the real ones.
  *
  *   for (unsigned n = 1; fail_alloc_arm(n), r = call(...), fail_alloc_disarm(); n++)
  *           cr_assert_eq(r, -ENOMEM);
  *
  * goes through every allocation of the call, until one goes by without a failure.
- * Only the thread that armed it counts. Under AddressSanitizer strdup and its like are not seen. */
+ * Only the thread that armed it counts. Under AddressSanitizer strndup, asprintf and their like are not seen. */
 #ifndef GPUWM_TESTS_FAIL_ALLOC_H
 #define GPUWM_TESTS_FAIL_ALLOC_H
 
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 static _Thread_local unsigned fail_alloc_left; /* 0: not armed, or it failed */
 static _Thread_local bool fail_alloc_failed;
@@ -82,6 +83,15 @@ FAIL_ALLOC void *reallocarray(void *old, size_t count, size_t bytes)
 		return NULL;
 	}
 	return realloc(old, product);
+}
+
+/* AddressSanitizer's own would not call this malloc. */
+FAIL_ALLOC char *strdup(const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	char *copy = malloc(bytes);
+
+	return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
 #endif
