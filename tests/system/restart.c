@@ -71,6 +71,12 @@ static json_int_t number(json_t *status, const char *key)
 	return json_integer_value(json_object_get(status, key));
 }
 
+/* Of versions: a loader that has just loaded may still hold its context. */
+static json_int_t used_by_versions(json_t *device)
+{
+	return number(device, "used") - number(device, "contexts");
+}
+
 static void check_status(json_t *before, json_t *after)
 {
 	json_t *device;
@@ -93,7 +99,7 @@ static void check_status(json_t *before, json_t *after)
 		json_t *now = json_array_get(json_object_get(after, "devices"), i);
 
 		same(device, now, "device");
-		same(device, now, "used");
+		cr_assert_eq(used_by_versions(now), used_by_versions(device));
 		same(device, now, "budget");
 		same(device, now, "granularity");
 	}
