@@ -3,6 +3,7 @@
 #include "lanes.h"
 #include "piece.h"
 
+#include "../client/lib/clock.h"
 #include "../proto/bytes.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
@@ -396,19 +396,6 @@ static unsigned readers_of(const struct copy *copy, size_t chunk)
 	return pieces < readers ? (unsigned)pieces : readers;
 }
 
-static struct timespec look_time(void)
-{
-	struct timespec when;
-
-	clock_gettime(CLOCK_MONOTONIC, &when);
-	when.tv_nsec += COPY_LOOK_MS * 1000000L;
-	if (when.tv_nsec >= 1000000000L) {
-		when.tv_nsec -= 1000000000L;
-		when.tv_sec++;
-	}
-	return when;
-}
-
 static uint64_t crew_done(const struct crew *crew)
 {
 	return __atomic_load_n(&crew->done, __ATOMIC_RELAXED);
@@ -423,10 +410,9 @@ static int crew_watch(struct crew *crew)
 
 	pthread_mutex_lock(&crew->lock);
 	while (crew->running > 0) {
-		struct timespec when = look_time();
 		uint64_t done;
 
-		pthread_cond_timedwait(&crew->changed, &crew->lock, &when);
+		clock_wait(&crew->changed, &crew->lock, clock_deadline(COPY_LOOK_MS));
 		if (r != 0 || !copy->progress)
 			continue;
 		pthread_mutex_unlock(&crew->lock);
@@ -498,14 +484,10 @@ static int crew_fill(struct crew *crew, struct error *error)
 
 static int crew_make(struct crew *crew, const struct copy *copy, struct error *error)
 {
-	pthread_condattr_t attributes;
 
 	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES};
 	pthread_mutex_init(&crew->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&crew->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_condition(&crew->changed);
 	if (!copy->lanes) {
 		crew->hosts = copy->targets;
 		crew->host_count = copy->target_count;
@@ -528,19 +510,11 @@ static void crew_free(struct crew *crew)
 
 /* ---- the copy ---------------------------------------------------------- */
 
-static double seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void crew_report(const struct crew *crew, unsigned readers, double began, struct copy_report *ret)
 {
 	*ret = (struct copy_report){
 		.counts = crew->counts,
-		.seconds = seconds_now() - began,
+		.seconds = clock_seconds() - began,
 		.readers = readers,
 	};
 	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
@@ -551,7 +525,7 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	     struct error *error)
 {
 	const struct source *source = copy->source;
-	double began = seconds_now();
+	double began = clock_seconds();
 	struct crew crew;
 	unsigned readers;
 	int r = crew_make(&crew, copy, error);

@@ -2,6 +2,7 @@
 
 #include "hand_in.h"
 
+#include "../client/lib/clock.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static void parse_devices(struct fields *f, struct job *job)
@@ -166,14 +166,6 @@ void job_clear(struct job *job)
 	job->part = NULL;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int work_look(struct work *work)
 {
 	int r = connection_poll(work->connection, 0);
@@ -189,7 +181,7 @@ static int work_tell(struct work *work, const char *note)
 	struct message_writer w;
 	int r;
 
-	work->told_ms = now_ms();
+	work->told_ms = clock_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, METHOD_LOADER_PROGRESS);
 	message_put_text(&w, "phase", work->phase);
@@ -220,7 +212,7 @@ int work_advance(uint64_t bytes, void *user_data)
 	int r = 0;
 
 	work->done += bytes;
-	if (now_ms() - work->told_ms >= WORK_TELL_MS)
+	if (clock_ms() - work->told_ms >= WORK_TELL_MS)
 		r = work_tell(work, NULL);
 	return r < 0 ? r : work_look(work);
 }

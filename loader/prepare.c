@@ -2,11 +2,12 @@
 
 #include "copy.h"
 
+#include "../client/lib/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct gpu {
 	struct prepare *prepare;
@@ -93,15 +94,11 @@ static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, 
 static struct prepare *prepare_new(void)
 {
 	struct prepare *prepare = calloc(1, sizeof(*prepare));
-	pthread_condattr_t attributes;
 
 	if (!prepare)
 		return NULL;
 	pthread_mutex_init(&prepare->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&prepare->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_condition(&prepare->changed);
 	return prepare;
 }
 
@@ -148,17 +145,6 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 	return begin(prepare, make_ring, prepare, error);
 }
 
-static struct timespec look_time(void)
-{
-	struct timespec when;
-
-	clock_gettime(CLOCK_MONOTONIC, &when);
-	when.tv_nsec += PREPARE_LOOK_MS * 1000000L;
-	when.tv_sec += when.tv_nsec / 1000000000L;
-	when.tv_nsec %= 1000000000L;
-	return when;
-}
-
 int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
 {
 	int r = 0;
@@ -167,9 +153,8 @@ int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *us
 		return 0;
 	pthread_mutex_lock(&prepare->lock);
 	while (r == 0 && prepare->running > 0 && !prepare->error.code) {
-		struct timespec when = look_time();
 
-		pthread_cond_timedwait(&prepare->changed, &prepare->lock, &when);
+		clock_wait(&prepare->changed, &prepare->lock, clock_deadline(PREPARE_LOOK_MS));
 		pthread_mutex_unlock(&prepare->lock);
 		r = progress(0, user_data);
 		pthread_mutex_lock(&prepare->lock);

@@ -1,6 +1,8 @@
 /* Digests of mapped memory: the parts of the CPU. */
 #include "memory_digest.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,14 +14,6 @@
 #define THREADS_MAX 16 /* memory is not read faster by more */
 #define THREAD_BYTES_MIN MIB(64) /* for each thread: starting one for less costs more than it brings */
 #define REST_STEP_MS 100 /* between looks whether to stop; a cancel is not felt to wait */
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 bool digest_take(struct digesting *work, uint64_t most, struct digest_part *ret)
 {
@@ -51,8 +45,8 @@ int digest_rest(struct digesting *work, double busy)
 
 	if (!work->pace || work->pace->permille >= 1000)
 		return 0;
-	end = now() + busy * (1000 - work->pace->permille) / work->pace->permille;
-	for (double left; r == 0 && (left = end - now()) > 0; r = digest_tell(work, 0)) {
+	end = clock_seconds() + busy * (1000 - work->pace->permille) / work->pace->permille;
+	for (double left; r == 0 && (left = end - clock_seconds()) > 0; r = digest_tell(work, 0)) {
 		long ns = (long)((left < REST_STEP_MS / 1e3 ? left : REST_STEP_MS / 1e3) * 1e9);
 
 		nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
@@ -119,12 +113,12 @@ static int digest_alone(struct digesting *work, void *buffer)
 	int r = 0;
 
 	while (r == 0) {
-		double begun = now(), busy;
+		double begun = clock_seconds(), busy;
 
 		r = digest_burst(work, most, buffer, &bytes);
 		if (r < 0 || bytes == 0)
 			return r;
-		busy = now() - begun;
+		busy = clock_seconds() - begun;
 		work->report.seconds += busy;
 		r = digest_tell(work, bytes);
 		if (r == 0)
@@ -224,7 +218,7 @@ static int digest_together(struct digesting *work)
 	struct crew crew = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
 	pthread_t threads[THREADS_MAX];
 	unsigned helpers = crew_start(&crew, threads, crew_size(work) - 1);
-	double begun = now();
+	double begun = clock_seconds();
 	uint64_t told = 0;
 	int r = 0;
 
@@ -233,7 +227,7 @@ static int digest_together(struct digesting *work)
 	__atomic_store_n(&crew.stop, r < 0, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < helpers; i++)
 		pthread_join(threads[i], NULL);
-	work->report.seconds = now() - begun;
+	work->report.seconds = clock_seconds() - begun;
 	return r == 0 ? crew_tell(&crew, &told) : r;
 }
 

@@ -23,13 +23,9 @@
 void reviver_init(struct gpuwm_client *client)
 {
 	struct reviver *v = &client->reviver;
-	pthread_condattr_t clock;
 
 	pthread_mutex_init(&v->lock, NULL);
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&v->changed, &clock);
-	pthread_condattr_destroy(&clock);
+	clock_condition(&v->changed);
 	v->round = 1;
 	v->since_ms = clock_ms();
 	v->pause_ms = RECONNECT_MIN_MS;
@@ -86,17 +82,6 @@ static void pause_begin(struct reviver *v)
 {
 	v->next_ms = clock_ms() + jittered(v->pause_ms);
 	v->pause_ms = v->pause_ms * 2 < RECONNECT_MAX_MS ? v->pause_ms * 2 : RECONNECT_MAX_MS;
-}
-
-/* Until something changes, or until `until` (-1: for ever) at most. */
-static void wait_until(struct reviver *v, int64_t until)
-{
-	struct timespec at = {until / 1000, until % 1000 * 1000000};
-
-	if (until < 0)
-		pthread_cond_wait(&v->changed, &v->lock);
-	else
-		pthread_cond_timedwait(&v->changed, &v->lock, &at);
 }
 
 /* ---- the end of a connection ------------------------------------------- */
@@ -218,9 +203,10 @@ static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct
 					 "call waits for it",
 					 "gpuwmd went away and did not come back in time: %s", v->away.message);
 		if (must_wait(v))
-			wait_until(v, deadline);
+			clock_wait(&v->changed, &v->lock, deadline);
 		else if (now < v->next_ms)
-			wait_until(v, deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
+			clock_wait(&v->changed, &v->lock,
+				   deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
 		else
 			revive(client, deadline);
 	}
