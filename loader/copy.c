@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
@@ -276,7 +277,7 @@ static int hand_make_buffer(struct hand *hand, struct error *error)
 	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
 
 	if (!hand->buffer)
-		hand->buffer = aligned_alloc(READER_ALIGN, bytes);
+		hand->buffer = ring_map(bytes);
 	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
 }
 
@@ -337,8 +338,8 @@ static void hand_end(struct hand *hand, int r, const struct error *error)
 {
 	struct crew *crew = hand->crew;
 
-	if (!crew->copy->lanes)
-		free(hand->buffer);
+	if (!crew->copy->lanes && hand->buffer)
+		munmap(hand->buffer, copy_buffer_bytes(crew->chunk));
 	pthread_mutex_lock(&crew->lock);
 	if (r < 0 && !crew->error.code)
 		crew->error = *error;

@@ -42,6 +42,15 @@ static void *map_aligned(size_t bytes)
 	return begin;
 }
 
+void *ring_map(size_t bytes)
+{
+	void *area = map_aligned(bytes);
+
+	if (area)
+		madvise(area, bytes, MADV_HUGEPAGE);
+	return area;
+}
+
 /* Kernels before 5.14 can't do it in one call. */
 static int touch(char *base, size_t bytes)
 {
@@ -79,9 +88,7 @@ int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error)
 	struct ring ring = {.chunk = chunk, .count = count};
 
 	ring.bytes = (chunk * count + page - 1) / page * page;
-	ring.base = map_aligned(ring.bytes);
-	if (ring.base)
-		madvise(ring.base, ring.bytes, MADV_HUGEPAGE);
+	ring.base = ring_map(ring.bytes);
 	if (!ring.base || touch(ring.base, ring.bytes) < 0) {
 		ring_free(&ring);
 		return error_set(error, -ENOMEM, NULL, "no room for %zu buffers of %zu bytes", count, chunk);

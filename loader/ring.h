@@ -20,6 +20,9 @@ struct ring {
 	char note[TEXT_BYTES_MAX + 1]; /* "" or what was not to be had, for the operator */
 };
 
+/* Memory in huge pages where the kernel gives them, zeros, a multiple of the page size; NULL. For munmap. The disk's
+ * requests are as large as memory is in one piece: with O_DIRECT into small pages a virtio disk gave 1.2 GB/s, into huge ones 3.4. */
+void *ring_map(size_t bytes);
 /* count buffers of chunk bytes, a multiple of 4096: plain memory, touched. Needs no
  * driver. -ENOMEM. */
 int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -29,6 +30,20 @@ Test(ring, gives_buffers_for_direct_reading)
 	ring_free(&ring);
 	cr_assert_null(ring.base);
 	ring_free(&ring);
+}
+
+/* Huge pages begin at multiples of their size only. */
+Test(ring, maps_memory_where_huge_pages_can_be)
+{
+	const size_t bytes = MIB(4) + 8192;
+	char *area = ring_map(bytes);
+
+	cr_assert_not_null(area);
+	cr_assert_eq((uintptr_t)area % MIB(2), 0);
+	cr_assert(area[0] == 0 && area[bytes - 1] == 0);
+	memset(area, 1, bytes);
+	cr_assert_eq(munmap(area, bytes), 0);
+	cr_assert_null(ring_map(SIZE_MAX / 2 / 4096 * 4096));
 }
 
 Test(ring, says_when_there_are_no_huge_pages)
