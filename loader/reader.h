@@ -28,8 +28,9 @@ struct reader {
 };
 
 /* Asking is not free: of a page that is not cached it makes the kernel read it, beside the large reads that the disk is
- * at. After so many ranges in a row that were not cached every READER_ASK_EVERY-th is asked. */
-#define READER_COLD 8
+ * at. After so many ranges in a row that were not cached every READER_ASK_EVERY-th is asked. More than there are readers:
+ * all of them begin at once, each perhaps in a hole that ends soon. */
+#define READER_COLD 16
 #define READER_ASK_EVERY 8
 
 /* Bytes by the way they took. */
@@ -68,7 +69,8 @@ int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes,
 void reader_hole(struct reader *reader, uint64_t offset, size_t bytes, struct reader_hole *ret);
 /* Drops what asking brought in, once the hole was fetched; kept, it would look like cached ranges the next time. */
 void reader_hole_forget(struct reader *reader, const struct reader_hole *hole);
-#define READER_STEP KIB(512) /* fetching so much too much costs a disk little, many small reads cost it more */
+#define READER_STEP                                                                                            \
+	KIB(128) /* holes of a page are many where memory was short: each costs the disk so much at most */
 
 /* Fetching goes past the page cache, as far as is known: large ranges are best. */
 bool reader_is_direct(struct reader *reader);
