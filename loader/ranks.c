@@ -102,9 +102,8 @@ static int listing_read(struct listing *listing, struct error *error)
 			close(fd);
 		return r;
 	}
-	errno = 0;
 	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
-	while (r == 0 && (entry = readdir(dir)))
+	while (r == 0 && (errno = 0, entry = readdir(dir)))
 		r = listing_add(listing, entry->d_name, error);
 	if (r == 0 && errno)
 		r = error_set(error, -errno, NULL, "%s: %s", listing->folder->path, strerror(errno));
