@@ -330,8 +330,7 @@ static struct check_part part_of(const struct load *load, const struct part *par
 	};
 }
 
-/* What a GPU holds is digested there; on `host` the digests were taken from the very
- * memory that is passed on. */
+/* What a GPU holds is digested there; into `host` this CPU wrote the very bytes that it digested. */
 static int verify(struct load *load, const struct part *part)
 {
 	struct check_segment segments[PART_SEGMENTS_MAX];

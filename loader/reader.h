@@ -4,7 +4,7 @@
  *
  * Whether something is cached is asked of each range by RWF_NOWAIT: mincore and cachestat lie to, or
  * refuse, those who do not own the file. A file system that cannot say so, or has no O_DIRECT, is read through the
- * page cache, and reader_note says why. Any thread.
+ * page cache, and reader_note says why. Any thread: several at once are what a disk wants (io_uring was not faster).
  */
 #ifndef GPUWM_LOADER_READER_H
 #define GPUWM_LOADER_READER_H

@@ -14,7 +14,6 @@
 #include <getopt.h>
 #include <linux/io_uring.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #define ROUNDS_MAX 99
@@ -136,15 +135,6 @@ static void read_all(struct reading *r)
 	}
 }
 
-static double cpu_s(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
 static void run(void *data, void *result)
 {
 	struct reading *r = data;
@@ -154,10 +144,7 @@ static void run(void *data, void *result)
 	outcome->refused = queues_make((unsigned)r->depth, &r->queues);
 	if (outcome->refused)
 		return;
-	r->buffers = aligned_alloc(4096, r->depth * CEILING_CHUNK);
-	if (!r->buffers)
-		DIE("no memory");
-	memset(r->buffers, 1, r->depth * CEILING_CHUNK);
+	r->buffers = memory_of(r->depth * CEILING_CHUNK);
 	for (size_t i = 0; i < r->files->count; i++) {
 		r->fds[i] = open(r->files->file[i].path, O_RDONLY | O_CLOEXEC | O_DIRECT);
 		if (r->fds[i] < 0)

@@ -41,7 +41,7 @@ bool is_gpu(const char *device)
 	return strcmp(device, "host") != 0;
 }
 
-static double cpu_s(void)
+double cpu_s(void)
 {
 	struct rusage usage;
 
@@ -60,7 +60,7 @@ static uint64_t own_peak(void)
 }
 
 /* Touched; the huge pages only help. */
-static void *memory_of(uint64_t bytes)
+void *memory_of(uint64_t bytes)
 {
 	void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

@@ -17,6 +17,11 @@ struct ceiling {
 	uint64_t peak_bytes; /* resident, of a process that has only a context, or nothing but this program */
 };
 
+/* Touched, in huge pages where the kernel gives them: requests to the disk are as large as memory is in one piece. */
+void *memory_of(uint64_t bytes);
+/* Of this process. */
+double cpu_s(void);
+
 /* A GPU's id, or "host". */
 bool is_gpu(const char *device);
 
