@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define BAR_WIDTH 24
+#define PHASE_SHOWN 63 /* bytes of a phase on a terminal: with the time behind it within 80 columns */
 /* Where lines stay: few enough for a log, often enough to see that it goes on. */
 #define LINE_NS 10000000000
 /* Loaders tell their progress ten times a second: so long without any is worth a word. */
@@ -59,6 +60,16 @@ static void left_text(const struct progress *p, uint64_t now_ns, char *ret_text,
 	snprintf(ret_text, size, "%s/s, %s left", size_text((uint64_t)rate, rate_size), left);
 }
 
+/* Of a phase, so that the line is not broken, nor cut inside a character. */
+static int shown_bytes(const char *phase)
+{
+	int bytes = (int)strnlen(phase, PHASE_SHOWN);
+
+	while (bytes > 0 && ((unsigned char)phase[bytes] & 0xC0) == 0x80)
+		bytes--;
+	return bytes;
+}
+
 static void line_draw(struct progress *p, uint64_t now_ns)
 {
 	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT], since[SHORT_TEXT];
@@ -66,7 +77,7 @@ static void line_draw(struct progress *p, uint64_t now_ns)
 	p->drawn = true;
 	if (!counts(p)) {
 		clock_text(now_ns - p->phase_start_ns, since);
-		fprintf(stderr, "\r%-10s %s\033[K", p->phase, since);
+		fprintf(stderr, "\r%-10.*s %s\033[K", shown_bytes(p->phase), p->phase, since);
 		return;
 	}
 	bar_text(p, bar);

@@ -8,7 +8,7 @@
 
 struct progress {
 	bool terminal, drawn;
-	char phase[64];
+	char phase[256]; /* a terminal's line has the beginning of it */
 	uint64_t done, total; /* total 0: not known */
 	uint64_t phase_start_ns, phase_start_done; /* the rate is that of the phase */
 	uint64_t moved_ns, told_ns;

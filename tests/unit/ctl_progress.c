@@ -97,6 +97,27 @@ Test(ctl_progress, without_a_terminal_long_waits_show_too)
 	cr_expect_str_eq(all(), "waiting for a loader\nwaiting for a loader: for 0:10\n");
 }
 
+static const char long_phase[] =
+	"waiting for a loader: CUDA contexts of running jobs leave no room for ü its own";
+
+Test(ctl_progress, without_a_terminal_a_long_phase_is_told_to_its_end)
+{
+	begin(false);
+	progress_update(&progress, long_phase, 0, 0, 1 * SECOND);
+	expect("leave no room for ü its own\n");
+}
+
+Test(ctl_progress, a_terminal_shows_what_a_line_holds_of_a_long_phase)
+{
+	begin(true);
+	progress_update(&progress, long_phase, 0, 0, 1 * SECOND);
+	progress_tick(&progress, 3 * SECOND);
+	expect("\rwaiting for a loader: CUDA contexts of running jobs leave no ro 0:02\033[K");
+	progress_update(&progress, long_phase + 8, 0, 0, 4 * SECOND);
+	progress_tick(&progress, 6 * SECOND);
+	expect("leave no room for  0:02");
+}
+
 Test(ctl_progress, a_phase_steers_no_terminal)
 {
 	begin(false);
