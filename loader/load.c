@@ -330,6 +330,16 @@ static struct check_part part_of(const struct load *load, const struct part *par
 	};
 }
 
+/* Nobody wrote after the digest here: it was taken of what came from the file. */
+static int arrived_otherwise(struct load *load, const struct part *part)
+{
+	struct error inner = *load->error;
+
+	return error_set(load->error, -EBADMSG,
+			 "load it again; where that fails too, suspect the device, or the way to it",
+			 "on %s arrived other bytes than were read: %s", part->device, inner.message);
+}
+
 /* What a GPU holds is digested there; into `host` this CPU wrote the very bytes that it digested. */
 static int verify(struct load *load, const struct part *part)
 {
@@ -344,7 +354,7 @@ static int verify(struct load *load, const struct part *part)
 	r = check_part(&checked, work_advance, load->work, &result, load->error);
 	if (r == 0 && result.report.note[0])
 		work_note(load->work, "%s", result.report.note);
-	return r;
+	return r == -EBADMSG ? arrived_otherwise(load, part) : r;
 }
 
 static int seal_all(struct load *load)
