@@ -174,11 +174,14 @@ struct ring *prepare_ring(struct prepare *prepare)
 
 bool prepare_busy(struct prepare *prepare)
 {
+	int64_t deadline = clock_deadline(PREPARE_END_MS);
 	bool busy;
 
 	if (!prepare)
 		return false;
 	pthread_mutex_lock(&prepare->lock);
+	while (prepare->running > 0 && clock_left(deadline) > 0)
+		clock_wait(&prepare->changed, &prepare->lock, deadline);
 	busy = prepare->running > 0;
 	pthread_mutex_unlock(&prepare->lock);
 	return busy;

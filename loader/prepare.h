@@ -21,12 +21,13 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error);
 /* Once it is waited for; NULL without GPUs. Lives until prepare_end. */
 struct ring *prepare_ring(struct prepare *prepare);
-/* Whether something is still at work, after a cancel or an error: it may hang in the driver. */
+/* Whether something is still at work PREPARE_END_MS after a cancel or an error: it may hang in the driver. */
 bool prepare_busy(struct prepare *prepare);
 /* Waits for what is at work, then gives everything back: nothing may be on its way from the
  * buffers. NULL. */
 struct prepare *prepare_end(struct prepare *prepare);
 
+#define PREPARE_END_MS 1000 /* making a context takes a tenth of that */
 #define PREPARE_LOOK_MS 20 /* how late a cancel may be seen */
 
 #endif
