@@ -326,14 +326,16 @@ Test(loading, the_same_tag_twice)
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 	uint64_t first, second;
-	int r;
+	int r, s;
 
 	OK(load_start(d, path, "m@v1", NULL, &first));
-	r = load_start(d, path, "m@v1", NULL, &second);
-	if (r == 0)
-		r = gpuwm_job_wait(d->admin, second, 20000);
-	cr_assert_eq(r, -EEXIST, "%d: %s", r, gpuwm_error()->message);
-	OK(gpuwm_job_wait(d->admin, first, 20000));
+	s = load_start(d, path, "m@v1", NULL, &second);
+	if (s == 0)
+		s = gpuwm_job_wait(d->admin, second, 20000);
+	r = gpuwm_job_wait(d->admin, first, 20000);
+	/* The second one's loader may be the faster one. */
+	cr_assert((r == 0 && s == -EEXIST) || (r == -EEXIST && s == 0), "%d and %d: %s", r, s,
+		  gpuwm_error()->message);
 	FAILS(EEXIST, load_try(d, path, "m@v1"));
 	worker_reads(d, "m", 1);
 	version_drop(d, "m", "v1");
