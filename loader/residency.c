@@ -30,7 +30,8 @@ static int sample(const struct source_file *file, uint64_t offset, struct error 
 			 strerror(errno));
 }
 
-static int file_residency(const struct source_file *file, uint64_t *state, uint64_t *bytes, struct error *error)
+static int file_residency(const struct source_file *file, memory_progress_fn *progress, void *user_data,
+			  uint64_t *state, uint64_t *bytes, struct error *error)
 {
 	uint64_t size = (uint64_t)file->stat.st_size;
 
@@ -44,6 +45,9 @@ static int file_residency(const struct source_file *file, uint64_t *state, uint6
 		if (r < 0)
 			return r;
 		*bytes += r ? piece : 0;
+		r = progress(0, user_data);
+		if (r != 0)
+			return r;
 	}
 	return 0;
 }
@@ -57,11 +61,8 @@ int residency_of(const struct source *source, memory_progress_fn *progress, void
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	state = ((uint64_t)now.tv_sec << 30 | (uint64_t)now.tv_nsec) + 1;
-	for (size_t i = 0; r == 0 && i < source->file_count; i++) {
-		r = file_residency(&source->files[i], &state, &bytes, error);
-		if (r == 0)
-			r = progress(0, user_data);
-	}
+	for (size_t i = 0; r == 0 && i < source->file_count; i++)
+		r = file_residency(&source->files[i], progress, user_data, &state, &bytes, error);
 	if (r == 0)
 		*ret = bytes;
 	return r;

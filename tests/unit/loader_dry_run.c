@@ -162,6 +162,24 @@ Test(residency, ends_when_it_is_stopped)
 	close_written();
 }
 
+static int stop_at_third(uint64_t bytes, void *user_data)
+{
+	cr_assert_eq(bytes, 0);
+	return ++*(int *)user_data == 3 ? -ECANCELED : 0;
+}
+
+/* Not only between files: one may need half a million samples. */
+Test(residency, ends_when_it_is_stopped_in_a_file)
+{
+	uint64_t bytes;
+	int calls = 0;
+
+	open_written();
+	cr_assert_eq(residency_of(&source, stop_at_third, &calls, &bytes, &error), -ECANCELED);
+	cr_assert_eq(calls, 3);
+	close_written();
+}
+
 Test(residency, can_not_be_known_of_a_file_that_is_no_file)
 {
 	struct source_file file = {.path = (char *)"pipe", .stat = {.st_size = 1}};
