@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
  * servers); and how often progress moves where reading is slow. */
@@ -25,7 +24,6 @@ struct crew {
 	const struct copy_target *hosts; /* the targets, without lanes */
 	size_t host_count;
 	bool straight; /* into the memory of the only host */
-	bool small_pages; /* of hosts: written by calls */
 	size_t chunk;
 	struct reader *files; /* of each file */
 	struct digest_sum *sums; /* of each tensor; atomic */
@@ -134,13 +132,10 @@ static size_t hand_cut(const struct hand *hand, size_t bytes)
 	return whole + (bytes - whole) / 8 * 8;
 }
 
-/* Where the hand's next byte goes in its buffer, as in a page of the file: where lanes take the whole piece behind the
- * one before, else to the beginning, which the CPU's cache still has. */
+/* Where the hand's next byte lies in its buffer: as in a page of the file. */
 static char *hand_at(const struct hand *hand)
 {
-	if (hand->crew->copy->lanes)
-		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
-	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
+	return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
 }
 
 /* Where the next `bytes` of the piece go; the number of places. */
@@ -169,52 +164,15 @@ static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
 	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
 }
 
-/* The segment of a target that an address lies in; NULL: none that is known. */
-static const struct memory_segment *segment_of(const struct copy_target *target, const char *address)
-{
-	for (uint32_t i = 0; i < target->segment_count; i++) {
-		const struct memory_segment *segment = &target->segments[i];
-
-		if ((uintptr_t)address - (uintptr_t)segment->address < segment->bytes)
-			return segment;
-	}
-	return NULL;
-}
-
-/* To write a page by a call takes half of the time of touching it first: no fault, and no zeros. */
-static int host_put(const struct crew *crew, const struct copy_target *host, char *to, const char *from,
-		    size_t bytes, struct error *error)
-{
-	const struct memory_segment *segment = crew->small_pages ? segment_of(host, to) : NULL;
-
-	if (!segment) {
-		memcpy(to, from, bytes);
-		return 0;
-	}
-	for (size_t done = 0; done < bytes;) {
-		off_t at = to - (char *)segment->address + (off_t)done;
-		ssize_t n = pwrite(segment->fd, from + done, bytes - done, at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return error_set(error, -errno, "see free -m; retire what nobody needs",
-					 "writing %zu bytes of host memory failed: %s", bytes, strerror(errno));
-		done += (size_t)n;
-	}
-	return 0;
-}
-
 /* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
  * there. */
-static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
+static void hand_deliver(struct hand *hand, const char *from, size_t bytes)
 {
 	struct crew *crew = hand->crew;
-	int r = 0;
 
 	hand->done += bytes;
 	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
-	while (r == 0 && bytes > 0) {
+	while (bytes > 0) {
 		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
 		struct spot spot = hand->spot;
 		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
@@ -223,14 +181,12 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 		digest_update(&sum, span->offset + spot.offset,
 			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
 		sum_add(&crew->sums[span->tensor], &sum);
-		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
-			r = host_put(crew, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
-				     some, error);
+		for (size_t i = 0; from && i < crew->host_count; i++)
+			memcpy(spot_place(hand, &spot, &crew->hosts[i]), from, some);
 		if (from)
 			from += some;
 		bytes -= some;
 	}
-	return r;
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -249,8 +205,8 @@ static ssize_t hand_cached(struct hand *hand, struct error *error)
 	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
 	hand->counts.warm += bytes;
 	if (bytes > 0)
-		n = hand_deliver(hand, hand->crew->straight ? NULL : hand_at(hand), bytes, error);
-	return n < 0 ? n : (ssize_t)bytes;
+		hand_deliver(hand, hand->crew->straight ? NULL : hand_at(hand), bytes);
+	return (ssize_t)bytes;
 }
 
 /* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
@@ -268,7 +224,9 @@ static int hand_fetch(struct hand *hand, struct error *error)
 		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
 	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
 	reader_hole_forget(hand->file, &hole);
-	return r < 0 ? r : hand_deliver(hand, hand_at(hand), bytes, error);
+	if (r == 0)
+		hand_deliver(hand, hand_at(hand), bytes);
+	return r;
 }
 
 /* Straight copies need one only for what is not cached. */
@@ -493,8 +451,7 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 		crew->hosts = copy->targets;
 		crew->host_count = copy->target_count;
 	}
-	crew->small_pages = !memory_host_huge();
-	crew->straight = crew->host_count == 1 && (!crew->small_pages || !crew->hosts[0].segment_count);
+	crew->straight = crew->host_count == 1;
 	return crew_fill(crew, error);
 }
 

@@ -1,8 +1,8 @@
 /* The pipeline from files into memory: reader threads take pieces in the order of
  * the files, digest them while they are in the CPU's cache, and pass them on.
  *
+ *   one target, host: file → its memory → digest (what is not cached: through a buffer)
  *   host only:        file → a buffer → digest → the memory of each
- *   one, huge pages:  file → its memory → digest (what is not cached: through a buffer)
  *   else:             file → a buffer of the ring → digest → lanes → every device
  */
 #ifndef GPUWM_LOADER_COPY_H
@@ -25,8 +25,7 @@
 struct copy_target {
 	const struct memory_device *device;
 	void *const *addresses; /* of each tensor of the source, mapped for writing */
-	const struct memory_segment
-		*segments; /* that they lie in: its peers may read them. On host NULL is fine */
+	const struct memory_segment *segments; /* that they lie in: its peers may read them */
 	uint32_t segment_count;
 };
 

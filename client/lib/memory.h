@@ -113,8 +113,6 @@ struct memory_ops {
 };
 
 extern const struct memory_ops memory_host;
-/* Whether the kernel makes memory of `host` of huge pages (shmem_enabled). */
-bool memory_host_huge(void);
 extern const struct memory_ops memory_cuda;
 
 /* The device named `id`. -ENOTSUP: no CUDA driver here; -ENODEV: this process

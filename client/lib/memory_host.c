@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -316,17 +315,6 @@ static int host_copy(const struct memory_device *device, void *to, const void *f
 	if (bytes > 0)
 		memcpy(to, from, bytes);
 	return 0;
-}
-
-bool memory_host_huge(void)
-{
-	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-	char line[128] = "";
-	bool known = file && fgets(line, sizeof(line), file);
-
-	if (file)
-		fclose(file);
-	return known && !strstr(line, "[never]") && !strstr(line, "[deny]");
 }
 
 /* Nothing is queued, and there is no context: idle, enter, hold. */

@@ -321,51 +321,6 @@ Test(copy, reads_what_is_cached_and_the_rest_directly)
 		cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
 }
 
-/* Memory as a version on host has it: b lies across its two segments' pages as it may. */
-static void make_segments(struct memory_segment segments[2], void *addresses[TENSORS])
-{
-	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(memory_host.create(&host, i ? 131072 : 4096, &segments[i], &error), 0);
-		cr_assert_eq(memory_host.map(&host, &segments[i], MEMORY_WRITE, &error), 0);
-	}
-	addresses[0] = segments[0].address;
-	addresses[1] = (char *)segments[1].address + 24;
-	addresses[2] = (char *)segments[1].address + 24 + BIG;
-}
-
-Test(copy, writes_into_the_segments_of_a_host)
-{
-	struct memory_segment segments[2];
-	void *addresses[TENSORS];
-	struct copy_target target = {
-		.device = &host, .addresses = addresses, .segments = segments, .segment_count = 2};
-
-	make_segments(segments, addresses);
-	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768}), 0, "%s", error.message);
-	for (int k = 0; k < TENSORS; k++)
-		memcpy(memory[0][k], addresses[k], source.tensors[k].bytes);
-	expect_copied(0);
-	for (int i = 0; i < 2; i++)
-		memory_host.release(&host, &segments[i]);
-}
-
-Test(copy, tells_that_a_segment_cannot_be_written)
-{
-	struct memory_segment segments[2];
-	void *addresses[TENSORS];
-	struct copy_target target = {
-		.device = &host, .addresses = addresses, .segments = segments, .segment_count = 2};
-
-	if (memory_host_huge())
-		cr_skip_test("segments of huge pages are not written by calls");
-	make_segments(segments, addresses);
-	cr_assert_eq(fcntl(segments[1].fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
-	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768}), -EPERM);
-	cr_assert(strstr(error.message, "host memory"), "%s", error.message);
-	for (int i = 0; i < 2; i++)
-		memory_host.release(&host, &segments[i]);
-}
-
 Test(copy, finds_a_file_as_cold_the_second_time)
 {
 	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
