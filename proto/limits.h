@@ -84,6 +84,9 @@
  * those of 16 and 1.7 in one (H200), and each is one of the STORE_FDS_MAX descriptors; but to create it takes
  * 127, 129 and 206 ms, which a load waits for. */
 #define SEGMENT_BYTES_TARGET GIB(16)
+/* What a publisher may ask for instead: from the granularity of a GPU to more than any device holds. */
+#define SEGMENT_BYTES_MIN MIB(2)
+#define SEGMENT_BYTES_MAX GIB(1024)
 
 /* --- the daemon (defaults; keys of [limits]) --------------------------- */
 

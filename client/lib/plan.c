@@ -4,6 +4,7 @@
 #include "../../proto/index_layout.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,8 +180,51 @@ static int plan_fill(struct plan *plan, const struct item *items, size_t count, 
 	return 0;
 }
 
-int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
-	      uint64_t target, struct plan *ret_plan, struct error *error)
+/* How tensors are put into segments. */
+struct policy {
+	uint64_t granularity, align, target;
+	bool exact; /* the target is not to grow */
+};
+
+/* The smallest that gives no more segments than there may be: more bytes never give more of them. */
+static uint64_t smallest_target(struct item *items, size_t count, const struct policy *policy)
+{
+	uint64_t used[PART_SEGMENTS_MAX], few = policy->target / SEGMENT_BYTES_MIN, enough = few, middle;
+
+	while (items_place(items, count, policy->align, enough * SEGMENT_BYTES_MIN, used) > PART_SEGMENTS_MAX)
+		enough *= 2;
+	while (enough - few > 1) {
+		middle = few + (enough - few) / 2;
+		if (items_place(items, count, policy->align, middle * SEGMENT_BYTES_MIN, used) >
+		    PART_SEGMENTS_MAX)
+			few = middle;
+		else
+			enough = middle;
+	}
+	return enough * SEGMENT_BYTES_MIN;
+}
+
+/* `used` gets the bytes used of each segment. */
+static int place_all(struct item *items, size_t count, const struct policy *policy, uint64_t *used,
+		     size_t *ret_segments, struct error *error)
+{
+	uint64_t target = policy->target ? policy->target : 1;
+	char smallest[64];
+
+	while ((*ret_segments = items_place(items, count, policy->align, target, used)) > PART_SEGMENTS_MAX &&
+	       !policy->exact)
+		target *= 2;
+	if (*ret_segments <= PART_SEGMENTS_MAX)
+		return 0;
+	snprintf(smallest, sizeof(smallest), "segment_bytes of %llu is the smallest that fits",
+		 (unsigned long long)smallest_target(items, count, policy));
+	return error_set(error, -EINVAL, smallest,
+			 "segments of %llu bytes would be %zu, and a part has at most %d",
+			 (unsigned long long)target, *ret_segments, PART_SEGMENTS_MAX);
+}
+
+static int make(const struct gpuwm_tensor_spec *specs, size_t count, const struct policy *policy,
+		struct plan *ret_plan, struct error *error)
 {
 	uint64_t used[PART_SEGMENTS_MAX] = {0};
 	struct item *items = calloc(count + 1, sizeof(*items));
@@ -194,17 +238,31 @@ int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t gran
 		items[i] = (struct item){.spec = &specs[i], .position = i};
 	r = items_check(items, count, error);
 	if (r == 0)
-		r = items_total(items, count, granularity, align, error);
-	if (r == 0) {
-		target = target ? target : 1;
-		while ((segments = items_place(items, count, align, target, used)) > PART_SEGMENTS_MAX)
-			target *= 2;
-		r = plan_fill(&plan, items, count, used, segments, granularity, error);
-	}
+		r = items_total(items, count, policy->granularity, policy->align, error);
+	if (r == 0)
+		r = place_all(items, count, policy, used, &segments, error);
+	if (r == 0)
+		r = plan_fill(&plan, items, count, used, segments, policy->granularity, error);
 	free(items);
 	if (r == 0)
 		*ret_plan = plan;
 	return r;
+}
+
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
+	      uint64_t target, struct plan *ret_plan, struct error *error)
+{
+	const struct policy policy = {granularity, align, target, false};
+
+	return make(specs, count, &policy, ret_plan, error);
+}
+
+int plan_make_exact(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
+		    uint64_t target, struct plan *ret_plan, struct error *error)
+{
+	const struct policy policy = {granularity, align, target, true};
+
+	return make(specs, count, &policy, ret_plan, error);
 }
 
 void plan_clear(struct plan *plan)

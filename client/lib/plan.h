@@ -2,7 +2,7 @@
  * dtypes and shapes alone, not from files or the order of arrival: tensors in
  * the order of their names, each aligned (to TENSOR_ALIGN unless the publisher asks otherwise), packed into
  * segments of SEGMENT_BYTES_TARGET (larger when there would be more than
- * PART_SEGMENTS_MAX); a tensor is never split, a tied one takes no room, an
+ * PART_SEGMENTS_MAX), or of what the publisher asks for; a tensor is never split, a tied one takes no room, an
  * empty one takes no room but has a place.
  */
 #ifndef GPUWM_LIB_PLAN_H
@@ -28,6 +28,10 @@ struct plan {
  * twice, strides that are no permutation of dense, tied to nothing or to another size; -EFBIG. */
 int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
 	      uint64_t target, struct plan *ret_plan, struct error *error);
+/* The same with segments of `target`, a multiple of SEGMENT_BYTES_MIN (larger only for a tensor that is larger). -EINVAL also when there would be
+ * more than PART_SEGMENTS_MAX: names the smallest multiple of SEGMENT_BYTES_MIN that fits. */
+int plan_make_exact(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
+		    uint64_t target, struct plan *ret_plan, struct error *error);
 void plan_clear(struct plan *plan);
 
 #endif

@@ -298,3 +298,31 @@ Test(plan, refuses_more_than_any_memory_holds)
 	cr_assert(eq(int, plan_make(specs, 3, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
 	plan_clear(&plan);
 }
+
+/* 300 tensors of 3 MiB: 252 segments hold them when two go into some. */
+Test(plan, names_the_smallest_segment_that_fits)
+{
+	enum { MANY = 300 };
+	const uint64_t shape[] = {MIB(3)};
+	struct gpuwm_tensor_spec specs[MANY];
+	char names[MANY][8];
+	struct plan plan = {0};
+	struct error error = {0};
+
+	for (int i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof names[i], "t%03d", i);
+		specs[i] = (struct gpuwm_tensor_spec){
+			.name = names[i], .dtype = GPUWM_U8, .ndim = 1, .shape = shape};
+	}
+	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(2), &plan, &error), -EINVAL));
+	cr_assert(strstr(error.message, "would be 300, and a part has at most 252") != NULL, "%s",
+		  error.message);
+	cr_assert(strstr(error.detail, "segment_bytes of 6291456 is") != NULL, "%s", error.detail);
+	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(4), &plan, &error), -EINVAL));
+	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(6), &plan, &error), 0));
+	cr_assert(eq(u32, plan.segment_count, 150));
+	plan_clear(&plan);
+	cr_assert(eq(int, plan_make_exact(specs, 252, MIB(2), TENSOR_ALIGN, MIB(2), &plan, &error), 0));
+	cr_assert(eq(u32, plan.segment_count, 252));
+	plan_clear(&plan);
+}
