@@ -109,3 +109,9 @@ uint64_t memory_range_bytes(const struct memory_device *device, const struct mem
 	}
 	return bytes;
 }
+
+void *memory_range_at(const struct memory_device *device, const struct memory_range *range,
+		      const struct memory_segment *segments, uint32_t position)
+{
+	return (char *)range->base + memory_range_bytes(device, segments, position);
+}

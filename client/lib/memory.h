@@ -70,6 +70,9 @@ struct memory_ops {
 	 * nothing is mapped there yet. No context. -ENOMEM. */
 	int (*reserve)(const struct memory_device *device, uint64_t bytes, void *wish, struct memory_range *ret,
 		       struct error *error);
+	/* Maps a segment in a range that has nothing mapped there. `unreserve` unmaps it. No context. */
+	int (*map_at)(const struct memory_device *device, void *address, struct memory_segment *segment,
+		      enum memory_access access, struct error *error);
 	/* Maps imported segments in their order into a range of memory_range_bytes that has
 	 * nothing mapped, for reading: one call of the driver each, and one for all. When
 	 * it fails nothing is mapped. They keep what they were imported with: remap_all needs it. */
@@ -88,7 +91,7 @@ struct memory_ops {
 	/* Closes the descriptors that imported segments keep: they can't be mapped any more.
 	 * Async-signal-safe, for a forked child. */
 	void (*close_fds)(struct memory_segment *segments, uint32_t count);
-	/* Unmaps what map_all mapped, if anything, and gives the addresses up; a zeroed
+	/* Unmaps what map_all or map_at mapped, if anything, and gives the addresses up; a zeroed
 	 * range is fine. On cuda the caller has made the device idle. */
 	void (*unreserve)(const struct memory_device *device, struct memory_range *range,
 			  struct memory_segment *segments, uint32_t count);
@@ -127,6 +130,9 @@ int memory_device_peers(struct memory_device *device, const char *const *ids, si
 /* What a range for these segments takes; 0: more than there are addresses. */
 uint64_t memory_range_bytes(const struct memory_device *device, const struct memory_segment *segments,
 			    uint32_t count);
+/* Where in the range the segment at `position` lies. */
+void *memory_range_at(const struct memory_device *device, const struct memory_range *range,
+		      const struct memory_segment *segments, uint32_t position);
 
 /* The GPU of this thread's current CUDA context, "GPU-…". -ENOENT: none; does not load the driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);

@@ -264,21 +264,51 @@ static void cuda_close_fds(struct memory_segment *segments, uint32_t count)
 	(void)count;
 }
 
+/* What of a range is mapped, each run of it in one call. */
+static void unmap_runs(const struct cuda_driver *cuda, struct memory_segment *segments, uint32_t count)
+{
+	CUdeviceptr from = 0, to = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		CUdeviceptr address = (CUdeviceptr)segments[i].address;
+
+		segments[i].address = NULL;
+		if (!address)
+			continue;
+		if (address != to && to > from)
+			cuda->cuMemUnmap(from, to - from);
+		if (address != to)
+			from = address;
+		to = address + segments[i].bytes;
+	}
+	if (to > from)
+		cuda->cuMemUnmap(from, to - from);
+}
+
 static void cuda_unreserve(const struct memory_device *device, struct memory_range *range,
 			   struct memory_segment *segments, uint32_t count)
 {
 	const struct cuda_driver *cuda = driver();
-	CUdeviceptr base = (CUdeviceptr)range->base;
 
 	(void)device;
-	/* All are mapped or none is, and the range is what they take. */
-	if (cuda && base && count > 0 && segments[0].address)
-		cuda->cuMemUnmap(base, range->bytes);
-	if (cuda && base)
-		cuda->cuMemAddressFree(base, range->bytes);
+	if (cuda && range->base) {
+		unmap_runs(cuda, segments, count);
+		cuda->cuMemAddressFree((CUdeviceptr)range->base, range->bytes);
+	}
 	for (uint32_t i = 0; i < count; i++)
 		segments[i].address = NULL;
 	*range = (struct memory_range){0};
+}
+
+static int cuda_map_at(const struct memory_device *device, void *address, struct memory_segment *segment,
+		       enum memory_access access, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	return map_from(cuda, device, (CUdeviceptr)address, segment, 1, access, error);
 }
 
 static int cuda_map(const struct memory_device *device, struct memory_segment *segment,
@@ -472,6 +502,7 @@ const struct memory_ops memory_cuda = {
 	.map = cuda_map,
 	.unmap = cuda_unmap,
 	.reserve = cuda_reserve,
+	.map_at = cuda_map_at,
 	.map_all = cuda_map_all,
 	.remap_all = cuda_remap_all,
 	.populate = cuda_populate,

@@ -174,31 +174,40 @@ static void advise_writer(void *address, uint64_t bytes)
 		madvise(address, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
 }
 
-static int host_map(const struct memory_device *device, struct memory_segment *segment,
-		    enum memory_access access, struct error *error)
+static int host_map_at(const struct memory_device *device, void *address, struct memory_segment *segment,
+		       enum memory_access access, struct error *error)
 {
 	int fd = segment->handle ? imported_fd(segment) : segment->fd;
 	bool writes = access == MEMORY_WRITE;
+	void *mapped;
+
+	(void)device;
+	/* Private for reading: kernels before 6.7 refuse a shared map of a
+	 * write-sealed memfd. Nobody writes, so both see the same pages. */
+	mapped = mmap(address, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+		      (writes ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, fd, 0);
+	if (mapped == MAP_FAILED)
+		return map_failed(segment->bytes, error);
+	if (writes)
+		advise_writer(mapped, segment->bytes);
+	segment->address = mapped;
+	return 0;
+}
+
+static int host_map(const struct memory_device *device, struct memory_segment *segment,
+		    enum memory_access access, struct error *error)
+{
 	struct memory_range range;
-	void *address;
 	int r = host_reserve(device, segment->bytes, NULL, &range, error);
 
 	if (r < 0)
 		return r;
-	/* Private for reading: kernels before 6.7 refuse a shared map of a
-	 * write-sealed memfd. Nobody writes, so both see the same pages. */
-	address = mmap(range.base, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
-		       (writes ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, fd, 0);
-	if (address == MAP_FAILED) {
-		r = map_failed(segment->bytes, error);
+	r = host_map_at(device, range.base, segment, access, error);
+	if (r < 0)
 		munmap(range.base, range.bytes);
-		return r;
-	}
-	if (writes)
-		advise_writer(address, segment->bytes);
-	segment->address = address;
-	imported_forget(segment);
-	return 0;
+	else
+		imported_forget(segment);
+	return r;
 }
 
 /* Also over another segment that is mapped there: who reads meanwhile sees the one or the other. */
@@ -341,6 +350,7 @@ const struct memory_ops memory_host = {
 	.map = host_map,
 	.unmap = host_unmap,
 	.reserve = host_reserve,
+	.map_at = host_map_at,
 	.map_all = host_map_all,
 	.remap_all = host_remap_all,
 	.populate = host_populate,

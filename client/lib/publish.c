@@ -26,6 +26,12 @@ static bool align_is_fine(uint64_t align)
 	       (align >= TENSOR_ALIGN_MIN && align <= TENSOR_ALIGN_MAX && (align & (align - 1)) == 0);
 }
 
+static bool segment_bytes_are_fine(uint64_t bytes)
+{
+	return bytes == 0 ||
+	       (bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX && bytes % SEGMENT_BYTES_MIN == 0);
+}
+
 static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
 			 size_t count, struct error *error)
 {
@@ -41,6 +47,9 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r == 0 && !align_is_fine(options->align))
 		r = error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
 			      "tensors can't be aligned to %llu bytes", (unsigned long long)options->align);
+	if (r == 0 && !segment_bytes_are_fine(options->segment_bytes))
+		r = error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what it takes",
+			      "segments can't be of %llu bytes", (unsigned long long)options->segment_bytes);
 	if (r == 0 && !specs && count > 0)
 		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
 			      count);
@@ -49,28 +58,41 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	return r;
 }
 
-/* The layout, the index so far, and room for the digests: all that needs no daemon. */
-static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, size_t count,
-			   uint64_t align, struct error *error)
+static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
+		     const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
 {
+	const uint64_t align = options->align ? options->align : TENSOR_ALIGN;
 	const struct memory_device *device = &publish->device;
 	uint64_t granularity;
 	int r = device->ops->granularity(device, &granularity, error);
 
-	if (r == 0)
-		r = plan_make(specs, count, granularity, align ? align : TENSOR_ALIGN, SEGMENT_BYTES_TARGET,
-			      &publish->plan, error);
+	if (r < 0)
+		return r;
+	if (options->segment_bytes)
+		return plan_make_exact(specs, count, granularity, align, options->segment_bytes, &publish->plan,
+				       error);
+	return plan_make(specs, count, granularity, align, SEGMENT_BYTES_TARGET, &publish->plan, error);
+}
+
+/* The layout, the index so far, and room for the digests: all that needs no daemon. */
+static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
+			   const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
+{
+	int r = make_plan(publish, options, specs, count, error);
+
 	if (r < 0)
 		return r;
 	publish->tensor_count = count;
 	publish->digests = calloc(count + 1, sizeof(*publish->digests));
 	publish->have_digest = calloc(count + 1, 1);
 	publish->segments = calloc((size_t)publish->plan.segment_count + 1, sizeof(*publish->segments));
+	publish->made = calloc((size_t)publish->plan.segment_count + 1, 1);
 	publish->builder = index_builder_new(publish->part.rank, publish->world);
-	if (!publish->digests || !publish->have_digest || !publish->segments || !publish->builder)
+	if (!publish->digests || !publish->have_digest || !publish->segments || !publish->made ||
+	    !publish->builder)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a publish of %zu tensors", count);
 	for (uint32_t i = 0; i < publish->plan.segment_count; i++)
-		publish->segments[i].fd = -1;
+		publish->segments[i] = (struct memory_segment){.fd = -1, .bytes = publish->plan.segments[i]};
 	fork_watch(&publish->hook, close_in_child, publish);
 	return publish_index(publish, specs, error);
 }
@@ -124,61 +146,12 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	return r;
 }
 
-static int make_segment(struct gpuwm_publish *publish, uint32_t position, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	struct memory_segment *segment = &publish->segments[position];
-	int r = device->ops->create(device, publish->plan.segments[position], segment, error);
-
-	if (r == 0)
-		r = device->ops->map(device, segment, MEMORY_WRITE, error);
-	return r;
-}
-
-static int zero_segments(struct gpuwm_publish *publish, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	int r = device->ops->enter(device, error);
-
-	if (r < 0)
-		return r;
-	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
-		r = device->ops->zero(device, &publish->segments[i], error);
-	device->ops->leave(device);
-	return r;
-}
-
-static int make_segments(struct gpuwm_publish *publish, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	int r = publish->bare ? 0 : device->ops->hold(device, error);
-
-	publish->held = r == 0 && !publish->bare;
-	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
-		r = make_segment(publish, i, error);
-	/* Fresh host memory reads as zeros; touching it would only cost. */
-	if (r == 0 && !publish->bare && device->ops != &memory_host)
-		r = zero_segments(publish, error);
-	return r;
-}
-
-/* Twice is fine. */
-static void release_memory(struct gpuwm_publish *publish)
-{
-	const struct memory_device *device = &publish->device;
-
-	if (publish->segments)
-		device->ops->idle(device, NULL);
-	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++)
-		device->ops->release(device, &publish->segments[i]);
-}
-
 int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error)
 {
 	struct call call;
 	int r;
 
-	release_memory(publish);
+	publish_memory_free(publish);
 	call_begin(&call, publish->client, METHOD_PUBLISH_ABORT);
 	call.only = publish->round;
 	message_put_text(&call.request, "publish", publish->id);
@@ -204,13 +177,13 @@ static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publis
 	int r = memory_device_open(options->device, &publish->device, error);
 
 	if (r == 0)
-		r = publish_prepare(publish, specs, count, options->align, error);
+		r = publish_prepare(publish, options, specs, count, error);
 	if (r == 0)
 		r = ask_begin(publish, options, error);
 	if (r < 0)
 		return r;
 	split_name(publish, options->name);
-	r = make_segments(publish, error);
+	r = publish_memory_begin(publish, options->stepwise, error);
 	if (r < 0)
 		publish_tell_abort(publish, error->message, NULL);
 	return r;
@@ -239,6 +212,7 @@ static int publish_begin(struct gpuwm_client *client, const struct gpuwm_publish
 	publish->bare = bare;
 	publish->client = client_keep(client);
 	pthread_mutex_init(&publish->lock, NULL);
+	pthread_mutex_init(&publish->making, NULL);
 	publish->part = (struct publish_part){.index_fd = -1, .rank = options.rank};
 	publish->world = options.world ? options.world : 1;
 	r = publish_open(publish, &options, specs, count, &error);
@@ -267,7 +241,7 @@ struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 	if (!publish)
 		return NULL;
 	fork_unwatch(&publish->hook);
-	release_memory(publish);
+	publish_memory_free(publish);
 	if (publish->held)
 		publish->device.ops->unhold(&publish->device);
 	if (publish->part.index_fd >= 0)
@@ -276,10 +250,12 @@ struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 	index_builder_free(publish->builder);
 	plan_clear(&publish->plan);
 	free(publish->segments);
+	free(publish->made);
 	free(publish->digests);
 	free(publish->have_digest);
 	client_drop(publish->client);
 	pthread_mutex_destroy(&publish->lock);
+	pthread_mutex_destroy(&publish->making);
 	free(publish);
 	return NULL;
 }

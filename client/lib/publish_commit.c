@@ -32,6 +32,26 @@ size_t *publish_order(const struct gpuwm_publish *publish)
 	return order;
 }
 
+int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positions)
+{
+	struct error error;
+	size_t *order;
+	int r = fork_check(&publish->hook, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	order = publish_order(publish);
+	if (!order) {
+		error_set(&error, -ENOMEM, NULL, "out of memory for the order of %zu tensors",
+			  publish->tensor_count);
+		return client_fail(&error);
+	}
+	if (publish->tensor_count > 0)
+		memcpy(ret_positions, order, publish->tensor_count * sizeof(*order));
+	free(order);
+	return 0;
+}
+
 static bool same_place(const struct plan *plan, size_t a, size_t b)
 {
 	return by_place(&a, &b, (void *)plan) == 0;
@@ -145,10 +165,9 @@ static int export_all(struct gpuwm_publish *publish, struct error *error)
 	const struct memory_device *device = &publish->device;
 	int r = 0;
 
-	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++) {
-		device->ops->unmap(device, &publish->segments[i]);
+	device->ops->unreserve(device, &publish->range, publish->segments, publish->plan.segment_count);
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
 		r = device->ops->export(device, &publish->segments[i], error);
-	}
 	return r;
 }
 
@@ -176,6 +195,8 @@ int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, vo
 {
 	int r = fork_check(&publish->hook, error);
 
+	if (r == 0)
+		r = publish_memory_all(publish, error);
 	if (r == 0)
 		r = digest_inside(publish, progress, user_data, error);
 	if (r == 0)

@@ -34,8 +34,8 @@ int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec 
 }
 
 /* Where tensor `position` is written to. */
-static int place_of(const struct gpuwm_publish *publish, size_t position, uint8_t **ret_data,
-		    uint64_t *ret_bytes, struct error *error)
+static int place_of(struct gpuwm_publish *publish, size_t position, uint8_t **ret_data, uint64_t *ret_bytes,
+		    struct error *error)
 {
 	const struct plan_place *place;
 	int r = fork_check(&publish->hook, error);
@@ -46,13 +46,15 @@ static int place_of(const struct gpuwm_publish *publish, size_t position, uint8_
 		return error_set(error, -ERANGE, NULL, "there is no tensor %zu: the publish has %zu", position,
 				 publish->tensor_count);
 	place = &publish->plan.places[position];
+	r = publish_memory_need(publish, place->segment, error);
+	if (r < 0)
+		return r;
 	*ret_data = (uint8_t *)publish->segments[place->segment].address + place->offset;
 	*ret_bytes = place->bytes;
 	return 0;
 }
 
-int gpuwm_publish_memory(const struct gpuwm_publish *publish, size_t position, void **ret_data,
-			 uint64_t *ret_bytes)
+int gpuwm_publish_memory(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes)
 {
 	struct error error;
 	uint8_t *data = NULL;

@@ -21,7 +21,10 @@ struct gpuwm_publish {
 	bool held; /* the device: until freed */
 	struct connection *checker; /* NULL for a loader */
 	struct plan plan;
-	struct memory_segment *segments; /* mapped for writing until sealed */
+	struct memory_range range; /* where all segments lie */
+	pthread_mutex_t making; /* of segments, step by step */
+	struct memory_segment *segments; /* made, they are mapped for writing until sealed */
+	uint8_t *made; /* bytes, one for each segment: it is there, mapped and zeroed */
 	size_t tensor_count;
 	struct digest *digests; /* one for each spec */
 	uint8_t *have_digest; /* bytes, not bits: set by several threads */
@@ -31,6 +34,15 @@ struct gpuwm_publish {
 
 /* Puts segments and tensors into the builder. */
 int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
+
+/* Reserves the addresses of all segments, and makes them now unless `stepwise`. */
+int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct error *error);
+/* Makes a segment, zeroed and mapped for writing, unless it is there already. Any thread. */
+int publish_memory_need(struct gpuwm_publish *publish, uint32_t segment, struct error *error);
+/* Makes all that are not there yet. */
+int publish_memory_all(struct gpuwm_publish *publish, struct error *error);
+/* Gives memory and addresses up, once the device is idle. Twice is fine. */
+void publish_memory_free(struct gpuwm_publish *publish);
 
 /* Positions of the tensors in the order of their places. free() them; NULL: no memory. */
 size_t *publish_order(const struct gpuwm_publish *publish);

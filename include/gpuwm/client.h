@@ -349,11 +349,19 @@ struct gpuwm_publish_options {
 	uint64_t
 		align; /* of every tensor's address: a power of two from 16 to 2 MiB; 0: 256. Part of the layout:
 			   versions that gpuwm_switch is to go between have the same */
+	uint64_t segment_bytes; /* memory is made in pieces of at most this (more only for a tensor that is
+				   larger): a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what 252 pieces take.
+				   Part of the layout, as align. -EINVAL where they would be more than 252: names
+				   the smallest that fits */
+	bool stepwise; /* make a piece when a tensor in it is first asked for (gpuwm_publish_memory,
+			  gpuwm_publish_write), and the rest at the commit. Who writes in the order of
+			  gpuwm_publish_order, and frees what is written, needs room for one piece more
+			  than for what there was: see segment_bytes */
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
- * shapes alone) and makes writable, zeroed memory for every tensor. The specs
- * are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
+ * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
+ * only). The specs are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
  * free that could check the version.
  * -EACCES, -EEXIST (the tag or rank is taken), -ENOSPC (quotes the budget and
  * what is free), -EINVAL (names the tensor), -EDQUOT. */
@@ -365,10 +373,13 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 const char *gpuwm_publish_id(const struct gpuwm_publish *publish);
 
 /* Where tensor `position` of the specs is to be written: host memory or a
- * device pointer, writable until commit or abort. -ERANGE. */
-int gpuwm_publish_memory(const struct gpuwm_publish *publish, size_t position, void **ret_data,
-			 uint64_t *ret_bytes);
-/* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE. */
+ * device pointer, writable until commit or abort. All tensors lie in one range of addresses. -ERANGE; with
+ * options.stepwise also -ENOSPC: the device has no room for the piece. Nothing is lost, try again or abort. */
+int gpuwm_publish_memory(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes);
+/* The positions of all tensors (as many as there were specs) in the order in which they lie in memory: who
+ * writes in it needs one piece of memory after the other. -ENOMEM. */
+int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positions);
+/* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE; as gpuwm_publish_memory. */
 int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
 			uint64_t bytes);
 /* Names and texts are UTF-8, here and in the specs: -EINVAL. */
