@@ -175,9 +175,10 @@ LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson libsystemd inih)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
+# Deleters of exports may be called at any time, and threads of its own run in it: it is never unloaded.
 $(SHARED): $(call objects,$(LIB) $(PROTO)) client/lib/libgpuwm-client.map
 	@mkdir -p $(@D)
-	$(link) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libgpuwm-client.map \
+	$(link) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete -Wl,--version-script=client/lib/libgpuwm-client.map \
 	  $(filter %.o,$^) $(LIBS_LIB)
 	ln -sf $(@F) $(LIBS)/$(SONAME)
 	ln -sf $(SONAME) $(LIBS)/libgpuwm-client.so
@@ -347,7 +348,7 @@ install: programs
 	  $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
-	install -m 644 $(HEADER) $(DESTDIR)$(PREFIX)/include/gpuwm
+	install -m 644 $(HEADER) include/gpuwm/dlpack.h $(DESTDIR)$(PREFIX)/include/gpuwm
 	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
 	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgpuwm-client.so

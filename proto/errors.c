@@ -48,6 +48,7 @@ static const struct {
 	{-EAGAIN, "EAGAIN"},
 	{-EXDEV, "EXDEV"},
 	{-ENOTRECOVERABLE, "ENOTRECOVERABLE"},
+	{-ENODATA, "ENODATA"},
 };
 
 /* C0, DEL, and those of Latin-1. */

@@ -23,6 +23,35 @@ static int attach_granted(struct grant *grant, const struct gpuwm_attach_options
 	return r;
 }
 
+/* Nothing of it is mapped any more. */
+static int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
+{
+	int r = lease_release(mapping->client, mapping->lease, error);
+
+	fork_unwatch(&mapping->hook);
+	client_drop(mapping->client);
+	free(mapping);
+	return r;
+}
+
+/* On the reaper's thread. The lease ends after the memory is unmapped: what is in use counts as used. */
+static int end_unused(struct keep *keep)
+{
+	struct gpuwm_mapping *mapping =
+		(struct gpuwm_mapping *)((char *)keep - offsetof(struct gpuwm_mapping, keep));
+	int r = mapped_part_leave(mapping->part, NULL);
+
+	if (r < 0)
+		return r;
+	if (r == 1) {
+		reaper_enter();
+		mapped_part_free(mapping->part);
+		reaper_leave();
+	}
+	mapping_free(mapping, NULL);
+	return 0;
+}
+
 static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
 		  struct gpuwm_mapping *mapping, struct error *error)
 {
@@ -44,6 +73,7 @@ static int attach(struct gpuwm_client *client, const char *ref, const struct gpu
 	mapping->version = grant.version;
 	mapping->lease = grant.lease;
 	fork_watch(&mapping->hook, nothing_in_child, mapping);
+	keep_init(&mapping->keep, end_unused);
 	return 0;
 }
 
@@ -66,6 +96,19 @@ int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuw
 	return 0;
 }
 
+static int check_unused(struct gpuwm_mapping *mapping, struct error *error)
+{
+	unsigned others;
+
+	if (keep_claim(&mapping->keep))
+		return 0;
+	others = keep_others(&mapping->keep);
+	return error_set(error, -EBUSY, "free them first; gpuwm_drop detaches after the last of them",
+			 others == 1 ? "%u tensor still uses the memory of %s@%s"
+				     : "%u tensors still use the memory of %s@%s",
+			 others, mapping->version.model, mapping->version.tag);
+}
+
 int gpuwm_detach(struct gpuwm_mapping *mapping)
 {
 	struct error error;
@@ -75,14 +118,40 @@ int gpuwm_detach(struct gpuwm_mapping *mapping)
 		return 0;
 	r = fork_check(&mapping->hook, &error);
 	if (r == 0)
-		r = mapped_part_drop(mapping->part, &error);
+		r = check_unused(mapping, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = lease_release(mapping->client, mapping->lease, &error);
-	fork_unwatch(&mapping->hook);
-	client_drop(mapping->client);
-	free(mapping);
+	r = mapped_part_drop(mapping->part, &error);
+	if (r < 0) {
+		keep_put_back(&mapping->keep);
+		return client_fail(&error);
+	}
+	r = mapping_free(mapping, &error);
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+void gpuwm_drop(struct gpuwm_mapping *mapping)
+{
+	if (mapping)
+		keep_give_up(&mapping->keep);
+}
+
+int gpuwm_hold(struct gpuwm_mapping *mapping)
+{
+	struct error error;
+	int r = keep_use(&mapping->keep, &error);
+
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+void gpuwm_unhold(struct gpuwm_mapping *mapping)
+{
+	keep_unuse(&mapping->keep);
+}
+
+uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping)
+{
+	return keep_others(&mapping->keep);
 }
 
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)

@@ -116,7 +116,7 @@ static void part_unmap(struct mapped_part *part)
 	part->mapped = false;
 }
 
-static void part_free(struct mapped_part *part)
+void mapped_part_free(struct mapped_part *part)
 {
 	part_unmap(part);
 	fork_unwatch(&part->hook);
@@ -229,7 +229,7 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 	if (r == 0)
 		*ret = part;
 	else if (part_put(part))
-		part_free(part);
+		mapped_part_free(part);
 	return r;
 }
 
@@ -258,17 +258,37 @@ int mapped_part_hold(struct mapped_part *part, struct error *error)
 	return r;
 }
 
-int mapped_part_drop(struct mapped_part *part, struct error *error)
+int mapped_part_leave(struct mapped_part *part, struct error *error)
 {
 	if (!part_put(part))
 		return 0;
 	/* Any other failure means that the context is broken: nothing runs in it
 	 * any more, so the memory can go. */
-	if (part->device.ops->idle(&part->device, error) == -EBUSY) {
-		part_back(part);
-		return -EBUSY;
-	}
-	part_free(part);
+	if (part->device.ops->idle(&part->device, error) != -EBUSY)
+		return 1;
+	part_back(part);
+	return -EBUSY;
+}
+
+int mapped_part_drop(struct mapped_part *part, struct error *error)
+{
+	int r = mapped_part_leave(part, error);
+
+	if (r == 1)
+		mapped_part_free(part);
+	return r < 0 ? r : 0;
+}
+
+int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error)
+{
+	const struct memory_segment *segment = &part->segments[tensor->segment];
+	uint64_t bytes = tensor->segment < part->segment_count ? segment->bytes : 0;
+
+	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)
+		return error_set(error, -ERANGE, "gpuwm_tensor_at and gpuwm_tensor_find tell what it holds",
+				 "the mapping has no tensor %.512s of %llu bytes", tensor->name,
+				 (unsigned long long)tensor->bytes);
+	tensor->data = tensor->bytes > 0 ? (const char *)segment->address + tensor->offset : NULL;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "grant.h"
 #include "memory.h"
+#include "reaper.h"
 
 #include <pthread.h>
 
@@ -29,6 +30,7 @@ struct mapped_part {
 struct gpuwm_mapping {
 	struct gpuwm_client *client;
 	struct fork_hook hook;
+	struct keep keep; /* the caller's use, and those of exports and holds */
 	struct gpuwm_version_info version;
 	struct lease *lease;
 	struct mapped_part *part;
@@ -42,6 +44,14 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */
 int mapped_part_drop(struct mapped_part *part, struct error *error);
+
+/* The same in two steps: 1: it was the last use and the device is idle: mapped_part_free unmaps. 0: others
+ * use it. -EBUSY. */
+int mapped_part_leave(struct mapped_part *part, struct error *error);
+void mapped_part_free(struct mapped_part *part);
+
+/* 0 for a tensor of the part's index, whose `data` it sets; -ERANGE for one that is none. */
+int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error);
 
 /* Makes its pages present. */
 int mapped_part_populate(struct mapped_part *part, struct error *error);

@@ -2,16 +2,16 @@
 
 #include "clock.h"
 #include "lease.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 /* The watcher needs little, what a program does when it is told of a lost lease may need more; only
- * what is touched is taken. On top of what the C library and the program's thread-local data take. */
+ * what is touched is taken. */
 #define STACK_BYTES KIB(256)
 
 /* A gpuwmd that takes connections and dies at once is no sign that the next one stays. Of those that live
@@ -280,27 +280,6 @@ static void *watch(void *data)
 	return NULL;
 }
 
-static int watch_begin(struct gpuwm_client *client)
-{
-	struct reviver *v = &client->reviver;
-	/* A fault in the caller's function goes the way that the program's faults go. */
-	const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-	sigset_t all, before;
-	pthread_attr_t attributes;
-	int r;
-
-	sigfillset(&all);
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-		sigdelset(&all, faults[i]);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES + (size_t)sysconf(_SC_THREAD_STACK_MIN));
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	r = pthread_create(&v->watcher, &attributes, watch, client);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return r;
-}
-
 int reviver_watch(struct gpuwm_client *client, struct error *error)
 {
 	struct reviver *v = &client->reviver;
@@ -310,7 +289,7 @@ int reviver_watch(struct gpuwm_client *client, struct error *error)
 		return 0;
 	pthread_mutex_lock(&v->lock);
 	if (!v->watched)
-		r = watch_begin(client);
+		r = thread_begin(&v->watcher, STACK_BYTES, watch, client);
 	v->watched = v->watched || r == 0;
 	pthread_mutex_unlock(&v->lock);
 	if (r == 0)

@@ -116,31 +116,29 @@ int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const 
 	return 0;
 }
 
-static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
+static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *given, uint64_t offset,
 		       void *buffer, uint64_t bytes, struct error *error)
 {
 	struct mapped_part *part = mapping->part;
 	const struct memory_ops *ops = part->device.ops;
-	uint64_t segment_bytes;
+	struct gpuwm_tensor tensor = *given;
 	int r = fork_check(&mapping->hook, error);
 
 	if (r == 0)
 		r = mapped_part_check(part, error);
+	if (r == 0)
+		r = mapped_part_holds(part, &tensor, error);
 	if (r < 0)
 		return r;
-	segment_bytes = tensor->segment < part->segment_count ? part->segments[tensor->segment].bytes : 0;
-	if (offset > tensor->bytes || bytes > tensor->bytes - offset || tensor->offset > segment_bytes ||
-	    tensor->bytes > segment_bytes - tensor->offset)
-		return error_set(error, -ERANGE, NULL, "tensor %.512s holds %llu bytes", tensor->name,
-				 (unsigned long long)tensor->bytes);
+	if (offset > tensor.bytes || bytes > tensor.bytes - offset)
+		return error_set(error, -ERANGE, NULL, "tensor %.512s holds %llu bytes", tensor.name,
+				 (unsigned long long)tensor.bytes);
 	r = mapped_part_hold(part, error);
 	if (r == 0)
 		r = ops->enter(&part->device, error);
 	if (r < 0)
 		return r;
-	r = ops->read(&part->device, buffer,
-		      (const char *)part->segments[tensor->segment].address + tensor->offset + offset, bytes,
-		      error);
+	r = ops->read(&part->device, buffer, (const char *)tensor.data + offset, bytes, error);
 	ops->leave(&part->device);
 	return r;
 }

@@ -22,7 +22,8 @@
  *   not. A mapping's tensors may be read by all threads at once without calls.
  * - fork. A child inherits mappings of host memory and may read them. In it
  *   every call on a client, mapping or publish of the parent returns -ECHILD;
- *   the parent's leases are untouched. Connect again in the child.
+ *   the parent's leases are untouched, by deleters of exports and gpuwm_drop too.
+ *   Connect again in the child.
  * - Options structs begin with their size: use GPUWM_OPTIONS(type), or memset
  *   and set `size`. Fields that an older header lacks count as zero; fields of
  *   a newer header that this library does not know must be zero, else -EINVAL.
@@ -70,6 +71,9 @@ struct gpuwm_handles; /* a version's descriptors, under a lease */
 struct gpuwm_publish; /* a version in the making */
 struct gpuwm_events; /* a subscription */
 
+struct DLManagedTensor; /* DLPack's, of gpuwm/dlpack.h or of any framework */
+struct DLManagedTensorVersioned;
+
 /* "0.1.0": of the library that is running. */
 const char *gpuwm_library_version(void);
 
@@ -104,7 +108,8 @@ struct gpuwm_lost {
 };
 /* Called once for each, from a thread of the library, after the rest was taken again. Every call may be
  * made from it, gpuwm_attach, gpuwm_detach and gpuwm_close too. In other threads the last gpuwm_close or
- * gpuwm_detach of the client waits for it to return: it must not wait for such a thread. */
+ * gpuwm_detach of the client waits for it to return: it must not wait for such a thread. It may be called for as
+ * long as a mapping of the client is there, also one that was dropped. */
 typedef void gpuwm_lost_fn(const struct gpuwm_lost *lost, void *user_data);
 
 struct gpuwm_connect_options {
@@ -230,9 +235,16 @@ int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuw
  * device to be idle, then gives the lease back. Pointers of its tensors are
  * dead afterwards. 0, at once while gpuwmd is away: the lease ended with the
  * connection, and is not taken again; -EIO: unmapped, but gpuwmd did not know the
- * lease; -ECHILD: nothing was done; -EBUSY: a CUDA stream is being captured,
- * nothing was done. mapping may be NULL. */
+ * lease; -ECHILD: nothing was done; -EBUSY: nothing was done, since exports or holds
+ * of it are alive (their number is told), or a CUDA stream is being captured. mapping may be NULL. */
 int gpuwm_detach(struct gpuwm_mapping *mapping);
+
+/* Gives the handle up, at once and without an error: what gpuwm_detach does is done by a thread of the library, after
+ * the last export and hold is gone: when the device is idle, and later while a CUDA stream is being captured. The
+ * lease goes on until the memory is unmapped. Nothing is done in exit, whose kernel takes everything back, nor in a
+ * forked child. Work that still reads the memory must have been queued in the device's primary context, as frameworks
+ * do. Where that thread can't be made, the memory stays until a later call makes it. mapping may be NULL. */
+void gpuwm_drop(struct gpuwm_mapping *mapping);
 
 /* 0 while the lease is held, or will be taken again; else what it was lost with,
  * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended.
@@ -305,6 +317,35 @@ int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const 
  * is kept until gpuwm_detach. -ERANGE. */
 int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
 		      void *buffer, uint64_t bytes);
+
+/* ---- for other frameworks --------------------------------------------- */
+
+/* A tensor as DLPack has it: data is the tensor's own address (NULL when it has no bytes), byte_offset 0, strides are
+ * always there, device_id is this process's number of the GPU. Shape and strides are the export's own: they outlive
+ * gpuwm_switch. 1: it goes out as bytes (uint8), to be viewed as its dtype by who takes it, since consumers lack it:
+ *   F8_*           the same shape and strides;
+ *   F4, F6_*       the last dimension counts bytes; where rows are no whole bytes, and of an empty one, one dimension
+ *                  of all its bytes.
+ * The memory stays mapped and its lease goes on until the deleter is called, whatever becomes of the handle: see
+ * gpuwm_drop. A deleter only counts: it may be called from any thread, under any lock, in a stream capture, in exit,
+ * and in a forked child, where it concerns nobody. Nothing may write into the tensor: the versioned one says so.
+ * 0 or 1; -ERANGE: no tensor of this mapping; -EOVERFLOW: a dimension of an empty tensor is above 2^63 - 1; -EAGAIN: the
+ * thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
+int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
+		 struct DLManagedTensor **ret);
+/* DLPack 1.0; only for a consumer that asks for it. */
+int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
+			   struct DLManagedTensorVersioned **ret);
+/* A destructor for Python's capsules "dltensor" and "dltensor_versioned" of exports: calls the deleter of one that
+ * nobody consumed. The library needs no Python: it finds the functions that the process has. */
+void gpuwm_dlpack_capsule_end(void *capsule);
+
+/* Holds the mapping as an export does, for objects of other kinds: arrays, views of the memory. -ECHILD, -EAGAIN. */
+int gpuwm_hold(struct gpuwm_mapping *mapping);
+/* Gives a hold back: by the rules of a deleter. */
+void gpuwm_unhold(struct gpuwm_mapping *mapping);
+/* Exports and holds that are alive. */
+uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* ---- raw handles: for those who map themselves ------------------------ */
 

@@ -1,0 +1,76 @@
+/* DLPack's structs, as far as gpuwm makes them: what gpuwm_dlpack and gpuwm_dlpack_versioned give.
+ *
+ * The binary interface is that of https://github.com/dmlc/dlpack (1.x, and the one before it). A program that
+ * has that header from its framework includes it first: this one declares nothing then. */
+#ifndef GPUWM_DLPACK_H
+#define GPUWM_DLPACK_H
+
+#ifndef DLPACK_DLPACK_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { /* DLDevice.device_type */
+       kDLCPU = 1,
+       kDLCUDA = 2,
+};
+
+enum { /* DLDataType.code */
+       kDLInt = 0,
+       kDLUInt = 1,
+       kDLFloat = 2,
+       kDLBfloat = 4,
+       kDLComplex = 5,
+       kDLBool = 6,
+};
+
+typedef struct DLDevice {
+	int32_t device_type;
+	int32_t device_id; /* cuda: this process's number of the device */
+} DLDevice;
+
+typedef struct DLDataType {
+	uint8_t code;
+	uint8_t bits;
+	uint16_t lanes; /* 1 */
+} DLDataType;
+
+typedef struct DLTensor {
+	void *data; /* NULL: the tensor has no bytes */
+	DLDevice device;
+	int32_t ndim;
+	DLDataType dtype;
+	int64_t *shape; /* ndim entries */
+	int64_t *strides; /* ndim entries, in elements; never NULL here */
+	uint64_t byte_offset; /* 0 */
+} DLTensor;
+
+typedef struct DLManagedTensor {
+	DLTensor dl_tensor;
+	void *manager_ctx;
+	void (*deleter)(struct DLManagedTensor *self);
+} DLManagedTensor;
+
+typedef struct DLPackVersion {
+	uint32_t major, minor;
+} DLPackVersion;
+
+#define DLPACK_FLAG_BITMASK_READ_ONLY 1u
+
+typedef struct DLManagedTensorVersioned {
+	DLPackVersion version;
+	void *manager_ctx;
+	void (*deleter)(struct DLManagedTensorVersioned *self);
+	uint64_t flags;
+	DLTensor dl_tensor;
+} DLManagedTensorVersioned;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+#endif

@@ -1,0 +1,75 @@
+/* What tests of exports share: a fake gpuwmd that has the versions of lib_versions.h, and a client of it. */
+#ifndef LIB_DLPACK_H
+#define LIB_DLPACK_H
+
+#include "client/lib/clock.h"
+#include "client/lib/mapping.h"
+#include "include/gpuwm/client.h"
+#include "include/gpuwm/dlpack.h"
+
+#include <sys/wait.h>
+
+#include "lib_versions.h"
+
+static struct fake *fake;
+static struct gpuwm_client *client;
+static struct memory_device device;
+
+/* Waits for what the library's thread does. */
+#define UNTIL(condition)                                                                                       \
+	do {                                                                                                   \
+		int64_t deadline_ = clock_ms() + 10000;                                                        \
+		bool holds_;                                                                                   \
+		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
+			poll(NULL, 0, 1);                                                                      \
+		cr_assert(holds_, "%s", #condition);                                                           \
+	} while (0)
+
+/* Two versions of one layout, "m@v1" full of 1 and "m@v2" full of 2. */
+static inline void start_on(const char *device_id)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct made first = made_default("v1", 1), second = made_default("v2", 2);
+
+	fake = fake_start();
+	strcpy(fake->device, device_id);
+	cr_assert(eq(int, memory_device_open(device_id, &device, NULL), 0));
+	made_add(fake, &device, &first);
+	made_add(fake, &device, &second);
+	options.socket = fake->path;
+	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
+}
+
+static inline struct gpuwm_mapping *attach_to(const char *ref)
+{
+	struct gpuwm_mapping *mapping = NULL;
+
+	cr_assert(eq(int, gpuwm_attach(client, ref, NULL, &mapping), 0), "%s", gpuwm_error()->message);
+	return mapping;
+}
+
+static inline struct DLManagedTensor *export_of(struct gpuwm_mapping *mapping, const char *name)
+{
+	struct DLManagedTensor *export = NULL;
+	struct gpuwm_tensor tensor;
+
+	cr_assert(eq(int, gpuwm_tensor_find(mapping, name, &tensor), 0));
+	cr_assert(ge(int, gpuwm_dlpack(mapping, &tensor, &export), 0), "%s", gpuwm_error()->message);
+	return export;
+}
+
+static inline unsigned leases(void)
+{
+	return __atomic_load_n(&fake->leases, __ATOMIC_SEQ_CST);
+}
+
+/* What a forked child of the test ended with. */
+static inline int child_status(pid_t child)
+{
+	int status;
+
+	cr_assert(eq(int, waitpid(child, &status, 0), child));
+	return status;
+}
+
+#endif
