@@ -1,0 +1,242 @@
+"""What happens at gpuwmd, for loops and for asyncio: no polling, no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import json
+import math
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _lib, _threads, errors
+
+if TYPE_CHECKING:
+    from .client import Client
+
+_ENDED = ("done", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Event:
+    """seq: numbered without gaps. kind: as docs/protocol.md has them; "lost": some can't be told
+    any more, list again; "disconnected": gpuwmd went away, the next event is its successor's.
+    model, tag, alias, version: "" where the kind has none. data: all that the event carries."""
+
+    seq: int
+    kind: str
+    model: str = ""
+    tag: str = ""
+    alias: str = ""
+    version: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def _event(told: _lib.Event) -> Event:
+    return Event(
+        told.seq,
+        _lib.text(told.kind),
+        _lib.text(told.model),
+        _lib.text(told.tag),
+        _lib.text(told.alias),
+        _lib.text(told.version),
+        json.loads(told.json or b"{}"),
+    )
+
+
+class _Subscription:
+    """One `struct gpuwm_events`, on a connection of its own."""
+
+    def __init__(self, client: Client, after: int | None) -> None:
+        self._library = _lib.load()
+        self.arrived: deque[Event] = deque()
+        arrived = self.arrived
+        out = ctypes.c_void_p()
+        position = _lib.FROM_NOW_ON if after is None else after
+        _lib.check(self._library.gpuwm_events_open(client.handle, position, ctypes.byref(out)))
+        self._pointer: int = out.value or 0
+        self.fd: int = self._library.gpuwm_events_get_fd(self._pointer)
+        self._function = _lib.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
+        self.close = weakref.finalize(self, self._library.gpuwm_events_close, self._pointer)
+        self.close.atexit = False
+
+    def dispatch(self, wait_ms: int) -> None:
+        """Adds what arrives to `arrived`. The last one is "disconnected"."""
+        if not self.close.alive:
+            raise errors.Closed("the events were closed")
+        result = self._library.gpuwm_events_dispatch(self._pointer, wait_ms, self._function, None)
+        if result < 0 and not self.arrived:
+            raise _lib.last_error(result)
+
+
+class Events:
+    """Events since the subscription began, which is the first use: `for` blocks, `async for` does
+    not. Goes on over restarts of gpuwmd; what they missed is told as "lost".
+
+    One loop at a time. close(), `with` or its end as garbage ends the subscription.
+    """
+
+    def __init__(self, client: Client, after: int | None = None) -> None:
+        self._client = client
+        self._after = after
+        self._subscription: _Subscription | None = None
+        self._closed = False
+
+    def open(self) -> Events:
+        """Subscribes now. Disconnected, Unreachable: gpuwmd did not come back in time."""
+        if self._closed:
+            raise errors.Closed("the events were closed")
+        if self._subscription is None:
+            self._subscription = _Subscription(self._client, self._after)
+        return self
+
+    def close(self) -> None:
+        self._closed = True
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def __enter__(self) -> Events:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take(self, subscription: _Subscription) -> Event | None:
+        """The first that arrived and was not told."""
+        if not subscription.arrived:
+            return None
+        event = subscription.arrived.popleft()
+        self._after = event.seq
+        if event.kind == "disconnected":
+            subscription.close()
+            self._subscription = None
+        return event
+
+    def next(self, wait: float = math.inf) -> Event | None:
+        """The next event; None when it does not come within `wait` seconds."""
+        self.open()
+        subscription = self._subscription
+        assert subscription is not None
+        event = self._take(subscription)
+        if event is None:
+            milliseconds = _lib.milliseconds(wait)
+
+            def call() -> None:
+                subscription.dispatch(milliseconds)
+
+            _threads.wait_for(call) if milliseconds else call()
+            event = self._take(subscription)
+        return event
+
+    def __iter__(self) -> Iterator[Event]:
+        while not self._closed:
+            event = self.next()
+            if event is not None:
+                yield event
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while not self._closed:
+            # Connecting can wait for the next gpuwmd.
+            if self._subscription is None:
+                await _threads.awaited(self.open)
+            subscription = self._subscription
+            if subscription is None:
+                continue
+            event = self._take(subscription)
+            if event is not None:
+                yield event
+                continue
+            # Some may have come with the answer to the subscription.
+            subscription.dispatch(0)
+            if not subscription.arrived:
+                await _readable(subscription.fd)
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(fd, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+async def job_end(client: Client, job: int) -> bool:
+    """As Client.wait_job, without blocking anybody."""
+    events = await _threads.awaited(Events(client).open)
+    with events:
+        if _job_ended(client, job):
+            return client.wait_job(job, 0)
+        async for event in events:
+            told = event.kind == "job" and event.data.get("job") == int(job)
+            if told and event.data.get("state") in _ENDED:
+                break
+            if event.kind in ("lost", "disconnected") and _job_ended(client, job):
+                break
+    return client.wait_job(job, 0)
+
+
+def _job_ended(client: Client, job: int) -> bool:
+    try:
+        found = client.jobs(job)
+    except errors.NotFound:
+        return True  # wait_job says what became of it
+    return not found or found[0]["state"] in _ENDED
+
+
+# ---- a version ------------------------------------------------------------
+
+
+async def ready(client: Client, ref: str) -> dict[str, Any]:
+    """As Client.ready."""
+    model = ref.partition("@")[0]
+    with await _threads.awaited(Events(client).open) as events:
+        found = _ready(client, ref)
+        if found is not None:
+            return found
+        async for event in events:
+            if event.model == model or event.kind in ("lost", "disconnected"):
+                found = _ready(client, ref)
+                if found is not None:
+                    return found
+    raise errors.Closed("the events were closed")
+
+
+def _ready(client: Client, ref: str) -> dict[str, Any] | None:
+    model, _, tag = ref.partition("@")
+    found = client.list(model)
+    aliases = {row["alias"]: row["version"] for row in found["aliases"] if row["model"] == model}
+    named = aliases.get(tag or "current")
+    rows: list[dict[str, Any]] = found["versions"]
+    for row in rows:
+        if row["version"] == named or (row["model"] == model and row["tag"] == tag):
+            if row["state"] == "failed":
+                raise _failure(row)
+            if row["state"] == "ready":
+                return row
+    return None
+
+
+def _failure(row: dict[str, Any]) -> errors.Error:
+    told: dict[str, Any] = row.get("error") or {}
+    name = str(told.get("code", ""))
+    code = getattr(errno, name, 0)
+    kind = errors.KINDS.get(code, errors.Error)
+    message = f"{row['model']}@{row['tag']} failed: {told.get('message', 'nobody says why')}"
+    return kind(message, str(told.get("detail", "")), code=code, name=name)

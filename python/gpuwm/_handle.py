@@ -1,0 +1,109 @@
+"""A mapping of the C library, as long as something in Python needs it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import weakref
+from typing import Any, NamedTuple
+
+from . import _lib, dtypes, errors
+
+
+class TensorInfo(NamedTuple):
+    """What a tensor is. shape and strides count elements, nbytes bytes.
+
+    tied: the first name (in the order of bytes) of those at the same place, where it is another's.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+    tied: str | None
+
+
+class Table(NamedTuple):
+    """All tensors of a version: the library's structures, in order, and where each name is."""
+
+    array: ctypes.Array[_lib.Tensor]
+    positions: dict[str, int]
+    infos: list[TensorInfo]
+
+
+_TENSOR_BYTES = ctypes.sizeof(_lib.Tensor)
+
+
+class Handle:
+    """Owns a `struct gpuwm_mapping`. Its end gives the handle up (gpuwm_drop): the memory stays
+    for as long as any tensor that was made from it. Nothing happens at the interpreter's exit."""
+
+    def __init__(self, pointer: int) -> None:
+        self.library = _lib.load()
+        self._pointer = pointer
+        self._table: Table | None = None
+        self._give_up = weakref.finalize(self, self.library.gpuwm_drop, pointer)
+        self._give_up.atexit = False
+
+    @property
+    def pointer(self) -> int:
+        if not self._pointer:
+            raise errors.Closed("the mapping was closed", "attach anew")
+        return self._pointer
+
+    @property
+    def version(self) -> _lib.VersionInfo:
+        info: _lib.VersionInfo = self.library.gpuwm_mapping_version(self.pointer).contents
+        return info
+
+    def detach(self) -> None:
+        """Unmaps and gives the lease back. Busy: tensors live, and nothing was done."""
+        if not self._pointer:
+            return
+        result: int = self.library.gpuwm_detach(self._pointer)
+        error = _lib.last_error(result) if result < 0 else None
+        if error is None or error.code not in (errno.EBUSY, errno.ECHILD):
+            self._give_up.detach()
+            self._pointer = 0
+        if error is not None:
+            raise error
+
+    def table(self) -> Table:
+        if self._table is None:
+            self._table = _table(self.library, self.pointer)
+        return self._table
+
+    def forget(self) -> None:
+        """What was told of the tensors is another version's now."""
+        self._table = None
+
+    def tensor(self, position: int) -> Any:
+        """The library's structure of a tensor, to pass on."""
+        return ctypes.byref(self.table().array, position * _TENSOR_BYTES)
+
+
+def _table(library: ctypes.CDLL, pointer: int) -> Table:
+    count: int = library.gpuwm_tensor_count(pointer)
+    array = (_lib.Tensor * count)()
+    for i in range(count):
+        _lib.check(library.gpuwm_tensor_at(pointer, i, ctypes.byref(array, i * _TENSOR_BYTES)))
+    first: dict[tuple[int, int, int], str] = {}
+    infos = [_info(tensor, first) for tensor in array]
+    return Table(array, {info.name: i for i, info in enumerate(infos)}, infos)
+
+
+def _info(tensor: _lib.Tensor, first: dict[tuple[int, int, int], str]) -> TensorInfo:
+    name: str = tensor.name.decode()
+    nbytes: int = tensor.bytes
+    place = (tensor.segment, tensor.offset, tensor.dtype)
+    earliest = first.setdefault(place, name) if nbytes else name
+    ndim: int = tensor.ndim
+    return TensorInfo(
+        name,
+        dtypes.of(tensor.dtype).name,
+        tuple(tensor.shape[:ndim]),
+        tuple(tensor.strides[:ndim]),
+        nbytes,
+        None if earliest == name else earliest,
+    )

@@ -1,0 +1,345 @@
+"""libgpuwm-client through ctypes: where it is, its structures, its functions, its errors.
+
+A call lets other threads run. What it failed with is kept by the C library for the thread that
+called, until that thread's next call: `check` fetches it at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from ctypes import (
+    POINTER,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+
+from . import errors
+
+__version__ = "0.1.0"
+NEEDED = (0, 1, 0)  # of the library
+SONAME = "libgpuwm-client.so.0"
+
+CONNECT_ADMIN = 1
+VERIFY_JOBS_MAX = 64
+FROM_NOW_ON = 2**64 - 1
+MS_MAX = 2**63 - 1
+
+
+class ErrorText(ctypes.Structure):
+    _fields_ = (
+        ("code", c_int),
+        ("name", c_char_p),
+        ("message", c_char_p),
+        ("detail", c_char_p),
+    )
+
+
+class LostLease(ctypes.Structure):
+    _fields_ = (
+        ("version", c_char_p),
+        ("model", c_char_p),
+        ("tag", c_char_p),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("error", ErrorText),
+    )
+
+
+class ConnectOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("socket", c_char_p),
+        ("name", c_char_p),
+        ("wait_ms", c_int64),
+        ("flags", c_uint),
+        ("restart_ms", c_int64),
+        ("lost", c_void_p),
+        ("lost_data", c_void_p),
+    )
+
+
+class Device(ctypes.Structure):
+    _fields_ = (
+        ("id", c_char_p),
+        ("name", c_char_p),
+        ("is_cuda", c_bool),
+        ("total", c_uint64),
+        ("budget", c_uint64),
+        ("granularity", c_uint64),
+    )
+
+
+class VersionInfo(ctypes.Structure):
+    _fields_ = (
+        ("id", c_char * 33),
+        ("model", c_char * 129),
+        ("tag", c_char * 129),
+        ("device", c_char * 64),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("generation", c_uint64),
+        ("bytes", c_uint64),
+        ("segments", c_uint32),
+        ("tensors", c_uint64),
+        ("layout", c_ubyte * 16),
+        ("content", c_ubyte * 16),
+    )
+
+
+class AttachOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("wait_ms", c_int64),
+        ("address", c_void_p),
+        ("populate", c_bool),
+        ("peers", POINTER(c_char_p)),
+        ("peer_count", c_size_t),
+    )
+
+
+class SwitchOptions(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("wait_ms", c_int64), ("idle", c_bool))
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_uint32),
+        ("shape", POINTER(c_uint64)),
+        ("strides", POINTER(c_int64)),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("segment", c_uint32),
+        ("offset", c_uint64),
+        ("digest", c_ubyte * 16),
+    )
+
+
+class LoadOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("source", c_char_p),
+        ("name", c_char_p),
+        ("devices", POINTER(c_char_p)),
+        ("device_count", c_size_t),
+        ("alias", c_char_p),
+        ("dry_run", c_bool),
+    )
+
+
+class SwapOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("model", c_char_p),
+        ("alias", c_char_p),
+        ("to", c_char_p),
+        ("expect", c_char_p),
+        ("retire_old", c_bool),
+    )
+
+
+class Event(ctypes.Structure):
+    _fields_ = (
+        ("seq", c_uint64),
+        ("kind", c_char_p),
+        ("model", c_char_p),
+        ("tag", c_char_p),
+        ("alias", c_char_p),
+        ("version", c_char_p),
+        ("json", c_char_p),
+    )
+
+
+EventFunction = ctypes.CFUNCTYPE(None, POINTER(Event), c_void_p)
+
+# What each function gives and takes. Handles are c_void_p: never 0 once they were given.
+_HANDLE = c_void_p
+_HANDLE_OUT = POINTER(c_void_p)
+PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
+    "gpuwm_error": (POINTER(ErrorText), ()),
+    "gpuwm_connect": (c_int, (POINTER(ConnectOptions), _HANDLE_OUT)),
+    "gpuwm_close": (c_void_p, (_HANDLE,)),
+    "gpuwm_ping": (c_int, (_HANDLE, POINTER(c_uint64))),
+    "gpuwm_instance": (c_char_p, (_HANDLE,)),
+    "gpuwm_ledger": (c_char_p, (_HANDLE,)),
+    "gpuwm_epoch": (c_uint64, (_HANDLE,)),
+    "gpuwm_devices": (c_size_t, (_HANDLE, POINTER(POINTER(Device)))),
+    "gpuwm_dtype_name": (c_char_p, (c_uint,)),
+    "gpuwm_dtype_bits": (c_uint, (c_uint,)),
+    "gpuwm_attach": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_detach": (c_int, (_HANDLE,)),
+    "gpuwm_drop": (None, (_HANDLE,)),
+    "gpuwm_mapping_check": (c_int, (_HANDLE,)),
+    "gpuwm_mapping_exports": (c_uint64, (_HANDLE,)),
+    "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
+    "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
+    "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),
+    "gpuwm_tensor_count": (c_uint64, (_HANDLE,)),
+    "gpuwm_tensor_at": (c_int, (_HANDLE, c_uint64, c_void_p)),
+    "gpuwm_tensor_read": (c_int, (_HANDLE, c_void_p, c_uint64, c_void_p, c_uint64)),
+    "gpuwm_metadata_at": (c_int, (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_char_p))),
+    "gpuwm_file": (c_void_p, (_HANDLE, c_char_p, POINTER(c_uint32))),
+    "gpuwm_file_at": (
+        c_int,
+        (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_uint32)),
+    ),
+    "gpuwm_dlpack": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_load": (c_int, (_HANDLE, POINTER(LoadOptions), POINTER(c_uint64))),
+    "gpuwm_job_wait": (c_int, (_HANDLE, c_uint64, c_int64)),
+    "gpuwm_job_cancel": (c_int, (_HANDLE, c_uint64)),
+    "gpuwm_swap": (c_int, (_HANDLE, POINTER(SwapOptions), c_char_p)),
+    "gpuwm_pin": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_unpin": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_retire": (c_int, (_HANDLE, c_char_p, c_int64)),
+    "gpuwm_verify": (
+        c_int,
+        (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
+    ),
+    "gpuwm_drain": (c_int, (_HANDLE,)),
+    "gpuwm_query": (c_int, (_HANDLE, c_char_p, c_char_p, POINTER(c_void_p))),
+    "gpuwm_events_open": (c_int, (_HANDLE, c_uint64, _HANDLE_OUT)),
+    "gpuwm_events_close": (c_void_p, (_HANDLE,)),
+    "gpuwm_events_get_fd": (c_int, (_HANDLE,)),
+    "gpuwm_events_dispatch": (c_int, (_HANDLE, c_int64, EventFunction, c_void_p)),
+}
+DLPACK_CAPSULE_END = "gpuwm_dlpack_capsule_end"  # called by Python itself only
+
+
+# ---- finding it -----------------------------------------------------------
+
+
+def _candidates() -> list[str]:
+    given = os.environ.get("GPUWM_LIBRARY")
+    if given:
+        return [given]
+    packaged = pathlib.Path(__file__).parent / "lib" / SONAME
+    return [str(packaged)] if packaged.exists() else [SONAME]
+
+
+def _open() -> ctypes.CDLL:
+    (path,) = _candidates()
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise errors.LibraryError(
+            f"libgpuwm-client can't be opened: {error}",
+            "install gpuwm's wheel, which carries it; or `make install` and ldconfig; "
+            "or set GPUWM_LIBRARY to its file",
+        ) from None
+
+
+def _version_of(library: ctypes.CDLL) -> str:
+    library.gpuwm_library_version.restype = c_char_p
+    library.gpuwm_library_version.argtypes = ()
+    return text(library.gpuwm_library_version())
+
+
+def _too_old(library: ctypes.CDLL, version: str, lacks: str = "") -> errors.LibraryError:
+    needed = ".".join(map(str, NEEDED))
+    without = f" and has no {lacks}" if lacks else ""
+    return errors.LibraryError(
+        f"{library._name} is libgpuwm-client {version}{without}; "
+        f"the Python package gpuwm {__version__} needs {needed} or newer",
+        "install both from one release; GPUWM_LIBRARY names the file to use",
+    )
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """The library, ready to be called. LibraryError: none, or one that is too old."""
+    library = _open()
+    try:
+        version = _version_of(library)
+    except AttributeError:
+        raise errors.LibraryError(f"{library._name} is not libgpuwm-client") from None
+    if tuple(int(part) for part in version.split("-")[0].split(".")) < NEEDED:
+        raise _too_old(library, version)
+    for name, (result, arguments) in PROTOTYPES.items():
+        try:
+            function = library[name]
+        except AttributeError:
+            raise _too_old(library, version, name) from None
+        function.restype = result  # type: ignore[assignment]
+        function.argtypes = arguments  # type: ignore[assignment]
+        setattr(library, name, function)
+    return library
+
+
+# ---- values ---------------------------------------------------------------
+
+
+def text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def path_bytes(value: str | os.PathLike[str] | None) -> bytes | None:
+    return None if value is None else _without_zero(os.fsencode(value))
+
+
+def text_bytes(value: str | None) -> bytes | None:
+    return None if value is None else _without_zero(value.encode())
+
+
+def _without_zero(value: bytes) -> bytes:
+    if b"\0" in value:
+        raise errors.Invalid(f"{value!r} has a zero byte in it")
+    return value
+
+
+def texts(values: Iterable[str]) -> ctypes.Array[c_char_p]:
+    encoded = [text_bytes(value) for value in values]
+    return (c_char_p * len(encoded))(*encoded)
+
+
+def milliseconds(seconds: float | None) -> int:
+    """None: 0, no wait. math.inf: -1, for ever."""
+    if seconds is None:
+        return 0
+    if math.isnan(seconds) or seconds < 0:
+        raise errors.Invalid(f"a wait of {seconds} seconds", "None, seconds, or math.inf")
+    if math.isinf(seconds):
+        return -1
+    return min(math.ceil(seconds * 1000), MS_MAX)
+
+
+# ---- errors ---------------------------------------------------------------
+
+
+def check(result: int) -> int:
+    """The result of a call; raises its error when it is negative."""
+    if result < 0:
+        raise last_error(result)
+    return result
+
+
+def last_error(result: int) -> errors.Error:
+    """The error that this thread's last call gave with `result`."""
+    said: ErrorText = load().gpuwm_error().contents
+    kind = errors.KINDS.get(-result, errors.Error)
+    # A finalizer may have made a call in between: then the words are another error's.
+    if said.code != result:
+        return kind(os.strerror(-result), code=-result)
+    return kind(text(said.message), text(said.detail), code=-result, name=text(said.name))
+
+
+def sequence(values: Sequence[str] | None) -> tuple[ctypes.Array[c_char_p] | None, int]:
+    """An array for a pair of fields, pointer and count."""
+    return (None, 0) if not values else (texts(values), len(values))

@@ -1,0 +1,353 @@
+"""A connection to gpuwmd: what is there, and what an operator does."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import json
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from . import _events, _lib, _threads, errors
+
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = (ctypes.c_void_p,)
+_libc.free.restype = None
+
+
+class Device(NamedTuple):
+    """A device of gpuwmd's. total and budget in bytes; segments are multiples of granularity."""
+
+    id: str  # "host", "GPU-…", "MIG-…"
+    name: str
+    is_cuda: bool
+    total: int
+    budget: int
+    granularity: int
+
+
+class Job(int):
+    """The number of a job; it can be waited for and awaited."""
+
+    client: Client
+
+    def __new__(cls, number: int, client: Client) -> Job:
+        job = super().__new__(cls, number)
+        job.client = client
+        return job
+
+    def wait(self, wait: float = math.inf) -> bool:
+        """As Client.wait_job."""
+        return self.client.wait_job(self, wait)
+
+    def cancel(self) -> None:
+        """Ends it. NotFound: it has ended."""
+        self.client.cancel(self)
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return _events.job_end(self.client, self).__await__()
+
+
+class Client:
+    """A connection. Any thread may use it; its calls wait for each other. See `connect`.
+
+    Methods that change something, and clients() and jobs(), need `connect(admin=True)`: Refused
+    without. What gpuwmd tells comes as it is: its keys are those of docs/protocol.md.
+    """
+
+    def __init__(self, pointer: int) -> None:
+        self._library = _lib.load()
+        self._pointer = pointer
+        self._close = weakref.finalize(self, self._library.gpuwm_close, pointer)
+        self._close.atexit = False
+
+    @property
+    def handle(self) -> int:
+        """The address of the `struct gpuwm_client`, for calls to the C library."""
+        if not self._close.alive:
+            raise errors.Closed("the client was closed", "connect again")
+        return self._pointer
+
+    def close(self) -> None:
+        """Ends the connection when the last mapping that was made from it is gone too."""
+        self._close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- looking ----
+
+    def ping(self) -> float:
+        """Seconds of a round trip."""
+        ns = ctypes.c_uint64()
+        _lib.check(self._library.gpuwm_ping(self.handle, ctypes.byref(ns)))
+        return ns.value / 1e9
+
+    @property
+    def instance(self) -> str:
+        """gpuwmd's id, changed by each start of it."""
+        return _lib.text(self._library.gpuwm_instance(self.handle))
+
+    @property
+    def devices(self) -> builtins.list[Device]:
+        """gpuwmd's devices, `host` first, as they were when the connection was made."""
+        found = ctypes.POINTER(_lib.Device)()
+        count = self._library.gpuwm_devices(self.handle, ctypes.byref(found))
+        return [
+            Device(_lib.text(d.id), _lib.text(d.name), d.is_cuda, d.total, d.budget, d.granularity)
+            for d in found[:count]
+        ]
+
+    def list(self, model: str | None = None) -> dict[str, Any]:
+        """{"versions": [...], "aliases": [...], "seq": ...}: of one model, or all."""
+        return self._query("list", model)
+
+    def status(self) -> dict[str, Any]:
+        """gpuwmd itself: devices, limits, what it holds."""
+        return self._query("status")
+
+    def clients(self) -> builtins.list[dict[str, Any]]:
+        """Who is connected, and what each holds."""
+        found: builtins.list[dict[str, Any]] = self._query("clients")["clients"]
+        return found
+
+    def jobs(self, job: int | None = None) -> builtins.list[dict[str, Any]]:
+        """Jobs with their phases, progress and errors: one, or all."""
+        filter_text = None if job is None else str(int(job))
+        found: builtins.list[dict[str, Any]] = self._query("jobs", filter_text)["jobs"]
+        return found
+
+    def _query(self, method: str, filter_text: str | None = None) -> dict[str, Any]:
+        out = ctypes.c_void_p()
+        _lib.check(
+            self._library.gpuwm_query(
+                self.handle, method.encode(), _lib.text_bytes(filter_text), ctypes.byref(out)
+            )
+        )
+        try:
+            result: dict[str, Any] = json.loads(ctypes.string_at(out.value or 0))
+        finally:
+            _libc.free(out)
+        return result
+
+    def events(self, after: int | None = None) -> _events.Events:
+        """What happens at its gpuwmd, from now on, or after the event with that number: for `for`,
+        and for `async for`."""
+        return _events.Events(self, after)
+
+    async def ready(self, ref: str) -> dict[str, Any]:
+        """Waits until a version is ready, which need not be known yet; its row of list().
+
+        ref: "model", "model@tag" or "model@alias". Error: it failed, with what.
+        """
+        return await _events.ready(self, ref)
+
+    # ---- operating ----
+
+    def load(
+        self,
+        source: str | os.PathLike[str],
+        name: str,
+        *,
+        devices: Sequence[str] | str | None = None,
+        alias: str | None = None,
+        dry_run: bool = False,
+    ) -> Job:
+        """Starts to load a checkpoint as `name` ("model@tag"); tells the job at once.
+
+        source: an absolute path beneath a root of gpuwmd's. devices: replicas, or one a rank;
+        None: the only GPU, or host without one. alias: moved when it is ready.
+        """
+        names, count = _lib.sequence([devices] if isinstance(devices, str) else devices)
+        options = _lib.LoadOptions(
+            size=ctypes.sizeof(_lib.LoadOptions),
+            source=_lib.path_bytes(source),
+            name=_lib.text_bytes(name),
+            devices=names,
+            device_count=count,
+            alias=_lib.text_bytes(alias),
+            dry_run=dry_run,
+        )
+        job = ctypes.c_uint64()
+        _lib.check(self._library.gpuwm_load(self.handle, ctypes.byref(options), ctypes.byref(job)))
+        return Job(job.value, self)
+
+    def wait_job(self, job: int, wait: float = math.inf) -> bool:
+        """Waits (seconds) for the end of a job, and raises what it failed with.
+
+        True: all of it is done; False: its version is ready, but its alias could not be moved
+        (jobs(job) says why). TimedOut, Cancelled, NotFound; Disconnected: gpuwmd ended with it.
+        Other calls of this client wait meanwhile; `await job` blocks nobody.
+        """
+        milliseconds = _lib.milliseconds(wait)
+
+        def call() -> int:
+            return _lib.check(self._library.gpuwm_job_wait(self.handle, int(job), milliseconds))
+
+        return (_threads.wait_for(call) if milliseconds else call()) == 0
+
+    def cancel(self, job: int) -> None:
+        """Ends a job. NotFound: it has ended."""
+        _lib.check(self._library.gpuwm_job_cancel(self.handle, int(job)))
+
+    def swap(
+        self,
+        model: str,
+        to: str | None,
+        *,
+        alias: str = "current",
+        expect: str | None = None,
+        retire_old: bool = False,
+    ) -> str | None:
+        """Moves an alias in one step; returns the id of the version that it named, or None.
+
+        to: a tag, an alias or a version id; None removes the alias. expect: only if it names this
+        version id now ("0" * 32: only if there is none), else Busy.
+        """
+        options = _lib.SwapOptions(
+            size=ctypes.sizeof(_lib.SwapOptions),
+            model=_lib.text_bytes(model),
+            alias=_lib.text_bytes(alias),
+            to=_lib.text_bytes(to),
+            expect=_lib.text_bytes(expect),
+            retire_old=retire_old,
+        )
+        old = ctypes.create_string_buffer(33)
+        _lib.check(self._library.gpuwm_swap(self.handle, ctypes.byref(options), old))
+        return _lib.text(old.value) or None
+
+    def rollback(self, model: str) -> str | None:
+        """Swaps to the version that `current` named before. NotFound: there is none."""
+        return self.swap(model, "previous")
+
+    def pin(self, ref: str, name: str) -> None:
+        """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
+        _lib.check(
+            self._library.gpuwm_pin(self.handle, _lib.text_bytes(ref), _lib.text_bytes(name))
+        )
+
+    def unpin(self, ref: str, name: str) -> None:
+        """Lets go of a pin. NotFound."""
+        _lib.check(
+            self._library.gpuwm_unpin(self.handle, _lib.text_bytes(ref), _lib.text_bytes(name))
+        )
+
+    def retire(self, ref: str, wait: float | None = None) -> None:
+        """No new leases; freed when the last lease and pin are gone, for which it waits (seconds)
+        if asked: TimedOut. Busy: an alias names it."""
+        milliseconds = _lib.milliseconds(wait)
+
+        def call() -> None:
+            _lib.check(self._library.gpuwm_retire(self.handle, _lib.text_bytes(ref), milliseconds))
+
+        _threads.wait_for(call) if milliseconds else call()
+
+    def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
+        """Has the memory of a version read again and compared with its digests: a job for each
+        replica, which fails with Damaged where they differ."""
+        numbers = (ctypes.c_uint64 * _lib.VERIFY_JOBS_MAX)()
+        count = ctypes.c_size_t()
+        _lib.check(
+            self._library.gpuwm_verify(
+                self.handle,
+                _lib.text_bytes(ref),
+                _lib.text_bytes(device),
+                numbers,
+                ctypes.byref(count),
+            )
+        )
+        return [Job(number, self) for number in numbers[: count.value]]
+
+    def drain(self) -> None:
+        """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
+        _lib.check(self._library.gpuwm_drain(self.handle))
+
+
+def connect(
+    socket: str | os.PathLike[str] | None = None,
+    *,
+    admin: bool = False,
+    name: str | None = None,
+    wait: float | None = None,
+    restart: float | None = None,
+) -> Client:
+    """Connects to gpuwmd.
+
+    socket: its path; None: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock when it exists,
+    else /run/gpuwm/gpuwm.sock. admin: the operators' socket, admin.sock beside it.
+    name: who connects, for `gpuwmctl clients`; None: the script's name.
+    wait: seconds to try again while nobody listens. restart: seconds that a call waits for a gpuwmd
+    that went away; None: 30.
+    Unreachable: nobody listens there. Refused: the socket's mode or group.
+    """
+    options = _lib.ConnectOptions(
+        size=ctypes.sizeof(_lib.ConnectOptions),
+        socket=_lib.path_bytes(socket),
+        name=_lib.text_bytes(name or os.path.basename(sys.argv[0] or "") or "python"),
+        wait_ms=_lib.milliseconds(wait),
+        flags=_lib.CONNECT_ADMIN if admin else 0,
+        restart_ms=_lib.milliseconds(restart),
+    )
+    out = ctypes.c_void_p()
+
+    def call() -> None:
+        _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
+
+    try:
+        _threads.wait_for(call) if wait else call()
+    except (errors.NotFound, errors.Unreachable) as error:
+        remedy = error.detail or "start gpuwmd, or set GPUWM_SOCKET to its socket"
+        raise errors.Unreachable(error.message, remedy, code=error.code, name=error.name) from None
+    return Client(out.value or 0)
+
+
+# ---- the process's own ----------------------------------------------------
+
+_lock = threading.Lock()
+_shared: tuple[str | None, Client] | None = None
+
+
+def _in_child() -> None:
+    """Another thread of the parent may have had the lock; and the client is the parent's."""
+    global _lock, _shared
+    _lock = threading.Lock()
+    _shared = None
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def shared() -> Client:
+    """The client that this process attaches with: made when it is needed, anew after a fork or
+    when GPUWM_SOCKET was changed."""
+    global _shared
+    socket = os.environ.get("GPUWM_SOCKET")
+    with _lock:
+        if _shared is None or _shared[0] != socket:
+            _shared = (socket, connect())
+        return _shared[1]
+
+
+def events(after: int | None = None, *, client: Client | None = None) -> _events.Events:
+    """What happens at gpuwmd, from now on, or after the event with that number.
+
+        async for event in gpuwm.events():
+            if event.kind == "swapped" and event.model == "llama": ...
+
+    A plain `for` blocks. It goes on over restarts of gpuwmd.
+    """
+    return (client or shared()).events(after)

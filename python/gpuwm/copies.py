@@ -1,0 +1,74 @@
+"""A version's tensors as a private copy: `gpuwm.attach(ref, copy=True)`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from ._handle import TensorInfo
+from .mapping import Mapping, Version
+
+if TYPE_CHECKING:
+    import numpy
+    from torch import Tensor as TorchTensor
+
+
+class Copies:
+    """Tensors that are this process's own, and may be written. There is no lease any more."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        """Copies all of it. Unsupported: without torch."""
+        if importlib.util.find_spec("torch") is None:
+            raise errors.Unsupported(
+                "copy=True makes torch tensors, and there is no torch here",
+                'install torch; on host writes="private" needs none',
+            )
+        self.version: Version = mapping.version
+        self.metadata: dict[str, str] = mapping.metadata
+        self.files: dict[str, bytes] = dict(mapping.files)
+        self._infos = mapping.infos()
+        self._tensors = mapping.state_dict(copy=True)
+
+    @property
+    def device(self) -> str:
+        """Of the version they were copied from: "host" or a UUID."""
+        return self.version.device
+
+    @property
+    def nbytes(self) -> int:
+        """Of all tensors; those at the same place count once."""
+        return sum(info.nbytes for info in self._infos if info.tied is None)
+
+    def infos(self) -> list[TensorInfo]:
+        return list(self._infos)
+
+    def keys(self) -> list[str]:
+        return list(self._tensors)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __getitem__(self, name: str) -> TorchTensor:
+        """NoTensor, which is a KeyError."""
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise errors.NoTensor(f"{self.version} has no tensor {name}") from None
+
+    def torch(self, name: str) -> TorchTensor:
+        return self[name]
+
+    def numpy(self, name: str) -> numpy.ndarray[Any, Any]:
+        array: numpy.ndarray[Any, Any] = self[name].numpy()
+        return array
+
+    def state_dict(self) -> dict[str, TorchTensor]:
+        return dict(self._tensors)

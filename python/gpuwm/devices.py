@@ -1,0 +1,73 @@
+"""What a caller calls a device, as gpuwmd names it: "host" or a UUID."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+
+if TYPE_CHECKING:
+    from .client import Client
+
+_ORDINAL = re.compile(r"cuda(?::(\d+))?$")
+
+
+def resolve(device: Any, client: Client) -> str | None:
+    """The device's name for gpuwmd. None stays None: where the version is, or the current one.
+
+    device: "host", "cpu", a UUID, "cuda:N" or N as this process counts (CUDA_VISIBLE_DEVICES),
+    "cuda" (torch's current device, or the first), or a torch.device. NoDevice.
+    """
+    if device is None:
+        return None
+    name = f"cuda:{device}" if isinstance(device, int) else str(device)
+    if name in ("host", "cpu"):
+        return "host"
+    found = _ORDINAL.match(name)
+    if found is None:
+        return name  # gpuwmd knows its UUIDs, and says so when this is none
+    ordinal = _current() if found.group(1) is None else int(found.group(1))
+    uuid = _uuid(ordinal)
+    # The driver tells the bytes; gpuwmd knows whether it is a "GPU-" or a "MIG-".
+    for known in client.devices:
+        if known.is_cuda and known.id[4:].lower() == uuid:
+            return known.id
+    raise errors.NoDevice(
+        f"cuda:{ordinal} is GPU-{uuid}, which gpuwmd does not have",
+        f"it has {', '.join(d.id for d in client.devices)}",
+    )
+
+
+def _current() -> int:
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        current: int = torch.cuda.current_device()
+        return current
+    return 0
+
+
+def _uuid(ordinal: int) -> str:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise errors.Unsupported(
+            f"cuda:{ordinal}: there is no CUDA driver here: {error}", 'device="host" needs none'
+        ) from None
+    device = ctypes.c_int()
+    data = (ctypes.c_ubyte * 16)()
+    for name, arguments in (
+        ("cuInit", (0,)),
+        ("cuDeviceGet", (ctypes.byref(device), ordinal)),
+        ("cuDeviceGetUuid_v2", (data, None)),
+    ):
+        result = driver[name](*(device if a is None else a for a in arguments))
+        if result != 0:
+            raise errors.NoDevice(
+                f"there is no cuda:{ordinal}: {name} says {result}", "devices count from 0"
+            )
+    text = bytes(data).hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

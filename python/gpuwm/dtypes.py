@@ -1,0 +1,95 @@
+"""Element types: as safetensors names them, and what torch and NumPy call them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import errors
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DType(NamedTuple):
+    code: int  # as in client.h
+    name: str  # as in safetensors
+    bits: int  # of one element
+    torch: str | None  # the attribute of torch; None: it has none
+    numpy: str | None  # NumPy's own; None: see ml_dtypes
+    ml_dtypes: str | None  # the attribute of the package ml_dtypes
+
+
+_ROWS = (
+    DType(1, "BOOL", 8, "bool", "?", None),
+    DType(2, "F4", 4, "float4_e2m1fn_x2", None, None),
+    DType(3, "F6_E2M3", 6, None, None, None),
+    DType(4, "F6_E3M2", 6, None, None, None),
+    DType(5, "U8", 8, "uint8", "u1", None),
+    DType(6, "I8", 8, "int8", "i1", None),
+    DType(7, "F8_E5M2", 8, "float8_e5m2", None, "float8_e5m2"),
+    DType(8, "F8_E4M3", 8, "float8_e4m3fn", None, "float8_e4m3fn"),
+    DType(9, "F8_E8M0", 8, "float8_e8m0fnu", None, "float8_e8m0fnu"),
+    DType(10, "F8_E4M3FNUZ", 8, "float8_e4m3fnuz", None, "float8_e4m3fnuz"),
+    DType(11, "F8_E5M2FNUZ", 8, "float8_e5m2fnuz", None, "float8_e5m2fnuz"),
+    DType(12, "I16", 16, "int16", "i2", None),
+    DType(13, "U16", 16, "uint16", "u2", None),
+    DType(14, "F16", 16, "float16", "f2", None),
+    DType(15, "BF16", 16, "bfloat16", None, "bfloat16"),
+    DType(16, "I32", 32, "int32", "i4", None),
+    DType(17, "U32", 32, "uint32", "u4", None),
+    DType(18, "F32", 32, "float32", "f4", None),
+    DType(19, "C64", 64, "complex64", "c8", None),
+    DType(20, "F64", 64, "float64", "f8", None),
+    DType(21, "I64", 64, "int64", "i8", None),
+    DType(22, "U64", 64, "uint64", "u8", None),
+)
+BY_CODE = {row.code: row for row in _ROWS}
+BY_NAME = {row.name: row for row in _ROWS}
+
+# What DLPack's consumers know, one and all; the others go out as bytes, and are viewed.
+DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
+
+
+def of(code: int) -> DType:
+    """The row of a code of client.h. Unsupported: a code that this package does not know."""
+    try:
+        return BY_CODE[code]
+    except KeyError:
+        raise errors.Unsupported(
+            f"this gpuwm knows no dtype {code}", "install a newer package"
+        ) from None
+
+
+def torch_dtype(name: str, tensor: str) -> torch.dtype:
+    """torch's dtype of "BF16". Unsupported: this torch has none; tells of which tensor."""
+    import torch
+
+    attribute = BY_NAME[name].torch
+    found = getattr(torch, attribute, None) if attribute else None
+    if not isinstance(found, torch.dtype):
+        raise errors.Unsupported(
+            f"tensor {tensor} is {name}, which torch {torch.__version__} has no dtype for",
+            "take its bytes: mapping[name].bytes(), or a torch that knows it",
+        )
+    return found
+
+
+def numpy_dtype(name: str, tensor: str) -> Any:
+    """NumPy's dtype of "F32", or ml_dtypes' of "BF16". Unsupported: there is none."""
+    import numpy
+
+    row = BY_NAME[name]
+    if row.numpy is not None:
+        return numpy.dtype(row.numpy)
+    try:
+        import ml_dtypes
+    except ImportError:
+        ml_dtypes = None
+    found = getattr(ml_dtypes, row.ml_dtypes, None) if row.ml_dtypes else None
+    if found is None:
+        remedy = "install ml_dtypes, or take" if row.ml_dtypes else "take"
+        raise errors.Unsupported(
+            f"tensor {tensor} is {name}, which NumPy {numpy.__version__} has no dtype for",
+            f"{remedy} its bytes: mapping[name].bytes()",
+        )
+    return numpy.dtype(found)

@@ -1,0 +1,307 @@
+"""A version, attached: its tensors where they lie, under a lease."""
+
+from __future__ import annotations
+
+import collections.abc
+import ctypes
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from . import _lib, _threads, devices, errors
+from . import client as clients
+from ._handle import Handle, TensorInfo
+from .selection import Selection
+from .tensor import Slice, Tensor, slice_of
+
+if TYPE_CHECKING:
+    import numpy
+    from torch import Tensor as TorchTensor
+
+
+class Version(NamedTuple):
+    """What is attached. nbytes: of all its segments. generation: how often the alias that was asked
+    for has moved; 0: none was. layout, content: digests, 32 digits."""
+
+    id: str
+    model: str
+    tag: str
+    device: str
+    rank: int
+    world: int
+    nbytes: int
+    generation: int
+    tensors: int
+    layout: str
+    content: str
+
+    def __str__(self) -> str:
+        return f"{self.model}@{self.tag}"
+
+
+class _Files(collections.abc.Mapping[str, bytes]):
+    """The small files that a version carries: names, and copies of their contents."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def __getitem__(self, name: str) -> bytes:
+        size = ctypes.c_uint32()
+        handle = self._handle
+        data = handle.library.gpuwm_file(handle.pointer, _lib.text_bytes(name), ctypes.byref(size))
+        if data is None:
+            raise KeyError(name)
+        return ctypes.string_at(data, size.value)
+
+    def __iter__(self) -> Iterator[str]:
+        handle = self._handle
+        name, data, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_uint32()
+        position = 0
+        while (
+            handle.library.gpuwm_file_at(
+                handle.pointer, position, ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
+            )
+            == 0
+        ):
+            yield _lib.text(name.value)
+            position += 1
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Mapping:
+    """A version's tensors, shared and read-only; `gpuwm.attach` makes it.
+
+    The memory and the lease stay until the mapping and the last tensor made from it are gone.
+    `with` and `del` give up the mapping only: its tensors live on. Any thread may read; after a
+    fork the child may read what it has on host, and every call raises InChild.
+    """
+
+    def __init__(self, handle: Handle, selection: Selection, private_writes: bool) -> None:
+        self._handle: Handle | None = handle
+        self._selection = selection
+        self.private_writes = private_writes
+
+    # ---- what it is ----
+
+    def _held(self) -> Handle:
+        if self._handle is None:
+            raise errors.Closed("the mapping was closed", "attach anew")
+        return self._handle
+
+    @property
+    def handle(self) -> int:
+        """The address of the `struct gpuwm_mapping`, for calls to the C library."""
+        return self._held().pointer
+
+    @property
+    def version(self) -> Version:
+        info = self._held().version
+        return Version(
+            _lib.text(info.id),
+            _lib.text(info.model),
+            _lib.text(info.tag),
+            _lib.text(info.device),
+            info.rank,
+            info.world,
+            info.bytes,
+            info.generation,
+            info.tensors,
+            bytes(info.layout).hex(),
+            bytes(info.content).hex(),
+        )
+
+    @property
+    def device(self) -> str:
+        """Its name: "host", or a UUID."""
+        return _lib.text(self._held().version.device)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its tensors; those at the same place count once."""
+        return sum(info.nbytes for info in self.infos() if info.tied is None)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Free-form texts of the version."""
+        handle = self._held()
+        key, value = ctypes.c_char_p(), ctypes.c_char_p()
+        found: dict[str, str] = {}
+        while (
+            handle.library.gpuwm_metadata_at(
+                handle.pointer, len(found), ctypes.byref(key), ctypes.byref(value)
+            )
+            == 0
+        ):
+            found[_lib.text(key.value)] = _lib.text(value.value)
+        return found
+
+    @property
+    def files(self) -> collections.abc.Mapping[str, bytes]:
+        """Small files of the version: files["config.json"]."""
+        return _Files(self._held())
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return "<gpuwm.Mapping, closed>"
+        version = self.version
+        return f"<gpuwm.Mapping {version} on {version.device}: {len(self)} tensors>"
+
+    # ---- tensors ----
+
+    def infos(self) -> list[TensorInfo]:
+        """All tensors, in the order of their names' bytes."""
+        infos = self._held().table().infos
+        return [info for info in infos if info.name in self._selection]
+
+    def keys(self) -> list[str]:
+        return [info.name for info in self.infos()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.infos())
+
+    def __contains__(self, name: object) -> bool:
+        return (
+            isinstance(name, str)
+            and name in self._held().table().positions
+            and name in self._selection
+        )
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A tensor. NoTensor, which is a KeyError."""
+        handle = self._held()
+        position = handle.table().positions.get(name)
+        if position is None:
+            raise errors.NoTensor(f"{self.version} has no tensor {name}", _similar(self, name))
+        if name not in self._selection:
+            raise errors.NoTensor(
+                f"tensor {name} of {self.version} was not attached",
+                f"only these were: {self._selection}",
+            )
+        return Tensor(handle, position, self.private_writes)
+
+    def get_slice(self, name: str, framework: str = "pt") -> Slice:
+        """As safetensors': get_slice(name)[2:4] is a view, zero copy. framework: "pt" or "np"."""
+        return slice_of(self[name], framework)
+
+    def torch(self, name: str) -> TorchTensor:
+        """A tensor for torch, zero copy: Tensor.torch."""
+        return self[name].torch()
+
+    def numpy(self, name: str) -> numpy.ndarray[Any, Any]:
+        """An array, zero copy: Tensor.numpy."""
+        return self[name].numpy()
+
+    def state_dict(self, *, copy: bool = False) -> dict[str, TorchTensor]:
+        """All tensors for torch by name, zero copy, in place. Names at the same place with the same
+        shape are one tensor. copy: private ones of this process, which may be written."""
+        found: dict[str, TorchTensor] = {}
+        shared: dict[tuple[object, ...], TorchTensor] = {}
+        for info in self.infos():
+            like = (info.tied or info.name, info.shape, info.strides)
+            tensor = shared.get(like)
+            if tensor is None:
+                tensor = self[info.name].torch()
+                shared[like] = tensor = _clone(tensor) if copy else tensor
+            found[info.name] = tensor
+        return found
+
+    # ---- its end ----
+
+    def check(self) -> None:
+        """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost."""
+        handle = self._held()
+        _lib.check(handle.library.gpuwm_mapping_check(handle.pointer))
+
+    @property
+    def exports(self) -> int:
+        """Tensors, arrays and views made from it that are alive."""
+        handle = self._held()
+        count: int = handle.library.gpuwm_mapping_exports(handle.pointer)
+        return count
+
+    def drop(self) -> None:
+        """Gives the mapping up: memory and lease go when the last tensor made from it has."""
+        self._handle = None
+
+    def close(self) -> None:
+        """Unmaps and gives the lease back, now. Busy: tensors made from it live (their number is
+        told), or a CUDA stream is being captured; nothing was done."""
+        if self._handle is not None:
+            self._handle.detach()
+            self._handle = None
+
+    def __enter__(self) -> Mapping:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.drop()
+
+
+def _clone(tensor: TorchTensor) -> TorchTensor:
+    """Its bytes, copied: clone() lacks kernels for some dtypes."""
+    storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
+    empty = tensor.new_empty(0)
+    return empty.set_(storage, 0, tensor.shape, tensor.stride())
+
+
+def _similar(mapping: Mapping, name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, mapping.keys(), 3)
+    return f"it has {', '.join(near)}" if near else "keys() has their names"
+
+
+# ---- attaching ------------------------------------------------------------
+
+Writes = Literal["refused", "private"]
+
+
+def attach_mapping(
+    ref: str,
+    *,
+    device: Any = None,
+    rank: int = 0,
+    wait: float | None = None,
+    layers: Iterable[int] | None = None,
+    glob: str | Sequence[str] | None = None,
+    writes: Writes = "refused",
+    key: dict[str, str] | None = None,
+    client: clients.Client | None = None,
+) -> Mapping:
+    """`gpuwm.attach` without `copy`."""
+    selection = Selection(layers, glob)
+    if writes not in ("refused", "private"):
+        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
+    # Calls on one client wait for each other: one that may wait long gets a client of its own.
+    if client is None:
+        client = clients.connect() if wait else clients.shared()
+    private = writes == "private"
+    options = _options(devices.resolve(device, client), rank, wait)
+    out = ctypes.c_void_p()
+    handle = client.handle
+
+    def call() -> Mapping:
+        name = _lib.text_bytes(ref)
+        _lib.check(_lib.load().gpuwm_attach(handle, name, ctypes.byref(options), ctypes.byref(out)))
+        return Mapping(Handle(out.value or 0), selection, private)
+
+    return _threads.wait_for(call) if wait else call()
+
+
+def _options(device: str | None, rank: int, wait: float | None) -> _lib.AttachOptions:
+    return _lib.AttachOptions(
+        size=ctypes.sizeof(_lib.AttachOptions),
+        device=_lib.text_bytes(device),
+        rank=rank,
+        wait_ms=_lib.milliseconds(wait),
+    )

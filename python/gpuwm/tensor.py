@@ -1,0 +1,310 @@
+"""A tensor of a mapping, for NumPy, torch and whatever else speaks DLPack."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from . import _lib, dtypes, errors
+from ._handle import Handle, TensorInfo
+
+if TYPE_CHECKING:
+    import numpy
+    from torch import Tensor as TorchTensor
+
+CPU, CUDA = 1, 2  # DLPack's device types
+
+# One letter and size each, as the modules struct and memoryview have them.
+_FORMATS = {
+    "BOOL": "?",
+    "U8": "B",
+    "I8": "b",
+    "U16": "H",
+    "I16": "h",
+    "U32": "I",
+    "I32": "i",
+    "U64": "Q",
+    "I64": "q",
+    "F16": "e",
+    "F32": "f",
+    "F64": "d",
+}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint32),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (
+        ("tensor", _DLTensor),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+    )
+
+
+_PLAIN = b"dltensor"
+_VERSIONED = b"dltensor_versioned"
+# A capsule keeps a pointer to its name, and may be the last thing that the interpreter frees.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_PLAIN))
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_VERSIONED))
+_capsule_new = ctypes.pythonapi.PyCapsule_New
+_capsule_new.restype = ctypes.py_object
+_capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def _capsule(managed: int, name: bytes) -> Any:
+    """A capsule that calls the export's own deleter unless somebody takes it over."""
+    end = ctypes.cast(_lib.load()[_lib.DLPACK_CAPSULE_END], ctypes.c_void_p)
+    return _capsule_new(managed, name, end)
+
+
+class Tensor:
+    """A tensor where it lies: read-only, shared, not copied.
+
+    What is made from it (`torch()`, `numpy()`, `memoryview()`, any DLPack consumer) keeps the
+    memory and the lease for as long as it lives. shape and strides count elements; on a GPU only
+    frameworks that know it can read it. After a `switch` of the mapping it is the new version's.
+    """
+
+    __slots__ = ("_handle", "_position", "_private", "info")
+
+    def __init__(self, handle: Handle, position: int, private: bool) -> None:
+        self._handle = handle
+        self._position = position
+        self._private = private  # writes are copied, and this process's own
+        self.info: TensorInfo = handle.table().infos[position]
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def dtype(self) -> str:
+        """As safetensors names it: "BF16"."""
+        return self.info.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.info.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+        return self.info.strides
+
+    @property
+    def nbytes(self) -> int:
+        return self.info.nbytes
+
+    @property
+    def device(self) -> str:
+        """Its name: "host", or a UUID."""
+        return _lib.text(self._handle.version.device)
+
+    def __repr__(self) -> str:
+        return f"<gpuwm.Tensor {self.name}: {self.dtype} {list(self.shape)} on {self.device}>"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def _address(self) -> int:
+        address: int | None = self._handle.table().array[self._position].data
+        return address or 0
+
+    # ---- DLPack ----
+
+    def _export(self, versioned: bool = False) -> Any:
+        """A capsule: memory and lease stay until it, or who consumed it, is gone."""
+        out = ctypes.c_void_p()
+        library = self._handle.library
+        export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
+        handle = self._handle
+        _lib.check(export(handle.pointer, handle.tensor(self._position), ctypes.byref(out)))
+        return _capsule(out.value or 0, _VERSIONED if versioned else _PLAIN)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The array API's producer. Nothing was queued that a stream would have to wait for, so
+        `stream` is taken and not used. fp8 goes out as bytes of the same shape, fp4 and fp6 as
+        packed bytes. BufferError: another device, or a copy, is asked for."""
+        if copy:
+            raise BufferError(f"tensor {self.name} is exported where it lies: copy what you get")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(
+                f"tensor {self.name} lies on DLPack device {self.__dlpack_device__()}, "
+                f"not {tuple(dl_device)}: copy what you get"
+            )
+        return self._export(max_version is not None and max_version[0] >= 1)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(1, 0) on host, (2, n) on a GPU, n as this process numbers them."""
+        if self.device == "host":
+            return (CPU, 0)
+        capsule = self._export()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype = ctypes.c_void_p
+        pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+        managed = _Managed.from_address(pointer(capsule, _PLAIN))
+        return (managed.tensor.device_type, managed.tensor.device_id)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; on a GPU only, for dtypes that it has a name for. Whoever uses the pointer
+        keeps this tensor alive."""
+        row = dtypes.BY_NAME[self.dtype]
+        if self.device == "host" or row.numpy is None:
+            why = "lies on host" if self.device == "host" else f"is {self.dtype}: use DLPack"
+            raise AttributeError(f"no __cuda_array_interface__: tensor {self.name} {why}")
+        size = row.bits // 8
+        kind = {"?": "b", "u": "u", "i": "i", "f": "f", "c": "c"}[row.numpy[0]]
+        return {
+            "shape": self.shape,
+            "typestr": f"{'|' if size == 1 else '<'}{kind}{size}",
+            "data": (self._address(), True),
+            "strides": tuple(stride * size for stride in self.strides),
+            "stream": None,
+            "version": 3,
+        }
+
+    # ---- host memory ----
+
+    def memoryview(self) -> builtins.memoryview:
+        """All bytes, as they lie, one dimension of format "B". Read-only, but where the mapping's
+        writes are private. Unsupported: it lies on a GPU."""
+        if self.device != "host":
+            raise errors.Unsupported(
+                f"tensor {self.name} lies on {self.device}, where the CPU can't read",
+                "tobytes() copies it",
+            )
+        if self.nbytes == 0:
+            return builtins.memoryview(b"")
+        array = (ctypes.c_ubyte * self.nbytes).from_address(self._address())
+        array.export = self._export()  # type: ignore[attr-defined]
+        view = builtins.memoryview(array).cast("B")
+        return view if self._private else view.toreadonly()
+
+    def __buffer__(self, flags: int) -> builtins.memoryview:
+        """The buffer protocol (Python 3.12): typed and shaped."""
+        code = _FORMATS.get(self.dtype)
+        if code is None or 0 in self.shape or not self.is_contiguous():
+            raise BufferError(f"the buffer protocol can't say what tensor {self.name} is")
+        cast: Any = self.memoryview().cast  # its letters are none that a type checker sees
+        typed: builtins.memoryview = cast(code, list(self.shape))
+        return typed
+
+    def is_contiguous(self) -> bool:
+        """Dense, the last dimension fastest."""
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size > 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    def tobytes(self) -> bytes:
+        """A copy of its bytes, as they lie, from wherever."""
+        buffer = ctypes.create_string_buffer(max(self.nbytes, 1))
+        handle = self._handle
+        _lib.check(
+            handle.library.gpuwm_tensor_read(
+                handle.pointer, handle.tensor(self._position), 0, buffer, self.nbytes
+            )
+        )
+        return buffer.raw[: self.nbytes]
+
+    # ---- frameworks ----
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """An array in place (host). BF16 and fp8 need the package ml_dtypes. Unsupported: NumPy
+        has no such dtype, or it lies on a GPU."""
+        import numpy
+
+        dtype = dtypes.numpy_dtype(self.dtype, self.name)
+        strides = [stride * dtype.itemsize for stride in self.strides] if self.nbytes else None
+        array: numpy.ndarray[Any, Any] = numpy.ndarray(
+            self.shape, dtype, buffer=self.memoryview(), strides=strides
+        )
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and dtype != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def torch(self) -> TorchTensor:
+        """A tensor in place, in a storage of its own that is as large as it. torch does not know
+        read-only memory: writing into it ends the process (host) or its CUDA context.
+        Unsupported: this torch has no such dtype, or can't reach the device."""
+        import torch
+
+        if self.device != "host" and not torch.cuda.is_available():
+            raise errors.Unsupported(
+                f"tensor {self.name} lies on {self.device}, "
+                f"and torch {torch.__version__} has no CUDA here",
+                "install a torch with CUDA",
+            )
+        dtype = dtypes.torch_dtype(self.dtype, self.name)
+        found: TorchTensor = torch.utils.dlpack.from_dlpack(self._export())
+        if self.dtype in dtypes.DLPACK_PLAIN:
+            return found
+        shape, strides = self.shape, self.strides
+        if self.dtype == "F4":
+            shape, strides = self._pairs()
+        empty = torch.empty(0, dtype=dtype, device=found.device)
+        return empty.set_(found.untyped_storage(), 0, shape, strides)
+
+    def _pairs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides of F4 where an element of torch's is two."""
+        if not self.shape or self.shape[-1] % 2 or not self.is_contiguous():
+            raise errors.Unsupported(
+                f"tensor {self.name} is F4 {list(self.shape)}, and torch packs the last dimension "
+                "in pairs",
+                "memoryview() or tobytes() has its bytes",
+            )
+        shape = (*self.shape[:-1], self.shape[-1] // 2)
+        return shape, (*(stride // 2 for stride in self.strides[:-1]), 1)
+
+
+class Slice:
+    """As safetensors' get_slice: indexing gives a view of the tensor, copied by nobody."""
+
+    def __init__(self, tensor: Tensor, framework: str) -> None:
+        self._tensor = tensor
+        self._framework = framework
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+    def get_dtype(self) -> str:
+        return self._tensor.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        whole: Any = self._tensor.torch() if self._framework == "pt" else self._tensor.numpy()
+        return whole[index]
+
+
+def slice_of(tensor: Tensor, framework: str) -> Slice:
+    names = {"pt": "pt", "torch": "pt", "np": "np", "numpy": "np"}
+    if framework not in names:
+        raise errors.Invalid(f"framework {framework!r}", '"pt" or "np"')
+    return Slice(tensor, names[framework])

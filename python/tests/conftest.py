@@ -1,0 +1,187 @@
+"""A gpuwmd for each test module, on host memory or, with GPUWM_TEST_BACKEND=fakecuda, on the
+stand-in for CUDA's driver; checkpoints; what is asked of the environment (tests/python.sh):
+GPUWM_BUILD, GPUWM_LIBRARY, and for fakecuda LD_LIBRARY_PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuwm
+
+BACKEND = os.environ.get("GPUWM_TEST_BACKEND", "host")
+START_S = 30
+on_host = pytest.mark.skipif(BACKEND != "host", reason="torch and NumPy reach host memory only")
+on_fakecuda = pytest.mark.skipif(BACKEND != "fakecuda", reason="needs the stand-in for the driver")
+
+# name: an array, or (dtype as safetensors names it, shape, bytes)
+Tensors = Mapping[str, "np.ndarray[Any, Any] | tuple[str, tuple[int, ...], bytes]"]
+_NAMES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+}
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 10) -> Any:
+    """Waits until it holds; what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come to hold"
+        time.sleep(0.005)
+    return found
+
+
+def write_safetensors(path: pathlib.Path, tensors: Tensors) -> None:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    parts: list[bytes] = []
+    offset = 0
+    for name, tensor in tensors.items():
+        if isinstance(tensor, tuple):
+            dtype, shape, data = tensor
+        else:
+            dtype, shape, data = _NAMES[str(tensor.dtype)], tensor.shape, tensor.tobytes()
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(shape),
+            "data_offsets": [offset, offset + len(data)],
+        }
+        parts.append(data)
+        offset += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
+class Daemon:
+    """A gpuwmd of its own folder, and what operates it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.socket = folder / "gpuwm.sock"
+        self.models = folder / "models"
+        self.models.mkdir()
+        self.device = "host"
+        self._log = (folder / "log").open("ab")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._loaded = 0
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [
+                f"{os.environ['GPUWM_BUILD']}/bin/gpuwmd",
+                *("--socket", str(self.socket)),
+                *("--admin-socket", str(self.folder / "admin.sock")),
+                *("--root", str(self.models)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self.admin = gpuwm.connect(self.socket, admin=True, wait=START_S)
+        # Its devices come with the first loader.
+        eventually(lambda: self.admin.status()["standby"], START_S)
+        self.admin = gpuwm.connect(self.socket, admin=True)
+        cuda = [device.id for device in self.admin.devices if device.is_cuda]
+        self.device = cuda[0] if BACKEND != "host" else "host"
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def load(self, name: str, tensors: Tensors, files: Mapping[str, bytes] | None = None) -> str:
+        """Makes a checkpoint of them and loads it; the name."""
+        self._loaded += 1
+        folder = self.models / str(self._loaded)
+        folder.mkdir()
+        write_safetensors(folder / "model.safetensors", tensors)
+        for file, content in (files or {}).items():
+            (folder / file).write_bytes(content)
+        self.load_folder(name, folder)
+        return name
+
+    def load_folder(self, name: str, folder: pathlib.Path) -> None:
+        """Loads a folder beneath `models`."""
+        assert self.admin.load(folder, name, devices=self.device).wait(60)
+
+    def leases(self, name: str) -> int:
+        model, _, tag = name.partition("@")
+        rows = [row for row in self.admin.list(model)["versions"] if row["tag"] == tag]
+        return sum(row["leases"] for row in rows)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-py-"))
+    set_before = {name: os.environ.get(name) for name in ("GPUWM_SOCKET", "FAKECUDA_RUN")}
+    os.environ["GPUWM_SOCKET"] = str(folder / "gpuwm.sock")
+    os.environ["FAKECUDA_RUN"] = folder.name.replace("-", "").replace("_", "")[-16:]
+    started = Daemon(folder)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.kill()
+        if sys.exc_info()[0] is not None:
+            print((folder / "log").read_text(errors="replace"))
+        shutil.rmtree(folder)
+        for name, value in set_before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> gpuwm.Client:
+    """A worker's."""
+    return gpuwm.connect(daemon.socket)
+
+
+@pytest.fixture
+def checkpoint(daemon: Daemon, request: pytest.FixtureRequest) -> Callable[[Tensors], str]:
+    """checkpoint({"weight": array, …}) loads these tensors, and tells "model@v1": a model of the
+    test's own, loaded again as v2 and so on."""
+    count = 0
+    model = "".join(c if c.isalnum() else "-" for c in request.node.name)[-100:].lstrip("-")
+
+    def load(tensors: Tensors, files: Mapping[str, bytes] | None = None) -> str:
+        nonlocal count
+        count += 1
+        return daemon.load(f"{model}@v{count}", tensors, files)
+
+    return load
+
+
+def run_python(code: str, *arguments: str, seconds: float = 120) -> str:
+    """Runs a script in a process of its own, which must end well and say nothing on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout

@@ -1,0 +1,79 @@
+"""Attaching: what a mapping tells, and its tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from conftest import Daemon, on_host
+
+import gpuwm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(scope="module")
+def version(daemon: Daemon) -> str:
+    return daemon.load(
+        "told@v1",
+        {
+            "layers.0.weight": WEIGHT,
+            "layers.1.weight": WEIGHT + 1,
+            "layers.11.weight": WEIGHT + 11,
+            "norm": np.ones(4, np.float16),
+            "scalar": np.array(7, np.int64),
+            "empty": np.zeros((0, 5), np.float32),
+        },
+        {"config.json": b'{"a": 1}'},
+    )
+
+
+@pytest.fixture
+def w(version: str) -> Iterator[gpuwm.Mapping]:
+    with gpuwm.attach(version) as mapping:
+        yield mapping
+
+
+def test_a_mapping_tells_what_it_is(w: gpuwm.Mapping, daemon: Daemon) -> None:
+    assert str(w.version) == "told@v1"
+    assert w.version.world == 1
+    assert w.device == daemon.device
+    assert w.nbytes == 3 * 48 + 8 + 8
+    assert len(w.version.id) == 32
+    assert w.metadata["format"] == "pt"
+    assert dict(w.files) == {"config.json": b'{"a": 1}'}
+    with pytest.raises(KeyError):
+        w.files["other.json"]
+
+
+def test_tensors_tell_what_they_are(w: gpuwm.Mapping) -> None:
+    assert w.keys() == sorted(w.keys())
+    assert len(w) == 6
+    assert "norm" in w
+    assert "other" not in w
+    tensor = w["layers.0.weight"]
+    assert (tensor.dtype, tensor.shape, tensor.strides) == ("F32", (3, 4), (4, 1))
+    assert tensor.nbytes == 48
+    assert tensor.tobytes() == WEIGHT.tobytes()
+    assert w["scalar"].shape == ()
+    assert w["empty"].tobytes() == b""
+
+
+def test_a_tensor_that_is_not_there_names_what_is_near(w: gpuwm.Mapping) -> None:
+    with pytest.raises(KeyError, match=r"told@v1 has no tensor layers\.2\.weight: it has layers\."):
+        w["layers.2.weight"]
+
+
+@on_host
+def test_state_dict_is_in_place(w: gpuwm.Mapping) -> None:
+    import torch
+
+    state = w.state_dict()
+    assert list(state) == w.keys()
+    assert torch.equal(state["layers.1.weight"], torch.from_numpy(WEIGHT + 1))
+    again = w.torch("layers.1.weight")
+    assert again.data_ptr() == state["layers.1.weight"].data_ptr()
