@@ -221,6 +221,7 @@ static int source_of(struct gpuwm_mapping *mapping, struct gpuwm_tensor *tensor,
 	*ret = (struct dlpack_source){
 		.device = &mapping->part->device,
 		.tensor = tensor,
+		.writable = mapping->part->device.private_writes,
 		.keep = &mapping->keep,
 	};
 	return 0;

@@ -132,6 +132,6 @@ int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t positi
 	int r = fork_check(&handles->hook, &error);
 
 	if (r == 0)
-		r = tensor_of(&handles->index.view, NULL, position, ret_tensor, &error);
+		r = tensor_of(&handles->index.view, position, ret_tensor, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

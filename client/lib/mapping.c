@@ -7,11 +7,12 @@
 static struct mapped_part *parts; /* under fork_lock */
 
 static bool part_is(const struct mapped_part *part, const struct grant *grant,
-		    const struct memory_device *device)
+		    const struct memory_device *device, const struct subset *subset)
 {
-	return part->generation == fork_generation() && part->rank == grant->version.rank &&
-	       strcmp(part->version, grant->version.id) == 0 && strcmp(part->device.id, device->id) == 0 &&
-	       part->device.peer_count == device->peer_count &&
+	return part->generation == fork_generation() && !part->device.private_writes &&
+	       !device->private_writes && subset_is(&part->subset, subset) &&
+	       part->rank == grant->version.rank && strcmp(part->version, grant->version.id) == 0 &&
+	       strcmp(part->device.id, device->id) == 0 && part->device.peer_count == device->peer_count &&
 	       memcmp(part->device.peers, device->peers, sizeof(int) * device->peer_count) == 0;
 }
 
@@ -47,12 +48,13 @@ static void part_unlink(struct mapped_part *part)
 }
 
 /* Finds or makes the entry, with one more use. */
-static struct mapped_part *part_get(const struct grant *grant, const struct memory_device *device)
+static struct mapped_part *part_get(const struct grant *grant, const struct memory_device *device,
+				    const struct subset *subset)
 {
 	struct mapped_part *part;
 
 	fork_lock();
-	for (part = parts; part && !part_is(part, grant, device); part = part->next)
+	for (part = parts; part && !part_is(part, grant, device, subset); part = part->next)
 		;
 	if (!part)
 		part = calloc(1, sizeof(*part));
@@ -60,6 +62,7 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 		part_name(part, grant);
 		part->generation = fork_generation();
 		part->device = *device;
+		part->subset = *subset;
 		pthread_mutex_init(&part->lock, NULL);
 		fork_watch(&part->hook, close_in_child, part);
 		part_link(part);
@@ -126,21 +129,24 @@ void mapped_part_free(struct mapped_part *part)
 	free(part);
 }
 
-static int import_all(const struct memory_device *device, const struct grant *grant,
-		      struct memory_segment **ret_segments, struct error *error)
+static int import_all(const struct memory_device *device, const struct subset *subset,
+		      const struct grant *grant, struct memory_segment **ret_segments, struct error *error)
 {
-	const uint32_t count = grant->version.segments;
-	struct memory_segment *segments = calloc((size_t)count + 1, sizeof(*segments));
+	struct memory_segment *segments = calloc((size_t)subset->count + 1, sizeof(*segments));
+	uint32_t done = 0;
 	int r = 0;
 
 	if (!segments)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", count);
-	for (uint32_t i = 0; i < count && r == 0; i++) {
+		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", subset->count);
+	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++) {
 		const struct grant_segment *from = &grant->segments[i];
 
-		r = device->ops->import(device, from->fd, from->bytes, false, &segments[i], error);
+		if (!subset_has(subset, i))
+			continue;
+		r = device->ops->import(device, from->fd, from->bytes, false, &segments[done], error);
 		if (r < 0)
-			segments_free(device, segments, i);
+			segments_free(device, segments, done);
+		done++;
 	}
 	if (r == 0)
 		*ret_segments = segments;
@@ -177,11 +183,11 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 		    struct error *error)
 {
 	struct memory_segment *segments;
-	int r = import_all(&part->device, grant, &segments, error);
+	int r = import_all(&part->device, &part->subset, grant, &segments, error);
 
 	if (r < 0)
 		return r;
-	part_take(part, segments, grant->version.segments);
+	part_take(part, segments, part->subset.count);
 	r = map_all(part, address, error);
 	if (r < 0) {
 		part_unmap(part);
@@ -192,45 +198,74 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 	return 0;
 }
 
-/* Under part->lock: maps on the first use, else takes only what the index tells. */
-static int part_ready(struct mapped_part *part, struct grant *grant, void *address, struct error *error)
+/* Maps on the first use. Takes the index, or closes it. */
+static int part_ready(struct mapped_part *part, struct grant *grant, struct index_map *index, void *address,
+		      struct error *error)
 {
-	struct index_map index;
-	int r = grant_describe(grant, &index, error);
+	bool mapped;
+	int r = 0;
+
+	/* Of two threads that attach the same at once, the second finds it
+	 * mapped; when the first failed, the second tries with its own lease. */
+	pthread_mutex_lock(&part->lock);
+	mapped = part->mapped;
+	if (!mapped)
+		r = part_map(part, grant, index, address, error);
+	pthread_mutex_unlock(&part->lock);
+	if (mapped || r < 0)
+		index_map_close(index);
+	return r;
+}
+
+static int device_of(const struct grant *grant, const struct gpuwm_attach_options *options,
+		     struct memory_device *ret, struct error *error)
+{
+	int r = memory_device_open(grant->version.device, ret, error);
 
 	if (r < 0)
 		return r;
-	if (!part->mapped)
-		r = part_map(part, grant, &index, address, error);
-	if (!part->mapped || part->index.data != index.data)
-		index_map_close(&index);
-	return r;
+	if (options->private_writes && ret->ops != &memory_host)
+		return error_set(error, -ENOTSUP,
+				 "attach without private_writes, and copy what is to be written",
+				 "a GPU has no copy on write: nobody can write into %s@%s privately",
+				 grant->version.model, grant->version.tag);
+	ret->private_writes = options->private_writes;
+	return memory_device_peers(ret, options->peers, options->peer_count, error);
 }
 
 int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *options, struct mapped_part **ret,
 		    struct error *error)
 {
 	struct memory_device device;
-	struct mapped_part *part;
-	int r = memory_device_open(grant->version.device, &device, error);
+	struct mapped_part *part = NULL;
+	struct index_map index;
+	struct subset subset;
+	int r = device_of(grant, options, &device, error);
 
 	if (r == 0)
-		r = memory_device_peers(&device, options->peers, options->peer_count, error);
+		r = grant_describe(grant, &index, error);
 	if (r < 0)
 		return r;
-	part = part_get(grant, &device);
-	if (!part)
-		return error_set(error, -ENOMEM, NULL, "out of memory for a mapping");
-	/* Of two threads that attach the same at once, the second finds it
-	 * mapped; when the first failed, the second tries with its own lease. */
-	pthread_mutex_lock(&part->lock);
-	r = part_ready(part, grant, options->address, error);
-	pthread_mutex_unlock(&part->lock);
+	r = subset_of(&index.view, options->globs, options->glob_count, &subset, error);
+	if (r == 0)
+		part = part_get(grant, &device, &subset);
+	if (r == 0 && !part)
+		r = error_set(error, -ENOMEM, NULL, "out of memory for a mapping");
+	if (r < 0) {
+		index_map_close(&index);
+		return r;
+	}
+	r = part_ready(part, grant, &index, options->address, error);
 	if (r == 0)
 		*ret = part;
 	else if (part_put(part))
 		mapped_part_free(part);
 	return r;
+}
+
+const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment)
+{
+	return subset_has(&part->subset, segment) ? &part->segments[part->subset.place[segment]] : NULL;
 }
 
 int mapped_part_populate(struct mapped_part *part, struct error *error)
@@ -281,13 +316,20 @@ int mapped_part_drop(struct mapped_part *part, struct error *error)
 
 int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error)
 {
-	const struct memory_segment *segment = &part->segments[tensor->segment];
-	uint64_t bytes = tensor->segment < part->segment_count ? segment->bytes : 0;
+	const struct index_view *view = &part->index.view;
+	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
+	uint64_t bytes = 0;
 
+	if (tensor->segment < view->header->segment_count)
+		bytes = view->segments[tensor->segment].bytes;
 	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)
 		return error_set(error, -ERANGE, "gpuwm_tensor_at and gpuwm_tensor_find tell what it holds",
 				 "the mapping has no tensor %.512s of %llu bytes", tensor->name,
 				 (unsigned long long)tensor->bytes);
+	if (!segment && tensor->bytes > 0)
+		return error_set(error, -ENODATA, "attach with a glob that matches it, or without globs",
+				 "tensor %.512s was not mapped: no glob of the attach asked for it",
+				 tensor->name);
 	tensor->data = tensor->bytes > 0 ? (const char *)segment->address + tensor->offset : NULL;
 	return 0;
 }
@@ -344,11 +386,11 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 	int r = idle ? 0 : device->ops->idle(device, error);
 
 	if (r == 0)
-		r = import_all(device, grant, &segments, error);
+		r = import_all(device, &part->subset, grant, &segments, error);
 	if (r < 0)
 		return r;
-	r = part_remap(part, segments, grant->version.segments, &segments, error);
-	segments_free(device, segments, grant->version.segments);
+	r = part_remap(part, segments, part->subset.count, &segments, error);
+	segments_free(device, segments, part->subset.count);
 	if (part->lost)
 		return part_lost(error);
 	if (r < 0)

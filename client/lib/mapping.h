@@ -1,11 +1,13 @@
 /* Mapped parts, shared by all attaches of this process: one for each version,
- * rank, device and its peers. Each attach has a lease of its own. */
+ * rank, device and its peers, and subset of segments; one that may be written is
+ * one attach's. Each attach has a lease of its own. */
 #ifndef GPUWM_LIB_MAPPING_H
 #define GPUWM_LIB_MAPPING_H
 
 #include "grant.h"
 #include "memory.h"
 #include "reaper.h"
+#include "subset.h"
 
 #include <pthread.h>
 
@@ -14,6 +16,7 @@ struct mapped_part {
 	uint32_t rank;
 	uint64_t generation; /* of fork: a child shares nothing with its parent */
 	struct memory_device device;
+	struct subset subset;
 	unsigned uses; /* under fork_lock */
 	struct mapped_part *next; /* under fork_lock */
 	struct fork_hook hook; /* what the segments keep open is no child's */
@@ -22,8 +25,8 @@ struct mapped_part {
 	bool lost; /* a switch failed, and so did putting the old segments back: nothing is there */
 	bool held; /* the device's context, since the first read */
 	struct index_map index;
-	struct memory_range range; /* where all segments lie */
-	struct memory_segment *segments;
+	struct memory_range range; /* where they lie */
+	struct memory_segment *segments; /* those of the subset */
 	uint32_t segment_count;
 };
 
@@ -50,7 +53,10 @@ int mapped_part_drop(struct mapped_part *part, struct error *error);
 int mapped_part_leave(struct mapped_part *part, struct error *error);
 void mapped_part_free(struct mapped_part *part);
 
-/* 0 for a tensor of the part's index, whose `data` it sets; -ERANGE for one that is none. */
+/* What is mapped of a segment of the part's index; NULL: nothing. */
+const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment);
+
+/* 0 for a tensor of the part's index, whose `data` it sets; -ERANGE for one that is none; -ENODATA: not mapped. */
 int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error);
 
 /* Makes its pages present. */
@@ -69,8 +75,8 @@ int mapped_part_check(const struct mapped_part *part, struct error *error);
  * takes 100 ms, so whoever reads one tensor after another makes it once. */
 int mapped_part_hold(struct mapped_part *part, struct error *error);
 
-/* A tensor of an index; `segments` NULL: without data. -ERANGE. */
-int tensor_of(const struct index_view *view, const struct memory_segment *segments, uint64_t position,
-	      struct gpuwm_tensor *ret_tensor, struct error *error);
+/* A tensor of an index, without data. -ERANGE. */
+int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
+	      struct error *error);
 
 #endif

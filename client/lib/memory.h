@@ -21,6 +21,7 @@ struct memory_device {
 	int ordinal; /* cuda: this process's number of it */
 	int peers[MEMORY_PEERS_MAX]; /* cuda: GPUs that may read what map_all maps, besides */
 	unsigned peer_count;
+	bool private_writes; /* host: what map_all maps may be written, which nobody else sees */
 };
 
 enum memory_access { MEMORY_READ, MEMORY_WRITE };
@@ -74,7 +75,7 @@ struct memory_ops {
 	int (*map_at)(const struct memory_device *device, void *address, struct memory_segment *segment,
 		      enum memory_access access, struct error *error);
 	/* Maps imported segments in their order into a range of memory_range_bytes that has
-	 * nothing mapped, for reading: one call of the driver each, and one for all. When
+	 * nothing mapped, for reading (and for private_writes): one call of the driver each, and one for all. When
 	 * it fails nothing is mapped. They keep what they were imported with: remap_all needs it. */
 	int (*map_all)(const struct memory_device *device, const struct memory_range *range,
 		       struct memory_segment *segments, uint32_t count, struct error *error);

@@ -211,10 +211,12 @@ static int host_map(const struct memory_device *device, struct memory_segment *s
 }
 
 /* Also over another segment that is mapped there: who reads meanwhile sees the one or the other. */
-static int map_over(struct memory_segment *segment, char *address, struct error *error)
+static int map_over(const struct memory_device *device, struct memory_segment *segment, char *address,
+		    struct error *error)
 {
-	void *mapped =
-		mmap(address, segment->bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, imported_fd(segment), 0);
+	/* Pages are copied when they are written: no room is set aside for all of them. */
+	void *mapped = mmap(address, segment->bytes, PROT_READ | (device->private_writes ? PROT_WRITE : 0),
+			    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, imported_fd(segment), 0);
 
 	if (mapped == MAP_FAILED)
 		return map_failed(segment->bytes, error);
@@ -237,7 +239,7 @@ static int host_map_all(const struct memory_device *device, const struct memory_
 	int r = 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
-		r = map_over(&segments[i], at, error);
+		r = map_over(device, &segments[i], at, error);
 		at += memory_range_bytes(device, &segments[i], 1);
 	}
 	if (r < 0)
@@ -255,7 +257,7 @@ static int host_remap_all(const struct memory_device *device, const struct memor
 	int r = 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = map_over(&next[i], now[i].address, error);
+		r = map_over(device, &next[i], now[i].address, error);
 	for (uint32_t i = 0; i < count; i++) {
 		if (r == 0)
 			now[i].address = NULL;

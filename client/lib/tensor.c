@@ -15,8 +15,8 @@ static int out_of_range(uint64_t position, uint64_t count, const char *what, str
 			 (unsigned long long)position, (unsigned long long)count);
 }
 
-int tensor_of(const struct index_view *view, const struct memory_segment *segments, uint64_t position,
-	      struct gpuwm_tensor *ret_tensor, struct error *error)
+int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
+	      struct error *error)
 {
 	const struct index_tensor *tensor;
 
@@ -33,8 +33,6 @@ int tensor_of(const struct index_view *view, const struct memory_segment *segmen
 		.segment = tensor->segment,
 		.offset = tensor->offset,
 	};
-	if (segments)
-		ret_tensor->data = (const char *)segments[tensor->segment].address + tensor->offset;
 	memcpy(ret_tensor->digest, tensor->digest.bytes, sizeof(ret_tensor->digest));
 	return 0;
 }
@@ -42,6 +40,13 @@ int tensor_of(const struct index_view *view, const struct memory_segment *segmen
 uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping)
 {
 	return view_of(mapping)->header->tensor_count;
+}
+
+static void put_data(const struct mapped_part *part, struct gpuwm_tensor *tensor)
+{
+	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
+
+	tensor->data = segment ? (const char *)segment->address + tensor->offset : NULL;
 }
 
 int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor)
@@ -52,8 +57,11 @@ int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, stru
 	if (r == 0)
 		r = mapped_part_check(mapping->part, &error);
 	if (r == 0)
-		r = tensor_of(view_of(mapping), mapping->part->segments, position, ret_tensor, &error);
-	return r < 0 ? client_fail(&error) : 0;
+		r = tensor_of(view_of(mapping), position, ret_tensor, &error);
+	if (r < 0)
+		return client_fail(&error);
+	put_data(mapping->part, ret_tensor);
+	return 0;
 }
 
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor)

@@ -217,14 +217,22 @@ struct gpuwm_attach_options {
 	const char *const *peers; /* GPUs whose kernels are to read it too, over NVLink or PCIe, at the same
 				     addresses; NULL. -ENOTSUP: one does not reach the version's GPU */
 	size_t peer_count; /* at most 15 */
+	const char *const
+		*globs; /* "model.layers.3.*": only segments that hold a tensor which one of them matches are
+				     mapped; of the others' tensors data is NULL. As in Python: `*` and `?` match
+				     any characters, no escapes. -ENOENT: one matches no tensor. NULL: all */
+	size_t glob_count;
+	bool private_writes; /* host: the memory may be written; a page that is becomes this attachment's own copy, which
+				it loses with gpuwm_switch, and which the mapping is not shared for. -ENOTSUP: on a GPU */
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",
  * "model@alias" or a version id. Costs one round trip and a few driver calls,
  * however many tensors there are. Two attaches of one version and rank on one
- * device, with the same peers, share the mapping (same addresses, whatever `address` says) and hold a lease each.
+ * device, with the same peers and segments, share the mapping (same addresses, whatever `address` says) and hold
+ * a lease each.
  * On host a mapping keeps one descriptor open a segment, which a forked child has not.
- * A write into the memory faults: SIGSEGV on host, an illegal address in a kernel.
+ * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
  * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
@@ -287,8 +295,8 @@ struct gpuwm_tensor {
 	uint32_t ndim;
 	const uint64_t *shape; /* ndim entries */
 	const int64_t *strides; /* ndim entries, in elements */
-	const void
-		*data; /* host memory, or a CUDA device pointer of the version's device: until gpuwm_detach */
+	const void *data; /* host memory, or a CUDA device pointer of the version's device: until gpuwm_detach;
+			  NULL: not mapped, see gpuwm_attach_options.globs */
 	uint64_t bytes;
 	uint32_t segment; /* position, and offset in it in bytes */
 	uint64_t offset;
@@ -328,9 +336,10 @@ int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_te
  *                  of all its bytes.
  * The memory stays mapped and its lease goes on until the deleter is called, whatever becomes of the handle: see
  * gpuwm_drop. A deleter only counts: it may be called from any thread, under any lock, in a stream capture, in exit,
- * and in a forked child, where it concerns nobody. Nothing may write into the tensor: the versioned one says so.
- * 0 or 1; -ERANGE: no tensor of this mapping; -EOVERFLOW: a dimension of an empty tensor is above 2^63 - 1; -EAGAIN: the
- * thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
+ * and in a forked child, where it concerns nobody. Without private_writes nothing may write into the tensor: the
+ * versioned one says so.
+ * 0 or 1; -ERANGE: no tensor of this mapping; -ENODATA: one that is not mapped; -EOVERFLOW: a dimension of an empty
+ * tensor is above 2^63 - 1; -EAGAIN: the thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
 int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 		 struct DLManagedTensor **ret);
 /* DLPack 1.0; only for a consumer that asks for it. */

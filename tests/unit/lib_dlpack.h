@@ -3,6 +3,9 @@
 #define LIB_DLPACK_H
 
 #include "client/lib/clock.h"
+#ifdef GPUWM_CUDA
+#include "client/lib/cuda.h"
+#endif
 #include "client/lib/mapping.h"
 #include "include/gpuwm/client.h"
 #include "include/gpuwm/dlpack.h"
@@ -38,6 +41,27 @@ static inline void start_on(const char *device_id)
 	made_add(fake, &device, &second);
 	options.socket = fake->path;
 	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
+}
+
+static inline bool on_host(void)
+{
+	return device.ops == &memory_host;
+}
+
+/* The backend's: of a GPU where there is a driver to test with. */
+static inline void start(void)
+{
+	const char *backend = getenv("GPUWM_TEST_BACKEND");
+	char id[DEVICE_BYTES_MAX + 1] = "host";
+
+	if (backend && strcmp(backend, "host") != 0) {
+#ifdef GPUWM_CUDA
+		cr_assert(eq(int, cuda_id(0, id, NULL), 0));
+#else
+		cr_skip("built without cuda.h");
+#endif
+	}
+	start_on(id);
 }
 
 static inline struct gpuwm_mapping *attach_to(const char *ref)
