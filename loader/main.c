@@ -158,6 +158,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();
 	r = run(&arguments);
 	fflush(NULL);

@@ -121,7 +121,8 @@ int index_builder_metadata(struct index_builder *b, const char *key, const char 
 int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes);
 
 /* Writes the index into a new memfd, sealed against everything, validates it
- * as a reader would, and tells its size. -EFBIG above INDEX_BYTES_MAX. */
+ * as a reader would, and tells its size. -EFBIG above INDEX_BYTES_MAX; -ENOSPC: no memory, or
+ * RLIMIT_FSIZE. */
 int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error);
 
 /* ---- as a memfd ------------------------------------------------------- */

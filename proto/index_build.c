@@ -1,5 +1,6 @@
 #include "index.h"
 
+#include "grow.h"
 #include "index_layout.h"
 #include "utf8.h"
 
@@ -312,10 +313,15 @@ static void fill(const struct index_builder *b, char *data, uint64_t bytes)
 
 static int write_sealed(const void *data, uint64_t bytes, int *ret_fd, struct error *error)
 {
-	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
 
 	if (fd < 0)
 		return error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno));
+	r = file_grow(fd, bytes, "no room for an index", "see free -m", error);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
 	for (uint64_t done = 0; done < bytes;) {
 		ssize_t n = write(fd, (const char *)data + done, bytes - done);
 

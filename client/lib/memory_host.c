@@ -1,7 +1,9 @@
 #include "memory.h"
+#include "../../proto/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,18 +40,15 @@ static int host_create(const struct memory_device *device, uint64_t bytes, struc
 		       struct error *error)
 {
 	int fd = memfd_create("gpuwm-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+	char what[64];
 
 	(void)device;
 	if (fd < 0)
 		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
 				 "memfd_create failed: %s", strerror(errno));
-	if (ftruncate(fd, (off_t)bytes) < 0) {
-		r = errno == ENOSPC || errno == ENOMEM || errno == EFBIG ? -ENOSPC : -errno;
-		error_set(error, r,
-			  errno == EFBIG ? "raise RLIMIT_FSIZE (ulimit -f)"
-					 : "see free -m and vm.overcommit_memory; retire what nobody needs",
-			  "no room for %llu bytes of host memory: %s", (unsigned long long)bytes,
-			  strerror(errno));
+	snprintf(what, sizeof(what), "no room for %llu bytes of host memory", (unsigned long long)bytes);
+	r = file_grow(fd, bytes, what, "see free -m and vm.overcommit_memory; retire what nobody needs", error);
+	if (r < 0) {
 		close(fd);
 		return r;
 	}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(load_faults);
@@ -75,6 +76,24 @@ Test(load_faults, a_device_whose_memory_is_gone)
 	unsetenv("FAKECUDA_MEMORY");
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 8, "%s", output);
 	says(d->device);
+	left_nothing(d);
+}
+
+/* Memory of the host is a file to the kernel. */
+Test(load_faults, a_file_limit_is_named)
+{
+	pid_t loaders[CHILDREN_MAX];
+	struct gpuwmd *d;
+	size_t count;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's memory is no file");
+	d = gpuwmd_start(NULL);
+	count = loaders_of(d->pid, loaders);
+	while (count > 0)
+		cr_assert_eq(prlimit(loaders[--count], RLIMIT_FSIZE, &(struct rlimit){MB(1), MB(1)}, NULL), 0);
+	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 8, "%s", output);
+	says("RLIMIT_FSIZE of 1.0 MiB");
+	says("LimitFSIZE=");
 	left_nothing(d);
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -191,6 +192,26 @@ Test(loader_socket, a_loader_that_has_no_room_for_descriptors_says_so)
 	/* The watcher has the last one. */
 	cr_assert_eq(loader_run(5, flags, output), 1);
 	cr_assert(strstr(output, "pidfd_open: Too many open files"), "%s", output);
+}
+
+/* A log that is a file may have reached RLIMIT_FSIZE: what it doesn't take is lost, not the load. */
+Test(loader_socket, a_full_log_ends_no_loader)
+{
+	char program[512];
+	int status;
+	pid_t pid;
+
+	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
+	pid = fork();
+	if (pid == 0) {
+		dup2(memfd_create("log", MFD_CLOEXEC), 2);
+		close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+		setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0});
+		execl(program, "gpuwm-loader", "--activated", "--user", "0", NULL); /* complains */
+		_exit(126);
+	}
+	cr_assert(waitpid(pid, &status, 0) == pid);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
 }
 
 Test(loader_socket, a_loader_takes_a_connection_in_one_way)

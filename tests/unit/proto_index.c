@@ -3,6 +3,7 @@
 #include "proto_index_sample.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 static struct index_builder *b;
 static struct index_view view;
@@ -258,6 +259,24 @@ Test(index, is_at_most_288_mib)
 		-EFBIG);
 	cr_expect(strstr(error.message, "288 MiB"), "%s", error.message);
 	free(large);
+}
+
+/* And lives on, although nobody ignores SIGXFSZ. */
+Test(index, refuses_what_the_file_limit_has_no_room_for)
+{
+	char large[8192];
+	struct rlimit limit;
+	uint64_t ret_bytes;
+	int fd;
+
+	memset(large, 'x', sizeof large);
+	cr_assert_eq(index_builder_file(b, "large", large, sizeof large), 0);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, limit.rlim_max});
+	cr_expect_eq(index_builder_finish(b, &fd, &ret_bytes, &error), -ENOSPC);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	cr_expect(strstr(error.message, "RLIMIT_FSIZE of 4.0 KiB"), "%s", error.message);
+	cr_expect(strstr(error.detail, "LimitFSIZE="), "%s", error.detail);
 }
 
 Test(index, free_takes_null_and_gives_it)

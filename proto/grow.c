@@ -1,0 +1,53 @@
+#include "grow.h"
+#include "bytes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The signal goes to the thread that grew the file: it is held back there, and taken away. One that waited
+ * before the call is somebody else's. */
+static int grow_unsignalled(int fd, uint64_t bytes)
+{
+	const struct timespec at_once = {0};
+	sigset_t limit, before, waits;
+	int r = 0;
+
+	sigemptyset(&limit);
+	sigaddset(&limit, SIGXFSZ);
+	sigpending(&waits);
+	pthread_sigmask(SIG_BLOCK, &limit, &before);
+	if (ftruncate(fd, (off_t)bytes) < 0)
+		r = -errno;
+	if (r == -EFBIG && !sigismember(&waits, SIGXFSZ))
+		sigtimedwait(&limit, NULL, &at_once);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+static int beyond_limit(uint64_t bytes, const char *what, struct error *error)
+{
+	char asked[BYTES_TEXT], most[BYTES_TEXT];
+	struct rlimit limit = {0};
+
+	getrlimit(RLIMIT_FSIZE, &limit);
+	return error_set(error, -ENOSPC, "raise RLIMIT_FSIZE (ulimit -f; LimitFSIZE= of a service)",
+			 "%s: a file of %s is beyond this process's RLIMIT_FSIZE of %s", what,
+			 bytes_format(bytes, asked), bytes_format(limit.rlim_cur, most));
+}
+
+int file_grow(int fd, uint64_t bytes, const char *what, const char *remedy, struct error *error)
+{
+	int r = grow_unsignalled(fd, bytes);
+
+	if (r == -EFBIG)
+		return beyond_limit(bytes, what, error);
+	if (r == -ENOMEM)
+		r = -ENOSPC;
+	return r < 0 ? error_set(error, r, r == -ENOSPC ? remedy : NULL, "%s: %s", what, strerror(-r)) : 0;
+}
