@@ -195,10 +195,10 @@ $(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^
 
-# gpuwmctl and the examples use the library as anybody would.
-$(BIN)/gpuwmctl: $(call objects,$(CTL)) $(SHARED)
+# gpuwmctl and the examples use the library as anybody would; gpuwmctl judges names besides.
+$(BIN)/gpuwmctl: $(call objects,$(CTL)) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
 
 $(BIN)/example-%: $(BUILD)/obj/examples/%.o $(SHARED)
 	@mkdir -p $(@D)

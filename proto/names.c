@@ -51,6 +51,11 @@ const char *device_wrong(const char *text)
 	return NULL;
 }
 
+static const char *part_wrong(const char *part, const char *why_empty, bool beside_at)
+{
+	return beside_at && !*part ? why_empty : name_wrong(part);
+}
+
 int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why)
 {
 	const char *at = strchr(text, '@');
@@ -68,9 +73,9 @@ int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why)
 	}
 	memcpy(ref.model, text, model_bytes);
 	strcpy(ref.name, at ? at + 1 : ALIAS_CURRENT);
-	*ret_why = name_wrong(ref.model);
+	*ret_why = part_wrong(ref.model, "has no model before its '@'", at != NULL);
 	if (!*ret_why)
-		*ret_why = name_wrong(ref.name);
+		*ret_why = part_wrong(ref.name, "has nothing after its '@'", true);
 	if (*ret_why)
 		return -EINVAL;
 	*ret_ref = ref;

@@ -109,8 +109,6 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	/* It comes of an empty variable in a script, and would be the working directory. */
 	if (!arguments->positional[0][0])
 		return exit_with(EXIT_USAGE, NULL, "load names no source");
-	if (!strchr(arguments->positional[1], '@'))
-		return exit_with(EXIT_USAGE, "write MODEL@TAG", "'%s' has no tag", arguments->positional[1]);
 	if ((arguments->given & OPTION_SWAP) && arguments->alias)
 		return exit_with(EXIT_USAGE, "--swap is --alias current",
 				 "--swap and --alias exclude each other");

@@ -58,15 +58,30 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
  * after printing why. */
 int arguments_alias(const struct arguments *arguments, char ret_model[ALIAS_TEXT], const char **ret_alias);
 
+/* What a positional argument is. */
+enum word_kind {
+	WORD_ANY,
+	WORD_REF, /* MODEL, MODEL@TAG, MODEL@ALIAS, a version id */
+	WORD_NEW, /* MODEL@TAG of a version that is to be */
+	WORD_ALIAS_OF, /* MODEL[@ALIAS] */
+	WORD_NAME,
+	WORD_TARGET, /* a tag, an alias, a version id */
+};
+
 struct command {
 	const char *name, *alias; /* alias: another name, or NULL */
 	const char *usage; /* with the name; as in the man page */
 	const char *help; /* one line */
 	int positional_min, positional_max;
+	enum word_kind first, second;
 	unsigned options; /* bits of command_option */
 	bool admin; /* on admin.sock */
 	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
 };
+
+/* EXIT_DONE, or EXIT_USAGE after printing which word can't be what the command takes, and what that looks like.
+ * (words.c) */
+int words_check(const struct command *command, const struct arguments *arguments);
 
 int command_status(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments);

@@ -6,43 +6,44 @@
 /* The one list of commands: --help prints it, and tests/ctl-help.sh compares it
  * with the man page. */
 static const struct command commands[] = {
-	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, false,
+	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, 0, 0, false,
 	 command_status},
-	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1, 0,
-	 false, command_ls},
+	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1, 0, 0,
+	 0, false, command_ls},
 	{"show", NULL, "show REF [--device DEVICE] [--rank N]", "one version: its tensors, metadata and files",
-	 1, 1, OPTION_DEVICE | OPTION_RANK, false, command_show},
-	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, true, command_ps},
-	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, true, command_clients},
+	 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK, false, command_show},
+	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, 0, 0, true, command_ps},
+	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, 0, 0, true, command_clients},
 	{"load", NULL,
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--wait] [--dry-run]",
-	 "load a checkpoint, or say whether it fits; --swap is --alias current", 2, 2,
+	 "load a checkpoint, or say whether it fits; --swap is --alias current", 2, 2, WORD_ANY, WORD_NEW,
 	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_WAIT | OPTION_DRY_RUN, true, command_load},
 	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",
-	 "compare what lies in memory with what was checked", 1, 1, OPTION_DEVICE | OPTION_NO_WAIT, true,
-	 command_verify},
-	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, true,
+	 "compare what lies in memory with what was checked", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_NO_WAIT,
+	 true, command_verify},
+	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, 0, 0, true,
 	 command_jobs},
-	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, true, command_cancel},
+	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, 0, 0, true, command_cancel},
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "
 	 "[--load SOURCE [--device DEVICE]... [--keep-old]]",
 	 "move an alias (current) to TO, a tag, alias or version id, remove it, or load TO, move it, retire the old",
-	 1, 2,
+	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEEP_OLD,
 	 true, command_swap},
-	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, 0, true, command_rollback},
-	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, 0, true,
-	 command_pin},
-	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, 0, true, command_unpin},
+	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_ALIAS_OF, 0, 0, true,
+	 command_rollback},
+	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, WORD_REF,
+	 WORD_NAME, 0, true, command_pin},
+	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, WORD_REF, WORD_NAME, 0, true, command_unpin},
 	{"retire", NULL, "retire REF [--wait [SECONDS]]",
-	 "give no new leases; freed when the last lease and pin are gone", 1, 1,
+	 "give no new leases; freed when the last lease and pin are gone", 1, 1, WORD_REF, 0,
 	 OPTION_WAIT | OPTION_WAIT_SECONDS, true, command_retire},
-	{"drain", NULL, "drain", "let every version go; nothing new until gpuwmd is started again", 0, 0, 0,
-	 true, command_drain},
-	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0,
+	{"drain", NULL, "drain", "let every version go; nothing new until gpuwmd is started again", 0, 0, 0, 0,
+	 0, true, command_drain},
+	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0, 0, 0,
 	 OPTION_AFTER | OPTION_COUNT, false, command_events},
-	{"ping", NULL, "ping", "one round trip", 0, 0, 0, false, command_ping},
+	{"ping", NULL, "ping", "one round trip", 0, 0, 0, 0, 0, false, command_ping},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -122,6 +123,8 @@ static int command_dispatch(const struct arguments *arguments)
 		return command_usage(command, "too many arguments");
 	if (arguments->given & ~command->options)
 		return command_usage(command, "an option, or a value of one, that this command does not take");
+	if (words_check(command, arguments) != EXIT_DONE)
+		return EXIT_USAGE;
 	return command_run(command, arguments);
 }
 

@@ -195,6 +195,43 @@ Test(ctl, exit_codes_of_usage_and_of_a_daemon_that_is_not_there)
 	cr_assert(strlen(output) > 0);
 }
 
+static void is_wrong_use(const char *what, const char *looks)
+{
+	cr_assert(strstr(output, what), "no \"%s\" in: %s", what, output);
+	cr_assert(strstr(output, looks), "no \"%s\" in: %s", looks, output);
+}
+
+/* Before anybody is asked: there is no gpuwmd. */
+Test(ctl, words_that_are_no_names_are_wrong_use)
+{
+	static const char ref[] = "MODEL@TAG, MODEL@ALIAS or a version id", name[] = "1 to 128 letters";
+
+	cr_assert_eq(CTL("show", "m@"), 2, "%s", output);
+	is_wrong_use("'m@' has nothing after its '@'", ref);
+	cr_assert_eq(CTL("verify", "@v1"), 2, "%s", output);
+	is_wrong_use("'@v1' has no model before its '@'", ref);
+	cr_assert_eq(CTL("retire", ""), 2, "%s", output);
+	is_wrong_use("'' is empty", ref);
+	cr_assert_eq(CTL("load", "/models", "m@v 1"), 2, "%s", output);
+	is_wrong_use("'m@v 1' has a character", "write MODEL@TAG");
+	cr_assert_eq(CTL("load", "/models", "m"), 2, "%s", output);
+	is_wrong_use("'m' has no tag", "write MODEL@TAG");
+	cr_assert_eq(CTL("load", "/models", "m@v1", "--alias", "../prod"), 2, "%s", output);
+	is_wrong_use("'../prod' has a leading '.'", name);
+	cr_assert_eq(CTL("pin", "m@v1", "a pin"), 2, "%s", output);
+	is_wrong_use("'a pin' has a character", name);
+	cr_assert_eq(CTL("swap", "m@prod", "v..1"), 2, "%s", output);
+	is_wrong_use("'v..1' has \"..\" in it", name);
+	cr_assert_eq(CTL("swap", "0123456789abcdef0123456789abcdef", "v1"), 2, "%s", output);
+	is_wrong_use("is a version id", "write MODEL or MODEL@ALIAS");
+	cr_assert_eq(CTL("rollback", ".m"), 2, "%s", output);
+	/* What could be a name gets as far as the socket. */
+	cr_assert_eq(
+		CTL("--socket", "/nonexistent/gpuwm.sock", "swap", "m", "0123456789abcdef0123456789abcdef"), 3,
+		"%s", output);
+	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "show", "meta/llama@v1.2"), 3, "%s", output);
+}
+
 Test(ctl, exit_codes_of_refusals)
 {
 	struct gpuwmd *d = start_with_two();

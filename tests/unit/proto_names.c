@@ -122,8 +122,8 @@ static void refuses_ref(const char *text, const char *part)
 Test(names, refs_that_are_none)
 {
 	refuses_ref("", "empty");
-	refuses_ref("@v1", "empty");
-	refuses_ref("llama@", "empty");
+	refuses_ref("@v1", "no model before its '@'");
+	refuses_ref("llama@", "nothing after its '@'");
 	refuses_ref("llama@v1@v2", "character");
 	refuses_ref("llama@" ID, "hexadecimal");
 	refuses_ref("0123456789ABCDEF00112233445566FF", "hexadecimal");

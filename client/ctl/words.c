@@ -1,0 +1,76 @@
+/* What a command's words are to be: what can't be a name is wrong use, and nobody need be asked. */
+#include "ctl.h"
+
+#include "../../proto/names.h"
+
+#include <string.h>
+
+static const char ref_looks[] =
+	"a REF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id (32 hexadecimal digits)";
+static const char name_looks[] = "a name has 1 to 128 letters, digits, '.', '_', '-' and '/'";
+
+static int ref_check(const char *text)
+{
+	struct ref ref;
+	const char *why;
+
+	if (ref_parse(text, &ref, &why) == 0)
+		return EXIT_DONE;
+	return exit_with(EXIT_USAGE, ref_looks, "'%s' %s", text, why);
+}
+
+/* new: MODEL@TAG. */
+static int pair_check(const char *text, bool new)
+{
+	const char *looks = new ? "write MODEL@TAG" : "write MODEL or MODEL@ALIAS";
+	struct ref ref;
+	const char *why;
+
+	if (new && !strchr(text, '@'))
+		return exit_with(EXIT_USAGE, looks, "'%s' has no tag", text);
+	if (ref_parse(text, &ref, &why) < 0)
+		return exit_with(EXIT_USAGE, looks, "'%s' %s", text, why);
+	if (ref.has_id)
+		return exit_with(EXIT_USAGE, looks, "'%s' is a version id", text);
+	return EXIT_DONE;
+}
+
+static int name_check(const char *text)
+{
+	const char *why = name_wrong(text);
+
+	return why ? exit_with(EXIT_USAGE, name_looks, "'%s' %s", text, why) : EXIT_DONE;
+}
+
+static int word_check(enum word_kind kind, const char *text)
+{
+	uint8_t id[16];
+
+	switch (kind) {
+	case WORD_REF:
+		return ref_check(text);
+	case WORD_NEW:
+		return pair_check(text, true);
+	case WORD_ALIAS_OF:
+		return pair_check(text, false);
+	case WORD_NAME:
+		return name_check(text);
+	case WORD_TARGET: /* the command says what an empty one means */
+		return !text[0] || hex128_parse(text, id) == 0 ? EXIT_DONE : name_check(text);
+	default:
+		return EXIT_DONE;
+	}
+}
+
+int words_check(const struct command *command, const struct arguments *arguments)
+{
+	int code = EXIT_DONE;
+
+	if (arguments->positional_count > 0)
+		code = word_check(command->first, arguments->positional[0]);
+	if (code == EXIT_DONE && arguments->positional_count > 1)
+		code = word_check(command->second, arguments->positional[1]);
+	if (code == EXIT_DONE && arguments->alias)
+		code = name_check(arguments->alias);
+	return code;
+}
