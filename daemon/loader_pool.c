@@ -1,5 +1,6 @@
 #include "clock.h"
 #include "loader_internal.h"
+#include "room.h"
 #include "scrub.h"
 #include "session.h"
 #include "waiter.h"
@@ -156,6 +157,17 @@ static bool may_check(const struct loader_pool *pool)
 	return loaders == 1 || checks + 1 < loaders;
 }
 
+/* On the first device where its context does not fit. */
+static void explain_room(const struct server *server, const struct job *job, struct error *error)
+{
+	for (size_t i = 0; i < job->device_count; i++) {
+		if (job->devices[i]->context > budget_left(job->devices[i])) {
+			room_explain(server, job->devices[i], 0, error);
+			return;
+		}
+	}
+}
+
 /* The oldest that can begin, with its contexts charged. Where they never fit the job ends; where other loaders'
  * are in the way it waits, and lets others pass. */
 static struct job *next_job(const struct loader_pool *pool)
@@ -170,8 +182,11 @@ static struct job *next_job(const struct loader_pool *pool)
 		job->crowded = r == -EAGAIN;
 		if (r == 0)
 			return job;
-		if (!job->crowded)
-			job_end(server, job, &error);
+		if (job->crowded)
+			continue;
+		if (r == -ENOSPC)
+			explain_room(server, job, &error);
+		job_end(server, job, &error);
 	}
 	return NULL;
 }

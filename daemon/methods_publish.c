@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "loader.h"
+#include "room.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -213,6 +214,11 @@ static bool room_will_come(const struct request *request, const struct begin *be
 	return passing > 0 && lasting <= device->budget && bytes <= device->budget - lasting;
 }
 
+static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
+{
+	room_explain(request->server, begin->request.device, begin->request.bytes, error);
+}
+
 static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	struct begin *begin = waiter->asked;
@@ -223,6 +229,8 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	(void)expired;
 	if (r == -ENOSPC && room_will_come(&waiter->request, begin))
 		return;
+	if (r == -ENOSPC)
+		explain_room(&waiter->request, begin, &error);
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
 	waiter_free(waiter);
@@ -271,8 +279,12 @@ int method_publish_begin(struct request *request, struct fields *params, struct 
 
 	if (r == 0)
 		r = begin_now(request, &begin, error);
-	if (r != -ENOSPC || !room_will_come(request, &begin))
+	if (r != -ENOSPC)
 		return r;
+	if (!room_will_come(request, &begin)) {
+		explain_room(request, &begin, error);
+		return r;
+	}
 	note_wait(request, &begin);
 	return wait_for_room(request, &begin, error);
 }

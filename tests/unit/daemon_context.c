@@ -64,15 +64,21 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 
 Test(context, of_a_load_that_does_not_fit_fails_it)
 {
+	struct budget_charge leaving;
+	struct error error;
 	struct job *job;
 
-	begin(CONTEXT - 1, -1);
+	begin(CONTEXT, -1);
+	cr_assert_eq(budget_charge(gpu, 1024, &leaving, &error), 0);
 	job = load_to(gpu);
 	cr_assert_eq(job->state, JOB_FAILED);
 	cr_expect_eq(job->error->code, -ENOSPC);
 	cr_expect(strstr(job->error->message, "100.0 MiB needed for a CUDA context"), "%s",
 		  job->error->message);
-	cr_expect_eq(gpu->used, 0);
+	cr_expect(strstr(job->error->detail, ", or wait for what comes back: 1.0 KiB that is being freed"),
+		  "%s", job->error->detail);
+	cr_expect_eq(gpu->used, 1024);
+	budget_release(&leaving);
 	cr_expect(loader_pool_standby(server->loaders), "the loader is there for the next job");
 	close(loader);
 	leave();
@@ -235,6 +241,8 @@ Test(context, that_nobody_gives_back_is_not_waited_for)
 	cr_assert_eq(budget_charge_context(gpu, &other, &error), 0);
 	send_begin(loader, MIB(20));
 	cr_assert_eq(answered(loader), -ENOSPC);
+	cr_expect(strstr(message.error.detail, ": 200.0 MiB of CUDA contexts when running jobs have ended"),
+		  "%s", message.error.detail);
 	send_begin(loader, MIB(200));
 	cr_assert_eq(answered(loader), -ENOSPC);
 	budget_release(&other);

@@ -1,0 +1,60 @@
+#include "room.h"
+#include "registry.h"
+#include "server.h"
+#include "../proto/bytes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COMES_BYTES 512 /* three of the phrases below */
+
+/* Of a device's budget, in bytes. */
+struct shares {
+	uint64_t kept; /* by versions that stay */
+	uint64_t retiring; /* by versions that wait for their last lease or pin */
+};
+
+static void add_version(struct shares *shares, const struct version *version, const struct device *device)
+{
+	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
+		const struct budget_charge *charge = &version->replicas[i].charge;
+
+		if (charge->device != device)
+			continue;
+		if (version->state == VERSION_RETIRING)
+			shares->retiring += charge->bytes;
+		else
+			shares->kept += charge->bytes;
+	}
+}
+
+static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
+{
+	size_t used = strlen(text);
+	char amount[BYTES_TEXT];
+
+	if (bytes > 0)
+		snprintf(text + used, COMES_BYTES - used, "%s %s %s", used ? "," : "",
+			 bytes_format(bytes, amount), what);
+}
+
+void room_explain(const struct server *server, const struct device *device, uint64_t bytes, struct error *error)
+{
+	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
+	struct version *version = NULL;
+	struct shares shares = {0};
+	uint64_t known;
+
+	while ((version = registry_next_version(server->registry, NULL, version)))
+		add_version(&shares, version, device);
+	known = device->contexts + shares.kept + shares.retiring;
+	/* Else the refusal did not count them. */
+	if (budget_check_with_context(device, bytes, NULL) == 0)
+		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
+	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
+	add_text(comes, device->used > known ? device->used - known : 0, "that is being freed");
+	if (!comes[0])
+		return;
+	snprintf(detail, sizeof(detail), "%.300s, or wait for what comes back:%s", error->detail, comes);
+	error_set(error, error->code, detail, "%s", error->message);
+}
