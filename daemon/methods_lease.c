@@ -11,6 +11,7 @@ struct wanted {
 	const struct ref *ref;
 	const char *device; /* "": where it is */
 	uint64_t rank;
+	bool look; /* an operator looks at what workers don't get */
 };
 
 struct found {
@@ -89,9 +90,11 @@ static int find(struct server *server, const struct wanted *wanted, struct found
 		ret->later = !wanted->ref->has_id;
 		return r;
 	}
+	if (wanted->look && ret->version->state == VERSION_RETIRING && !ret->version->freeing)
+		return find_replica(ret->version, wanted, &ret->replica, error);
 	if (ret->version->state != VERSION_READY)
 		return not_ready(ret->version, &ret->later, error);
-	r = version_check_sound(ret->version, error);
+	r = wanted->look ? 0 : version_check_sound(ret->version, error);
 	return r < 0 ? r : find_replica(ret->version, wanted, &ret->replica, error);
 }
 
@@ -129,14 +132,19 @@ static void answer(const struct request *request, const struct found *found, uin
 }
 
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
-static int grant(const struct request *request, const struct found *found, struct error *error)
+static int grant(const struct request *request, const struct found *found, bool look, struct error *error)
 {
 	struct session *session = request->session;
 	struct server *server = request->server;
 	struct lease *lease;
-	int r = lease_grant(server->registry, found->version, found->replica, session, &session->leases,
-			    server->quota, session->peer.uid, &lease, error);
+	int r;
 
+	if (look) /* as freely as a lease of before a restart */
+		r = lease_resume(server->registry, found->version, found->replica, session, &session->leases,
+				 server->quota, session->peer.uid, &lease, error);
+	else
+		r = lease_grant(server->registry, found->version, found->replica, session, &session->leases,
+				server->quota, session->peer.uid, &lease, error);
 	if (r == 0)
 		answer(request, found, lease->id);
 	return r;
@@ -170,7 +178,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
 	}
 	if (r == 0)
-		r = grant(&waiter->request, &found, &error);
+		r = grant(&waiter->request, &found, false, &error);
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
 	waiter_free(waiter);
@@ -201,13 +209,17 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	params_ref(params, "ref", &ref);
 	fields_text_or(params, "device", device, sizeof(device), "");
 	wanted.rank = fields_u64_or(params, "rank", 0);
+	wanted.look = fields_bool_or(params, "look", false);
 	wait_ms = params_wait(params);
 	r = params_check(params, error);
 	if (r < 0)
 		return r;
+	if (wanted.look && request->session->kind != SESSION_ADMIN)
+		return error_set(error, -EACCES, "operators connect to the admin socket",
+				 "to look at what gives no leases is for operators");
 	r = find(request->server, &wanted, &found, error);
 	if (r == 0)
-		return grant(request, &found, error);
+		return grant(request, &found, wanted.look, error);
 	if (found.later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
 		return wait_for(request, &wanted, wait_ms, error);
 	return r;

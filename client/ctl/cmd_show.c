@@ -8,6 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What is shown. */
+struct shown {
+	struct gpuwm_client *admin; /* NULL: any worker gets it */
+	struct gpuwm_handles *handles;
+	char refusal[1100]; /* why workers don't get it; "" */
+};
+
 /* ---- how well they are packed ------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
@@ -69,9 +76,9 @@ static json_t *tensor_json(const struct gpuwm_tensor *tensor)
 			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
 }
 
-static int json_show(const struct gpuwm_handles *handles, const struct index_texts *texts,
-		     uint64_t tensor_bytes)
+static int json_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
 {
+	const struct gpuwm_handles *handles = shown->handles;
 	json_t *metadata = json_object(), *files = json_array(), *tensors = json_array();
 	const char *name, *value;
 	struct gpuwm_tensor tensor;
@@ -86,15 +93,17 @@ static int json_show(const struct gpuwm_handles *handles, const struct index_tex
 				files, json_pack("{s:s, s:I}", "name", name, "bytes", (json_int_t)bytes));
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
-	return answer_print(json_pack("{s:o, s:o, s:o, s:o}", "version",
-				      version_json(gpuwm_handles_version(handles), tensor_bytes), "metadata",
-				      metadata, "files", files, "tensors", tensors));
+	return answer_print(json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
+				      version_json(gpuwm_handles_version(handles), tensor_bytes), "refusal",
+				      shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
+				      files, "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
 
-static void version_show(const struct gpuwm_version_info *info, uint64_t tensor_bytes)
+static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 {
+	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
 	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33];
 
 	printf("%s@%s  %s\n", info->model, info->tag, info->id);
@@ -103,6 +112,8 @@ static void version_show(const struct gpuwm_version_info *info, uint64_t tensor_
 	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)\n",
 	       size_text(info->bytes, size), info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
+	if (shown->refusal[0])
+		printf("workers don't get it: %s\n", shown->refusal);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
 }
@@ -169,36 +180,80 @@ static int tensors_show(const struct gpuwm_handles *handles)
 	return table_print(table);
 }
 
-static int handles_show(const struct gpuwm_handles *handles, bool json)
+static int shown_print(const struct shown *shown, bool json)
 {
 	struct index_texts texts;
 	uint64_t bytes, tensor_bytes;
-	int fd = gpuwm_handles_index(handles, &bytes);
+	int fd = gpuwm_handles_index(shown->handles, &bytes);
 	int code;
 
 	if (fd < 0)
 		return exit_with_error();
-	code = tensors_bytes(handles, &tensor_bytes);
+	code = tensors_bytes(shown->handles, &tensor_bytes);
 	if (code == 0)
 		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
 		return exit_with(exit_code_of(code), NULL, "the version's index can't be read");
 	if (json) {
-		code = json_show(handles, &texts, tensor_bytes);
+		code = json_show(shown, &texts, tensor_bytes);
 	} else {
-		version_show(gpuwm_handles_version(handles), tensor_bytes);
+		version_show(shown, tensor_bytes);
 		code = texts_show(&texts);
 		if (code == EXIT_DONE)
-			code = tensors_show(handles);
+			code = tensors_show(shown->handles);
 	}
 	index_texts_close(&texts);
 	return code;
 }
 
+/* ---- taking ------------------------------------------------------------ */
+
+static void shown_close(struct shown *shown)
+{
+	gpuwm_handles_release(shown->handles);
+	gpuwm_close(shown->admin);
+}
+
+static bool is_for_operators(int error)
+{
+	return error == -EBADMSG || error == -ENOENT; /* tainted; retiring */
+}
+
+/* Who is no operator is told what workers are told. */
+static int look(const struct arguments *arguments, struct gpuwm_attach_options *options, struct shown *ret)
+{
+	struct gpuwm_connect_options connect = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	const struct gpuwm_error *error = gpuwm_error();
+	int code = exit_code_of(error->code);
+	char detail[1100];
+
+	text_printable(error->message, ret->refusal, sizeof(ret->refusal));
+	snprintf(detail, sizeof(detail), "%s", error->detail);
+	connect.socket = arguments->socket;
+	connect.name = "gpuwmctl";
+	connect.flags = GPUWM_CONNECT_ADMIN;
+	options->look = true;
+	if (gpuwm_connect(&connect, &ret->admin) < 0)
+		return exit_with(code, detail, "%s", ret->refusal);
+	if (gpuwm_get_handles(ret->admin, arguments->positional[0], options, &ret->handles) < 0)
+		return exit_with_error();
+	return EXIT_DONE;
+}
+
+static int take(struct gpuwm_client *client, const struct arguments *arguments,
+		struct gpuwm_attach_options *options, struct shown *ret)
+{
+	int r = gpuwm_get_handles(client, arguments->positional[0], options, &ret->handles);
+
+	if (r == 0)
+		return EXIT_DONE;
+	return is_for_operators(r) ? look(arguments, options, ret) : (int)exit_with_error();
+}
+
 int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
-	struct gpuwm_handles *handles;
+	struct shown shown = {0};
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
@@ -208,9 +263,9 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	if (code != EXIT_DONE)
 		return code;
 	options.rank = arguments->rank;
-	if (gpuwm_get_handles(client, arguments->positional[0], &options, &handles) < 0)
-		return exit_with_error();
-	code = handles_show(handles, arguments->json);
-	gpuwm_handles_release(handles);
+	code = take(client, arguments, &options, &shown);
+	if (code == EXIT_DONE)
+		code = shown_print(&shown, arguments->json);
+	shown_close(&shown);
 	return code;
 }

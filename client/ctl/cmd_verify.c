@@ -197,6 +197,33 @@ static int holders_print(struct gpuwm_client *client, const struct arguments *ar
 	return code;
 }
 
+/* These parts are as they were, which does not speak for the others of their version. */
+static int sound_print(struct gpuwm_client *client, const struct arguments *arguments,
+		       const struct verify *verify)
+{
+	const json_t *job = json_array_get(verify->told, 0), *version;
+	struct arguments quiet = *arguments;
+	char name[1100];
+	json_t *list;
+	int code;
+
+	quiet.json = false;
+	code = answer_query(client, &quiet, "list", answer_text(job, "model"), &list);
+	if (code != EXIT_DONE)
+		return code;
+	version = answer_version(list, answer_text(job, "version"));
+	if (arguments->json) {
+		code = answer_print(json_pack("{s:O, s:O*}", "jobs", verify->told, "tainted",
+					      json_object_get(version, "tainted")));
+	} else {
+		snprintf(name, sizeof(name), "%s@%s is tainted all the same", answer_text(version, "model"),
+			 answer_text(version, "tag"));
+		answer_error_print(version, "tainted", name);
+	}
+	json_decref(list);
+	return code;
+}
+
 static int result_print(struct gpuwm_client *client, const struct arguments *arguments,
 			const struct verify *verify)
 {
@@ -206,8 +233,8 @@ static int result_print(struct gpuwm_client *client, const struct arguments *arg
 		code = jobs_print(verify);
 	if (code == EXIT_DONE && verify->code == EXIT_DAMAGED)
 		code = holders_print(client, arguments, verify);
-	else if (code == EXIT_DONE && arguments->json)
-		code = answer_print(json_pack("{s:O}", "jobs", verify->told));
+	else if (code == EXIT_DONE)
+		code = sound_print(client, arguments, verify);
 	return code == EXIT_DONE ? (int)verify->code : code;
 }
 

@@ -91,6 +91,8 @@ static int ask_once(struct gpuwm_client *client, const char *ref, const struct g
 	if (options->device)
 		message_put_text(&call.request, "device", options->device);
 	message_put_u64(&call.request, "rank", options->rank);
+	if (options->look)
+		message_put_bool(&call.request, "look", true);
 	r = call_run(&call, wait_ms, &reply, error);
 	if (r < 0)
 		return r;

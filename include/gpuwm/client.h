@@ -224,6 +224,8 @@ struct gpuwm_attach_options {
 	size_t glob_count;
 	bool private_writes; /* host: the memory may be written; a page that is becomes this attachment's own copy, which
 				it loses with gpuwm_switch, and which the mapping is not shared for. -ENOTSUP: on a GPU */
+	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
+		      is tainted or retiring, to find out what is wrong with it */
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",

@@ -114,6 +114,24 @@ Test(verify, is_done_by_the_scrub_too)
 	gpuwmd_stop_empty(d);
 }
 
+/* Kept to be looked at, for nobody else. */
+Test(verify, of_what_is_retired_and_pinned_can_be_looked_at)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(gpuwm_pin(d->admin, "m@v1", "look"));
+	OK(gpuwm_swap(d->admin,
+		      &(struct gpuwm_swap_options){.size = sizeof(struct gpuwm_swap_options), .model = "m"},
+		      NULL));
+	OK(gpuwm_retire(d->admin, "m@v1", 0));
+	cr_assert_eq(CTL("show", "m@v1"), 0, "%s", output);
+	SAYS("workers don't get it: m@v1 is retiring");
+	cr_assert_eq(CTL("show", "m@v2"), 4, "%s", output);
+	OK(gpuwm_unpin(d->admin, "m@v1", "look"));
+	gpuwmd_stop_empty(d);
+}
+
 /* ---- damage ----------------------------------------------------------- */
 
 #ifdef GPUWM_CUDA
@@ -132,7 +150,7 @@ struct vandal {
 	uint64_t bytes[PART_SEGMENTS_MAX];
 };
 
-static void vandal_begin(const struct gpuwmd *d, const char *ref, struct vandal *v)
+static void vandal_begin_on(const struct gpuwmd *d, const char *ref, const char *device, struct vandal *v)
 {
 	const msgpack_object *segments;
 	struct message_writer w;
@@ -142,6 +160,8 @@ static void vandal_begin(const struct gpuwmd *d, const char *ref, struct vandal 
 	v->sock = raw_client(d->socket);
 	raw_request(&w, 2, METHOD_GET_HANDLES);
 	message_put_text(&w, "ref", ref);
+	if (device)
+		message_put_text(&w, "device", device);
 	raw_send(v->sock, &w);
 	cr_assert(raw_receive(v->sock, &v->reply));
 	cr_assert_eq(v->reply.message.error.code, 0, "%s", v->reply.message.error.message);
@@ -151,6 +171,11 @@ static void vandal_begin(const struct gpuwmd *d, const char *ref, struct vandal 
 		fields_of(&segment, &segments[v->segments]);
 		v->bytes[v->segments] = fields_u64(&segment, "bytes");
 	}
+}
+
+static void vandal_begin(const struct gpuwmd *d, const char *ref, struct vandal *v)
+{
+	vandal_begin_on(d, ref, NULL, v);
 }
 
 static void vandal_end(struct vandal *v)
@@ -253,6 +278,11 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl swap m to another version"), "%s",
 		  gpuwm_error()->detail);
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 9, "%s", output);
+	cr_assert_eq(CTL("show", "m"), 0, "%s", output);
+	SAYS("workers don't get it: m@v1 is tainted: tensor \"layer.000.weight\"");
+	SAYS("TENSOR");
+	cr_assert_eq(CTL("-o", "json", "show", "m"), 0, "%s", output);
+	SAYS("\"refusal\":\"m@v1 is tainted");
 
 	kept_kill(d, SIGKILL);
 	cr_assert(is_tainted(d, "v1"));
@@ -268,6 +298,34 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
 	OK(gpuwm_retire(d->admin, "m@v1", 10000));
 	version_drop(d, "m", "v0");
+	gpuwmd_stop_empty(d);
+}
+
+/* A part that is as it was says nothing of the others. */
+Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
+{
+	const struct gpuwm_device *devices;
+	struct vandal vandal;
+	struct gpuwmd *d;
+
+	NEEDS_GPU();
+	d = gpuwmd_start(NULL);
+	SKIP_UNLESS(gpuwm_devices(d->admin, &devices) > 2, "needs two GPUs");
+	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", devices[1].id,
+			 "--device", devices[2].id, "--wait"),
+		     0, "%s", output);
+	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
+	cr_assert(!strstr(output, "tainted"), "%s", output);
+	vandal_begin_on(d, "m", devices[1].id, &vandal);
+	flip(&vandal, 0, 0, 3);
+	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
+	cr_assert_eq(CTL("verify", "m", "--device", devices[2].id), 0, "%s", output);
+	SAYS("as checked");
+	SAYS("m@v1 is tainted all the same: tensor \"layer.000.weight\"");
+	cr_assert_eq(CTL("-o", "json", "verify", "m", "--device", devices[2].id), 0, "%s", output);
+	SAYS("\"tainted\":{");
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
 

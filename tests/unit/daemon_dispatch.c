@@ -308,6 +308,44 @@ Test(dispatch, retire_waits_for_the_last_lease)
 	close(admin);
 }
 
+static int looked(int sock, const char *ref)
+{
+	struct message_writer w;
+
+	begin_request(&w, 2, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", ref);
+	message_put_bool(&w, "look", true);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+Test(dispatch, operators_look_at_what_gives_no_leases)
+{
+	static const struct error damage = {.code = -EBADMSG, .message = "tensor w"};
+	int sock = greeted(SESSION_WORKER), admin = greeted(SESSION_ADMIN);
+	struct version *retiring;
+	struct error error;
+
+	version_taint(ready("m", "v1"), &damage);
+	retiring = ready("m", "v2");
+	cr_assert_eq(version_pin(retiring, "look", &error), 0);
+	cr_assert_eq(versions_retire(server, retiring, &error), 0);
+	send_get(admin, 2, "m@v1", 0);
+	cr_assert_eq(answered(admin), -EBADMSG);
+	send_get(admin, 2, "m@v2", 0);
+	cr_assert_eq(answered(admin), -ENOENT);
+	cr_assert_eq(looked(sock, "m@v1"), -EACCES);
+	cr_assert_eq(looked(admin, "m@v1"), 0);
+	cr_assert_eq(packet.fd_count, 2);
+	cr_assert_eq(looked(admin, "m@v2"), 0);
+	cr_assert_eq(leases(), 2);
+	cr_assert_eq(version_unpin(retiring, "look", &error), 0);
+	cr_assert(!version_unwanted(retiring), "a look holds it");
+	cr_assert_eq(looked(admin, "m@v3"), -ENOENT);
+	close(sock);
+	close(admin);
+}
+
 Test(dispatch, memory_comes_back_when_a_version_is_freed)
 {
 	const struct device *host = device_find(&server->devices, DEVICE_HOST);
