@@ -1,6 +1,7 @@
 #include "../../loader/lanes.h"
 
 #include "loader_files.h"
+#include "page_cache.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -265,7 +266,7 @@ Test(copy, copies_nothing_of_nothing)
  * page cache. */
 static void make_half_cached(size_t pad, size_t cached)
 {
-	char *roots[] = {folder}, header[512], byte;
+	char *roots[] = {folder}, header[512];
 	const char *path = in_folder("m.safetensors");
 
 	source_close(&source);
@@ -276,27 +277,35 @@ static void make_half_cached(size_t pad, size_t cached)
 		 (int)pad, "");
 	write_safetensors(path, header, BIG + 21);
 	cr_assert_eq(source_open(path, &(struct roots){roots, 1}, &source, &error), 0, "%s", error.message);
-	cr_assert_eq(fsync(source.files[0].fd), 0);
-	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_DONTNEED);
-	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_RANDOM);
-	for (size_t at = 0; at < cached; at += 4096)
-		cr_assert_eq(pread(source.files[0].fd, &byte, 1, (off_t)at), 1);
+	if (!cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size))
+		cr_skip_test("the file system in %s cannot drop a file's pages", folder);
+	if (cached > 0)
+		cache_hold(source.files[0].fd, 0, cached);
 	for (int k = 0; k < TENSORS; k++)
 		memset(memory[0][k], 0, source.tensors[k].bytes);
 }
 
-/* True when the kernel said what was cached, and read the rest directly. */
-static bool expect_ways(uint64_t warm_least, uint64_t warm_most)
+#define TRIES 20
+
+/* Copies, and how much was cached by what the kernel said: within these bounds, and the rest was read directly. One that
+ * is held up while it asks may find what its asking made the kernel read, so this is tried again. */
+static bool copies_warm(const struct copy_target *target, size_t chunk, uint64_t least, uint64_t most)
 {
 	const struct read_counts *counts = &report.counts;
 
+	cr_assert_eq(copy_to(target, 1, (struct copy){.chunk = chunk}), 0, "%s", error.message);
+	expect_copied(0);
 	cr_assert_eq(counts->warm + counts->direct + counts->buffered, BIG + 21);
 	if (report.note[0])
-		return false;
+		return true;
 	cr_assert_eq(counts->buffered, 0);
-	cr_assert(counts->warm >= warm_least && counts->warm <= warm_most, "%zu bytes of %d were cached",
-		  (size_t)counts->warm, BIG + 21);
-	return true;
+	return counts->warm >= least && counts->warm <= most;
+}
+
+static void skip_if_noted(void)
+{
+	if (report.note[0])
+		cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
 }
 
 /* Whatever a hole's place is to the words of a digest. */
@@ -305,40 +314,40 @@ Test(copy, reads_what_is_cached_and_the_rest_directly)
 	struct memory_device device = other(1000000);
 	struct copy_target straight = {.device = &host, .addresses = (void *const *)memory[0]};
 	struct copy_target ring = {.device = &device, .addresses = (void *const *)memory[0]};
-	bool told = true;
 
 	for (size_t pad = 0; pad < 8; pad++)
 		for (int through_ring = 0; through_ring < 2; through_ring++) {
-			make_half_cached(pad, 40960);
-			cr_assert_eq(
-				copy_to(through_ring ? &ring : &straight, 1, (struct copy){.chunk = 32768}), 0,
-				"%s", error.message);
-			expect_copied(0);
-			/* What was asked for behind the hole is being read by then. */
-			told = expect_ways(1, 65536);
+			int tries = 0;
+
+			do {
+				cr_assert_lt(tries++, TRIES, "%zu bytes of %d were cached",
+					     (size_t)report.counts.warm, BIG + 21);
+				make_half_cached(pad, 40960);
+				/* What was asked for behind the hole is being read by then. */
+			} while (!copies_warm(through_ring ? &ring : &straight, 32768, 1, 65536));
 		}
-	if (!told)
-		cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
+	skip_if_noted();
 }
 
+/* Of the 13 pages that are asked for, some may not be there yet when they are to be dropped. */
 Test(copy, finds_a_file_as_cold_the_second_time)
 {
 	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
+	int tries = 0;
 
-	make_half_cached(0, 0);
-	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768}), 0, "%s", error.message);
-		expect_copied(0);
-		if (!expect_ways(0, 0))
-			cr_skip_test("the file system in %s takes no part in this: %s", folder, report.note);
-	}
+	do {
+		cr_assert_lt(tries++, TRIES, "%zu bytes of %d were cached", (size_t)report.counts.warm,
+			     BIG + 21);
+		make_half_cached(0, 0);
+	} while (!copies_warm(&target, 8192, 0, 0) || !copies_warm(&target, 8192, 0, 4 * CACHE_PAGE));
+	skip_if_noted();
 }
 
 /* Rewrites m.safetensors as one tensor of `bytes`; every other `extent` of the file is in the page cache, the first
  * one is not. */
 static void make_striped(size_t bytes, size_t extent)
 {
-	char *roots[] = {folder}, header[512], byte;
+	char *roots[] = {folder}, header[512];
 
 	source_close(&source);
 	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
@@ -346,12 +355,10 @@ static void make_striped(size_t bytes, size_t extent)
 	write_safetensors(in_folder("m.safetensors"), header, bytes);
 	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct roots){roots, 1}, &source, &error), 0,
 		     "%s", error.message);
-	cr_assert_eq(fsync(source.files[0].fd), 0);
-	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_DONTNEED);
-	posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_RANDOM);
-	for (size_t at = 0; at < bytes; at += 4096)
-		if (at / extent % 2 == 1)
-			cr_assert_eq(pread(source.files[0].fd, &byte, 1, (off_t)at), 1);
+	if (!cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size))
+		cr_skip_test("the file system in %s cannot drop a file's pages", folder);
+	for (size_t at = extent; at < bytes; at += 2 * extent)
+		cache_read(source.files[0].fd, at, at + extent);
 }
 
 /* Whether most of what make_striped read is in the page cache still: the kernel takes back what it likes. */

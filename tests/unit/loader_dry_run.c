@@ -1,5 +1,6 @@
 /* Dry runs: what a load would take, and what is cached of its source. */
 #include "loader_daemon.h"
+#include "page_cache.h"
 
 #include "../../loader/residency.h"
 
@@ -84,7 +85,7 @@ Test(dry_run, tells_what_is_wrong_with_the_source)
 
 /* ---- residency -------------------------------------------------------- */
 
-#define DATA_BYTES ((size_t)MIB(9) + 1000)
+#define DATA_BYTES ((size_t)MIB(7) + 1000)
 
 static struct source source;
 static struct error error;
@@ -130,25 +131,36 @@ static void close_written(void)
 Test(residency, is_all_of_a_file_that_was_written)
 {
 	open_written();
+	cache_hold(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size);
 	cr_assert_eq(residency(), (uint64_t)source.files[0].stat.st_size);
 	close_written();
 }
 
-/* Asked twice: the first answer must not be what makes the second. */
+static bool is_little_twice(void)
+{
+	bool is = true;
+
+	cr_assert(cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size));
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(posix_fadvise(source.files[0].fd, 0, 0, POSIX_FADV_NORMAL), 0);
+		is &= residency() <= RESIDENCY_SAMPLE_BYTES;
+	}
+	return is;
+}
+
+/* Asked twice: the first answer must not be what makes the second. Tried again: who is held up while it asks may find
+ * what its asking made the kernel read. */
 Test(residency, is_little_of_a_file_that_was_dropped)
 {
 	struct statfs fs;
+	int tries = 0;
 
 	open_written();
 	cr_assert_eq(fstatfs(source.files[0].fd, &fs), 0);
 	if (fs.f_type == TMPFS_MAGIC)
 		cr_skip_test("the files of a tmpfs can't be dropped");
-	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(
-			posix_fadvise(source.files[0].fd, 0, 0, i ? POSIX_FADV_NORMAL : POSIX_FADV_DONTNEED),
-			0);
-		cr_assert_leq(residency(), RESIDENCY_SAMPLE_BYTES, "of %d MiB", 9);
-	}
+	while (!is_little_twice())
+		cr_assert_lt(++tries, 20, "more than %d of 7 MiB", (int)(RESIDENCY_SAMPLE_BYTES >> 20));
 	close_written();
 }
 
