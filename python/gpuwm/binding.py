@@ -1,0 +1,305 @@
+"""Binding a model: its parameters become the shared memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from . import errors, fitting, guards, init, remembering
+from .places import Place, places
+
+if TYPE_CHECKING:
+    from .mapping import Mapping
+
+Globs = str | Sequence[str]
+
+
+class BindError(errors.Mismatch):
+    """Model and version don't fit, and nothing was bound. problems: a line for each, with names
+    and both values; the message has them all."""
+
+    problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class BindResult:
+    """What `bind` did, as names of the model.
+
+    shared: they are the version's memory, read-only. private: they got a copy of their own.
+    missing: the version has no such tensor, they are as they were (strict=False only).
+    unexpected: tensors of the version that the model has no use for (strict=False only).
+    tied: names that are one parameter or buffer of the model.
+    """
+
+    shared: tuple[str, ...]
+    private: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    tied: tuple[tuple[str, ...], ...]
+
+
+def bind(
+    mapping: Mapping,
+    model: nn.Module,
+    *,
+    strict: bool = True,
+    share_buffers: bool | Globs = False,
+    private: Globs = (),
+    guard: bool = True,
+) -> BindResult:
+    """Makes the model's parameters the version's memory, by name: zero copy, all or nothing.
+
+    Parameters stay the same objects (hooks, optimizers and tied names keep them), have the
+    version's strides, and requires_grad False. Buffers get copies of their values, since models
+    write into them; share_buffers: they are shared too (True, or globs of names). private: globs
+    of names that get a copy of this process's own instead. Buffers that the version lacks and
+    `__init__` left on the CPU move to the version's device. Meanwhile nobody else may use the
+    model. It keeps the memory, and the lease, without the mapping.
+
+    strict: names that only one of both has are a mismatch. Without, they are told in the result;
+    other shapes, dtypes and devices, and parameters left without memory, are mismatches always.
+    guard: writes into what is shared raise where Python sees them (see `gpuwm.guards`); without,
+    they end the process or its CUDA context.
+
+    BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
+    has no parameters and buffers. Nothing was changed then.
+    """
+    with fitting.let_go(model):
+        plan = _Plan(mapping, model, share_buffers, private, guard)
+        problems = plan.problems
+        if strict:
+            problems = plan.unmatched() + problems
+        if problems:
+            raise _error(mapping, model, problems)
+        _do(plan.steps)
+    init.allow_calls(model)
+    if guard:
+        guards.watch(plan.places)
+    for place, source, own in plan.bound:
+        remembering.remember(mapping, place, source, own)
+    return plan.result()
+
+
+def build(
+    ref: str,
+    make: Callable[[], nn.Module],
+    *,
+    strict: bool = True,
+    share_buffers: bool | Globs = False,
+    private: Globs = (),
+    guard: bool = True,
+    **options: Any,
+) -> nn.Module:
+    """Attaches, makes the model without memory for its parameters, and binds it.
+
+    make: returns the model (`lambda: Model(config)`). options: of `gpuwm.attach`; the others: of
+    `bind`. The version's device is the model's.
+    """
+    from .attaching import attach
+
+    mapping = attach(ref, **options)
+    with init.empty_init():
+        model = make()
+    bind(mapping, model, strict=strict, share_buffers=share_buffers, private=private, guard=guard)
+    return model
+
+
+# ---- what is to be done -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Step:
+    name: str
+    do: Callable[[], object]
+    undo: Callable[[], object]
+
+
+def _do(steps: Sequence[_Step]) -> None:
+    """All of them, or none."""
+    for done, step in enumerate(steps):
+        try:
+            step.do()
+        except BaseException as error:
+            for earlier in reversed(steps[:done]):
+                earlier.undo()
+            if isinstance(error, RuntimeError):
+                raise BindError(
+                    f"{step.name} could not be bound: {error}", "nothing was bound"
+                ) from error
+            raise
+
+
+class _Plan:
+    """Looks at every place of the model, and makes the private copies; the model is untouched."""
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        model: nn.Module,
+        share_buffers: bool | Globs,
+        private: Globs,
+        guard: bool,
+    ) -> None:
+        self.places = places(model)
+        if not self.places:
+            raise errors.Invalid(
+                f"{type(model).__name__} has no parameters and no buffers",
+                "bind the module that has them",
+            )
+        names = {name for place in self.places for name in place.names}
+        self._private = _chosen(names, private, "private")
+        every: Globs = "*" if share_buffers is True else share_buffers or ()
+        self._shared = _chosen(names, every, "share_buffers")
+        self._guard = guard and not mapping.private_writes
+        self._read_only = not mapping.private_writes
+        self._sources = mapping.state_dict()
+        self._device = next((t.device for t in self._sources.values()), torch.device("cpu"))
+        self.problems: list[str] = []
+        self.steps: list[_Step] = []
+        self.bound: list[tuple[Place, str, bool]] = []  # with the version's name, and private
+        self.missing: list[str] = []
+        self.unexpected = [name for name in self._sources if name not in names]
+        for place in self.places:
+            self._look_at(place)
+        self.problems += fitting.computed_too_early(model)
+
+    def unmatched(self) -> list[str]:
+        return [f"missing: the version has no {name}" for name in self.missing] + [
+            f"unexpected: the model has no {name}" for name in self.unexpected
+        ]
+
+    def result(self) -> BindResult:
+        shared = (n for place, _, own in self.bound if not own for n in place.names)
+        private = (n for place, _, own in self.bound if own for n in place.names)
+        tied = (tuple(place.names) for place in self.places if len(place.names) > 1)
+        return BindResult(
+            tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected), tuple(tied)
+        )
+
+    def _look_at(self, place: Place) -> None:
+        named = [name for name in place.names if name in self._sources]
+        if not named:
+            self._unnamed(place)
+            return
+        source = self._sources[named[0]]
+        shared = self._is_shared(place)
+        problem = (
+            fitting.misfit(place, source)
+            or fitting.different(self._sources, named)
+            or fitting.other_identity(place, source)
+            or (guards.never_shared(place) if shared and self._read_only else None)
+        )
+        if problem:
+            self.problems.append(problem)
+            return
+        self.bound.append((place, named[0], not shared))
+        self.steps.append(self._step(place, source, shared))
+
+    def _is_shared(self, place: Place) -> bool:
+        if not self._private.isdisjoint(place.names):
+            return False
+        return not place.is_buffer or not self._shared.isdisjoint(place.names)
+
+    def _unnamed(self, place: Place) -> None:
+        """The version has none of its names."""
+        tensor = place.tensor
+        if place.persistent:
+            self.missing.append(place.name)
+        if tensor.is_meta:
+            kind = "buffer" if place.is_buffer else "parameter"
+            self.problems.append(
+                f"no memory: {kind} {place.name} has none, and the version has no {place.name}"
+                + (": `__init__` computed it from a parameter" if place.is_buffer else "")
+            )
+        elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
+            moved = init.alias(type(tensor), tensor.to(self._device), tensor, False)
+            self.steps.append(_swap(place, moved))
+
+    def _step(self, place: Place, source: torch.Tensor, shared: bool) -> _Step:
+        tensor = place.tensor
+        if not shared and place.is_buffer and fitting.fillable(tensor, source):
+            return _fill(place, source)
+        kind = guards.kind_of(tensor, shared and self._guard)
+        memory = source if shared else guards.private_copy(source)
+        new = guards.made(kind, memory, tensor, place.name)
+        return _swap(place, new) if fitting.unswappable(tensor) is None else _set_data(place, new)
+
+
+def _swap(place: Place, new: torch.Tensor) -> _Step:
+    swap = functools.partial(init.swap, place.tensor, new)
+    return _Step(place.name, swap, swap)
+
+
+def _set_data(place: Place, new: torch.Tensor) -> _Step:
+    """For a tensor on the same device that others hold, or refer to weakly."""
+    tensor: Any = place.tensor
+    old = torch.Tensor.detach(tensor)
+    was = (type(tensor), dict(tensor.__dict__), tensor.requires_grad)
+
+    def become(memory: torch.Tensor, kind: type, attributes: Any, requires_grad: bool) -> None:
+        tensor.__class__ = guards.kind_of(tensor, False)
+        tensor.data = memory
+        tensor.requires_grad_(requires_grad)
+        tensor.__class__ = kind
+        tensor.__dict__.clear()
+        tensor.__dict__.update(attributes)
+
+    plain = torch.Tensor.detach(new)
+    return _Step(
+        place.name,
+        functools.partial(become, plain, type(new), new.__dict__, False),
+        functools.partial(become, old, *was),
+    )
+
+
+def _fill(place: Place, source: torch.Tensor) -> _Step:
+    """A buffer keeps its memory, which others may have views of."""
+    tensor = torch.Tensor.detach(place.tensor)
+    old = tensor.clone()
+    return _Step(
+        place.name, functools.partial(tensor.copy_, source), functools.partial(tensor.copy_, old)
+    )
+
+
+def _chosen(names: set[str], globs: Globs, option: str) -> set[str]:
+    """The names that globs fit. Invalid: one fits none."""
+    chosen: set[str] = set()
+    for glob in (globs,) if isinstance(globs, str) else globs:
+        fitting_names = set(fnmatch.filter(names, glob)) if glob != "*" else names
+        if not fitting_names:
+            raise errors.Invalid(
+                f"{option}: {glob!r} fits no parameter or buffer of the model",
+                "named_parameters() and named_buffers() have their names",
+            )
+        chosen |= fitting_names
+    return chosen
+
+
+def _error(mapping: Mapping, model: nn.Module, problems: list[str]) -> BindError:
+    count = "1 thing doesn't" if len(problems) == 1 else f"{len(problems)} things don't"
+    error = BindError(
+        f"{type(model).__name__} and {mapping.version}: {count} fit, nothing was bound:\n  "
+        + "\n  ".join(problems),
+        _remedy(problems),
+    )
+    error.problems = tuple(problems)
+    return error
+
+
+def _remedy(problems: list[str]) -> str:
+    kinds = {problem.split(":", 1)[0] for problem in problems}
+    remedies = [text for kind, text in _REMEDIES.items() if kind in kinds]
+    return "\n" + "\n".join(remedies) if remedies else ""
+
+
+_REMEDIES = {
+    "missing": "missing, unexpected: strict=False if that is meant",
+    "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
+    "device": "device: build the model in gpuwm.empty_init(), it is then the version's",
+}

@@ -1,0 +1,175 @@
+"""Whether a parameter or buffer of a model fits a tensor of a version: a text, if not."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from .init import is_plain
+from .places import Place
+
+
+def misfit(place: Place, source: torch.Tensor) -> str | None:
+    """Why `source` can't take the place, whether shared or copied."""
+    return (
+        _not_plain(place)
+        or _other_shape(place, source)
+        or _other_dtype(place, source)
+        or _other_device(place, source)
+    )
+
+
+def other_identity(place: Place, source: torch.Tensor) -> str | None:
+    """Why the object in the model can't be given the memory of `source`."""
+    tensor = place.tensor
+    why = unswappable(tensor)
+    if why is None or (not tensor.is_meta and tensor.device == source.device):
+        return None
+    return (
+        f"identity: {place.name} can't get memory and stay the same object, since {why}: bind "
+        "before that is made"
+    )
+
+
+def unswappable(tensor: torch.Tensor) -> str | None:
+    """Why torch.utils.swap_tensors refuses: others would go on with what it was."""
+    if weakref.getweakrefs(tensor):
+        return "something has a weak reference to it"
+    # One is its own; an accumulator of gradients may hold another.
+    holders: int = tensor._use_count()  # type: ignore[attr-defined]
+    if holders > (2 if tensor.requires_grad else 1):
+        return "a computation of gradients holds it"
+    return None
+
+
+def is_placeholder(place: Place) -> bool:
+    """Empty, or a parameter in memory without dimensions: it stands for a tensor of any shape."""
+    tensor = place.tensor
+    return tensor.numel() == 0 or not (place.is_buffer or tensor.is_meta or tensor.dim())
+
+
+def fillable(tensor: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether values can be written into a buffer, which keeps its memory and the views of it."""
+    return (
+        not tensor.is_meta
+        and tensor.device == source.device
+        and tensor.size() == source.size()
+        and not any(s == 0 and n > 1 for s, n in zip(tensor.stride(), tensor.size(), strict=True))
+        and not (tensor.is_inference() and not torch.is_inference_mode_enabled())
+    )
+
+
+def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | None:
+    """Why names that are one tensor of the model can't be: what the version has under them."""
+    first = sources[names[0]]
+    for name in names[1:]:
+        if not _same_bytes(first, sources[name]):
+            return (
+                f"tied: {names[0]} and {name} are one tensor of the model and two different ones "
+                "of the version: build the model untied (transformers: tie_word_embeddings=False)"
+            )
+    return None
+
+
+def computed_too_early(model: nn.Module) -> Iterator[str]:
+    """Attributes without memory that `__init__` made from parameters, and nobody would compute
+    again."""
+    for prefix, module in model.named_modules():
+        for key, value in module.__dict__.items():
+            if isinstance(value, torch.Tensor) and value.is_meta and not _recomputed(module, key):
+                name = f"{prefix}.{key}" if prefix else key
+                yield (
+                    f"no memory: attribute {name} was computed from a parameter by `__init__`: "
+                    "compute it in forward(), or build the model outside of empty_init"
+                )
+
+
+@contextmanager
+def let_go(model: nn.Module) -> Iterator[None]:
+    """While inside, torch's own modules don't hold their parameters, so that they can be swapped.
+
+    RNNs keep weak references, to see whether they are the same objects: they will be. (They let go
+    of them in their own `to()`, too.) What weight and spectral norm compute anew in each call keeps
+    the graph of the last one.
+    """
+    rnns = []
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            rnns.append(module)
+            module._flat_weight_refs = []
+        elif module._forward_pre_hooks:
+            _drop_graphs(module)
+    try:
+        yield
+    finally:
+        for rnn in rnns:
+            rnn._flat_weight_refs = [
+                None if weight is None else weakref.ref(weight) for weight in rnn._flat_weights
+            ]
+
+
+def _drop_graphs(module: nn.Module) -> None:
+    for key, value in list(module.__dict__.items()):
+        if isinstance(value, torch.Tensor) and _recomputed(module, key):
+            module.__dict__[key] = value.detach()
+
+
+# ---- one reason each --------------------------------------------------------------------------
+
+
+def _not_plain(place: Place) -> str | None:
+    tensor = place.tensor
+    if is_lazy(tensor):
+        return (
+            f"lazy: {place.name} has no shape before the first call: build the model with the "
+            "module that isn't lazy"
+        )
+    if not is_plain(tensor):
+        return f"class: {place.name} is a {type(tensor).__name__}, not plain data"
+    return None
+
+
+def _other_shape(place: Place, source: torch.Tensor) -> str | None:
+    if place.tensor.size() == source.size() or is_placeholder(place):
+        return None
+    mine, other = list(place.tensor.size()), list(source.size())
+    return f"shape: {place.name} is {mine} in the model, {other} in the version"
+
+
+def _other_dtype(place: Place, source: torch.Tensor) -> str | None:
+    if place.tensor.dtype == source.dtype:
+        return None
+    mine, other = place.tensor.dtype, source.dtype
+    return f"dtype: {place.name} is {mine} in the model, {other} in the version"
+
+
+def _other_device(place: Place, source: torch.Tensor) -> str | None:
+    device = place.tensor.device
+    if device in (source.device, torch.device("meta")) or is_placeholder(place):
+        return None
+    if place.is_buffer and device.type == "cpu":
+        return None  # as `__init__` left it: it moves
+    return f"device: {place.name} is on {device} in the model, on {source.device} in the version"
+
+
+def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one is other:
+        return True
+    if one.dtype != other.dtype or one.size() != other.size() or one.stride() != other.stride():
+        return False
+    if one.untyped_storage().nbytes() != other.untyped_storage().nbytes():
+        return False
+    a, b = (torch.empty(0, dtype=torch.uint8, device=t.device) for t in (one, other))
+    a.set_(one.untyped_storage())
+    b.set_(other.untyped_storage())
+    return torch.equal(a, b)
+
+
+def _recomputed(module: nn.Module, key: str) -> bool:
+    """torch's own weight and spectral norm make their weight anew in each call."""
+    return any(f"{key}_{made_from}" in module._parameters for made_from in ("orig", "v"))

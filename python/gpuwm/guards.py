@@ -1,0 +1,267 @@
+"""Writes into shared memory, refused by name where Python can see them.
+
+torch has no read-only tensors. Shared parameters are of a subclass of their class, and refuse what
+writes through them or their `.data`: in-place methods and operators, item assignment,
+requires_grad_(True). torch treats the subclass as it does the class itself, so the forward pass
+costs nothing. What writes below Python (`out=`, a kernel that is given the pointer, a view's
+methods, `.numpy()`) is not seen: it ends the process, or its CUDA context.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.modules import batchnorm
+from torch.nn.utils import parametrizations
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from . import errors, init
+from .places import Place
+
+
+class WriteError(errors.Error):
+    """Something would have written into shared memory; nothing was written."""
+
+    default_code = errno.EROFS
+
+
+_PRIVATE = "bind it as a private copy: bind(model, private=[{!r}])"
+
+
+class Shared:
+    """What the classes of shared parameters and buffers have besides their own class."""
+
+    __slots__ = ()
+    gpuwm_plain: ClassVar[type[torch.Tensor]]  # the class that it was
+    gpuwm_name: str  # of the model
+
+    def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+        if requires_grad:
+            raise _no_gradient(self)
+        return self
+
+    @property
+    def requires_grad(self) -> bool:
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        if requires_grad:
+            raise _no_gradient(self)
+
+    @property
+    def data(self: Any) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            plain: torch.Tensor = torch.Tensor.detach(self)
+            return plain
+        shared: torch.Tensor = _same_memory(_shared_class(torch.Tensor), self)
+        return shared
+
+    @data.setter
+    def data(self: Any, value: torch.Tensor) -> None:
+        same = value.data_ptr() == self.data_ptr() and value.dtype == self.dtype
+        if not (same and value.device == self.device):
+            _unshare(self)
+        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+
+    def detach(self: Any) -> Any:
+        """nn.Parameter() demands the same class."""
+        if torch.compiler.is_compiling():
+            return torch.Tensor.detach(self)
+        made = _same_memory(type(self), self)
+        made.gpuwm_detached = True
+        return made
+
+    def share_memory_(self: Any) -> Any:
+        """It is shared already."""
+        return self
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        """A copy is this process's own, and may be written."""
+        found = memo.get(id(self))
+        if found is None:
+            found = memo[id(self)] = _plain_form(self, private_copy(self))
+        return found
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        """Bytes, and the class that it was: a file never holds a reference."""
+        plain = _plain_form(self, torch.Tensor._make_subclass(torch.Tensor, self, False))
+        return plain.__reduce_ex__(protocol)
+
+
+# In-place methods that change what the tensor says, not the memory.
+_HARMLESS = frozenset(
+    f"{verb}_"
+    for verb in (
+        *("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze"),
+        *("detach", "rename", "requires_grad", "share_memory"),
+    )
+)
+_OPERATORS = (
+    *("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__"),
+    *("__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__"),
+    *("__ilshift__", "__irshift__"),
+)
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise WriteError(
+            f"{name} would write into {self.gpuwm_name}, which is shared and read-only",
+            _PRIVATE.format(self.gpuwm_name),
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+def _writing_methods() -> Iterable[str]:
+    for name in dir(torch.Tensor):
+        if name.endswith("_") and not name.startswith("_") and name not in _HARMLESS:
+            yield name
+    yield from (name for name in _OPERATORS if hasattr(torch.Tensor, name))
+
+
+for _name in _writing_methods():
+    setattr(Shared, _name, _refusing(_name))
+
+
+def _no_gradient(tensor: Any) -> WriteError:
+    return WriteError(
+        f"{tensor.gpuwm_name} is shared and read-only: it can't be trained",
+        _PRIVATE.format(tensor.gpuwm_name),
+    )
+
+
+# ---- the classes ------------------------------------------------------------------------------
+
+
+@functools.cache
+def _shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
+    names: dict[str, Any] = {"gpuwm_plain": plain, "__module__": __name__}
+    if plain is torch.Tensor:  # as nn.Parameter has it: operations don't look at the class
+        names["__torch_function__"] = torch._C._disabled_torch_function_impl
+    made: type[torch.Tensor] = types.new_class(
+        f"Shared{plain.__name__}", (Shared, plain), exec_body=lambda ns: ns.update(names)
+    )
+    return made
+
+
+def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
+    """The class of what takes a tensor's place."""
+    plain = tensor.gpuwm_plain if isinstance(tensor, Shared) else type(tensor)
+    return _shared_class(plain) if shared else plain
+
+
+def made(kind: type[torch.Tensor], memory: torch.Tensor, like: torch.Tensor, name: str) -> Any:
+    """A tensor of that class over that memory, with the attributes that were set on `like`."""
+    new = init.alias(kind, memory, like, False)
+    for own in ("gpuwm_name", "gpuwm_detached"):
+        new.__dict__.pop(own, None)
+    if issubclass(kind, Shared):
+        new.gpuwm_name = name
+    return new
+
+
+def private_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Its bytes, copied, with its strides; dtypes that have no kernels too."""
+    storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
+    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return empty.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def _same_memory(kind: type[torch.Tensor], tensor: Any) -> Any:
+    new: Any = torch.Tensor._make_subclass(kind, tensor, False)
+    new.gpuwm_name = tensor.gpuwm_name
+    return new
+
+
+def _unshare(tensor: Any) -> None:
+    """It is about to get other memory: nothing is guarded any more."""
+    tensor.__class__ = tensor.gpuwm_plain
+    tensor.__dict__.pop("gpuwm_name", None)
+
+
+def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
+    """Over that memory, of the class that torch would have made of it."""
+    plain: type = tensor.gpuwm_plain
+    if getattr(tensor, "_is_param", False):  # nn.Parameter(shared.data)
+        plain = nn.Parameter
+    elif getattr(tensor, "gpuwm_detached", False):
+        plain = torch.Tensor
+    new = made(plain, memory, tensor, "")
+    new.__dict__.pop("_is_param", None)
+    return new
+
+
+# ---- modules and optimizers -------------------------------------------------------------------
+
+
+def never_shared(place: Place) -> str | None:
+    """Why it can't be shared: its module writes into it whenever it is called."""
+    for module, key in place.owners:
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+            return (
+                f"written: {type(module).__name__} with max_norm={module.max_norm} writes into "
+                f"{place.name} at every call: private=[{place.name!r}], or max_norm=None"
+            )
+        del key
+    return None
+
+
+def watch(places: Iterable[Place]) -> None:
+    """Modules that write into shared buffers while they train refuse to be called so, and
+    optimizers to step over shared parameters."""
+    _watch_optimizers()
+    for place in places:
+        if place.is_buffer and isinstance(place.tensor, Shared):
+            for module, _ in place.owners:
+                if _writes_in_training(module):
+                    _refuse_in_training(module)
+
+
+def _writes_in_training(module: nn.Module) -> bool:
+    hooks = module._forward_pre_hooks.values()
+    return isinstance(module, batchnorm._NormBase | parametrizations._SpectralNorm) or any(
+        isinstance(hook, SpectralNorm) for hook in hooks
+    )
+
+
+def _refuse_in_training(module: nn.Module) -> None:
+    if _check_training not in module._forward_pre_hooks.values():
+        module.register_forward_pre_hook(_check_training, prepend=True)
+
+
+def _check_training(module: nn.Module, args: tuple[Any, ...]) -> None:
+    if not module.training:
+        return
+    for buffer in module._buffers.values():
+        if isinstance(buffer, Shared):
+            raise WriteError(
+                f"{type(module).__name__} writes into {buffer.gpuwm_name} while it trains, "
+                "which is shared and read-only",
+                "call eval() on the module, or bind without share_buffers for it",
+            )
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    register_optimizer_step_pre_hook(_check_step)
+
+
+def _check_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if isinstance(parameter, Shared) and parameter.grad is not None:  # type: ignore[attr-defined]
+                raise WriteError(
+                    f"{type(optimizer).__name__}.step() would write into {parameter.gpuwm_name}, "
+                    "which is shared and read-only",
+                    _PRIVATE.format(parameter.gpuwm_name),
+                )

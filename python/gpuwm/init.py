@@ -1,0 +1,132 @@
+"""Building a model whose parameters have no memory yet."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.nn.parameter import is_lazy
+from torch.utils import _python_dispatch
+
+from . import errors
+
+
+class Unbound(errors.Error):
+    """A module was called whose parameters were never bound: the message has their names."""
+
+    default_code = errno.EADDRNOTAVAIL
+
+
+class _Thread(threading.local):
+    depth = 0  # of contexts
+
+
+_thread = _Thread()
+
+
+@contextlib.contextmanager
+def empty_init() -> Iterator[None]:
+    """Parameters that modules register inside have no memory: they are on torch's device `meta`.
+
+        with gpuwm.empty_init():
+            model = Model(config)
+        mapping.bind(model)
+
+    A parameter loses its memory as it is registered, so the peak is one parameter; it stays the
+    same object, and what `__init__` fills it with is not kept. Buffers, and whatever else
+    `__init__` computes, are as without; what it computes *from* parameters has no memory either,
+    and `bind` names it. Contexts nest. Only the thread that entered is affected: let it build the
+    model itself. Calling a model that was built so and not bound raises Unbound.
+    """
+    with contextlib.ExitStack() as undo:
+        undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
+        undo.callback(hooks.register_module_module_registration_hook(_on_module).remove)
+        _thread.depth += 1
+        try:
+            yield
+        finally:
+            _thread.depth -= 1
+
+
+def _on_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+    if _thread.depth and parameter is not None:
+        if is_plain(parameter) and not parameter.is_meta:
+            _empty(module, name, parameter)
+        _refuse_calls(module)
+
+
+def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
+    if _thread.depth:
+        _refuse_calls(module)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its bytes and strides say all about it: no quantised, sparse, lazy or wrapped one."""
+    return (
+        tensor.layout is torch.strided
+        and not is_lazy(tensor)
+        and not tensor.is_quantized
+        and not _python_dispatch.is_traceable_wrapper_subclass(tensor)
+    )
+
+
+def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Each becomes what the other is, in everything but identity. RuntimeError: torch refuses."""
+    torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
+
+
+def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: bool) -> Any:
+    """A tensor of that class over the same memory, with the attributes that were set on `like`."""
+    made: Any = torch.Tensor._make_subclass(kind, tensor, requires_grad)
+    made.__dict__.update(like.__dict__)
+    return made
+
+
+def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    """Takes a parameter's memory; whoever refers to it refers to the empty one."""
+    meta = torch.empty_strided(
+        parameter.size(), parameter.stride(), dtype=parameter.dtype, device="meta"
+    )
+    empty = alias(type(parameter), meta, parameter, parameter.requires_grad)
+    try:
+        swap(parameter, empty)
+    except RuntimeError as error:
+        raise errors.Unsupported(
+            f"parameter {name} of {type(module).__name__} can't be built without memory: {error}",
+            "build it outside of empty_init, and bind the model as it is",
+        ) from error
+
+
+# ---- a model that is called before it is bound ------------------------------------------------
+
+
+def _refuse_calls(module: nn.Module) -> None:
+    if _check_bound not in module._forward_pre_hooks.values():
+        module.register_forward_pre_hook(_check_bound)
+
+
+def allow_calls(model: nn.Module) -> None:
+    """The model has all its memory: nothing looks any more when it is called."""
+    for module in model.modules():
+        found = module._forward_pre_hooks
+        for key in [key for key, hook in found.items() if hook is _check_bound]:
+            del found[key]
+
+
+def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
+    if _thread.depth or any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in args):
+        return  # it is being built; or shapes are worked out, and nothing is computed
+    names = [name for name, parameter in module.named_parameters() if parameter.is_meta]
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise Unbound(
+            f"parameter {names[0]} of {type(module).__name__}{more} has no memory",
+            "the model was built in empty_init: bind it before it is called",
+        )
+    allow_calls(module)  # they got their memory some other way

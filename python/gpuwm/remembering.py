@@ -1,0 +1,57 @@
+"""What `bind` did, for `check` and `switch`: it keeps neither models nor mappings alive."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from .places import Place
+
+if TYPE_CHECKING:
+    from .mapping import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """A parameter or buffer that was bound. source: its name in the version; name: in the model."""
+
+    mapping: weakref.ref[Mapping]
+    source: str
+    name: str
+    private: bool
+
+
+# By the module that has it, and as what: names change as models are wrapped, these don't.
+_bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
+
+
+def remember(mapping: Mapping, place: Place, source: str, private: bool) -> None:
+    """Instead of what was remembered of the place before."""
+    bound = Bound(weakref.ref(mapping), source, place.name, private)
+    for module, key in place.owners:
+        _bound.setdefault(module, {})[key] = bound
+
+
+def recall(mapping: Mapping, place: Place) -> Bound | None:
+    for module, key in place.owners:
+        bound = _bound.get(module, {}).get(key)
+        if bound is not None and bound.mapping() is mapping:
+            return bound
+    return None
+
+
+def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
+    """Whatever was bound to a mapping and lives, each tensor once, as it is now."""
+    seen: set[int] = set()
+    for module, keys in list(_bound.items()):
+        for key, bound in keys.items():
+            parameter = module._parameters.get(key)
+            tensor = module._buffers.get(key) if parameter is None else parameter
+            if tensor is not None and bound.mapping() is mapping and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield bound, tensor
