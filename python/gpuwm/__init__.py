@@ -8,6 +8,11 @@
 Neither torch nor NumPy is needed to import it; what makes their tensors imports them.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._events import Event, Events
 from ._handle import TensorInfo
 from ._lib import __version__
@@ -41,9 +46,41 @@ from .errors import (
 from .mapping import Mapping, Version
 from .tensor import Slice, Tensor
 
+if TYPE_CHECKING:
+    from .binding import BindError, BindResult, build
+    from .checking import CheckResult
+    from .guards import WriteError
+    from .init import Unbound, empty_init
+
+# What needs torch is imported when it is first asked for.
+_WITH_TORCH = {
+    "BindError": "binding",
+    "BindResult": "binding",
+    "CheckResult": "checking",
+    "Unbound": "init",
+    "WriteError": "guards",
+    "build": "binding",
+    "empty_init": "init",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise Unsupported(f"gpuwm.{name} needs torch, and there is none", "install torch") from None
+
+
 __all__ = [
+    "BindError",
+    "BindResult",
     "Busy",
     "Cancelled",
+    "CheckResult",
     "Client",
     "Closed",
     "Copies",
@@ -72,12 +109,16 @@ __all__ = [
     "Tensor",
     "TensorInfo",
     "TimedOut",
+    "Unbound",
     "Unreachable",
     "Unsupported",
     "Version",
+    "WriteError",
     "__version__",
     "attach",
     "attach_async",
+    "build",
     "connect",
+    "empty_init",
     "events",
 ]

@@ -82,7 +82,7 @@ def bind(
     if guard:
         guards.watch(plan.places)
     for place, source, own in plan.bound:
-        remembering.remember(mapping, place, source, own)
+        remembering.remember(mapping, place, source, plan.sources[source], own)
     return plan.result()
 
 
@@ -158,13 +158,13 @@ class _Plan:
         self._shared = _chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
-        self._sources = mapping.state_dict()
-        self._device = next((t.device for t in self._sources.values()), torch.device("cpu"))
+        self.sources = mapping.state_dict()
+        self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self.problems: list[str] = []
         self.steps: list[_Step] = []
         self.bound: list[tuple[Place, str, bool]] = []  # with the version's name, and private
         self.missing: list[str] = []
-        self.unexpected = [name for name in self._sources if name not in names]
+        self.unexpected = [name for name in self.sources if name not in names]
         for place in self.places:
             self._look_at(place)
         self.problems += fitting.computed_too_early(model)
@@ -183,15 +183,15 @@ class _Plan:
         )
 
     def _look_at(self, place: Place) -> None:
-        named = [name for name in place.names if name in self._sources]
+        named = [name for name in place.names if name in self.sources]
         if not named:
             self._unnamed(place)
             return
-        source = self._sources[named[0]]
+        source = self.sources[named[0]]
         shared = self._is_shared(place)
         problem = (
             fitting.misfit(place, source)
-            or fitting.different(self._sources, named)
+            or fitting.different(self.sources, named)
             or fitting.other_identity(place, source)
             or (guards.never_shared(place) if shared and self._read_only else None)
         )

@@ -6,7 +6,7 @@ import collections.abc
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from . import _lib, _threads, devices, errors
 from . import client as clients
@@ -17,6 +17,10 @@ from .tensor import Slice, Tensor, slice_of
 if TYPE_CHECKING:
     import numpy
     from torch import Tensor as TorchTensor
+    from torch.nn import Module
+
+    from .binding import BindResult
+    from .checking import CheckResult
 
 
 class Version(NamedTuple):
@@ -78,10 +82,13 @@ class Mapping:
     fork the child may read what it has on host, and every call raises InChild.
     """
 
-    def __init__(self, handle: Handle, selection: Selection, private_writes: bool) -> None:
+    def __init__(
+        self, handle: Handle, selection: Selection, private_writes: bool, ref: str
+    ) -> None:
         self._handle: Handle | None = handle
         self._selection = selection
         self.private_writes = private_writes
+        self.ref = ref  # what was attached, or switched to last
 
     # ---- what it is ----
 
@@ -210,12 +217,61 @@ class Mapping:
             found[info.name] = tensor
         return found
 
+    # ---- models of torch ----
+
+    def bind(
+        self,
+        model: Module,
+        *,
+        strict: bool = True,
+        share_buffers: bool | str | Sequence[str] = False,
+        private: str | Sequence[str] = (),
+        guard: bool = True,
+    ) -> BindResult:
+        """The model's parameters become this memory, by name: see gpuwm.binding.bind."""
+        from . import binding
+
+        return binding.bind(
+            self,
+            model,
+            strict=strict,
+            share_buffers=share_buffers,
+            private=private,
+            guard=guard,
+        )
+
+    def switch(
+        self,
+        ref: str | None = None,
+        *,
+        wait: float | None = None,
+        idle: bool = False,
+        stale: str | Sequence[str] = (),
+    ) -> Version:
+        """Another version of the same layout, at the same addresses, under everything that was made
+        from this one: see gpuwm.following.switch."""
+        from . import following
+
+        return following.switch(self, ref, wait=wait, idle=idle, stale=stale)
+
     # ---- its end ----
 
-    def check(self) -> None:
-        """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost."""
+    @overload
+    def check(self) -> None: ...
+
+    @overload
+    def check(self, model: Module) -> CheckResult: ...
+
+    def check(self, model: Module | None = None) -> CheckResult | None:
+        """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost.
+        model: what of it is shared, private, or lost its sharing: see gpuwm.checking.check."""
         handle = self._held()
         _lib.check(handle.library.gpuwm_mapping_check(handle.pointer))
+        if model is None:
+            return None
+        from . import checking
+
+        return checking.check(self, model)
 
     @property
     def exports(self) -> int:
@@ -293,7 +349,7 @@ def attach_mapping(
     def call() -> Mapping:
         name = _lib.text_bytes(ref)
         _lib.check(_lib.load().gpuwm_attach(handle, name, ctypes.byref(options), ctypes.byref(out)))
-        return Mapping(Handle(out.value or 0), selection, private)
+        return Mapping(Handle(out.value or 0), selection, private, ref)
 
     return _threads.wait_for(call) if wait else call()
 

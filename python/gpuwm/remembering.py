@@ -18,21 +18,33 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """A parameter or buffer that was bound. source: its name in the version; name: in the model."""
+    """A parameter or buffer that was bound. source: its name in the version; name: in the model;
+    begin, nbytes: where the version's tensor is, which no switch changes."""
 
     mapping: weakref.ref[Mapping]
     source: str
     name: str
     private: bool
+    begin: int
+    nbytes: int
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor of the version's device begins in the version's."""
+        if self.nbytes == 0:
+            return tensor.numel() == 0
+        return self.begin <= tensor.data_ptr() < self.begin + self.nbytes
 
 
 # By the module that has it, and as what: names change as models are wrapped, these don't.
 _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
 
 
-def remember(mapping: Mapping, place: Place, source: str, private: bool) -> None:
-    """Instead of what was remembered of the place before."""
-    bound = Bound(weakref.ref(mapping), source, place.name, private)
+def remember(
+    mapping: Mapping, place: Place, source: str, memory: torch.Tensor, private: bool
+) -> None:
+    """Instead of what was remembered of the place before. memory: the version's tensor."""
+    begin, nbytes = memory.data_ptr(), memory.untyped_storage().nbytes()
+    bound = Bound(weakref.ref(mapping), source, place.name, private, begin, nbytes)
     for module, key in place.owners:
         _bound.setdefault(module, {})[key] = bound
 

@@ -1,0 +1,127 @@
+"""Following a model's alias: another version at the same addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fnmatch
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from . import _lib, errors
+
+if TYPE_CHECKING:
+    import torch
+
+    from .mapping import Mapping, Version
+
+
+def switch(
+    mapping: Mapping,
+    ref: str | None = None,
+    *,
+    wait: float | None = None,
+    idle: bool = False,
+    stale: str | Sequence[str] = (),
+) -> Version:
+    """Puts another version of the same layout where this one is, and refreshes every private copy
+    that `bind` made and that lives, in place. What was made from the mapping (models, tensors,
+    arrays, captured CUDA graphs) then reads the new bytes. The version it has now.
+
+    ref: None: what was attached last, so `attach("llama@prod")` follows `prod`. wait: seconds for
+    a version that is not there or not ready; it can't be interrupted. idle: the caller has waited
+    for the device. stale: globs of names that may keep the old version's values.
+
+    To be called at a quiet point: meanwhile no thread may use the mapping or a model that was bound
+    to it, nor queue work that reads them. What the caller itself made from the old bytes is the
+    caller's to renew: KV and prefix caches, merged adapters, converted copies, constants that a
+    compiler folded. Private copies get the new version's values: what was written into them since
+    bind is gone.
+
+    Nothing has changed after these: Mismatch: another layout, and the first difference; or a
+    private copy that can't be refreshed, or something of a model that lost its sharing, by name:
+    bind anew, or name it in `stale`. Busy: another attachment of the process shares the memory, or
+    a CUDA stream is being captured. All errors of attach. But Lost: neither the new nor the old
+    version could be mapped.
+    """
+    handle = mapping._held()
+    globs = (stale,) if isinstance(stale, str) else tuple(stale)
+    # Without torch, or before anything was bound, there are no copies.
+    copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
+    ref = mapping.ref if ref is None else ref
+    options = _lib.SwitchOptions(
+        size=ctypes.sizeof(_lib.SwitchOptions), wait_ms=_lib.milliseconds(wait), idle=idle
+    )
+    name = _lib.text_bytes(ref)
+    try:
+        _lib.check(handle.library.gpuwm_switch(handle.pointer, name, ctypes.byref(options)))
+    finally:
+        handle.forget()
+    mapping.ref = ref
+    _refresh(mapping, copies)
+    return mapping.version
+
+
+Copy = tuple[str, "torch.Tensor", "torch.Tensor"]  # the model's name, the copy, what it is of
+
+
+def _copies(mapping: Mapping, stale: Sequence[str]) -> list[Copy]:
+    """What is to be refreshed. Mismatch: something can't be, or isn't shared any more."""
+    from . import remembering
+
+    copies: list[Copy] = []
+    problems: list[str] = []
+    for bound, tensor in remembering.all_bound(mapping):
+        if any(fnmatch.fnmatchcase(bound.name, glob) for glob in stale):
+            continue
+        if not bound.private:
+            if not bound.has(tensor):
+                problems.append(f"{bound.name} was shared, and has memory of its own now")
+            continue
+        source = mapping.torch(bound.source)
+        if why := _not_refreshable(tensor, source):
+            problems.append(f"private copy {bound.name} {why}")
+        copies.append((bound.name, tensor, source))
+    if problems:
+        raise errors.Mismatch(
+            f"{mapping.version} can't be switched:\n  " + "\n  ".join(problems),
+            "\nbind the model anew, or name what may keep its old values: switch(stale=[…])",
+        )
+    return copies
+
+
+def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:
+    import torch
+
+    if tensor.is_meta:
+        return "has no memory any more"
+    if tensor.size() != source.size():
+        return f"is {list(tensor.size())} now, {list(source.size())} in the version"
+    if any(n > 1 and s == 0 for n, s in zip(tensor.size(), tensor.stride(), strict=True)):
+        return "is expanded"
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        return "was made in inference mode: switch in torch.inference_mode()"
+    return None
+
+
+def _refresh(mapping: Mapping, copies: Sequence[Copy]) -> None:
+    """The sources are at the same addresses, and read the new bytes."""
+    if not copies:
+        return
+    import torch
+
+    with torch.no_grad():
+        for name, tensor, source in copies:
+            try:
+                tensor.copy_(source)
+            except RuntimeError as error:
+                raise errors.Error(
+                    f"the mapping is of {mapping.version} now, but private copy {name} could not "
+                    f"be refreshed: {error}",
+                    "bind the model anew",
+                    code=errno.EIO,
+                ) from error
+    device = copies[0][2].device
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # other streams may read the copies next
