@@ -34,22 +34,32 @@ static int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
 	return r;
 }
 
+static int unmap_unused(struct mapped_part *part)
+{
+	int r;
+
+	if (!reaper_enter())
+		return -EBUSY;
+	part->device.ops->background(&part->device);
+	r = mapped_part_leave(part, NULL);
+	if (r == 1) {
+		reaper_go_on();
+		mapped_part_free(part);
+	}
+	reaper_leave();
+	return r < 0 ? r : 0;
+}
+
 /* On the reaper's thread. The lease ends after the memory is unmapped: what is in use counts as used. */
 static int end_unused(struct keep *keep)
 {
 	struct gpuwm_mapping *mapping =
 		(struct gpuwm_mapping *)((char *)keep - offsetof(struct gpuwm_mapping, keep));
-	int r = mapped_part_leave(mapping->part, NULL);
+	int r = unmap_unused(mapping->part);
 
-	if (r < 0)
-		return r;
-	if (r == 1) {
-		reaper_enter();
-		mapped_part_free(mapping->part);
-		reaper_leave();
-	}
-	mapping_free(mapping, NULL);
-	return 0;
+	if (r == 0)
+		mapping_free(mapping, NULL);
+	return r;
 }
 
 static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,

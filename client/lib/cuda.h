@@ -32,6 +32,8 @@
 	F(cuStreamSynchronize)                                                                                 \
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamDestroy_v2)                                                                                  \
+	F(cuStreamIsCapturing)                                                                                 \
+	F(cuThreadExchangeStreamCaptureMode)                                                                   \
 	F(cuStreamWaitEvent)                                                                                   \
 	F(cuEventCreate)                                                                                       \
 	F(cuEventDestroy_v2)                                                                                   \

@@ -104,8 +104,11 @@ struct memory_ops {
 		    struct error *error);
 	/* Waits until nothing that this process queued uses the device, or a peer of it. Makes no
 	 * context where there is none. -EBUSY: a stream is being captured, nothing was
-	 * waited for; -EIO: the context is broken, nothing runs in it any more. */
+	 * waited for (but a capture that was not told is lost by the question, where its stream is one that stands
+	 * apart from the default one); -EIO: the context is broken, nothing runs in it any more. */
 	int (*idle)(const struct memory_device *device, struct error *error);
+	/* Said by a thread of the library, whose calls concern no stream capture of the program. */
+	void (*background)(const struct memory_device *device);
 	/* Makes the device's primary context current for this thread, and puts back
 	 * what was. Pairs; `enter` may take 100 ms the first time. */
 	int (*enter)(const struct memory_device *device, struct error *error);

@@ -5,6 +5,7 @@
 #include "memory.h"
 
 #include "cuda.h"
+#include "reaper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -406,6 +407,16 @@ static void cuda_unhold(const struct memory_device *device)
 		cuda->cuDevicePrimaryCtxRelease_v2(device->ordinal);
 }
 
+static void cuda_background(const struct memory_device *device)
+{
+	const struct cuda_driver *cuda = driver();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	(void)device;
+	if (cuda)
+		cuda->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 static int cuda_enter(const struct memory_device *device, struct error *error)
 {
 	CUcontext context;
@@ -431,13 +442,23 @@ static void cuda_leave(const struct memory_device *device)
 	cuda_unhold(device);
 }
 
+static int captured(struct error *error)
+{
+	return error_set(error, -EBUSY, "end the capture first", "a stream of this process is being captured");
+}
+
 static int synchronise(const struct cuda_driver *cuda, struct error *error)
 {
-	CUresult result = cuda->cuCtxSynchronize();
+	CUstreamCaptureStatus status;
+	CUresult result;
 
+	/* To wait for a context makes it lose every capture. This question does not, but it is answered for streams
+	 * only that go with the default one. */
+	result = cuda->cuStreamIsCapturing(CU_STREAM_LEGACY, &status);
+	if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		result = cuda->cuCtxSynchronize();
 	if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
-		return error_set(error, -EBUSY, "end the capture first",
-				 "a stream of this process is being captured");
+		return captured(error);
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "waiting for the GPU");
 }
 
@@ -478,7 +499,7 @@ static int idle_on(const struct memory_device *device, struct error *error)
 /* Of several that fail, one that is captured counts most: memory stays then. */
 static int cuda_idle(const struct memory_device *device, struct error *error)
 {
-	int r = idle_on(device, error);
+	int r = capture_is_told() ? captured(error) : idle_on(device, error);
 
 	for (unsigned i = 0; i < device->peer_count && r != -EBUSY; i++) {
 		const struct memory_device peer = {.ops = device->ops, .ordinal = device->peers[i]};
@@ -512,6 +533,7 @@ const struct memory_ops memory_cuda = {
 	.write = cuda_write,
 	.read = cuda_read,
 	.idle = cuda_idle,
+	.background = cuda_background,
 	.enter = cuda_enter,
 	.leave = cuda_leave,
 	.hold = cuda_hold,

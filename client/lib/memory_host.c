@@ -327,7 +327,7 @@ static int host_copy(const struct memory_device *device, void *to, const void *f
 	return 0;
 }
 
-/* Nothing is queued, and there is no context: idle, enter, hold. */
+/* Nothing is queued, and there is no context: idle, background, enter, hold. */
 static int host_nothing(const struct memory_device *device, struct error *error)
 {
 	(void)device;
@@ -361,6 +361,7 @@ const struct memory_ops memory_host = {
 	.write = host_copy,
 	.read = host_copy,
 	.idle = host_nothing,
+	.background = host_leave,
 	.enter = host_nothing,
 	.leave = host_leave,
 	.hold = host_nothing,

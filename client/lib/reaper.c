@@ -3,8 +3,10 @@
 #include "clock.h"
 #include "fork.h"
 #include "thread.h"
+#include "../../include/gpuwm/client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,7 @@ static struct keep *waiting; /* the thread's own */
 
 static uint32_t working; /* atomic; futex: the thread is between reaper_enter and reaper_leave */
 static bool ending; /* atomic: exit has begun */
+static unsigned captures; /* atomic: that were told, and go on */
 
 /* Until the word is not `value` any more, is woken, or time has run out; wait_ms -1: for ever. */
 static void word_wait(uint32_t *word, uint32_t value, int wait_ms)
@@ -40,13 +43,19 @@ static void word_wait(uint32_t *word, uint32_t value, int wait_ms)
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, wait_ms < 0 ? NULL : &wait, NULL, 0);
 }
 
-/* Leaves errno as it was. */
+/* All who wait for it. Leaves errno as it was. */
 static void word_wake(uint32_t *word)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	errno = saved;
+}
+
+static void reaper_wake(void)
+{
+	__atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
+	word_wake(&calls);
 }
 
 /* ---- exit ---------------------------------------------------------------- */
@@ -72,19 +81,53 @@ static void at_exit(void)
 		word_wait(&working, 1, clock_left(deadline));
 }
 
-void reaper_enter(void)
+void reaper_go_on(void)
 {
-	__atomic_store_n(&working, 1, __ATOMIC_SEQ_CST);
 	if (!exit_has_begun())
 		return;
 	reaper_leave();
 	stay();
 }
 
+bool reaper_enter(void)
+{
+	__atomic_store_n(&working, 1, __ATOMIC_SEQ_CST);
+	reaper_go_on();
+	if (!capture_is_told())
+		return true;
+	reaper_leave();
+	return false;
+}
+
 void reaper_leave(void)
 {
 	__atomic_store_n(&working, 0, __ATOMIC_SEQ_CST);
 	word_wake(&working);
+}
+
+/* ---- captures ------------------------------------------------------------ */
+
+bool capture_is_told(void)
+{
+	return __atomic_load_n(&captures, __ATOMIC_SEQ_CST) > 0;
+}
+
+void gpuwm_capture_begin(void)
+{
+	__atomic_add_fetch(&captures, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&working, __ATOMIC_SEQ_CST))
+		word_wait(&working, 1, -1);
+}
+
+void gpuwm_capture_end(void)
+{
+	unsigned now = __atomic_load_n(&captures, __ATOMIC_RELAXED);
+
+	/* A child has none of its parent's. */
+	while (now > 0 &&
+	       !__atomic_compare_exchange_n(&captures, &now, now - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
+	reaper_wake();
 }
 
 /* ---- the thread ---------------------------------------------------------- */
@@ -138,6 +181,7 @@ static void forget_in_child(void *unused)
 	begun = false;
 	given = waiting = NULL;
 	working = 0;
+	captures = 0;
 }
 
 /* Under fork_lock. */
@@ -211,8 +255,7 @@ void keep_unuse(struct keep *keep)
 	do
 		keep->next = first;
 	while (!__atomic_compare_exchange_n(&given, &first, keep, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-	__atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
-	word_wake(&calls);
+	reaper_wake();
 }
 
 void keep_give_up(struct keep *keep)

@@ -38,9 +38,14 @@ unsigned keep_others(const struct keep *keep);
 bool keep_claim(struct keep *keep);
 void keep_put_back(struct keep *keep);
 
-/* Around what an `end` does to memory: in between, exit waits for it for a moment; and it is not begun when exit has:
- * reaper_enter does not return then. */
-void reaper_enter(void);
+/* Around what an `end` asks of the driver. False: a stream capture was told, try later. It does not return once exit has
+ * begun; exit waits for what has been entered, for a moment. */
+bool reaper_enter(void);
+/* In between, before memory goes that was waited for: the same, if exit has begun meanwhile. */
+void reaper_go_on(void);
 void reaper_leave(void);
+
+/* Whether gpuwm_capture_begin was called, and gpuwm_capture_end not yet. */
+bool capture_is_told(void);
 
 #endif

@@ -358,6 +358,14 @@ void gpuwm_unhold(struct gpuwm_mapping *mapping);
 /* Exports and holds that are alive. */
 uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
+/* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
+ * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
+ * stays until the end, and gpuwm_detach and gpuwm_switch are -EBUSY. begin waits for what the library's thread is at. Captures
+ * may overlap, in any threads. Without this they find captures on streams that go with the default one; others are lost
+ * to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
+void gpuwm_capture_begin(void);
+void gpuwm_capture_end(void);
+
 /* ---- raw handles: for those who map themselves ------------------------ */
 
 /* A lease and its descriptors, nothing mapped but the index. */

@@ -75,6 +75,7 @@ static void context_end(CUcontext context)
 {
 	context->uses = 0;
 	streams_end(context->id);
+	captures_end(context->id);
 	modules_end(context->id);
 	if (context->file >= 0)
 		close(context->file);
@@ -225,5 +226,7 @@ DRIVER_CALL(cuCtxGetId, NEEDS_INIT, (CUcontext context, unsigned long long *id),
 
 DRIVER_CALL(cuCtxSynchronize, NEEDS_CONTEXT, (void), ())
 {
-	return streams_run();
+	CUresult result = captures_spoil(context_id(), false);
+
+	return result == CUDA_SUCCESS ? streams_run() : result;
 }

@@ -32,6 +32,8 @@ CUresult driver_enter(const char *name, enum needs needs)
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	else if (needs == NEEDS_CONTEXT)
 		result = context_check(NULL);
+	if (result == CUDA_SUCCESS)
+		result = captures_check(name);
 	if (result != CUDA_SUCCESS)
 		pthread_mutex_unlock(&lock);
 	return result;

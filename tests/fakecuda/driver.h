@@ -73,6 +73,22 @@ CUresult stream_now(CUstream stream);
 CUresult streams_run(void);
 /* Its streams and events are gone, with what they had still to do. */
 void streams_end(unsigned long long context);
+/* False: a default one, or none of the current context. */
+bool stream_can_be_captured(CUstream stream, bool *ret_blocking);
+
+/* ---- captures (graph.c) ------------------------------------------------- */
+
+bool stream_is_captured(CUstream stream);
+/* What queuing on a captured stream gives; nothing is kept of it. */
+CUresult capture_take(CUstream stream);
+/* A captured stream was asked for what it can't: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. */
+CUresult capture_spoil(CUstream stream);
+/* The whole context was waited for, or (blocking) its default stream used: what that gives. */
+CUresult captures_spoil(unsigned long long context, bool blocking);
+/* A function that no graph would have is called: what that gives, by this thread's mode. */
+CUresult captures_check(const char *name);
+void captures_end(unsigned long long context);
+
 /* The same of its modules. */
 void modules_end(unsigned long long context);
 

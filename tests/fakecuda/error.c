@@ -33,6 +33,11 @@
 	R(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                                 \
 	R(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                           \
 	R(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")           \
+	R(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture")    \
+	R(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                                  \
+	  "operation would make the legacy stream depend on a capturing blocking stream")                      \
+	R(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                                              \
+	  "attempt to terminate a thread-local capture sequence from another thread")                          \
 	R(CUDA_ERROR_UNKNOWN, "unknown error")
 
 static const struct {

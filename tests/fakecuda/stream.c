@@ -77,8 +77,10 @@ static CUresult run_to(CUstream stream, unsigned long long place)
 /* Work on the default stream comes behind that of all streams that were not made to stand apart. */
 static CUresult run_blocking(void)
 {
-	CUresult result = CUDA_SUCCESS;
+	CUresult result = captures_spoil(context_id(), true);
 
+	if (result != CUDA_SUCCESS)
+		return result;
 	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
 		if (s->alive && s->blocking && s->context == context_id() &&
 		    run_to(s, s->queued) != CUDA_SUCCESS)
@@ -117,6 +119,14 @@ void streams_end(unsigned long long context)
 			e->alive = false;
 }
 
+bool stream_can_be_captured(CUstream stream, bool *ret_blocking)
+{
+	if (is_default(stream) || !is_stream(stream) || stream->context != context_id())
+		return false;
+	*ret_blocking = stream->blocking;
+	return true;
+}
+
 static void append(CUstream stream, const struct queued *given)
 {
 	struct queued *queued = malloc(sizeof(*queued));
@@ -138,6 +148,8 @@ CUresult stream_now(CUstream stream)
 		return run_blocking();
 	if (stream->context != context_id())
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream_is_captured(stream))
+		return capture_spoil(stream);
 	return run_to(stream, stream->queued);
 }
 
@@ -149,6 +161,8 @@ CUresult stream_later(CUstream stream, stream_work_fn *work, const struct stream
 		result = stream_now(stream);
 		return result == CUDA_SUCCESS ? work(data) : result;
 	}
+	if (stream_is_captured(stream))
+		return capture_take(stream);
 	append(stream, &(struct queued){.work = work, .data = *data});
 	return CUDA_SUCCESS;
 }
@@ -185,6 +199,8 @@ DRIVER_CALL(cuStreamSynchronize, NEEDS_CONTEXT, (CUstream stream), (stream))
 {
 	if (!is_stream(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream_is_captured(stream))
+		return capture_spoil(stream);
 	return is_default(stream) ? run_blocking() : run_to(stream, stream->queued);
 }
 
@@ -195,6 +211,8 @@ DRIVER_CALL(cuStreamQuery, NEEDS_CONTEXT, (CUstream stream), (stream))
 
 	if (!is_stream(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream_is_captured(stream))
+		return capture_spoil(stream);
 	if (is_default(stream) || !stream->first)
 		return CUDA_SUCCESS;
 	result = run_to(stream, stream->done + 1);

@@ -67,6 +67,10 @@
 	F(cuStreamSynchronize)                                                                                 \
 	F(cuStreamQuery)                                                                                       \
 	F(cuStreamWaitEvent)                                                                                   \
+	F(cuStreamBeginCapture_v2)                                                                             \
+	F(cuStreamEndCapture)                                                                                  \
+	F(cuStreamIsCapturing)                                                                                 \
+	F(cuThreadExchangeStreamCaptureMode)                                                                   \
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
 	F(cuEventSynchronize)                                                                                  \

@@ -9,6 +9,7 @@ static int fds_before;
 
 static void setup(void)
 {
+	children_leave_early();
 	fds_before = open_fds();
 	start_on("host");
 }

@@ -167,13 +167,10 @@ static long log_end(void)
 
 static const char *log_since(long from)
 {
-	static const char *const silent[] = {"cuCtxGetCurrent",
-					     "cuCtxGetDevice",
-					     "cuDevicePrimaryCtxGetState",
-					     "cuDevicePrimaryCtxRetain",
-					     "cuDevicePrimaryCtxRelease_v2",
-					     "cuCtxPushCurrent_v2",
-					     "cuCtxPopCurrent_v2"};
+	static const char *const silent[] = {
+		"cuCtxGetCurrent",     "cuCtxGetDevice",           "cuDevicePrimaryCtxGetState",
+		"cuStreamIsCapturing", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
+		"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"};
 	static char text[2000];
 	FILE *log = fopen(calls, "re");
 	char line[256], name[64];
