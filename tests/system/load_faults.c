@@ -136,19 +136,19 @@ static bool has_hung(const char *path, const char *function)
 /* A load hangs in this call of the driver; the phase that it was in when it was cancelled. */
 static void cancel_in(const char *function, char ret_phase[64])
 {
+	struct gpuwmd *d, scratch; /* loaders write to the log until they are gone, each opens it anew */
 	char rule[128], log[128];
-	struct gpuwmd *d;
 	uint64_t job;
 	json_t *told;
 
-	snprintf(log, sizeof log, "/tmp/gpuwm-calls-%d", (int)getpid());
+	folder_make(&scratch);
+	snprintf(log, sizeof log, "%s/calls", scratch.dir);
 	snprintf(rule, sizeof rule, "%s:1", function);
 	setenv("FAKECUDA_LOG", log, 1);
 	d = start_with("FAKECUDA_HANG", rule);
 	unsetenv("FAKECUDA_LOG");
 	OK(load_start(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1", NULL, &job));
 	cr_assert(EVENTUALLY(10000, has_hung(log, function)), "no call of %s", function);
-	unlink(log);
 	cr_assert(job_is(d, "running"), "%s", function);
 	OK(gpuwm_job_cancel(d->admin, job));
 	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
