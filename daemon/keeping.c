@@ -1,6 +1,7 @@
 #include "keeping_internal.h"
 
 #include "clock.h"
+#include "scrub.h"
 #include "versions.h"
 
 #include <stdlib.h>
@@ -89,6 +90,7 @@ struct snapshot keeping_snapshot(const struct keeping *k)
 		.ledger = k->ledger,
 		.epoch = k->epoch,
 		.next_name = k->next_name,
+		.scrub_from_ms = scrub_from(k->server->scrub),
 		.registry = k->server->registry,
 		.devices = &k->server->devices,
 	};

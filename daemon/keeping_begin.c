@@ -2,6 +2,7 @@
 #include "keeping_internal.h"
 
 #include "reload.h"
+#include "scrub.h"
 #include "segment.h"
 
 #include <errno.h>
@@ -66,6 +67,7 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	k->epoch = snapshot.epoch + 1;
 	if (k->next_name < snapshot.next_name)
 		k->next_name = snapshot.next_name;
+	scrub_set_from(k->server->scrub, snapshot.scrub_from_ms);
 	k->adopted = registry_counts(k->server->registry).versions;
 	return 0;
 }

@@ -1,5 +1,6 @@
 #include "scrub.h"
 #include "clock.h"
+#include "keeping.h"
 #include "loader.h"
 #include "server.h"
 #include "verify.h"
@@ -12,6 +13,8 @@ struct scrub {
 	struct server *server;
 	uv_timer_t timer;
 	uint64_t interval; /* seconds, as configured */
+	uint64_t from_ms; /* since 1970: what it counts from; see scrub.h */
+	uint64_t begun_ms; /* since 1970: the pass that runs, or the last one */
 	uint64_t pass; /* numbers passes; a part has that of the last one that read it */
 	bool running; /* a pass */
 	struct job *job; /* of the part that is read now */
@@ -27,6 +30,7 @@ struct scrub *scrub_new(struct server *server)
 	if (!scrub)
 		return NULL;
 	scrub->server = server;
+	scrub->from_ms = clock_wall_ms();
 	scrub->timer.data = scrub;
 	uv_timer_init(&server->loop, &scrub->timer);
 	uv_unref((uv_handle_t *)&scrub->timer);
@@ -55,24 +59,50 @@ static void on_timer(uv_timer_t *timer)
 	if (scrub->running)
 		return;
 	scrub->running = true;
+	scrub->begun_ms = clock_wall_ms();
 	scrub->pass++;
 	scrub->skipped = 0;
 	loader_pool_turn(scrub->server->loaders);
 }
 
+/* What lies ahead of a clock that was set back since counts as now. */
+static void set_timer(struct scrub *scrub)
+{
+	uint64_t now = clock_wall_ms(), ms = scrub->interval * 1000, since;
+
+	if (scrub->from_ms > now)
+		scrub->from_ms = now;
+	since = now - scrub->from_ms;
+	uv_timer_start(&scrub->timer, on_timer, since < ms ? ms - since : 0, ms);
+}
+
 void scrub_configure(struct scrub *scrub)
 {
-	uint64_t interval = scrub->server->config->scrub_interval, ms = interval * 1000;
+	uint64_t interval = scrub->server->config->scrub_interval;
 
 	if (interval == scrub->interval)
 		return;
 	scrub->interval = interval;
 	if (interval > 0) {
-		uv_timer_start(&scrub->timer, on_timer, ms, ms);
+		set_timer(scrub);
 		return;
 	}
 	uv_timer_stop(&scrub->timer);
 	scrub->running = false;
+}
+
+uint64_t scrub_from(const struct scrub *scrub)
+{
+	return scrub ? scrub->from_ms : 0;
+}
+
+void scrub_set_from(struct scrub *scrub, uint64_t from_ms)
+{
+	if (!scrub || from_ms == 0)
+		return;
+	scrub->from_ms = from_ms;
+	if (scrub->interval > 0)
+		set_timer(scrub);
 }
 
 static void finish_pass(struct scrub *scrub)
@@ -80,6 +110,8 @@ static void finish_pass(struct scrub *scrub)
 	scrub->running = false;
 	scrub->passes++;
 	scrub->last_ms = clock_wall_ms();
+	scrub->from_ms = scrub->begun_ms;
+	keeping_save(scrub->server->keeping);
 }
 
 /* ---- parts ---- */

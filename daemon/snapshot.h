@@ -11,6 +11,7 @@ struct snapshot {
 	struct version_id ledger; /* stays as long as the versions do */
 	uint64_t epoch; /* starts of gpuwmd with it, from 1 */
 	uint64_t next_name; /* of the fd store: never used so far */
+	uint64_t scrub_from_ms; /* scrub_from; 0: not known, as in what a gpuwmd without it wrote */
 	struct registry *registry;
 	struct device_table *devices;
 };
@@ -31,7 +32,7 @@ struct snapshot_fds {
 };
 
 /* Fills an empty registry and device table, charges budgets as they were (also above a budget that
- * is smaller now), and sets ledger, epoch and next_name as they were written. A version whose
+ * is smaller now), and sets ledger, epoch, next_name and scrub_from_ms as they were written. A version whose
  * descriptors are not all there, and what was stored, is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also
  * where there are more than are kept as failed. What a device has free is not known.

@@ -134,6 +134,8 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 	message_put_hex128(w, "ledger", snapshot->ledger.bytes);
 	message_put_u64(w, "epoch", snapshot->epoch);
 	message_put_u64(w, "next_name", snapshot->next_name);
+	if (snapshot->scrub_from_ms)
+		message_put_u64(w, "scrub_from_ms", snapshot->scrub_from_ms);
 	put_devices(w, snapshot->devices);
 	put_versions(w, snapshot->registry);
 	put_aliases(w, snapshot->registry);

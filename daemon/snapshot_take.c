@@ -423,6 +423,7 @@ static int take_all(struct taking *t, const msgpack_object *body)
 	fields_hex128(&f, "ledger", t->into->ledger.bytes);
 	t->into->epoch = fields_u64(&f, "epoch");
 	t->into->next_name = fields_u64(&f, "next_name");
+	t->into->scrub_from_ms = fields_u64_or(&f, "scrub_from_ms", 0);
 	r = take_each(t, &f, "devices", take_device);
 	if (r == 0)
 		r = take_each(t, &f, "versions", take_version);

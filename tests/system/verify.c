@@ -100,6 +100,16 @@ static int64_t scrub_of(struct gpuwmd *d, const char *key)
 	return value;
 }
 
+static bool scrub_is_on(struct gpuwmd *d)
+{
+	json_t *status = query(d->admin, "status", NULL), *scrub = json_object_get(status, "scrub");
+	bool on = json_is_true(json_object_get(scrub, "running")) ||
+		  json_integer_value(json_object_get(scrub, "passes")) > 0;
+
+	json_decref(status);
+	return on;
+}
+
 Test(verify, is_done_by_the_scrub_too)
 {
 	struct gpuwmd *d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL);
@@ -110,6 +120,22 @@ Test(verify, is_done_by_the_scrub_too)
 	cr_assert_eq(scrub_of(d, "skipped"), 0);
 	cr_assert(!is_tainted(d, "v1") && !is_tainted(d, "v2"));
 	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* What is due after 4 seconds is so although gpuwmd was restarted after 2. */
+Test(verify, by_the_scrub_is_not_put_off_by_restarts)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT "[scrub]\ninterval = 4\n"});
+	int64_t started = clock_ms(), restarted;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert(EVENTUALLY(5000, clock_ms() - started >= 2000));
+	kept_kill(d, SIGKILL);
+	restarted = clock_ms();
+	cr_assert(EVENTUALLY(20000, scrub_is_on(d)));
+	cr_assert_lt(clock_ms() - restarted, 3500);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

@@ -1,4 +1,5 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
+#include "daemon/clock.h"
 #include "daemon/scrub.h"
 #include "daemon_service.h"
 
@@ -100,6 +101,40 @@ Test(scrub, has_nothing_to_read)
 	begin(1);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 0);
+	end();
+}
+
+/* Restarts do not put it off. */
+Test(scrub, begins_when_it_is_due_since_the_last_one_began)
+{
+	const uint64_t hour = 3600000;
+	uint64_t now;
+
+	begin(1);
+	config.scrub_interval = 3600;
+	scrub_configure(server->scrub);
+	now = clock_wall_ms();
+	scrub_set_from(server->scrub, 0);
+	scrub_set_from(server->scrub, now - hour / 2);
+	turn();
+	cr_expect_not(told("running"));
+	cr_expect_eq(scrub_from(server->scrub), now - hour / 2);
+	scrub_set_from(server->scrub, now - 2 * hour);
+	TURN_UNTIL(told("passes") == 1);
+	cr_expect(scrub_from(server->scrub) >= now, "the next one counts from this one's beginning");
+	end();
+}
+
+/* The clock was set back. */
+Test(scrub, that_began_in_the_future_counts_from_now)
+{
+	uint64_t now;
+
+	begin(1);
+	now = clock_wall_ms();
+	scrub_set_from(server->scrub, now + 1000000000);
+	cr_expect(scrub_from(server->scrub) <= clock_wall_ms());
+	TURN_UNTIL(told("passes") == 1);
 	end();
 }
 

@@ -81,11 +81,14 @@ LedgerTest(snapshot, numbers_of_the_ledger_go_on)
 	cr_expect_eq(back.snapshot.epoch, 4);
 	cr_expect_eq(back.snapshot.next_name, 80);
 	cr_expect_eq(back.snapshot.ledger.bytes[2], 3);
+	cr_expect_eq(back.snapshot.scrub_from_ms, 0, "one that an earlier gpuwmd wrote has none");
 	back_clear(&back);
 	fake_next_name = 5;
+	fake_scrub_from_ms = 1700000000000;
 	fake_put(&w);
 	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0);
 	cr_expect_eq(back.snapshot.next_name, 80, "above every name that it knows");
+	cr_expect_eq(back.snapshot.scrub_from_ms, 1700000000000);
 	message_writer_clear(&w);
 	back_clear(&back);
 }

@@ -10,6 +10,7 @@
 #define FAKE_FD(name) ((int)(name) + 100000)
 
 static uint64_t fake_next_name = 1;
+static uint64_t fake_scrub_from_ms;
 static uint64_t fake_missing[8]; /* names that the store lost */
 static uint64_t fake_other; /* a name with something else */
 static uint64_t fake_taken; /* how many were taken */
@@ -90,6 +91,7 @@ static inline struct snapshot fake_snapshot(void)
 	return (struct snapshot){.ledger = {{1, 2, 3}},
 				 .epoch = 4,
 				 .next_name = fake_next_name,
+				 .scrub_from_ms = fake_scrub_from_ms,
 				 .registry = ledger.registry,
 				 .devices = &ledger.devices};
 }
