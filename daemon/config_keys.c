@@ -240,6 +240,8 @@ const struct config_key config_keys[] = {
 	 PER_UID(QUOTA_REQUESTS)},
 	{"limits", "publishes_per_uid", NULL, "N", "open publishes of one user", set_number,
 	 PER_UID(QUOTA_PUBLISHES)},
+	{"limits", "claims_per_uid", NULL, "N", "versions that one user's processes have claimed to build",
+	 set_number, PER_UID(QUOTA_CLAIMS)},
 	{"limits", "loaders", NULL, "N", "loader processes at once, the standby one included", set_number,
 	 AT(loaders), .min = 1, .max = 256},
 	{"limits", "loader_start_ms", NULL, "MS", "a loader that has not said hello by then is killed",

@@ -29,6 +29,8 @@ static const struct method methods[] = {
 	{METHOD_PUBLISH_BEGIN, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_begin},
 	{METHOD_PUBLISH_COMMIT, ROLE_PUBLISHER, 0, method_publish_commit},
 	{METHOD_PUBLISH_ABORT, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_abort},
+	{METHOD_CLAIM, ROLE_PUBLISHER, 0, method_claim},
+	{METHOD_CLAIM_GIVE_UP, ROLE_PUBLISHER, 0, method_claim_give_up},
 	{METHOD_HOT_SWAP, ROLE_OPERATOR, 0, method_hot_swap},
 	{METHOD_PIN_VERSION, ROLE_OPERATOR, 0, method_pin_version},
 	{METHOD_UNPIN_VERSION, ROLE_OPERATOR, 0, method_unpin_version},

@@ -1,4 +1,5 @@
 #include "holdings.h"
+#include "claims.h"
 #include "loader.h"
 #include "server.h"
 #include "session.h"
@@ -48,6 +49,7 @@ void holdings_drop(struct session *s)
 		  "its publisher (%s, pid %d, uid %u) went before its commit", s->peer.command,
 		  (int)s->peer.pid, (unsigned)s->peer.uid);
 	versions_fail_of(s->server, s, &reason, s);
+	claims_drop(s);
 	if (s->loader)
 		loader_lost(s->loader);
 }

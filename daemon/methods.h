@@ -17,6 +17,8 @@ method_fn method_hello, method_ping, method_status, method_clients, method_subsc
 method_fn method_list;
 /* methods_lease.c */
 method_fn method_get_handles, method_release, method_resume;
+/* methods_claim.c */
+method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */
 method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_drain;
 /* methods_publish.c */
@@ -46,6 +48,17 @@ int params_version(struct server *server, struct fields *params, const char *key
 int64_t params_wait(struct fields *params);
 /* -ESHUTDOWN while gpuwmd lets everything go. */
 int params_open(const struct server *server, struct error *error);
+
+/* What get_handles and claim ask for. */
+struct lease_wanted {
+	const struct ref *ref;
+	const char *device; /* "": where it is */
+	uint64_t rank;
+	bool look; /* an operator looks at what workers don't get */
+};
+/* Grants a lease and answers. *ret_later: not yet, but what is missing may come. (methods_lease.c) */
+int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+		 struct error *error);
 
 void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
 /* devices: [device] */

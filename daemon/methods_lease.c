@@ -6,14 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a request asks for, and what it came to. */
-struct wanted {
-	const struct ref *ref;
-	const char *device; /* "": where it is */
-	uint64_t rank;
-	bool look; /* an operator looks at what workers don't get */
-};
-
+/* What a request came to. */
 struct found {
 	struct version *version;
 	uint32_t replica;
@@ -34,7 +27,7 @@ static void list_places(const struct version *version, uint64_t rank, char *text
 	}
 }
 
-static int find_replica(const struct version *version, const struct wanted *wanted, uint32_t *ret,
+static int find_replica(const struct version *version, const struct lease_wanted *wanted, uint32_t *ret,
 			struct error *error)
 {
 	const char *model = model_name(version->model);
@@ -77,7 +70,7 @@ static int not_ready(const struct version *version, bool *ret_later, struct erro
 			 version->tag, state);
 }
 
-static int find(struct server *server, const struct wanted *wanted, struct found *ret, struct error *error)
+static int find(struct server *server, const struct lease_wanted *wanted, struct found *ret, struct error *error)
 {
 	int r;
 
@@ -150,6 +143,16 @@ static int grant(const struct request *request, const struct found *found, bool 
 	return r;
 }
 
+int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+		 struct error *error)
+{
+	struct found found;
+	int r = find(request->server, wanted, &found, error);
+
+	*ret_later = r < 0 && found.later;
+	return r < 0 ? r : grant(request, &found, wanted->look, error);
+}
+
 /* ---- waiting ---- */
 
 static bool concerns(const struct waiter *waiter, const struct version *changed)
@@ -163,7 +166,7 @@ static bool concerns(const struct waiter *waiter, const struct version *changed)
 
 static void wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	struct wanted wanted = {.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
+	struct lease_wanted wanted = {.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
 	struct found found;
 	struct error error = {0}, reason;
 	int r;
@@ -184,7 +187,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	waiter_free(waiter);
 }
 
-static int wait_for(struct request *request, const struct wanted *wanted, int64_t wait_ms, struct error *error)
+static int wait_for(struct request *request, const struct lease_wanted *wanted, int64_t wait_ms, struct error *error)
 {
 	struct waiter *waiter;
 	int r = waiter_new(request, WAIT_READY, wait_ms, wake, &waiter, error);
@@ -201,7 +204,7 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 {
 	char device[DEVICE_BYTES_MAX + 1];
 	struct ref ref;
-	struct wanted wanted = {.ref = &ref, .device = device};
+	struct lease_wanted wanted = {.ref = &ref, .device = device};
 	struct found found;
 	int64_t wait_ms;
 	int r;
@@ -245,7 +248,7 @@ int method_release(struct request *request, struct fields *params, struct error 
 
 /* ---- leases of before a restart ---- */
 
-static int resume_one(const struct request *request, const struct wanted *wanted, struct lease **ret,
+static int resume_one(const struct request *request, const struct lease_wanted *wanted, struct lease **ret,
 		      struct error *error)
 {
 	struct server *server = request->server;
@@ -273,7 +276,7 @@ static void put_resumed(const struct request *request, const msgpack_object *obj
 {
 	char device[DEVICE_BYTES_MAX + 1];
 	struct ref ref = {.has_id = true};
-	struct wanted wanted = {.ref = &ref, .device = device};
+	struct lease_wanted wanted = {.ref = &ref, .device = device};
 	struct lease *lease = NULL;
 	struct error error;
 	struct fields f;

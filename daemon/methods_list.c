@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "claims.h"
 
 static const char *part_state(const struct version *version, const struct replica *replica)
 {
@@ -121,6 +122,7 @@ int method_list(struct request *request, struct fields *params, struct error *er
 		put_version(&w, version);
 	message_end(&w);
 	put_aliases(&w, server->registry, model);
+	put_claims(&w, server, model);
 	request_answer(request, &w);
 	return 0;
 }

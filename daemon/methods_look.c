@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "claims.h"
 #include "clock.h"
 #include "keeping.h"
 #include "loader.h"
@@ -110,6 +111,7 @@ static void put_counts(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "aliases", counts.aliases);
 	message_put_u64(w, "pins", counts.pins);
 	message_put_u64(w, "publishes", publish_count(server->publishes));
+	message_put_u64(w, "claims", claim_count(server->claims));
 	message_put_u64(w, "waiting", server->waiting);
 	message_put_u64(w, "jobs_running", server->jobs.running);
 	message_put_u64(w, "loaders", loader_pool_count(server->loaders));
@@ -217,6 +219,7 @@ static void put_client(struct message_writer *w, const struct session *session)
 		put_lease(w, lease);
 	message_end(w);
 	put_publishes(w, session);
+	put_claims_of(w, session);
 	message_end(w);
 }
 

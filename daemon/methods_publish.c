@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "claims.h"
 #include "loader.h"
 #include "room.h"
 #include "versions.h"
@@ -164,6 +165,8 @@ static int begin_with_checker(struct request *request, struct begin *begin, cons
 		job_drop(&server->jobs, job);
 		return r;
 	}
+	if (!begin->request.join)
+		claims_begun(server, request->session, &begin->name, &publish->id);
 	part->checker = job;
 	job->publish = waiter->id = publish->id;
 	job->version = publish->version->id;
@@ -174,8 +177,12 @@ static int begin_with_checker(struct request *request, struct begin *begin, cons
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
 	struct waiter *waiter;
-	int pair[2], r;
+	int pair[2], r = 0;
 
+	if (!begin->request.join)
+		r = claims_check(request->server, request->session, &begin->name, error);
+	if (r < 0)
+		return r;
 	r = waiter_new(request, WAIT_STARTED, -1, wake_started, &waiter, error);
 	if (r < 0)
 		return r;

@@ -11,6 +11,7 @@ const char *const quota_keys[QUOTA_KINDS] = {
 	[QUOTA_LEASES] = "leases_per_uid",
 	[QUOTA_REQUESTS] = "requests_per_uid",
 	[QUOTA_PUBLISHES] = "publishes_per_uid",
+	[QUOTA_CLAIMS] = "claims_per_uid",
 };
 
 static const char *const quota_nouns[QUOTA_KINDS] = {
@@ -18,6 +19,7 @@ static const char *const quota_nouns[QUOTA_KINDS] = {
 	[QUOTA_LEASES] = "leases",
 	[QUOTA_REQUESTS] = "waiting requests",
 	[QUOTA_PUBLISHES] = "open publishes",
+	[QUOTA_CLAIMS] = "claims",
 };
 
 const struct quota_limits quota_defaults = {
@@ -27,6 +29,7 @@ const struct quota_limits quota_defaults = {
 			[QUOTA_LEASES] = LEASES_PER_UID_MAX,
 			[QUOTA_REQUESTS] = REQUESTS_PER_UID_MAX,
 			[QUOTA_PUBLISHES] = PUBLISHES_PER_UID_MAX,
+			[QUOTA_CLAIMS] = CLAIMS_PER_UID_MAX,
 		},
 };
 

@@ -13,6 +13,7 @@ enum quota_kind {
 	QUOTA_LEASES,
 	QUOTA_REQUESTS, /* that wait for something */
 	QUOTA_PUBLISHES, /* open ones; each holds a loader */
+	QUOTA_CLAIMS, /* names that it is to build */
 	QUOTA_KINDS,
 };
 

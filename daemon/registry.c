@@ -281,6 +281,14 @@ static int check_free(const struct registry *registry, const char *name, const c
 	return 0;
 }
 
+int registry_tag_allowed(const struct registry *registry, const struct ref *name, struct error *error)
+{
+	struct version *failed;
+	int r = check_names(name->model, name->name, error);
+
+	return r < 0 ? r : check_free(registry, name->model, name->name, &failed, error);
+}
+
 static int check_room(const struct registry *registry, uint32_t world, struct error *error)
 {
 	if (world < 1 || world > PARTS_PER_VERSION_MAX)

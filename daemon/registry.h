@@ -141,6 +141,8 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
  * A failed version of the same tag is forgotten (its pointer is dead). */
 int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
 		 struct version **ret_version, struct error *error);
+/* Whether registry_add would take the name now: -EINVAL and -EEXIST as there. */
+int registry_tag_allowed(const struct registry *registry, const struct ref *name, struct error *error);
 /* Another part. -EEXIST: this rank is on this device already; -EINVAL: rank not
  * below world; -EDQUOT: PARTS_PER_VERSION_MAX; -EBUSY: the version is no longer building. charge moves in. */
 int version_add_replica(struct version *version, uint32_t rank, struct device *device,

@@ -75,6 +75,7 @@ static int make_parts(struct server *server)
 {
 	server->registry = registry_new();
 	server->publishes = publish_table_new();
+	server->claims = claim_table_new();
 	server->quota = quota_new(&server->config->quota);
 	server->events = event_ring_new();
 	server->unread = unread_new(&server->loop);
@@ -82,7 +83,7 @@ static int make_parts(struct server *server)
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
-	return server->registry && server->publishes && server->quota && server->events && server->unread &&
+	return server->registry && server->publishes && server->claims && server->quota && server->events && server->unread &&
 			       server->loaders && server->keeping && server->notify && server->scrub
 		       ? 0
 		       : -ENOMEM;
@@ -102,6 +103,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	server->packet.data = server->packet_data;
 	server->started_ms = clock_steady_ms();
 	job_table_init(&server->jobs);
+	waiters_init(server);
 	uv_prepare_init(&server->loop, &server->settle);
 	uv_timer_init(&server->loop, &server->stop_timer);
 	server->settle.data = server->stop_timer.data = server;
@@ -173,6 +175,7 @@ struct server *server_free(struct server *server)
 		return server;
 	job_table_clear(&server->jobs);
 	publish_table_free(server->publishes);
+	claim_table_free(server->claims);
 	registry_free(server->registry);
 	keeping_free(server->keeping);
 	event_ring_free(server->events);
@@ -295,6 +298,7 @@ void server_begin_draining(struct server *server, const char *why)
 	event_emit(server->events, &w);
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is %s", why);
 	waiters_refuse(server, WAIT_READY, &error);
+	waiters_refuse(server, WAIT_CLAIM, &error);
 	fail_publishes(server, &error);
 	for (struct job *job = server->jobs.first; job; job = job->next)
 		job_cancel(server, job, &error);

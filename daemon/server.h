@@ -4,6 +4,7 @@
 #define GPUWM_DAEMON_SERVER_H
 
 #include "../proto/packet.h"
+#include "claim.h"
 #include "config.h"
 #include "event.h"
 #include "job.h"
@@ -37,6 +38,7 @@ struct server {
 
 	struct registry *registry;
 	struct publish_table *publishes;
+	struct claim_table *claims;
 	struct quota *quota;
 	struct device_table devices;
 	struct keeping *keeping; /* what a restart finds */
@@ -45,7 +47,7 @@ struct server {
 	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were looked through for */
 	struct job_table jobs;
-	struct waiter *waiters[WAIT_KINDS];
+	struct waiter *waiters[WAIT_KINDS], **waiters_end[WAIT_KINDS]; /* oldest first */
 	uint64_t waiting;
 
 	struct session *sessions;

@@ -14,6 +14,7 @@
 #include <uv.h>
 
 struct server;
+struct claim;
 struct lease;
 struct loader;
 struct waiter;
@@ -52,6 +53,7 @@ struct session {
 	struct lease *leases;
 	struct waiter *waiters;
 	unsigned waiter_count;
+	struct claim *claims;
 	struct loader *loader; /* of SESSION_LOADER */
 };
 

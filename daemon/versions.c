@@ -1,4 +1,5 @@
 #include "versions_internal.h"
+#include "claims.h"
 #include "keeping.h"
 #include "loader.h"
 #include "mourning.h"
@@ -64,6 +65,7 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 		tell_swapped(server, model, alias, &moved);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
+	claims_concluded(server, version);
 	if (server->drained)
 		versions_retire_all(server);
 	return 0;
@@ -274,6 +276,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	tell_failed(server, version);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
+	claims_concluded(server, version);
 	for (uint32_t i = 0; i < count; i++) {
 		if (checkers[i])
 			job_cancel(server, checkers[i], reason);

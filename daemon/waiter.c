@@ -24,11 +24,38 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 	return quota_charge(request->server->quota, session->peer.uid, QUOTA_REQUESTS, ret, error);
 }
 
-static void enlist(struct waiter **list, struct waiter **next, struct waiter ***link, struct waiter *waiter)
+void waiters_init(struct server *server)
 {
-	*next = *list;
-	*link = list;
-	*list = waiter;
+	for (int kind = 0; kind < WAIT_KINDS; kind++)
+		server->waiters_end[kind] = &server->waiters[kind];
+}
+
+/* At the end: who waits longest is woken first. */
+static void enlist(struct server *server, enum wait_kind kind, struct waiter *w)
+{
+	w->kind = kind;
+	w->link = server->waiters_end[kind];
+	*w->link = w;
+	server->waiters_end[kind] = &w->next;
+}
+
+static void delist(struct waiter *w)
+{
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	else
+		w->request.server->waiters_end[w->kind] = w->link;
+}
+
+static void enlist_of_session(struct session *session, struct waiter *w)
+{
+	w->next_of_session = session->waiters;
+	w->link_of_session = &session->waiters;
+	if (w->next_of_session)
+		w->next_of_session->link_of_session = &w->next_of_session;
+	session->waiters = w;
+	session->waiter_count++;
 }
 
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
@@ -49,13 +76,8 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request.packet = NULL;
 	w->wake = wake;
 	w->fd = -1;
-	enlist(&server->waiters[kind], &w->next, &w->link, w);
-	if (w->next)
-		w->next->link = &w->next;
-	enlist(&request->session->waiters, &w->next_of_session, &w->link_of_session, w);
-	if (w->next_of_session)
-		w->next_of_session->link_of_session = &w->next_of_session;
-	request->session->waiter_count++;
+	enlist(server, kind, w);
+	enlist_of_session(request->session, w);
 	server->waiting++;
 	if (wait_ms >= 0) {
 		w->timed = true;
@@ -76,9 +98,7 @@ struct waiter *waiter_free(struct waiter *w)
 {
 	if (!w)
 		return NULL;
-	*w->link = w->next;
-	if (w->next)
-		w->next->link = w->link;
+	delist(w);
 	*w->link_of_session = w->next_of_session;
 	if (w->next_of_session)
 		w->next_of_session->link_of_session = w->link_of_session;

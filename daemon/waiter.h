@@ -17,6 +17,7 @@ struct waiter;
 /* What they wait for. */
 enum wait_kind {
 	WAIT_READY, /* a version to attach to */
+	WAIT_CLAIM, /* the same, or to be the one who builds it */
 	WAIT_FREED, /* a version's end */
 	WAIT_JOB, /* a job's end */
 	WAIT_STARTED, /* a loader for a check */
@@ -32,6 +33,7 @@ typedef void waiter_wake_fn(struct waiter *waiter, const struct version *changed
 
 struct waiter {
 	struct request request;
+	enum wait_kind kind;
 	struct waiter *next, **link; /* of its kind */
 	struct waiter *next_of_session, **link_of_session;
 	struct quota_charge charge;
@@ -50,13 +52,16 @@ struct waiter {
 	void *asked; /* freed with the waiter */
 };
 
+/* Of a new server. */
+void waiters_init(struct server *server);
+
 /* wait_ms below 0: for ever. -EDQUOT, -ENOMEM. */
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error);
 /* Without an answer. NULL is fine. */
 struct waiter *waiter_free(struct waiter *waiter);
 
-/* Wakes all of a kind. */
+/* Wakes all of a kind, the oldest first. */
 void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed);
 /* Refuses and frees all of a kind. */
 void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error);

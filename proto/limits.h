@@ -117,6 +117,9 @@
 /* Each holds a loader process (4 MiB of GPU) as its checker, also while its publisher does
  * nothing: half of them, so that one user can't keep the others from publishing. */
 #define PUBLISHES_PER_UID_MAX (LOADERS_MAX / 2)
+/* Names that sessions of one user are to build; 700 bytes each. Far more than can be built at once, and
+ * few enough that one user's do not fill what `list` tells. */
+#define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600

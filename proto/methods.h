@@ -15,6 +15,8 @@
 #define METHOD_PUBLISH_BEGIN "publish_begin"
 #define METHOD_PUBLISH_COMMIT "publish_commit"
 #define METHOD_PUBLISH_ABORT "publish_abort"
+#define METHOD_CLAIM "claim"
+#define METHOD_CLAIM_GIVE_UP "claim_give_up"
 #define METHOD_RETIRE "retire"
 #define METHOD_VERIFY "verify"
 #define METHOD_LIST "list"

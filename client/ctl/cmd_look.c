@@ -45,8 +45,9 @@ static void status_restarts(const json_t *status)
 
 static void status_summary(const json_t *status)
 {
-	static const char *const counts[] = {"versions", "aliases", "pins",      "sessions",     "leases",
-					     "segments", "fds",     "publishes", "jobs_running", "loaders"};
+	static const char *const counts[] = {"versions", "aliases",      "pins",   "sessions",
+					     "leases",   "segments",     "fds",    "publishes",
+					     "claims",   "jobs_running", "loaders"};
 	char size[SHORT_TEXT], rss[SHORT_TEXT];
 	size_t i;
 	const json_t *root;
@@ -188,7 +189,7 @@ int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
 static int clients_print(const json_t *clients)
 {
 	struct table *table =
-		table_new(">SESSION|>PID|>UID|SOCKET|NAME|>LEASES|>PUBLISHES|>REQUESTS|>AGE|COMMAND");
+		table_new(">SESSION|>PID|>UID|SOCKET|NAME|>LEASES|>PUBLISHES|>CLAIMS|>REQUESTS|>AGE|COMMAND");
 	char age[SHORT_TEXT];
 	const json_t *session;
 	size_t i;
@@ -201,6 +202,7 @@ static int clients_print(const json_t *clients)
 		table_cell(table, answer_text(session, "name"));
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "leases")));
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "publishes")));
+		table_cellf(table, "%zu", json_array_size(json_object_get(session, "claims")));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "requests"));
 		table_cell(table, age_text(answer_number(session, "since_ms"), age));
 		table_cell(table, answer_text(session, "command"));

@@ -58,6 +58,25 @@ static void version_row(struct table *table, const json_t *list, const json_t *v
 	table_cell(table, age_text(answer_number(version, "created_ms"), age));
 }
 
+/* Who is to build what is not there. */
+static void claims_print(const json_t *list)
+{
+	char command[64], age[SHORT_TEXT];
+	const json_t *claim;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "claims"), i, claim) {
+		text_printable(answer_text(claim, "command"), command, sizeof(command));
+		printf("%s@%s is claimed by session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
+		       answer_text(claim, "model"), answer_text(claim, "tag"),
+		       (unsigned long long)answer_number(claim, "session"), command,
+		       (unsigned long long)answer_number(claim, "pid"),
+		       (unsigned long long)answer_number(claim, "uid"),
+		       age_text(answer_number(claim, "since_ms"), age),
+		       json_object_get(claim, "publish") ? "builds it" : "has not begun to build it");
+	}
+}
+
 static int list_print(const json_t *list)
 {
 	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>AGE");
@@ -77,6 +96,7 @@ static int list_print(const json_t *list)
 		strcat(name, " is tainted");
 		answer_error_print(version, "tainted", name);
 	}
+	claims_print(list);
 	return code;
 }
 

@@ -1,0 +1,134 @@
+#include "claims.h"
+#include "methods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- who has it -------------------------------------------------------- */
+
+static int name_holder(const struct claim *claim, int code, const char *detail, struct error *error)
+{
+	const struct session *s = claim->holder;
+
+	return error_set(error, code, detail, "%s@%s is claimed by session %llu (%s, pid %d, uid %u), which %s",
+			 claim->name.model, claim->name.name, (unsigned long long)s->id, s->peer.command,
+			 (int)s->peer.pid, (unsigned)s->peer.uid,
+			 claim_has_begun(claim) ? "builds it" : "has not begun to build it");
+}
+
+int claims_taken(const struct claim *claim, struct error *error)
+{
+	return name_holder(claim, -ETIMEDOUT, "wait_ms waits for it", error);
+}
+
+int claims_check(const struct server *server, const struct session *session, const struct ref *name,
+		 struct error *error)
+{
+	const struct claim *claim = claim_find(server->claims, name);
+
+	if (!claim || claim->holder == session)
+		return 0;
+	return name_holder(claim, -EBUSY, "claim it, and wait for what is built", error);
+}
+
+/* ---- its course -------------------------------------------------------- */
+
+void claims_begun(struct server *server, const struct session *session, const struct ref *name,
+		  const struct version_id *publish)
+{
+	struct claim *claim = claim_find(server->claims, name);
+
+	if (claim && claim->holder == session)
+		claim_begin(claim, publish);
+}
+
+static bool waits_for(const struct waiter *waiter, const struct ref *name)
+{
+	return strcmp(waiter->ref.name, name->name) == 0 && strcmp(waiter->ref.model, name->model) == 0;
+}
+
+/* Those who wait for it look again, until one of them is to build it: there is nothing new for the rest. */
+static void turn(struct server *server, const struct ref *name)
+{
+	struct waiter *next;
+
+	for (struct waiter *w = server->waiters[WAIT_CLAIM]; w && !claim_find(server->claims, name); w = next) {
+		next = w->next;
+		if (waits_for(w, name))
+			w->wake(w, NULL, false);
+	}
+}
+
+void claims_end(struct server *server, struct claim *claim)
+{
+	const struct ref name = claim->name;
+
+	claim_end(server->claims, claim);
+	turn(server, &name);
+}
+
+void claims_concluded(struct server *server, const struct version *version)
+{
+	struct ref name = {0};
+	struct claim *claim;
+
+	snprintf(name.model, sizeof(name.model), "%s", model_name(version->model));
+	snprintf(name.name, sizeof(name.name), "%s", version->tag);
+	claim = claim_find(server->claims, &name);
+	/* A load that failed beside the claim changes nothing for its holder. */
+	if (claim && version->state == VERSION_FAILED && !version_id_equal(&claim->publish, &version->publish))
+		return;
+	if (claim)
+		claim_end(server->claims, claim);
+	turn(server, &name);
+}
+
+void claims_drop(struct session *session)
+{
+	while (session->claims)
+		claims_end(session->server, session->claims);
+}
+
+/* ---- telling ----------------------------------------------------------- */
+
+static void put_claim(struct message_writer *w, const struct claim *claim)
+{
+	message_put_text(w, "model", claim->name.model);
+	message_put_text(w, "tag", claim->name.name);
+	message_put_u64(w, "since_ms", claim->since_ms);
+	if (claim_has_begun(claim))
+		put_version_id(w, "publish", &claim->publish);
+}
+
+void put_claims_of(struct message_writer *w, const struct session *session)
+{
+	message_begin_array(w, "claims");
+	for (const struct claim *claim = session->claims; claim; claim = claim->next_of_holder) {
+		message_begin_map(w, NULL);
+		put_claim(w, claim);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+void put_claims(struct message_writer *w, const struct server *server, const char *model)
+{
+	const struct claim *claim = NULL;
+
+	message_begin_array(w, "claims");
+	while ((claim = claim_next(server->claims, claim))) {
+		const struct session *s = claim->holder;
+
+		if (model && strcmp(claim->name.model, model) != 0)
+			continue;
+		message_begin_map(w, NULL);
+		put_claim(w, claim);
+		message_put_u64(w, "session", s->id);
+		message_put_u64(w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
+		message_put_u64(w, "uid", s->peer.uid);
+		message_put_text(w, "command", s->peer.command);
+		message_end(w);
+	}
+	message_end(w);
+}

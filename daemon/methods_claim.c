@@ -1,0 +1,157 @@
+#include "methods.h"
+#include "claims.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void answer_claimed(const struct request *request)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_put_bool(&w, "claimed", true);
+	request_answer(request, &w);
+}
+
+/* It is not there, and nobody else builds it. */
+static int elect(const struct request *request, const struct ref *name, struct error *error)
+{
+	struct session *session = request->session;
+	struct server *server = request->server;
+	struct claim *claim;
+	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
+			   &claim, error);
+
+	if (r == 0)
+		answer_claimed(request);
+	return r;
+}
+
+/* Whether the name is a version's that is there, or comes to be, and not an alias. */
+static bool is_there(const struct server *server, const struct ref *name)
+{
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(server->registry, name, &version, &generation, NULL) == 0 &&
+	       strcmp(version->tag, name->name) == 0;
+}
+
+/* 0: answered, with handles or the claim. *ret_later: another one builds it. */
+static int try(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+	       struct error *error)
+{
+	const struct server *server = request->server;
+	const struct claim *claim;
+	int r = params_open(server, error);
+
+	*ret_later = false;
+	if (r == 0)
+		r = registry_tag_allowed(server->registry, wanted->ref, error);
+	if (r == -EEXIST && is_there(server, wanted->ref))
+		return lease_answer(request, wanted, ret_later, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->claims, wanted->ref);
+	if (!claim)
+		return elect(request, wanted->ref, error);
+	if (claim->holder == request->session)
+		return error_set(error, -EBUSY, "publish it, or give the claim up",
+				 "this connection has claimed %s@%s already", wanted->ref->model,
+				 wanted->ref->name);
+	*ret_later = true;
+	return claims_taken(claim, error);
+}
+
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct lease_wanted wanted = {
+		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
+	struct error error, reason;
+	bool later;
+	int r = try(&waiter->request, &wanted, &later, &error);
+
+	(void)changed;
+	if (r < 0 && later && !expired)
+		return;
+	if (r < 0 && later) {
+		reason = error;
+		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
+	}
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+static int wait_for(const struct request *request, const struct lease_wanted *wanted, int64_t wait_ms,
+		    struct error *error)
+{
+	struct waiter *waiter;
+	int r = waiter_new(request, WAIT_CLAIM, wait_ms, wake, &waiter, error);
+
+	if (r < 0)
+		return r;
+	waiter->ref = *wanted->ref;
+	waiter->rank = (uint32_t)wanted->rank;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
+	return 0;
+}
+
+/* A device or a rank that no version can have would only be found out once it is built. */
+static int check_place(const struct request *request, const struct lease_wanted *wanted, struct error *error)
+{
+	struct device *device;
+
+	if (wanted->rank >= PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "rank is %llu; a version has at most %d parts",
+				 (unsigned long long)wanted->rank, PARTS_PER_VERSION_MAX);
+	return wanted->device[0] ? params_device(request->server, wanted->device, &device, error) : 0;
+}
+
+int method_claim(struct request *request, struct fields *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	struct ref name;
+	struct lease_wanted wanted = {.ref = &name, .device = device};
+	int64_t wait_ms;
+	bool later;
+	int r;
+
+	params_name(params, "name", &name);
+	fields_text_or(params, "device", device, sizeof(device), "");
+	wanted.rank = fields_u64_or(params, "rank", 0);
+	wait_ms = params_wait(params);
+	r = params_check(params, error);
+	if (r == 0)
+		r = check_place(request, &wanted, error);
+	if (r < 0)
+		return r;
+	r = try(request, &wanted, &later, error);
+	if (r < 0 && later && wait_ms != 0)
+		return wait_for(request, &wanted, wait_ms, error);
+	return r;
+}
+
+int method_claim_give_up(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct claim *claim;
+	struct ref name;
+	int r;
+
+	params_name(params, "name", &name);
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->claims, &name);
+	if (!claim || (claim->holder != request->session && request->session->kind != SESSION_ADMIN))
+		return error_set(error, -ENOENT, "a claim is given up on the connection that took it",
+				 "this connection has not claimed %s@%s", name.model, name.name);
+	if (claim_has_begun(claim))
+		return error_set(error, -EBUSY, "abort the publish: that ends the claim too",
+				 "%s@%s is being built", name.model, name.name);
+	claims_end(server, claim);
+	request_done(request);
+	return 0;
+}
