@@ -62,6 +62,24 @@ static int end_unused(struct keep *keep)
 	return r;
 }
 
+int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
+		 struct gpuwm_mapping *mapping, struct error *error)
+{
+	int r = attach_granted(grant, options, mapping, error);
+
+	grant_close_fds(grant);
+	if (r < 0) {
+		lease_release(client, grant->lease, NULL);
+		return r;
+	}
+	mapping->client = client_keep(client);
+	mapping->version = grant->version;
+	mapping->lease = grant->lease;
+	fork_watch(&mapping->hook, nothing_in_child, mapping);
+	keep_init(&mapping->keep, end_unused);
+	return 0;
+}
+
 static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
 		  struct gpuwm_mapping *mapping, struct error *error)
 {
@@ -71,20 +89,7 @@ static int attach(struct gpuwm_client *client, const char *ref, const struct gpu
 
 	if (r == 0)
 		r = grant_take(client, ref, &options, &grant, error);
-	if (r < 0)
-		return r;
-	r = attach_granted(&grant, &options, mapping, error);
-	grant_close_fds(&grant);
-	if (r < 0) {
-		lease_release(client, grant.lease, NULL);
-		return r;
-	}
-	mapping->client = client_keep(client);
-	mapping->version = grant.version;
-	mapping->lease = grant.lease;
-	fork_watch(&mapping->hook, nothing_in_child, mapping);
-	keep_init(&mapping->keep, end_unused);
-	return 0;
+	return r < 0 ? r : mapping_take(client, &grant, &options, mapping, error);
 }
 
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,

@@ -24,6 +24,8 @@ static const struct call_rule rules[] = {
 	{METHOD_VERIFY, true, false},
 	/* A lease that was granted has ended with its connection. */
 	{METHOD_GET_HANDLES, true, true},
+	/* So has a claim. */
+	{METHOD_CLAIM, true, true},
 	/* Found by its publish, wherever it comes from: the same answer. */
 	{METHOD_PUBLISH_COMMIT, true, false},
 	/* Done twice, these would fail on their own doing (pin, unpin, cancel), undo what somebody else did

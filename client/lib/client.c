@@ -1,4 +1,5 @@
 #include "call.h"
+#include "claim.h"
 
 #include "../../proto/dtype.h"
 #include "../../proto/methods.h"
@@ -42,6 +43,7 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client)
 void client_free(struct gpuwm_client *client)
 {
 	fork_unwatch(&client->hook);
+	claims_free(client);
 	reviver_clear(client);
 	for (struct greeting *greeting = client->greeting, *older; greeting; greeting = older) {
 		older = greeting->older;
@@ -59,6 +61,9 @@ void client_free(struct gpuwm_client *client)
 
 struct gpuwm_client *gpuwm_close(struct gpuwm_client *client)
 {
+	/* What is still used keeps the connection, and gpuwmd counts claims by it. */
+	if (client && fork_check(&client->hook, NULL) == 0)
+		claims_give_up(client);
 	return client_drop(client);
 }
 

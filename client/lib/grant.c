@@ -76,44 +76,74 @@ static int read_grant(struct reply *reply, struct grant *grant, struct error *er
 	return read_segments(grant, &reply->packet, segments, count, error);
 }
 
-/* 1: granted, and the lease is the client's; 0: the connection ended right after it had
- * answered, and so did the lease. */
-static int ask_once(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-		    int64_t wait_ms, struct grant *grant, struct error *error)
+enum asked { ASK_AGAIN, GRANTED, CLAIMED };
+
+/* What is asked for. */
+struct asking {
+	const char *method, *key, *name; /* `name` is the method's parameter `key` */
+	const struct gpuwm_attach_options *options;
+	uint64_t round; /* of the connection that answered */
+};
+
+static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct reply *reply,
+		    struct error *error)
 {
 	struct call call;
-	struct reply reply;
-	bool held;
 	int r;
 
-	call_begin(&call, client, METHOD_GET_HANDLES);
-	message_put_text(&call.request, "ref", ref);
-	if (options->device)
-		message_put_text(&call.request, "device", options->device);
-	message_put_u64(&call.request, "rank", options->rank);
-	if (options->look)
+	call_begin(&call, client, asking->method);
+	message_put_text(&call.request, asking->key, asking->name);
+	if (asking->options->device)
+		message_put_text(&call.request, "device", asking->options->device);
+	message_put_u64(&call.request, "rank", asking->options->rank);
+	if (asking->options->look)
 		message_put_bool(&call.request, "look", true);
-	r = call_run(&call, wait_ms, &reply, error);
+	r = call_run(&call, wait_ms, reply, error);
+	asking->round = call.round;
+	return r;
+}
+
+static bool is_claimed(const struct reply *reply)
+{
+	struct fields f;
+
+	fields_of(&f, reply->message.body);
+	return fields_bool_or(&f, "claimed", false);
+}
+
+/* An `asked`. GRANTED: the lease is the client's; ASK_AGAIN: the connection ended right after it had
+ * answered, and so did the lease. */
+static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct grant *grant,
+		    struct error *error)
+{
+	struct reply reply;
+	bool held;
+	int r = call_for(client, asking, wait_ms, &reply, error);
+
 	if (r < 0)
 		return r;
+	if (is_claimed(&reply)) {
+		reply_clear(&reply);
+		return CLAIMED;
+	}
 	r = read_grant(&reply, grant, error);
 	reply_clear(&reply);
-	held = lease_hold(client, grant->lease, call.round);
+	held = lease_hold(client, grant->lease, asking->round);
 	if (r == 0 && held)
-		return 1;
+		return GRANTED;
 	grant_close_fds(grant);
 	if (held) {
 		lease_release(client, grant->lease, NULL);
 		grant->lease = NULL;
 	}
-	return r;
+	return r < 0 ? r : ASK_AGAIN;
 }
 
-static int ask(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-	       struct grant *ret, struct error *error)
+/* GRANTED, CLAIMED or why not. */
+static int ask(struct gpuwm_client *client, struct asking *asking, struct grant *ret, struct error *error)
 {
-	const int64_t deadline = clock_deadline(options->wait_ms);
-	int64_t wait_ms = options->wait_ms;
+	const int64_t deadline = clock_deadline(asking->options->wait_ms);
+	int64_t wait_ms = asking->options->wait_ms;
 	struct lease *lease = calloc(1, sizeof(*lease));
 	int r;
 
@@ -121,12 +151,11 @@ static int ask(struct gpuwm_client *client, const char *ref, const struct gpuwm_
 		return error_set(error, -ENOMEM, NULL, "out of memory for a lease");
 	do {
 		*ret = (struct grant){.lease = lease, .index_fd = -1};
-		r = ask_once(client, ref, options, wait_ms, ret, error);
+		r = ask_once(client, asking, wait_ms, ret, error);
 		wait_ms = wait_ms > 0 ? clock_left(deadline) : wait_ms;
-	} while (r == 0);
-	if (r > 0)
-		return 0;
-	free(ret->lease);
+	} while (r == ASK_AGAIN);
+	if (r != GRANTED)
+		free(ret->lease);
 	return r;
 }
 
@@ -147,26 +176,47 @@ static const char *current_device(const struct gpuwm_client *client)
 	return NULL;
 }
 
-int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
-	       struct grant *ret, struct error *error)
+static int take(struct gpuwm_client *client, struct asking *asking, const struct gpuwm_attach_options *given,
+		struct grant *ret, struct error *error)
 {
 	struct gpuwm_attach_options options;
+	int r = client_take_options(given, &options, sizeof(options), error);
+
+	if (r == 0)
+		r = reviver_watch(client, error);
+	if (r < 0)
+		return r;
+	asking->options = &options;
+	r = ask(client, asking, ret, error);
+	if (r == -ENODEV && !options.device && (options.device = current_device(client)))
+		r = ask(client, asking, ret, error);
+	return r;
+}
+
+int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+	       struct grant *ret, struct error *error)
+{
+	struct asking asking = {.method = METHOD_GET_HANDLES, .key = "ref", .name = ref};
 	int r = client_check(client, error);
 
 	if (r == 0 && !ref)
 		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
 			      "the ref is NULL");
 	if (r == 0)
-		r = client_take_options(given, &options, sizeof(options), error);
-	if (r < 0)
-		return r;
-	r = reviver_watch(client, error);
-	if (r < 0)
-		return r;
-	r = ask(client, ref, &options, ret, error);
-	if (r == -ENODEV && !options.device && (options.device = current_device(client)))
-		r = ask(client, ref, &options, ret, error);
-	return r;
+		r = take(client, &asking, options, ret, error);
+	return r < 0 ? r : 0;
+}
+
+int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
+		struct grant *ret, uint64_t *ret_round, struct error *error)
+{
+	struct asking asking = {.method = METHOD_CLAIM, .key = "name", .name = name};
+	int r = take(client, &asking, options, ret, error);
+
+	if (r != CLAIMED)
+		return r < 0 ? r : 0;
+	*ret_round = asking.round;
+	return 1;
 }
 
 int grant_describe(struct grant *grant, struct index_map *ret_map, struct error *error)

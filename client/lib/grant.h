@@ -23,6 +23,11 @@ struct grant {
 int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 	       struct grant *ret, struct error *error);
 
+/* The same by model@tag, or this client becomes the one who builds it: 1, with the round of the connection
+ * that the claim counts on. */
+int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
+		struct grant *ret, uint64_t *ret_round, struct error *error);
+
 /* Opens the index, compares it with the grant, and completes grant->version. */
 int grant_describe(struct grant *grant, struct index_map *ret_map, struct error *error);
 

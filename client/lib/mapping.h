@@ -39,6 +39,11 @@ struct gpuwm_mapping {
 	struct mapped_part *part;
 };
 
+/* A mapping (zeroed) of what was granted, which ends here: the lease is the mapping's, or given back, and the
+ * descriptors are closed. */
+int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
+		 struct gpuwm_mapping *mapping, struct error *error);
+
 /* The part that was granted: mapped already, or mapped now, at options->address if that can be had,
  * for its peers too. Completes grant->version. The descriptors stay the grant's. */
 int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *options, struct mapped_part **ret,

@@ -1,4 +1,5 @@
 /* A version in the making: memory to fill, then a sealed part. */
+#include "claim.h"
 #include "publish_state.h"
 
 #include "../../proto/methods.h"
@@ -141,6 +142,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	publish->round = call.round;
+	if (!options->join)
+		claim_spend(publish->client, options->name);
 	r = read_begin(publish, &reply, error);
 	reply_clear(&reply);
 	return r;

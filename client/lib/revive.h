@@ -15,6 +15,7 @@ struct reviver {
 	struct connection *connection; /* NULL: gpuwmd is away */
 	uint64_t round; /* counts connections: an id of gpuwmd's counts on the one that told it */
 	struct lease *leases;
+	struct claim *claims;
 	struct error away; /* why there is no connection */
 	bool over; /* and why there will be none */
 	bool attempting; /* some thread is at it: meanwhile no lease is freed */

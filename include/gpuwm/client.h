@@ -399,6 +399,26 @@ struct gpuwm_tensor_spec {
 				Files have no such thing: in safetensors two tensors never share bytes */
 };
 
+/* Attaches to a version, or elects this client as the one who builds it: of all who claim a name at once one
+ * is elected, and the others wait for what it builds. Needs the role publisher, and a tag, not an alias.
+ * 0: attached, as by gpuwm_attach (options->wait_ms is how long it waits for who builds it). 1: elected;
+ * *ret_mapping is not set. Then either gpuwm_publish_begin of this name on this client, which takes the claim over:
+ * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
+ * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
+ * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
+ * waited for too. A restart of gpuwmd ends a publish that is not committed (gpuwm_publish_commit says so), and with it
+ * the claim: claim again.
+ * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
+ * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
+ * claimed by itself, ranks of different groups could wait for each other.
+ * -ETIMEDOUT: who builds it; -EBUSY: this client has claimed it already (threads that are to wait for each other use a
+ * client each); -EACCES; -EDQUOT; -EEXIST: an alias has this name; and all of gpuwm_attach. */
+int gpuwm_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
+		struct gpuwm_mapping **ret_mapping);
+/* Not this client, after all: the next one is elected. 0 also when the claim had ended with its connection;
+ * -ENOENT: this client has not claimed it, or a publish has taken the claim over (gpuwm_publish_abort ends both). */
+int gpuwm_claim_give_up(struct gpuwm_client *client, const char *name);
+
 struct gpuwm_publish_options {
 	size_t size;
 	const char *name; /* "model@tag"; required */
@@ -423,7 +443,7 @@ struct gpuwm_publish_options {
  * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
  * only). The specs are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
  * free that could check the version.
- * -EACCES, -EEXIST (the tag or rank is taken), -ENOSPC (quotes the budget and
+ * -EACCES, -EEXIST (the tag or rank is taken), -EBUSY (another one has claimed the name: who), -ENOSPC (quotes the budget and
  * what is free), -EINVAL (names the tensor), -EDQUOT. */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count,

@@ -152,16 +152,18 @@ int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes)
 
 int raw_publish_begin_on(struct raw_publish *p, const char *name, const char *device, uint64_t bytes)
 {
+	return raw_publish_begin_by(p, raw_client(getenv("GPUWM_SOCKET")), name, device, bytes);
+}
+
+int raw_publish_begin_by(struct raw_publish *p, int sock, const char *name, const char *device, uint64_t bytes)
+{
 	static struct raw_reply reply;
 	struct message_writer w;
 	struct fields f;
 	int code;
 
-	*p = (struct raw_publish){.sock = raw_client(getenv("GPUWM_SOCKET")),
-				  .checker = -1,
-				  .segment = -1,
-				  .index = -1,
-				  .bytes = bytes};
+	*p = (struct raw_publish){
+		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = bytes};
 	snprintf(p->device, sizeof p->device, "%s", device);
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
 	message_put_text(&w, "name", name);

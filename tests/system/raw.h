@@ -48,6 +48,8 @@ struct raw_publish {
 /* The code of publish_begin; connects first. */
 int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes);
 int raw_publish_begin_on(struct raw_publish *p, const char *name, const char *device, uint64_t bytes);
+/* The same on a connection that has said hello, which is p's then. */
+int raw_publish_begin_by(struct raw_publish *p, int sock, const char *name, const char *device, uint64_t bytes);
 /* Memory with a pattern, sealed, and a right index of it. */
 void raw_publish_fill(struct raw_publish *p);
 /* A sealed memfd of these bytes of zeros; seal 0: unsealed. */
