@@ -1,5 +1,6 @@
 #include "copy.h"
 
+#include "host_write.h"
 #include "lanes.h"
 #include "piece.h"
 
@@ -24,13 +25,17 @@ struct crew {
 	const struct copy_target *hosts; /* the targets, without lanes */
 	size_t host_count;
 	bool straight; /* into the memory of the only host */
+	bool small_pages; /* of that memory: one reader at a time writes it by calls */
 	size_t chunk;
 	struct reader *files; /* of each file */
 	struct digest_sum *sums; /* of each tensor; atomic */
 	uint64_t done; /* bytes; atomic */
 	bool stop; /* atomic */
+	bool writing; /* atomic: a reader writes by calls */
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
+	pthread_t threads[COPY_READERS_MAX];
+	unsigned started, wanted, most; /* readers */
 	struct piece_cursor next;
 	size_t *slots; /* of the ring that no reader has; the first was sent longest ago */
 	size_t slot_count;
@@ -51,6 +56,7 @@ struct hand {
 	struct reader *file; /* of the piece */
 	char *buffer; /* a piece, and the pages around it; NULL: none yet */
 	size_t slot; /* that it is, of the ring */
+	bool writes; /* by calls, not through the mapping */
 	struct read_counts counts;
 	struct spot spot; /* how far it is with the piece */
 	size_t done; /* the same in bytes */
@@ -95,6 +101,17 @@ static void crew_give_back(struct crew *crew, size_t slot)
 	pthread_mutex_unlock(&crew->lock);
 }
 
+/* The disk is read: it takes more readers than there are CPUs. */
+static void crew_want_all(struct crew *crew)
+{
+	pthread_mutex_lock(&crew->lock);
+	if (crew->wanted < crew->most) {
+		crew->wanted = crew->most;
+		pthread_cond_signal(&crew->changed);
+	}
+	pthread_mutex_unlock(&crew->lock);
+}
+
 /* ---- a piece's bytes --------------------------------------------------- */
 
 /* Where a spot lies in host memory. */
@@ -132,10 +149,19 @@ static size_t hand_cut(const struct hand *hand, size_t bytes)
 	return whole + (bytes - whole) / 8 * 8;
 }
 
-/* Where the hand's next byte lies in its buffer: as in a page of the file. */
+/* Where the hand's next byte goes in its buffer, as in a page of the file: where lanes take the whole piece behind the
+ * one before, else to the beginning, which the CPU's cache still has. */
 static char *hand_at(const struct hand *hand)
 {
-	return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
+	if (hand->crew->copy->lanes)
+		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
+	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
+}
+
+/* Whether it goes there, and not straight to where it belongs. */
+static bool hand_buffers(const struct hand *hand)
+{
+	return !hand->crew->straight || hand->writes;
 }
 
 /* Where the next `bytes` of the piece go; the number of places. */
@@ -144,7 +170,7 @@ static int hand_places(const struct hand *hand, size_t bytes, struct iovec *plac
 	struct spot spot = hand->spot;
 	int count = 0;
 
-	if (!hand->crew->straight) {
+	if (hand_buffers(hand)) {
 		places[0] = (struct iovec){hand_at(hand), bytes};
 		return 1;
 	}
@@ -164,15 +190,39 @@ static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
 	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
 }
 
+/* Where it pays, and no other does: see host_write.h. */
+static void hand_begin_writing(struct hand *hand)
+{
+	hand->writes =
+		hand->crew->small_pages && !__atomic_exchange_n(&hand->crew->writing, true, __ATOMIC_ACQUIRE);
+}
+
+static void hand_end_writing(struct hand *hand)
+{
+	if (hand->writes)
+		__atomic_store_n(&hand->crew->writing, false, __ATOMIC_RELEASE);
+	hand->writes = false;
+}
+
+static int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from,
+		    size_t bytes, struct error *error)
+{
+	if (hand->writes)
+		return host_write(host->segments, host->segment_count, to, from, bytes, error);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
 /* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
  * there. */
-static void hand_deliver(struct hand *hand, const char *from, size_t bytes)
+static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
 {
 	struct crew *crew = hand->crew;
+	int r = 0;
 
 	hand->done += bytes;
 	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
-	while (bytes > 0) {
+	while (r == 0 && bytes > 0) {
 		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
 		struct spot spot = hand->spot;
 		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
@@ -181,18 +231,20 @@ static void hand_deliver(struct hand *hand, const char *from, size_t bytes)
 		digest_update(&sum, span->offset + spot.offset,
 			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
 		sum_add(&crew->sums[span->tensor], &sum);
-		for (size_t i = 0; from && i < crew->host_count; i++)
-			memcpy(spot_place(hand, &spot, &crew->hosts[i]), from, some);
+		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
+			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
+				     some, error);
 		if (from)
 			from += some;
 		bytes -= some;
 	}
+	return r;
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
 /* A step of what is cached; how many bytes, 0: nothing is. */
-static ssize_t hand_cached(struct hand *hand, struct error *error)
+static ssize_t hand_step(struct hand *hand, struct error *error)
 {
 	struct iovec places[PIECE_SPANS_MAX];
 	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
@@ -204,32 +256,11 @@ static ssize_t hand_cached(struct hand *hand, struct error *error)
 				 "no room in host memory for what is read from %s", hand->file->file->path);
 	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
 	hand->counts.warm += bytes;
-	if (bytes > 0)
-		hand_deliver(hand, hand->crew->straight ? NULL : hand_at(hand), bytes);
-	return (ssize_t)bytes;
+	n = hand_deliver(hand, hand_buffers(hand) ? hand_at(hand) : NULL, bytes, error);
+	return n < 0 ? n : (ssize_t)bytes;
 }
 
-/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
-static int hand_fetch(struct hand *hand, struct error *error)
-{
-	uint64_t offset = hand->piece.offset + hand->done;
-	size_t left = hand->piece.bytes - hand->done, bytes = left;
-	struct reader_hole hole;
-	int r;
-
-	reader_hole(hand->file, offset, left, &hole);
-	if (!reader_is_direct(hand->file))
-		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
-	else if (hole.bytes < left)
-		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
-	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
-	reader_hole_forget(hand->file, &hole);
-	if (r == 0)
-		hand_deliver(hand, hand_at(hand), bytes);
-	return r;
-}
-
-/* Straight copies need one only for what is not cached. */
+/* Straight copies into huge pages need one only for what is not cached. */
 static int hand_make_buffer(struct hand *hand, struct error *error)
 {
 	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
@@ -239,13 +270,39 @@ static int hand_make_buffer(struct hand *hand, struct error *error)
 	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
 }
 
+/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
+static int hand_fetch(struct hand *hand, struct error *error)
+{
+	uint64_t offset = hand->piece.offset + hand->done;
+	size_t left = hand->piece.bytes - hand->done, bytes = left;
+	struct reader_hole hole;
+	int r = hand_make_buffer(hand, error);
+
+	if (r < 0)
+		return r;
+	crew_want_all(hand->crew);
+	reader_hole(hand->file, offset, left, &hole);
+	if (!reader_is_direct(hand->file))
+		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
+	else if (hole.bytes < left)
+		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
+	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
+	reader_hole_forget(hand->file, &hole);
+	if (r < 0)
+		return r;
+	hand_begin_writing(hand);
+	r = hand_deliver(hand, hand_at(hand), bytes, error);
+	hand_end_writing(hand);
+	return r;
+}
+
 /* Its buffer, free to be written. */
 static int hand_begin(struct hand *hand, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
 
 	if (!copy->lanes)
-		return hand->crew->straight ? 0 : hand_make_buffer(hand, error);
+		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
 	hand->buffer = ring_buffer(copy->ring, hand->slot);
 	return lanes_wait(copy->lanes, hand->slot, error);
 }
@@ -255,13 +312,14 @@ static int hand_read(struct hand *hand, struct error *error)
 	int r = hand_begin(hand, error);
 
 	while (r == 0 && hand->done < hand->piece.bytes && !crew_stopped(hand->crew)) {
-		ssize_t n = hand_cached(hand, error);
+		ssize_t n;
 
+		hand_begin_writing(hand);
+		n = hand_step(hand, error);
+		hand_end_writing(hand);
 		if (n < 0)
 			return (int)n;
 		if (n == 0)
-			r = hand_make_buffer(hand, error);
-		if (n == 0 && r == 0)
 			r = hand_fetch(hand, error);
 	}
 	return r;
@@ -327,14 +385,20 @@ static void *reader(void *user_data)
 
 /* ---- the crew ---------------------------------------------------------- */
 
-unsigned copy_readers(void)
+static unsigned cpu_count(void)
 {
 	cpu_set_t cpus;
-	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
+}
+
+unsigned copy_readers(void)
+{
+	unsigned count = cpu_count();
 
 	if (count < COPY_READERS_MIN)
 		return COPY_READERS_MIN;
-	return count < COPY_READERS_MAX ? (unsigned)count : COPY_READERS_MAX;
+	return count < COPY_READERS_MAX ? count : COPY_READERS_MAX;
 }
 
 size_t copy_buffer_bytes(size_t chunk)
@@ -360,6 +424,23 @@ static uint64_t crew_done(const struct crew *crew)
 	return __atomic_load_n(&crew->done, __ATOMIC_RELAXED);
 }
 
+/* Starts the readers that are wanted, with the lock held. */
+static void crew_start(struct crew *crew)
+{
+	while (crew->started < crew->wanted && !crew_stopped(crew)) {
+		int r = pthread_create(&crew->threads[crew->started], NULL, reader, crew);
+
+		if (r != 0) {
+			error_set(&crew->error, -EAGAIN, "see RLIMIT_NPROC",
+				  "starting a reader thread failed: %s", strerror(r));
+			crew_stop(crew);
+			return;
+		}
+		crew->started++;
+		crew->running++;
+	}
+}
+
 /* Tells the progress until all readers have ended; what progress returned. */
 static int crew_watch(struct crew *crew)
 {
@@ -368,10 +449,12 @@ static int crew_watch(struct crew *crew)
 	int r = 0;
 
 	pthread_mutex_lock(&crew->lock);
+	crew_start(crew);
 	while (crew->running > 0) {
 		uint64_t done;
 
 		clock_wait(&crew->changed, &crew->lock, clock_deadline(COPY_LOOK_MS));
+		crew_start(crew);
 		if (r != 0 || !copy->progress)
 			continue;
 		pthread_mutex_unlock(&crew->lock);
@@ -388,32 +471,12 @@ static int crew_watch(struct crew *crew)
 	return r;
 }
 
-static int crew_run(struct crew *crew, unsigned readers, struct error *error)
+static int crew_run(struct crew *crew, struct error *error)
 {
-	pthread_t threads[COPY_READERS_MAX];
-	unsigned count = 0;
-	int r = 0, stopped;
+	int stopped = crew_watch(crew);
 
-	while (r == 0 && count < readers) {
-		pthread_mutex_lock(&crew->lock);
-		crew->running++;
-		pthread_mutex_unlock(&crew->lock);
-		r = -pthread_create(&threads[count], NULL, reader, crew);
-		if (r == 0)
-			count++;
-	}
-	if (r < 0) {
-		pthread_mutex_lock(&crew->lock);
-		crew->running--;
-		crew_stop(crew);
-		pthread_mutex_unlock(&crew->lock);
-	}
-	stopped = crew_watch(crew);
-	while (count > 0)
-		pthread_join(threads[--count], NULL);
-	if (r < 0)
-		return error_set(error, -EAGAIN, "see RLIMIT_NPROC", "starting a reader thread failed: %s",
-				 strerror(-r));
+	for (unsigned i = 0; i < crew->started; i++)
+		pthread_join(crew->threads[i], NULL);
 	if (crew->error.code)
 		*error = crew->error;
 	return crew->error.code ? crew->error.code : stopped;
@@ -443,7 +506,6 @@ static int crew_fill(struct crew *crew, struct error *error)
 
 static int crew_make(struct crew *crew, const struct copy *copy, struct error *error)
 {
-
 	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES};
 	pthread_mutex_init(&crew->lock, NULL);
 	clock_condition(&crew->changed);
@@ -452,6 +514,10 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 		crew->host_count = copy->target_count;
 	}
 	crew->straight = crew->host_count == 1;
+	crew->small_pages = crew->straight && crew->hosts[0].segment_count > 0 && host_write_pays();
+	crew->most = crew->wanted = readers_of(copy, crew->chunk);
+	if (!copy->lanes && !copy->readers && cpu_count() < crew->wanted)
+		crew->wanted = cpu_count();
 	return crew_fill(crew, error);
 }
 
@@ -468,12 +534,12 @@ static void crew_free(struct crew *crew)
 
 /* ---- the copy ---------------------------------------------------------- */
 
-static void crew_report(const struct crew *crew, unsigned readers, double began, struct copy_report *ret)
+static void crew_report(const struct crew *crew, double began, struct copy_report *ret)
 {
 	*ret = (struct copy_report){
 		.counts = crew->counts,
 		.seconds = clock_seconds() - began,
-		.readers = readers,
+		.readers = crew->started,
 	};
 	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
 		snprintf(ret->note, sizeof(ret->note), "%s", reader_note(&crew->files[i]));
@@ -485,15 +551,13 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	const struct source *source = copy->source;
 	double began = clock_seconds();
 	struct crew crew;
-	unsigned readers;
 	int r = crew_make(&crew, copy, error);
 
-	readers = readers_of(copy, crew.chunk);
 	if (r == 0)
-		r = crew_run(&crew, readers, error);
+		r = crew_run(&crew, error);
 	if (r == 0 && copy->lanes)
 		r = lanes_drain(copy->lanes, error);
-	crew_report(&crew, readers, began, ret_report);
+	crew_report(&crew, began, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
 	for (size_t i = 0; r == 0 && i < source->tensor_count; i++)

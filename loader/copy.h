@@ -1,7 +1,8 @@
 /* The pipeline from files into memory: reader threads take pieces in the order of
  * the files, digest them while they are in the CPU's cache, and pass them on.
  *
- *   one target, host: file → its memory → digest (what is not cached: through a buffer)
+ *   one target, host: file → its memory → digest; what is not cached, and what one reader at
+ *                     a time writes by calls (host_write.h): as here:
  *   host only:        file → a buffer → digest → the memory of each
  *   else:             file → a buffer of the ring → digest → lanes → every device
  */
@@ -18,14 +19,16 @@
 /* The largest piece. Smaller ones leave the link idle between copies (2 MiB: 5 %), and of larger ones there are too
  * few for all readers and the link: with two buffers a reader 4 MiB came to 0.96 of the speed of pinned memory. */
 #define COPY_CHUNK_BYTES MIB(4)
-/* A disk wants several reads at once, however few the CPUs: 8 of 8 MiB came to its full speed. */
+/* A disk wants several reads at once, however few the CPUs: 8 of 8 MiB came to its full speed. Into host memory alone
+ * there are no more than CPUs until something is not cached: they would only take the CPU from each other. */
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
 
 struct copy_target {
 	const struct memory_device *device;
 	void *const *addresses; /* of each tensor of the source, mapped for writing */
-	const struct memory_segment *segments; /* that they lie in: its peers may read them */
+	const struct memory_segment
+		*segments; /* that they lie in: its peers may read them; of a host none is fine */
 	uint32_t segment_count;
 };
 
@@ -39,7 +42,7 @@ struct copy {
 	struct ring *ring; /* buffers of copy_buffer_bytes(chunk) */
 	struct lanes *lanes;
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
-	unsigned readers; /* 0: copy_readers(); at most COPY_READERS_MAX, and one a buffer */
+	unsigned readers; /* 0: copy_readers(), or fewer; at most COPY_READERS_MAX, and one a buffer */
 	memory_progress_fn *progress; /* called by the calling thread only, at least every
 				       * COPY_LOOK_MS; nonzero stops the copy */
 	void *user_data;

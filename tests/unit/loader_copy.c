@@ -1,3 +1,4 @@
+#include "../../loader/host_write.h"
 #include "../../loader/lanes.h"
 
 #include "loader_files.h"
@@ -327,6 +328,85 @@ Test(copy, reads_what_is_cached_and_the_rest_directly)
 			} while (!copies_warm(through_ring ? &ring : &straight, 32768, 1, 65536));
 		}
 	skip_if_noted();
+}
+
+/* Memory as a version on host has it: in two segments of which the first one is full. */
+static struct copy_target make_segments(struct memory_segment segments[2], void *addresses[TENSORS])
+{
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(memory_host.create(&host, i ? 131072 : 4096, &segments[i], &error), 0);
+		cr_assert_eq(memory_host.map(&host, &segments[i], MEMORY_WRITE, &error), 0);
+	}
+	addresses[0] = segments[0].address;
+	addresses[1] = (char *)segments[1].address + 24;
+	addresses[2] = (char *)segments[1].address + 24 + BIG;
+	return (struct copy_target){
+		.device = &host, .addresses = addresses, .segments = segments, .segment_count = 2};
+}
+
+/* By calls and through the mapping, with any number of readers; what is cached and what is not. */
+Test(copy, writes_into_the_segments_of_a_host)
+{
+	for (unsigned readers = 1; readers <= 8; readers++) {
+		struct memory_segment segments[2];
+		void *addresses[TENSORS];
+		struct copy_target target = make_segments(segments, addresses);
+
+		if (readers % 2)
+			make_half_cached(readers, 40960);
+		else
+			cache_read(source.files[0].fd, 0, BIG);
+		cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768, .readers = readers}), 0, "%s",
+			     error.message);
+		for (int k = 0; k < TENSORS; k++)
+			memcpy(memory[0][k], addresses[k], source.tensors[k].bytes);
+		expect_copied(0);
+		for (int i = 0; i < 2; i++)
+			memory_host.release(&host, &segments[i]);
+	}
+}
+
+Test(copy, tells_that_a_segment_cannot_be_written)
+{
+	struct memory_segment segments[2];
+	void *addresses[TENSORS];
+	struct copy_target target = make_segments(segments, addresses);
+
+	if (!host_write_pays())
+		cr_skip_test("segments of huge pages are not written by calls");
+	cr_assert_eq(fcntl(segments[1].fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	for (int cached = 0; cached < 2; cached++) {
+		make_half_cached(0, cached ? BIG : 0);
+		cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 32768, .readers = 1}), -EPERM);
+		cr_assert(strstr(error.message, "bytes of host memory failed"), "%s", error.message);
+	}
+	for (int i = 0; i < 2; i++)
+		memory_host.release(&host, &segments[i]);
+}
+
+static unsigned cpus(void)
+{
+	cpu_set_t set;
+
+	cr_assert_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+	return (unsigned)CPU_COUNT(&set);
+}
+
+Test(copy, has_more_readers_than_processors_only_for_the_disk)
+{
+	struct copy_target target = {.device = &host, .addresses = (void *const *)memory[0]};
+
+	if (cpus() >= COPY_READERS_MIN)
+		cr_skip_test("as many processors as readers");
+	make_half_cached(0, 0);
+	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 1024}), 0, "%s", error.message);
+	expect_copied(0);
+	cr_expect_eq(report.readers, COPY_READERS_MIN);
+	cache_read(source.files[0].fd, 0, BIG);
+	cr_assert_eq(copy_to(&target, 1, (struct copy){.chunk = 1024}), 0, "%s", error.message);
+	expect_copied(0);
+	if (report.counts.direct + report.counts.buffered == 0)
+		cr_expect_eq(report.readers, cpus());
 }
 
 /* Of the 13 pages that are asked for, some may not be there yet when they are to be dropped. */
