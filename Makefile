@@ -28,7 +28,8 @@ CFLAGS_ALL := -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wstrict-pro
 LDFLAGS_ALL := -pthread -Wl,-z,relro,-z,now -Wl,--as-needed
 
 ifneq ($(SANITIZE),)
-CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_ALL += $(SANITIZE_FLAGS)
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 ifneq ($(COVERAGE),)
@@ -65,6 +66,8 @@ LOADER := $(call sources,loader)
 KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl)
 EXAMPLES := $(call sources,examples)
+# Where there is a C++ compiler.
+EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
 UNIT   := $(call sources,tests/unit)
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
@@ -95,7 +98,8 @@ SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
 
 PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper
-EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES))
+EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
+  $(patsubst examples/%.cc,$(BIN)/example-%,$(EXAMPLES_CXX))
 UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
 BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
 FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
@@ -200,6 +204,10 @@ $(BIN)/gpuwmctl: $(call objects,$(CTL)) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
 
+$(BUILD)/obj/examples/%.o: examples/%.cc Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -Wall -Wextra -Werror -fPIC $(OPT) -Iinclude -MMD -MP $(SANITIZE_FLAGS) -c -o $@ $<
+$(EXAMPLES_CXX:examples/%.cc=$(BIN)/example-%): link = $(CXX) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 $(BIN)/example-%: $(BUILD)/obj/examples/%.o $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o,$^) $(LINK_LOCAL)
@@ -334,7 +342,7 @@ gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)
 fuzz: $(FUZZ_BINS)
 	scripts/fuzz $(BUILD)
 
-C_FILES = $(shell git ls-files '*.c' '*.h')
+C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 lint:
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \

@@ -63,7 +63,16 @@ extern "C" {
 #define GPUWM_VERSION_MINOR 1
 #define GPUWM_VERSION_PATCH 0
 
+#ifdef __cplusplus
+#define GPUWM_OPTIONS(type)                                                                                    \
+	([] {                                                                                                  \
+		type o_ = {};                                                                                  \
+		o_.size = sizeof(o_);                                                                          \
+		return o_;                                                                                     \
+	}())
+#else
 #define GPUWM_OPTIONS(type) ((type){.size = sizeof(type)})
+#endif
 
 struct gpuwm_client; /* a connection to gpuwmd */
 struct gpuwm_mapping; /* a version, mapped, under a lease */
