@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import errors, fitting, guards, init, remembering
-from .places import Place, places
+from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
     from .mapping import Mapping
@@ -70,15 +70,16 @@ def bind(
     BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
     has no parameters and buffers. Nothing was changed then.
     """
-    with fitting.let_go(model):
-        plan = _Plan(mapping, model, share_buffers, private, guard)
+    modules = modules_of(model)
+    with fitting.let_go(module for _, module in modules):
+        plan = _Plan(mapping, modules, share_buffers, private, guard)
         problems = plan.problems
         if strict:
             problems = plan.unmatched() + problems
         if problems:
             raise _error(mapping, model, problems)
         _do(plan.steps)
-    init.allow_calls(model)
+    init.allow_calls(module for _, module in modules)
     if guard:
         guards.watch(plan.places)
     for place, source, own in plan.bound:
@@ -141,15 +142,15 @@ class _Plan:
     def __init__(
         self,
         mapping: Mapping,
-        model: nn.Module,
+        modules: Sequence[tuple[str, nn.Module]],
         share_buffers: bool | Globs,
         private: Globs,
         guard: bool,
     ) -> None:
-        self.places = places(model)
+        self.places = places(modules)
         if not self.places:
             raise errors.Invalid(
-                f"{type(model).__name__} has no parameters and no buffers",
+                f"{type(modules[0][1]).__name__} has no parameters and no buffers",
                 "bind the module that has them",
             )
         names = {name for place in self.places for name in place.names}
@@ -167,7 +168,8 @@ class _Plan:
         self.unexpected = [name for name in self.sources if name not in names]
         for place in self.places:
             self._look_at(place)
-        self.problems += fitting.computed_too_early(model)
+        if any(place.tensor.is_meta for place in self.places):
+            self.problems += fitting.computed_too_early(modules)
 
     def unmatched(self) -> list[str]:
         return [f"missing: the version has no {name}" for name in self.missing] + [
@@ -189,17 +191,18 @@ class _Plan:
             return
         source = self.sources[named[0]]
         shared = self._is_shared(place)
+        held = fitting.unswappable(place.tensor)
         problem = (
             fitting.misfit(place, source)
             or fitting.different(self.sources, named)
-            or fitting.other_identity(place, source)
+            or fitting.other_identity(place, source, held)
             or (guards.never_shared(place) if shared and self._read_only else None)
         )
         if problem:
             self.problems.append(problem)
             return
         self.bound.append((place, named[0], not shared))
-        self.steps.append(self._step(place, source, shared))
+        self.steps.append(self._step(place, source, shared, held is None))
 
     def _is_shared(self, place: Place) -> bool:
         if not self._private.isdisjoint(place.names):
@@ -221,14 +224,14 @@ class _Plan:
             moved = init.alias(type(tensor), tensor.to(self._device), tensor, False)
             self.steps.append(_swap(place, moved))
 
-    def _step(self, place: Place, source: torch.Tensor, shared: bool) -> _Step:
+    def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
         tensor = place.tensor
         if not shared and place.is_buffer and fitting.fillable(tensor, source):
             return _fill(place, source)
         kind = guards.kind_of(tensor, shared and self._guard)
         memory = source if shared else guards.private_copy(source)
         new = guards.made(kind, memory, tensor, place.name)
-        return _swap(place, new) if fitting.unswappable(tensor) is None else _set_data(place, new)
+        return _swap(place, new) if swappable else _set_data(place, new)
 
 
 def _swap(place: Place, new: torch.Tensor) -> _Step:

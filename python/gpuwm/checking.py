@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import remembering
-from .places import places
+from .places import modules_of, places
 
 if TYPE_CHECKING:
     from .mapping import Mapping
@@ -35,7 +35,7 @@ def check(mapping: Mapping, model: nn.Module) -> CheckResult:
     """Lists what is shared, private, or lost its sharing. Reads no tensor."""
     sources = mapping.state_dict()
     found: dict[str, list[str]] = {"shared": [], "private": [], "lost": [], "unbound": []}
-    for place in places(model):
+    for place in places(modules_of(model)):
         bound = remembering.recall(mapping, place)
         names = [bound.source] if bound else [name for name in place.names if name in sources]
         own = bound.private if bound else place.is_buffer

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from .init import is_plain
 from .places import Place
@@ -24,10 +26,9 @@ def misfit(place: Place, source: torch.Tensor) -> str | None:
     )
 
 
-def other_identity(place: Place, source: torch.Tensor) -> str | None:
-    """Why the object in the model can't be given the memory of `source`."""
+def other_identity(place: Place, source: torch.Tensor, why: str | None) -> str | None:
+    """Why the object in the model can't be given the memory of `source`. why: it is unswappable."""
     tensor = place.tensor
-    why = unswappable(tensor)
     if why is None or (not tensor.is_meta and tensor.device == source.device):
         return None
     return (
@@ -76,21 +77,20 @@ def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | N
     return None
 
 
-def computed_too_early(model: nn.Module) -> Iterator[str]:
+def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str]:
     """Attributes without memory that `__init__` made from parameters, and nobody would compute
     again."""
-    for prefix, module in model.named_modules():
+    for prefix, module in modules:
         for key, value in module.__dict__.items():
-            if isinstance(value, torch.Tensor) and value.is_meta and not _recomputed(module, key):
-                name = f"{prefix}.{key}" if prefix else key
+            if type(value) is torch.Tensor and value.is_meta and not _recomputed(module, key):
                 yield (
-                    f"no memory: attribute {name} was computed from a parameter by `__init__`: "
+                    f"no memory: attribute {prefix}{key}, which `__init__` made of a parameter: "
                     "compute it in forward(), or build the model outside of empty_init"
                 )
 
 
 @contextmanager
-def let_go(model: nn.Module) -> Iterator[None]:
+def let_go(modules: Iterable[nn.Module]) -> Iterator[None]:
     """While inside, torch's own modules don't hold their parameters, so that they can be swapped.
 
     RNNs keep weak references, to see whether they are the same objects: they will be. (They let go
@@ -98,7 +98,7 @@ def let_go(model: nn.Module) -> Iterator[None]:
     the graph of the last one.
     """
     rnns = []
-    for module in model.modules():
+    for module in modules:
         if isinstance(module, nn.RNNBase):
             rnns.append(module)
             module._flat_weight_refs = []
@@ -114,9 +114,14 @@ def let_go(model: nn.Module) -> Iterator[None]:
 
 
 def _drop_graphs(module: nn.Module) -> None:
-    for key, value in list(module.__dict__.items()):
-        if isinstance(value, torch.Tensor) and _recomputed(module, key):
-            module.__dict__[key] = value.detach()
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, _NORMS):
+            weight = module.__dict__.get(hook.name)
+            if weight is not None:
+                module.__dict__[hook.name] = weight.detach()
+
+
+_NORMS = (WeightNorm, SpectralNorm)
 
 
 # ---- one reason each --------------------------------------------------------------------------
@@ -124,14 +129,14 @@ def _drop_graphs(module: nn.Module) -> None:
 
 def _not_plain(place: Place) -> str | None:
     tensor = place.tensor
+    if is_plain(tensor):
+        return None
     if is_lazy(tensor):
         return (
             f"lazy: {place.name} has no shape before the first call: build the model with the "
             "module that isn't lazy"
         )
-    if not is_plain(tensor):
-        return f"class: {place.name} is a {type(tensor).__name__}, not plain data"
-    return None
+    return f"class: {place.name} is a {type(tensor).__name__}, not plain data"
 
 
 def _other_shape(place: Place, source: torch.Tensor) -> str | None:

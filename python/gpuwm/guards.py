@@ -206,14 +206,16 @@ def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
 
 def never_shared(place: Place) -> str | None:
     """Why it can't be shared: its module writes into it whenever it is called."""
-    for module, key in place.owners:
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+    for module, _ in place.owners:
+        if isinstance(module, _RENORMALISING) and module.max_norm is not None:
             return (
                 f"written: {type(module).__name__} with max_norm={module.max_norm} writes into "
                 f"{place.name} at every call: private=[{place.name!r}], or max_norm=None"
             )
-        del key
     return None
+
+
+_RENORMALISING = (nn.Embedding, nn.EmbeddingBag)
 
 
 def watch(places: Iterable[Place]) -> None:

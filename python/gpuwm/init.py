@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 
 from . import errors
@@ -47,11 +48,34 @@ def empty_init() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
         undo.callback(hooks.register_module_module_registration_hook(_on_module).remove)
+        undo.enter_context(_NoValues())
         _thread.depth += 1
         try:
             yield
         finally:
             _thread.depth -= 1
+
+
+# What fills a tensor with values: torch.nn.init's, and methods that those are made of.
+_FILLS = frozenset(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_") | {
+    *("normal_", "uniform_", "zero_", "fill_", "copy_", "clamp_", "erfinv_", "mul_", "add_"),
+    *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "random_"),
+}
+
+
+class _NoValues(TorchFunctionMode):
+    """Filling what has no memory does nothing, at once: torch works out shapes for it, with parts
+    of itself that take half a second to import."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in _FILLS:
+            target = args[0] if args else kwargs.get("tensor")
+            if isinstance(target, torch.Tensor) and target.is_meta:
+                return target
+        return func(*args, **kwargs)
 
 
 def _on_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -68,12 +92,14 @@ def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether its bytes and strides say all about it: no quantised, sparse, lazy or wrapped one."""
-    return (
-        tensor.layout is torch.strided
-        and not is_lazy(tensor)
-        and not tensor.is_quantized
-        and not _python_dispatch.is_traceable_wrapper_subclass(tensor)
-    )
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return False
+    if type(tensor) in _PLAIN:
+        return True
+    return not (is_lazy(tensor) or _python_dispatch.is_traceable_wrapper_subclass(tensor))
+
+
+_PLAIN = (nn.Parameter, torch.Tensor)
 
 
 def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
@@ -111,9 +137,9 @@ def _refuse_calls(module: nn.Module) -> None:
         module.register_forward_pre_hook(_check_bound)
 
 
-def allow_calls(model: nn.Module) -> None:
-    """The model has all its memory: nothing looks any more when it is called."""
-    for module in model.modules():
+def allow_calls(modules: Iterable[nn.Module]) -> None:
+    """They have all their memory: nothing looks any more when they are called."""
+    for module in modules:
         found = module._forward_pre_hooks
         for key in [key for key, hook in found.items() if hook is _check_bound]:
             del found[key]
@@ -129,4 +155,4 @@ def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
             f"parameter {names[0]} of {type(module).__name__}{more} has no memory",
             "the model was built in empty_init: bind it before it is called",
         )
-    allow_calls(module)  # they got their memory some other way
+    allow_calls(module.modules())  # they got their memory some other way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -16,37 +17,48 @@ class Place:
     tensor: torch.Tensor
     is_buffer: bool
     persistent: bool
-    names: list[str] = dataclasses.field(default_factory=list)
-    owners: list[tuple[nn.Module, str]] = dataclasses.field(default_factory=list)
+    names: list[str]
+    owners: list[tuple[nn.Module, str]]
 
     @property
     def name(self) -> str:
         return self.names[0]
 
 
-def places(model: nn.Module) -> list[Place]:
-    """In the order of state_dict(). Tied names, and modules that are in the model twice, are one
-    place with several names."""
+def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """All modules with the prefix of their names, in the order of state_dict(); one that is in the
+    model twice comes twice."""
+    found: list[tuple[str, nn.Module]] = []
+    stack = [("", model)]
+    while stack:
+        prefix, module = stack.pop()
+        found.append((prefix, module))
+        if module._modules:
+            children = [(f"{prefix}{k}.", m) for k, m in module._modules.items() if m is not None]
+            stack.extend(reversed(children))
+    return found
+
+
+def places(modules: Iterable[tuple[str, nn.Module]]) -> list[Place]:
+    """In the order of state_dict(). Tied names, and those of a module that comes twice, are one
+    place with several names. modules: of `modules_of`."""
     found: dict[int, Place] = {}
 
     def add(name: str, module: nn.Module, key: str, tensor: torch.Tensor, is_buffer: bool) -> None:
         place = found.get(id(tensor))
         persistent = not is_buffer or key not in module._non_persistent_buffers_set
         if place is None:
-            place = found[id(tensor)] = Place(tensor, is_buffer, persistent)
+            found[id(tensor)] = Place(tensor, is_buffer, persistent, [name], [(module, key)])
+            return
         place.persistent |= persistent
         place.names.append(name)
         place.owners.append((module, key))
 
-    stack = [("", model)]
-    while stack:
-        prefix, module = stack.pop()
+    for prefix, module in modules:
         for key, parameter in module._parameters.items():
             if parameter is not None:
                 add(prefix + key, module, key, parameter, False)
         for key, buffer in module._buffers.items():
             if buffer is not None:
                 add(prefix + key, module, key, buffer, True)
-        children = [(f"{prefix}{k}.", m) for k, m in module._modules.items() if m is not None]
-        stack.extend(reversed(children))
     return list(found.values())
