@@ -84,6 +84,8 @@ static void measure_round(struct gpuwm_client *client, const struct settings *se
 	if (is_gpu(settings->device))
 		load_without_standby(client, settings, round, times);
 	times->read_pace[round] = (double)files->bytes / 1e6 / times->ready[round] / read.gb_s;
+	if (files_cached(files) < 1)
+		DIE("%s does not stay in the page cache", settings->source);
 }
 
 static void report_gpu(const struct settings *settings, const struct files *files, struct times *times)
@@ -163,10 +165,9 @@ int main(int argc, char **argv)
 	settings.device = device_id(client, settings.device);
 	files_of(settings.source, &files);
 	files_warm(&files, 1);
+	files_hold(&files);
 	/* Once for nothing: the machine's memory grows on first touch. */
 	measure_round(client, &settings, &files, 0, &times);
-	if (files_cached(&files) < 1)
-		DIE("%s does not stay in the page cache", settings.source);
 	for (size_t round = 0; round < settings.rounds; round++)
 		measure_round(client, &settings, &files, round, &times);
 	report(&settings, &files, &times);

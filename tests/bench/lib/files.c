@@ -119,6 +119,23 @@ void files_warm(const struct files *files, double share)
 	free(buffer);
 }
 
+void files_hold(const struct files *files)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		int fd = open_file(files, i);
+		void *area = mmap(NULL, files->file[i].bytes, PROT_READ, MAP_SHARED, fd, 0);
+
+		if (area == MAP_FAILED)
+			DIE("%s: %s", files->file[i].path, strerror(errno));
+		close(fd);
+		if (mlock(area, files->file[i].bytes) == 0)
+			continue;
+		printf("    not locked in the page cache (see ulimit -l): %s: %s\n", files->file[i].path,
+		       strerror(errno));
+		return;
+	}
+}
+
 struct range files_chunk(const struct files *files, uint64_t number, uint64_t chunk)
 {
 	struct range range = {0};

@@ -25,6 +25,10 @@ void files_evict(const struct files *files);
 /* Into the page cache: the first `share` of each file. */
 void files_warm(const struct files *files, double share);
 
+/* Keeps what is cached of them there, for as long as this process: the kernel takes back what it likes. Where the limit of
+ * locked memory forbids it, that is printed. */
+void files_hold(const struct files *files);
+
 /* A range of one file. */
 struct range {
 	size_t file;
