@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -189,7 +188,7 @@ static int direct_fd(struct reader *reader)
 	return -1;
 }
 
-/* How much of the range came directly, 0 or more; what is missing, or failed, is left to read_buffered,
+/* How much of the range came directly, 0 or more; what is missing, or failed, is left to source_file_read_at,
  * which knows the very byte. */
 static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size_t bytes)
 {
@@ -212,38 +211,6 @@ static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size
 	return (size_t)n - before < bytes ? (size_t)n - before : bytes;
 }
 
-/* Where it ends now: another reader may have met the end at a later range first. */
-static int truncated(const struct source_file *file, struct error *error)
-{
-	struct stat now = {0};
-
-	fstat(file->fd, &now);
-	return error_set(error, -EIO, "load it again when nobody writes it",
-			 "%s was truncated while it was read: it ended at byte %lld, it had %lld", file->path,
-			 (long long)now.st_size, (long long)file->stat.st_size);
-}
-
-static int read_buffered(const struct reader *reader, void *to, uint64_t offset, size_t bytes,
-			 struct error *error)
-{
-	const struct source_file *file = reader->file;
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = pread(file->fd, (char *)to + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return error_set(error, -EIO, NULL, "%s: reading at byte %" PRIu64 " failed: %s",
-					 file->path, offset + done, strerror(errno));
-		if (n == 0)
-			return truncated(file, error);
-		done += (size_t)n;
-	}
-	return 0;
-}
-
 int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes, struct read_counts *counts,
 		 struct error *error)
 {
@@ -251,7 +218,7 @@ int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes,
 
 	counts->direct += done;
 	counts->buffered += bytes - done;
-	return read_buffered(reader, (char *)to + done, offset + done, bytes - done, error);
+	return source_file_read_at(reader->file, (char *)to + done, bytes - done, offset + done, error);
 }
 
 bool reader_is_direct(struct reader *reader)

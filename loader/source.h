@@ -67,6 +67,9 @@ void source_close(struct source *source);
 int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error);
 int source_file_parse(struct source_file *file, struct error *error);
 void source_file_close(struct source_file *file);
+/* All of a range, through the page cache. -EIO naming file and byte: reading failed, or the file ends before. */
+int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
+			struct error *error);
 /* The whole content of a file of at most `limit` bytes, with a zero byte after
  * it; free it. -EFBIG. */
 int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);

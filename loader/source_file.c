@@ -72,7 +72,19 @@ void source_file_close(struct source_file *file)
 	*file = (struct source_file){.fd = -1};
 }
 
-static int read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset, struct error *error)
+/* Where it ends now: another reader may have met the end at a later range first. */
+static int truncated(const struct source_file *file, struct error *error)
+{
+	struct stat now = {0};
+
+	fstat(file->fd, &now);
+	return error_set(error, -EIO, "load it again when nobody writes it",
+			 "%s was truncated while it was read: it ended at byte %lld, it had %lld", file->path,
+			 (long long)now.st_size, (long long)file->stat.st_size);
+}
+
+int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
+			struct error *error)
 {
 	size_t done = 0;
 
@@ -82,11 +94,10 @@ static int read_at(const struct source_file *file, void *to, size_t bytes, uint6
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return error_set(error, -EIO, NULL, "%s: reading failed: %s", file->path,
-					 strerror(errno));
+			return error_set(error, -EIO, NULL, "%s: reading at byte %" PRIu64 " failed: %s",
+					 file->path, offset + done, strerror(errno));
 		if (n == 0)
-			return error_set(error, -EIO, NULL, "%s ended at byte %" PRIu64 " while it was read",
-					 file->path, offset + done);
+			return truncated(file, error);
 		done += (size_t)n;
 	}
 	return 0;
@@ -106,7 +117,7 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	data = malloc(bytes + 1);
 	if (!data)
 		return error_set(error, -ENOMEM, NULL, "%s: out of memory", file->path);
-	r = read_at(file, data, bytes, 0, error);
+	r = source_file_read_at(file, data, bytes, 0, error);
 	if (r < 0) {
 		free(data);
 		return r;
@@ -147,7 +158,7 @@ static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct err
 	uint64_t size = (uint64_t)file->stat.st_size;
 	size_t have = size < sizeof(peek) ? size : sizeof(peek);
 	const char *foreign;
-	int r = read_at(file, peek, have, 0, error);
+	int r = source_file_read_at(file, peek, have, 0, error);
 
 	if (r < 0)
 		return r;
@@ -179,7 +190,7 @@ int source_file_parse(struct source_file *file, struct error *error)
 	if (!header)
 		return error_set(error, -ENOMEM, NULL, "%s: no memory for a header of %" PRIu64 " bytes",
 				 file->path, bytes);
-	r = read_at(file, header, bytes, SAFETENSORS_PREFIX, error);
+	r = source_file_read_at(file, header, bytes, SAFETENSORS_PREFIX, error);
 	if (r == 0)
 		r = safetensors_parse(file->path, header, bytes, (uint64_t)file->stat.st_size, &file->content,
 				      error);
