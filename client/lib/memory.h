@@ -86,6 +86,16 @@ struct memory_ops {
 	int (*remap_all)(const struct memory_device *device, const struct memory_range *range,
 			 struct memory_segment *now, struct memory_segment *next, uint32_t count,
 			 struct error *error);
+	/* Maps segments of one's own anew where map_at put them: for reading, so that they can be exported, or
+	 * for writing again (what is sealed on host: privately, copied where it is written). A forked child has
+	 * them too then. When it fails each is mapped the one way or the other, or none is and no segment has an
+	 * address. On cuda all are there, and the caller has made the device idle; on host who reads meanwhile
+	 * sees the same bytes. */
+	int (*reaccess)(const struct memory_device *device, const struct memory_range *range,
+			struct memory_segment *segments, uint32_t count, enum memory_access access,
+			struct error *error);
+	/* Makes an exported segment of one's own what an imported one is; its descriptor is used up. */
+	void (*settle)(struct memory_segment *segment);
 	/* Makes every page of what map_all mapped present, so that no read faults. */
 	int (*populate)(const struct memory_device *device, const struct memory_segment *segments,
 			uint32_t count, struct error *error);

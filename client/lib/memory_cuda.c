@@ -247,6 +247,37 @@ static int cuda_remap_all(const struct memory_device *device, const struct memor
 	return r;
 }
 
+static int cuda_reaccess(const struct memory_device *device, const struct memory_range *range,
+			 struct memory_segment *segments, uint32_t count, enum memory_access access,
+			 struct error *error)
+{
+	const enum memory_access before = access == MEMORY_WRITE ? MEMORY_READ : MEMORY_WRITE;
+	const struct cuda_driver *cuda;
+	CUdeviceptr base = (CUdeviceptr)range->base;
+	struct error unused;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0 || count == 0)
+		return r;
+	result = cuda->cuMemUnmap(base, range->bytes);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemUnmap");
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].address = NULL;
+	r = map_from(cuda, device, base, segments, count, access, error);
+	if (r < 0)
+		map_from(cuda, device, base, segments, count, before, &unused);
+	return r;
+}
+
+/* To map it again its handle is enough. */
+static void cuda_settle(struct memory_segment *segment)
+{
+	close(segment->fd);
+	segment->fd = -1;
+}
+
 /* Mapped memory of a GPU is there. */
 static int cuda_populate(const struct memory_device *device, const struct memory_segment *segments,
 			 uint32_t count, struct error *error)
@@ -526,6 +557,8 @@ const struct memory_ops memory_cuda = {
 	.map_at = cuda_map_at,
 	.map_all = cuda_map_all,
 	.remap_all = cuda_remap_all,
+	.reaccess = cuda_reaccess,
+	.settle = cuda_settle,
 	.populate = cuda_populate,
 	.close_fds = cuda_close_fds,
 	.unreserve = cuda_unreserve,

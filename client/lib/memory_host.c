@@ -268,6 +268,42 @@ static int host_remap_all(const struct memory_device *device, const struct memor
 	return r;
 }
 
+static bool is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_WRITE);
+}
+
+static int host_reaccess(const struct memory_device *device, const struct memory_range *range,
+			 struct memory_segment *segments, uint32_t count, enum memory_access access,
+			 struct error *error)
+{
+	bool writes = access == MEMORY_WRITE;
+
+	(void)device;
+	(void)range;
+	for (uint32_t i = 0; i < count; i++) {
+		struct memory_segment *segment = &segments[i];
+		bool shared = writes && !is_sealed(segment->fd);
+		void *mapped;
+
+		if (!segment->address)
+			continue;
+		mapped = mmap(segment->address, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+			      (shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE) | MAP_FIXED, segment->fd, 0);
+		if (mapped == MAP_FAILED)
+			return map_failed(segment->bytes, error);
+	}
+	return 0;
+}
+
+static void host_settle(struct memory_segment *segment)
+{
+	segment->handle = (uint64_t)segment->fd + 1;
+	segment->fd = -1;
+}
+
 static int host_populate(const struct memory_device *device, const struct memory_segment *segments,
 			 uint32_t count, struct error *error)
 {
@@ -354,6 +390,8 @@ const struct memory_ops memory_host = {
 	.map_at = host_map_at,
 	.map_all = host_map_all,
 	.remap_all = host_remap_all,
+	.reaccess = host_reaccess,
+	.settle = host_settle,
 	.populate = host_populate,
 	.close_fds = host_close_fds,
 	.unreserve = host_unreserve,

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "lib_fake.h"
+#include "reach.h"
 
 #define COUNT 3
 
@@ -182,6 +183,130 @@ Test(range_host, can_be_of_no_size)
 	cr_assert(eq(u64, memory_range_bytes(&device, huge, 0), 0));
 }
 
+/* ---- segments of one's own ------------------------------------------------ */
+
+static void make_at(const struct memory_range *range, struct memory_segment *segments, uint32_t position)
+{
+	void *at = memory_range_at(&device, range, segments, position);
+	struct memory_segment *segment = &segments[position];
+	uint8_t byte = (uint8_t)position;
+	struct error error;
+
+	cr_assert(eq(int, ops->create(&device, segment->bytes, segment, &error), 0), "%s", error.message);
+	cr_assert(eq(int, ops->map_at(&device, at, segment, MEMORY_WRITE, &error), 0), "%s", error.message);
+	cr_assert(segment->address == at);
+	cr_assert(eq(int, ops->enter(&device, &error), 0), "%s", error.message);
+	cr_assert(eq(int, ops->write(&device, at, &byte, 1, &error), 0), "%s", error.message);
+	ops->leave(&device);
+}
+
+/* Those with a bit are made. */
+static void make_some(struct memory_range *range, struct memory_segment segments[COUNT], unsigned bits)
+{
+	struct error error;
+
+	for (uint32_t i = 0; i < COUNT; i++)
+		segments[i] = (struct memory_segment){.fd = -1, .bytes = (i + 1) * unit};
+	cr_assert(eq(int,
+		     ops->reserve(&device, memory_range_bytes(&device, segments, COUNT), NULL, range, &error),
+		     0),
+		  "%s", error.message);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		if (bits >> i & 1)
+			make_at(range, segments, i);
+	}
+}
+
+static void unmaps_what_has_holes(void)
+{
+	struct memory_segment segments[COUNT];
+	struct memory_range range;
+
+	for (unsigned bits = 0; bits < 1 << COUNT; bits++) {
+		make_some(&range, segments, bits);
+		release_all(&range, segments);
+	}
+}
+
+Test(range_host, unmaps_what_has_holes)
+{
+	unmaps_what_has_holes();
+}
+
+/* The stand-in's memory is the CPU's too. */
+static bool is_writable(const struct memory_segment *segment)
+{
+	cr_assert(can_read(segment->address));
+	return can_write(segment->address);
+}
+
+static void reaccess(const struct memory_range *range, struct memory_segment segments[COUNT],
+		     enum memory_access access)
+{
+	struct error error;
+
+	cr_assert(eq(int, ops->reaccess(&device, range, segments, COUNT, access, &error), 0), "%s",
+		  error.message);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		cr_assert(segments[i].address == memory_range_at(&device, range, segments, i));
+		cr_assert(eq(int, is_writable(&segments[i]), access == MEMORY_WRITE));
+		cr_assert(eq(int, first_byte(&segments[i]), (int)i));
+	}
+}
+
+static void loses_and_gets_its_writers_where_it_is(void)
+{
+	struct memory_segment segments[COUNT];
+	struct memory_range range;
+	struct error error;
+
+	make_some(&range, segments, (1 << COUNT) - 1);
+	reaccess(&range, segments, MEMORY_READ);
+	reaccess(&range, segments, MEMORY_WRITE);
+	reaccess(&range, segments, MEMORY_READ);
+	for (uint32_t i = 0; i < COUNT; i++)
+		cr_assert(eq(int, ops->export(&device, &segments[i], &error), 0), "%s", error.message);
+	reaccess(&range, segments, MEMORY_WRITE);
+	reaccess(&range, segments, MEMORY_READ);
+	release_all(&range, segments);
+}
+
+Test(range_host, loses_and_gets_its_writers_where_it_is)
+{
+	loses_and_gets_its_writers_where_it_is();
+}
+
+/* What is settled is put back by a switch that fails. */
+static void settles_as_what_was_imported(void)
+{
+	struct memory_segment segments[COUNT], next[COUNT];
+	struct memory_range range;
+	struct error error;
+
+	make_some(&range, segments, (1 << COUNT) - 1);
+	reaccess(&range, segments, MEMORY_READ);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		cr_assert(eq(int, ops->export(&device, &segments[i], &error), 0), "%s", error.message);
+		ops->settle(&segments[i]);
+		cr_assert(eq(int, segments[i].fd, -1));
+	}
+	import_all(next);
+	next[1].bytes = UINT64_C(1) << 62;
+	cr_assert(lt(int, ops->remap_all(&device, &range, segments, next, COUNT, &error), 0));
+	for (uint32_t i = 0; i < COUNT; i++) {
+		cr_assert(eq(int, is_writable(&segments[i]), false));
+		cr_assert(eq(int, first_byte(&segments[i]), (int)i));
+		ops->release(&device, &next[i]);
+	}
+	ops->close_fds(segments, COUNT);
+	release_all(&range, segments);
+}
+
+Test(range_host, settles_as_what_was_imported)
+{
+	settles_as_what_was_imported();
+}
+
 #ifdef GPUWM_CUDA
 
 #include "client/lib/cuda.h"
@@ -222,6 +347,25 @@ Test(range_cuda, leaves_nothing_mapped_when_one_fails)
 Test(range_cuda, begins_where_it_is_wished_if_that_is_free)
 {
 	begins_where_it_is_wished_if_that_is_free();
+}
+
+Test(range_cuda, unmaps_what_has_holes)
+{
+	unmaps_what_has_holes();
+}
+
+Test(range_cuda, loses_and_gets_its_writers_where_it_is)
+{
+	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
+		cr_skip("a CPU can't look at a GPU's memory");
+	loses_and_gets_its_writers_where_it_is();
+}
+
+Test(range_cuda, settles_as_what_was_imported)
+{
+	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
+		cr_skip("a CPU can't look at a GPU's memory");
+	settles_as_what_was_imported();
 }
 
 /* How often it was called so far. */
