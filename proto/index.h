@@ -113,6 +113,8 @@ struct index_builder *index_builder_new(uint32_t rank, uint32_t world);
 struct index_builder *index_builder_free(struct index_builder *b);
 int index_builder_segment(struct index_builder *b, uint64_t bytes);
 int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec *spec, struct error *error);
+/* What was added as number `position`; its pointers are valid until the next call of the builder. */
+void index_builder_spec(const struct index_builder *b, size_t position, struct index_tensor_spec *ret);
 /* The digest of the tensor that was added as number `position`. */
 int index_builder_digest(struct index_builder *b, size_t position, const struct digest *digest);
 /* A key or name given twice: -EEXIST. Above INDEX_FILES_BYTES_MAX: -EFBIG. An empty

@@ -160,6 +160,22 @@ int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec
 	return 0;
 }
 
+void index_builder_spec(const struct index_builder *b, size_t position, struct index_tensor_spec *ret)
+{
+	const struct index_tensor *t = (const struct index_tensor *)b->tensors.items + position;
+	const uint64_t *dims = (const uint64_t *)b->dims.items + t->dims;
+
+	*ret = (struct index_tensor_spec){
+		.name = (const char *)b->heap.items + t->name,
+		.dtype = t->dtype,
+		.ndim = t->ndim,
+		.shape = dims,
+		.strides = (const int64_t *)dims + t->ndim,
+		.segment = t->segment,
+		.offset = t->offset,
+	};
+}
+
 int index_builder_digest(struct index_builder *b, size_t position, const struct digest *digest)
 {
 	if (position >= b->tensors.count)

@@ -23,10 +23,9 @@ static int attach_granted(struct grant *grant, const struct gpuwm_attach_options
 	return r;
 }
 
-/* Nothing of it is mapped any more. */
-static int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
+int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
 {
-	int r = lease_release(mapping->client, mapping->lease, error);
+	int r = mapping->lease ? lease_release(mapping->client, mapping->lease, error) : 0;
 
 	fork_unwatch(&mapping->hook);
 	client_drop(mapping->client);
@@ -62,6 +61,13 @@ static int end_unused(struct keep *keep)
 	return r;
 }
 
+void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)
+{
+	mapping->part = part;
+	fork_watch(&mapping->hook, nothing_in_child, mapping);
+	keep_init(&mapping->keep, end_unused);
+}
+
 int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping *mapping, struct error *error)
 {
@@ -75,8 +81,7 @@ int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct 
 	mapping->client = client_keep(client);
 	mapping->version = grant->version;
 	mapping->lease = grant->lease;
-	fork_watch(&mapping->hook, nothing_in_child, mapping);
-	keep_init(&mapping->keep, end_unused);
+	mapping_init(mapping, mapping->part);
 	return 0;
 }
 

@@ -139,6 +139,17 @@ static void lease_lose(struct lease *lease, const struct error *why)
 		*lease->why = *why;
 }
 
+void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct error *why)
+{
+	struct reviver *v = &client->reviver;
+
+	lease_lose(lease, why);
+	lease->told = true;
+	pthread_mutex_lock(&v->lock);
+	lease_link(v, lease);
+	pthread_mutex_unlock(&v->lock);
+}
+
 void leases_lose(struct gpuwm_client *client, const struct error *why)
 {
 	for (struct lease *lease = client->reviver.leases; lease; lease = lease->next) {

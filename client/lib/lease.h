@@ -20,6 +20,9 @@ struct lease {
  * client's. False: that connection has ended, and the lease with it. */
 bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round);
 
+/* One (malloced) that was not granted, of a mapping that goes on without: nobody is told, lease_check says why. */
+void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct error *why);
+
 /* Gives it back, and frees it in any case. 0 also while gpuwmd is away; -EIO: it
  * was refused. */
 int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error);

@@ -24,10 +24,10 @@ static void close_in_child(void *object)
 }
 
 /* Under fork_lock. */
-static void part_name(struct mapped_part *part, const struct grant *grant)
+static void part_name(struct mapped_part *part, const struct gpuwm_version_info *version)
 {
-	strcpy(part->version, grant->version.id);
-	part->rank = grant->version.rank;
+	strcpy(part->version, version->id);
+	part->rank = version->rank;
 }
 
 static void part_link(struct mapped_part *part)
@@ -47,6 +47,14 @@ static void part_unlink(struct mapped_part *part)
 		*link = part->next;
 }
 
+static void part_init(struct mapped_part *part, const struct memory_device *device)
+{
+	part->generation = fork_generation();
+	part->device = *device;
+	pthread_mutex_init(&part->lock, NULL);
+	fork_watch(&part->hook, close_in_child, part);
+}
+
 /* Finds or makes the entry, with one more use. */
 static struct mapped_part *part_get(const struct grant *grant, const struct memory_device *device,
 				    const struct subset *subset)
@@ -59,12 +67,9 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 	if (!part)
 		part = calloc(1, sizeof(*part));
 	if (part && part->uses++ == 0) {
-		part_name(part, grant);
-		part->generation = fork_generation();
-		part->device = *device;
+		part_init(part, device);
 		part->subset = *subset;
-		pthread_mutex_init(&part->lock, NULL);
-		fork_watch(&part->hook, close_in_child, part);
+		part_name(part, &grant->version);
 		part_link(part);
 	}
 	fork_unlock();
@@ -88,7 +93,7 @@ static void part_back(struct mapped_part *part)
 {
 	fork_lock();
 	part->uses = 1;
-	if (!part->lost)
+	if (part->mapped && !part->lost)
 		part_link(part);
 	fork_unlock();
 }
@@ -334,6 +339,39 @@ int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tenso
 	return 0;
 }
 
+/* ---- made by this process ---------------------------------------------- */
+
+struct mapped_part *mapped_part_new(const struct memory_device *device)
+{
+	struct mapped_part *part = calloc(1, sizeof(*part));
+
+	if (part) {
+		part_init(part, device);
+		part->uses = 1;
+	}
+	return part;
+}
+
+void mapped_part_take(struct mapped_part *part, const struct memory_range *range,
+		      struct memory_segment *segments, uint32_t count, bool held)
+{
+	part->range = *range;
+	part->held = held;
+	part_take(part, segments, count);
+}
+
+void mapped_part_become(struct mapped_part *part, const struct gpuwm_version_info *version,
+			const struct index_map *index, const struct subset *all)
+{
+	part->index = *index;
+	part->subset = *all;
+	part->mapped = true;
+	fork_lock();
+	part_name(part, version);
+	part_link(part);
+	fork_unlock();
+}
+
 /* ---- switching --------------------------------------------------------- */
 
 /* Takes it out of the table, so that nobody comes to share it. */
@@ -412,7 +450,7 @@ int mapped_part_switch(struct mapped_part *part, const struct grant *grant, cons
 	pthread_mutex_unlock(&part->lock);
 	fork_lock();
 	if (r == 0)
-		part_name(part, grant);
+		part_name(part, &grant->version);
 	if (!part->lost)
 		part_link(part);
 	fork_unlock();

@@ -43,11 +43,26 @@ struct gpuwm_mapping {
  * descriptors are closed. */
 int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping *mapping, struct error *error);
+/* The caller's use of the part begins; the rest of it may come later: a mapping without a lease is of memory that
+ * is nobody else's. */
+void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
+/* Nothing of it is mapped any more: gives the lease back. As lease_release. */
+int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
 
 /* The part that was granted: mapped already, or mapped now, at options->address if that can be had,
  * for its peers too. Completes grant->version. The descriptors stay the grant's. */
 int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *options, struct mapped_part **ret,
 		    struct error *error);
+
+/* A part of memory that this process makes: nobody comes to share it before it is a version's. It holds
+ * nothing yet, and is used once. NULL: out of memory. */
+struct mapped_part *mapped_part_new(const struct memory_device *device);
+/* From now on the part's, mapped where they are in the range. held: the device's context is, too. */
+void mapped_part_take(struct mapped_part *part, const struct memory_range *range,
+		      struct memory_segment *segments, uint32_t count, bool held);
+/* What it holds is all of this version; the index is the part's. */
+void mapped_part_become(struct mapped_part *part, const struct gpuwm_version_info *version,
+			const struct index_map *index, const struct subset *all);
 
 /* One use less; the last unmaps, after the device is idle. -EBUSY: a stream is
  * being captured; the use goes on. */

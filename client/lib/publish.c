@@ -15,7 +15,7 @@ static void close_in_child(void *object)
 {
 	struct gpuwm_publish *publish = object;
 
-	for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
+	for (uint32_t i = 0; publish->segments && i < publish->plan.segment_count; i++) {
 		if (publish->segments[i].fd >= 0)
 			close(publish->segments[i].fd);
 	}
@@ -75,6 +75,20 @@ static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	return plan_make(specs, count, granularity, align, SEGMENT_BYTES_TARGET, &publish->plan, error);
 }
 
+static int make_mapping(struct gpuwm_publish *publish, struct error *error)
+{
+	struct gpuwm_mapping *mapping = calloc(1, sizeof(*mapping));
+	struct mapped_part *part = mapping ? mapped_part_new(&publish->device) : NULL;
+
+	if (!part) {
+		free(mapping);
+		return error_set(error, -ENOMEM, NULL, "out of memory for a publish");
+	}
+	mapping_init(mapping, part);
+	publish->mapping = mapping;
+	return 0;
+}
+
 /* The layout, the index so far, and room for the digests: all that needs no daemon. */
 static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 			   const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
@@ -95,7 +109,8 @@ static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_pub
 	for (uint32_t i = 0; i < publish->plan.segment_count; i++)
 		publish->segments[i] = (struct memory_segment){.fd = -1, .bytes = publish->plan.segments[i]};
 	fork_watch(&publish->hook, close_in_child, publish);
-	return publish_index(publish, specs, error);
+	r = publish->bare ? 0 : make_mapping(publish, error);
+	return r < 0 ? r : publish_index(publish, specs, error);
 }
 
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
@@ -154,7 +169,7 @@ int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct
 	struct call call;
 	int r;
 
-	publish_memory_free(publish);
+	publish_memory_end(publish);
 	call_begin(&call, publish->client, METHOD_PUBLISH_ABORT);
 	call.only = publish->round;
 	message_put_text(&call.request, "publish", publish->id);
@@ -244,9 +259,7 @@ struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 	if (!publish)
 		return NULL;
 	fork_unwatch(&publish->hook);
-	publish_memory_free(publish);
-	if (publish->held)
-		publish->device.ops->unhold(&publish->device);
+	publish_memory_end(publish);
 	if (publish->part.index_fd >= 0)
 		close(publish->part.index_fd);
 	connection_free(publish->checker);

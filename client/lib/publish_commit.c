@@ -149,10 +149,8 @@ static int digest_inside(struct gpuwm_publish *publish, memory_progress_fn *prog
 			 struct error *error)
 {
 	const struct memory_device *device = &publish->device;
-	int r = device->ops->idle(device, error);
+	int r = device->ops->enter(device, error);
 
-	if (r == 0)
-		r = device->ops->enter(device, error);
 	if (r < 0)
 		return r;
 	r = digest_all(publish, progress, user_data, error);
@@ -163,9 +161,8 @@ static int digest_inside(struct gpuwm_publish *publish, memory_progress_fn *prog
 static int export_all(struct gpuwm_publish *publish, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
-	int r = 0;
+	int r = publish_memory_close(publish, error);
 
-	device->ops->unreserve(device, &publish->range, publish->segments, publish->plan.segment_count);
 	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
 		r = device->ops->export(device, &publish->segments[i], error);
 	return r;
@@ -190,13 +187,11 @@ static int finish_index(struct gpuwm_publish *publish, struct error *error)
 	return 0;
 }
 
-int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
-		 const struct publish_part **ret_part, struct error *error)
+int publish_seal_idle(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
+		      const struct publish_part **ret_part, struct error *error)
 {
-	int r = fork_check(&publish->hook, error);
+	int r = publish_memory_all(publish, error);
 
-	if (r == 0)
-		r = publish_memory_all(publish, error);
 	if (r == 0)
 		r = digest_inside(publish, progress, user_data, error);
 	if (r == 0)
@@ -205,6 +200,18 @@ int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, vo
 		r = finish_index(publish, error);
 	if (r == 0)
 		*ret_part = &publish->part;
+	return r;
+}
+
+int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
+		 const struct publish_part **ret_part, struct error *error)
+{
+	int r = fork_check(&publish->hook, error);
+
+	if (r == 0)
+		r = publish->device.ops->idle(&publish->device, error);
+	if (r == 0)
+		r = publish_seal_idle(publish, progress, user_data, ret_part, error);
 	return r;
 }
 
@@ -249,8 +256,10 @@ static int commit_lost(const struct gpuwm_publish *publish, int r, struct error 
 
 /* Waits for the check, however long: gpuwmd watches the checker. 1: done, but
  * *error says that the alias was not moved. */
-static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
+static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
+		      struct error *error)
 {
+	char state[16];
 	struct reply reply;
 	struct fields f;
 	struct call call;
@@ -266,12 +275,14 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 	if (r < 0)
 		return call.taken ? commit_lost(publish, r, error) : r;
 	fields_of(&f, reply.message.body);
+	fields_text_or(&f, "state", state, sizeof(state), "");
+	*ret_waits = strcmp(state, "ready") != 0;
 	r = fields_error(&f, "alias_error", error);
 	reply_clear(&reply);
 	return r;
 }
 
-static void describe(const struct gpuwm_publish *publish, struct gpuwm_version_info *ret)
+void publish_describe(const struct gpuwm_publish *publish, struct gpuwm_version_info *ret)
 {
 	const struct publish_part *part = &publish->part;
 
@@ -290,24 +301,51 @@ static void describe(const struct gpuwm_publish *publish, struct gpuwm_version_i
 	memcpy(ret->content, part->content.bytes, sizeof(ret->content));
 }
 
-static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version,
-			  struct error *error)
+bool publish_may_be_ready(const struct gpuwm_publish *publish, int r)
 {
-	const struct publish_part *part;
-	int r = publish_seal(publish, NULL, NULL, &part, error);
+	return publish->device.ops != &memory_host &&
+	       (r == -ECONNABORTED || r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPROTO || r == -ENOMEM);
+}
 
-	if (r == 0 && !publish->checker)
+int publish_fail(struct gpuwm_publish *publish, bool tell, int r, struct error *error)
+{
+	int lost = publish_memory_reopen(publish, error);
+
+	if (tell)
+		publish_tell_abort(publish, error->message, NULL);
+	return lost < 0 ? lost : r;
+}
+
+int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
+		      struct error *error)
+{
+	int r = 0;
+
+	if (!publish->checker)
 		r = error_set(error, -EPROTO, NULL, "publish_begin named no checker to hand the version to");
 	if (r == 0)
 		r = hand_in(publish, part, error);
 	/* A checker that went away was sent away: gpuwmd knows why, and says so at the commit. */
-	if (r < 0 && r != -ECONNRESET) {
-		publish_tell_abort(publish, error->message, NULL);
-		return r;
-	}
-	r = ask_commit(publish, part, error);
+	if (r < 0 && r != -ECONNRESET)
+		return publish_fail(publish, true, r, error);
+	r = ask_commit(publish, part, ret_waits, error);
+	return r < 0 && !publish_may_be_ready(publish, r) ? publish_fail(publish, false, r, error) : r;
+}
+
+static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version,
+			  struct error *error)
+{
+	const struct publish_part *part;
+	bool waits;
+	int r;
+
+	publish->stays = publish_has_exports(publish);
+	r = publish_seal(publish, NULL, NULL, &part, error);
+	if (r < 0)
+		return publish_fail(publish, true, r, error);
+	r = publish_hand_over(publish, part, &waits, error);
 	if (r >= 0 && ret_version)
-		describe(publish, ret_version);
+		publish_describe(publish, ret_version);
 	return r;
 }
 
@@ -340,7 +378,11 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)
 	r = fork_check(&publish->hook, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = publish_tell_abort(publish, reason, &error);
+	r = publish_memory_reopen(publish, &error);
+	if (r == 0)
+		r = publish_tell_abort(publish, reason, &error);
+	else
+		publish_tell_abort(publish, reason, NULL);
 	publish_free(publish);
 	return r < 0 ? client_fail(&error) : 0;
 }

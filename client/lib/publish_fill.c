@@ -33,9 +33,8 @@ int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec 
 	return r;
 }
 
-/* Where tensor `position` is written to. */
-static int place_of(struct gpuwm_publish *publish, size_t position, uint8_t **ret_data, uint64_t *ret_bytes,
-		    struct error *error)
+int publish_place(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes,
+		  struct error *error)
 {
 	const struct plan_place *place;
 	int r = fork_check(&publish->hook, error);
@@ -57,9 +56,9 @@ static int place_of(struct gpuwm_publish *publish, size_t position, uint8_t **re
 int gpuwm_publish_memory(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes)
 {
 	struct error error;
-	uint8_t *data = NULL;
+	void *data = NULL;
 	uint64_t bytes = 0;
-	int r = place_of(publish, position, &data, &bytes, &error);
+	int r = publish_place(publish, position, &data, &bytes, &error);
 
 	if (r < 0)
 		return client_fail(&error);
@@ -74,8 +73,8 @@ static int publish_write(struct gpuwm_publish *publish, size_t position, uint64_
 {
 	const struct memory_device *device = &publish->device;
 	uint64_t room = 0;
-	uint8_t *to = NULL;
-	int r = place_of(publish, position, &to, &room, error);
+	void *to = NULL;
+	int r = publish_place(publish, position, &to, &room, error);
 
 	if (r < 0)
 		return r;
@@ -85,7 +84,7 @@ static int publish_write(struct gpuwm_publish *publish, size_t position, uint64_
 	r = device->ops->enter(device, error);
 	if (r < 0)
 		return r;
-	r = device->ops->write(device, to + offset, data, bytes, error);
+	r = device->ops->write(device, (uint8_t *)to + offset, data, bytes, error);
 	device->ops->leave(device);
 	return r;
 }

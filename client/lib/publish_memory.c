@@ -2,6 +2,7 @@
 #include "publish_state.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 /* A child that is made meanwhile must find the descriptor where it closes it. */
 static int create(struct gpuwm_publish *publish, uint32_t position, struct error *error)
@@ -103,14 +104,112 @@ int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct er
 	return r < 0 || stepwise ? r : publish_memory_all(publish, error);
 }
 
-void publish_memory_free(struct gpuwm_publish *publish)
+static bool anything_mapped(const struct gpuwm_publish *publish)
+{
+	uint32_t i = 0;
+
+	while (i < publish->plan.segment_count && !publish->segments[i].address)
+		i++;
+	return i < publish->plan.segment_count;
+}
+
+static int lost(struct gpuwm_publish *publish, int r, struct error *error)
+{
+	struct error why = *error;
+
+	if (anything_mapped(publish))
+		return r;
+	if (publish->mapping)
+		publish->mapping->part->lost = true;
+	return error_set(error, -ENOTRECOVERABLE, "publish again; what uses the memory must not",
+			 "the memory was unmapped and could not be mapped again: %s", why.message);
+}
+
+int publish_memory_close(struct gpuwm_publish *publish, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	const uint32_t count = publish->plan.segment_count;
+	int r;
+
+	if (!publish->stays || count == 0) {
+		device->ops->unreserve(device, &publish->range, publish->segments, count);
+		return 0;
+	}
+	r = device->ops->reaccess(device, &publish->range, publish->segments, count, MEMORY_READ, error);
+	publish->read_only = true;
+	return r < 0 ? lost(publish, r, error) : 0;
+}
+
+bool publish_has_exports(const struct gpuwm_publish *publish)
+{
+	return publish->mapping && keep_others(&publish->mapping->keep) > 0;
+}
+
+int publish_memory_reopen(struct gpuwm_publish *publish, struct error *error)
+{
+	const struct memory_device *device = &publish->device;
+	const uint32_t count = publish->plan.segment_count;
+	int r;
+
+	/* On host also what was written all the time: a child is to have it from now on. */
+	if (!publish->segments || !publish_has_exports(publish) || publish->mapping->part->lost ||
+	    (!publish->read_only && device->ops != &memory_host))
+		return 0;
+	r = device->ops->reaccess(device, &publish->range, publish->segments, count, MEMORY_WRITE, error);
+	publish->read_only = false;
+	return r < 0 ? lost(publish, r, error) : 0;
+}
+
+void publish_memory_give(struct gpuwm_publish *publish)
+{
+	fork_lock();
+	mapped_part_take(publish->mapping->part, &publish->range, publish->segments,
+			 publish->plan.segment_count, publish->held);
+	publish->segments = NULL;
+	publish->part.segments = NULL;
+	fork_unlock();
+	publish->range = (struct memory_range){0};
+	publish->held = false;
+}
+
+/* What is mapped needs no descriptor. */
+static void close_fds(struct gpuwm_publish *publish)
+{
+	fork_lock();
+	for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
+		if (publish->segments[i].fd >= 0)
+			close(publish->segments[i].fd);
+		publish->segments[i].fd = -1;
+	}
+	fork_unlock();
+}
+
+static void release(struct gpuwm_publish *publish)
 {
 	const struct memory_device *device = &publish->device;
 
-	if (!publish->segments)
-		return;
 	device->ops->idle(device, NULL);
 	device->ops->unreserve(device, &publish->range, publish->segments, publish->plan.segment_count);
 	for (uint32_t i = 0; i < publish->plan.segment_count; i++)
 		device->ops->release(device, &publish->segments[i]);
+	if (publish->held)
+		device->ops->unhold(device);
+	publish->held = false;
+}
+
+void publish_memory_end(struct gpuwm_publish *publish)
+{
+	struct gpuwm_mapping *mapping = publish->mapping;
+
+	if (mapping && keep_claim(&mapping->keep)) {
+		mapped_part_free(mapping->part);
+		mapping_free(mapping, NULL);
+	} else if (mapping) {
+		close_fds(publish);
+		publish_memory_give(publish);
+		keep_give_up(&mapping->keep);
+	}
+	publish->mapping = NULL;
+	if (publish->segments)
+		release(publish);
 }

@@ -369,8 +369,8 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach and gpuwm_switch are -EBUSY. begin waits for what the library's thread is at. Captures
- * may overlap, in any threads. Without this they find captures on streams that go with the default one; others are lost
+ * stays until the end, and gpuwm_detach, gpuwm_switch and gpuwm_publish_commit_attached are -EBUSY. begin waits for what
+ * the library's thread is at. Captures may overlap, in any threads. Without this they find captures on streams that go with the default one; others are lost
  * to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
@@ -471,12 +471,27 @@ int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positio
 /* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE; as gpuwm_publish_memory. */
 int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
 			uint64_t bytes);
+/* The same memory for other frameworks, in DLPack: writable, else as gpuwm_dlpack (1: it goes out as bytes). It
+ * holds the publish's memory: whatever becomes of the publish, data stays a valid address until the deleter is called.
+ *   gpuwm_publish_commit_attached, done   the version's memory: it holds the mapping, as any export of it, and is
+ *                                         not to be written any more;
+ *   gpuwm_publish_commit, done            the same memory, not to be written any more, but under no lease: gpuwmd
+ *                                         does not know that it is used;
+ *   the commit failed, or an abort        this process's own memory with the bytes that it has, writable; gpuwmd
+ *                                         has given its budget to others. On host what was sealed by then is copied
+ *                                         page by page where it is written, and what was not is shared with forked
+ *                                         children. On a GPU it can only be read after -ECONNABORTED, -ECONNREFUSED,
+ *                                         -ETIMEDOUT, -EPROTO and -ENOMEM: a version may have come of it.
+ * On host a forked child has the memory from the commit or the abort on, not before.
+ * -ERANGE; -EOVERFLOW, -EAGAIN, -ENOMEM as gpuwm_dlpack; as gpuwm_publish_memory. */
+int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret);
 /* Names and texts are UTF-8, here and in the specs: -EINVAL. */
 int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
 /* At most 32 MiB in all: -EFBIG. */
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
-/* Waits for the device, digests, unmaps, seals, hands the memory over and waits until it is
+/* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
+ * and waits until it is
  * checked. On success the version is ready (or, of several parts, waits for the
  * others) and this process is no longer needed. Frees the publish in any case.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
@@ -486,7 +501,18 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
  * commit and did not come back in time. */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
-/* Gives everything up and frees the publish. reason (may be NULL) is kept for
+/* The same, and the version is attached: under a lease, and mapped where the publish's memory was. Every pointer of
+ * gpuwm_publish_memory and every export of gpuwm_publish_dlpack stays true, readable only: a write faults as in
+ * any mapping. While it runs nobody may use the memory, nor queue work that does. Of several parts it waits until all
+ * are ready: who makes more than one in a thread commits the others without this.
+ * 0, or 1: the alias was not moved. 2: the version is ready and mapped, but no lease could be taken (gpuwm_error
+ * says why, as gpuwm_mapping_check does from then on): gpuwm_switch to the same version takes one. In these cases
+ * *ret_mapping is set. Errors are those of gpuwm_publish_commit; of several parts also what another failed with;
+ * -ENOTRECOVERABLE: the memory could not be mapped again: exports have none. Frees the publish, but for -ECHILD and
+ * -EBUSY (a CUDA stream is being captured): then nothing was done. After an error memory that has no exports is gone. */
+int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret_mapping);
+
+/* Gives everything up and frees the publish; exports keep their memory. reason (may be NULL) is kept for
  * `gpuwmctl ls`. 0 also when it had ended with its connection. publish may be NULL. */
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 

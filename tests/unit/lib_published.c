@@ -1,0 +1,502 @@
+/* Commits after which the publisher's own memory is the version's: on host, and on the stand-in for a GPU. */
+#include "lib_published.h"
+
+#include "fail_alloc.h"
+
+static void start_host(void)
+{
+	start_on("host");
+}
+
+TestSuite(published_host, .init = start_host, .fini = stop, .timeout = 60);
+
+#ifdef GPUWM_CUDA
+
+TestSuite(published_cuda, .init = start_cuda, .fini = stop, .timeout = 60);
+
+#define ON_CUDA(name)                                                                                          \
+	Test(published_cuda, name)                                                                             \
+	{                                                                                                      \
+		name();                                                                                        \
+	}
+#else
+#define ON_CUDA(name)
+#endif
+
+#define ON_BOTH(name)                                                                                          \
+	Test(published_host, name)                                                                             \
+	{                                                                                                      \
+		name();                                                                                        \
+	}                                                                                                      \
+	ON_CUDA(name)
+
+/* ---- done ---------------------------------------------------------------- */
+
+static void keeps_addresses_and_bytes(void)
+{
+	struct gpuwm_publish *publish = begin(false);
+	struct gpuwm_mapping *mapping = NULL;
+	struct gpuwm_tensor tensor;
+	void *places[TENSORS];
+
+	for (size_t i = 0; i < TENSORS; i++) {
+		fill(publish, i);
+		cr_assert(eq(int, gpuwm_publish_memory(publish, i, &places[i], NULL), 0));
+		cr_assert(can_write(places[i]));
+	}
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(u64, gpuwm_tensor_count(mapping), TENSORS));
+	for (size_t i = 0; i < TENSORS; i++) {
+		cr_assert(eq(int, gpuwm_tensor_find(mapping, specs[i].name, &tensor), 0));
+		cr_assert(tensor.data == places[i]);
+		cr_assert(holds(tensor.data, i));
+		cr_assert(not(can_write(places[i])));
+	}
+	cr_assert(eq(str, (char *)gpuwm_mapping_version(mapping)->id, FAKE_VERSION));
+	cr_assert(eq(uint, gpuwm_mapping_version(mapping)->segments, 2));
+	cr_assert(eq(uint, leases(), 1));
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(not(can_read(places[0])));
+	cr_assert(eq(uint, leases(), 0));
+}
+ON_BOTH(keeps_addresses_and_bytes)
+
+static void exports_hold_the_mapping(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+
+	expect_exports(exports, true);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0), "%s", gpuwm_error()->message);
+	expect_exports(exports, false);
+	cr_assert(eq(u64, gpuwm_mapping_exports(mapping), TENSORS));
+	cr_assert(eq(int, gpuwm_detach(mapping), -EBUSY));
+	gpuwm_drop(mapping);
+	expect_exports(exports, false);
+	cr_assert(eq(uint, leases(), 1));
+	free_exports(exports);
+	UNTIL(leases() == 0);
+}
+ON_BOTH(exports_hold_the_mapping)
+
+static void tell_their_dtype_shape_and_strides(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	const DLTensor *c = &exports[0]->dl_tensor;
+	struct DLManagedTensor *none = NULL;
+	void *place;
+
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &place, NULL), 0));
+	cr_assert(c->data == place);
+	cr_assert(eq(int, c->dtype.code, kDLFloat));
+	cr_assert(eq(int, c->dtype.bits, 16));
+	cr_assert(eq(int, c->ndim, 2));
+	cr_assert(eq(i64, c->shape[0], 3));
+	cr_assert(eq(i64, c->shape[1], 64));
+	cr_assert(eq(i64, c->strides[0], 64));
+	cr_assert(eq(i64, c->strides[1], 1));
+	cr_assert(eq(int, c->device.device_type, strcmp(fake->device, "host") ? kDLCUDA : kDLCPU));
+	cr_assert(eq(int, gpuwm_publish_dlpack(publish, TENSORS, &none), -ERANGE));
+	cr_assert(none == NULL);
+	free_exports(exports);
+	cr_assert(eq(int, gpuwm_publish_abort(publish, NULL), 0));
+}
+ON_BOTH(tell_their_dtype_shape_and_strides)
+
+static void another_attach_shares_it(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+	struct gpuwm_mapping *mapping = NULL, *other = NULL;
+
+	fill(publish, 1);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, gpuwm_attach(client, FAKE_VERSION, NULL, &other), 0), "%s", gpuwm_error()->message);
+	cr_assert(gpuwm_mapping_address(other, NULL) == gpuwm_mapping_address(mapping, NULL));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+	cr_assert(can_read((void *)gpuwm_mapping_address(other, NULL)));
+	cr_assert(eq(int, gpuwm_detach(other), 0));
+}
+ON_BOTH(another_attach_shares_it)
+
+static void tells_that_the_alias_stayed(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+	struct gpuwm_mapping *mapping = NULL;
+
+	fake->alias_error = true;
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 1));
+	cr_assert(strstr(gpuwm_error()->message, "is a tag") != NULL, "%s", gpuwm_error()->message);
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+ON_BOTH(tells_that_the_alias_stayed)
+
+static void may_be_of_nothing(void)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish = NULL;
+	struct gpuwm_mapping *mapping = NULL;
+
+	options.name = "m@v1";
+	options.device = fake->device;
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, NULL, 0, &publish), 0));
+	cr_assert(eq(int, gpuwm_publish_order(publish, NULL), 0));
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 0));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+ON_BOTH(may_be_of_nothing)
+
+/* ---- a version without a lease ------------------------------------------- */
+
+static void goes_on_without_a_lease(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+
+	refuses(METHOD_GET_HANDLES, -EDQUOT);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
+	cr_assert(eq(int, gpuwm_error()->code, -EDQUOT));
+	cr_assert(strstr(gpuwm_error()->message, "m@v1 is ready and mapped, but without a lease") != NULL, "%s",
+		  gpuwm_error()->message);
+	expect_exports(exports, false);
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), -EDQUOT));
+	cr_assert(eq(uint, leases(), 0));
+	*fake->refuse = '\0';
+	cr_assert(eq(int, gpuwm_switch(mapping, FAKE_VERSION, NULL), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
+	cr_assert(eq(uint, leases(), 1));
+	expect_exports(exports, false);
+	free_exports(exports);
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+ON_BOTH(goes_on_without_a_lease)
+
+static void gives_up_what_has_no_lease(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+	struct gpuwm_mapping *mapping = NULL;
+
+	refuses(METHOD_GET_HANDLES, -EDQUOT);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+	cr_assert(eq(uint, fake->releases, 0));
+}
+ON_BOTH(gives_up_what_has_no_lease)
+
+/* ---- failures ------------------------------------------------------------ */
+
+/* What exports use stays the process's own; nothing else is left. */
+static void fails_with(int code, bool writable)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	void *place = exports[0]->dl_tensor.data;
+
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), code), "%s",
+		  gpuwm_error()->message);
+	cr_assert(mapping == NULL);
+	expect_exports(exports, writable);
+	cr_assert(eq(uint, leases(), 0));
+	free_exports(exports);
+	UNTIL(!can_read(place));
+}
+
+static void is_refused_by_the_checker(void)
+{
+	refuses(METHOD_HAND_IN, -EBADMSG);
+	fails_with(-EBADMSG, true);
+	cr_assert(strstr(fake->reason, "hand_in is refused") != NULL, "%s", fake->reason);
+	cr_assert(eq(uint, fake->aborts, 1));
+}
+ON_BOTH(is_refused_by_the_checker)
+
+static void is_refused_by_gpuwmd(void)
+{
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	fails_with(-EBADMSG, true);
+}
+ON_BOTH(is_refused_by_gpuwmd)
+
+static void is_forgotten_in_a_restart(void)
+{
+	strcpy(fake->dies_at, METHOD_PUBLISH_COMMIT);
+	fake->deaths = 1;
+	fake->forgetful = true;
+	error_set(&fake->refusal, -ENOENT, NULL, "there is no such publish");
+	fails_with(-ECANCELED, true);
+}
+ON_BOTH(is_forgotten_in_a_restart)
+
+/* A version may come of it: on a GPU nobody writes into it. */
+static void may_have_become_a_version(void)
+{
+	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT);
+	fails_with(-ETIMEDOUT, strcmp(fake->device, "host") == 0);
+}
+ON_BOTH(may_have_become_a_version)
+
+static void loses_its_memory_without_exports(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+	struct gpuwm_mapping *mapping = NULL;
+	void *place;
+
+	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &place, NULL), 0));
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
+	cr_assert(not(can_read(place)));
+	cr_assert(eq(int, gpuwm_publish_commit_attached(NULL, &mapping), -EINVAL));
+}
+ON_BOTH(loses_its_memory_without_exports)
+
+static void leaves_exports_their_memory_when_aborted(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	void *place = exports[0]->dl_tensor.data;
+
+	cr_assert(eq(int, gpuwm_publish_abort(publish, "enough"), 0));
+	expect_exports(exports, true);
+	free_exports(exports);
+	UNTIL(!can_read(place));
+}
+ON_BOTH(leaves_exports_their_memory_when_aborted)
+
+/* Only some segments are there. */
+static void leaves_one_export_its_memory_when_aborted(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+	struct DLManagedTensor *export = NULL;
+	void *place;
+
+	cr_assert(eq(int, gpuwm_publish_dlpack(publish, 0, &export), 0));
+	fill(publish, 0);
+	place = export->dl_tensor.data;
+	cr_assert(eq(int, gpuwm_publish_abort(publish, "enough"), 0));
+	cr_assert(holds(place, 0));
+	cr_assert(can_write(place));
+	export->deleter(export);
+	UNTIL(!can_read(place));
+}
+ON_BOTH(leaves_one_export_its_memory_when_aborted)
+
+static void leaves_exports_their_memory_after_a_plain_commit(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	void *place = exports[0]->dl_tensor.data;
+
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
+	expect_exports(exports, false);
+	cr_assert(eq(uint, leases(), 0));
+	free_exports(exports);
+	UNTIL(!can_read(place));
+}
+ON_BOTH(leaves_exports_their_memory_after_a_plain_commit)
+
+static void leaves_exports_their_memory_after_a_plain_commit_that_failed(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBADMSG));
+	expect_exports(exports, true);
+	free_exports(exports);
+}
+ON_BOTH(leaves_exports_their_memory_after_a_plain_commit_that_failed)
+
+/* ---- while it runs --------------------------------------------------------- */
+
+static struct gpuwm_mapping *committed;
+
+static void *commit_in_thread(void *publish)
+{
+	return (void *)(intptr_t)gpuwm_publish_commit_attached(publish, &committed);
+}
+
+static void can_be_read_while_it_is_checked(void)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	pthread_t thread;
+	void *r;
+
+	strcpy(fake->pauses_at, METHOD_PUBLISH_COMMIT);
+	cr_assert(eq(int, pthread_create(&thread, NULL, commit_in_thread, publish), 0));
+	sem_wait(&fake->paused);
+	expect_exports(exports, false);
+	sem_post(&fake->go);
+	pthread_join(thread, &r);
+	cr_assert(eq(int, (int)(intptr_t)r, 0));
+	free_exports(exports);
+	cr_assert(eq(int, gpuwm_detach(committed), 0));
+}
+ON_BOTH(can_be_read_while_it_is_checked)
+
+/* A segment's memfd, as somebody of this process finds it. */
+static int segment_fd(void)
+{
+	char target[64];
+
+	for (int fd = 3; fd < 100; fd++) {
+		char path[64];
+		ssize_t length;
+
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		length = readlink(path, target, sizeof target - 1);
+		if (length < 0)
+			continue;
+		target[length] = '\0';
+		if (strstr(target, "memfd:gpuwm-segment"))
+			return fd;
+	}
+	return -1;
+}
+
+Test(published_host, can_not_be_sealed_while_others_may_write)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	void *writer = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd(), 0);
+
+	cr_assert(writer != MAP_FAILED);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBUSY));
+	cr_assert(eq(uint, fake->aborts, 1));
+	expect_exports(exports, true);
+	free_exports(exports);
+	munmap(writer, 4096);
+}
+
+/* ---- fork ---------------------------------------------------------------- */
+
+static int child_of(struct gpuwm_publish *publish, struct gpuwm_mapping *mapping,
+		    struct DLManagedTensor *const exports[TENSORS])
+{
+	struct DLManagedTensor *export = NULL;
+
+	for (size_t i = 0; i < TENSORS; i++) {
+		if (!holds(exports[i]->dl_tensor.data, i))
+			return 1;
+	}
+	if (publish && (gpuwm_publish_commit_attached(publish, &mapping) != -ECHILD ||
+			gpuwm_publish_dlpack(publish, 0, &export) != -ECHILD))
+		return 2;
+	if (mapping && (gpuwm_mapping_check(mapping) != -ECHILD || gpuwm_detach(mapping) != -ECHILD))
+		return 3;
+	if (fake_segments_held() > 0)
+		return 4;
+	free_exports(exports);
+	gpuwm_drop(mapping);
+	return 0;
+}
+
+Test(published_host, a_child_reads_what_was_published)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	pid_t child;
+
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0));
+	/* Those that the fake got. */
+	for (size_t i = 0; i < fake->fd_count; i++)
+		close(fake->fds[i]);
+	fake->fd_count = 0;
+	UNTIL(fake_segments_held() == 2);
+	child = fork();
+	if (child == 0)
+		_exit(child_of(NULL, mapping, exports));
+	cr_assert(eq(int, child_status(child), 0));
+	expect_exports(exports, false);
+	cr_assert(eq(uint, leases(), 1));
+	free_exports(exports);
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+
+Test(published_host, a_child_reads_what_was_aborted)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	pid_t child;
+
+	cr_assert(eq(int, gpuwm_publish_abort(publish, NULL), 0));
+	child = fork();
+	if (child == 0)
+		_exit(child_of(NULL, NULL, exports));
+	cr_assert(eq(int, child_status(child), 0));
+	expect_exports(exports, true);
+	free_exports(exports);
+}
+
+Test(published_host, a_child_reads_what_failed)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	pid_t child;
+
+	refuses(METHOD_HAND_IN, -EBADMSG);
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
+	child = fork();
+	if (child == 0)
+		_exit(child_of(NULL, NULL, exports));
+	cr_assert(eq(int, child_status(child), 0));
+	expect_exports(exports, true);
+	free_exports(exports);
+}
+
+/* What is being made is no child's. */
+Test(published_host, a_child_refuses_what_is_in_the_making)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	pid_t child = fork();
+
+	if (child == 0) {
+		bool mapped = can_read(exports[0]->dl_tensor.data);
+		int r = gpuwm_publish_commit_attached(publish, &mapping);
+
+		free_exports(exports);
+		_exit(mapped || r != -ECHILD || gpuwm_publish_abort(publish, NULL) != -ECHILD ||
+		      fake_segments_held() > 0);
+	}
+	cr_assert(eq(int, child_status(child), 0));
+	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0));
+	expect_exports(exports, false);
+	free_exports(exports);
+	cr_assert(eq(int, gpuwm_detach(mapping), 0));
+}
+
+/* ---- memory is short ------------------------------------------------------- */
+
+Test(published_host, is_done_or_undone_whichever_allocation_fails)
+{
+	bool failed = true;
+
+	for (unsigned n = 1; failed; n++) {
+		struct DLManagedTensor *exports[TENSORS];
+		struct gpuwm_publish *publish = begin_exported(exports);
+		struct gpuwm_mapping *mapping = NULL;
+		int r;
+
+		fail_alloc_arm(n);
+		r = gpuwm_publish_commit_attached(publish, &mapping);
+		failed = fail_alloc_disarm();
+		cr_assert(r == 0 || (failed && (r == -ENOMEM || r == -EAGAIN || r == 2)),
+			  "allocation %u: %d: %s", n, r, gpuwm_error()->message);
+		expect_exports(exports, r < 0);
+		free_exports(exports);
+		if (mapping)
+			cr_assert(eq(int, gpuwm_detach(mapping), 0));
+		UNTIL(leases() == 0);
+	}
+}
