@@ -3,6 +3,7 @@
  *   restart-threads KILLS
  * Publishes rt@v1 to $GPUWM_SOCKET, whose admin.sock it may use. 0: nothing went wrong. */
 #include <gpuwm/client.h>
+#include <gpuwm/dlpack.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -126,6 +127,38 @@ static void *lives_and_dies(void *unused)
 	return unused;
 }
 
+/* Exports that one thread makes and another one ends, of mappings that were dropped. */
+static _Atomic(struct DLManagedTensor *) passed_on;
+
+static void take_over(struct DLManagedTensor *next)
+{
+	struct DLManagedTensor *taken = atomic_exchange(&passed_on, next);
+
+	if (!taken)
+		return;
+	if (((uint8_t *)taken->dl_tensor.data)[BYTES - 1] != PATTERN)
+		die("other bytes in an export");
+	taken->deleter(taken);
+}
+
+static void *exports(void *unused)
+{
+	for (; !over; done++) {
+		struct DLManagedTensor *export;
+		struct gpuwm_mapping *mapping;
+		struct gpuwm_tensor tensor;
+
+		if (gpuwm_attach(shared, "rt", NULL, &mapping) < 0)
+			die("attach");
+		if (gpuwm_tensor_at(mapping, 0, &tensor) < 0 || gpuwm_dlpack(mapping, &tensor, &export) < 0)
+			die("export");
+		gpuwm_drop(mapping);
+		take_over(export);
+	}
+	take_over(NULL);
+	return unused;
+}
+
 static void *asks(void *unused)
 {
 	char instance[33] = "";
@@ -160,7 +193,8 @@ static void kill_once(void)
 
 int main(int argc, char **argv)
 {
-	void *(*const functions[])(void *) = {attaches, attaches, attaches, stays, lives_and_dies, asks};
+	void *(*const functions[])(void *) = {attaches, attaches, stays, lives_and_dies,
+					      exports,  exports,  asks};
 	pthread_t threads[sizeof(functions) / sizeof(functions[0])];
 	const size_t count = sizeof(functions) / sizeof(functions[0]);
 	int kills = argc > 1 ? atoi(argv[1]) : 0;
