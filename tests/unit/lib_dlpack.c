@@ -387,9 +387,10 @@ Test(drop, in_a_forked_child_concerns_nobody)
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
-/* One of its own has a thread of its own. */
-static int with_a_client_in_child(void)
+/* One of its own has a thread of its own, which is not to end what the child was left. */
+static int with_a_client_in_child(struct DLManagedTensor *inherited)
 {
+	const unsigned char *byte = inherited->dl_tensor.data;
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_client *own;
@@ -399,10 +400,11 @@ static int with_a_client_in_child(void)
 	if (gpuwm_connect(&options, &own) < 0 || gpuwm_attach(own, "m@v1", NULL, &mapping) < 0)
 		return 1;
 	address = gpuwm_mapping_address(mapping, NULL);
+	inherited->deleter(inherited);
 	gpuwm_drop(mapping);
 	for (int i = 0; i < 5000; i++) {
 		if (!is_mapped(address))
-			return 42;
+			return is_mapped(byte) && *byte == 1 ? 42 : 3;
 		poll(NULL, 0, 1);
 	}
 	return 2;
@@ -411,15 +413,19 @@ static int with_a_client_in_child(void)
 Test(drop, works_in_a_forked_child_that_connected_itself)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
+	struct DLManagedTensor *export = export_of(mapping, "b");
 	pid_t child;
 
 	gpuwm_drop(attach_to("m@v2"));
 	UNTIL(leases() == 1);
+	gpuwm_drop(mapping);
 	child = fork();
 	if (child == 0)
-		_exit(with_a_client_in_child());
+		_exit(with_a_client_in_child(export));
 	cr_expect(eq(int, child_status(child), 42 << 8));
-	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
+	UNTIL(leases() == 1);
+	export->deleter(export);
 }
 
 /* ---- exit ---------------------------------------------------------------- */
