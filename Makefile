@@ -291,8 +291,8 @@ $(BUILD)/tests/fuzz/fuzz_snapshot: $(BUILD)/obj/tests/fuzz/fuzz_snapshot.o $(DAE
 	$(link) $^ $(LIBS_DAEMON)
 
 # Programs for a machine with a GPU. They link the stand-in, and run with the driver.
-GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/kernels.ptx)
-$(BUILD)/tests/gpu/gpu-worker: $(BUILD)/obj/tests/gpu/gpu-worker.o $(SHARED) $(FAKE_LIBS)
+GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/gpu-exports $(BUILD)/tests/gpu/kernels.ptx)
+$(BUILD)/tests/gpu/gpu-%: $(BUILD)/obj/tests/gpu/gpu-%.o $(SHARED) $(FAKE_LIBS)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1
 $(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu

@@ -13,6 +13,16 @@ extern "C" __global__ void store(unsigned int *word)
 	*word = 7;
 }
 
+// Takes so long, whatever the clock rate.
+extern "C" __global__ void spin(unsigned long long ns)
+{
+	unsigned long long began, now;
+	asm volatile("mov.u64 %0, %globaltimer;" : "=l"(began));
+	do
+		asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+	while (now - began < ns);
+}
+
 // What reading costs at least: all of it, as wide as a load goes, four in flight a thread.
 extern "C" __global__ void read_all(const ulonglong2 *pairs, unsigned long long count, unsigned long long *total)
 {
