@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -82,8 +82,7 @@ def bind(
     init.allow_calls(module for _, module in modules)
     if guard:
         guards.watch(plan.places)
-    for place, source, own in plan.bound:
-        remembering.remember(mapping, place, source, plan.sources[source], own)
+    remembering.remember(mapping, plan.bound, plan.sources)
     return plan.result()
 
 
@@ -114,8 +113,7 @@ def build(
 # ---- what is to be done -----------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     name: str
     do: Callable[[], object]
     undo: Callable[[], object]

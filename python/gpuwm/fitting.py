@@ -18,6 +18,14 @@ from .places import Place
 
 def misfit(place: Place, source: torch.Tensor) -> str | None:
     """Why `source` can't take the place, whether shared or copied."""
+    tensor = place.tensor
+    if (
+        tensor.is_meta
+        and tensor.dtype == source.dtype
+        and tensor.size() == source.size()
+        and is_plain(tensor)
+    ):
+        return None  # as nearly all do
     return (
         _not_plain(place)
         or _other_shape(place, source)
@@ -81,6 +89,8 @@ def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str
     """Attributes without memory that `__init__` made from parameters, and nobody would compute
     again."""
     for prefix, module in modules:
+        if torch.Tensor not in map(type, module.__dict__.values()):
+            continue
         for key, value in module.__dict__.items():
             if type(value) is torch.Tensor and value.is_meta and not _recomputed(module, key):
                 yield (
@@ -155,7 +165,7 @@ def _other_dtype(place: Place, source: torch.Tensor) -> str | None:
 
 def _other_device(place: Place, source: torch.Tensor) -> str | None:
     device = place.tensor.device
-    if device in (source.device, torch.device("meta")) or is_placeholder(place):
+    if device == source.device or place.tensor.is_meta or is_placeholder(place):
         return None
     if place.is_buffer and device.type == "cpu":
         return None  # as `__init__` left it: it moves

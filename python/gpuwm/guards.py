@@ -163,8 +163,9 @@ def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
 def made(kind: type[torch.Tensor], memory: torch.Tensor, like: torch.Tensor, name: str) -> Any:
     """A tensor of that class over that memory, with the attributes that were set on `like`."""
     new = init.alias(kind, memory, like, False)
-    for own in ("gpuwm_name", "gpuwm_detached"):
-        new.__dict__.pop(own, None)
+    if isinstance(like, Shared):
+        new.__dict__.pop("gpuwm_name", None)
+        new.__dict__.pop("gpuwm_detached", None)
     if issubclass(kind, Shared):
         new.gpuwm_name = name
     return new

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from .mapping import Mapping
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """A parameter or buffer that was bound. source: its name in the version; name: in the model;
     begin, nbytes: where the version's tensor is, which no switch changes."""
 
@@ -40,13 +38,21 @@ _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKey
 
 
 def remember(
-    mapping: Mapping, place: Place, source: str, memory: torch.Tensor, private: bool
+    mapping: Mapping,
+    places: Iterable[tuple[Place, str, bool]],
+    sources: dict[str, torch.Tensor],
 ) -> None:
-    """Instead of what was remembered of the place before. memory: the version's tensor."""
-    begin, nbytes = memory.data_ptr(), memory.untyped_storage().nbytes()
-    bound = Bound(weakref.ref(mapping), source, place.name, private, begin, nbytes)
-    for module, key in place.owners:
-        _bound.setdefault(module, {})[key] = bound
+    """Instead of what was remembered of the places before: each with the name of its tensor in the
+    version, of which `sources` has the tensors, and whether it is a private copy."""
+    weakly = weakref.ref(mapping)
+    for place, source, private in places:
+        memory = sources[source]
+        bound = Bound(weakly, source, place.name, private, memory.data_ptr(), memory.nbytes)
+        for module, key in place.owners:
+            keys = _bound.get(module)
+            if keys is None:
+                keys = _bound[module] = {}
+            keys[key] = bound
 
 
 def recall(mapping: Mapping, place: Place) -> Bound | None:
