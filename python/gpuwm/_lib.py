@@ -202,6 +202,8 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     ),
     "gpuwm_dlpack": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
     "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_capture_begin": (None, ()),
+    "gpuwm_capture_end": (None, ()),
     "gpuwm_load": (c_int, (_HANDLE, POINTER(LoadOptions), POINTER(c_uint64))),
     "gpuwm_job_wait": (c_int, (_HANDLE, c_uint64, c_int64)),
     "gpuwm_job_cancel": (c_int, (_HANDLE, c_uint64)),

@@ -6,7 +6,7 @@ import builtins
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, dtypes, errors
+from . import _lib, capturing, dtypes, errors
 from ._handle import Handle, TensorInfo
 
 if TYPE_CHECKING:
@@ -263,6 +263,8 @@ class Tensor:
                 f"and torch {torch.__version__} has no CUDA here",
                 "install a torch with CUDA",
             )
+        if self.device != "host":
+            capturing.watch()
         dtype = dtypes.torch_dtype(self.dtype, self.name)
         found: TorchTensor = torch.utils.dlpack.from_dlpack(self._export())
         if self.dtype in dtypes.DLPACK_PLAIN:
