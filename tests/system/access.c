@@ -119,7 +119,7 @@ Test(access_, a_worker_in_namespaces_of_its_own)
 	cr_assert_eq(status_of(d, "leases"), 1);
 	process_tell(&worker, 'x');
 	process_finish(&worker);
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

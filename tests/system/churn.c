@@ -122,14 +122,14 @@ static int worker_timed(int argc, char **argv)
 	}
 	gpuwm_close(client);
 	end = times + cycles - tenth;
-	first = percentile(times, tenth, 50);
-	last = percentile(end, tenth, 50);
-	printf("attach in us, of %u cycles the first and the last tenth: p50 %ju %ju, p99 %ju %ju\n", cycles,
+	first = percentile(times, tenth, 10);
+	last = percentile(end, tenth, 10);
+	printf("attach in us, of %u cycles the first and the last tenth: p10 %ju %ju, p99 %ju %ju\n", cycles,
 	       (uintmax_t)first / 1000, (uintmax_t)last / 1000, (uintmax_t)percentile(times, tenth, 99) / 1000,
 	       (uintmax_t)percentile(end, tenth, 99) / 1000);
 	fflush(stdout);
 	free(times);
-	/* p99 <= 1.5 is the goal of a quiet machine; tests share theirs. */
+	/* p99 <= 1.5 is the goal of a quiet machine; tests share theirs, and the quickest tell least of the others. */
 	CHILD_ASSERT(last <= first * 2 + 200000);
 	return 0;
 }
@@ -146,7 +146,7 @@ static void lives_run(struct gpuwmd *d, unsigned cycles, bool swaps)
 		OK(swap_to(d, "m", i % 2 ? "v1" : "v2", false));
 	for (int i = 0; i < PARALLEL; i++)
 		process_finish(&workers[i]);
-	cr_assert(EVENTUALLY(2000, status_of(d, "leases") == 0 && status_of(d, "sessions") == 1));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "sessions") == 1));
 }
 
 Test(churn, thousands_of_lives_leave_the_daemon_as_it_was, .timeout = 540)
@@ -266,7 +266,7 @@ Test(churn, workers_under_100_swaps_read_one_version_or_the_other, .timeout = 30
 		cr_assert(EVENTUALLY(30000, board->rounds >= seen + PARALLEL));
 	}
 	OK(swap_to(d, "m", "v2", true));
-	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v1", "none") && memory_of(d) == one));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none") && memory_of(d) == one));
 	load_end(board, workers);
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);

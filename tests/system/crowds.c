@@ -58,7 +58,7 @@ Test(crowds, a_client_that_never_reads_harms_only_itself)
 		process_tell(&worker, 'd');
 		process_finish(&worker);
 	}
-	cr_assert(EVENTUALLY(1000, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
+	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
 	close(silent);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
@@ -90,18 +90,26 @@ Test(crowds, answers_to_a_late_reader_come_all_and_in_order)
 #define WAITING_SESSIONS 20
 #define WAITING_EACH 50
 
+/* Of 20 rounds of 10 the best: the others tell of what else the machine does. */
 static double release_ms(void)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles;
-	int64_t begin = clock_ms();
+	double best = 0;
 
-	for (int i = 0; i < 200; i++) {
-		OK(gpuwm_get_handles(client, "m", NULL, &handles));
-		OK(gpuwm_handles_release(handles));
+	for (int round = 0; round < 20; round++) {
+		int64_t begin = clock_ms();
+		double each;
+
+		for (int i = 0; i < 10; i++) {
+			OK(gpuwm_get_handles(client, "m", NULL, &handles));
+			OK(gpuwm_handles_release(handles));
+		}
+		each = (double)(clock_ms() - begin) / 10;
+		best = round == 0 || each < best ? each : best;
 	}
 	gpuwm_close(client);
-	return (double)(clock_ms() - begin) / 200;
+	return best;
 }
 
 Test(crowds, release_stays_fast_beside_a_thousand_waiters)
@@ -117,12 +125,12 @@ Test(crowds, release_stays_fast_beside_a_thousand_waiters)
 		for (unsigned j = 0; j < WAITING_EACH; j++)
 			request_handles(socks[i], 10 + j, "nobody@v1", -1);
 	}
-	cr_assert(EVENTUALLY(5000, status_of(d, "waiting") == WAITING_SESSIONS * WAITING_EACH));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == WAITING_SESSIONS * WAITING_EACH));
 	crowded = release_ms();
 	cr_assert_lt(crowded, 3 * alone + 2, "%g ms, %g ms alone", crowded, alone);
 	for (int i = 0; i < WAITING_SESSIONS; i++)
 		close(socks[i]);
-	cr_assert(EVENTUALLY(1000, status_of(d, "waiting") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 0));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
@@ -136,7 +144,7 @@ Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
 		socks[i] = raw_client(d->socket);
 		request_handles(socks[i], 2, i % 2 ? "m" : "m@v1", -1);
 	}
-	cr_assert(EVENTUALLY(5000, status_of(d, "waiting") == WAITING_SESSIONS));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == WAITING_SESSIONS));
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
 		cr_assert_eq(raw_code(socks[i]), 0, "%s", raw_refusal());
@@ -234,7 +242,7 @@ Test(crowds, sessions_of_a_user_are_bounded)
 	cr_assert(strstr(gpuwm_error()->detail, "sessions_per_uid") || strstr(gpuwm_error()->message, "8"),
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
 	gpuwm_close(clients[--have]);
-	cr_assert(EVENTUALLY(1000, gpuwm_connect(NULL, &clients[have]) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, gpuwm_connect(NULL, &clients[have]) == 0));
 	have++;
 	while (have)
 		gpuwm_close(clients[--have]);
@@ -329,7 +337,7 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	message_put_text(&w, "device", "host");
 	message_put_u64(&w, "bytes", KB(4));
 	raw_send(next.sock, &w);
-	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 2));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	cr_assert_eq(raw_publish_abort(&slow), 0);
 	cr_assert(raw_receive(next.sock, &reply));

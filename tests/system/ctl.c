@@ -92,7 +92,7 @@ Test(ctl, operates_from_load_to_retire)
 	cr_assert_eq(CTL("swap", "m", "v2", "--retire-old"), 0, "%s", output);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	cr_assert_eq(CTL("unpin", "m@v1", "night"), 0);
-	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	cr_assert_eq(CTL("swap", "m", "--remove"), 0, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
 	gpuwmd_stop_empty(d);
@@ -307,7 +307,7 @@ Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	int status;
 
 	load = process_start(load_with_an_alias, checkpoint_write(d, "v1", &slow), d->device, NULL);
-	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 1));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 1));
 	loaders_kill(d, SIGSTOP);
 	late.sock = raw_client(d->socket);
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
@@ -315,7 +315,7 @@ Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	message_put_text(&w, "device", "host");
 	message_put_u64(&w, "bytes", KB(4));
 	raw_send(late.sock, &w);
-	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 2));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	loaders_kill(d, SIGCONT);
 	status = process_join(&load);
 	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);

@@ -83,7 +83,7 @@ Test(ctl_load, tells_programs_the_same)
 		fds_settled(d);                                                                                \
 		loaders_kill(d, SIGSTOP);                                                                      \
 		run_ = ctl_start(__VA_ARGS__, "--device", (d)->device, NULL);                                  \
-		cr_assert(EVENTUALLY(5000, status_of(d, "jobs_running") == 1));                                \
+		cr_assert(EVENTUALLY(SOON_MS, status_of(d, "jobs_running") == 1));                             \
 		run_;                                                                                          \
 	})
 
@@ -131,7 +131,7 @@ static bool names(struct gpuwmd *d, const char *ref, uint64_t seed)
 /* The first version is current, and all is as it was. */
 static void nothing_changed(struct gpuwmd *d)
 {
-	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v2", "none") || version_is(d, "m", "v2", "failed")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none") || version_is(d, "m", "v2", "failed")));
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	names(d, "m", 1);
 	version_drop(d, "m", "v1");
@@ -151,7 +151,7 @@ Test(ctl_load, swap_load_flips_and_retires_the_old_one)
 	names(d, "m", 2);
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
 }
@@ -247,7 +247,7 @@ Test(ctl_load, swap_load_whose_flip_is_refused_retires_the_new_one)
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
 	says("m@v2 is retired again, nothing was changed");
-	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v2", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none")));
 	names(d, "m", 3);
 	names(d, "m@previous", 1);
 	gpuwmd_stop(d);
@@ -311,7 +311,7 @@ Test(ctl_load, swap_load_moves_nothing_after_an_interrupt_that_came_too_late_for
 
 	kill(run.pid, SIGSTOP);
 	loaders_kill(d, SIGCONT);
-	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v2", "ready")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "ready")));
 	kill(run.pid, SIGINT);
 	kill(run.pid, SIGCONT);
 	ends_with(&run, 1);
@@ -330,7 +330,7 @@ Test(ctl_load, swap_load_that_is_killed_leaves_at_most_a_version_without_alias)
 	kill(run.pid, SIGKILL);
 	ctl_join(&run, output, sizeof output);
 	loaders_kill(d, SIGCONT);
-	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v2", "ready")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "ready")));
 	names(d, "m", 1);
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
 	nothing_changed(d);

@@ -155,7 +155,7 @@ Test(devices, hidden_from_a_worker_are_an_error_and_no_lease)
 	load_replicas(d, "m@v1");
 	worker_with_visible("1", device_at(d, 1), ENODEV);
 	worker_with_visible("", device_at(d, 2), ENODEV);
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

@@ -109,8 +109,8 @@ static unsigned each_call_fails(struct gpuwmd *d, process_fn *fn)
 		cr_assert(happened || WEXITSTATUS(status) == 0);
 		if (version_is(d, "p", "v1", "ready"))
 			version_drop(d, "p", "v1");
-		cr_assert(EVENTUALLY(2000, status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 &&
-						   memory_of(d) == before),
+		cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 &&
+						      memory_of(d) == before),
 			  "call %u", n);
 	}
 	cr_assert_lt(n, FAILURES_MAX);
@@ -167,8 +167,8 @@ static bool load_with_failure(unsigned n)
 	cr_assert(r == 0 || gpuwm_error()->message[0]);
 	if (r == 0)
 		version_drop(&d, "m", "v1");
-	cr_assert(EVENTUALLY(5000, status_of(&d, "bytes") == 0 && status_of(&d, "publishes") == 0 &&
-					   memory_of(&d) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(&d, "bytes") == 0 && status_of(&d, "publishes") == 0 &&
+					      memory_of(&d) == 0));
 	gpuwm_close(d.admin);
 	cr_assert(kill(d.pid, SIGTERM) == 0 && waitpid(d.pid, &status, 0) == d.pid);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "call %u: gpuwmd left with %#x", n, status);

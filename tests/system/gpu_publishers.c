@@ -52,7 +52,7 @@ static void refused(bool gpu, uint64_t bytes, const char *words)
 	cr_assert_eq(code, -EBADMSG, "%d: %s", code, raw_refusal());
 	cr_assert(strstr(raw_refusal(), words), "%s", raw_refusal());
 	raw_publish_end(&p);
-	cr_assert(EVENTUALLY(2000, version_is(d, "m", "v1", "failed")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
 	gpuwmd_stop_empty(d);
 }
 
@@ -119,7 +119,7 @@ static struct gpuwmd *start_hanging(const char *call)
 static void job_hangs(struct gpuwmd *d, uint64_t *ret_job)
 {
 	OK(load_start(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1", NULL, ret_job));
-	cr_assert(EVENTUALLY(5000, status_of(d, "publishes") == 1));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 1));
 	FAILS(ETIMEDOUT, gpuwm_job_wait(d->admin, *ret_job, 300));
 }
 
@@ -152,7 +152,7 @@ Test(gpu_publishers, a_loader_killed_in_each_phase_leaves_nothing)
 		job_hangs(d, &job);
 		cr_assert_eq(kill(loaders[0], SIGKILL), 0);
 		FAILS(EIO, gpuwm_job_wait(d->admin, job, 10000));
-		cr_assert(EVENTUALLY(1000, memory_of(d) == 0 && status_of(d, "publishes") == 0));
+		cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "publishes") == 0));
 		gpuwmd_stop_empty(d);
 		harness_cleanup();
 	}

@@ -538,7 +538,7 @@ void gpuwmd_stop_empty(struct gpuwmd *d)
 {
 	idle_assert(d);
 	cr_assert_eq(fds_held(d), 0);
-	cr_assert(EVENTUALLY(2000, memory_of(d) == 0), "%ju bytes are left", memory_of(d));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0), "%ju bytes are left", memory_of(d));
 	cr_assert_eq(status_of(d, "bytes"), 0);
 	leave_assert(d);
 }

@@ -42,6 +42,10 @@ void poll_pause(void);
 		holds_;                                                                                        \
 	})
 
+/* How long a test waits for what takes milliseconds, on a machine that is busy with all else. Less than
+ * GRACE_MS and LOADER_EXIT_MS, at whose end it would come too. */
+#define SOON_MS 8000
+
 /* Asserts that a library call did not fail, and tells its error. */
 #define OK(call)                                                                                               \
 	({                                                                                                     \

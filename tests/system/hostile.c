@@ -29,7 +29,8 @@ static struct scene scene_make(void)
 static void scene_end(struct scene *s)
 {
 	cr_assert_eq(raw_call(s->good, METHOD_PING), 0);
-	cr_assert(EVENTUALLY(1000, fds_of(s->d->pid) == s->fds), "%zu fds, not %zu", fds_of(s->d->pid), s->fds);
+	cr_assert(EVENTUALLY(SOON_MS, fds_of(s->d->pid) == s->fds), "%zu fds, not %zu", fds_of(s->d->pid),
+		  s->fds);
 	close(s->good);
 	gpuwmd_stop_empty(s->d);
 }

@@ -118,7 +118,7 @@ KEEPER_TEST(keeper, removing_returns_the_memory)
 	cr_assert_geq(shm_used(), before + bytes / 2, "it is not held by the keeper");
 	ASK_IS(k, "notify 1", "notify FDSTOREREMOVE=1|FDNAME=big");
 	ASK_IS(k, "barrier 1", "barrier");
-	cr_assert(EVENTUALLY(5000, shm_used() < before + bytes / 2), "it is not returned");
+	cr_assert(EVENTUALLY(SOON_MS, shm_used() < before + bytes / 2), "it is not returned");
 	service_crash(k);
 	ASK_IS(k, "0", "list");
 	keeper_stop(k);

@@ -359,7 +359,7 @@ KEEPER_TEST(keeper_life, a_pause_of_both_is_no_hang)
 	keeper_signal(k, SIGSTOP);
 	pass_ms(2500);
 	keeper_signal(k, SIGCONT);
-	cr_assert(EVENTUALLY(2000, keeper_log_count(k, "gpuwm-keeper itself did not run") == 1));
+	cr_assert(EVENTUALLY(SOON_MS, keeper_log_count(k, "gpuwm-keeper itself did not run") == 1));
 	kill(k->service_pid, SIGCONT);
 	pass_ms(1000);
 	service_runs(k);

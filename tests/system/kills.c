@@ -11,7 +11,7 @@
 
 SYSTEM_SUITE(kills);
 
-#define FREE_MS 1000
+#define FREE_MS SOON_MS
 #define CROWD 20
 
 /* ---- victims: say 'v' where they are to die --------------------------- */

@@ -11,7 +11,7 @@
 
 SYSTEM_SUITE(kills_publish);
 
-#define FREE_MS 1000
+#define FREE_MS SOON_MS
 
 /* ---- publishers ------------------------------------------------------- */
 
@@ -139,7 +139,7 @@ Test(kills_publish, a_publisher_that_dies_once_its_commit_is_sent_becomes_ready)
 	p = process_start(publisher_raw, "committing", NULL);
 	process_expect(&p, 'v');
 	/* The commit has arrived when its version is checked. */
-	cr_assert(EVENTUALLY(5000,
+	cr_assert(EVENTUALLY(SOON_MS,
 			     version_is(d, "raw", "v1", "checking") || version_is(d, "raw", "v1", "ready")));
 	process_kill(&p, SIGKILL);
 	options.wait_ms = 10000;

@@ -46,7 +46,7 @@ static void left_nothing(struct gpuwmd *d)
 	cr_assert(version_is(d, "m", "v1", "failed") || version_is(d, "m", "v1", "none"));
 	cr_assert_lt(gpuwm_get_handles(client, "m@v1", NULL, &handles), 0);
 	/* A thread that hangs in the driver keeps no loader: gpuwmd would wait LOADER_EXIT_MS for it. */
-	cr_assert(EVENTUALLY(5000, memory_of(d) == 0 && status_of(d, "bytes") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "bytes") == 0));
 	gpuwm_close(client);
 	gpuwmd_stop_empty(d);
 }

@@ -16,7 +16,7 @@
 
 SYSTEM_SUITE(loader_socket);
 
-#define GONE_MS 5000
+#define GONE_MS SOON_MS
 
 static struct gpuwmd *start_by_service(void)
 {

@@ -353,7 +353,7 @@ Test(loading, a_job_that_is_cancelled)
 	OK(gpuwm_job_cancel(d->admin, job));
 	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
-	cr_assert(EVENTUALLY(1000, memory_of(d) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 	load_version(d, path, "m@v1");
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);

@@ -80,7 +80,7 @@ Test(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 	cr_assert_eq(memory_of(d), both);
 	process_tell(&second, 'd');
 	process_finish(&second);
-	cr_assert(EVENTUALLY(1000, memory_of(d) == one && version_is(d, "m", "v1", "none")),
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == one && version_is(d, "m", "v1", "none")),
 		  "%ju bytes instead of %ju", memory_of(d), one);
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
@@ -157,7 +157,7 @@ Test(main_job, a_pin_holds_a_retired_version_and_unpinning_frees_it)
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	FAILS(ENOENT, gpuwm_unpin(d->admin, "m@v1", "day"));
 	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
-	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
 }

@@ -229,7 +229,7 @@ Test(publishing, one_rank_that_dies_fails_the_version_and_frees_all_ranks)
 	process_tell(&ranks[1], 'c');
 	process_finish(&ranks[1]);
 	process_kill(&ranks[0], SIGKILL);
-	cr_assert(EVENTUALLY(1000, version_is(d, "tp", "v1", "failed") && memory_of(d) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "tp", "v1", "failed") && memory_of(d) == 0));
 	gpuwmd_stop_empty(d);
 }
 
@@ -265,7 +265,7 @@ Test(publishing, an_abort_gives_all_back_and_keeps_its_reason)
 	OK(publish_begin(d->admin, d->device, "m@v1", LARGE(1), &publish));
 	OK(publish_fill(publish, LARGE(1)));
 	OK(gpuwm_publish_abort(publish, "changed my mind"));
-	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "failed") && memory_of(d) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed") && memory_of(d) == 0));
 	entry = version_entry(d, "m", "v1");
 	error = json_object_get(entry, "error");
 	cr_assert(strstr(json_string_value(json_object_get(error, "message")), "changed my mind"));

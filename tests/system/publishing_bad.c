@@ -29,7 +29,7 @@ static void refused(struct gpuwmd *d, struct raw_publish *p, int code, const cha
 	cr_assert_eq(got, code, "%d: %s", got, raw_refusal());
 	cr_assert(strstr(raw_refusal(), words), "'%s' does not say '%s'", raw_refusal(), words);
 	/* Before the connection ends: then its grant would wait for the end of this process. */
-	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "failed")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
 	raw_publish_end(p);
 	gpuwmd_stop_empty(d);
 }

@@ -12,7 +12,7 @@
 SYSTEM_SUITE(restart);
 
 /* What the machine adds to a time that is waited for. */
-#define SLACK_MS 3000
+#define SLACK_MS SOON_MS
 
 /* ---- the scene -------------------------------------------------------- */
 

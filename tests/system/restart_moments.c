@@ -16,7 +16,7 @@
 
 SYSTEM_SUITE(restart_moments);
 
-#define SLACK_MS 3000
+#define SLACK_MS SOON_MS
 
 static struct gpuwmd *scene(void)
 {

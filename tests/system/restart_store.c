@@ -9,7 +9,7 @@
 
 SYSTEM_SUITE(restart_store);
 
-#define SLACK_MS 3000
+#define SLACK_MS SOON_MS
 #define ACTING (&(const struct kept){.acts = true})
 
 /* m@v1 (current) is what g1 and g2 are, its index and its segment; m@v2 is g3 and g4. */

@@ -81,11 +81,11 @@ Test(service, a_daemon_that_is_not_there_is_said_at_once)
 	folder_make(&d);
 	begin = clock_ms();
 	cr_assert_lt(gpuwm_connect(NULL, &client), 0);
-	cr_assert_lt(clock_ms() - begin, 100);
+	cr_assert_lt(clock_ms() - begin, SOON_MS);
 	cr_assert(strstr(gpuwm_error()->message, d.socket), "%s", gpuwm_error()->message);
 	begin = clock_ms();
 	cr_assert_eq(ctl(output, sizeof output, "ping", NULL), 3, "%s", output);
-	cr_assert(SANITIZED || clock_ms() - begin < 200);
+	cr_assert_lt(clock_ms() - begin, SOON_MS);
 }
 
 Test(service, connecting_may_wait_for_the_daemon)
@@ -119,7 +119,7 @@ Test(service, it_leaves_at_once_with_clients_connected)
 	begin = clock_ms();
 	cr_assert(kill(d->pid, SIGTERM) == 0);
 	cr_assert_eq(exit_code_of(d->pid), 0);
-	cr_assert_lt(clock_ms() - begin, STOP_DRAIN_MS + 1000);
+	cr_assert_lt(clock_ms() - begin, STOP_DRAIN_MS + SOON_MS);
 	for (int i = 0; i < 4; i++) {
 		process_tell(&workers[i], 'e');
 		process_finish(&workers[i]);
@@ -144,7 +144,7 @@ Test(service, it_leaves_at_once_with_a_load_running_and_takes_its_loaders_along)
 	cr_assert(kill(d->pid, SIGTERM) == 0);
 	cr_assert_eq(exit_code_of(d->pid), 0);
 	for (size_t i = 0; i < count; i++)
-		cr_assert(EVENTUALLY(5000, kill(loaders[i], 0) < 0 && errno == ESRCH), "a loader is left");
+		cr_assert(EVENTUALLY(SOON_MS, kill(loaders[i], 0) < 0 && errno == ESRCH), "a loader is left");
 	gpuwm_close(d->admin);
 	d->pid = 0;
 	d->stopped = true;
@@ -159,7 +159,7 @@ Test(service, a_killed_daemon_takes_its_loaders_along)
 	cr_assert_gt(count, 0);
 	cr_assert(kill(d->pid, SIGKILL) == 0 && waitpid(d->pid, NULL, 0) == d->pid);
 	for (size_t i = 0; i < count; i++)
-		cr_assert(EVENTUALLY(5000, kill(loaders[i], 0) < 0 && errno == ESRCH), "a loader is left");
+		cr_assert(EVENTUALLY(SOON_MS, kill(loaders[i], 0) < 0 && errno == ESRCH), "a loader is left");
 	gpuwm_close(d->admin);
 	d->pid = 0;
 	d->stopped = true;
@@ -237,7 +237,7 @@ Test(service, a_socket_that_was_passed_is_not_moved_in_silence)
 	admins = listen_at(d->admin_socket);
 	strcat(d->socket, ".new");
 	d->pid = spawn_activated(d, admins, workers);
-	cr_assert(EVENTUALLY(5000, log_says(d, d->socket)) && log_says(d, here));
+	cr_assert(EVENTUALLY(SOON_MS, log_says(d, d->socket)) && log_says(d, here));
 	strcpy(d->socket, here);
 	gpuwmd_wait(d);
 	gpuwm_close(d->admin);
@@ -265,7 +265,7 @@ Test(service, drain_lets_everything_go)
 	FAILS(ESHUTDOWN, gpuwm_attach(client, "m@v2", NULL, &mapping));
 	FAILS(ESHUTDOWN, load_start(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3", NULL, &job));
 	FAILS(ESHUTDOWN, publish_begin(client, d->device, "m@v3", SMALL(3), &publish));
-	cr_assert(EVENTUALLY(1000, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	cr_assert(version_is(d, "m", "v2", "retiring"));
 	process_tell(&worker, 'd');
 	process_finish(&worker);
@@ -291,7 +291,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else, .timeout = 120
 	cr_assert(EVENTUALLY(20000, loaders_of(d->pid, standby) == 1));
 	cr_assert(unlink(loader) == 0);
 	kill(standby[0], SIGKILL);
-	cr_assert(EVENTUALLY(5000, status_of(d, "standby") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "standby") == 0));
 	r = load_try(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	cr_assert_lt(r, 0);
 	cr_assert(strstr(gpuwm_error()->message, "loader") || strstr(gpuwm_error()->detail, "loader"), "%s",

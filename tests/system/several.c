@@ -340,7 +340,7 @@ static void full_half_way(struct gpuwmd *d, const char *source, size_t gpus)
 
 	cr_assert_eq(r, -ENOSPC, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->message, "no room for"), "%s", gpuwm_error()->message);
-	cr_assert(EVENTUALLY(2000, memory_of(d) == 0 && status_of(d, "publishes") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "publishes") == 0));
 	cr_assert(!version_is(d, "m", "v1", "ready"));
 }
 
@@ -385,7 +385,7 @@ Test(several, there_is_no_room_for_the_second_context)
 	r = load_to(d, checkpoint_write(d, "v1", SMALL(1)), 2);
 	cr_assert_eq(r, -ENOSPC, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->message, "no room for a CUDA context"), "%s", gpuwm_error()->message);
-	cr_assert(EVENTUALLY(2000, memory_of(d) == 0 && status_of(d, "publishes") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "publishes") == 0));
 	gpuwmd_stop_empty(d);
 }
 

@@ -89,7 +89,7 @@ static void sharing_measure(struct gpuwmd *d, int n, const char *mode, uint64_t 
 		process_tell(&workers[i], 'x');
 		process_finish(&workers[i]);
 	}
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 }
 
 Test(sharing, memory_is_counted_once_for_1_to_64_workers)
@@ -300,7 +300,7 @@ Test(sharing, a_write_kills_the_writer_and_changes_nothing)
 	worker = worker_start(d, "m", 1);
 	writer = process_start(worker_write, "m", NULL);
 	cr_assert(died_of_fault(process_join(&writer)));
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 1));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	gpuwmd_stop(d);

@@ -105,7 +105,7 @@ Test(switch, workers_under_100_swaps_move_in_place_and_read_one_version_or_the_o
 	}
 	OK(swap_to(d, "m", "v2", true));
 	/* Whoever has moved holds nothing of the old one. */
-	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v1", "none") && memory_of(d) == one));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none") && memory_of(d) == one));
 	board->stop = true;
 	for (int i = 0; i < PARALLEL; i++)
 		process_finish(&workers[i]);
@@ -184,7 +184,7 @@ Test(switch, the_example_worker_follows_in_place)
 	worker_at(worker, versions[1], addresses[1]);
 	cr_assert_str_neq(versions[0], versions[1]);
 	cr_assert_str_eq(addresses[0], addresses[1]);
-	cr_assert(EVENTUALLY(5000, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	kill(pid, SIGTERM);
 	pclose(worker);
 	version_drop(d, "m", "v2");

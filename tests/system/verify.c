@@ -313,7 +313,7 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	kept_kill(d, SIGKILL);
 	cr_assert(is_tainted(d, "v1"));
 	FAILS(EBADMSG, gpuwm_get_handles(d->admin, "m", NULL, &handles));
-	cr_assert(EVENTUALLY(5000, status_of(d, "leases") == 1), "the worker has its lease again");
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1), "the worker has its lease again");
 	flip(&vandal, 0, 0, 3); /* as it was: the worker compares what it reads */
 	vandal_end(&vandal);
 	OK(verify(d, "m"));

@@ -236,7 +236,7 @@ static bool built_with_kernels(void)
 	return !strstr(report.note, "built without nvcc");
 }
 
-TestSuite(digests, .timeout = 60);
+TestSuite(digests, .timeout = 300);
 
 Test(digests, are_those_of_the_definition)
 {

@@ -301,7 +301,7 @@ Test(revive, waits_as_long_as_it_was_told)
 		before = clock_ms();
 		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECONNREFUSED));
 		cr_expect(ge(long, clock_ms() - before, 200));
-		cr_expect(lt(long, clock_ms() - before, 2000));
+		cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
 		cr_expect(strstr(gpuwm_error()->message, "did not come back in time") != NULL);
 		cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
 		cr_expect(strstr(gpuwm_error()->detail, "restart_ms") != NULL);
@@ -394,10 +394,13 @@ Test(revive, is_quick_again_after_a_gpuwmd_that_stayed)
 	fake_restart();
 	leases_are(1);
 	cr_expect(gt(long, client->reviver.pause_ms, 100));
-	poll(NULL, 0, 100);
-	fake_restart();
-	leases_are(1);
-	cr_expect(le(long, client->reviver.pause_ms, 40));
+	/* On a busy machine the next one may come late, and the pauses have grown by then. */
+	for (int tries = 0; client->reviver.pause_ms > 40; tries++) {
+		cr_assert(lt(int, tries, 20));
+		poll(NULL, 0, 100);
+		fake_restart();
+		leases_are(1);
+	}
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
@@ -411,7 +414,7 @@ Test(revive, gives_up_a_call_that_every_gpuwmd_dies_of)
 	dies_at("ping", UINT32_MAX);
 	r = gpuwm_ping(client, NULL);
 	cr_expect(eq(int, r, -ECONNREFUSED), "%s", gpuwm_error()->message);
-	cr_expect(lt(long, clock_ms() - before, 6 * RECONNECT_MAX_MS));
+	cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
 	fake->deaths = 0;
 }
 

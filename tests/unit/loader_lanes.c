@@ -377,13 +377,13 @@ static unsigned each_call_fails(size_t gpus)
 	return n - 1;
 }
 
-Test(lanes, each_call_to_one_gpu_may_fail, .timeout = 100)
+Test(lanes, each_call_to_one_gpu_may_fail, .timeout = 300)
 {
 	needs_stand_in();
 	cr_assert_gt(each_call_fails(1), 150);
 }
 
-Test(lanes, each_call_to_two_gpus_may_fail, .timeout = 100)
+Test(lanes, each_call_to_two_gpus_may_fail, .timeout = 300)
 {
 	needs_stand_in();
 	cr_assert_gt(each_call_fails(2), 200);
