@@ -305,7 +305,7 @@ Test(plan, names_the_smallest_segment_that_fits)
 	enum { MANY = 300 };
 	const uint64_t shape[] = {MIB(3)};
 	struct gpuwm_tensor_spec specs[MANY];
-	char names[MANY][8];
+	char names[MANY][16];
 	struct plan plan = {0};
 	struct error error = {0};
 
