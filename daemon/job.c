@@ -53,6 +53,7 @@ static void job_free(struct job *job)
 	if (job->publisher_sock >= 0)
 		close(job->publisher_sock);
 	free(job->source);
+	free(job->key);
 	free(job->plan);
 	free(job->devices);
 	free(job->error);

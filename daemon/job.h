@@ -12,6 +12,7 @@
 
 struct server;
 struct loader;
+struct key_field;
 struct device;
 struct budget_charge;
 struct config;
@@ -32,6 +33,8 @@ struct job {
 	char phase[JOB_PHASE_BYTES + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char *source; /* load */
+	struct key_field *key; /* the version's; owned; NULL: none */
+	uint32_t key_count;
 	bool dry_run; /* makes a plan and nothing else */
 	struct job_plan *plan; /* owned; NULL: none yet */
 	struct device **devices;

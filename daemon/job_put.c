@@ -2,13 +2,21 @@
 #include "config.h"
 #include "device.h"
 #include "verify.h"
-#include "../proto/message.h"
+#include "../proto/key.h"
 
 static void put_texts(struct message_writer *w, const char *key, char *const *texts, size_t count)
 {
 	message_begin_array(w, key);
 	for (size_t i = 0; i < count; i++)
 		message_put_text(w, NULL, texts[i]);
+	message_end(w);
+}
+
+static void put_key(struct message_writer *w, const struct job *job)
+{
+	message_begin_array(w, "key");
+	for (uint32_t i = 0; i < job->key_count; i++)
+		key_write(w, job->key[i].name, job->key[i].value);
 	message_end(w);
 }
 
@@ -24,6 +32,8 @@ static void put_load(struct message_writer *w, const struct job *job, const stru
 	put_texts(w, "roots", config->roots, config->root_count);
 	if (job->alias[0])
 		message_put_text(w, "alias", job->alias);
+	if (job->key_count > 0)
+		put_key(w, job);
 	if (job->dry_run)
 		message_put_bool(w, "dry_run", true);
 }

@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "keeping.h"
 #include "loader.h"
+#include "../proto/key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@ struct load {
 	struct device *devices[DEVICES_OF_A_LOAD_MAX];
 	size_t device_count;
 	bool dry_run;
+	struct key_field *key; /* the job's, once there is one */
+	uint32_t key_count;
 };
 
 static bool beneath(const char *path, const char *root)
@@ -97,6 +100,7 @@ static int load_fields(struct server *server, struct fields *params, struct load
 	params_name(params, "name", &load->name);
 	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
 	load->dry_run = fields_bool_or(params, "dry_run", false);
+	load->key = key_read(params, "key", &load->key_count);
 	r = params_check(params, error);
 	if (r == 0)
 		r = read_devices(server, params, load, error);
@@ -128,6 +132,8 @@ static int fill(struct job *job, const struct load *load)
 	int r = 0;
 
 	job->source = strdup(load->source);
+	job->key = load->key;
+	job->key_count = load->key_count;
 	job->dry_run = load->dry_run;
 	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
@@ -150,8 +156,10 @@ int method_load(struct request *request, struct fields *params, struct error *er
 	if (r == 0)
 		r = job_new(server, JOB_LOAD, load.name.model, load.name.name, request->session->peer.uid, &job,
 			    error);
-	if (r < 0)
+	if (r < 0) {
+		free(load.key);
 		return r;
+	}
 	r = fill(job, &load);
 	if (r < 0) {
 		job_drop(&server->jobs, job);

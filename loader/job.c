@@ -3,6 +3,7 @@
 #include "hand_in.h"
 
 #include "../client/lib/clock.h"
+#include "../proto/key.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -61,6 +62,7 @@ static void parse_load(struct fields *f, struct job *job)
 	job->dry_run = fields_bool_or(f, "dry_run", false);
 	parse_devices(f, job);
 	parse_roots(f, job);
+	job->key = key_read(f, "key", &job->key_count);
 }
 
 static void parse_place(struct fields *f, struct job *job)
@@ -157,6 +159,8 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 void job_clear(struct job *job)
 {
 	roots_clear(&job->roots);
+	free(job->key);
+	job->key = NULL;
 	if (job->publisher >= 0)
 		close(job->publisher);
 	job->publisher = -1;

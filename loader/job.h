@@ -8,6 +8,7 @@
 #include "../client/lib/memory.h"
 
 struct hand_in;
+struct key_field;
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 
@@ -21,6 +22,8 @@ struct job {
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
 	bool dry_run; /* only a plan */
+	struct key_field *key; /* owned; NULL: none */
+	uint32_t key_count;
 	struct roots roots; /* owned */
 
 	/* check and verify */

@@ -5,6 +5,7 @@
 #include "residency.h"
 
 #include "../client/lib/publish.h"
+#include "../proto/key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -115,6 +116,19 @@ static const struct source_rank *rank_of(const struct load *load, const struct p
 	return &load->source.ranks[part->rank];
 }
 
+/* The version's key is who asked for the load to say, not a file. */
+static int add_text(struct load *load, const struct part *part, const struct safetensors_pair *text)
+{
+	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
+		return gpuwm_publish_metadata(part->publish, text->key, text->value);
+	if (part == load->parts)
+		work_note(load->work,
+			  "the file's text %.200s is left out: such names are the version's key, which --key "
+			  "gives",
+			  text->key);
+	return 0;
+}
+
 static int add_texts(struct load *load, const struct part *part)
 {
 	const struct source *source = &load->source;
@@ -123,7 +137,7 @@ static int add_texts(struct load *load, const struct part *part)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
-		r = gpuwm_publish_metadata(part->publish, first->metadata[i].key, first->metadata[i].value);
+		r = add_text(load, part, &first->metadata[i]);
 	for (size_t i = 0; r == 0 && i < source->extra_count; i++)
 		r = gpuwm_publish_file(part->publish, source->extras[i].name, source->extras[i].data,
 				       source->extras[i].bytes);
@@ -144,9 +158,16 @@ static int find_addresses(struct load *load, struct part *part)
 	return r < 0 ? library_failed(load, r) : 0;
 }
 
+static void key_of(const struct job *job, struct gpuwm_key_field ret[KEY_FIELDS_MAX])
+{
+	for (uint32_t i = 0; i < job->key_count; i++)
+		ret[i] = (struct gpuwm_key_field){job->key[i].name, job->key[i].value};
+}
+
 static int begin_part(struct load *load, struct part *part)
 {
 	const struct job *job = load->job;
+	struct gpuwm_key_field key[KEY_FIELDS_MAX];
 	const struct source_rank *rank = rank_of(load, part);
 	bool first = part == load->parts;
 	char name[2 * NAME_BYTES_MAX + 2];
@@ -160,6 +181,9 @@ static int begin_part(struct load *load, struct part *part)
 	options.world = load->source.world;
 	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
 	options.alias = job->alias[0] && first ? job->alias : NULL;
+	key_of(job, key);
+	options.key = key;
+	options.key_count = job->key_count;
 	r = publish_begin_bare(load->client, &options, load->specs + rank->tensor, rank->tensor_count,
 			       &part->publish);
 	if (r < 0)

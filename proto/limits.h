@@ -56,6 +56,11 @@
 #define TEXT_BYTES_MAX 1023 /* an error message, a reason */
 #define ROOTS_MAX 32 /* folders that models are loaded from; each is tried in turn */
 
+/* A version's key: model, dtype, quantisation, ranks, engine and its version are a dozen fields. With
+ * NAME_BYTES_MAX for a field's name, the key of a load takes 12 KiB of a packet at most. */
+#define KEY_FIELDS_MAX 32
+#define KEY_VALUE_BYTES_MAX 255
+
 /* --- the index (fixed) ------------------------------------------------- */
 
 /* A safetensors header may be 100,000,000 bytes; the index of such a file with

@@ -32,6 +32,7 @@ static const struct option options[] = {
 	{"load", required_argument, NULL, OPTION_LOAD},
 	{"keep-old", no_argument, NULL, OPTION_KEEP_OLD},
 	{"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+	{"key", required_argument, NULL, OPTION_KEY},
 	{NULL, 0, NULL, 0},
 };
 
@@ -72,6 +73,20 @@ static int device_add(struct arguments *arguments)
 	if (arguments->device_count == DEVICES_MAX)
 		return exit_with(EXIT_USAGE, NULL, "more than %d times --device", DEVICES_MAX);
 	arguments->devices[arguments->device_count++] = optarg;
+	return EXIT_DONE;
+}
+
+/* FIELD=VALUE, cut where it is. gpuwmd judges both. */
+static int key_add(struct arguments *arguments)
+{
+	char *value = strchr(optarg, '=');
+
+	if (!value)
+		return exit_with(EXIT_USAGE, "--key dtype=bf16", "--key takes FIELD=VALUE, not '%s'", optarg);
+	if (arguments->key_count == KEY_FIELDS_MAX)
+		return exit_with(EXIT_USAGE, NULL, "more than %d times --key", KEY_FIELDS_MAX);
+	*value = '\0';
+	arguments->key[arguments->key_count++] = (struct gpuwm_key_field){optarg, value + 1};
 	return EXIT_DONE;
 }
 
@@ -121,6 +136,9 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 	switch (option) {
 	case OPTION_DEVICE:
 		code = device_add(arguments);
+		break;
+	case OPTION_KEY:
+		code = key_add(arguments);
 		break;
 	case OPTION_RANK:
 		code = number_parse("--rank", optarg, UINT32_MAX, &rank);

@@ -124,6 +124,8 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.device_count = arguments->device_count;
 	options.alias = arguments->given & OPTION_SWAP ? "current" : arguments->alias;
 	options.dry_run = arguments->given & OPTION_DRY_RUN;
+	options.key = arguments->key;
+	options.key_count = arguments->key_count;
 	code = arguments->given & (OPTION_WAIT | OPTION_DRY_RUN) ? load_watched(client, arguments, &options)
 								 : load_unwatched(client, arguments, &options);
 	free(source);

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "../../proto/limits.h"
 #include "exit.h"
 #include "table.h"
 
@@ -32,6 +33,7 @@ enum command_option {
 	OPTION_KEEP_OLD = 1 << 13,
 	OPTION_DRY_RUN = 1 << 14,
 	OPTION_NO_WAIT = 1 << 15,
+	OPTION_KEY = 1 << 18,
 };
 
 struct arguments {
@@ -43,6 +45,8 @@ struct arguments {
 	unsigned given; /* bits of command_option */
 	const char *devices[DEVICES_MAX];
 	size_t device_count;
+	struct gpuwm_key_field key[KEY_FIELDS_MAX];
+	size_t key_count;
 	uint32_t rank;
 	const char *alias, *expect, *load;
 	int64_t wait_ms; /* of --wait; -1: for ever */

@@ -1,5 +1,7 @@
 #include "mapping.h"
 
+#include "key.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,6 +31,7 @@ int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
 
 	fork_unwatch(&mapping->hook);
 	client_drop(mapping->client);
+	free(mapping->key);
 	free(mapping);
 	return r;
 }
@@ -71,10 +74,17 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)
 int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping *mapping, struct error *error)
 {
-	int r = attach_granted(grant, options, mapping, error);
+	int r;
 
+	mapping->key = key_copy(options->key, options->key_count);
+	mapping->key_count = options->key_count;
+	if (mapping->key)
+		r = attach_granted(grant, options, mapping, error);
+	else
+		r = error_set(error, -ENOMEM, NULL, "out of memory for a key");
 	grant_close_fds(grant);
 	if (r < 0) {
+		free(mapping->key);
 		lease_release(client, grant->lease, NULL);
 		return r;
 	}

@@ -2,6 +2,7 @@
 
 #include "call.h"
 #include "clock.h"
+#include "key.h"
 #include "memory.h"
 #include "../../proto/methods.h"
 
@@ -182,6 +183,8 @@ static int take(struct gpuwm_client *client, struct asking *asking, const struct
 	struct gpuwm_attach_options options;
 	int r = client_take_options(given, &options, sizeof(options), error);
 
+	if (r == 0)
+		r = key_check(options.key, options.key_count, error);
 	if (r == 0)
 		r = reviver_watch(client, error);
 	if (r < 0)

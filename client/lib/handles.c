@@ -1,4 +1,5 @@
 /* A lease with its descriptors, for those who map themselves. */
+#include "key.h"
 #include "mapping.h"
 
 #include <errno.h>
@@ -22,14 +23,30 @@ static void close_in_child(void *object)
 	close(handles->grant.index_fd);
 }
 
-static int handles_get(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-		       struct gpuwm_handles *handles, struct error *error)
+static int describe(struct gpuwm_handles *handles, const struct gpuwm_attach_options *options,
+		    struct error *error)
 {
-	int r = grant_take(client, ref, options, &handles->grant, error);
+	int r = grant_describe(&handles->grant, &handles->index, error);
 
 	if (r < 0)
 		return r;
-	r = grant_describe(&handles->grant, &handles->index, error);
+	r = key_compare(&handles->index.view, &handles->grant.version, options->key, options->key_count, error);
+	if (r < 0)
+		index_map_close(&handles->index);
+	return r;
+}
+
+static int handles_get(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
+		       struct gpuwm_handles *handles, struct error *error)
+{
+	struct gpuwm_attach_options options;
+	int r = client_take_options(given, &options, sizeof(options), error);
+
+	if (r == 0)
+		r = grant_take(client, ref, &options, &handles->grant, error);
+	if (r < 0)
+		return r;
+	r = describe(handles, &options, error);
 	if (r < 0) {
 		grant_close_fds(&handles->grant);
 		lease_release(client, handles->grant.lease, NULL);

@@ -1,5 +1,7 @@
 #include "mapping.h"
 
+#include "key.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,7 +253,9 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 		r = grant_describe(grant, &index, error);
 	if (r < 0)
 		return r;
-	r = subset_of(&index.view, options->globs, options->glob_count, &subset, error);
+	r = key_compare(&index.view, &grant->version, options->key, options->key_count, error);
+	if (r == 0)
+		r = subset_of(&index.view, options->globs, options->glob_count, &subset, error);
 	if (r == 0)
 		part = part_get(grant, &device, &subset);
 	if (r == 0 && !part)

@@ -36,6 +36,8 @@ struct gpuwm_mapping {
 	struct keep keep; /* the caller's use, and those of exports and holds */
 	struct gpuwm_version_info version;
 	struct lease *lease;
+	struct gpuwm_key_field *key; /* that was asked for: a switch asks for it too */
+	size_t key_count;
 	struct mapped_part *part;
 };
 

@@ -1,6 +1,8 @@
 /* What operators ask for: load, swap, pin, retire, drain. */
 #include "call.h"
+#include "key.h"
 
+#include "../../proto/key.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -16,6 +18,16 @@ static int check(struct gpuwm_client *client, const char *text, const char *what
 	return r;
 }
 
+static void put_key(struct message_writer *w, const struct gpuwm_load_options *options)
+{
+	if (options->key_count == 0)
+		return;
+	message_begin_array(w, "key");
+	for (size_t i = 0; i < options->key_count; i++)
+		key_write(w, options->key[i].name, options->key[i].value);
+	message_end(w);
+}
+
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options;
@@ -28,6 +40,8 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 
 	if (r == 0)
 		r = check(client, options.source, "the source of a load", &error);
+	if (r == 0)
+		r = key_check(options.key, options.key_count, &error);
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_LOAD);
@@ -43,6 +57,7 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 		message_put_text(&call.request, "alias", options.alias);
 	if (options.dry_run)
 		message_put_bool(&call.request, "dry_run", true);
+	put_key(&call.request, &options);
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);

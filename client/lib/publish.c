@@ -1,5 +1,6 @@
 /* A version in the making: memory to fill, then a sealed part. */
 #include "claim.h"
+#include "key.h"
 #include "publish_state.h"
 
 #include "../../proto/methods.h"
@@ -36,8 +37,10 @@ static bool segment_bytes_are_fine(uint64_t bytes)
 static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
 			 size_t count, struct error *error)
 {
-	int r = 0;
+	int r = key_check(options->key, options->key_count, error);
 
+	if (r < 0)
+		return r;
 	if (!options->name || !options->device)
 		r = error_set(error, -EINVAL,
 			      "set name to model@tag, device to host or a UUID of gpuwm_devices",
@@ -75,16 +78,22 @@ static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	return plan_make(specs, count, granularity, align, SEGMENT_BYTES_TARGET, &publish->plan, error);
 }
 
-static int make_mapping(struct gpuwm_publish *publish, struct error *error)
+/* What is published with a key is only switched to what has the same. */
+static int make_mapping(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
+			struct error *error)
 {
 	struct gpuwm_mapping *mapping = calloc(1, sizeof(*mapping));
-	struct mapped_part *part = mapping ? mapped_part_new(&publish->device) : NULL;
+	struct gpuwm_key_field *key = mapping ? key_copy(options->key, options->key_count) : NULL;
+	struct mapped_part *part = key ? mapped_part_new(&publish->device) : NULL;
 
 	if (!part) {
+		free(key);
 		free(mapping);
 		return error_set(error, -ENOMEM, NULL, "out of memory for a publish");
 	}
 	mapping_init(mapping, part);
+	mapping->key = key;
+	mapping->key_count = options->key_count;
 	publish->mapping = mapping;
 	return 0;
 }
@@ -109,8 +118,10 @@ static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_pub
 	for (uint32_t i = 0; i < publish->plan.segment_count; i++)
 		publish->segments[i] = (struct memory_segment){.fd = -1, .bytes = publish->plan.segments[i]};
 	fork_watch(&publish->hook, close_in_child, publish);
-	r = publish->bare ? 0 : make_mapping(publish, error);
-	return r < 0 ? r : publish_index(publish, specs, error);
+	r = publish->bare ? 0 : make_mapping(publish, options, error);
+	if (r == 0)
+		r = publish_index(publish, specs, error);
+	return r < 0 ? r : key_put(publish->builder, options->key, options->key_count, error);
 }
 
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)

@@ -1,6 +1,8 @@
 /* What the publisher puts into a version before it is sealed. */
 #include "publish_state.h"
 
+#include "../../proto/key.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +121,9 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 
 	if (r == 0 && (!key || !value))
 		r = error_set(&error, -EINVAL, NULL, "a text needs a key and a value");
+	if (r == 0 && strncmp(key, KEY_PREFIX, strlen(KEY_PREFIX)) == 0)
+		r = error_set(&error, -EINVAL, "gpuwm_publish_options.key sets it",
+			      "the text %.512s: \"" KEY_PREFIX "\" begins the fields of a version's key", key);
 	if (r == 0) {
 		pthread_mutex_lock(&publish->lock);
 		r = added(index_builder_metadata(publish->builder, key, value), "text", key, &error);

@@ -1,4 +1,5 @@
 /* Another version at the same addresses. */
+#include "key.h"
 #include "layout.h"
 #include "mapping.h"
 
@@ -32,7 +33,9 @@ static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
 		index_map_close(&index);
 		return 0;
 	}
-	r = compare(mapping, grant, &index, error);
+	r = key_compare(&index.view, &grant->version, mapping->key, mapping->key_count, error);
+	if (r == 0)
+		r = compare(mapping, grant, &index, error);
 	if (r == 0)
 		r = mapped_part_switch(mapping->part, grant, &index, options->idle, error);
 	if (r < 0)

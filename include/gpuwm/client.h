@@ -213,6 +213,13 @@ unsigned gpuwm_dtype_bits(unsigned dtype);
 
 /* ---- attaching -------------------------------------------------------- */
 
+/* A field of a version's key: what has to be equal for its bytes to be of use to who attaches (the dtype, how it is
+ * quantised, the engine and its version, how many ranks, …). Which fields there are is the publisher's to say. The
+ * name is one as models have, the value UTF-8 of at most 255 bytes; at most 32 fields. */
+struct gpuwm_key_field {
+	const char *name, *value;
+};
+
 struct gpuwm_attach_options {
 	size_t size;
 	const char *device; /* "host" or a UUID. NULL: where the version is, if that is one
@@ -235,6 +242,10 @@ struct gpuwm_attach_options {
 				it loses with gpuwm_switch, and which the mapping is not shared for. -ENOTSUP: on a GPU */
 	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
 		      is tainted or retiring, to find out what is wrong with it */
+	const struct gpuwm_key_field
+		*key; /* each of these is in the version's key, and equal; also of what gpuwm_switch
+					      is to put there. -EKEYREJECTED: names the field. NULL: any key */
+	size_t key_count;
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",
@@ -244,7 +255,7 @@ struct gpuwm_attach_options {
  * a lease each.
  * On host a mapping keeps one descriptor open a segment, which a forked child has not.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
- * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN,
+ * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED,
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
  * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
@@ -293,7 +304,7 @@ struct gpuwm_switch_options {
  * bytes itself (copies, caches, merged adapters, pages on host that are to be present) is its own to renew.
  * 0, also when the mapping is of that version already: only the lease is a new one then, so it heals a
  * lease that was lost. Errors leave everything as it was:
- * -EXDEV: another layout, and the first difference: detach and attach anew; -EBUSY: another attachment of
+ * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first difference: detach and attach anew; -EBUSY: another attachment of
  * this process shares the mapping (detach it first: of several one can't move alone), or a CUDA stream is being
  * captured; -EIO: the context is broken, or the driver refused; -ECHILD; and all of gpuwm_attach. But
  * -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
@@ -446,6 +457,10 @@ struct gpuwm_publish_options {
 			  gpuwm_publish_write), and the rest at the commit. Who writes in the order of
 			  gpuwm_publish_order, and frees what is written, needs room for one piece more
 			  than for what there was: see segment_bytes */
+	const struct gpuwm_key_field
+		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
+					      gpuwm_metadata tells the fields, as "key.NAME" */
+	size_t key_count;
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
@@ -485,7 +500,7 @@ int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t
  * On host a forked child has the memory from the commit or the abort on, not before.
  * -ERANGE; -EOVERFLOW, -EAGAIN, -ENOMEM as gpuwm_dlpack; as gpuwm_publish_memory. */
 int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret);
-/* Names and texts are UTF-8, here and in the specs: -EINVAL. */
+/* Names and texts are UTF-8, here and in the specs, and no name begins with "key.": -EINVAL. */
 int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
 /* At most 32 MiB in all: -EFBIG. */
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
@@ -526,6 +541,8 @@ struct gpuwm_load_options {
 	size_t device_count;
 	const char *alias; /* moved when ready; NULL */
 	bool dry_run; /* the job looks at the source and makes a plan, nothing else: gpuwm_query "jobs" tells it */
+	const struct gpuwm_key_field *key; /* the version's key, as in gpuwm_publish_options; NULL */
+	size_t key_count;
 };
 /* Starts a job and tells its number at once. */
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
