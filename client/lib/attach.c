@@ -59,9 +59,13 @@ static int end_unused(struct keep *keep)
 		(struct gpuwm_mapping *)((char *)keep - offsetof(struct gpuwm_mapping, keep));
 	int r = unmap_unused(mapping->part);
 
-	if (r == 0)
-		mapping_free(mapping, NULL);
-	return r;
+	if (r < 0)
+		return r;
+	if (mapping->lease)
+		lease_drop(mapping->client, mapping->lease);
+	mapping->lease = NULL;
+	mapping_free(mapping, NULL);
+	return 0;
 }
 
 void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)

@@ -377,6 +377,7 @@ struct sending {
 	struct message_writer *request;
 	const int *fds;
 	size_t fd_count;
+	bool now; /* or not at all */
 	enum fate fate;
 };
 
@@ -412,7 +413,10 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 	r = connection_check(c, error);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	if (sending->now && pthread_mutex_trylock(&c->lock) != 0)
+		return error_set(error, -EBUSY, NULL, "another call is under way");
+	if (!sending->now)
+		pthread_mutex_lock(&c->lock);
 	r = call_locked(c, sending, wait_ms, &reply, error);
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
@@ -445,6 +449,30 @@ int connection_try(struct connection *c, struct message_writer *request, int64_t
 
 	*ret_fate = sending.fate;
 	return r;
+}
+
+int connection_try_now(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		       enum fate *ret_fate, struct error *error)
+{
+	struct sending sending = {.request = request, .now = true};
+	int r = connection_run(c, &sending, wait_ms, NULL, error);
+
+	*ret_fate = sending.fate;
+	return r;
+}
+
+int connection_post(struct connection *c, struct message_writer *request, struct error *error)
+{
+	uint64_t id;
+	int r = connection_check(c, error);
+
+	if (r == 0)
+		r = request_id(request, &id, error);
+	if (r < 0)
+		return r;
+	/* One packet is one system call, which whoever reads meanwhile has no part in. */
+	r = packet_send(c->sock, request->buffer.data, request->buffer.size, NULL, 0);
+	return r < 0 ? error_set(error, r, NULL, "sending failed: %s", strerror(-r)) : 0;
 }
 
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error)

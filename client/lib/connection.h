@@ -60,6 +60,12 @@ int connection_call(struct connection *c, struct message_writer *request, const 
 /* The same without descriptors, and tells what became of it. */
 int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		   struct reply *ret_reply, enum fate *ret_fate, struct error *error);
+/* The same without the reply, where no other call is under way: else -EBUSY, at once. */
+int connection_try_now(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		       enum fate *ret_fate, struct error *error);
+/* Sends a finished request whose answer is nobody's: the call that is under way, or the next one, drops it. Waits for
+ * nothing: -EAGAIN: the socket is full. */
+int connection_post(struct connection *c, struct message_writer *request, struct error *error);
 /* Sends a notification. */
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
 /* Waits for the first notification and handles all that have arrived: their

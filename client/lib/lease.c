@@ -54,6 +54,14 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 
 /* ---- giving back ------------------------------------------------------- */
 
+static void put_release(struct message_writer *w, uint64_t id)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_request(w, request_next_id(), METHOD_RELEASE);
+	message_put_u64(w, "lease", id);
+	message_end(w);
+}
+
 /* An end of the connection ends the lease too: so it is when memory is short for the words. */
 static int tell_release(struct gpuwm_client *client, struct connection *connection, uint64_t id,
 			struct error *error)
@@ -65,10 +73,7 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 
 	if (!error)
 		error = &unused;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_RELEASE);
-	message_put_u64(&w, "lease", id);
-	message_end(&w);
+	put_release(&w, id);
 	r = connection_try(connection, &w, CALL_TIMEOUT_MS, NULL, &fate, error);
 	message_writer_clear(&w);
 	if (fate != FATE_ANSWERED || r == -ENOMEM)
@@ -79,29 +84,64 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 	return -EIO;
 }
 
-int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
+/* While another call is under way it reads the answer. */
+static void tell_release_now(struct gpuwm_client *client, struct connection *connection, uint64_t id)
+{
+	struct message_writer w;
+	struct error error;
+	enum fate fate;
+	int r;
+
+	put_release(&w, id);
+	r = connection_try_now(connection, &w, CALL_TIMEOUT_MS, &fate, &error);
+	if (r == -EBUSY)
+		r = connection_post(connection, &w, &error);
+	message_writer_clear(&w);
+	if (fate != FATE_ANSWERED || r == -ENOMEM)
+		reviver_ended(client, connection, &error);
+	else if (r == -EAGAIN)
+		tell_release(client, connection, id, NULL);
+}
+
+/* It is not the client's any more. The connection (kept) that is to be told, and its id; NULL: nobody is. */
+static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, uint64_t *ret_id)
 {
 	struct reviver *v = &client->reviver;
 	struct connection *connection = NULL;
-	uint64_t id;
-	int r = 0;
 
 	pthread_mutex_lock(&v->lock);
 	if (v->attempting) {
 		lease->dropped = true;
 		pthread_mutex_unlock(&v->lock);
-		return 0;
+		return NULL;
 	}
 	lease_unlink(v, lease);
 	if (v->connection && lease_counts(lease, v->round))
 		connection = connection_keep(v->connection);
 	pthread_mutex_unlock(&v->lock);
-	id = lease->id;
+	*ret_id = lease->id;
 	lease_free(lease);
-	if (connection)
-		r = tell_release(client, connection, id, error);
+	return connection;
+}
+
+int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
+{
+	uint64_t id = 0;
+	struct connection *connection = lease_leave(client, lease, &id);
+	int r = connection ? tell_release(client, connection, id, error) : 0;
+
 	connection_free(connection);
 	return r;
+}
+
+void lease_drop(struct gpuwm_client *client, struct lease *lease)
+{
+	uint64_t id = 0;
+	struct connection *connection = lease_leave(client, lease, &id);
+
+	if (connection)
+		tell_release_now(client, connection, id);
+	connection_free(connection);
 }
 
 static struct lease *find_dropped(const struct reviver *v)

@@ -27,6 +27,10 @@ void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct
  * was refused. */
 int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error);
 
+/* The same for a thread that must not wait for calls of others, some of which wait for ever. Nobody is told what
+ * became of it. */
+void lease_drop(struct gpuwm_client *client, struct lease *lease);
+
 /* 0, or what it was lost with. */
 int lease_check(struct gpuwm_client *client, const struct lease *lease, struct error *error);
 

@@ -324,6 +324,38 @@ Test(drop, keeps_its_lease_through_a_restart)
 	UNTIL(leases() == 0);
 }
 
+static struct gpuwm_mapping *waited_for;
+
+static void *wait_for_ever(void *unused)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+
+	options.wait_ms = -1;
+	gpuwm_attach(client, "m@v2", &options, &waited_for);
+	return unused;
+}
+
+/* Who waits for a version may wait for what is dropped. */
+Test(drop, gives_its_lease_back_while_another_call_waits)
+{
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+	unsigned before = fake->requests;
+	pthread_t thread;
+
+	strcpy(fake->silent, METHOD_GET_HANDLES);
+	cr_assert(eq(int, pthread_create(&thread, NULL, wait_for_ever, NULL), 0));
+	UNTIL(fake->requests == before + 1);
+	gpuwm_drop(mapping);
+	UNTIL(fake->releases == 1);
+	*fake->silent = 0;
+	fake_kill(fake);
+	fake_run_again(fake);
+	pthread_join(thread, NULL);
+	cr_assert(waited_for != NULL);
+	cr_expect(eq(int, filled_with(waited_for), 2));
+	cr_expect(eq(int, gpuwm_detach(waited_for), 0));
+}
+
 static unsigned threads(void)
 {
 	DIR *folder = opendir("/proc/self/task");
