@@ -98,12 +98,12 @@ def build(
 ) -> nn.Module:
     """Attaches, makes the model without memory for its parameters, and binds it.
 
-    make: returns the model (`lambda: Model(config)`). options: of `gpuwm.attach`; the others: of
-    `bind`. The version's device is the model's.
+    make: returns the model (`lambda: Model(config)`). options: of `gpuwm.attach` (but copy); the
+    others: of `bind`. The model keeps the lease; to follow swaps, attach and bind yourself.
     """
-    from .attaching import attach
+    from .mapping import attach_mapping
 
-    mapping = attach(ref, **options)
+    mapping = attach_mapping(ref, **options)
     with init.empty_init():
         model = make()
     bind(mapping, model, strict=strict, share_buffers=share_buffers, private=private, guard=guard)

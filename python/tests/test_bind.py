@@ -43,8 +43,8 @@ def test_parameters_are_the_memory_and_buffers_are_copies() -> None:
     assert {id(parameter): name for name, parameter in model.named_parameters()} == before
     assert model.head.weight is model.embed.weight
     assert not any(parameter.requires_grad for parameter in model.parameters())
-    assert torch.equal(model(IDS), ordinary(IDS))
     assert not any(module._forward_pre_hooks for module in model.modules())
+    assert torch.equal(model(IDS), ordinary(IDS))
 
 
 def test_buffers_keep_their_memory() -> None:

@@ -35,6 +35,22 @@ def test_parameters_have_no_memory_and_buffers_are_computed() -> None:
         assert mine.requires_grad
 
 
+def test_what_has_memory_is_filled() -> None:
+    class Fills(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(2))
+            self.register_buffer("ones", nn.init.ones_(torch.empty(2)))
+            self.threes = torch.zeros(2).add_(1).mul_(3)
+            nn.init.constant_(tensor=self.weight, val=2)
+
+    with init.empty_init():
+        model = Fills()
+    assert model.get_buffer("ones").tolist() == [1, 1]
+    assert model.threes.tolist() == [3, 3]
+    assert model.weight.is_meta
+
+
 def test_the_peak_is_one_parameter() -> None:
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     most = 0
