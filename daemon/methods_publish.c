@@ -221,6 +221,16 @@ static bool room_will_come(const struct request *request, const struct begin *be
 	return passing > 0 && lasting <= device->budget && bytes <= device->budget - lasting;
 }
 
+/* The same for what was given up, by a builder that died among others: its successor comes at once. */
+static bool is_being_freed(const struct request *request, const struct begin *begin)
+{
+	const struct device *device = begin->request.device;
+	uint64_t freed = room_being_freed(request->server, device), asked;
+
+	return freed > 0 && !__builtin_add_overflow(begin->request.bytes, device->context, &asked) &&
+	       asked <= device->budget && device->used - device->contexts - freed <= device->budget - asked;
+}
+
 static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
 {
 	room_explain(request->server, begin->request.device, begin->request.bytes, error);
@@ -233,8 +243,9 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	int r = begin_now(&waiter->request, begin, &error);
 
 	(void)changed;
-	(void)expired;
-	if (r == -ENOSPC && room_will_come(&waiter->request, begin))
+	if (r == -ENOSPC && !expired &&
+	    (room_will_come(&waiter->request, begin) ||
+	     (waiter->timed && is_being_freed(&waiter->request, begin))))
 		return;
 	if (r == -ENOSPC)
 		explain_room(&waiter->request, begin, &error);
@@ -244,7 +255,8 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 }
 
 /* The scrub gives way to it, others end. */
-static int wait_for_room(struct request *request, const struct begin *given, struct error *error)
+static int wait_for_room(struct request *request, const struct begin *given, int64_t wait_ms,
+			 struct error *error)
 {
 	struct begin *begin = malloc(sizeof(*begin));
 	struct waiter *waiter;
@@ -252,7 +264,7 @@ static int wait_for_room(struct request *request, const struct begin *given, str
 
 	if (!begin)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	r = waiter_new(request, WAIT_ROOM, -1, wake_for_room, &waiter, error);
+	r = waiter_new(request, WAIT_ROOM, wait_ms, wake_for_room, &waiter, error);
 	if (r < 0) {
 		free(begin);
 		return r;
@@ -268,13 +280,12 @@ static int wait_for_room(struct request *request, const struct begin *given, str
 }
 
 /* The operator is told what takes long. */
-static void note_wait(const struct request *request, const struct begin *begin)
+static void note_wait(const struct request *request, const struct begin *begin, const char *what)
 {
 	struct job *job = request->session->loader ? loader_job(request->session->loader) : NULL;
 	char note[TEXT_BYTES_MAX + 1];
 
-	snprintf(note, sizeof(note), "waits for room on %s: CUDA contexts of other jobs are in the way",
-		 begin->request.device->id);
+	snprintf(note, sizeof(note), "waits for room on %s: %s in the way", begin->request.device->id, what);
 	if (job)
 		job_remark(request->server, job, note);
 }
@@ -288,12 +299,16 @@ int method_publish_begin(struct request *request, struct fields *params, struct 
 		r = begin_now(request, &begin, error);
 	if (r != -ENOSPC)
 		return r;
-	if (!room_will_come(request, &begin)) {
-		explain_room(request, &begin, error);
-		return r;
+	if (room_will_come(request, &begin)) {
+		note_wait(request, &begin, "CUDA contexts of other jobs are");
+		return wait_for_room(request, &begin, -1, error);
 	}
-	note_wait(request, &begin);
-	return wait_for_room(request, &begin, error);
+	if (is_being_freed(request, &begin)) {
+		note_wait(request, &begin, "what is being freed is");
+		return wait_for_room(request, &begin, FREED_WAIT_MS, error);
+	}
+	explain_room(request, &begin, error);
+	return r;
 }
 
 /* ---- commit ---- */

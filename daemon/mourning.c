@@ -41,9 +41,12 @@ static void end(struct mourning *m)
 
 static void on_gone(uv_poll_t *poll, int status, int events)
 {
+	struct server *server = poll->loop->data;
+
 	(void)status;
 	(void)events;
 	end(poll->data);
+	server->room_came = true;
 }
 
 /* NULL: not possible. */

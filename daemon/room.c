@@ -38,21 +38,40 @@ static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
 			 bytes_format(bytes, amount), what);
 }
 
-void room_explain(const struct server *server, const struct device *device, uint64_t bytes, struct error *error)
+static struct shares shares_of(const struct server *server, const struct device *device)
 {
-	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
 	struct version *version = NULL;
 	struct shares shares = {0};
-	uint64_t known;
 
 	while ((version = registry_next_version(server->registry, NULL, version)))
 		add_version(&shares, version, device);
-	known = device->contexts + shares.kept + shares.retiring;
+	return shares;
+}
+
+static uint64_t being_freed(const struct device *device, const struct shares *shares)
+{
+	uint64_t known = device->contexts + shares->kept + shares->retiring;
+
+	return device->used > known ? device->used - known : 0;
+}
+
+uint64_t room_being_freed(const struct server *server, const struct device *device)
+{
+	struct shares shares = shares_of(server, device);
+
+	return being_freed(device, &shares);
+}
+
+void room_explain(const struct server *server, const struct device *device, uint64_t bytes, struct error *error)
+{
+	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
+	struct shares shares = shares_of(server, device);
+
 	/* Else the refusal did not count them. */
 	if (budget_check_with_context(device, bytes, NULL) == 0)
 		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
 	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
-	add_text(comes, device->used > known ? device->used - known : 0, "that is being freed");
+	add_text(comes, being_freed(device, &shares), "that is being freed");
 	if (!comes[0])
 		return;
 	snprintf(detail, sizeof(detail), "%.300s, or wait for what comes back:%s", error->detail, comes);

@@ -9,6 +9,9 @@
 struct device;
 struct server;
 
+/* Bytes of the device that nobody uses any more: they come back when what held them is closed, or gone. */
+uint64_t room_being_freed(const struct server *server, const struct device *device);
+
 /* Adds to the remedy of a refusal (-ENOSPC) of so many bytes of the device what comes back without anybody's
  * doing, so that its reader knows what waiting is good for. Nothing does: it stays as it is. */
 void room_explain(const struct server *server, const struct device *device, uint64_t bytes,

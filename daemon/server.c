@@ -47,8 +47,17 @@ static void finish_stopping(struct server *server)
 	}
 }
 
+static void give_room(struct server *server)
+{
+	if (!server->room_came)
+		return;
+	server->room_came = false;
+	waiters_wake(server, WAIT_ROOM, NULL);
+}
+
 void server_settle(struct server *server)
 {
+	give_room(server);
 	while (server->ended_sessions || server->events_told != event_last(server->events)) {
 		say_goodbyes(server);
 		if (server->events_told != event_last(server->events))
@@ -83,8 +92,9 @@ static int make_parts(struct server *server)
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
-	return server->registry && server->publishes && server->claims && server->quota && server->events && server->unread &&
-			       server->loaders && server->keeping && server->notify && server->scrub
+	return server->registry && server->publishes && server->claims && server->quota && server->events &&
+			       server->unread && server->loaders && server->keeping && server->notify &&
+			       server->scrub
 		       ? 0
 		       : -ENOMEM;
 }

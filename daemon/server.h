@@ -64,6 +64,7 @@ struct server {
 	uv_prepare_t settle;
 	uv_timer_t stop_timer;
 	uv_signal_t signals[SIGNALS];
+	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 	bool stopping;

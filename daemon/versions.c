@@ -224,6 +224,13 @@ void versions_taint(struct server *server, struct version *version, const struct
 
 /* ---- failed ---- */
 
+static void on_given_up(void *data)
+{
+	struct server *server = data;
+
+	server->room_came = true;
+}
+
 /* Whatever may still hold the part's memory lets go of its grant by itself. With one use
  * for the caller. */
 static struct grant *give_up_part(struct server *server, struct publish *publish, struct publish_part *part)
@@ -238,7 +245,7 @@ static struct grant *give_up_part(struct server *server, struct publish *publish
 	if (checker && checker != maker)
 		loader_keep(checker, grant_use(grant));
 	grant_use(grant);
-	segment_close(&server->loop, replica, grant, NULL, NULL);
+	segment_close(&server->loop, replica, grant, on_given_up, server);
 	return grant;
 }
 

@@ -31,6 +31,7 @@ static void on_part_closed(void *data)
 {
 	struct freeing *freeing = data;
 
+	freeing->server->room_came = true;
 	if (--freeing->left > 0)
 		return;
 	freed(freeing->server, freeing->version);

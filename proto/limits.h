@@ -154,6 +154,9 @@
 #define LOADER_KILL_MS 2000
 /* After its job's end a loader tears its CUDA context down: 120 GiB took 40 ms. */
 #define LOADER_EXIT_MS 10000
+/* How long publish_begin waits for memory that is being freed: closing 64 GiB of memfd takes 3.7 s, and a publisher that
+ * was killed is gone when the kernel has taken its memory down. One that only closed its connection lives on with it. */
+#define FREED_WAIT_MS 10000
 /* A dead loader's socket ends before its exit status is known. */
 #define LOADER_STATUS_MS 200
 /* For the service manager to confirm what it keeps: systemd takes 0.9 s for 2,000 descriptors. */

@@ -242,6 +242,25 @@ Test(claim, names_are_independent)
 	gpuwmd_stop_empty(d);
 }
 
+/* The memory of the one that was killed comes back when it is gone from the kernel, not before. */
+Test(claim, a_successor_has_room_where_only_one_fits)
+{
+	/* On a GPU beside the context of who checks it. */
+	const char *budget = backend() == BACKEND_HOST ? "host=600K" : "*=579M";
+	struct gpuwmd *d;
+	struct crowd c;
+	int builder;
+
+	d = gpuwmd_start("--budget", budget, NULL);
+	builder = crowd_start(&c, d, 5);
+	for (int i = 0; i < 3; i++) {
+		crowd_tell(&c, builder, 'o');
+		crowd_kill(&c, builder);
+		builder = crowd_elect(&c);
+	}
+	crowd_end(&c, builder);
+}
+
 /* ---- what is there already --------------------------------------------- */
 
 static int claim_now(struct gpuwm_client *client, const char *name, struct gpuwm_mapping **ret_mapping)
