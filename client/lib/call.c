@@ -67,7 +67,7 @@ static int64_t wait_left(int64_t wait_ms, int64_t deadline)
 }
 
 /* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
-static int call_once(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply,
+static int call_try(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply,
 		     bool *ret_again, struct error *error)
 {
 	struct gpuwm_client *client = call->client;
@@ -111,7 +111,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 	for (unsigned losses = 0;; losses++) {
 		left = wait_left(wait_ms, deadline);
 		request_close(call, &open, left);
-		r = call_once(call, patience, left, ret_reply, &again, error);
+		r = call_try(call, patience, left, ret_reply, &again, error);
 		if (!again)
 			break;
 		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
