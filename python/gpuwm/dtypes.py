@@ -81,11 +81,7 @@ def numpy_dtype(name: str, tensor: str) -> Any:
     row = BY_NAME[name]
     if row.numpy is not None:
         return numpy.dtype(row.numpy)
-    try:
-        import ml_dtypes
-    except ImportError:
-        ml_dtypes = None
-    found = getattr(ml_dtypes, row.ml_dtypes, None) if row.ml_dtypes else None
+    found = _of_ml_dtypes(row.ml_dtypes) if row.ml_dtypes else None
     if found is None:
         remedy = "install ml_dtypes, or take" if row.ml_dtypes else "take"
         raise errors.Unsupported(
@@ -93,3 +89,11 @@ def numpy_dtype(name: str, tensor: str) -> Any:
             f"{remedy} its bytes: mapping[name].bytes()",
         )
     return numpy.dtype(found)
+
+
+def _of_ml_dtypes(attribute: str) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return getattr(ml_dtypes, attribute, None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CPU, CUDA = 1, 2  # DLPack's device types
 
-# One letter and size each, as the modules struct and memoryview have them.
+# Those that a memoryview can be cast to.
 _FORMATS = {
     "BOOL": "?",
     "U8": "B",
@@ -26,7 +26,6 @@ _FORMATS = {
     "I32": "i",
     "U64": "Q",
     "I64": "q",
-    "F16": "e",
     "F32": "f",
     "F64": "d",
 }

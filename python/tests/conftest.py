@@ -22,6 +22,8 @@ import pytest
 import gpuwm
 
 BACKEND = os.environ.get("GPUWM_TEST_BACKEND", "host")
+# The stand-in's devices are those of one name, which it reads once: this process's.
+os.environ["FAKECUDA_RUN"] = f"python{os.getpid()}"
 START_S = 30
 on_host = pytest.mark.skipif(BACKEND != "host", reason="torch and NumPy reach host memory only")
 on_fakecuda = pytest.mark.skipif(BACKEND != "fakecuda", reason="needs the stand-in for the driver")
@@ -84,11 +86,11 @@ class Daemon:
         self.models = folder / "models"
         self.models.mkdir()
         self.device = "host"
-        self._log = (folder / "log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
         self._loaded = 0
 
     def start(self) -> None:
+        log = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._process = subprocess.Popen(
             [
                 f"{os.environ['GPUWM_BUILD']}/bin/gpuwmd",
@@ -97,9 +99,10 @@ class Daemon:
                 *("--root", str(self.models)),
             ],
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
+            stdout=log,
+            stderr=log,
         )
+        os.close(log)
         self.admin = gpuwm.connect(self.socket, admin=True, wait=START_S)
         # Its devices come with the first loader.
         eventually(lambda: self.admin.status()["standby"], START_S)
@@ -137,9 +140,8 @@ class Daemon:
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-py-"))
-    set_before = {name: os.environ.get(name) for name in ("GPUWM_SOCKET", "FAKECUDA_RUN")}
+    socket_before = os.environ.get("GPUWM_SOCKET")
     os.environ["GPUWM_SOCKET"] = str(folder / "gpuwm.sock")
-    os.environ["FAKECUDA_RUN"] = folder.name.replace("-", "").replace("_", "")[-16:]
     started = Daemon(folder)
     try:
         started.start()
@@ -149,8 +151,9 @@ def daemon() -> Iterator[Daemon]:
         if sys.exc_info()[0] is not None:
             print((folder / "log").read_text(errors="replace"))
         shutil.rmtree(folder)
-        for name, value in set_before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        del os.environ["GPUWM_SOCKET"]
+        if socket_before is not None:
+            os.environ["GPUWM_SOCKET"] = socket_before
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""Connecting and operating."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import BACKEND, Daemon, Tensors, eventually, on_fakecuda, on_host
+
+import gpuwm
+
+ONES = np.ones(16, np.float32)
+
+
+@pytest.fixture
+def versions(checkpoint: Callable[[Tensors], str]) -> tuple[str, str]:
+    return checkpoint({"a": ONES}), checkpoint({"a": ONES * 2})
+
+
+def test_nobody_listens(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = os.path.join(tmp_path, "none.sock")
+    with pytest.raises(gpuwm.Unreachable, match=r"none\.sock.*: .*"):
+        gpuwm.connect(socket)
+    monkeypatch.setenv("GPUWM_SOCKET", socket)
+    with pytest.raises(gpuwm.Unreachable, match=r"none\.sock"):
+        gpuwm.attach("any")
+
+
+@pytest.mark.usefixtures("daemon")
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(gpuwm.NotFound, match="nothing-such") as caught:
+        gpuwm.attach("nothing-such@v1")
+    assert (caught.value.name, caught.value.code) == ("ENOENT", 2)
+
+
+def test_bad_arguments_are_named(versions: tuple[str, str], daemon: Daemon) -> None:
+    for attach in (
+        lambda: gpuwm.attach("zero\0byte"),
+        lambda: gpuwm.attach(versions[0], writes="allowed"),  # type: ignore[call-overload]
+        lambda: gpuwm.attach(versions[0], glob=[]),
+        lambda: gpuwm.attach(versions[0], layers=[-1]),
+    ):
+        with pytest.raises(gpuwm.Invalid):
+            attach()
+    closed = gpuwm.connect(daemon.socket)
+    closed.close()
+    with pytest.raises(gpuwm.Closed):
+        gpuwm.attach(versions[0], client=closed)
+
+
+def test_a_version_elsewhere_says_where(versions: tuple[str, str], daemon: Daemon) -> None:
+    other = "GPU-00000000-0000-0000-0000-000000000000"
+    with pytest.raises(gpuwm.NoDevice, match=daemon.device):
+        gpuwm.attach(versions[0], device=other)
+
+
+@on_host
+def test_host_has_two_names_and_a_gpu_needs_a_driver(versions: tuple[str, str]) -> None:
+    import torch
+
+    on_cpu: list[Any] = ["host", "cpu", torch.device("cpu")]
+    for device in on_cpu:
+        assert gpuwm.attach(versions[0], device=device).device == "host"
+    on_gpus: list[Any] = ["cuda", "cuda:0", 0, torch.device("cuda", 1)]
+    for device in on_gpus:
+        with pytest.raises(gpuwm.Unsupported, match="there is no CUDA driver here"):
+            gpuwm.attach(versions[0], device=device)
+
+
+@on_fakecuda
+def test_gpus_are_named_as_this_process_counts(versions: tuple[str, str], daemon: Daemon) -> None:
+    for device in ("cuda", "cuda:0", 0, daemon.device):
+        assert gpuwm.attach(versions[0], device=device).device == daemon.device
+    with pytest.raises(gpuwm.NoDevice, match=daemon.device):
+        gpuwm.attach(versions[0], device="cuda:1")
+    with pytest.raises(gpuwm.NoDevice, match="there is no cuda:7: cuDeviceGet"):
+        gpuwm.attach(versions[0], device="cuda:7")
+
+
+def test_an_operator_swaps_and_goes_back(versions: tuple[str, str], daemon: Daemon) -> None:
+    one, two = versions
+    model = one.partition("@")[0]
+    first = gpuwm.attach(model).version
+    old = daemon.admin.swap(model, "v2")
+    assert old == first.id
+    assert str(gpuwm.attach(model).version) == two
+    with pytest.raises(gpuwm.Busy):
+        daemon.admin.swap(model, "v1", expect=first.id)
+    daemon.admin.rollback(model)
+    assert str(gpuwm.attach(model).version) == one
+    daemon.admin.swap(model, "v2", alias="prod")
+    assert gpuwm.attach(f"{model}@prod").version.generation == 1
+    assert daemon.admin.swap(model, None, alias="prod") == gpuwm.attach(two).version.id
+
+
+def test_an_operator_pins_verifies_and_retires(versions: tuple[str, str], daemon: Daemon) -> None:
+    one, two = versions
+    admin = daemon.admin
+    admin.pin(two, "keep")
+    with pytest.raises(gpuwm.Exists):
+        admin.pin(two, "keep")
+    assert [job.wait() for job in admin.verify(two)] == [True]
+    with pytest.raises(gpuwm.TimedOut):
+        admin.retire(two, wait=0.05)
+    admin.unpin(two, "keep")
+    eventually(lambda: two.partition("@")[2] not in str(admin.list(two.partition("@")[0])))
+    with pytest.raises(gpuwm.Busy):
+        admin.retire(one)
+    with pytest.raises(gpuwm.NotFound):
+        admin.unpin(one, "none")
+
+
+def test_a_worker_looks_and_does_not_operate(
+    client: gpuwm.Client, versions: tuple[str, str]
+) -> None:
+    assert 0 < client.ping() < 10
+    assert client.devices[0].id == "host"
+    assert len(client.instance) == 32
+    assert client.status()["instance"] == client.instance
+    found = client.list(versions[0].partition("@")[0])
+    assert sorted(row["tag"] for row in found["versions"]) == ["v1", "v2"]
+    for call in (client.clients, client.jobs, lambda: client.swap("m", "v1"), client.drain):
+        with pytest.raises(gpuwm.Refused):
+            call()
+
+
+def test_jobs_tell_their_end(daemon: Daemon, tmp_path: os.PathLike[str]) -> None:
+    job = daemon.admin.load(daemon.models / "nothing", "missing@v1", devices=daemon.device)
+    with pytest.raises(gpuwm.NotFound):
+        job.wait()
+    with pytest.raises(gpuwm.NotFound):
+        job.cancel()
+    assert daemon.admin.jobs(job)[0]["state"] == "failed"
+    assert daemon.admin.clients()
+    with pytest.raises(gpuwm.Refused):
+        daemon.admin.load("/outside", "outside@v1")
+    with pytest.raises(gpuwm.NotFound):
+        daemon.admin.wait_job(999999)
+
+
+def test_a_wait_is_for_what_comes(
+    checkpoint: Callable[[Tensors], str], daemon: Daemon, request: pytest.FixtureRequest
+) -> None:
+    name = f"{request.node.name.replace('_', '-')}@v1"
+    with pytest.raises(gpuwm.TimedOut):
+        gpuwm.attach(name, wait=0.01)
+    found: list[gpuwm.Mapping] = []
+    thread = threading.Thread(target=lambda: found.append(gpuwm.attach(name, wait=60)))
+    thread.start()
+    checkpoint({"a": ONES})
+    thread.join()
+    assert str(found[0].version) == name
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_signal_ends_a_wait() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def press() -> None:
+        eventually(lambda: any(t.name == "gpuwm wait" for t in threading.enumerate()))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        gpuwm.attach("never-there@v1", wait=60)
+    assert time.monotonic() - start < 30
+
+
+def test_the_shared_client_is_one(daemon: Daemon, versions: tuple[str, str]) -> None:
+    def sessions() -> int:
+        return len([c for c in daemon.admin.clients() if c["socket"] == "worker"])
+
+    held = [gpuwm.attach(version) for version in versions]
+    before = sessions()
+    held.extend(gpuwm.attach(version) for version in versions)
+    assert sessions() == before
+
+
+def test_a_copy_is_private(daemon: Daemon, versions: tuple[str, str]) -> None:
+    if BACKEND != "host":
+        with pytest.raises(gpuwm.Unsupported):
+            gpuwm.attach(versions[0], copy=True)
+    else:
+        copies = gpuwm.attach(versions[0], copy=True)
+        copies["a"][0] = 7
+        assert copies.numpy("a")[0] == 7
+        assert str(copies.version) == versions[0]
+        assert list(copies.state_dict()) == copies.keys() == ["a"]
+        assert gpuwm.attach(versions[0]).numpy("a")[0] == 1
+        with pytest.raises(gpuwm.NoTensor):
+            copies["b"]
+    eventually(lambda: daemon.leases(versions[0]) == 0)
