@@ -110,6 +110,10 @@ class AttachOptions(ctypes.Structure):
         ("populate", c_bool),
         ("peers", POINTER(c_char_p)),
         ("peer_count", c_size_t),
+        ("globs", POINTER(c_char_p)),
+        ("glob_count", c_size_t),
+        ("private_writes", c_bool),
+        ("look", c_bool),
     )
 
 
@@ -184,6 +188,11 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_dtype_name": (c_char_p, (c_uint,)),
     "gpuwm_dtype_bits": (c_uint, (c_uint,)),
     "gpuwm_attach": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_get_handles": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_handles_release": (c_int, (_HANDLE,)),
+    "gpuwm_handles_version": (POINTER(VersionInfo), (_HANDLE,)),
+    "gpuwm_handles_tensor_count": (c_uint64, (_HANDLE,)),
+    "gpuwm_handles_tensor_at": (c_int, (_HANDLE, c_uint64, c_void_p)),
     "gpuwm_detach": (c_int, (_HANDLE,)),
     "gpuwm_drop": (None, (_HANDLE,)),
     "gpuwm_mapping_check": (c_int, (_HANDLE,)),

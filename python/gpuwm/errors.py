@@ -160,6 +160,7 @@ class Disconnected(Error):
 
 KINDS: dict[int, type[Error]] = {
     errno.ENOENT: NotFound,
+    errno.ENODATA: NoTensor,
     errno.ECONNREFUSED: Unreachable,
     errno.ENODEV: NoDevice,
     errno.EBUSY: Busy,

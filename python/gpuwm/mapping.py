@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import ctypes
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 class Version(NamedTuple):
     """What is attached. nbytes: of all its segments. generation: how often the alias that was asked
-    for has moved; 0: none was. layout, content: digests, 32 digits."""
+    for has moved; 0: none was, or for `layers`. layout, content: digests, 32 digits."""
 
     id: str
     model: str
@@ -341,23 +342,49 @@ def attach_mapping(
     # Calls on one client wait for each other: one that may wait long gets a client of its own.
     if client is None:
         client = clients.connect() if wait else clients.shared()
-    private = writes == "private"
-    options = _options(devices.resolve(device, client), rank, wait)
-    out = ctypes.c_void_p()
-    handle = client.handle
-
-    def call() -> Mapping:
-        name = _lib.text_bytes(ref)
-        _lib.check(_lib.load().gpuwm_attach(handle, name, ctypes.byref(options), ctypes.byref(out)))
-        return Mapping(Handle(out.value or 0), selection, private, ref)
-
+    options = _lib.AttachOptions(
+        size=ctypes.sizeof(_lib.AttachOptions),
+        device=_lib.text_bytes(devices.resolve(device, client)),
+        rank=rank,
+        wait_ms=_lib.milliseconds(wait),
+        private_writes=writes == "private",
+    )
+    call = functools.partial(_attach, client.handle, ref, options, selection)
     return _threads.wait_for(call) if wait else call()
 
 
-def _options(device: str | None, rank: int, wait: float | None) -> _lib.AttachOptions:
-    return _lib.AttachOptions(
-        size=ctypes.sizeof(_lib.AttachOptions),
-        device=_lib.text_bytes(device),
-        rank=rank,
-        wait_ms=_lib.milliseconds(wait),
+def _attach(client: int, ref: str, options: _lib.AttachOptions, selection: Selection) -> Mapping:
+    library = _lib.load()
+    out = ctypes.c_void_p()
+    version: str = ref
+    names: list[str] = []
+    if selection.layers:
+        # Which layers there are stands in the version's index only; then it is that version.
+        version, names = _names(client, ref, options)
+    options.globs, options.glob_count = _lib.sequence(selection.globs(names))
+    _lib.check(
+        library.gpuwm_attach(
+            client, _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
+        )
     )
+    return Mapping(Handle(out.value or 0), selection, options.private_writes, ref)
+
+
+def _names(client: int, ref: str, options: _lib.AttachOptions) -> tuple[str, list[str]]:
+    """The id of the version, and the names of its tensors."""
+    library = _lib.load()
+    out = ctypes.c_void_p()
+    _lib.check(
+        library.gpuwm_get_handles(
+            client, _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
+        )
+    )
+    try:
+        tensor = _lib.Tensor()
+        names: list[str] = []
+        for position in range(library.gpuwm_handles_tensor_count(out)):
+            _lib.check(library.gpuwm_handles_tensor_at(out, position, ctypes.byref(tensor)))
+            names.append(_lib.text(tensor.name))
+        return _lib.text(library.gpuwm_handles_version(out).contents.id), names
+    finally:
+        library.gpuwm_handles_release(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob as globs_of_python
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,8 +11,7 @@ from fnmatch import fnmatchcase
 from . import errors
 
 # Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7.
-_PLACES = ("layers", "h", "blocks", "layer", "block")
-_NUMBER = re.compile(rf"(?:^|\.)(?:{'|'.join(_PLACES)})\.(\d+)(?:\.|$)")
+_NUMBER = re.compile(r"(?:^|.*?\.)(?:layers|layer|blocks|block|h)\.(\d+)\.")
 
 
 class Selection:
@@ -21,41 +21,51 @@ class Selection:
     def __init__(
         self, layers: Iterable[int] | None = None, glob: str | Sequence[str] | None = None
     ) -> None:
-        self._all = layers is None and glob is None
-        self._layers = frozenset(layers if layers is not None else ())
+        self.layers = frozenset(layers if layers is not None else ())
         self._globs = (glob,) if isinstance(glob, str) else tuple(glob or ())
-        if not self._all and not self._layers and not self._globs:
+        self._all = layers is None and glob is None
+        if not self._all and not self.layers and not self._globs:
             raise errors.Invalid("no layer and no glob", "None for both takes all tensors")
-        if any(layer < 0 for layer in self._layers):
-            raise errors.Invalid(f"layer {min(self._layers)}", "layers count from 0")
+        if any(layer < 0 for layer in self.layers):
+            raise errors.Invalid(f"layer {min(self.layers)}", "layers count from 0")
 
     def __contains__(self, name: str) -> bool:
         if self._all:
             return True
-        found = _NUMBER.search(name) if self._layers else None
-        if found is not None and int(found.group(1)) in self._layers:
+        found = _NUMBER.match(name) if self.layers else None
+        if found is not None and int(found.group(1)) in self.layers:
             return True
         return any(fnmatchcase(name, glob) for glob in self._globs)
 
-    def globs(self) -> list[str]:
-        """For the library: they match every tensor that is wanted, and few others. [] for all."""
-        numbers = _classes(self._layers)
-        layers = (
-            f"{prefix}{place}.{number}{suffix}"
-            for place in _PLACES
-            for number in numbers
-            for prefix in ("", "*.")
-            for suffix in ("", ".*")
-        )
-        return [*self._globs, *layers]
+    def globs(self, names: Iterable[str]) -> list[str]:
+        """For the library, each of which matches some of the version's names: [] for all tensors.
+        `names` are needed for layers. NotFound: no tensor is of a layer."""
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for found in filter(None, map(_NUMBER.match, names)):
+            if (number := int(found.group(1))) in self.layers:
+                numbers[found.group()[: -len(found.group(1)) - 1]].add(number)
+        missing = self.layers.difference(*numbers.values())
+        if missing:
+            raise errors.NotFound(
+                f"the version has no layer {', '.join(map(str, sorted(missing)))}",
+                "layers are those of names as model.layers.7.mlp, transformer.h.7, blocks.7",
+            )
+        return [
+            *self._globs,
+            *(
+                f"{globs_of_python.escape(head)}{number}.*"
+                for head, of_head in numbers.items()
+                for number in _classes(of_head)
+            ),
+        ]
 
     def __str__(self) -> str:
-        parts = [f"layers {sorted(self._layers)}"] if self._layers else []
+        parts = [f"layers {sorted(self.layers)}"] if self.layers else []
         return " and ".join([*parts, *self._globs]) or "all tensors"
 
 
 def _classes(numbers: Iterable[int]) -> list[str]:
-    """Globs for numbers: {1, 2, 3, 12} gives [123] and 1[2]: 80 layers are 8 globs, not 80."""
+    """Globs for numbers: {1, 2, 3, 12} gives [123]. and 1[2].: 80 layers are 8 globs, not 80."""
     tens: dict[str, set[str]] = defaultdict(set)
     for number in numbers:
         digits = str(number)

@@ -31,6 +31,7 @@ class Options(ctypes.Structure):
         ("join", ctypes.c_char_p),
         ("alias", ctypes.c_char_p),
         ("align", ctypes.c_uint64),
+        ("segment_bytes", ctypes.c_uint64),
     )
 
 
@@ -55,11 +56,11 @@ def _spec(given: Given) -> Spec:
     )
 
 
-def publish(client: gpuwm.Client, name: str, tensors: list[Given], device: str = "host") -> str:
+def publish(client: gpuwm.Client, name: str, tensors: list[Given], segment_bytes: int = 0) -> str:
     """The name."""
     library = ctypes.CDLL(os.environ["GPUWM_LIBRARY"])
     specs = (Spec * len(tensors))(*map(_spec, tensors))
-    options = Options(ctypes.sizeof(Options), name.encode(), device.encode())
+    options = Options(ctypes.sizeof(Options), name.encode(), b"host", segment_bytes=segment_bytes)
     out = ctypes.c_void_p()
     handle = ctypes.c_void_p(client.handle)
     count = ctypes.c_size_t(len(tensors))
