@@ -58,7 +58,7 @@ class _Subscription:
         arrived = self.arrived
         out = ctypes.c_void_p()
         position = _lib.FROM_NOW_ON if after is None else after
-        _lib.check(self._library.gpuwm_events_open(client.handle, position, ctypes.byref(out)))
+        _lib.check(self._library.gpuwm_events_open(client._held(), position, ctypes.byref(out)))
         self._pointer: int = out.value or 0
         self.fd: int = self._library.gpuwm_events_get_fd(self._pointer)
         self._function = _lib.EventFunction(lambda told, _: arrived.append(_event(told.contents)))

@@ -54,6 +54,14 @@ class Job(int):
         return _events.job_end(self.client, self).__await__()
 
 
+class _Owner:
+    """A `struct gpuwm_client`, closed with the last reference: a call has one while it lasts."""
+
+    def __init__(self, pointer: int, library: ctypes.CDLL) -> None:
+        self._as_parameter_ = pointer  # what ctypes passes
+        weakref.finalize(self, library.gpuwm_close, pointer).atexit = False
+
+
 class Client:
     """A connection. Any thread may use it; its calls wait for each other. See `connect`.
 
@@ -63,20 +71,23 @@ class Client:
 
     def __init__(self, pointer: int) -> None:
         self._library = _lib.load()
-        self._pointer = pointer
-        self._close = weakref.finalize(self, self._library.gpuwm_close, pointer)
-        self._close.atexit = False
+        self._owner: _Owner | None = _Owner(pointer, self._library)
+
+    def _held(self) -> _Owner:
+        if self._owner is None:
+            raise errors.Closed("the client was closed", "connect again")
+        return self._owner
 
     @property
     def handle(self) -> int:
-        """The address of the `struct gpuwm_client`, for calls to the C library."""
-        if not self._close.alive:
-            raise errors.Closed("the client was closed", "connect again")
-        return self._pointer
+        """The address of the `struct gpuwm_client`, for calls to the C library: valid while the
+        client is there and not closed."""
+        return self._held()._as_parameter_
 
     def close(self) -> None:
-        """Ends the connection when the last mapping that was made from it is gone too."""
-        self._close()
+        """Ends the connection when the last mapping that was made from it is gone, and the calls
+        that other threads are in have returned."""
+        self._owner = None
 
     def __enter__(self) -> Client:
         return self
@@ -94,19 +105,19 @@ class Client:
     def ping(self) -> float:
         """Seconds of a round trip."""
         ns = ctypes.c_uint64()
-        _lib.check(self._library.gpuwm_ping(self.handle, ctypes.byref(ns)))
+        _lib.check(self._library.gpuwm_ping(self._held(), ctypes.byref(ns)))
         return ns.value / 1e9
 
     @property
     def instance(self) -> str:
         """gpuwmd's id, changed by each start of it."""
-        return _lib.text(self._library.gpuwm_instance(self.handle))
+        return _lib.text(self._library.gpuwm_instance(self._held()))
 
     @property
     def devices(self) -> builtins.list[Device]:
         """gpuwmd's devices, `host` first, as they were when the connection was made."""
         found = ctypes.POINTER(_lib.Device)()
-        count = self._library.gpuwm_devices(self.handle, ctypes.byref(found))
+        count = self._library.gpuwm_devices(self._held(), ctypes.byref(found))
         return [
             Device(_lib.text(d.id), _lib.text(d.name), d.is_cuda, d.total, d.budget, d.granularity)
             for d in found[:count]
@@ -135,7 +146,7 @@ class Client:
         out = ctypes.c_void_p()
         _lib.check(
             self._library.gpuwm_query(
-                self.handle, method.encode(), _lib.text_bytes(filter_text), ctypes.byref(out)
+                self._held(), method.encode(), _lib.text_bytes(filter_text), ctypes.byref(out)
             )
         )
         try:
@@ -183,7 +194,7 @@ class Client:
             dry_run=dry_run,
         )
         job = ctypes.c_uint64()
-        _lib.check(self._library.gpuwm_load(self.handle, ctypes.byref(options), ctypes.byref(job)))
+        _lib.check(self._library.gpuwm_load(self._held(), ctypes.byref(options), ctypes.byref(job)))
         return Job(job.value, self)
 
     def wait_job(self, job: int, wait: float = math.inf) -> bool:
@@ -196,13 +207,13 @@ class Client:
         milliseconds = _lib.milliseconds(wait)
 
         def call() -> int:
-            return _lib.check(self._library.gpuwm_job_wait(self.handle, int(job), milliseconds))
+            return _lib.check(self._library.gpuwm_job_wait(self._held(), int(job), milliseconds))
 
         return (_threads.wait_for(call) if milliseconds else call()) == 0
 
     def cancel(self, job: int) -> None:
         """Ends a job. NotFound: it has ended."""
-        _lib.check(self._library.gpuwm_job_cancel(self.handle, int(job)))
+        _lib.check(self._library.gpuwm_job_cancel(self._held(), int(job)))
 
     def swap(
         self,
@@ -227,7 +238,7 @@ class Client:
             retire_old=retire_old,
         )
         old = ctypes.create_string_buffer(33)
-        _lib.check(self._library.gpuwm_swap(self.handle, ctypes.byref(options), old))
+        _lib.check(self._library.gpuwm_swap(self._held(), ctypes.byref(options), old))
         return _lib.text(old.value) or None
 
     def rollback(self, model: str) -> str | None:
@@ -237,13 +248,13 @@ class Client:
     def pin(self, ref: str, name: str) -> None:
         """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
         _lib.check(
-            self._library.gpuwm_pin(self.handle, _lib.text_bytes(ref), _lib.text_bytes(name))
+            self._library.gpuwm_pin(self._held(), _lib.text_bytes(ref), _lib.text_bytes(name))
         )
 
     def unpin(self, ref: str, name: str) -> None:
         """Lets go of a pin. NotFound."""
         _lib.check(
-            self._library.gpuwm_unpin(self.handle, _lib.text_bytes(ref), _lib.text_bytes(name))
+            self._library.gpuwm_unpin(self._held(), _lib.text_bytes(ref), _lib.text_bytes(name))
         )
 
     def retire(self, ref: str, wait: float | None = None) -> None:
@@ -252,7 +263,7 @@ class Client:
         milliseconds = _lib.milliseconds(wait)
 
         def call() -> None:
-            _lib.check(self._library.gpuwm_retire(self.handle, _lib.text_bytes(ref), milliseconds))
+            _lib.check(self._library.gpuwm_retire(self._held(), _lib.text_bytes(ref), milliseconds))
 
         _threads.wait_for(call) if milliseconds else call()
 
@@ -263,7 +274,7 @@ class Client:
         count = ctypes.c_size_t()
         _lib.check(
             self._library.gpuwm_verify(
-                self.handle,
+                self._held(),
                 _lib.text_bytes(ref),
                 _lib.text_bytes(device),
                 numbers,
@@ -274,7 +285,7 @@ class Client:
 
     def drain(self) -> None:
         """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
-        _lib.check(self._library.gpuwm_drain(self.handle))
+        _lib.check(self._library.gpuwm_drain(self._held()))
 
 
 def connect(
@@ -302,17 +313,17 @@ def connect(
         flags=_lib.CONNECT_ADMIN if admin else 0,
         restart_ms=_lib.milliseconds(restart),
     )
-    out = ctypes.c_void_p()
 
-    def call() -> None:
+    def call() -> Client:
+        out = ctypes.c_void_p()
         _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
+        return Client(out.value or 0)
 
     try:
-        _threads.wait_for(call) if wait else call()
+        return _threads.wait_for(call) if wait else call()
     except (errors.NotFound, errors.Unreachable) as error:
         remedy = error.detail or "start gpuwmd, or set GPUWM_SOCKET to its socket"
         raise errors.Unreachable(error.message, remedy, code=error.code, name=error.name) from None
-    return Client(out.value or 0)
 
 
 # ---- the process's own ----------------------------------------------------

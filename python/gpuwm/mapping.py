@@ -349,11 +349,13 @@ def attach_mapping(
         wait_ms=_lib.milliseconds(wait),
         private_writes=writes == "private",
     )
-    call = functools.partial(_attach, client.handle, ref, options, selection)
+    call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call) if wait else call()
 
 
-def _attach(client: int, ref: str, options: _lib.AttachOptions, selection: Selection) -> Mapping:
+def _attach(
+    client: clients.Client, ref: str, options: _lib.AttachOptions, selection: Selection
+) -> Mapping:
     library = _lib.load()
     out = ctypes.c_void_p()
     version: str = ref
@@ -364,19 +366,19 @@ def _attach(client: int, ref: str, options: _lib.AttachOptions, selection: Selec
     options.globs, options.glob_count = _lib.sequence(selection.globs(names))
     _lib.check(
         library.gpuwm_attach(
-            client, _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
+            client._held(), _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
         )
     )
     return Mapping(Handle(out.value or 0), selection, options.private_writes, ref)
 
 
-def _names(client: int, ref: str, options: _lib.AttachOptions) -> tuple[str, list[str]]:
+def _names(client: clients.Client, ref: str, options: _lib.AttachOptions) -> tuple[str, list[str]]:
     """The id of the version, and the names of its tensors."""
     library = _lib.load()
     out = ctypes.c_void_p()
     _lib.check(
         library.gpuwm_get_handles(
-            client, _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
+            client._held(), _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
         )
     )
     try:

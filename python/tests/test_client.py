@@ -198,3 +198,20 @@ def test_a_copy_is_private(daemon: Daemon, versions: tuple[str, str]) -> None:
         with pytest.raises(gpuwm.NoTensor):
             copies["b"]
     eventually(lambda: daemon.leases(versions[0]) == 0)
+
+
+def test_a_client_may_be_closed_while_it_waits(daemon: Daemon) -> None:
+    client = gpuwm.connect(daemon.socket)
+    ended: list[BaseException] = []
+
+    def wait() -> None:
+        with pytest.raises(gpuwm.TimedOut) as caught:
+            gpuwm.attach("never-there@v1", wait=0.3, client=client)
+        ended.append(caught.value)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually(lambda: daemon.admin.status()["waiting"] > 0)
+    client.close()
+    thread.join()
+    assert ended
