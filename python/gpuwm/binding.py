@@ -71,13 +71,14 @@ def bind(
     has no parameters and buffers. Nothing was changed then.
     """
     modules = modules_of(model)
-    with fitting.let_go(module for _, module in modules):
+    # A tensor made in inference mode could not take part in gradients of others, ever.
+    with torch.inference_mode(False), fitting.let_go(module for _, module in modules):
         plan = _Plan(mapping, modules, share_buffers, private, guard)
         problems = plan.problems
         if strict:
             problems = plan.unmatched() + problems
         if problems:
-            raise _error(mapping, model, problems)
+            raise _error(mapping, model, problems, plan)
         _do(plan.steps)
     init.allow_calls(module for _, module in modules)
     if guard:
@@ -282,20 +283,22 @@ def _chosen(names: set[str], globs: Globs, option: str) -> set[str]:
     return chosen
 
 
-def _error(mapping: Mapping, model: nn.Module, problems: list[str]) -> BindError:
+def _error(mapping: Mapping, model: nn.Module, problems: list[str], plan: _Plan) -> BindError:
     count = "1 thing doesn't" if len(problems) == 1 else f"{len(problems)} things don't"
     error = BindError(
         f"{type(model).__name__} and {mapping.version}: {count} fit, nothing was bound:\n  "
         + "\n  ".join(problems),
-        _remedy(problems),
+        _remedy(problems, fitting.other_prefix(plan.missing, plan.unexpected)),
     )
     error.problems = tuple(problems)
     return error
 
 
-def _remedy(problems: list[str]) -> str:
+def _remedy(problems: list[str], prefix: str | None) -> str:
     kinds = {problem.split(":", 1)[0] for problem in problems}
     remedies = [text for kind, text in _REMEDIES.items() if kind in kinds]
+    if prefix:
+        remedies.insert(0, prefix)
     return "\n" + "\n".join(remedies) if remedies else ""
 
 

@@ -85,6 +85,30 @@ def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | N
     return None
 
 
+def other_prefix(missing: Sequence[str], unexpected: Sequence[str]) -> str | None:
+    """What to bind instead, where one of both has all names below a module of the other's."""
+    wrapped = _heads(missing, unexpected)
+    if wrapped is not None:
+        return f"the version has the names without {wrapped!r}: bind model.{wrapped}"
+    inner = _heads(unexpected, missing)
+    if inner is not None:
+        return (
+            f"the version has the names below {inner!r}: "
+            f"bind torch.nn.ModuleDict({{{inner!r}: model}})"
+        )
+    return None
+
+
+def _heads(longer: Sequence[str], shorter: Sequence[str]) -> str | None:
+    """The part before the first dot of one of `longer` that is in `shorter` without it."""
+    names = set(shorter)
+    for name in longer:
+        head, _, rest = name.partition(".")
+        if rest in names:
+            return head
+    return None
+
+
 def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str]:
     """Attributes without memory that `__init__` made from parameters, and nobody would compute
     again."""

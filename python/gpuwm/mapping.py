@@ -265,14 +265,14 @@ class Mapping:
 
     def check(self, model: Module | None = None) -> CheckResult | None:
         """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost.
-        model: what of it is shared, private, or lost its sharing: see gpuwm.checking.check."""
+        model: instead, what of it is shared, private, or lost its sharing: gpuwm.checking.check."""
+        if model is not None:
+            from . import checking
+
+            return checking.check(self, model)
         handle = self._held()
         _lib.check(handle.library.gpuwm_mapping_check(handle.pointer))
-        if model is None:
-            return None
-        from . import checking
-
-        return checking.check(self, model)
+        return None
 
     @property
     def exports(self) -> int:

@@ -117,6 +117,19 @@ def test_all_that_does_not_fit_is_told_and_nothing_bound() -> None:
             model(IDS)
 
 
+def test_names_below_another_module_are_explained() -> None:
+    ordinary = trained()
+    wrapped = nn.ModuleDict({"_orig_mod": empty_net()})
+    with pytest.raises(binding.BindError, match=r"without '_orig_mod': bind model._orig_mod"):
+        binding.bind(version_of(ordinary), wrapped)
+    version = version_of(nn.ModuleDict({"model": ordinary}))
+    with pytest.raises(binding.BindError, match=r"ModuleDict\(\{'model': model\}\)"):
+        binding.bind(version, empty_net())
+    model = empty_net()
+    binding.bind(version, nn.ModuleDict({"model": model}))
+    assert torch.equal(model(IDS), ordinary(IDS))
+
+
 def test_without_strict_names_may_differ_where_there_is_memory() -> None:
     version = version_of(trained(), norm__bias=None, scale=None, surplus=torch.ones(1))
     model = empty_net()
@@ -220,6 +233,17 @@ def test_strides_of_what_was_saved_permuted_are_kept() -> None:
     binding.bind(version, own, private=["hidden.weight"])
     assert own.hidden.weight.stride() == (1, 8)
     assert own.hidden.weight.data_ptr() != permuted.data_ptr()
+
+
+def test_bind_in_inference_mode_makes_ordinary_tensors() -> None:
+    version = version_of(trained())
+    with torch.inference_mode():
+        model = empty_net()
+        binding.bind(version, model, private=["hidden.weight"])
+    assert not any(tensor.is_inference() for tensor in model.parameters())
+    x = torch.ones(1, 8, requires_grad=True)
+    model.hidden(x).sum().backward()
+    assert x.grad is not None
 
 
 def test_a_second_bind_replaces_the_first() -> None:
