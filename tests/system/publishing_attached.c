@@ -157,9 +157,10 @@ Test(publishing_attached, leaves_nothing_behind_however_it_ends)
 			fds = fd_count();
 		}
 	}
-	/* What malloc keeps is one or the other line. */
-	cr_assert(EVENTUALLY(10000, maps() <= before + 4 && fd_count() == fds), "%zu lines instead of %zu",
-		  maps(), before);
+	cr_assert(EVENTUALLY(10000, fd_count() == fds), "%d descriptors instead of %d", fd_count(), fds);
+	/* What malloc keeps is one or the other line; what a real driver keeps is its own. */
+	cr_assert(backend() == BACKEND_CUDA || EVENTUALLY(10000, maps() <= before + 4),
+		  "%zu lines instead of %zu", maps(), before);
 	gpuwm_close(client);
 	gpuwmd_stop_empty(d);
 }

@@ -66,9 +66,8 @@ Test(publishing_steps, memory_is_made_when_a_tensor_in_it_is_asked_for)
 		cr_assert_eq(names[order[i]][0], 'a' + i);
 		write_tensor(publish, order[i]);
 		write_tensor(publish, order[i]);
-		/* Each piece of memory holds a descriptor, on a GPU stand-in too. */
-		SKIP_UNLESS(backend() != BACKEND_CUDA, "a driver does not tell what it holds");
-		cr_assert_eq(fd_count(), begun + i + 1);
+		/* Each piece of memory holds a descriptor, but on a real GPU. */
+		cr_assert(backend() == BACKEND_CUDA || fd_count() == begun + i + 1);
 	}
 	OK(gpuwm_publish_commit(publish, NULL));
 	expect_version(d, client);
