@@ -8,19 +8,25 @@
 
 /* ---- exports ------------------------------------------------------------- */
 
-int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret)
+/* One of the two. */
+struct exported {
+	struct DLManagedTensor *plain;
+	struct DLManagedTensorVersioned *versioned;
+};
+
+/* Under publish->lock: others may be adding texts, which move what the builder holds. */
+static int export_locked(struct gpuwm_publish *publish, size_t position, const struct memory_span *place,
+			 bool versioned, struct exported *ret, struct error *error)
 {
 	struct index_tensor_spec spec;
 	struct gpuwm_tensor tensor;
-	struct error error;
-	uint64_t bytes;
-	void *data;
-	int r = publish_place(publish, position, &data, &bytes, &error);
+	struct dlpack_source from = {
+		.device = &publish->device,
+		.tensor = &tensor,
+		.writable = true,
+		.keep = &publish->mapping->keep,
+	};
 
-	if (r < 0)
-		return client_fail(&error);
-	/* Others may be adding texts, which move what the builder holds. */
-	pthread_mutex_lock(&publish->lock);
 	index_builder_spec(publish->builder, position, &spec);
 	tensor = (struct gpuwm_tensor){
 		.name = spec.name,
@@ -28,16 +34,48 @@ int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct 
 		.ndim = spec.ndim,
 		.shape = spec.shape,
 		.strides = spec.strides,
-		.data = data,
-		.bytes = bytes,
+		.data = place->address,
+		.bytes = place->bytes,
 	};
-	r = dlpack_export(&(struct dlpack_source){.device = &publish->device,
-						  .tensor = &tensor,
-						  .writable = true,
-						  .keep = &publish->mapping->keep},
-			  ret, &error);
+	return versioned ? dlpack_export_versioned(&from, &ret->versioned, error)
+			 : dlpack_export(&from, &ret->plain, error);
+}
+
+static int publish_export(struct gpuwm_publish *publish, size_t position, bool versioned, struct exported *ret)
+{
+	struct memory_span place;
+	struct error error;
+	void *data;
+	int r = publish_place(publish, position, &data, &place.bytes, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	place.address = data;
+	pthread_mutex_lock(&publish->lock);
+	r = export_locked(publish, position, &place, versioned, ret, &error);
 	pthread_mutex_unlock(&publish->lock);
 	return r < 0 ? client_fail(&error) : r;
+}
+
+int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret)
+{
+	struct exported made;
+	int r = publish_export(publish, position, false, &made);
+
+	if (r >= 0)
+		*ret = made.plain;
+	return r;
+}
+
+int gpuwm_publish_dlpack_versioned(struct gpuwm_publish *publish, size_t position,
+				   struct DLManagedTensorVersioned **ret)
+{
+	struct exported made;
+	int r = publish_export(publish, position, true, &made);
+
+	if (r >= 0)
+		*ret = made.versioned;
+	return r;
 }
 
 /* ---- the commit ---------------------------------------------------------- */

@@ -500,6 +500,9 @@ int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t
  * On host a forked child has the memory from the commit or the abort on, not before.
  * -ERANGE; -EOVERFLOW, -EAGAIN, -ENOMEM as gpuwm_dlpack; as gpuwm_publish_memory. */
 int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret);
+/* DLPack 1.0, which says that it may be written; only for a consumer that asks for it. */
+int gpuwm_publish_dlpack_versioned(struct gpuwm_publish *publish, size_t position,
+				   struct DLManagedTensorVersioned **ret);
 /* Names and texts are UTF-8, here and in the specs, and no name begins with "key.": -EINVAL. */
 int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
 /* At most 32 MiB in all: -EFBIG. */

@@ -86,6 +86,7 @@ static void tell_their_dtype_shape_and_strides(void)
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 	const DLTensor *c = &exports[0]->dl_tensor;
+	struct DLManagedTensorVersioned *versioned = NULL;
 	struct DLManagedTensor *none = NULL;
 	void *place;
 
@@ -99,6 +100,10 @@ static void tell_their_dtype_shape_and_strides(void)
 	cr_assert(eq(i64, c->strides[0], 64));
 	cr_assert(eq(i64, c->strides[1], 1));
 	cr_assert(eq(int, c->device.device_type, strcmp(fake->device, "host") ? kDLCUDA : kDLCPU));
+	cr_assert(eq(int, gpuwm_publish_dlpack_versioned(publish, 0, &versioned), 0));
+	cr_assert(eq(u64, versioned->flags, 0));
+	cr_assert(versioned->dl_tensor.data == place);
+	versioned->deleter(versioned);
 	cr_assert(eq(int, gpuwm_publish_dlpack(publish, TENSORS, &none), -ERANGE));
 	cr_assert(none == NULL);
 	free_exports(exports);
