@@ -126,6 +126,19 @@ def test_a_subset_is_bound_with_what_it_has(checkpoint: Checkpoint) -> None:
         mapping.bind(whole)
 
 
+def test_private_writes_need_no_guard(checkpoint: Checkpoint) -> None:
+    name = checkpoint(arrays(trained()))
+    mapping = gpuwm.attach(name, writes="private")
+    with gpuwm.empty_init():
+        model = Net()
+    mapping.bind(model, share_buffers=True)
+    with torch.no_grad():
+        model.hidden.weight += 1
+    model.train()(IDS)
+    assert torch.equal(model.hidden.weight, trained().hidden.weight + 1)
+    assert torch.equal(gpuwm.attach(name).torch("hidden.weight"), trained().hidden.weight)
+
+
 def test_two_versions_at_once(checkpoint: Checkpoint) -> None:
     models = [trained(seed) for seed in (0, 1)]
     bounds = [bound(checkpoint(arrays(model)))[1] for model in models]

@@ -160,6 +160,28 @@ def test_a_second_attachment_is_in_the_way(checkpoint: Checkpoint) -> None:
     assert torch.equal(model(IDS), trained(1)(IDS))
 
 
+def test_a_subset_switches(checkpoint: Checkpoint) -> None:
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    mapping = gpuwm.attach(first, glob="hidden.*")
+    with gpuwm.empty_init():
+        model = torch.nn.ModuleDict({"hidden": torch.nn.Linear(8, 8)})
+    mapping.bind(model, private=["hidden.bias"])
+    mapping.switch(second)
+    assert torch.equal(model.get_parameter("hidden.weight"), trained(1).hidden.weight)
+    assert torch.equal(model.get_parameter("hidden.bias"), trained(1).hidden.bias)
+
+
+def test_private_writes_are_gone_after_a_switch(checkpoint: Checkpoint) -> None:
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    mapping = gpuwm.attach(first, writes="private")
+    model = Net().eval()
+    mapping.bind(model)
+    with torch.no_grad():
+        model.hidden.weight += 1
+    mapping.switch(second)
+    assert torch.equal(model(IDS), trained(1)(IDS))
+
+
 def test_a_closed_mapping_does_not_switch(checkpoint: Checkpoint) -> None:
     mapping = gpuwm.attach(checkpoint(arrays(trained())))
     mapping.close()
