@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import (
     POINTER,
     c_bool,
@@ -100,6 +100,10 @@ class VersionInfo(ctypes.Structure):
     )
 
 
+class KeyField(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("value", c_char_p))
+
+
 class AttachOptions(ctypes.Structure):
     _fields_ = (
         ("size", c_size_t),
@@ -114,6 +118,8 @@ class AttachOptions(ctypes.Structure):
         ("glob_count", c_size_t),
         ("private_writes", c_bool),
         ("look", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
     )
 
 
@@ -329,6 +335,14 @@ def milliseconds(seconds: float | None) -> int:
     if math.isinf(seconds):
         return -1
     return min(math.ceil(seconds * 1000), MS_MAX)
+
+
+def key_fields(key: Mapping[str, object] | None) -> tuple[ctypes.Array[KeyField] | None, int]:
+    """For a pair of fields, key and key_count. Values that are no texts go as str() has them."""
+    if not key:
+        return None, 0
+    fields = [KeyField(text_bytes(name), text_bytes(str(key[name]))) for name in key]
+    return (KeyField * len(fields))(*fields), len(fields)
 
 
 # ---- errors ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, overload
 
@@ -22,7 +23,7 @@ def attach(
     glob: str | Sequence[str] | None = None,
     copy: Literal[False] = False,
     writes: Writes = "refused",
-    key: dict[str, str] | None = None,
+    key: collections.abc.Mapping[str, object] | None = None,
     client: Client | None = None,
 ) -> Mapping: ...
 
@@ -37,7 +38,7 @@ def attach(
     layers: Iterable[int] | None = None,
     glob: str | Sequence[str] | None = None,
     copy: Literal[True],
-    key: dict[str, str] | None = None,
+    key: collections.abc.Mapping[str, object] | None = None,
     client: Client | None = None,
 ) -> Copies: ...
 
@@ -52,7 +53,7 @@ def attach(
     glob: str | Sequence[str] | None = None,
     copy: bool = False,
     writes: Writes = "refused",
-    key: dict[str, str] | None = None,
+    key: collections.abc.Mapping[str, object] | None = None,
     client: Client | None = None,
 ) -> Mapping | Copies:
     """Leases and maps a version: its tensors, shared, in about a millisecond.
@@ -66,7 +67,7 @@ def attach(
     one are mapped, and the mapping has no others.
     copy: private tensors of this process (torch), which may be written; the lease ends at once.
     writes: "private" (host): a write is copied and stays in this process. "refused": it faults.
-    key: fields that the version's key must have, equal.
+    key: fields that the version's key must have, equal, as texts: {"dtype": "bf16", "world": 2}.
     client: None: one that the process shares.
 
     NotFound, NoDevice (lists where it is), TimedOut, Mismatch (names the field), Damaged,

@@ -332,7 +332,7 @@ def attach_mapping(
     layers: Iterable[int] | None = None,
     glob: str | Sequence[str] | None = None,
     writes: Writes = "refused",
-    key: dict[str, str] | None = None,
+    key: collections.abc.Mapping[str, object] | None = None,
     client: clients.Client | None = None,
 ) -> Mapping:
     """`gpuwm.attach` without `copy`."""
@@ -342,12 +342,15 @@ def attach_mapping(
     # Calls on one client wait for each other: one that may wait long gets a client of its own.
     if client is None:
         client = clients.connect() if wait else clients.shared()
+    fields, field_count = _lib.key_fields(key)
     options = _lib.AttachOptions(
         size=ctypes.sizeof(_lib.AttachOptions),
         device=_lib.text_bytes(devices.resolve(device, client)),
         rank=rank,
         wait_ms=_lib.milliseconds(wait),
         private_writes=writes == "private",
+        key=fields,
+        key_count=field_count,
     )
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call) if wait else call()

@@ -32,6 +32,9 @@ class Options(ctypes.Structure):
         ("alias", ctypes.c_char_p),
         ("align", ctypes.c_uint64),
         ("segment_bytes", ctypes.c_uint64),
+        ("stepwise", ctypes.c_bool),
+        ("key", ctypes.POINTER(_lib.KeyField)),
+        ("key_count", ctypes.c_size_t),
     )
 
 
@@ -56,16 +59,32 @@ def _spec(given: Given) -> Spec:
     )
 
 
-def publish(client: gpuwm.Client, name: str, tensors: list[Given], segment_bytes: int = 0) -> str:
+def publish(
+    client: gpuwm.Client,
+    name: str,
+    tensors: list[Given],
+    segment_bytes: int = 0,
+    key: dict[str, str] | None = None,
+) -> str:
     """The name."""
     library = ctypes.CDLL(os.environ["GPUWM_LIBRARY"])
     specs = (Spec * len(tensors))(*map(_spec, tensors))
-    options = Options(ctypes.sizeof(Options), name.encode(), b"host", segment_bytes=segment_bytes)
+    fields, count = _lib.key_fields(key)
+    options = Options(
+        ctypes.sizeof(Options),
+        name.encode(),
+        b"host",
+        segment_bytes=segment_bytes,
+        key=fields,
+        key_count=count,
+    )
     out = ctypes.c_void_p()
     handle = ctypes.c_void_p(client.handle)
-    count = ctypes.c_size_t(len(tensors))
+    spec_count = ctypes.c_size_t(len(tensors))
     _lib.check(
-        library.gpuwm_publish_begin(handle, ctypes.byref(options), specs, count, ctypes.byref(out))
+        library.gpuwm_publish_begin(
+            handle, ctypes.byref(options), specs, spec_count, ctypes.byref(out)
+        )
     )
     for position, given in enumerate(tensors):
         if given.tied_to is None:

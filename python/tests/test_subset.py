@@ -1,10 +1,11 @@
-"""Some tensors of a version, and a version whose writes are private."""
+"""Attaching with conditions: some tensors, private writes, a key."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from conftest import Daemon, on_fakecuda, on_host, run_python
+from publisher import Given, publish
 
 import gpuwm
 from gpuwm.selection import Selection
@@ -108,8 +109,6 @@ print(sum(int(b, 16) - int(a, 16) for a, b in (line.split()[0].split("-") for li
 
 @on_host
 def test_only_the_segments_that_hold_one_are_mapped(client: gpuwm.Client) -> None:
-    from publisher import Given, publish
-
     size = 3 << 20
     data = bytes(size)
     tensors = [Given(f"t{n}", "U8", (size,), data) for n in range(4)]
@@ -117,3 +116,17 @@ def test_only_the_segments_that_hold_one_are_mapped(client: gpuwm.Client) -> Non
     one, three, every = (int(run_python(MAPPED, name, glob)) for glob in ("t0", "t[012]", "*"))
     assert one < three < every
     assert one < 2 * size
+
+
+@on_host
+def test_a_key_must_be_equal(client: gpuwm.Client, daemon: Daemon) -> None:
+    tensor = Given("a", "U8", (4,), b"abcd")
+    name = publish(client, "keyed@v1", [tensor], key={"dtype": "bf16", "world": "2"})
+    w = gpuwm.attach(name, key={"world": 2})
+    assert w.metadata == {"key.dtype": "bf16", "key.world": "2"}
+    w.close()
+    with pytest.raises(gpuwm.Mismatch, match=r"dtype.*fp16.*bf16|dtype.*bf16.*fp16"):
+        gpuwm.attach(name, key={"world": 2, "dtype": "fp16"})
+    with pytest.raises(gpuwm.Mismatch, match="engine"):
+        gpuwm.attach(name, key={"engine": "x"})
+    assert daemon.leases(name) == 0
