@@ -3,6 +3,7 @@
 
 #include "../unit/fd_count.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,44 @@ Test(publishing_steps, memory_is_made_when_a_tensor_in_it_is_asked_for)
 		/* Each piece of memory holds a descriptor, but on a real GPU. */
 		cr_assert(backend() == BACKEND_CUDA || fd_count() == begun + i + 1);
 	}
+	OK(gpuwm_publish_commit(publish, NULL));
+	expect_version(d, client);
+	gpuwm_close(client);
+	gpuwmd_stop_empty(d);
+}
+
+static void *ask_for_all(void *publish)
+{
+	void *data;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		if (gpuwm_publish_memory(publish, i, &data, NULL) < 0)
+			return publish;
+	}
+	return NULL;
+}
+
+Test(publishing_steps, threads_make_each_piece_once)
+{
+	enum { THREADS = 8 };
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	pthread_t threads[THREADS];
+	void *failed;
+	int begun;
+
+	OK(steps_begin(client, d->device, true, &publish));
+	begun = fd_count();
+	for (int i = 0; i < THREADS; i++)
+		cr_assert(pthread_create(&threads[i], NULL, ask_for_all, publish) == 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &failed);
+		cr_assert(!failed);
+	}
+	cr_assert(backend() == BACKEND_CUDA || fd_count() == begun + COUNT);
+	for (size_t i = 0; i < COUNT; i++)
+		write_tensor(publish, i);
 	OK(gpuwm_publish_commit(publish, NULL));
 	expect_version(d, client);
 	gpuwm_close(client);
