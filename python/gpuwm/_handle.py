@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import weakref
 from typing import Any, NamedTuple
 
@@ -56,6 +57,11 @@ class Handle:
     def version(self) -> _lib.VersionInfo:
         info: _lib.VersionInfo = self.library.gpuwm_mapping_version(self.pointer).contents
         return info
+
+    @functools.cached_property
+    def device(self) -> str:
+        """ "host" or a UUID: a switch stays on it."""
+        return _lib.text(self.version.device)
 
     def detach(self) -> None:
         """Unmaps and gives the lease back. Busy: tensors live, and nothing was done."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
 from typing import TYPE_CHECKING, Any
 
 from . import _lib, capturing, dtypes, errors
@@ -64,8 +65,23 @@ _capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 def _capsule(managed: int, name: bytes) -> Any:
     """A capsule that calls the export's own deleter unless somebody takes it over."""
-    end = ctypes.cast(_lib.load()[_lib.DLPACK_CAPSULE_END], ctypes.c_void_p)
-    return _capsule_new(managed, name, end)
+    return _capsule_new(managed, name, _capsule_end())
+
+
+@functools.cache
+def _capsule_end() -> ctypes.c_void_p:
+    return ctypes.cast(_lib.load()[_lib.DLPACK_CAPSULE_END], ctypes.c_void_p)
+
+
+@functools.cache
+def _torch_has_gpus() -> bool:
+    """Asked once: torch looks for devices each time."""
+    import torch
+
+    found: bool = torch.cuda.is_available()
+    if found:
+        capturing.watch()
+    return found
 
 
 class Tensor:
@@ -109,7 +125,7 @@ class Tensor:
     @property
     def device(self) -> str:
         """Its name: "host", or a UUID."""
-        return _lib.text(self._handle.version.device)
+        return self._handle.device
 
     def __repr__(self) -> str:
         return f"<gpuwm.Tensor {self.name}: {self.dtype} {list(self.shape)} on {self.device}>"
@@ -256,14 +272,12 @@ class Tensor:
         Unsupported: this torch has no such dtype, or can't reach the device."""
         import torch
 
-        if self.device != "host" and not torch.cuda.is_available():
+        if self.device != "host" and not _torch_has_gpus():
             raise errors.Unsupported(
                 f"tensor {self.name} lies on {self.device}, "
                 f"and torch {torch.__version__} has no CUDA here",
                 "install a torch with CUDA",
             )
-        if self.device != "host":
-            capturing.watch()
         dtype = dtypes.torch_dtype(self.dtype, self.name)
         found: TorchTensor = torch.utils.dlpack.from_dlpack(self._export())
         if self.dtype in dtypes.DLPACK_PLAIN:
