@@ -47,6 +47,7 @@ from .mapping import Mapping, Version
 from .tensor import Slice, Tensor
 
 if TYPE_CHECKING:
+    from . import transformers
     from .binding import BindError, BindResult, build
     from .checking import CheckResult
     from .guards import WriteError
@@ -65,6 +66,8 @@ _WITH_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "transformers":
+        return importlib.import_module(f"{__name__}.transformers")
     if name not in _WITH_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -121,4 +124,5 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "transformers",
 ]

@@ -52,6 +52,7 @@ def bind(
     share_buffers: bool | Globs = False,
     private: Globs = (),
     guard: bool = True,
+    names: dict[str, str] | None = None,
 ) -> BindResult:
     """Makes the model's parameters the version's memory, by name: zero copy, all or nothing.
 
@@ -66,6 +67,7 @@ def bind(
     other shapes, dtypes and devices, and parameters left without memory, are mismatches always.
     guard: writes into what is shared raise where Python sees them (see `gpuwm.guards`); without,
     they end the process or its CUDA context.
+    names: of the version's tensors, those that the model calls otherwise.
 
     BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
     has no parameters and buffers. Nothing was changed then.
@@ -73,7 +75,7 @@ def bind(
     modules = modules_of(model)
     # A tensor made in inference mode could not take part in gradients of others, ever.
     with torch.inference_mode(False), fitting.let_go(module for _, module in modules):
-        plan = _Plan(mapping, modules, share_buffers, private, guard)
+        plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
         problems = plan.problems
         if strict:
             problems = plan.unmatched() + problems
@@ -83,7 +85,7 @@ def bind(
     init.allow_calls(module for _, module in modules)
     if guard:
         guards.watch(plan.places)
-    remembering.remember(mapping, plan.bound, plan.sources)
+    remembering.remember(mapping, plan.bound, plan.tensors)
     return plan.result()
 
 
@@ -145,6 +147,7 @@ class _Plan:
         share_buffers: bool | Globs,
         private: Globs,
         guard: bool,
+        called: dict[str, str],
     ) -> None:
         self.places = places(modules)
         if not self.places:
@@ -158,7 +161,9 @@ class _Plan:
         self._shared = _chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
-        self.sources = mapping.state_dict()
+        self.tensors = mapping.state_dict()  # by the version's names
+        self._of = {called.get(name, name): name for name in self.tensors}
+        self.sources = {name: self.tensors[of] for name, of in self._of.items()}
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self.problems: list[str] = []
         self.steps: list[_Step] = []
@@ -200,7 +205,7 @@ class _Plan:
         if problem:
             self.problems.append(problem)
             return
-        self.bound.append((place, named[0], not shared))
+        self.bound.append((place, self._of[named[0]], not shared))
         self.steps.append(self._step(place, source, shared, held is None))
 
     def _is_shared(self, place: Place) -> bool:

@@ -1,0 +1,116 @@
+"""What the installed transformers changes as it loads: names, tensors put together or taken apart,
+dtypes. Names can follow in place; the rest can't, and is told."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+
+class Conversion(NamedTuple):
+    """names: of the version's tensors, the model's names of those that are called otherwise there.
+    problems: a line for each tensor of the model that loading would compute. unmatched: a line for
+    each tensor that only one of both has, unless the model's class says to ignore it; parameters
+    that the version lacks are left to bind."""
+
+    names: dict[str, str]
+    problems: list[str]
+    unmatched: list[str]
+
+
+def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
+    """What loading tensors of these names and dtypes into a model of transformers comes to."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
+
+    state = model.state_dict(keep_vars=True)
+    weights = get_model_conversion_mapping(model)
+    renamings = [weight for weight in weights if isinstance(weight, WeightRenaming)]
+    converters = [weight for weight in weights if isinstance(weight, WeightConverter)]
+    prefix = model.base_model_prefix
+    names: dict[str, str] = {}
+    unexpected: list[str] = []
+    made: defaultdict[str, list[str]] = defaultdict(list)
+    operations: dict[str, Any] = {}
+    for key in keys:
+        if key in state:
+            continue  # what was published from a loaded model has its names
+        name, pattern = rename_source_key(key, renamings, converters, prefix, state)
+        if pattern is not None:
+            made[name].append(key)
+            operations[name] = next(c for c in converters if pattern in c.source_patterns)
+        elif name in state:
+            names[key] = name
+        else:
+            unexpected.append(key)
+    problems = [
+        _made(name, sorted(parts), operations[name]) for name, parts in sorted(made.items())
+    ]
+    called = {key: names.get(key, key) for key in keys}
+    problems += _renamed_twice(called)
+    problems += _converted(state, {called[key]: dtype for key, dtype in keys.items()})
+    unmatched = [
+        f"unexpected: the model has no {name}"
+        for name in _without(unexpected, model._keys_to_ignore_on_load_unexpected)
+    ]
+    buffers = [name for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)]
+    missing = [name for name in buffers if name not in called.values()]
+    unmatched += [
+        f"missing: the version has no {name}"
+        for name in _without(missing, model._keys_to_ignore_on_load_missing)
+    ]
+    return Conversion(names, problems, unmatched)
+
+
+def _without(names: Iterable[str], patterns: Iterable[str] | None) -> list[str]:
+    patterns = list(patterns or ())
+    return [name for name in names if not any(re.search(p, name) for p in patterns)]
+
+
+def _made(name: str, parts: list[str], converter: Any) -> str:
+    """The first target of a conversion, and what it is made of."""
+    steps = ", ".join(type(step).__name__ for step in converter.operations)
+    more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+    return f"made at load: {name} of {parts[0]}{more} ({steps})"
+
+
+def _renamed_twice(called: Mapping[str, str]) -> list[str]:
+    first: dict[str, str] = {}
+    problems: list[str] = []
+    for key, name in called.items():
+        if first.setdefault(name, key) != key:
+            problems.append(f"named alike: {first[name]} and {key} are both {name} in the model")
+    return problems
+
+
+def _converted(state: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]) -> list[str]:
+    """Dtypes that loading would convert: told once for all that are alike."""
+    alike: defaultdict[tuple[torch.dtype, torch.dtype], list[str]] = defaultdict(list)
+    for name, dtype in dtypes.items():
+        tensor = state.get(name)
+        if isinstance(tensor, nn.Parameter) and tensor.dtype != dtype:
+            alike[tensor.dtype, dtype].append(name)
+    return [
+        f"converted at load: {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: "
+        f"{theirs} in the version, {mine} in the model"
+        for (mine, theirs), names in alike.items()
+    ]
+
+
+def set_dtypes(model: Any, dtype: torch.dtype) -> None:
+    """Parameters without memory get the dtypes that loading in `dtype` gives them."""
+    plan: Mapping[str, torch.dtype] = model._get_dtype_plan(dtype)
+    for name, parameter in model.named_parameters():
+        for glob, other in plan.items():
+            if parameter.is_meta and _names_part(glob, name):
+                parameter.data = parameter.data.to(other)
+
+
+def _names_part(glob: str, name: str) -> bool:
+    """As transformers reads it: `*` is anything within a name of modules."""
+    return re.search(re.escape(glob).replace(r"\*", ".*"), name) is not None

@@ -1,0 +1,262 @@
+"""Hugging Face transformers on shared weights.
+
+    import gpuwm.transformers
+    from transformers import AutoModelForCausalLM
+
+    model = gpuwm.transformers.from_pretrained("llama@prod", AutoModelForCausalLM)
+    tokenizer = gpuwm.transformers.tokenizer("llama@prod")
+
+Config and tokenizer come from the version's own files: no model folder, no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import pathlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from . import binding, converting, errors, init
+from .client import Client
+from .mapping import Mapping, attach_mapping
+
+_HOW = (
+    "\nload it with transformers in one process and publish what it made of it, which all others "
+    "then bind in place:\n"
+    "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
+    '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
+)
+_TOLD = 20  # lines of a message; BindError.problems has all
+
+
+def from_pretrained(
+    ref: str | Mapping,
+    model_class: Any = None,
+    *,
+    dtype: torch.dtype | str = "auto",
+    device: Any = None,
+    rank: int = 0,
+    wait: float | None = None,
+    key: dict[str, str] | None = None,
+    client: Client | None = None,
+    strict: bool = True,
+    share_buffers: bool | str | Sequence[str] = False,
+    private: str | Sequence[str] = (),
+    guard: bool = True,
+    **config: Any,
+) -> Any:
+    """A model of transformers whose parameters are the version's memory, in evaluation mode.
+
+    ref: what to attach; or a Mapping, which can then `switch` the model. model_class: an Auto class
+    or a model's; None: the one that the config names. dtype: "auto": the config's, or the
+    version's. device, rank, wait, key, client: of `gpuwm.attach`; strict, share_buffers, private,
+    guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
+    (attn_implementation="sdpa", tie_word_embeddings=False).
+
+    Names that this transformers changes at load follow in place. Tensors that it would make of
+    others (experts in one tensor, split projections), or convert to another dtype, can't be
+    shared: BindError, with each name and what to do. Unsupported: a quantised checkpoint; code of
+    the model's own. NotFound: the version has no config.json. All errors of attach and bind.
+    """
+    library = _library()
+    mapping = ref
+    if not isinstance(mapping, Mapping):
+        mapping = attach_mapping(
+            mapping, device=device, rank=rank, wait=wait, key=key, client=client
+        )
+    found = _config(library, mapping, config)
+    with init.empty_init():
+        model = _build(library, model_class, found, _dtype(mapping, found, dtype))
+    model.tie_weights()
+    _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
+    if model.can_generate():
+        model.generation_config = _generation_config(library, mapping)
+    return model.eval()
+
+
+def tokenizer(ref: str | Mapping, tokenizer_class: Any = None, **options: Any) -> Any:
+    """The version's tokenizer, from its own files.
+
+    ref: what to attach for as long as that takes, on any device; or a Mapping. tokenizer_class:
+    None: AutoTokenizer. options: of its `from_pretrained`. NotFound: the version has no tokenizer.
+    """
+    library = _library()
+    mapping = ref if isinstance(ref, Mapping) else attach_mapping(ref)
+    if not any("token" in name or "vocab" in name for name in mapping.files):
+        raise errors.NotFound(
+            f"{mapping.version} has no tokenizer: its files are {', '.join(mapping.files)}",
+            "publish it with files=gpuwm.transformers.files(model, tokenizer)",
+        )
+    with _folder(mapping) as folder:
+        chosen = library.AutoTokenizer if tokenizer_class is None else tokenizer_class
+        made = chosen.from_pretrained(folder, local_files_only=True, **options)
+    made.name_or_path = str(mapping.version)
+    return made
+
+
+def files(model: Any, tokenizer: Any = None) -> dict[str, bytes]:
+    """What a version of the model needs besides its weights: `gpuwm.publish(model, name,
+    files=gpuwm.transformers.files(model, tokenizer))`. Contents by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.config.save_pretrained(folder)
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | _class_of(model)))
+        if model.can_generate():
+            model.generation_config.save_pretrained(folder)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+
+
+def _class_of(model: Any) -> dict[str, list[str]]:
+    """As save_pretrained notes it."""
+    return {"architectures": [type(model).__name__]}
+
+
+# ---- the version's files -----------------------------------------------------------------------
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("transformers")
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise errors.Unsupported(
+            "gpuwm.transformers needs transformers, and there is none",
+            "install gpuwm[transformers]",
+        ) from None
+
+
+@contextlib.contextmanager
+def _folder(mapping: Mapping) -> Iterator[str]:
+    """The version's files in a folder, for what reads paths."""
+    with tempfile.TemporaryDirectory(prefix="gpuwm-") as folder:
+        for name, content in mapping.files.items():
+            pathlib.Path(folder, name).write_bytes(content)
+        yield folder
+
+
+def _json(mapping: Mapping, name: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(mapping.files[name])
+    except KeyError:
+        raise errors.NotFound(
+            f"{mapping.version} has no {name}",
+            "load a folder that has one, or publish with files=gpuwm.transformers.files(model)",
+        ) from None
+    except ValueError as error:
+        raise errors.Invalid(f"{name} of {mapping.version} is not JSON: {error}") from None
+    return found
+
+
+def _config(library: Any, mapping: Mapping, changed: dict[str, Any]) -> Any:
+    text = _json(mapping, "config.json")
+    kind = text.get("model_type")
+    if kind not in library.CONFIG_MAPPING:
+        own = " and its code is in a repository" if "auto_map" in text else ""
+        raise errors.Unsupported(
+            f"{mapping.version} is of model_type {kind!r}, which transformers "
+            f"{library.__version__} does not have{own}",
+            "build the model yourself: gpuwm.build(ref, lambda: Model(config))",
+        )
+    config = library.CONFIG_MAPPING[kind].from_dict(text | changed)
+    if (method := _quantisation(config)) is not None:
+        raise errors.Unsupported(
+            f"{mapping.version} is quantised ({method}): transformers makes modules and tensors of "
+            "its own of it as it loads",
+            _HOW,
+        )
+    return config
+
+
+def _quantisation(config: Any) -> str | None:
+    for each in (config, config.get_text_config(decoder=True)):
+        found = getattr(each, "quantization_config", None)
+        if found is not None:
+            method = found.get("quant_method") if isinstance(found, dict) else found.quant_method
+            return str(getattr(method, "value", method))
+    return None
+
+
+def _dtype(mapping: Mapping, config: Any, dtype: torch.dtype | str) -> torch.dtype:
+    if dtype == "auto":
+        dtype = config.dtype or _first_dtype(mapping)
+    if isinstance(dtype, str):
+        dtype = getattr(torch, dtype.removeprefix("torch."), dtype)
+    if not isinstance(dtype, torch.dtype):
+        raise errors.Invalid(f"dtype={dtype!r}", 'a dtype of torch, its name, or "auto"')
+    return dtype
+
+
+def _first_dtype(mapping: Mapping) -> torch.dtype:
+    for dtype in _dtypes(mapping).values():
+        if dtype.is_floating_point:
+            return dtype
+    return torch.get_default_dtype()
+
+
+def _dtypes(mapping: Mapping) -> dict[str, torch.dtype]:
+    return {name: tensor.dtype for name, tensor in mapping.state_dict().items()}
+
+
+# ---- the model ---------------------------------------------------------------------------------
+
+
+def _build(library: Any, model_class: Any, config: Any, dtype: torch.dtype) -> Any:
+    if model_class is None:
+        names = config.architectures or ()
+        model_class = next((getattr(library, n) for n in names if hasattr(library, n)), None)
+        if model_class is None:
+            raise errors.Invalid(
+                f"the config names no model of transformers {library.__version__}: {names!r}",
+                'say which: from_pretrained("llama@prod", AutoModelForCausalLM)',
+            )
+    # An Auto class has the first, a model's class the second.
+    make = getattr(model_class, "from_config", None) or model_class._from_config
+    model = make(config, dtype=dtype)
+    converting.set_dtypes(model, dtype)
+    return model
+
+
+def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
+    found = converting.conversion(model, _dtypes(mapping))
+    if found.problems:
+        raise _not_in_place(mapping, found.problems)
+    if strict and found.unmatched:
+        raise _error(
+            f"{type(model).__name__} and {mapping.version} don't fit, nothing was bound",
+            found.unmatched,
+            "\nstrict=False if that is meant",
+        )
+    binding.bind(mapping, model, strict=False, names=found.names, **options)
+
+
+def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
+    return _error(
+        f"transformers {_library().__version__} changes what {mapping.version} has as it loads it: "
+        "it can't be used in place, and nothing was bound",
+        problems,
+        _HOW,
+    )
+
+
+def _error(what: str, problems: Sequence[str], remedy: str) -> errors.Error:
+    told = list(problems[:_TOLD])
+    if len(problems) > _TOLD:
+        told.append(f"and {len(problems) - _TOLD} more")
+    error = binding.BindError(f"{what}:\n  " + "\n  ".join(told), remedy)
+    error.problems = tuple(problems)
+    return error
+
+
+def _generation_config(library: Any, mapping: Mapping) -> Any:
+    """As `from_pretrained` finds one."""
+    if "generation_config.json" in mapping.files:
+        return library.GenerationConfig.from_dict(_json(mapping, "generation_config.json"))
+    return library.GenerationConfig.from_model_config(_json(mapping, "config.json"))

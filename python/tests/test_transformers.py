@@ -1,0 +1,374 @@
+"""gpuwm.transformers: models as from_pretrained makes them, on shared weights."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from binding_models import within  # noqa: E402
+from conftest import Daemon, eventually, on_host, run_python  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+)
+
+import gpuwm  # noqa: E402
+import gpuwm.transformers  # noqa: E402
+
+pytestmark = on_host
+
+IDS = torch.tensor([[5, 3, 9, 60, 2, 7]])
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: transformers.LlamaConfig(**SMALL),
+    "llama-scaled": lambda: transformers.LlamaConfig(
+        **SMALL,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    ),
+    "qwen2": lambda: transformers.Qwen2Config(**SMALL, tie_word_embeddings=True),
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64
+    ),
+    "t5": lambda: transformers.T5Config(
+        vocab_size=64,
+        d_model=32,
+        d_ff=48,
+        d_kv=8,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+    ),
+    "bert": lambda: transformers.BertConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+    ),
+    "mixtral": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=4),
+    "qwen2-moe": lambda: transformers.Qwen2MoeConfig(
+        **SMALL, moe_intermediate_size=16, shared_expert_intermediate_size=16, num_experts=4
+    ),
+}
+CLASSES = {"bert": AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
+
+
+class Saved:
+    """A random model's folder, loaded by gpuwmd."""
+
+    def __init__(self, daemon: Daemon, kind: str, dtype: Any) -> None:
+        torch.manual_seed(1)
+        self.auto = CLASSES.get(kind, AutoModelForCausalLM)
+        model = self.auto.from_config(CONFIGS[kind](), dtype=dtype)
+        with torch.no_grad():  # norms and biases too
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) / 50)
+        self.folder = daemon.models / f"{kind}-{str(dtype)[6:]}"
+        model.save_pretrained(self.folder, max_shard_size="20KB")
+        assert len(list(self.folder.glob("*.safetensors"))) > 1
+        self.ref = f"{self.folder.name}@v1"
+        daemon.load_folder(self.ref, self.folder)
+
+    def ordinary(self, **options: Any) -> Any:
+        return self.auto.from_pretrained(self.folder, **options)
+
+
+@pytest.fixture(scope="module")
+def saved(daemon: Daemon) -> Callable[..., Saved]:
+    made: dict[Any, Saved] = {}
+
+    def get(kind: str, dtype: Any = torch.float32) -> Saved:
+        if (kind, dtype) not in made:
+            made[kind, dtype] = Saved(daemon, kind, dtype)
+        return made[kind, dtype]
+
+    return get
+
+
+def answer(model: Any) -> Any:
+    inputs = {"input_ids": IDS}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = IDS
+    with torch.no_grad():
+        return model(**inputs).logits
+
+
+def assert_same(model: Any, ordinary: Any) -> None:
+    """All that makes an answer: values, dtypes, what is tied, flags, and the answers."""
+    theirs = ordinary.state_dict(keep_vars=True) | dict(ordinary.named_buffers())
+    ours = model.state_dict(keep_vars=True) | dict(model.named_buffers())
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert ours[name].dtype == tensor.dtype, name
+        assert torch.equal(ours[name], tensor), name
+    groups = [{n: id(t) for n, t in each.items()} for each in (ours, theirs)]
+    for one in ours:
+        for other in ours:
+            tied = [ids[one] == ids[other] for ids in groups]
+            assert tied[0] == tied[1], (one, other)
+    assert type(model) is type(ordinary)
+    assert not model.training
+    assert model.dtype == ordinary.dtype
+    mine, other = model.config.to_dict(), ordinary.config.to_dict()
+    for config in (mine, other):
+        config.pop("_name_or_path", None)
+    assert mine == other
+    assert torch.equal(answer(model), answer(ordinary))
+    if model.can_generate():
+        assert model.generation_config.to_dict() == ordinary.generation_config.to_dict()
+        options = {"max_new_tokens": 8, "do_sample": False}
+        assert torch.equal(model.generate(IDS, **options), ordinary.generate(IDS, **options))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *[(kind, "float32") for kind in ("llama", "gpt2", "bert")],
+        *[(kind, "bfloat16") for kind in ("llama-scaled", "qwen2", "t5")],
+    ],
+)
+def test_as_from_pretrained_has_it(saved: Callable[..., Saved], kind: str, dtype: str) -> None:
+    version = saved(kind, getattr(torch, dtype))
+    mapping = gpuwm.attach(version.ref)
+    model = gpuwm.transformers.from_pretrained(mapping, version.auto)
+    assert_same(model, version.ordinary())
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    assert names <= set(within(mapping, model))
+    assert mapping.check(model).lost == ()
+
+
+# ---- what can't be in place --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "qwen2-moe"])
+def test_experts_that_loading_puts_together_are_told(
+    saved: Callable[..., Saved], kind: str
+) -> None:
+    version = saved(kind)
+    with pytest.raises(gpuwm.BindError) as caught:
+        gpuwm.transformers.from_pretrained(version.ref, version.auto)
+    assert len(caught.value.problems) == 4
+    problem = caught.value.problems[1]
+    assert "made at load: model.layers.0.mlp.experts.gate_up_proj of model.layers.0." in problem
+    assert "and 7 more (MergeModulelist, Concatenate)" in problem
+    assert "gpuwm.publish(model" in str(caught.value)
+
+
+def test_what_one_process_loaded_is_in_place_for_all(
+    saved: Callable[..., Saved], daemon: Daemon
+) -> None:
+    """The way that the error tells: a version with the names and shapes of the loaded model."""
+    ordinary = saved("mixtral").ordinary()
+    save(daemon.models / "loaded", ordinary, dict(ordinary.named_parameters()))
+    daemon.load_folder("mixtral@loaded", daemon.models / "loaded")
+    mapping = gpuwm.attach("mixtral@loaded")
+    model = gpuwm.transformers.from_pretrained(mapping)
+    assert_same(model, ordinary)
+    assert "model.layers.0.mlp.experts.gate_up_proj" in within(mapping, model)
+
+
+def test_another_dtype_is_told(saved: Callable[..., Saved]) -> None:
+    version = saved("llama")
+    with pytest.raises(gpuwm.BindError) as caught:
+        gpuwm.transformers.from_pretrained(version.ref, version.auto, dtype="bfloat16")
+    assert caught.value.problems == (
+        "converted at load: lm_head.weight and 20 more: "
+        "torch.float32 in the version, torch.bfloat16 in the model",
+    )
+    for dtype in ("bfloat17", "nn", ""):
+        with pytest.raises(gpuwm.Invalid, match="dtype="):
+            gpuwm.transformers.from_pretrained(version.ref, version.auto, dtype=dtype)
+
+
+def changed(version: Saved, name: str, **config: Any) -> pathlib.Path:
+    """A folder with the same weights beside it, and another config."""
+    folder = version.folder.parent / name
+    folder.mkdir()
+    for path in version.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(text | config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "error", "says"),
+    [
+        (
+            "quantised",
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            gpuwm.Unsupported,
+            r"quantised \(gptq\).*gpuwm.publish",
+        ),
+        ("unknown", {"model_type": "own"}, gpuwm.Unsupported, "model_type 'own'.*gpuwm.build"),
+        ("nameless", {"architectures": None}, gpuwm.Invalid, "names no model"),
+        ("wide", {"hidden_size": 64}, gpuwm.BindError, r"shape: .* \[64, 64\] in the model"),
+        ("deep", {"num_hidden_layers": 3}, gpuwm.BindError, "no memory: parameter model.layers.2"),
+        ("flat", {"num_hidden_layers": 1}, gpuwm.BindError, "unexpected: .* model.layers.1"),
+    ],
+)
+def test_a_config_that_does_not_fit(
+    saved: Callable[..., Saved], daemon: Daemon, name: str, config: Any, error: Any, says: str
+) -> None:
+    daemon.load_folder(f"{name}@v1", changed(saved("llama"), name, **config))
+    with pytest.raises(error, match=f"(?s){says}"):
+        gpuwm.transformers.from_pretrained(f"{name}@v1")
+    eventually(lambda: daemon.leases(f"{name}@v1") == 0)
+
+
+def test_a_version_without_files(checkpoint: Callable[..., str]) -> None:
+    ref = checkpoint({"x": ("F32", (1,), bytes(4))})
+    with pytest.raises(gpuwm.NotFound, match="has no config.json"):
+        gpuwm.transformers.from_pretrained(ref)
+    with pytest.raises(gpuwm.NotFound, match="has no tokenizer"):
+        gpuwm.transformers.tokenizer(ref)
+    ref = checkpoint({"x": ("F32", (1,), bytes(4))}, {"config.json": b"{"})
+    with pytest.raises(gpuwm.Invalid, match="config.json of .* is not JSON"):
+        gpuwm.transformers.from_pretrained(ref)
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def save(folder: pathlib.Path, model: Any, tensors: dict[str, Any]) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    save_file({n: t.detach().clone() for n, t in tensors.items()}, folder / "model.safetensors")
+    for name, content in gpuwm.transformers.files(model).items():
+        (folder / name).write_bytes(content)
+
+
+def test_names_that_loading_changes_follow_in_place(
+    saved: Callable[..., Saved], daemon: Daemon
+) -> None:
+    """As old checkpoints of BERT have them; and private copies follow a switch by their names."""
+    ordinary = saved("bert").ordinary()
+    old = {
+        n.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): t
+        for n, t in ordinary.named_parameters()
+    }
+    assert any("gamma" in name for name in old)
+    for tag, factor in (("v1", 1), ("v2", 2)):
+        folder = daemon.models / f"old-{tag}"
+        save(folder, ordinary, {name: tensor * factor for name, tensor in old.items()})
+        daemon.load_folder(f"old@{tag}", folder)
+    mapping = gpuwm.attach("old@v1")
+    model = gpuwm.transformers.from_pretrained(mapping, private=["*LayerNorm*"])
+    assert_same(model, ordinary)
+    mapping.switch("old@v2")
+    norm = "bert.encoder.layer.0.output.LayerNorm.weight"
+    assert torch.equal(model.get_parameter(norm), ordinary.get_parameter(norm) * 2)
+    other = gpuwm.transformers.from_pretrained(mapping)
+    assert norm in within(mapping, other)
+
+
+def test_a_model_without_its_head(saved: Callable[..., Saved]) -> None:
+    version = saved("llama")
+    with pytest.raises(gpuwm.BindError, match="unexpected: the model has no lm_head.weight"):
+        gpuwm.transformers.from_pretrained(version.ref, AutoModel)
+    model = gpuwm.transformers.from_pretrained(version.ref, AutoModel, strict=False)
+    ordinary = AutoModel.from_pretrained(version.folder)
+    with torch.no_grad():
+        assert torch.equal(model(IDS).last_hidden_state, ordinary(IDS).last_hidden_state)
+
+
+def test_a_tied_model_whose_file_has_two_tensors(
+    saved: Callable[..., Saved], daemon: Daemon
+) -> None:
+    ordinary = saved("qwen2", torch.bfloat16).ordinary()
+    tensors = dict(ordinary.named_parameters())
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] * 2
+    save(daemon.models / "untied", ordinary, tensors)
+    daemon.load_folder("untied@v1", daemon.models / "untied")
+    with pytest.raises(gpuwm.BindError, match="tie_word_embeddings=False"):
+        gpuwm.transformers.from_pretrained("untied@v1")
+    model = gpuwm.transformers.from_pretrained("untied@v1", tie_word_embeddings=False)
+    assert torch.equal(model.lm_head.weight, tensors["lm_head.weight"])
+    assert torch.equal(model.model.embed_tokens.weight, tensors["model.embed_tokens.weight"])
+
+
+# ---- the rest of a worker ----------------------------------------------------------------------
+
+
+def test_an_option_of_the_config(saved: Callable[..., Saved]) -> None:
+    version = saved("llama")
+    model = gpuwm.transformers.from_pretrained(version.ref, attn_implementation="eager")
+    assert model.config._attn_implementation == "eager"
+    assert torch.equal(answer(model), answer(version.ordinary(attn_implementation="eager")))
+
+
+def test_the_tokenizer_of_the_version(saved: Callable[..., Saved], daemon: Daemon) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: i for i, word in enumerate(["[UNK]", "shared", "weights", "are", "small"])}
+    inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]")
+    made.chat_template = "{{ messages[0].content }}"
+    version = saved("llama")
+    folder = changed(version, "words")
+    for name, content in gpuwm.transformers.files(version.ordinary(), made).items():
+        (folder / name).write_bytes(content)
+    daemon.load_folder("words@v1", folder)
+    tokenizer = gpuwm.transformers.tokenizer("words@v1")
+    assert tokenizer("weights are shared").input_ids == [2, 3, 1]
+    assert tokenizer.decode([4, 2]) == "small weights"
+    assert tokenizer.chat_template == made.chat_template
+    assert daemon.leases("words@v1") == 0
+
+
+ALONE = """
+import os, socket, sys
+def refused(*arguments, **options):
+    raise AssertionError("a connection to the network")
+socket.getaddrinfo = socket.create_connection = refused
+os.chdir("/")
+import gpuwm, transformers
+transformers.logging.set_verbosity_error()
+model = gpuwm.transformers.from_pretrained(sys.argv[1], transformers.AutoModelForCausalLM)
+print(sum(p.is_meta for p in model.parameters()), type(model).__name__)
+"""
+
+
+def test_a_worker_needs_neither_folder_nor_network(saved: Callable[..., Saved]) -> None:
+    assert run_python(ALONE, saved("llama").ref) == "0 LlamaForCausalLM\n"
+
+
+def test_without_transformers_it_is_said() -> None:
+    code = """
+import sys
+sys.modules["transformers"] = None
+import gpuwm.transformers
+try:
+    gpuwm.transformers.tokenizer("m")
+except gpuwm.Unsupported as error:
+    print(error)
+"""
+    assert "install gpuwm[transformers]" in run_python(code)
