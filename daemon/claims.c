@@ -1,4 +1,6 @@
 #include "claims.h"
+#include "clock.h"
+#include "keeping.h"
 #include "methods.h"
 
 #include <errno.h>
@@ -30,6 +32,41 @@ int claims_check(const struct server *server, const struct session *session, con
 	if (!claim || claim->holder == session)
 		return 0;
 	return name_holder(claim, -EBUSY, "claim it, and wait for what is built", error);
+}
+
+int claims_elect(struct session *session, const struct ref *name, struct error *error)
+{
+	struct server *server = session->server;
+	struct claim *claim;
+
+	return claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
+			  &claim, error);
+}
+
+/* ---- after a restart ---------------------------------------------------- */
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	struct server *server = timer->loop->data;
+
+	waiters_wake(server, WAIT_CLAIM, NULL);
+}
+
+void claims_begin_grace(struct server *server)
+{
+	uint64_t left = claims_grace_ms(server);
+
+	uv_update_time(&server->loop);
+	if (left > 0)
+		uv_timer_start(&server->claims_timer, on_grace_over, left, 0);
+}
+
+uint64_t claims_grace_ms(const struct server *server)
+{
+	uint64_t until = server->started_ms + server->config->grace_ms, now = clock_steady_ms();
+
+	/* The first with its ledger has nobody who could come back. */
+	return keeping_epoch(server->keeping) > 1 && until > now ? until - now : 0;
 }
 
 /* ---- its course -------------------------------------------------------- */

@@ -5,6 +5,15 @@
 
 #include "server.h"
 
+/* The server begins to serve. After a restart names are given, for the grace time, only to those who say that they
+ * had them before; who else claims one waits. */
+void claims_begin_grace(struct server *server);
+/* What is left of that; 0: it is over, or never was. */
+uint64_t claims_grace_ms(const struct server *server);
+
+/* The session becomes the one who builds it. -EACCES, -EDQUOT, -ENOMEM; the name must be free. */
+int claims_elect(struct session *session, const struct ref *name, struct error *error);
+
 /* 0: the session may begin a publish of this name. -EBUSY: another one has claimed it, and who. */
 int claims_check(const struct server *server, const struct session *session, const struct ref *name,
 		 struct error *error);

@@ -56,6 +56,9 @@ struct lease_wanted {
 	uint64_t rank;
 	bool look; /* an operator looks at what workers don't get */
 };
+/* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -ETIMEDOUT: another one
+ * has claimed it; -EINVAL, -EACCES, -EDQUOT. (methods_claim.c) */
+int claim_resume(const struct request *request, const char *text, struct error *error);
 /* Grants a lease and answers. *ret_later: not yet, but what is missing may come. (methods_lease.c) */
 int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
 		 struct error *error);

@@ -15,14 +15,18 @@ static void answer_claimed(const struct request *request)
 }
 
 /* It is not there, and nobody else builds it. */
-static int elect(const struct request *request, const struct ref *name, struct error *error)
+static int elect(const struct request *request, const struct ref *name, bool *ret_later, struct error *error)
 {
-	struct session *session = request->session;
-	struct server *server = request->server;
-	struct claim *claim;
-	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
-			   &claim, error);
+	uint64_t left = claims_grace_ms(request->server);
+	int r;
 
+	if (left > 0) {
+		*ret_later = true;
+		return error_set(error, -ETIMEDOUT, "wait_ms waits for it",
+				 "who was to build %s@%s before gpuwmd was restarted may come back for %llu ms",
+				 name->model, name->name, (unsigned long long)left);
+	}
+	r = claims_elect(request->session, name, error);
 	if (r == 0)
 		answer_claimed(request);
 	return r;
@@ -55,7 +59,7 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 		return r;
 	claim = claim_find(server->claims, wanted->ref);
 	if (!claim)
-		return elect(request, wanted->ref, error);
+		return elect(request, wanted->ref, ret_later, error);
 	if (claim->holder == request->session)
 		return error_set(error, -EBUSY, "publish it, or give the claim up",
 				 "this connection has claimed %s@%s already", wanted->ref->model,
@@ -131,6 +135,27 @@ int method_claim(struct request *request, struct fields *params, struct error *e
 	if (r < 0 && later && wait_ms != 0)
 		return wait_for(request, &wanted, wait_ms, error);
 	return r;
+}
+
+int claim_resume(const struct request *request, const char *text, struct error *error)
+{
+	const struct server *server = request->server;
+	const struct claim *claim;
+	const char *why = "";
+	struct ref name;
+	int r = ref_parse(text, &name, &why);
+
+	if (r < 0 || name.has_id || !strchr(text, '@'))
+		return error_set(error, -EINVAL, NULL, "%s is no model@tag", text);
+	if (!(request->session->roles & ROLE_PUBLISHER))
+		return error_set(error, -EACCES, NULL, "claims need the role publisher");
+	r = params_open(server, error);
+	if (r == 0)
+		r = registry_tag_allowed(server->registry, &name, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->claims, &name);
+	return claim ? claims_taken(claim, error) : claims_elect(request->session, &name, error);
 }
 
 int method_claim_give_up(struct request *request, struct fields *params, struct error *error)

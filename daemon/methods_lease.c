@@ -70,7 +70,8 @@ static int not_ready(const struct version *version, bool *ret_later, struct erro
 			 version->tag, state);
 }
 
-static int find(struct server *server, const struct lease_wanted *wanted, struct found *ret, struct error *error)
+static int find(struct server *server, const struct lease_wanted *wanted, struct found *ret,
+		struct error *error)
 {
 	int r;
 
@@ -187,7 +188,8 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	waiter_free(waiter);
 }
 
-static int wait_for(struct request *request, const struct lease_wanted *wanted, int64_t wait_ms, struct error *error)
+static int wait_for(struct request *request, const struct lease_wanted *wanted, int64_t wait_ms,
+		    struct error *error)
 {
 	struct waiter *waiter;
 	int r = waiter_new(request, WAIT_READY, wait_ms, wake, &waiter, error);
@@ -297,19 +299,51 @@ static void put_resumed(const struct request *request, const msgpack_object *obj
 	message_end(w);
 }
 
+static void put_claims_resumed(const struct request *request, struct fields *params,
+			       const msgpack_object *claims, uint32_t count, struct message_writer *w)
+{
+	char name[2 * NAME_BYTES_MAX + 2];
+	struct error error;
+
+	message_begin_array(w, "claims");
+	for (uint32_t i = 0; i < count; i++) {
+		fields_text_at(params, &claims[i], "claims", name, sizeof(name));
+		message_begin_map(w, NULL);
+		if (params_check(params, &error) < 0 || claim_resume(request, name, &error) < 0)
+			message_put_error(w, "error", &error);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static int check_resume(const struct server *server, uint32_t leases, uint32_t claims, struct error *error)
+{
+	/* One that drains gives no new leases, but what is still held it does not free. */
+	if (server->stopping)
+		return server_refuse_stopping(error);
+	if (leases > RESUME_LEASES_MAX)
+		return error_set(error, -EINVAL, "ask for the others after these",
+				 "%u leases; at most %d at a time", leases, RESUME_LEASES_MAX);
+	if (claims > RESUME_CLAIMS_MAX)
+		return error_set(error, -EINVAL, "ask for the others after these",
+				 "%u claims; at most %d at a time", claims, RESUME_CLAIMS_MAX);
+	return 0;
+}
+
 int method_resume(struct request *request, struct fields *params, struct error *error)
 {
+	const bool has_claims = fields_have(params, "claims");
+	const msgpack_object *leases, *claims;
+	uint32_t count, claim_count = 0;
 	struct message_writer w;
-	uint32_t count;
-	const msgpack_object *leases = fields_array(params, "leases", &count);
-	int r = params_check(params, error);
+	int r;
 
-	/* One that drains gives no new leases, but what is still held it does not free. */
-	if (r == 0 && request->server->stopping)
-		r = server_refuse_stopping(error);
-	if (r == 0 && count > RESUME_LEASES_MAX)
-		r = error_set(error, -EINVAL, "ask for the others after these",
-			      "%u leases; at most %d at a time", count, RESUME_LEASES_MAX);
+	leases = fields_array(params, "leases", &count);
+	claims = has_claims ? fields_array(params, "claims", &claim_count) : NULL;
+	r = params_check(params, error);
+	if (r == 0)
+		r = check_resume(request->server, count, claim_count, error);
+
 	if (r < 0)
 		return r;
 	request_result(request, &w);
@@ -317,6 +351,8 @@ int method_resume(struct request *request, struct fields *params, struct error *
 	for (uint32_t i = 0; i < count; i++)
 		put_resumed(request, &leases[i], &w);
 	message_end(&w);
+	if (has_claims)
+		put_claims_resumed(request, params, claims, claim_count, &w);
 	message_put_u64(&w, "grace_ms", keeping_grace_ms(request->server->keeping));
 	request_answer(request, &w);
 	return 0;

@@ -1,4 +1,5 @@
 #include "server.h"
+#include "claims.h"
 #include "clock.h"
 #include "inherited.h"
 #include "keeping.h"
@@ -116,6 +117,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	waiters_init(server);
 	uv_prepare_init(&server->loop, &server->settle);
 	uv_timer_init(&server->loop, &server->stop_timer);
+	uv_timer_init(&server->loop, &server->claims_timer);
 	server->settle.data = server->stop_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
@@ -172,6 +174,7 @@ static void close_handles(struct server *server)
 		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
+	uv_close((uv_handle_t *)&server->claims_timer, NULL);
 }
 
 struct server *server_free(struct server *server)
@@ -278,6 +281,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
 	watch_signals(server);
+	claims_begin_grace(server);
 	begin_serving(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	return 0;

@@ -62,7 +62,7 @@ struct server {
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct listener *listeners[LISTENERS];
 	uv_prepare_t settle;
-	uv_timer_t stop_timer;
+	uv_timer_t stop_timer, claims_timer;
 	uv_signal_t signals[SIGNALS];
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */

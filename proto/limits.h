@@ -47,6 +47,8 @@
 
 /* Leases of one resume: with a device and a version id each takes 110 bytes. */
 #define RESUME_LEASES_MAX 256
+/* And claims: a name takes 260. */
+#define RESUME_CLAIMS_MAX 64
 
 /* --- names (fixed) ----------------------------------------------------- */
 

@@ -17,6 +17,11 @@ void claim_spend(struct gpuwm_client *client, const char *name);
 /* Gives up all of a client that is closed: its connection may go on. */
 void claims_give_up(struct gpuwm_client *client);
 
+/* For the reviver: takes all again on a new connection, of this round; what another one builds by now is forgotten.
+ * 0 also when gpuwmd refuses to, or is older; else the connection is not worth having. */
+int claims_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
+		  struct error *error);
+
 /* Frees what is left. */
 void claims_free(struct gpuwm_client *client);
 

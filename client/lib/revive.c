@@ -1,5 +1,6 @@
 #include "revive.h"
 
+#include "claim.h"
 #include "clock.h"
 #include "lease.h"
 #include "thread.h"
@@ -139,6 +140,8 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	}
 	if (r == 0)
 		r = leases_resume(client, connection, round, error);
+	if (r == 0)
+		r = claims_resume(client, connection, round, error);
 	*ret_connection = connection;
 	return r;
 }

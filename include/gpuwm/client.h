@@ -426,8 +426,8 @@ struct gpuwm_tensor_spec {
  * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
  * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
  * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
- * waited for too. A restart of gpuwmd ends a publish that is not committed (gpuwm_publish_commit says so), and with it
- * the claim: claim again.
+ * waited for too. Who was elected stays so across a restart of gpuwmd. But that ends a publish that is not committed
+ * (gpuwm_publish_commit says so), and with it the claim: claim again.
  * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
  * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
  * claimed by itself, ranks of different groups could wait for each other.
