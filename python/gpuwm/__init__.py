@@ -44,6 +44,7 @@ from .errors import (
     Unsupported,
 )
 from .mapping import Mapping, Version
+from .publishing import publish
 from .tensor import Slice, Tensor
 
 if TYPE_CHECKING:
@@ -124,5 +125,6 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "publish",
     "transformers",
 ]

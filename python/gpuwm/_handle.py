@@ -40,9 +40,10 @@ class Handle:
     """Owns a `struct gpuwm_mapping`. Its end gives the handle up (gpuwm_drop): the memory stays
     for as long as any tensor that was made from it. Nothing happens at the interpreter's exit."""
 
-    def __init__(self, pointer: int) -> None:
+    def __init__(self, pointer: int, socket: str | None = None) -> None:
         self.library = _lib.load()
         self._pointer = pointer
+        self.socket = socket  # of the gpuwmd that has it
         self._table: Table | None = None
         self._give_up = weakref.finalize(self, self.library.gpuwm_drop, pointer)
         self._give_up.atexit = False

@@ -142,6 +142,34 @@ class Tensor(ctypes.Structure):
     )
 
 
+class TensorSpec(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_uint32),
+        ("shape", POINTER(c_uint64)),
+        ("strides", POINTER(c_int64)),
+        ("tied_to", c_char_p),
+    )
+
+
+class PublishOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("join", c_char_p),
+        ("alias", c_char_p),
+        ("align", c_uint64),
+        ("segment_bytes", c_uint64),
+        ("stepwise", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
+    )
+
+
 class LoadOptions(ctypes.Structure):
     _fields_ = (
         ("size", c_size_t),
@@ -219,6 +247,21 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
     "gpuwm_capture_begin": (None, ()),
     "gpuwm_capture_end": (None, ()),
+    "gpuwm_claim": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_claim_give_up": (c_int, (_HANDLE, c_char_p)),
+    "gpuwm_publish_begin": (
+        c_int,
+        (_HANDLE, POINTER(PublishOptions), POINTER(TensorSpec), c_size_t, _HANDLE_OUT),
+    ),
+    "gpuwm_publish_id": (c_char_p, (_HANDLE,)),
+    "gpuwm_publish_order": (c_int, (_HANDLE, POINTER(c_size_t))),
+    "gpuwm_publish_write": (c_int, (_HANDLE, c_size_t, c_uint64, c_void_p, c_uint64)),
+    "gpuwm_publish_dlpack": (c_int, (_HANDLE, c_size_t, POINTER(c_void_p))),
+    "gpuwm_publish_metadata": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_publish_file": (c_int, (_HANDLE, c_char_p, c_char_p, c_size_t)),
+    "gpuwm_publish_commit": (c_int, (_HANDLE, POINTER(VersionInfo))),
+    "gpuwm_publish_commit_attached": (c_int, (_HANDLE, _HANDLE_OUT)),
+    "gpuwm_publish_abort": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_load": (c_int, (_HANDLE, POINTER(LoadOptions), POINTER(c_uint64))),
     "gpuwm_job_wait": (c_int, (_HANDLE, c_uint64, c_int64)),
     "gpuwm_job_cancel": (c_int, (_HANDLE, c_uint64)),
@@ -337,7 +380,10 @@ def milliseconds(seconds: float | None) -> int:
     return min(math.ceil(seconds * 1000), MS_MAX)
 
 
-def key_fields(key: Mapping[str, object] | None) -> tuple[ctypes.Array[KeyField] | None, int]:
+Key = Mapping[str, object]
+
+
+def key_fields(key: Key | None) -> tuple[ctypes.Array[KeyField] | None, int]:
     """For a pair of fields, key and key_count. Values that are no texts go as str() has them."""
     if not key:
         return None, 0

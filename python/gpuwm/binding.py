@@ -156,9 +156,9 @@ class _Plan:
                 "bind the module that has them",
             )
         names = {name for place in self.places for name in place.names}
-        self._private = _chosen(names, private, "private")
+        self._private = chosen(names, private, "private")
         every: Globs = "*" if share_buffers is True else share_buffers or ()
-        self._shared = _chosen(names, every, "share_buffers")
+        self._shared = chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
         self.tensors = mapping.state_dict()  # by the version's names
@@ -274,7 +274,7 @@ def _fill(place: Place, source: torch.Tensor) -> _Step:
     )
 
 
-def _chosen(names: set[str], globs: Globs, option: str) -> set[str]:
+def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
     """The names that globs fit. Invalid: one fits none."""
     chosen: set[str] = set()
     for glob in (globs,) if isinstance(globs, str) else globs:

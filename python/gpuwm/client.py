@@ -69,7 +69,8 @@ class Client:
     without. What gpuwmd tells comes as it is: its keys are those of docs/protocol.md.
     """
 
-    def __init__(self, pointer: int) -> None:
+    def __init__(self, pointer: int, socket: str | None = None) -> None:
+        self.socket = socket  # its path; None: the one that is found without a path
         self._library = _lib.load()
         self._owner: _Owner | None = _Owner(pointer, self._library)
 
@@ -317,7 +318,8 @@ def connect(
     def call() -> Client:
         out = ctypes.c_void_p()
         _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
-        return Client(out.value or 0)
+        path = socket or os.environ.get("GPUWM_SOCKET")
+        return Client(out.value or 0, None if path is None else os.fspath(path))
 
     try:
         return _threads.wait_for(call) if wait else call()

@@ -44,6 +44,22 @@ class Version(NamedTuple):
         return f"{self.model}@{self.tag}"
 
 
+def version_of(info: _lib.VersionInfo) -> Version:
+    return Version(
+        _lib.text(info.id),
+        _lib.text(info.model),
+        _lib.text(info.tag),
+        _lib.text(info.device),
+        info.rank,
+        info.world,
+        info.bytes,
+        info.generation,
+        info.tensors,
+        bytes(info.layout).hex(),
+        bytes(info.content).hex(),
+    )
+
+
 class _Files(collections.abc.Mapping[str, bytes]):
     """The small files that a version carries: names, and copies of their contents."""
 
@@ -105,20 +121,7 @@ class Mapping:
 
     @property
     def version(self) -> Version:
-        info = self._held().version
-        return Version(
-            _lib.text(info.id),
-            _lib.text(info.model),
-            _lib.text(info.tag),
-            _lib.text(info.device),
-            info.rank,
-            info.world,
-            info.bytes,
-            info.generation,
-            info.tensors,
-            bytes(info.layout).hex(),
-            bytes(info.content).hex(),
-        )
+        return version_of(self._held().version)
 
     @property
     def device(self) -> str:
@@ -332,7 +335,7 @@ def attach_mapping(
     layers: Iterable[int] | None = None,
     glob: str | Sequence[str] | None = None,
     writes: Writes = "refused",
-    key: collections.abc.Mapping[str, object] | None = None,
+    key: _lib.Key | None = None,
     client: clients.Client | None = None,
 ) -> Mapping:
     """`gpuwm.attach` without `copy`."""
@@ -342,18 +345,24 @@ def attach_mapping(
     # Calls on one client wait for each other: one that may wait long gets a client of its own.
     if client is None:
         client = clients.connect() if wait else clients.shared()
-    fields, field_count = _lib.key_fields(key)
-    options = _lib.AttachOptions(
-        size=ctypes.sizeof(_lib.AttachOptions),
-        device=_lib.text_bytes(devices.resolve(device, client)),
-        rank=rank,
-        wait_ms=_lib.milliseconds(wait),
-        private_writes=writes == "private",
-        key=fields,
-        key_count=field_count,
-    )
+    options = attach_options(devices.resolve(device, client), rank, wait, key)
+    options.private_writes = writes == "private"
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call) if wait else call()
+
+
+def attach_options(
+    device: str | None, rank: int, wait: float | None, key: _lib.Key | None
+) -> _lib.AttachOptions:
+    fields, count = _lib.key_fields(key)
+    return _lib.AttachOptions(
+        size=ctypes.sizeof(_lib.AttachOptions),
+        device=_lib.text_bytes(device),
+        rank=rank,
+        wait_ms=_lib.milliseconds(wait),
+        key=fields,
+        key_count=count,
+    )
 
 
 def _attach(
@@ -372,7 +381,7 @@ def _attach(
             client._held(), _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
         )
     )
-    return Mapping(Handle(out.value or 0), selection, options.private_writes, ref)
+    return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
 
 
 def _names(client: clients.Client, ref: str, options: _lib.AttachOptions) -> tuple[str, list[str]]:

@@ -63,7 +63,7 @@ _capsule_new.restype = ctypes.py_object
 _capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def _capsule(managed: int, name: bytes) -> Any:
+def capsule(managed: int, name: bytes = _PLAIN) -> Any:
     """A capsule that calls the export's own deleter unless somebody takes it over."""
     return _capsule_new(managed, name, _capsule_end())
 
@@ -148,7 +148,7 @@ class Tensor:
         export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
         handle = self._handle
         _lib.check(export(handle.pointer, handle.tensor(self._position), ctypes.byref(out)))
-        return _capsule(out.value or 0, _VERSIONED if versioned else _PLAIN)
+        return capsule(out.value or 0, _VERSIONED if versioned else _PLAIN)
 
     def __dlpack__(
         self,

@@ -1,0 +1,237 @@
+"""A version in the making: the library's `struct gpuwm_publish`."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import pathlib
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from . import _lib, _threads, dtypes, errors
+from ._handle import Handle
+from .client import Client
+from .mapping import Mapping as Attached
+from .mapping import Version, version_of
+from .selection import Selection
+from .tensor import capsule
+
+T = TypeVar("T")
+
+# Memory is made in pieces of this, so that a model that is moved in needs room for its own bytes,
+# a piece that is being filled, and as much again that was freed but is not given back yet: 2 GiB.
+# Smaller ones would leave more unused at their ends, and a large model may have 252 at most.
+SEGMENT_BYTES = 1 << 30
+# A tensor is never split, so that pieces may be half empty: of what is larger than this many, each
+# is made larger, by steps of SEGMENT_STEP.
+SEGMENTS = 120
+SEGMENT_STEP = 2 << 20
+# What `gpuwmctl ls` shows of why a publish was given up.
+REASON_CHARACTERS = 300
+
+
+class Spec(NamedTuple):
+    """A tensor to be. shape and strides count elements; strides None: dense, the last fastest."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    tied_to: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        count = dtypes.BY_NAME[self.dtype].bits
+        for size in self.shape:
+            count *= size
+        return count // 8
+
+
+class What(NamedTuple):
+    """What a version is called, and where it is made. device: "host" or a UUID."""
+
+    name: str
+    device: str
+    rank: int
+    world: int
+    join: str | None
+    alias: str | None
+    key: _lib.Key | None
+
+
+class Making:
+    """Memory is made as it is first asked for, in the order of `order()`. It ends with `commit`,
+    `commit_attached` or `abort`; what was exported keeps its memory in any case."""
+
+    def __init__(self, client: Client, what: What, specs: Sequence[Spec]) -> None:
+        self._library = _lib.load()
+        self._socket = client.socket
+        self._name = what.name
+        self.on_host = what.device == "host"
+        self._specs = specs
+        self._pointer = self._begin(client, what)
+        self._abort = self._owned()
+
+    def _begin(self, client: Client, what: What) -> int:
+        array = (_lib.TensorSpec * len(self._specs))(*map(_spec, self._specs))
+        fields, count = _lib.key_fields(what.key)
+        options = _lib.PublishOptions(
+            size=ctypes.sizeof(_lib.PublishOptions),
+            name=_lib.text_bytes(what.name),
+            device=_lib.text_bytes(what.device),
+            rank=what.rank,
+            world=what.world,
+            join=_lib.text_bytes(what.join),
+            alias=_lib.text_bytes(what.alias),
+            segment_bytes=_segment_bytes(self._specs),
+            stepwise=True,
+            key=fields,
+            key_count=count,
+        )
+        out = ctypes.c_void_p()
+        begin = self._library.gpuwm_publish_begin
+        _lib.check(
+            begin(client._held(), ctypes.byref(options), array, len(self._specs), ctypes.byref(out))
+        )
+        return out.value or 0
+
+    @property
+    def id(self) -> str:
+        """For other parts' `join`."""
+        return _lib.text(self._library.gpuwm_publish_id(self._pointer))
+
+    def order(self) -> list[int]:
+        """Positions of all specs as they lie in memory."""
+        positions = (ctypes.c_size_t * max(len(self._specs), 1))()
+        _lib.check(self._library.gpuwm_publish_order(self._pointer, positions))
+        return list(positions[: len(self._specs)])
+
+    # ---- filling ----
+
+    def write(self, position: int, address: int, nbytes: int) -> None:
+        """Copies a whole tensor from host memory."""
+        _lib.check(self._library.gpuwm_publish_write(self._pointer, position, 0, address, nbytes))
+
+    def export(self, position: int) -> Any:
+        """A capsule of a tensor's memory, writable; F8_*, F4 as bytes, as `gpuwm.Tensor` has it."""
+        out = ctypes.c_void_p()
+        _lib.check(self._library.gpuwm_publish_dlpack(self._pointer, position, ctypes.byref(out)))
+        return capsule(out.value or 0)
+
+    def metadata(self, texts: Mapping[str, str]) -> None:
+        for key, value in texts.items():
+            _lib.check(
+                self._library.gpuwm_publish_metadata(
+                    self._pointer, _lib.text_bytes(key), _lib.text_bytes(value)
+                )
+            )
+
+    def file(self, name: str, content: bytes) -> None:
+        _lib.check(
+            self._library.gpuwm_publish_file(
+                self._pointer, _lib.text_bytes(name), content, len(content)
+            )
+        )
+
+    # ---- its end ----
+
+    def commit(self) -> Version:
+        """The version is ready, or waits for its other parts. Errors as gpuwm_publish_commit."""
+        info = _lib.VersionInfo()
+        call = self._library.gpuwm_publish_commit
+        _warn(self._end(lambda pointer: _said(_lib.check(call(pointer, ctypes.byref(info))))))
+        return version_of(info)
+
+    def commit_attached(self) -> Attached:
+        """The version is ready, and attached where it was made."""
+        call = self._library.gpuwm_publish_commit_attached
+
+        def commit(pointer: int) -> tuple[Attached, str]:
+            out = ctypes.c_void_p()
+            said = _said(_lib.check(call(pointer, ctypes.byref(out))))
+            handle = Handle(out.value or 0, self._socket)
+            return Attached(handle, Selection(), False, self._name), said
+
+        mapping, said = self._end(commit, (errno.EBUSY, errno.ECHILD))
+        _warn(said)
+        return mapping
+
+    def _end(self, call: Callable[[int], T], survives: Sequence[int] = ()) -> T:
+        """The call owns the publish: it goes on when nobody waits for it any more."""
+        self._abort.detach()
+        try:
+            return _threads.wait_for(lambda: call(self._pointer))
+        except errors.Error as error:
+            if error.code in survives:
+                self._abort = self._owned()
+            raise
+
+    def abort(self, reason: str) -> None:
+        """The version will not be, unless a commit took it over. What was exported stays, and may
+        be written."""
+        if self._abort.detach():
+            text = _lib.text_bytes(reason.replace("\0", " ")[:REASON_CHARACTERS])
+            self._library.gpuwm_publish_abort(self._pointer, text)
+
+    def _owned(self) -> weakref.finalize[..., Any]:
+        abort = weakref.finalize(
+            self, self._library.gpuwm_publish_abort, self._pointer, b"it was forgotten"
+        )
+        abort.atexit = False
+        return abort
+
+
+def _spec(spec: Spec) -> _lib.TensorSpec:
+    count = len(spec.shape)
+    return _lib.TensorSpec(
+        _lib.text_bytes(spec.name),
+        dtypes.BY_NAME[spec.dtype].code,
+        count,
+        (ctypes.c_uint64 * count)(*spec.shape),
+        None if spec.strides is None else (ctypes.c_int64 * count)(*spec.strides),
+        _lib.text_bytes(spec.tied_to),
+    )
+
+
+def _segment_bytes(specs: Sequence[Spec]) -> int:
+    total = sum(spec.nbytes for spec in specs if spec.tied_to is None)
+    step = SEGMENT_STEP * SEGMENTS
+    return max(SEGMENT_BYTES, (total + step - 1) // step * SEGMENT_STEP)
+
+
+def _said(result: int) -> str:
+    """What a call that succeeded in part has to tell."""
+    if result == 0:
+        return ""
+    said: _lib.ErrorText = _lib.load().gpuwm_error().contents
+    detail = _lib.text(said.detail)
+    return f"{_lib.text(said.message)}: {detail}" if detail else _lib.text(said.message)
+
+
+def _warn(said: str) -> None:
+    if said:
+        warnings.warn(said, RuntimeWarning, stacklevel=4)
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+Files = Iterable[str | os.PathLike[str]] | Mapping[str, bytes]
+
+
+def files_of(files: Files | None) -> dict[str, bytes]:
+    """Contents by name; a path's name is its last part. OSError; Invalid: two of one name."""
+    if files is None:
+        return {}
+    if isinstance(files, Mapping):
+        return dict(files)
+    found: dict[str, bytes] = {}
+    for path in map(pathlib.Path, files):
+        if path.name in found:
+            raise errors.Invalid(
+                f"two files are called {path.name}", "give them names: files={name: bytes}"
+            )
+        found[path.name] = path.read_bytes()
+    return found

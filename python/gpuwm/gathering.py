@@ -1,0 +1,128 @@
+"""What is to be published: the tensors of a model or of a state dict, each once."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from . import dtypes, errors
+from ._making import Making, Spec
+
+
+@dataclasses.dataclass(slots=True)
+class Part:
+    """A tensor to be published.
+
+    device: where it is, as torch names it. write: puts its bytes into the publish, at a position.
+    move: makes the publish's memory at a position its own; None: it stays where it is.
+    """
+
+    spec: Spec
+    device: str
+    write: Callable[[Making, int], None]
+    move: Callable[[Making, int], None] | None = None
+
+
+class Gathered:
+    """parts: a tied one after the one that it is tied to. problems: a line for each tensor that
+    can't be published. device: the one that all that is moved is on, else the first's."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.problems: list[str] = []
+        self._places: dict[tuple[object, ...], str] = {}
+
+    def tied_to(self, place: tuple[object, ...], name: str) -> str | None:
+        """The name that came first with the same memory."""
+        first = self._places.setdefault(place, name)
+        return None if first == name else first
+
+    @property
+    def device(self) -> str:
+        moved = [part.device for part in self.parts if part.move is not None]
+        others = [part.device for part in self.parts if part.device != "cpu"]
+        return (*moved, *others, "cpu")[0]
+
+
+def gather(source: Any, move: bool) -> Gathered:
+    """move: parameters, and tensors of a dict, are to become the publish's memory.
+
+    Unsupported: lists every tensor that can't be published, and why. Invalid: there is none.
+    """
+    found = Gathered()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(source, torch.nn.Module):
+        from . import gathering_torch
+
+        gathering_torch.add_model(found, source, move)
+    elif isinstance(source, Mapping):
+        _add_items(found, source, move)
+    else:
+        raise errors.Invalid(
+            f"a {type(source).__name__} can't be published", "give a torch module or a state dict"
+        )
+    if found.problems:
+        raise errors.Unsupported(
+            "nothing was published:\n  " + "\n  ".join(found.problems),
+            "\nvalues that are plain data can be: see gpuwm.publish",
+        )
+    if not found.parts:
+        raise errors.Invalid(f"the {type(source).__name__} has no tensors", "publish what has them")
+    return found
+
+
+def _add_items(found: Gathered, items: Mapping[str, Any], move: bool) -> None:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    for name, value in items.items():
+        if torch is not None and isinstance(value, torch.Tensor):
+            from . import gathering_torch
+
+            gathering_torch.add_item(found, items, name, move)
+        elif numpy is not None and isinstance(value, numpy.ndarray):
+            _add_array(found, name, value)
+        else:
+            found.problems.append(f"{name}: a {type(value).__name__}, neither tensor nor array")
+
+
+# ---- NumPy -------------------------------------------------------------------------------------
+
+
+def _add_array(found: Gathered, name: str, array: Any) -> None:
+    """It stays as it is: arrays can't be given other memory."""
+    dtype = _array_dtype(array)
+    if dtype is None:
+        found.problems.append(f"{name}: {array.dtype}, which versions don't have")
+    elif any(stride == 0 for stride in _strides(array)):
+        found.problems.append(f"{name}: repeats its values: {expanded(array.nbytes)}")
+    else:
+        address = array.__array_interface__["data"][0]
+        place = ("cpu", address, dtype, array.shape, array.strides) if array.nbytes else (name,)
+        spec = Spec(name, dtype, array.shape, tied_to=found.tied_to(place, name))
+        found.parts.append(Part(spec, "cpu", lambda making, at: _write_array(making, at, array)))
+
+
+def _array_dtype(array: Any) -> str | None:
+    """As safetensors names it."""
+    dtype = array.dtype
+    if dtype.isnative and not dtype.hasobject and dtype.names is None:
+        for row in dtypes.BY_NAME.values():
+            if dtype.name == row.ml_dtypes or (row.numpy and dtype == row.numpy):
+                return row.name
+    return None
+
+
+def _strides(array: Any) -> Iterator[int]:
+    return (stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+
+
+def _write_array(making: Making, position: int, array: Any) -> None:
+    import numpy
+
+    dense = numpy.ascontiguousarray(array)
+    making.write(position, dense.__array_interface__["data"][0], dense.nbytes)
+
+
+def expanded(nbytes: int) -> str:
+    return f"written out they take {nbytes} bytes: publish what it was expanded of"

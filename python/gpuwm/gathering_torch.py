@@ -1,0 +1,198 @@
+"""Tensors of torch that are to be published."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import dtypes, guards
+from ._making import Making, Spec
+from .gathering import Gathered, Part, expanded
+from .init import is_plain
+from .places import Place, modules_of, places
+
+_NAMES = {
+    getattr(torch, row.torch): row.name
+    for row in dtypes.BY_NAME.values()
+    if row.torch is not None and hasattr(torch, row.torch)
+}
+
+
+def add_model(found: Gathered, model: nn.Module, move: bool) -> None:
+    """Parameters and persistent buffers, by the names of state_dict(). Only parameters move."""
+    chosen = [place for place in places(modules_of(model)) if place.persistent]
+    moves = [move and not place.is_buffer for place in chosen]
+    devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
+    for place, moved in zip(chosen, moves, strict=True):
+        if moved and (written := guards.never_shared(place)):
+            found.problems.append(written)
+        else:
+            _add(found, _InModel(place), place.names, moved)
+    if len(devices) > 1:
+        found.problems += [f"{name}: on {device}" for device, name in devices.items()]
+        found.problems.append("a version is on one device: move the model to one first")
+
+
+def add_item(found: Gathered, items: Mapping[str, Any], name: str, move: bool) -> None:
+    """A tensor of a dict; the dict gets the one that has moved."""
+    if move and not isinstance(items, MutableMapping):
+        found.problems.append(f"{name}: its {type(items).__name__} can't be given a shared tensor")
+        return
+    _add(found, _InDict(items, name), [name], move)
+
+
+# ---- where a tensor is held: nothing else may keep its memory ----------------------------------
+
+
+class _InModel:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def get(self) -> torch.Tensor:
+        return self._place.tensor
+
+    def put(self, tensor: torch.Tensor) -> None:
+        """It stays the same object."""
+        self._place.tensor.data = tensor
+
+
+class _InDict:
+    def __init__(self, items: Mapping[str, Any], name: str) -> None:
+        self._items: Any = items
+        self._name = name
+
+    def get(self) -> torch.Tensor:
+        tensor: torch.Tensor = self._items[self._name]
+        return tensor
+
+    def put(self, tensor: torch.Tensor) -> None:
+        self._items[self._name] = tensor
+
+
+_Holder = _InModel | _InDict
+
+
+def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None:
+    name, tensor = names[0], holder.get()
+    problem = _problem(tensor)
+    if problem:
+        found.problems.append(f"{name}: {problem}")
+        return
+    strides = _dense_strides(tensor)
+    spec = _spec(name, tensor, strides)
+    spec = spec._replace(tied_to=found.tied_to(_place(name, tensor, strides), name))
+    write = functools.partial(_write, holder, spec)
+    moving = functools.partial(_move, holder, spec) if move else None
+    found.parts.append(Part(spec, str(tensor.device), write, moving))
+    root = spec.tied_to or name
+    for other in names[1:]:
+        found.parts.append(Part(spec._replace(name=other, tied_to=root), str(tensor.device), write))
+
+
+def _problem(tensor: torch.Tensor) -> str | None:
+    """Why its bytes and strides don't say all about it, or can't be had."""
+    kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
+    if not is_plain(tensor):
+        return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
+    others = list(_tensors_of(tensor))
+    if others:
+        return f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}"
+    if tensor.is_meta:
+        return "has no memory: give it its values first"
+    if tensor.dtype not in _NAMES:
+        return f"{tensor.dtype}, which versions don't have"
+    if _repeats(tensor):
+        return f"repeats its values: {expanded(tensor.numel() * tensor.element_size())}"
+    return None
+
+
+_REMEDY = "publish its parts as plain tensors"
+
+
+def _tensors_of(tensor: torch.Tensor) -> Iterator[str]:
+    """Attributes that are tensors, or objects that hold some: scales of what is quantised."""
+    for name, value in tensor.__dict__.items():
+        held = getattr(value, "__dict__", {})
+        if isinstance(value, torch.Tensor) or (
+            not callable(value) and any(isinstance(v, torch.Tensor) for v in held.values())
+        ):
+            yield name
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Whether it has fewer elements in memory than it says."""
+    if tensor.numel() == 0:
+        return False
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
+    return span < tensor.numel()
+
+
+def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Its strides where they are a permutation of dense ones; None: it is, or is to be written,
+    with the last dimension fastest."""
+    if tensor.is_contiguous():
+        return None
+    dims = sorted(zip(tensor.stride(), tensor.size(), strict=True))
+    expected = 1
+    for stride, size in dims:
+        if size > 1:
+            if stride != expected:
+                return None
+            expected *= size
+    return tuple(tensor.stride())
+
+
+def _spec(name: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> Spec:
+    dtype, shape = _NAMES[tensor.dtype], tuple(tensor.size())
+    if dtype == "F4" and shape:  # an element of torch's is two
+        return Spec(name, dtype, (*shape[:-1], shape[-1] * 2))
+    return Spec(name, dtype, shape, strides)
+
+
+def _place(name: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> tuple[object, ...]:
+    """Equal for tensors whose bytes are the same memory, and mean the same."""
+    if tensor.numel() == 0:
+        return (name,)
+    place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    if strides is None and not tensor.is_contiguous():  # written anew, in the order of this one
+        return (*place, tensor.size(), tensor.stride())
+    return (*place, tensor.numel())
+
+
+# ---- bytes -------------------------------------------------------------------------------------
+
+
+def _write(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
+    tensor = holder.get().detach()
+    if making.on_host or tensor.is_cuda:
+        to, tensor = _memory(making, position), _as_it_goes(tensor, spec)
+        with torch.no_grad():
+            to.copy_(tensor)
+        return
+    tensor = tensor.resolve_conj().resolve_neg()
+    dense = tensor if tensor.is_contiguous() or spec.strides is not None else tensor.contiguous()
+    making.write(position, dense.data_ptr(), dense.numel() * dense.element_size())
+
+
+def _move(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
+    memory, dtype = _memory(making, position), holder.get().dtype
+    if spec.dtype not in dtypes.DLPACK_PLAIN:
+        empty = torch.empty(0, dtype=dtype, device=memory.device)
+        memory = empty.set_(memory.untyped_storage(), 0, memory.size(), memory.stride())
+    holder.put(memory)
+
+
+def _memory(making: Making, position: int) -> torch.Tensor:
+    """Bytes, where DLPack has no name for the dtype."""
+    tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(making.export(position))
+    return tensor
+
+
+def _as_it_goes(tensor: torch.Tensor, spec: Spec) -> torch.Tensor:
+    if spec.dtype in dtypes.DLPACK_PLAIN:
+        return tensor
+    return tensor.view(torch.uint8) if tensor.dim() else tensor.reshape(1).view(torch.uint8)[0]

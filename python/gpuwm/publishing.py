@@ -1,0 +1,196 @@
+"""Publishing: what this process has becomes a version, and the process's memory the version's."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from . import _lib, devices, errors
+from . import client as clients
+from ._making import SEGMENT_BYTES, Files, Making, What, files_of
+from .gathering import Gathered, Part, gather
+from .mapping import Mapping as Attached
+from .mapping import Version
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+
+@overload
+def publish(
+    source: Module | Mapping[str, Any],
+    name: str,
+    *,
+    alias: str | None = None,
+    key: _lib.Key | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    bind: Literal[True] = True,
+    private: str | Sequence[str] = (),
+    device: Any = None,
+    rank: int = 0,
+    world: int = 1,
+    join: str | None = None,
+    announce: Callable[[str], object] | None = None,
+    client: clients.Client | None = None,
+) -> Attached: ...
+
+
+@overload
+def publish(
+    source: Module | Mapping[str, Any],
+    name: str,
+    *,
+    alias: str | None = None,
+    key: _lib.Key | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    bind: Literal[False],
+    device: Any = None,
+    rank: int = 0,
+    world: int = 1,
+    join: str | None = None,
+    announce: Callable[[str], object] | None = None,
+    client: clients.Client | None = None,
+) -> Version: ...
+
+
+def publish(
+    source: Module | Mapping[str, Any],
+    name: str,
+    *,
+    alias: str | None = None,
+    key: _lib.Key | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    bind: bool = True,
+    private: str | Sequence[str] = (),
+    device: Any = None,
+    rank: int = 0,
+    world: int = 1,
+    join: str | None = None,
+    announce: Callable[[str], object] | None = None,
+    client: clients.Client | None = None,
+) -> Attached | Version:
+    """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors.
+
+    bind: they move into the version's memory one by one, and what they had is freed: at no time
+    more is needed than for the model and 2 GiB (or, where that is more, twice its largest tensor).
+    Afterwards a model is as `Mapping.bind` leaves one: parameters shared and read-only, buffers
+    private; `private` as there. A dict gets shared tensors in place of its own. The mapping.
+    Without: everything is copied and stays as it is. The version.
+
+    source: a torch module, or names with torch tensors or NumPy arrays (arrays are copied always).
+    Names of one tensor, and tensors that are the same memory, are stored once. A permutation of a
+    dense tensor keeps its strides; what has gaps is written without. name: "model@tag".
+    alias: moved to the version when it is ready. key: fields that who attaches may ask to be equal;
+    values are taken as texts. files: paths, or contents by name; metadata: texts by name.
+    device: "host", a UUID, "cuda:N"…; None: where the tensors are.
+    rank, world: this is one of `world` parts. The first is told the publish's id by `announce`,
+    before anything is copied, and gives it to the others, who `join` it; each returns when it
+    committed (bind: when all are ready), and when one ends before that, all fail.
+    client: None: a connection of its own.
+
+    Nobody else may use the model meanwhile. When it fails, or is interrupted, before the commit,
+    there is no version, and the model is as usable as before; what had moved stays where it is, in
+    memory of this process alone. Ctrl-C does not end a commit, only the wait for it.
+
+    Unsupported: lists the tensors that can't be published (quantised, distributed, sparse, without
+    memory, a dtype that versions don't have, expanded ones) and why. Exists: the tag or rank is
+    taken. NoRoom, Refused (the role publisher), Quota, Damaged; Cancelled, Disconnected: publish
+    again. A warning: the version is ready, but the alias could not be moved, or there is no lease.
+    """
+    gathered = gather(source, bind)
+    contents = files_of(files)
+    client = client or clients.connect()
+    what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key)
+    if bind:
+        _check_private(source, private)
+    making = Making(client, what, [part.spec for part in gathered.parts])
+    try:
+        if announce is not None:
+            announce(making.id)
+        making.metadata(metadata or {})
+        for file, content in contents.items():
+            making.file(file, content)
+        _fill(making, gathered.parts)
+        del gathered
+        if not bind:
+            return making.commit()
+        mapping = making.commit_attached()
+    except BaseException as error:
+        making.abort(f"{type(error).__name__}: {error}")
+        raise
+    _bind(mapping, source, private)
+    return mapping
+
+
+def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client) -> str:
+    resolved = devices.resolve(gathered.device if device is None else device, client)
+    moved = next((part for part in gathered.parts if part.move is not None), None)
+    if moved is not None:
+        there = devices.resolve(moved.device, client)
+        if there != resolved:
+            raise errors.Invalid(
+                f"{moved.spec.name} is on {there}, and can't become memory of {resolved}",
+                "move it there first, or publish with bind=False",
+            )
+    return resolved or "host"
+
+
+def _fill(making: Making, parts: Sequence[Part]) -> None:
+    """In the order of the memory, so that pieces of it are made one by one. A tied tensor moves
+    with the one that has the bytes."""
+    positions = {part.spec.name: position for position, part in enumerate(parts)}
+    tied: dict[int, list[int]] = defaultdict(list)
+    for position, part in enumerate(parts):
+        if part.spec.tied_to is not None:
+            tied[positions[part.spec.tied_to]].append(position)
+    on_gpu = any(part.device != "cpu" for part in parts)
+    if on_gpu:
+        sys.modules["torch"].cuda.synchronize()  # what is still to be computed, on any stream
+    freed = 0
+    for position in making.order():
+        part = parts[position]
+        if part.spec.tied_to is not None:
+            continue
+        # What torch keeps of what it freed must go before the next piece is made.
+        if on_gpu and freed + part.spec.nbytes > SEGMENT_BYTES:
+            sys.modules["torch"].cuda.empty_cache()
+            freed = 0
+        part.write(making, position)
+        for each in (position, *tied[position]):
+            move = parts[each].move
+            if move is not None:
+                move(making, each)
+                freed += part.spec.nbytes
+
+
+# ---- what it leaves ----------------------------------------------------------------------------
+
+
+def _check_private(source: Any, private: str | Sequence[str]) -> None:
+    if isinstance(source, Mapping):
+        if private:
+            raise errors.Invalid("private= is for modules", "copy the dict's tensors yourself")
+        return
+    from .binding import chosen
+    from .places import modules_of, places
+
+    names = {name for place in places(modules_of(source)) for name in place.names}
+    chosen(names, private, "private")
+
+
+def _bind(mapping: Attached, source: Any, private: str | Sequence[str]) -> None:
+    """At the same addresses: no byte is moved."""
+    if not isinstance(source, Mapping):
+        mapping.bind(source, private=private)
+        return
+    torch = sys.modules.get("torch")
+    moved = [n for n, v in source.items() if torch is not None and isinstance(v, torch.Tensor)]
+    if moved:
+        shared: Any = mapping.state_dict()
+        items: Any = source
+        items.update((name, shared[name]) for name in moved)
