@@ -7,19 +7,14 @@
 #include <stdlib.h>
 
 const char *const quota_keys[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "sessions_per_uid",
-	[QUOTA_LEASES] = "leases_per_uid",
-	[QUOTA_REQUESTS] = "requests_per_uid",
-	[QUOTA_PUBLISHES] = "publishes_per_uid",
+	[QUOTA_SESSIONS] = "sessions_per_uid", [QUOTA_LEASES] = "leases_per_uid",
+	[QUOTA_REQUESTS] = "requests_per_uid", [QUOTA_PUBLISHES] = "publishes_per_uid",
 	[QUOTA_CLAIMS] = "claims_per_uid",
 };
 
 static const char *const quota_nouns[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "connections",
-	[QUOTA_LEASES] = "leases",
-	[QUOTA_REQUESTS] = "waiting requests",
-	[QUOTA_PUBLISHES] = "open publishes",
-	[QUOTA_CLAIMS] = "claims",
+	[QUOTA_SESSIONS] = "connections",     [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "waiting requests",
+	[QUOTA_PUBLISHES] = "open publishes", [QUOTA_CLAIMS] = "claims",
 };
 
 const struct quota_limits quota_defaults = {

@@ -67,8 +67,8 @@ static int64_t wait_left(int64_t wait_ms, int64_t deadline)
 }
 
 /* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
-static int call_try(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply,
-		     bool *ret_again, struct error *error)
+static int call_try(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply, bool *ret_again,
+		    struct error *error)
 {
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;

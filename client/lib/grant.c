@@ -82,7 +82,7 @@ enum asked { ASK_AGAIN, GRANTED, CLAIMED };
 /* What is asked for. */
 struct asking {
 	const char *method, *key, *name; /* `name` is the method's parameter `key` */
-	const struct gpuwm_attach_options *options;
+	struct gpuwm_attach_options options;
 	uint64_t round; /* of the connection that answered */
 };
 
@@ -94,10 +94,10 @@ static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t 
 
 	call_begin(&call, client, asking->method);
 	message_put_text(&call.request, asking->key, asking->name);
-	if (asking->options->device)
-		message_put_text(&call.request, "device", asking->options->device);
-	message_put_u64(&call.request, "rank", asking->options->rank);
-	if (asking->options->look)
+	if (asking->options.device)
+		message_put_text(&call.request, "device", asking->options.device);
+	message_put_u64(&call.request, "rank", asking->options.rank);
+	if (asking->options.look)
 		message_put_bool(&call.request, "look", true);
 	r = call_run(&call, wait_ms, reply, error);
 	asking->round = call.round;
@@ -143,8 +143,8 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 /* GRANTED, CLAIMED or why not. */
 static int ask(struct gpuwm_client *client, struct asking *asking, struct grant *ret, struct error *error)
 {
-	const int64_t deadline = clock_deadline(asking->options->wait_ms);
-	int64_t wait_ms = asking->options->wait_ms;
+	const int64_t deadline = clock_deadline(asking->options.wait_ms);
+	int64_t wait_ms = asking->options.wait_ms;
 	struct lease *lease = calloc(1, sizeof(*lease));
 	int r;
 
@@ -180,18 +180,17 @@ static const char *current_device(const struct gpuwm_client *client)
 static int take(struct gpuwm_client *client, struct asking *asking, const struct gpuwm_attach_options *given,
 		struct grant *ret, struct error *error)
 {
-	struct gpuwm_attach_options options;
-	int r = client_take_options(given, &options, sizeof(options), error);
+	struct gpuwm_attach_options *options = &asking->options;
+	int r = client_take_options(given, options, sizeof(*options), error);
 
 	if (r == 0)
-		r = key_check(options.key, options.key_count, error);
+		r = key_check(options->key, options->key_count, error);
 	if (r == 0)
 		r = reviver_watch(client, error);
 	if (r < 0)
 		return r;
-	asking->options = &options;
 	r = ask(client, asking, ret, error);
-	if (r == -ENODEV && !options.device && (options.device = current_device(client)))
+	if (r == -ENODEV && !options->device && (options->device = current_device(client)))
 		r = ask(client, asking, ret, error);
 	return r;
 }

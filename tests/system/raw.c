@@ -162,8 +162,7 @@ int raw_publish_begin_by(struct raw_publish *p, int sock, const char *name, cons
 	struct fields f;
 	int code;
 
-	*p = (struct raw_publish){
-		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = bytes};
+	*p = (struct raw_publish){.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = bytes};
 	snprintf(p->device, sizeof p->device, "%s", device);
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
 	message_put_text(&w, "name", name);
