@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -116,10 +115,13 @@ def build(
 # ---- what is to be done -----------------------------------------------------------------------
 
 
-class _Step(NamedTuple):
-    name: str
-    do: Callable[[], object]
-    undo: Callable[[], object]
+class _Step(Protocol):
+    """Changes one parameter or buffer; undo() is called after do() only."""
+
+    @property
+    def name(self) -> str: ...
+    def do(self) -> None: ...
+    def undo(self) -> None: ...
 
 
 def _do(steps: Sequence[_Step]) -> None:
@@ -198,8 +200,8 @@ class _Plan:
         held = fitting.unswappable(place.tensor)
         problem = (
             fitting.misfit(place, source)
-            or fitting.different(self.sources, named)
-            or fitting.other_identity(place, source, held)
+            or (len(named) > 1 and fitting.different(self.sources, named))
+            or (held and fitting.other_identity(place, source, held))
             or (guards.never_shared(place) if shared and self._read_only else None)
         )
         if problem:
@@ -226,30 +228,55 @@ class _Plan:
             )
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
             moved = init.alias(type(tensor), tensor.to(self._device), tensor, False)
-            self.steps.append(_swap(place, moved))
+            self.steps.append(_Swap(place, moved))
 
     def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
         tensor = place.tensor
         if not shared and place.is_buffer and fitting.fillable(tensor, source):
-            return _fill(place, source)
+            return _Fill(place, source)
         kind = guards.kind_of(tensor, shared and self._guard)
         memory = source if shared else guards.private_copy(source)
-        new = guards.made(kind, memory, tensor, place.name)
-        return _swap(place, new) if swappable else _set_data(place, new)
+        new = init.alias(kind, memory, tensor, False)
+        return _Swap(place, new) if swappable else _SetData(place, new)
 
 
-def _swap(place: Place, new: torch.Tensor) -> _Step:
-    swap = functools.partial(init.swap, place.tensor, new)
-    return _Step(place.name, swap, swap)
+class _Swap:
+    """It becomes another tensor, and stays the same object."""
+
+    __slots__ = ("_new", "_tensor", "name")
+
+    def __init__(self, place: Place, new: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor = place.tensor
+        self._new = new
+
+    def do(self) -> None:
+        init.swap(self._tensor, self._new)
+
+    undo = do
 
 
-def _set_data(place: Place, new: torch.Tensor) -> _Step:
-    """For a tensor on the same device that others hold, or refer to weakly."""
-    tensor: Any = place.tensor
-    old = torch.Tensor.detach(tensor)
-    was = (type(tensor), dict(tensor.__dict__), tensor.requires_grad)
+class _SetData:
+    """For a tensor with memory on the same device, which others hold or refer to weakly."""
 
-    def become(memory: torch.Tensor, kind: type, attributes: Any, requires_grad: bool) -> None:
+    def __init__(self, place: Place, new: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor: Any = place.tensor
+        self._new = (type(new), torch.Tensor.detach(new), dict(new.__dict__), False)
+        old = torch.Tensor.detach(self._tensor)
+        attributes = dict(self._tensor.__dict__)
+        self._old = (type(self._tensor), old, attributes, self._tensor.requires_grad)
+
+    def do(self) -> None:
+        self._become(*self._new)
+
+    def undo(self) -> None:
+        self._become(*self._old)
+
+    def _become(
+        self, kind: type, memory: torch.Tensor, attributes: dict[str, Any], requires_grad: bool
+    ) -> None:
+        tensor = self._tensor
         tensor.__class__ = guards.kind_of(tensor, False)
         tensor.data = memory
         tensor.requires_grad_(requires_grad)
@@ -257,21 +284,21 @@ def _set_data(place: Place, new: torch.Tensor) -> _Step:
         tensor.__dict__.clear()
         tensor.__dict__.update(attributes)
 
-    plain = torch.Tensor.detach(new)
-    return _Step(
-        place.name,
-        functools.partial(become, plain, type(new), new.__dict__, False),
-        functools.partial(become, old, *was),
-    )
 
+class _Fill:
+    """A buffer keeps its memory, which others may have views of, and gets values."""
 
-def _fill(place: Place, source: torch.Tensor) -> _Step:
-    """A buffer keeps its memory, which others may have views of."""
-    tensor = torch.Tensor.detach(place.tensor)
-    old = tensor.clone()
-    return _Step(
-        place.name, functools.partial(tensor.copy_, source), functools.partial(tensor.copy_, old)
-    )
+    def __init__(self, place: Place, source: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor = torch.Tensor.detach(place.tensor)
+        self._source = source
+        self._old = self._tensor.clone()
+
+    def do(self) -> None:
+        self._tensor.copy_(self._source)
+
+    def undo(self) -> None:
+        self._tensor.copy_(self._old)
 
 
 def chosen(names: set[str], globs: Globs, option: str) -> set[str]:

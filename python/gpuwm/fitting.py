@@ -34,10 +34,10 @@ def misfit(place: Place, source: torch.Tensor) -> str | None:
     )
 
 
-def other_identity(place: Place, source: torch.Tensor, why: str | None) -> str | None:
+def other_identity(place: Place, source: torch.Tensor, why: str) -> str | None:
     """Why the object in the model can't be given the memory of `source`. why: it is unswappable."""
     tensor = place.tensor
-    if why is None or (not tensor.is_meta and tensor.device == source.device):
+    if not tensor.is_meta and tensor.device == source.device:
         return None
     return (
         f"identity: {place.name} can't get memory and stay the same object, since {why}: bind "
@@ -47,11 +47,11 @@ def other_identity(place: Place, source: torch.Tensor, why: str | None) -> str |
 
 def unswappable(tensor: torch.Tensor) -> str | None:
     """Why torch.utils.swap_tensors refuses: others would go on with what it was."""
-    if weakref.getweakrefs(tensor):
+    if weakref.getweakrefcount(tensor):
         return "something has a weak reference to it"
     # One is its own; an accumulator of gradients may hold another.
     holders: int = tensor._use_count()  # type: ignore[attr-defined]
-    if holders > (2 if tensor.requires_grad else 1):
+    if holders > 1 and holders > (2 if tensor.requires_grad else 1):
         return "a computation of gradients holds it"
     return None
 

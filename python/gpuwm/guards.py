@@ -22,7 +22,7 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from . import errors, init
+from . import errors, init, remembering
 from .places import Place
 
 
@@ -32,15 +32,11 @@ class WriteError(errors.Error):
     default_code = errno.EROFS
 
 
-_PRIVATE = "bind it as a private copy: bind(model, private=[{!r}])"
-
-
 class Shared:
     """What the classes of shared parameters and buffers have besides their own class."""
 
     __slots__ = ()
     gpuwm_plain: ClassVar[type[torch.Tensor]]  # the class that it was
-    gpuwm_name: str  # of the model
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
         if requires_grad:
@@ -113,10 +109,7 @@ _OPERATORS = (
 
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise WriteError(
-            f"{name} would write into {self.gpuwm_name}, which is shared and read-only",
-            _PRIVATE.format(self.gpuwm_name),
-        )
+        raise _refusal(self, f"{name} would write into {{}}, which is shared and read-only")
 
     refuse.__name__ = name
     return refuse
@@ -134,10 +127,13 @@ for _name in _writing_methods():
 
 
 def _no_gradient(tensor: Any) -> WriteError:
-    return WriteError(
-        f"{tensor.gpuwm_name} is shared and read-only: it can't be trained",
-        _PRIVATE.format(tensor.gpuwm_name),
-    )
+    return _refusal(tensor, "{} is shared and read-only: it can't be trained")
+
+
+def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
+    name = remembering.name_of(tensor) or f"a {type(tensor).__name__}"
+    private = f"bind it as a private copy: bind(model, private=[{name!r}])"
+    return WriteError(what.format(name), remedy or private)
 
 
 # ---- the classes ------------------------------------------------------------------------------
@@ -160,17 +156,6 @@ def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
     return _shared_class(plain) if shared else plain
 
 
-def made(kind: type[torch.Tensor], memory: torch.Tensor, like: torch.Tensor, name: str) -> Any:
-    """A tensor of that class over that memory, with the attributes that were set on `like`."""
-    new = init.alias(kind, memory, like, False)
-    if isinstance(like, Shared):
-        new.__dict__.pop("gpuwm_name", None)
-        new.__dict__.pop("gpuwm_detached", None)
-    if issubclass(kind, Shared):
-        new.gpuwm_name = name
-    return new
-
-
 def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Its bytes, copied, with its strides; dtypes that have no kernels too."""
     storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
@@ -179,15 +164,12 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _same_memory(kind: type[torch.Tensor], tensor: Any) -> Any:
-    new: Any = torch.Tensor._make_subclass(kind, tensor, False)
-    new.gpuwm_name = tensor.gpuwm_name
-    return new
+    return torch.Tensor._make_subclass(kind, tensor, False)
 
 
 def _unshare(tensor: Any) -> None:
     """It is about to get other memory: nothing is guarded any more."""
     tensor.__class__ = tensor.gpuwm_plain
-    tensor.__dict__.pop("gpuwm_name", None)
 
 
 def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
@@ -197,8 +179,9 @@ def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
         plain = nn.Parameter
     elif getattr(tensor, "gpuwm_detached", False):
         plain = torch.Tensor
-    new = made(plain, memory, tensor, "")
-    new.__dict__.pop("_is_param", None)
+    new = init.alias(plain, memory, tensor, False)
+    for own in ("_is_param", "gpuwm_detached"):
+        new.__dict__.pop(own, None)
     return new
 
 
@@ -207,8 +190,8 @@ def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
 
 def never_shared(place: Place) -> str | None:
     """Why it can't be shared: its module writes into it whenever it is called."""
-    for module, _ in place.owners:
-        if isinstance(module, _RENORMALISING) and module.max_norm is not None:
+    for module, key in place.owners:
+        if key == "weight" and isinstance(module, _RENORMALISING) and module.max_norm is not None:
             return (
                 f"written: {type(module).__name__} with max_norm={module.max_norm} writes into "
                 f"{place.name} at every call: private=[{place.name!r}], or max_norm=None"
@@ -247,9 +230,10 @@ def _check_training(module: nn.Module, args: tuple[Any, ...]) -> None:
         return
     for buffer in module._buffers.values():
         if isinstance(buffer, Shared):
-            raise WriteError(
-                f"{type(module).__name__} writes into {buffer.gpuwm_name} while it trains, "
-                "which is shared and read-only",
+            raise _refusal(
+                buffer,
+                f"{type(module).__name__} writes into {{}} while it trains, which is shared and "
+                "read-only",
                 "call eval() on the module, or bind without share_buffers for it",
             )
 
@@ -263,8 +247,8 @@ def _check_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if isinstance(parameter, Shared) and parameter.grad is not None:  # type: ignore[attr-defined]
-                raise WriteError(
-                    f"{type(optimizer).__name__}.step() would write into {parameter.gpuwm_name}, "
-                    "which is shared and read-only",
-                    _PRIVATE.format(parameter.gpuwm_name),
+                raise _refusal(
+                    parameter,
+                    f"{type(optimizer).__name__}.step() would write into {{}}, which is shared and "
+                    "read-only",
                 )

@@ -110,7 +110,8 @@ def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
 def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: bool) -> Any:
     """A tensor of that class over the same memory, with the attributes that were set on `like`."""
     made: Any = torch.Tensor._make_subclass(kind, tensor, requires_grad)
-    made.__dict__.update(like.__dict__)
+    if attributes := like.__dict__:
+        made.__dict__.update(attributes)
     return made
 
 

@@ -45,14 +45,15 @@ def remember(
     """Instead of what was remembered of the places before: each with the name of its tensor in the
     version, of which `sources` has the tensors, and whether it is a private copy."""
     weakly = weakref.ref(mapping)
+    found: dict[nn.Module, dict[str, Bound]] = {}
     for place, source, private in places:
         memory = sources[source]
         bound = Bound(weakly, source, place.name, private, memory.data_ptr(), memory.nbytes)
         for module, key in place.owners:
-            keys = _bound.get(module)
-            if keys is None:
-                keys = _bound[module] = {}
-            keys[key] = bound
+            if module not in found:
+                found[module] = _bound.get(module) or {}
+            found[module][key] = bound
+    _bound.update(found)
 
 
 def recall(mapping: Mapping, place: Place) -> Bound | None:
@@ -61,6 +62,18 @@ def recall(mapping: Mapping, place: Place) -> Bound | None:
         if bound is not None and bound.mapping() is mapping:
             return bound
     return None
+
+
+def name_of(tensor: torch.Tensor) -> str | None:
+    """The name of a shared parameter or buffer, or of one in whose memory a tensor begins."""
+    nearby = None
+    for module, keys in list(_bound.items()):
+        for key, bound in keys.items():
+            if tensor is module._parameters.get(key) or tensor is module._buffers.get(key):
+                return bound.name
+            if not bound.private and bound.has(tensor):
+                nearby = bound.name
+    return nearby
 
 
 def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:

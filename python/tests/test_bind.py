@@ -144,8 +144,16 @@ def test_a_failure_midway_undoes_what_was_done(monkeypatch: pytest.MonkeyPatch) 
     model.hidden.weight.requires_grad_(True)
     held = weakref.ref(model.hidden.bias)
     before, was = addresses(model), {n: t.clone() for n, t in model.state_dict().items()}
-    last = binding._Step("scale", lambda: 1 / 0, lambda: None)
-    real = binding._do
+
+    class Fails:
+        name = "last"
+
+        def do(self) -> None:
+            raise ZeroDivisionError
+
+        undo = do
+
+    last, real = Fails(), binding._do
     monkeypatch.setattr(binding, "_do", lambda steps: real([*steps, last]))
     with pytest.raises(ZeroDivisionError):
         binding.bind(version, model)
@@ -159,19 +167,13 @@ def test_a_failure_midway_undoes_what_was_done(monkeypatch: pytest.MonkeyPatch) 
 def test_what_torch_refuses_to_swap_is_named_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     version, model = version_of(trained()), empty_net()
 
-    def refuse(*args: Any) -> None:
-        raise RuntimeError("held")
+    def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
+        if tensor is model.norm.bias:
+            raise RuntimeError("held")
+        real(tensor, other)
 
-    real = binding._swap
-    monkeypatch.setattr(
-        binding,
-        "_swap",
-        lambda place, new: (
-            binding._Step(place.name, refuse, refuse)
-            if place.name == "norm.bias"
-            else real(place, new)
-        ),
-    )
+    real = init.swap
+    monkeypatch.setattr(init, "swap", swap)
     with pytest.raises(binding.BindError, match=r"norm.bias could not be bound: held"):
         binding.bind(version, model)
     assert all(parameter.is_meta for parameter in model.parameters())
