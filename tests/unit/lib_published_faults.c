@@ -68,18 +68,59 @@ Test(published_faults, memory_that_is_not_mapped_for_writing_again_is_lost)
 	loses_its_memory("cuMemMap:5:999,cuMemMap:6:999");
 }
 
-/* Calls of the driver that were logged so far. */
-static int calls_logged(void)
+/* Calls of the driver that were logged so far with these words. */
+static int logged(const char *words)
 {
 	FILE *log = fopen(calls, "re");
 	char line[256];
 	int count = 0;
 
 	while (log && fgets(line, sizeof(line), log))
-		count += strstr(line, " cu") != NULL;
+		count += strstr(line, words) != NULL;
 	if (log)
 		fclose(log);
 	return count;
+}
+
+static int calls_logged(void)
+{
+	return logged(" cu");
+}
+
+/* With exports until the end of it, or not. */
+static void publish_once(int how, bool exported)
+{
+	struct DLManagedTensor *exports[TENSORS];
+	struct gpuwm_publish *publish = begin_exported(exports);
+	struct gpuwm_mapping *mapping = NULL;
+	void *place = exports[0]->dl_tensor.data;
+
+	if (!exported)
+		free_exports(exports);
+	if (how == 0)
+		cr_assert(eq(int, gpuwm_publish_abort(publish, NULL), 0));
+	else if (how == 1)
+		cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0));
+	else
+		cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0));
+	if (exported)
+		free_exports(exports);
+	gpuwm_drop(mapping);
+	UNTIL(leases() == 0 && !can_read(place));
+}
+
+Test(published_faults, addresses_and_memory_go_however_it_ends)
+{
+	start_cuda();
+	for (int how = 0; how < 3; how++) {
+		publish_once(how, false);
+		publish_once(how, true);
+	}
+	UNTIL(logged("cuMemAddressFree 0") == logged("cuMemAddressReserve 0"));
+	cr_assert(eq(int, logged("cuMemAddressReserve 0"), 6));
+	UNTIL(logged("cuMemRelease 0") == logged("cuMemCreate 0"));
+	UNTIL(logged("cuDevicePrimaryCtxRelease_v2 0") == logged("cuDevicePrimaryCtxRetain 0"));
+	stop();
 }
 
 /* How many calls go before the commit, and how many it makes. */
