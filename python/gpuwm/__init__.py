@@ -44,12 +44,14 @@ from .errors import (
     Unsupported,
 )
 from .mapping import Mapping, Version
+from .modes import obtain
 from .publishing import publish
 from .tensor import Slice, Tensor
 
 if TYPE_CHECKING:
     from . import transformers
-    from .binding import BindError, BindResult, build
+    from .binding import BindError, BindResult
+    from .building import build
     from .checking import CheckResult
     from .guards import WriteError
     from .init import Unbound, empty_init
@@ -61,7 +63,7 @@ _WITH_TORCH = {
     "CheckResult": "checking",
     "Unbound": "init",
     "WriteError": "guards",
-    "build": "binding",
+    "build": "building",
     "empty_init": "init",
 }
 
@@ -125,6 +127,7 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "obtain",
     "publish",
     "transformers",
 ]

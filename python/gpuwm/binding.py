@@ -88,30 +88,6 @@ def bind(
     return plan.result()
 
 
-def build(
-    ref: str,
-    make: Callable[[], nn.Module],
-    *,
-    strict: bool = True,
-    share_buffers: bool | Globs = False,
-    private: Globs = (),
-    guard: bool = True,
-    **options: Any,
-) -> nn.Module:
-    """Attaches, makes the model without memory for its parameters, and binds it.
-
-    make: returns the model (`lambda: Model(config)`). options: of `gpuwm.attach` (but copy); the
-    others: of `bind`. The model keeps the lease; to follow swaps, attach and bind yourself.
-    """
-    from .mapping import attach_mapping
-
-    mapping = attach_mapping(ref, **options)
-    with init.empty_init():
-        model = make()
-    bind(mapping, model, strict=strict, share_buffers=share_buffers, private=private, guard=guard)
-    return model
-
-
 # ---- what is to be done -----------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from . import dtypes, errors
@@ -46,8 +46,9 @@ class Gathered:
         return (*moved, *others, "cpu")[0]
 
 
-def gather(source: Any, move: bool) -> Gathered:
-    """move: parameters, and tensors of a dict, are to become the publish's memory.
+def gather(source: Any, move: bool, private: Set[str] = frozenset()) -> Gathered:
+    """move: parameters, and tensors of a dict, are to become the publish's memory, but
+    for those of `private`.
 
     Unsupported: lists every tensor that can't be published, and why. Invalid: there is none.
     """
@@ -56,7 +57,7 @@ def gather(source: Any, move: bool) -> Gathered:
     if torch is not None and isinstance(source, torch.nn.Module):
         from . import gathering_torch
 
-        gathering_torch.add_model(found, source, move)
+        gathering_torch.add_model(found, source, move, private)
     elif isinstance(source, Mapping):
         _add_items(found, source, move)
     else:
@@ -94,7 +95,7 @@ def _add_array(found: Gathered, name: str, array: Any) -> None:
     dtype = _array_dtype(array)
     if dtype is None:
         found.problems.append(f"{name}: {array.dtype}, which versions don't have")
-    elif any(stride == 0 for stride in _strides(array)):
+    elif array.size and any(stride == 0 for stride in _strides(array)):
         found.problems.append(f"{name}: repeats its values: {expanded(array.nbytes)}")
     else:
         address = array.__array_interface__["data"][0]

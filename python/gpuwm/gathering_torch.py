@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Set
 from typing import Any
 
 import torch
@@ -22,10 +22,10 @@ _NAMES = {
 }
 
 
-def add_model(found: Gathered, model: nn.Module, move: bool) -> None:
+def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) -> None:
     """Parameters and persistent buffers, by the names of state_dict(). Only parameters move."""
     chosen = [place for place in places(modules_of(model)) if place.persistent]
-    moves = [move and not place.is_buffer for place in chosen]
+    moves = [move and not p.is_buffer and private.isdisjoint(p.names) for p in chosen]
     devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
     for place, moved in zip(chosen, moves, strict=True):
         if moved and (written := guards.never_shared(place)):

@@ -102,12 +102,10 @@ def publish(
     taken. NoRoom, Refused (the role publisher), Quota, Damaged; Cancelled, Disconnected: publish
     again. A warning: the version is ready, but the alias could not be moved, or there is no lease.
     """
-    gathered = gather(source, bind)
+    gathered = gather(source, bind, _private_names(source, private) if bind else set())
     contents = files_of(files)
     client = client or clients.connect()
     what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key)
-    if bind:
-        _check_private(source, private)
     making = Making(client, what, [part.spec for part in gathered.parts])
     try:
         if announce is not None:
@@ -171,16 +169,16 @@ def _fill(making: Making, parts: Sequence[Part]) -> None:
 # ---- what it leaves ----------------------------------------------------------------------------
 
 
-def _check_private(source: Any, private: str | Sequence[str]) -> None:
+def _private_names(source: Any, private: str | Sequence[str]) -> set[str]:
+    if not private:
+        return set()
     if isinstance(source, Mapping):
-        if private:
-            raise errors.Invalid("private= is for modules", "copy the dict's tensors yourself")
-        return
+        raise errors.Invalid("private= is for modules", "copy the dict's tensors yourself")
     from .binding import chosen
     from .places import modules_of, places
 
     names = {name for place in places(modules_of(source)) for name in place.names}
-    chosen(names, private, "private")
+    return chosen(names, private, "private")
 
 
 def _bind(mapping: Attached, source: Any, private: str | Sequence[str]) -> None:

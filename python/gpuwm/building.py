@@ -1,0 +1,93 @@
+"""Building a model on a version: one that is there, or one that this process makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from . import _lib, init, modes
+from . import client as clients
+from ._making import Files
+from .binding import bind
+from .mapping import Mapping as Attached
+from .modes import Mode
+
+Globs = str | Sequence[str]
+
+
+def build(
+    ref: str,
+    make: Callable[[], nn.Module],
+    *,
+    fill: Callable[[nn.Module], nn.Module | None] | None = None,
+    mode: Mode | None = None,
+    strict: bool = True,
+    share_buffers: bool | Globs = False,
+    private: Globs = (),
+    guard: bool = True,
+    wait: float | None = None,
+    device: Any = None,
+    key: _lib.Key | None = None,
+    alias: str | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    client: clients.Client | None = None,
+    **options: Any,
+) -> nn.Module:
+    """A model whose parameters are a version's memory.
+
+    make: returns the model (`lambda: Model(config)`). mode: "load" (the default): attaches, makes
+    the model without memory for its parameters, and binds it. "save": makes the model with memory,
+    has `fill` give it its values (from files, quantised, fused), publishes it and binds it. "auto"
+    (the default with `fill`): the first process saves, the others load. None: $GPUWM_MODE, or the
+    default. fill: may return another model, of the structure that `make` gives where it loads;
+    None: `make` gives the model its values, which costs the others what it reads.
+    strict, share_buffers, private, guard: as in `bind`. wait, device, key, alias, files, metadata,
+    client: as in `gpuwm.obtain`. options: more for `gpuwm.attach`, with "load" only.
+    """
+    chosen = modes.mode_of(mode, "load" if fill is None else "auto")
+    made: list[nn.Module] = []
+
+    def filled() -> nn.Module:
+        model = make()
+        made.append((fill(model) or model) if fill else model)
+        return made[0]
+
+    if chosen == "load":
+        from .attaching import attach
+
+        mapping = attach(ref, device=device, wait=wait, key=key, client=client, **options)
+    else:
+        mapping = modes.obtain(
+            ref,
+            filled,
+            mode=chosen,
+            wait=wait,
+            device=device,
+            key=key,
+            alias=alias,
+            files=files,
+            metadata=metadata,
+            private=private,
+            client=client,
+            **options,
+        )
+    return _bound(mapping, made, make, strict, share_buffers, private, guard)
+
+
+def _bound(
+    mapping: Attached,
+    made: list[nn.Module],
+    make: Callable[[], nn.Module],
+    strict: bool,
+    share_buffers: bool | Globs,
+    private: Globs,
+    guard: bool,
+) -> nn.Module:
+    if not made:
+        with init.empty_init():
+            made.append(make())
+    bind(mapping, made[0], strict=strict, share_buffers=share_buffers, private=private, guard=guard)
+    return made[0]

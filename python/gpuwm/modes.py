@@ -1,0 +1,117 @@
+"""Who builds a version: save, load, or whoever comes first."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from . import _lib, _threads, devices, errors
+from . import client as clients
+from ._handle import Handle
+from ._making import Files
+from .attaching import attach
+from .mapping import Mapping as Attached
+from .mapping import attach_options
+from .publishing import publish
+from .selection import Selection
+
+Mode = Literal["save", "load", "auto"]
+_MODES: tuple[Mode, ...] = ("save", "load", "auto")
+
+
+def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
+    """What is asked for, else $GPUWM_MODE, else `otherwise`. Invalid."""
+    chosen = mode or os.environ.get("GPUWM_MODE") or otherwise
+    for known in _MODES:
+        if chosen == known:
+            return known
+    source = "mode=" if mode else "GPUWM_MODE="
+    raise errors.Invalid(f"{source}{chosen!r}", '"save", "load" or "auto"')
+
+
+def obtain(
+    ref: str,
+    make: Callable[[], Any],
+    *,
+    mode: Mode | None = None,
+    wait: float | None = None,
+    device: Any = None,
+    key: _lib.Key | None = None,
+    alias: str | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    private: str | Sequence[str] = (),
+    client: clients.Client | None = None,
+) -> Attached:
+    """A version that is there, or is made: the mapping, in any case.
+
+    make: returns what `gpuwm.publish` takes, called by who builds and by nobody else.
+    mode: "load": attach only, NotFound when it isn't there (or wait for it). "save": make it and
+    publish it, Exists when it is there. "auto": of all processes that come at once one is elected
+    to make it, the others wait and attach; when it fails or dies, the next one is elected.
+    None: $GPUWM_MODE, else "auto".
+    ref: "model@tag"; for "load" as in `attach`. wait: seconds for the version; None: "load" does
+    not wait, "auto" waits for ever for who builds. device, client: as in `attach` and `publish`.
+    key: it is published with these fields, and attached only when they are equal. alias, files,
+    metadata, private: as in `publish`, when it is made here.
+
+    All errors of `attach` and `publish`, and whatever `make` raises. Refused: the role publisher
+    is needed for all but "load".
+    """
+    chosen = mode_of(mode, "auto")
+    if chosen == "load":
+        return attach(ref, device=device, wait=wait, key=key, client=client)
+    make_it = functools.partial(
+        publish,
+        name=ref,
+        device=device,
+        key=key,
+        alias=alias,
+        files=files,
+        metadata=metadata,
+        private=private,
+    )
+    if chosen == "save":
+        return make_it(make(), client=client)
+    # Calls on a client wait for each other, and those who wait must not hold up who builds.
+    client = client or clients.connect()
+    found = claim(client, ref, device, math.inf if wait is None else wait, key)
+    return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
+
+
+def claim(
+    client: clients.Client, name: str, device: Any, wait: float, key: _lib.Key | None
+) -> Attached | None:
+    """None: it is for this client to publish, or to give up."""
+    options = attach_options(devices.resolve(device, client), 0, wait, key)
+
+    def call() -> Attached | None:
+        out = ctypes.c_void_p()
+        library = _lib.load()
+        result = _lib.check(
+            library.gpuwm_claim(
+                client._held(), _lib.text_bytes(name), ctypes.byref(options), ctypes.byref(out)
+            )
+        )
+        if result == 1:
+            return None
+        return Attached(Handle(out.value or 0, client.socket), Selection(), False, name)
+
+    # Interrupted, the claim ends with its client, which nobody else has then.
+    return _threads.wait_for(call) if wait else call()
+
+
+def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:
+    """Makes it, or lets the next one."""
+    try:
+        return make()
+    except BaseException:
+        # A publish that was begun had taken the claim over, and ended it.
+        with contextlib.suppress(errors.Error):
+            _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name)))
+        raise
