@@ -212,14 +212,11 @@ class Mapping:
         shape are one tensor. copy: private ones of this process, which may be written."""
         found: dict[str, TorchTensor] = {}
         shared: dict[tuple[object, ...], TorchTensor] = {}
-        handle = self._held()
-        for position, info in enumerate(handle.table().infos):
-            if info.name not in self._selection:
-                continue
+        for info in self.infos():
             like = (info.tied or info.name, info.shape, info.strides)
             tensor = shared.get(like)
             if tensor is None:
-                tensor = Tensor(handle, position, self.private_writes).torch()
+                tensor = self[info.name].torch()
                 shared[like] = tensor = _clone(tensor) if copy else tensor
             found[info.name] = tensor
         return found

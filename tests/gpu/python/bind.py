@@ -1,0 +1,65 @@
+"""How long it takes to bind 1,000 parameters after attaching.
+
+bind.py [--device cuda:0|host] [--weights FOLDER] [--small]"""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import common
+import gpuwm
+from common import check, row
+
+REF = "thousand@v1"
+PARAMETERS = 1000
+ROUNDS = 20
+GOAL_MS = 20
+
+
+def main() -> None:
+    options = common.arguments(__doc__ or "")
+    import torch
+    from safetensors.torch import save_file
+    from torch import nn
+
+    def make() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(64, 64) for _ in range(PARAMETERS // 2)))
+
+    folder = pathlib.Path(options.weights, "thousand")
+    folder.mkdir(exist_ok=True)
+    ordinary = make()
+    save_file(ordinary.state_dict(), folder / "model.safetensors")
+    common.retire(REF)
+    common.load(folder, REF, options.device)
+    on = common.torch_device(options.device)
+    torch.zeros(1, device=on)
+    times: dict[str, list[float]] = {"attach": [], "build": [], "bind": []}
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        mapping = gpuwm.attach(REF, device=common.gpuwm_device(options.device))
+        attached = time.perf_counter()
+        with gpuwm.empty_init():
+            model = make()
+        built = time.perf_counter()
+        result = mapping.bind(model)
+        bound = time.perf_counter()
+        times["attach"].append((attached - begin) * 1e3)
+        times["build"].append((built - attached) * 1e3)
+        times["bind"].append((bound - built) * 1e3)
+        assert len(result.shared) == PARAMETERS, len(result.shared)
+    x = torch.ones(1, 64)
+    same = torch.allclose(model(x.to(on)).cpu(), ordinary(x), rtol=1e-2, atol=1e-3)
+    row(f"{PARAMETERS} parameters, ms, {ROUNDS} rounds", "first", "median", "max of others")
+    for what, values in times.items():
+        row(what, values[0], common.median(values), max(values[1:]))
+    check(same, "it answers as the model that was saved")
+    met = common.median(times["bind"]) <= GOAL_MS
+    check(met or options.small, f"bound in at most {GOAL_MS} ms")
+    del model, mapping
+    common.retire(REF)
+    common.finish()
+
+
+if __name__ == "__main__":
+    main()
