@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import errors
@@ -60,6 +61,19 @@ def of(code: int) -> DType:
         ) from None
 
 
+def need(name: str, tensor: str) -> None:
+    """Unsupported: torch or numpy, that a tensor is wanted for, is not installed."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise errors.Unsupported(
+            f"tensor {tensor} can't be a {name} tensor: there is no {name} here",
+            f"install {name}; memoryview() (host) and tobytes() need nothing",
+        ) from None
+
+
 def torch_dtype(name: str, tensor: str) -> torch.dtype:
     """torch's dtype of "BF16". Unsupported: this torch has none; tells of which tensor."""
     import torch
@@ -69,7 +83,7 @@ def torch_dtype(name: str, tensor: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise errors.Unsupported(
             f"tensor {tensor} is {name}, which torch {torch.__version__} has no dtype for",
-            "take its bytes: mapping[name].bytes(), or a torch that knows it",
+            "take its bytes: mapping[name].tobytes(), or a torch that knows it",
         )
     return found
 
@@ -86,7 +100,7 @@ def numpy_dtype(name: str, tensor: str) -> Any:
         remedy = "install ml_dtypes, or take" if row.ml_dtypes else "take"
         raise errors.Unsupported(
             f"tensor {tensor} is {name}, which NumPy {numpy.__version__} has no dtype for",
-            f"{remedy} its bytes: mapping[name].bytes()",
+            f"{remedy} its bytes: mapping[name].tobytes()",
         )
     return numpy.dtype(found)
 

@@ -212,11 +212,14 @@ class Mapping:
         shape are one tensor. copy: private ones of this process, which may be written."""
         found: dict[str, TorchTensor] = {}
         shared: dict[tuple[object, ...], TorchTensor] = {}
-        for info in self.infos():
+        handle = self._held()
+        for position, info in enumerate(handle.table().infos):
+            if info.name not in self._selection:
+                continue
             like = (info.tied or info.name, info.shape, info.strides)
             tensor = shared.get(like)
             if tensor is None:
-                tensor = self[info.name].torch()
+                tensor = Tensor(handle, position, self.private_writes).torch()
                 shared[like] = tensor = _clone(tensor) if copy else tensor
             found[info.name] = tensor
         return found

@@ -251,6 +251,7 @@ class Tensor:
     def numpy(self) -> numpy.ndarray[Any, Any]:
         """An array in place (host). BF16 and fp8 need the package ml_dtypes. Unsupported: NumPy
         has no such dtype, or it lies on a GPU."""
+        dtypes.need("numpy", self.name)
         import numpy
 
         dtype = dtypes.numpy_dtype(self.dtype, self.name)
@@ -270,6 +271,7 @@ class Tensor:
         """A tensor in place, in a storage of its own that is as large as it. torch does not know
         read-only memory: writing into it ends the process (host) or its CUDA context.
         Unsupported: this torch has no such dtype, or can't reach the device."""
+        dtypes.need("torch", self.name)
         import torch
 
         if self.device != "host" and not _torch_has_gpus():

@@ -186,9 +186,11 @@ def test_an_ordinary_model_is_bound_and_keeps_attributes_and_holders() -> None:
     version, model = version_of(trained()), trained(1)
     model.hidden.weight.note = 7  # type: ignore[attr-defined]
     held = weakref.ref(model.hidden.bias)
-    graph = model.norm.weight * 2  # holds the parameter
+    model.hidden.bias.note = 8  # type: ignore[attr-defined]
+    graph = model.norm.weight * model.norm.weight  # holds the parameter
     binding.bind(version, model)
     assert model.hidden.weight.note == 7  # type: ignore[attr-defined]
+    assert model.hidden.bias.note == 8  # type: ignore[attr-defined]
     assert held() is model.hidden.bias
     assert {"hidden.bias", "norm.weight"} < bound_names(version, model)
     assert not model.norm.weight.requires_grad

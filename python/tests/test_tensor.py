@@ -238,3 +238,16 @@ def test_an_export_that_nobody_takes_is_given_back(checkpoint: Callable[[Tensors
     del capsule, versioned
     assert mapping.exports == 0
     mapping.close()
+
+
+@on_host
+def test_without_torch_and_numpy_it_says_so(
+    w: gpuwm.Mapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(gpuwm.Unsupported, match="tensor F32 .* there is no torch here: install"):
+        w.torch("F32")
+    with pytest.raises(gpuwm.Unsupported, match="tensor F32 .* there is no numpy here: install"):
+        w.numpy("F32")
+    assert bytes(w["F32"].memoryview()) == DATA
