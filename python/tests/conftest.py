@@ -4,10 +4,12 @@ GPUWM_BUILD, GPUWM_LIBRARY, and for fakecuda LD_LIBRARY_PATH."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -25,6 +27,8 @@ BACKEND = os.environ.get("GPUWM_TEST_BACKEND", "host")
 # The stand-in's devices are those of one name, which it reads once: this process's.
 os.environ["FAKECUDA_RUN"] = f"python{os.getpid()}"
 START_S = 30
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 on_host = pytest.mark.skipif(BACKEND != "host", reason="torch and NumPy reach host memory only")
 on_fakecuda = pytest.mark.skipif(BACKEND != "fakecuda", reason="needs the stand-in for the driver")
 
@@ -77,6 +81,11 @@ def write_safetensors(path: pathlib.Path, tensors: Tensors) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
+def _end_with_tests() -> None:
+    """In the child: killed when the thread that started it ends, be it by a crash."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Daemon:
     """A gpuwmd of its own folder, and what operates it."""
 
@@ -101,6 +110,7 @@ class Daemon:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            preexec_fn=_end_with_tests,
         )
         os.close(log)
         self.admin = gpuwm.connect(self.socket, admin=True, wait=START_S)
