@@ -46,6 +46,7 @@ from .errors import (
 from .mapping import Mapping, Version
 from .modes import obtain
 from .publishing import publish
+from .references import Ref
 from .tensor import Slice, Tensor
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from .checking import CheckResult
     from .guards import WriteError
     from .init import Unbound, empty_init
+    from .passing import ref
 
 # What needs torch is imported when it is first asked for.
 _WITH_TORCH = {
@@ -65,6 +67,7 @@ _WITH_TORCH = {
     "WriteError": "guards",
     "build": "building",
     "empty_init": "init",
+    "ref": "passing",
 }
 
 
@@ -110,6 +113,7 @@ __all__ = [
     "NoTensor",
     "NotFound",
     "Quota",
+    "Ref",
     "Refused",
     "Slice",
     "Tensor",
@@ -129,5 +133,6 @@ __all__ = [
     "events",
     "obtain",
     "publish",
+    "ref",
     "transformers",
 ]

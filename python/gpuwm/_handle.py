@@ -33,6 +33,24 @@ class Table(NamedTuple):
     infos: list[TensorInfo]
 
 
+class Where:
+    """The version that tensors are of, for those they are passed on to: says so also when the
+    mapping is gone, and after a fork. keeps: None, or the mapping that lives as long as this."""
+
+    keeps: Handle | None = None
+
+    def __init__(self, handle: Handle) -> None:
+        self.socket = handle.socket
+        self.look(handle)
+
+    def look(self, handle: Handle) -> None:
+        info = handle.version
+        self.id = _lib.text(info.id)
+        self.label = f"{_lib.text(info.model)}@{_lib.text(info.tag)}"
+        self.device = _lib.text(info.device)
+        self.rank: int = info.rank
+
+
 _TENSOR_BYTES = ctypes.sizeof(_lib.Tensor)
 
 
@@ -81,9 +99,14 @@ class Handle:
             self._table = _table(self.library, self.pointer)
         return self._table
 
+    @functools.cached_property
+    def where(self) -> Where:
+        return Where(self)
+
     def forget(self) -> None:
         """What was told of the tensors is another version's now."""
         self._table = None
+        self.where.look(self)
 
     def tensor(self, position: int) -> Any:
         """The library's structure of a tensor, to pass on."""

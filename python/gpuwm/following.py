@@ -49,7 +49,7 @@ def switch(
     globs = (stale,) if isinstance(stale, str) else tuple(stale)
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
-    ref = mapping.ref if ref is None else ref
+    ref = mapping.follows if ref is None else ref
     options = _lib.SwitchOptions(
         size=ctypes.sizeof(_lib.SwitchOptions), wait_ms=_lib.milliseconds(wait), idle=idle
     )
@@ -58,7 +58,7 @@ def switch(
         _lib.check(handle.library.gpuwm_switch(handle.pointer, name, ctypes.byref(options)))
     finally:
         handle.forget()
-    mapping.ref = ref
+    mapping.follows = ref
     _refresh(mapping, copies)
     return mapping.version
 

@@ -13,6 +13,7 @@ import errno
 import functools
 import types
 from collections.abc import Callable, Iterable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +23,7 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from . import errors, init, remembering
+from . import errors, init, passing, remembering
 from .places import Place
 
 
@@ -57,7 +58,7 @@ class Shared:
         if torch.compiler.is_compiling():
             plain: torch.Tensor = torch.Tensor.detach(self)
             return plain
-        shared: torch.Tensor = _same_memory(_shared_class(torch.Tensor), self)
+        shared: torch.Tensor = _same_memory(shared_class(torch.Tensor), self)
         return shared
 
     @data.setter
@@ -131,7 +132,7 @@ def _no_gradient(tensor: Any) -> WriteError:
 
 
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
-    name = remembering.name_of(tensor) or f"a {type(tensor).__name__}"
+    name = remembering.name_of(tensor) or passing.name_of(tensor) or f"a {type(tensor).__name__}"
     private = f"bind it as a private copy: bind(model, private=[{name!r}])"
     return WriteError(what.format(name), remedy or private)
 
@@ -140,20 +141,21 @@ def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
 
 
 @functools.cache
-def _shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
+def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
     names: dict[str, Any] = {"gpuwm_plain": plain, "__module__": __name__}
     if plain is torch.Tensor:  # as nn.Parameter has it: operations don't look at the class
         names["__torch_function__"] = torch._C._disabled_torch_function_impl
     made: type[torch.Tensor] = types.new_class(
         f"Shared{plain.__name__}", (Shared, plain), exec_body=lambda ns: ns.update(names)
     )
+    ForkingPickler.register(made, passing.reduce_tensor)
     return made
 
 
 def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
     """The class of what takes a tensor's place."""
     plain = tensor.gpuwm_plain if isinstance(tensor, Shared) else type(tensor)
-    return _shared_class(plain) if shared else plain
+    return shared_class(plain) if shared else plain
 
 
 def private_copy(tensor: torch.Tensor) -> torch.Tensor:

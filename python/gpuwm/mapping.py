@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .binding import BindResult
     from .checking import CheckResult
+    from .references import Ref
 
 
 class Version(NamedTuple):
@@ -105,7 +106,7 @@ class Mapping:
         self._handle: Handle | None = handle
         self._selection = selection
         self.private_writes = private_writes
-        self.ref = ref  # what was attached, or switched to last
+        self.follows = ref  # what was attached, or switched to last
 
     # ---- what it is ----
 
@@ -198,6 +199,10 @@ class Mapping:
     def get_slice(self, name: str, framework: str = "pt") -> Slice:
         """As safetensors': get_slice(name)[2:4] is a view, zero copy. framework: "pt" or "np"."""
         return slice_of(self[name], framework)
+
+    def ref(self, name: str) -> Ref:
+        """A reference to a tensor, to be sent anywhere on this machine: gpuwm.Ref."""
+        return self[name].ref()
 
     def torch(self, name: str) -> TorchTensor:
         """A tensor for torch, zero copy: Tensor.torch."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy
     from torch import Tensor as TorchTensor
 
+    from .references import Ref
+
 CPU, CUDA = 1, 2  # DLPack's device types
 
 # Those that a memoryview can be cast to.
@@ -138,6 +140,27 @@ class Tensor:
     def _address(self) -> int:
         address: int | None = self._handle.table().array[self._position].data
         return address or 0
+
+    # ---- other processes ----
+
+    def ref(self) -> Ref:
+        """A reference to it, to be sent anywhere on this machine. Unsupported: what was written
+        into it is this process's own."""
+        from .references import Ref
+
+        if self._private:
+            raise errors.Unsupported(
+                f"tensor {self.name} may have been written here, where it is private",
+                "send a copy, or attach without private writes",
+            )
+        where = self._handle.where
+        return Ref(where.socket, where.id, where.label, where.device, where.rank, self.name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"gpuwm.Tensor {self.name} is a place in memory: pickle .torch() or .numpy() for its "
+            "bytes, .ref() for a reference"
+        )
 
     # ---- DLPack ----
 
@@ -282,6 +305,10 @@ class Tensor:
             )
         dtype = dtypes.torch_dtype(self.dtype, self.name)
         found: TorchTensor = torch.utils.dlpack.from_dlpack(self._export())
+        if not self._private:
+            from . import passing
+
+            passing.mark(found, self._handle.where, self.name)
         if self.dtype in dtypes.DLPACK_PLAIN:
             return found
         shape, strides = self.shape, self.strides
