@@ -117,9 +117,10 @@ def worker(device: str, width: str, layers: str) -> None:
     model = common.bound_decoder(mapping, int(width), int(layers))
     ids = inputs(device)
     moved, ended = threading.Event(), threading.Event()
+    events = gpuwm.connect().events().open()
 
     def follow() -> None:
-        for event in gpuwm.connect().events():
+        for event in events:
             if event.kind == "swapped" and event.model == MODEL:
                 moved.set()
 

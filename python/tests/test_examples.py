@@ -1,0 +1,132 @@
+"""The programs of examples/, as they are."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from conftest import Daemon, eventually, on_host
+
+pytestmark = on_host
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+IDS = [5, 9, 2]
+START_S = 120  # torch and transformers, on a busy machine
+
+
+def run(name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def test_plain(checkpoint: Callable[..., str]) -> None:
+    ones = np.ones((4, 2), np.float32)
+    tensors = {"0.weight": ones, "0.bias": ones[:, 0], "2.weight": ones.T, "2.bias": ones[0]}
+    ref = checkpoint({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
+    assert run("plain.py", ref) == f"{ref} on host: 4 tensors shared, 26.0000\n"
+
+
+def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
+    """Loads a random one; what it generates."""
+    torch.manual_seed(seed)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        initializer_range=1.0,
+    )
+    model: Any = transformers.LlamaForCausalLM(config)
+    model.eval()
+    model.save_pretrained(daemon.models / tag)
+    daemon.load_folder(f"llama@{tag}", daemon.models / tag)
+    made = model.generate(torch.tensor([IDS]), max_new_tokens=8, do_sample=False)
+    tokens: list[int] = made[0, len(IDS) :].tolist()
+    return tokens
+
+
+@pytest.fixture(scope="module")
+def answers(daemon: Daemon) -> dict[str, list[int]]:
+    """Of each version; v3 has another layout. "prod" names v1."""
+    found = {
+        "llama@v1": llama(daemon, "v1", 1),
+        "llama@v2": llama(daemon, "v2", 2),
+        "llama@v3": llama(daemon, "v3", 3, layers=3),
+    }
+    assert len({tuple(tokens) for tokens in found.values()}) == 3
+    daemon.admin.swap("llama", "v1", alias="prod")
+    return found
+
+
+def test_generate(answers: dict[str, list[int]]) -> None:
+    words = run("generate.py", "llama@v1", *map(str, IDS)).split()
+    assert [int(word) for word in words] == answers["llama@v1"]
+
+
+def ask(port: int) -> tuple[str, list[int]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_S)
+    connection.request("POST", "/", json.dumps({"ids": IDS}))
+    told = json.loads(connection.getresponse().read())
+    connection.close()
+    return told["version"], told["ids"]
+
+
+def test_the_http_worker_swaps_while_it_serves(
+    daemon: Daemon, answers: dict[str, list[int]]
+) -> None:
+    arguments = [sys.executable, str(EXAMPLES / "http_worker.py"), "llama@prod", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            assert worker.stdout is not None
+            told = asked_while_swapping(daemon, int(worker.stdout.readline().split()[-1]))
+        finally:
+            worker.kill()
+    assert {version for version, _ in told} == set(answers)
+    assert all(tokens == answers[version] for version, tokens in told)
+    eventually(lambda: daemon.leases("llama@v1") == 0)
+
+
+def asked_while_swapping(daemon: Daemon, port: int) -> list[tuple[str, list[int]]]:
+    """What two clients were told that ask on and on: from each version that the alias named."""
+    ended = threading.Event()
+    told: list[tuple[str, list[int]]] = []
+
+    def keep_asking() -> None:
+        while not ended.is_set():
+            told.append(ask(port))
+
+    clients = [threading.Thread(target=keep_asking) for _ in range(2)]
+    for client in clients:
+        client.start()
+    try:
+        for tag in ("v2", "v1", "v2", "v3", "v1"):
+            daemon.admin.swap("llama", tag, alias="prod")
+            eventually(functools.partial(was_told, told, f"llama@{tag}"), 30)
+    finally:
+        ended.set()
+        for client in clients:
+            client.join(START_S)
+    return told
+
+
+def was_told(told: list[tuple[str, list[int]]], version: str) -> bool:
+    return bool(told) and told[-1][0] == version
