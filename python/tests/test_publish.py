@@ -156,7 +156,10 @@ def test_the_memory_of_what_moved_is_freed(
     daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(8)))
-    old = [weakref.ref(p.untyped_storage()) for p in model.parameters()]
+    other = nn.Linear(64, 64, bias=False)
+    other.weight = nn.Parameter(model[0].weight.detach())  # type: ignore[operator]
+    model.append(other)
+    old = [weakref.ref(p.untyped_storage()) for p in model[:8].parameters()]
     alive: list[int] = []
     export = Making.export
 
@@ -166,7 +169,8 @@ def test_the_memory_of_what_moved_is_freed(
 
     monkeypatch.setattr(Making, "export", counted)
     gpuwm.publish(model, name)
-    assert alive == [n for n in range(8, 0, -1) for _ in range(2)]  # written, then moved
+    # Each is written, then moved; and once two parameters are.
+    assert alive == [8, 8, 8, *(n for n in range(7, 0, -1) for _ in range(2))]
 
 
 # ---- what can't be published -------------------------------------------------------------------
