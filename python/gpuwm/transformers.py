@@ -170,7 +170,8 @@ def _config(library: Any, mapping: Mapping, changed: dict[str, Any]) -> Any:
         raise errors.Unsupported(
             f"{mapping.version} is quantised ({method}): transformers makes modules and tensors of "
             "its own of it as it loads",
-            _HOW,
+            "\npublish what one process made of it (where its tensors are plain data), and build "
+            "the same modules in the others with gpuwm.build",
         )
     return config
 

@@ -217,7 +217,7 @@ def changed(version: Saved, name: str, **config: Any) -> pathlib.Path:
             "quantised",
             {"quantization_config": {"quant_method": "gptq", "bits": 4}},
             gpuwm.Unsupported,
-            r"quantised \(gptq\).*gpuwm.publish",
+            r"quantised \(gptq\).*publish what one process",
         ),
         ("unknown", {"model_type": "own"}, gpuwm.Unsupported, "model_type 'own'.*gpuwm.build"),
         ("nameless", {"architectures": None}, gpuwm.Invalid, "names no model"),
