@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import _lib, devices, errors
 from . import client as clients
@@ -113,7 +114,8 @@ def publish(
         making.metadata(metadata or {})
         for file, content in contents.items():
             making.file(file, content)
-        _fill(making, gathered.parts)
+        with _outside_inference():
+            _fill(making, gathered.parts)
         del gathered
         if not bind:
             return making.commit()
@@ -121,8 +123,15 @@ def publish(
     except BaseException as error:
         making.abort(f"{type(error).__name__}: {error}")
         raise
-    _bind(mapping, source, private)
+    with _outside_inference():
+        _bind(mapping, source, private)
     return mapping
+
+
+def _outside_inference() -> AbstractContextManager[Any]:
+    """What torch makes in inference mode could not be trained after an abort, nor swapped."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else cast(Any, torch.inference_mode(False))
 
 
 def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client) -> str:

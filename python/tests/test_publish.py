@@ -141,6 +141,29 @@ def test_alias_files_metadata(daemon: Daemon, name: str, tmp_path: Any) -> None:
         gpuwm.publish(trained(), name, files=[tmp_path / "config.json", tmp_path / "b/config.json"])
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_inference_mode(daemon: Daemon, name: str, inside: bool) -> None:
+    with torch.inference_mode(not inside):  # one is made in it, the other published
+        model = trained()
+        before = model(IDS)
+    with torch.inference_mode(inside):
+        mapping = gpuwm.publish(model, name)
+    with torch.inference_mode():
+        assert torch.equal(model(IDS), before)
+    assert mapping.check(model).lost == ()
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda: nn.LSTM(8, 8, 2), lambda: nn.utils.spectral_norm(nn.Linear(8, 8)).eval()]
+)
+def test_modules_that_hold_their_parameters(daemon: Daemon, name: str, kind: Any) -> None:
+    model, given = kind(), torch.ones(2, 1, 8)
+    before = model(given)
+    mapping = gpuwm.publish(model, name)
+    assert torch.equal(model(given)[0], before[0])
+    assert mapping.check(model).lost == ()
+
+
 def test_without_bind_the_model_stays(daemon: Daemon, name: str) -> None:
     model = trained()
     before = addresses(model)
