@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from binding_models import Net, addresses, trained, within
-from conftest import BACKEND, Daemon
+from conftest import BACKEND, Daemon, run_python
 from torch import nn
 
 import gpuwm
@@ -369,3 +369,27 @@ def test_a_failed_commit_leaves_the_model_usable(daemon: Daemon, name: str) -> N
     assert torch.equal(model(IDS), before)
     with torch.no_grad():
         model.embed.weight.add_(1)
+
+
+def test_ctrl_c_while_other_parts_are_waited_for(daemon: Daemon, name: str) -> None:
+    """The part stays; the model can be used, and the process ends as ever."""
+    run_python(
+        "import os, signal, sys, threading, time, torch, gpuwm\n"
+        "client, model, given = gpuwm.connect(), torch.nn.Linear(4, 4), torch.ones(4)\n"
+        "before = model(given)\n"
+        "def interrupt():\n"
+        "    row = {}\n"
+        "    while not row or row['parts'][0]['state'] != 'ready':\n"
+        "        time.sleep(0.005)\n"
+        "        rows = client.list('published')['versions']\n"
+        "        row = next(r for r in rows if r['tag'] == sys.argv[1])\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "try:\n"
+        "    gpuwm.publish(model, 'published@' + sys.argv[1], world=2,\n"
+        "                  announce=lambda publish: threading.Thread(target=interrupt).start())\n"
+        "except KeyboardInterrupt:\n"
+        "    assert torch.equal(model(given), before)\n"
+        "else:\n"
+        "    raise SystemExit('it was not interrupted')\n",
+        name.split("@")[1],
+    )
