@@ -20,12 +20,15 @@ static const char *const extra_names[] = {
 	"tokenizer_config.json",
 	"special_tokens_map.json",
 	"tokenizer.model",
+	"spiece.model",
+	"sentencepiece.bpe.model",
 	"vocab.json",
 	"vocab.txt",
 	"merges.txt",
 	"added_tokens.json",
 	"chat_template.jinja",
 	"preprocessor_config.json",
+	"processor_config.json",
 };
 #define EXTRA_COUNT (sizeof(extra_names) / sizeof(extra_names[0]))
 

@@ -339,6 +339,12 @@ def test_the_tokenizer_of_the_version(saved: Callable[..., Saved], daemon: Daemo
     eventually(lambda: daemon.leases("words@v1") == 0)
 
 
+def test_files_of_every_kind_of_tokenizer_are_the_versions(checkpoint: Callable[..., str]) -> None:
+    names = ("spiece.model", "sentencepiece.bpe.model", "processor_config.json", "vocab.txt")
+    ref = checkpoint({"x": ("F32", (1,), bytes(4))}, {name: name.encode() for name in names})
+    assert dict(gpuwm.attach(ref).files) == {name: name.encode() for name in names}
+
+
 ALONE = """
 import os, socket, sys
 def refused(*arguments, **options):
