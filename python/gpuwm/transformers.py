@@ -72,7 +72,6 @@ def from_pretrained(
     found = _config(library, mapping, config)
     with init.empty_init():
         model = _build(library, model_class, found, _dtype(mapping, found, dtype))
-    model.tie_weights()
     _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
     if model.can_generate():
         model.generation_config = _generation_config(library, mapping)

@@ -157,6 +157,18 @@ def test_as_from_pretrained_has_it(saved: Callable[..., Saved], kind: str, dtype
     assert mapping.check(model).lost == ()
 
 
+def test_modules_that_stay_in_float32(saved: Callable[..., Saved], daemon: Daemon) -> None:
+    """T5 does where the others are float16, and its files have them so."""
+    loaded = saved("t5", torch.bfloat16).ordinary(dtype=torch.float16)
+    folder = daemon.models / "half"
+    loaded.save_pretrained(folder)
+    daemon.load_folder("half@v1", folder)
+    model = gpuwm.transformers.from_pretrained("half@v1")
+    assert {p.dtype for p in model.parameters()} == {torch.float16, torch.float32}
+    ordinary = type(loaded).from_pretrained(folder)
+    assert_same(model, ordinary)
+
+
 # ---- what can't be in place --------------------------------------------------------------------
 
 
