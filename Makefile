@@ -29,7 +29,8 @@ LDFLAGS_ALL := -pthread -Wl,-z,relro,-z,now -Wl,--as-needed
 
 ifneq ($(SANITIZE),)
 SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
-CFLAGS_ALL += $(SANITIZE_FLAGS)
+# What sanitizers add hides from gcc how large numbers can be.
+CFLAGS_ALL += $(SANITIZE_FLAGS) -Wno-format-truncation
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 ifneq ($(COVERAGE),)
