@@ -124,7 +124,8 @@ class Events:
 
     def next(self, wait: float = math.inf) -> Event | None:
         """The next event; None when it does not come within `wait` seconds."""
-        self.open()
+        if self._subscription is None:
+            _threads.wait_for(self.open)
         subscription = self._subscription
         assert subscription is not None
         event = self._take(subscription)

@@ -30,10 +30,15 @@ def _start(call: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 def wait_for(call: Callable[[], T]) -> T:
     """`call()`, but a signal is handled while it waits. When its handler raises, the call goes on
-    by itself and its result is let go."""
+    by itself and its result is let go. Every call that gpuwmd answers waits: for its restart, 30
+    seconds, or for as long as it hangs."""
     if threading.current_thread() is not threading.main_thread():
         return call()  # signals are handled by the main thread only
-    return _start(call).result()
+    try:
+        future = _start(call)
+    except RuntimeError:  # the interpreter ends, or there can be no more threads
+        return call()
+    return future.result()
 
 
 async def awaited(call: Callable[[], T]) -> T:

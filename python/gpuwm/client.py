@@ -101,12 +101,17 @@ class Client:
     ) -> None:
         self.close()
 
+    def _call(self, function: str, *arguments: Any) -> int:
+        """A call that gpuwmd answers; Ctrl-C ends the wait for it."""
+        owner, call = self._held(), getattr(self._library, function)
+        return _threads.wait_for(lambda: _lib.check(call(owner, *arguments)))
+
     # ---- looking ----
 
     def ping(self) -> float:
         """Seconds of a round trip."""
         ns = ctypes.c_uint64()
-        _lib.check(self._library.gpuwm_ping(self._held(), ctypes.byref(ns)))
+        self._call("gpuwm_ping", ctypes.byref(ns))
         return ns.value / 1e9
 
     @property
@@ -145,11 +150,8 @@ class Client:
 
     def _query(self, method: str, filter_text: str | None = None) -> dict[str, Any]:
         out = ctypes.c_void_p()
-        _lib.check(
-            self._library.gpuwm_query(
-                self._held(), method.encode(), _lib.text_bytes(filter_text), ctypes.byref(out)
-            )
-        )
+        text = _lib.text_bytes(filter_text)
+        self._call("gpuwm_query", method.encode(), text, ctypes.byref(out))
         try:
             result: dict[str, Any] = json.loads(ctypes.string_at(out.value or 0))
         finally:
@@ -195,7 +197,7 @@ class Client:
             dry_run=dry_run,
         )
         job = ctypes.c_uint64()
-        _lib.check(self._library.gpuwm_load(self._held(), ctypes.byref(options), ctypes.byref(job)))
+        self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
         return Job(job.value, self)
 
     def wait_job(self, job: int, wait: float = math.inf) -> bool:
@@ -205,16 +207,11 @@ class Client:
         (jobs(job) says why). TimedOut, Cancelled, NotFound; Disconnected: gpuwmd ended with it.
         Other calls of this client wait meanwhile; `await job` blocks nobody.
         """
-        milliseconds = _lib.milliseconds(wait)
-
-        def call() -> int:
-            return _lib.check(self._library.gpuwm_job_wait(self._held(), int(job), milliseconds))
-
-        return (_threads.wait_for(call) if milliseconds else call()) == 0
+        return self._call("gpuwm_job_wait", int(job), _lib.milliseconds(wait)) == 0
 
     def cancel(self, job: int) -> None:
         """Ends a job. NotFound: it has ended."""
-        _lib.check(self._library.gpuwm_job_cancel(self._held(), int(job)))
+        self._call("gpuwm_job_cancel", int(job))
 
     def swap(
         self,
@@ -239,7 +236,7 @@ class Client:
             retire_old=retire_old,
         )
         old = ctypes.create_string_buffer(33)
-        _lib.check(self._library.gpuwm_swap(self._held(), ctypes.byref(options), old))
+        self._call("gpuwm_swap", ctypes.byref(options), old)
         return _lib.text(old.value) or None
 
     def rollback(self, model: str) -> str | None:
@@ -248,45 +245,29 @@ class Client:
 
     def pin(self, ref: str, name: str) -> None:
         """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
-        _lib.check(
-            self._library.gpuwm_pin(self._held(), _lib.text_bytes(ref), _lib.text_bytes(name))
-        )
+        self._call("gpuwm_pin", _lib.text_bytes(ref), _lib.text_bytes(name))
 
     def unpin(self, ref: str, name: str) -> None:
         """Lets go of a pin. NotFound."""
-        _lib.check(
-            self._library.gpuwm_unpin(self._held(), _lib.text_bytes(ref), _lib.text_bytes(name))
-        )
+        self._call("gpuwm_unpin", _lib.text_bytes(ref), _lib.text_bytes(name))
 
     def retire(self, ref: str, wait: float | None = None) -> None:
         """No new leases; freed when the last lease and pin are gone, for which it waits (seconds)
         if asked: TimedOut. Busy: an alias names it."""
-        milliseconds = _lib.milliseconds(wait)
-
-        def call() -> None:
-            _lib.check(self._library.gpuwm_retire(self._held(), _lib.text_bytes(ref), milliseconds))
-
-        _threads.wait_for(call) if milliseconds else call()
+        self._call("gpuwm_retire", _lib.text_bytes(ref), _lib.milliseconds(wait))
 
     def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
         """Has the memory of a version read again and compared with its digests: a job for each
         replica, which fails with Damaged where they differ."""
         numbers = (ctypes.c_uint64 * _lib.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
-        _lib.check(
-            self._library.gpuwm_verify(
-                self._held(),
-                _lib.text_bytes(ref),
-                _lib.text_bytes(device),
-                numbers,
-                ctypes.byref(count),
-            )
-        )
+        where = _lib.text_bytes(device)
+        self._call("gpuwm_verify", _lib.text_bytes(ref), where, numbers, ctypes.byref(count))
         return [Job(number, self) for number in numbers[: count.value]]
 
     def drain(self) -> None:
         """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
-        _lib.check(self._library.gpuwm_drain(self._held()))
+        self._call("gpuwm_drain")
 
 
 def connect(
@@ -322,7 +303,7 @@ def connect(
         return Client(out.value or 0, None if path is None else os.fspath(path))
 
     try:
-        return _threads.wait_for(call) if wait else call()
+        return _threads.wait_for(call)
     except (errors.NotFound, errors.Unreachable) as error:
         remedy = error.detail or "start gpuwmd, or set GPUWM_SOCKET to its socket"
         raise errors.Unreachable(error.message, remedy, code=error.code, name=error.name) from None

@@ -356,7 +356,7 @@ def attach_mapping(
     options = attach_options(devices.resolve(device, client), rank, wait, key)
     options.private_writes = writes == "private"
     call = functools.partial(_attach, client, ref, options, selection)
-    return _threads.wait_for(call) if wait else call()
+    return _threads.wait_for(call)
 
 
 def attach_options(

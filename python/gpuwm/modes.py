@@ -103,7 +103,7 @@ def claim(
         return Attached(Handle(out.value or 0, client.socket), Selection(), False, name)
 
     # Interrupted, the claim ends with its client, which nobody else has then.
-    return _threads.wait_for(call) if wait else call()
+    return _threads.wait_for(call)
 
 
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:

@@ -120,6 +120,10 @@ class Daemon:
         cuda = [device.id for device in self.admin.devices if device.is_cuda]
         self.device = cuda[0] if BACKEND != "host" else "host"
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
