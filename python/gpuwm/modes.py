@@ -7,6 +7,7 @@ import ctypes
 import functools
 import math
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -89,6 +90,7 @@ def claim(
 ) -> Attached | None:
     """None: it is for this client to publish, or to give up."""
     options = attach_options(devices.resolve(device, client), 0, wait, key)
+    left = _Left(client, name)
 
     def call() -> Attached | None:
         out = ctypes.c_void_p()
@@ -99,11 +101,37 @@ def claim(
             )
         )
         if result == 1:
+            left.note("elected")
             return None
         return Attached(Handle(out.value or 0, client.socket), Selection(), False, name)
 
-    # Interrupted, the claim ends with its client, which nobody else has then.
-    return _threads.wait_for(call)
+    try:
+        return _threads.wait_for(call)
+    except BaseException:
+        left.note("interrupted")
+        raise
+
+
+class _Left:
+    """A claim that comes to a client after the wait for it was interrupted is given up at once."""
+
+    def __init__(self, client: clients.Client, name: str) -> None:
+        self._client, self._name = client, name
+        self._lock = threading.Lock()
+        self._noted: set[str] = set()
+
+    def note(self, what: str) -> None:
+        """The second of both gives it up."""
+        with self._lock:
+            self._noted.add(what)
+            if len(self._noted) == 2:
+                _give_up(self._client, self._name)
+
+
+def _give_up(client: clients.Client, name: str) -> None:
+    # A publish that was begun had taken the claim over, and ended it.
+    with contextlib.suppress(errors.Error):
+        _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name)))
 
 
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:
@@ -111,7 +139,5 @@ def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> 
     try:
         return make()
     except BaseException:
-        # A publish that was begun had taken the claim over, and ended it.
-        with contextlib.suppress(errors.Error):
-            _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name)))
+        _give_up(client, name)
         raise

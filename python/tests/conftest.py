@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -58,6 +59,25 @@ def eventually(holds: Callable[[], Any], seconds: float = 10) -> Any:
         assert time.monotonic() < deadline, "it did not come to hold"
         time.sleep(0.005)
     return found
+
+
+def interrupted(call: Callable[[], object], release: Callable[[], object]) -> None:
+    """Presses Ctrl-C once the call waits, which must end it; a call that goes on is released."""
+    main = threading.main_thread().ident
+    assert main is not None
+    late = threading.Timer(20, release)
+    others = set(threading.enumerate())  # calls that were left by themselves go on
+
+    def press() -> None:
+        eventually(lambda: any(t.name == "gpuwm wait" for t in {*threading.enumerate()} - others))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    late.start()
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert late.is_alive(), "the call went on"
+    late.cancel()
 
 
 def write_safetensors(path: pathlib.Path, tensors: Tensors) -> None:

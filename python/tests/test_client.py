@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BACKEND, Daemon, Tensors, eventually, on_fakecuda, on_host
+from conftest import BACKEND, Daemon, Tensors, eventually, interrupted, on_fakecuda, on_host
 
 import gpuwm
 
@@ -155,25 +155,6 @@ def test_a_wait_is_for_what_comes(
     checkpoint({"a": ONES})
     thread.join()
     assert str(found[0].version) == name
-
-
-def interrupted(call: Callable[[], object], release: Callable[[], object]) -> None:
-    """Presses Ctrl-C once the call waits, which must end it; a call that goes on is released."""
-    main = threading.main_thread().ident
-    assert main is not None
-    late = threading.Timer(20, release)
-    others = set(threading.enumerate())  # calls that were left by themselves go on
-
-    def press() -> None:
-        eventually(lambda: any(t.name == "gpuwm wait" for t in {*threading.enumerate()} - others))
-        signal.pthread_kill(main, signal.SIGINT)
-
-    late.start()
-    threading.Thread(target=press).start()
-    with pytest.raises(KeyboardInterrupt):
-        call()
-    assert late.is_alive(), "the call went on"
-    late.cancel()
 
 
 @pytest.mark.usefixtures("daemon")

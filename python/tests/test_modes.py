@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Daemon, on_host
+from conftest import Daemon, interrupted, on_host
 
 import gpuwm
+from gpuwm import modes
 
 _count = itertools.count()
 
@@ -126,6 +127,15 @@ def test_a_client_of_ones_own_may_fail_and_go_on(daemon: Daemon, name: str) -> N
     with pytest.raises(AssertionError):
         gpuwm.obtain(name, never, client=client)
     assert gpuwm.obtain(name, arrays, client=client).keys() == ["w"]
+
+
+def test_a_wait_that_was_interrupted_builds_nothing(daemon: Daemon, name: str) -> None:
+    first, second = gpuwm.connect(), gpuwm.connect()
+    assert modes.claim(first, name, None, 0, None) is None
+    interrupted(lambda: gpuwm.obtain(name, never, client=second), first.close)
+    first.close()
+    assert gpuwm.obtain(name, arrays, wait=20).version.tag == name.partition("@")[2]
+    second.ping()
 
 
 def test_load_attaches_only(daemon: Daemon, name: str) -> None:
