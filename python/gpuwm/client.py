@@ -90,6 +90,9 @@ class Client:
         that other threads are in have returned."""
         self._owner = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a gpuwm.Client is a connection of this process: connect() there")
+
     def __enter__(self) -> Client:
         return self
 

@@ -303,6 +303,12 @@ class Mapping:
             self._handle.detach()
             self._handle = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} is a lease of this process: multiprocessing sends it as a reference, "
+            "state_dict(copy=True) has the bytes"
+        )
+
     def __enter__(self) -> Mapping:
         return self
 
@@ -363,6 +369,8 @@ def attach_options(
     device: str | None, rank: int, wait: float | None, key: _lib.Key | None
 ) -> _lib.AttachOptions:
     fields, count = _lib.key_fields(key)
+    if rank < 0:  # a C field would make a large one of it
+        raise errors.Invalid(f"rank is {rank}", "0 to world - 1")
     return _lib.AttachOptions(
         size=ctypes.sizeof(_lib.AttachOptions),
         device=_lib.text_bytes(device),

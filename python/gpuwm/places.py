@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from . import errors
+
 
 @dataclasses.dataclass(slots=True)
 class Place:
@@ -28,6 +30,8 @@ class Place:
 def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """All modules with the prefix of their names, in the order of state_dict(); one that is in the
     model twice comes twice."""
+    if not isinstance(model, nn.Module):
+        raise errors.Invalid(f"a {type(model).__name__} is no torch module", "bind a torch module")
     found: list[tuple[str, nn.Module]] = []
     stack = [("", model)]
     while stack:

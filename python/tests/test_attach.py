@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from conftest import Daemon, on_host
+from conftest import BACKEND, Daemon, on_host
 
 import gpuwm
 
@@ -77,3 +79,18 @@ def test_state_dict_is_in_place(w: gpuwm.Mapping) -> None:
     assert torch.equal(state["layers.1.weight"], torch.from_numpy(WEIGHT + 1))
     again = w.torch("layers.1.weight")
     assert again.data_ptr() == state["layers.1.weight"].data_ptr()
+
+
+def test_what_can_not_be_meant(daemon: Daemon, checkpoint: Any) -> None:
+    name = checkpoint({"a": np.ones(4, np.float32)})
+    with pytest.raises(gpuwm.Invalid, match="rank is -1"):
+        gpuwm.attach(name, rank=-1)
+    mapping = gpuwm.attach(name)
+    for made in (mapping, gpuwm.connect(daemon.socket)):
+        for copy_it in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="of this process"):
+                copy_it(made)
+    no_module: Any = {}
+    if BACKEND == "host":
+        with pytest.raises(gpuwm.Invalid, match="a dict is no torch module"):
+            mapping.bind(no_module)
