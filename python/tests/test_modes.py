@@ -17,7 +17,7 @@ from gpuwm import modes
 
 _count = itertools.count()
 
-# Waits for a line when it builds (if it is told to) and when it has it. Without torch.
+# Waits for a line when it builds (if it is told to), and for its end when it has it. Without torch.
 WORKER = """
 import sys, gpuwm, numpy
 def make():
@@ -29,7 +29,7 @@ mapping = gpuwm.obtain(sys.argv[1], make)
 assert mapping["w"].tobytes() == numpy.arange(1 << 16).tobytes()
 assert "torch" not in sys.modules
 print("has", mapping.version.id, flush=True)
-sys.stdin.readline()
+sys.stdin.read()
 """
 
 
