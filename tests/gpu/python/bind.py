@@ -54,8 +54,8 @@ def main() -> None:
     for what, values in times.items():
         row(what, values[0], common.median(values), max(values[1:]))
     check(same, "it answers as the model that was saved")
-    met = common.median(times["bind"]) <= GOAL_MS
-    check(met or options.small, f"bound in at most {GOAL_MS} ms")
+    if not options.small:  # a figure of the GPU machine
+        check(common.median(times["bind"]) <= GOAL_MS, f"bound in at most {GOAL_MS} ms")
     del model, mapping
     common.retire(REF)
     common.finish()
