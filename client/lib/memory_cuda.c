@@ -224,9 +224,10 @@ static int cuda_map_all(const struct memory_device *device, const struct memory_
 	return map_from(cuda, device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
 }
 
-static int cuda_remap_all(const struct memory_device *device, const struct memory_range *range,
-			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
-			  struct error *error)
+/* Unmaps `now` and maps `next`, which may be the same, in its place; `now` again where that fails. */
+static int map_instead(const struct memory_device *device, const struct memory_range *range,
+		       struct memory_segment *now, enum memory_access access_now, struct memory_segment *next,
+		       enum memory_access access_next, uint32_t count, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	CUdeviceptr base = (CUdeviceptr)range->base;
@@ -241,10 +242,17 @@ static int cuda_remap_all(const struct memory_device *device, const struct memor
 		return cuda_fail(result, -EIO, error, "cuMemUnmap");
 	for (uint32_t i = 0; i < count; i++)
 		now[i].address = NULL;
-	r = map_from(cuda, device, base, next, count, MEMORY_READ, error);
+	r = map_from(cuda, device, base, next, count, access_next, error);
 	if (r < 0)
-		map_from(cuda, device, base, now, count, MEMORY_READ, &unused);
+		map_from(cuda, device, base, now, count, access_now, &unused);
 	return r;
+}
+
+static int cuda_remap_all(const struct memory_device *device, const struct memory_range *range,
+			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
+			  struct error *error)
+{
+	return map_instead(device, range, now, MEMORY_READ, next, MEMORY_READ, count, error);
 }
 
 static int cuda_reaccess(const struct memory_device *device, const struct memory_range *range,
@@ -252,23 +260,8 @@ static int cuda_reaccess(const struct memory_device *device, const struct memory
 			 struct error *error)
 {
 	const enum memory_access before = access == MEMORY_WRITE ? MEMORY_READ : MEMORY_WRITE;
-	const struct cuda_driver *cuda;
-	CUdeviceptr base = (CUdeviceptr)range->base;
-	struct error unused;
-	CUresult result;
-	int r = cuda_open(&cuda, error);
 
-	if (r < 0 || count == 0)
-		return r;
-	result = cuda->cuMemUnmap(base, range->bytes);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "cuMemUnmap");
-	for (uint32_t i = 0; i < count; i++)
-		segments[i].address = NULL;
-	r = map_from(cuda, device, base, segments, count, access, error);
-	if (r < 0)
-		map_from(cuda, device, base, segments, count, before, &unused);
-	return r;
+	return map_instead(device, range, segments, before, segments, access, count, error);
 }
 
 /* To map it again its handle is enough. */
