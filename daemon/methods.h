@@ -59,9 +59,16 @@ struct lease_wanted {
 /* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -ETIMEDOUT: another one
  * has claimed it; -EINVAL, -EACCES, -EDQUOT. (methods_claim.c) */
 int claim_resume(const struct request *request, const char *text, struct error *error);
-/* Grants a lease and answers. *ret_later: not yet, but what is missing may come. (methods_lease.c) */
-int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
-		 struct error *error);
+/* 0: answered. *ret_later: not yet, but what is missing may come. */
+typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+			 struct error *error);
+/* Grants a lease and answers; this and the next two: methods_lease.c. */
+lease_ask_fn lease_answer;
+/* Answers later: `wake` is called as in waiter.h, and calls lease_wake. */
+int lease_wait(const struct request *request, enum wait_kind kind, const struct lease_wanted *wanted,
+	       int64_t wait_ms, waiter_wake_fn *wake, struct error *error);
+/* Asks again: answers and frees the waiter, or leaves it waiting. */
+void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask);
 
 void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
 /* devices: [device] */

@@ -70,36 +70,8 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 
 static void wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	const struct lease_wanted wanted = {
-		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
-	struct error error, reason;
-	bool later;
-	int r = try(&waiter->request, &wanted, &later, &error);
-
 	(void)changed;
-	if (r < 0 && later && !expired)
-		return;
-	if (r < 0 && later) {
-		reason = error;
-		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
-	}
-	if (r < 0)
-		request_refuse(&waiter->request, &error);
-	waiter_free(waiter);
-}
-
-static int wait_for(const struct request *request, const struct lease_wanted *wanted, int64_t wait_ms,
-		    struct error *error)
-{
-	struct waiter *waiter;
-	int r = waiter_new(request, WAIT_CLAIM, wait_ms, wake, &waiter, error);
-
-	if (r < 0)
-		return r;
-	waiter->ref = *wanted->ref;
-	waiter->rank = (uint32_t)wanted->rank;
-	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
-	return 0;
+	lease_wake(waiter, expired, try);
 }
 
 /* A device or a rank that no version can have would only be found out once it is built. */
@@ -133,7 +105,7 @@ int method_claim(struct request *request, struct fields *params, struct error *e
 		return r;
 	r = try(request, &wanted, &later, error);
 	if (r < 0 && later && wait_ms != 0)
-		return wait_for(request, &wanted, wait_ms, error);
+		return lease_wait(request, WAIT_CLAIM, &wanted, wait_ms, wake, error);
 	return r;
 }
 

@@ -165,34 +165,30 @@ static bool concerns(const struct waiter *waiter, const struct version *changed)
 	return strcmp(waiter->ref.model, model_name(changed->model)) == 0;
 }
 
-static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 {
-	struct lease_wanted wanted = {.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
-	struct found found;
-	struct error error = {0}, reason;
-	int r;
+	const struct lease_wanted wanted = {
+		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
+	struct error error, reason;
+	bool later;
+	int r = ask(&waiter->request, &wanted, &later, &error);
 
-	if (!concerns(waiter, changed))
+	if (r < 0 && later && !expired)
 		return;
-	r = find(waiter->request.server, &wanted, &found, &error);
-	if (r < 0 && found.later && !expired)
-		return;
-	if (r < 0 && found.later) {
+	if (r < 0 && later) {
 		reason = error;
 		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
 	}
-	if (r == 0)
-		r = grant(&waiter->request, &found, false, &error);
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
 	waiter_free(waiter);
 }
 
-static int wait_for(struct request *request, const struct lease_wanted *wanted, int64_t wait_ms,
-		    struct error *error)
+int lease_wait(const struct request *request, enum wait_kind kind, const struct lease_wanted *wanted,
+	       int64_t wait_ms, waiter_wake_fn *wake, struct error *error)
 {
 	struct waiter *waiter;
-	int r = waiter_new(request, WAIT_READY, wait_ms, wake, &waiter, error);
+	int r = waiter_new(request, kind, wait_ms, wake, &waiter, error);
 
 	if (r < 0)
 		return r;
@@ -202,13 +198,19 @@ static int wait_for(struct request *request, const struct lease_wanted *wanted, 
 	return 0;
 }
 
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	if (concerns(waiter, changed))
+		lease_wake(waiter, expired, lease_answer);
+}
+
 int method_get_handles(struct request *request, struct fields *params, struct error *error)
 {
 	char device[DEVICE_BYTES_MAX + 1];
 	struct ref ref;
 	struct lease_wanted wanted = {.ref = &ref, .device = device};
-	struct found found;
 	int64_t wait_ms;
+	bool later;
 	int r;
 
 	params_ref(params, "ref", &ref);
@@ -222,11 +224,9 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	if (wanted.look && request->session->kind != SESSION_ADMIN)
 		return error_set(error, -EACCES, "operators connect to the admin socket",
 				 "to look at what gives no leases is for operators");
-	r = find(request->server, &wanted, &found, error);
-	if (r == 0)
-		return grant(request, &found, wanted.look, error);
-	if (found.later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
-		return wait_for(request, &wanted, wait_ms, error);
+	r = lease_answer(request, &wanted, &later, error);
+	if (r < 0 && later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
+		return lease_wait(request, WAIT_READY, &wanted, wait_ms, wake, error);
 	return r;
 }
 
