@@ -17,7 +17,8 @@ static void who_is_to_build_stays(int signal_number)
 	for (int i = 0; i < 3; i++) {
 		kept_kill(d, signal_number);
 		cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "waiting") == 5));
-		cr_assert_eq(status_of(d, "claims"), 1);
+		/* The builder comes back by itself, maybe after them. */
+		cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 1));
 		cr_assert(crowd_is_silent(&c));
 	}
 	crowd_end(&c, builder);
