@@ -329,10 +329,25 @@ static bool has_version(const struct job *job)
 	return !version_id_equal(&job->version, &none);
 }
 
+bool job_is_storing(const struct server *server, const struct job *job)
+{
+	const struct ref ref = {.has_id = true, .id = job->version};
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(server->registry, &ref, &version, &generation, NULL) == 0 && version->storing;
+}
+
 void job_end(struct server *server, struct job *job, const struct error *error)
 {
 	if (job_ended(job))
 		return;
+	if (job->kind == JOB_LOAD && job_is_storing(server, job)) { /* jobs_conclude ends it */
+		job->loader = NULL;
+		return;
+	}
+	if (job->made)
+		error = NULL;
 	if (job->state == JOB_QUEUED)
 		server->jobs.queued--;
 	else
@@ -363,6 +378,17 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	waiters_wake(server, WAIT_JOB, NULL);
 }
 
+void jobs_conclude(struct server *server, const struct version_id *version, const struct error *error)
+{
+	for (struct job *job = server->jobs.first; job; job = job->next) {
+		if (job->kind != JOB_LOAD || job_ended(job) || !version_id_equal(&job->version, version))
+			continue;
+		job->made = !error;
+		if (!job->loader)
+			job_end(server, job, error);
+	}
+}
+
 void job_note(struct job_table *table, const struct version_id *version, const struct error *error)
 {
 	for (struct job *job = table->first; job; job = job->next) {
@@ -378,6 +404,6 @@ void job_cancel(struct server *server, struct job *job, const struct error *reas
 	job->cancelled = true;
 	if (job->state == JOB_QUEUED)
 		job_end(server, job, reason);
-	else
+	else if (job->loader)
 		loader_cancel(job->loader);
 }

@@ -47,7 +47,8 @@ struct job {
 	struct job_record record;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
 	struct error *error; /* why it failed; of one that is done: what did not follow; NULL: neither */
-	struct loader *loader; /* that runs it */
+	struct loader *loader; /* that runs it; NULL: none yet, or it left while the version is stored */
+	bool made; /* load: its version is ready, whatever becomes of the loader */
 	uint64_t told_ms; /* steady: its last progress event */
 	bool cancelled; /* it was asked to end */
 
@@ -111,9 +112,14 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 void job_remark(struct server *server, struct job *job, const char *note);
 /* There is something to do now, or some of it was done: from here on silence is suspicious. */
 void job_watch(struct job *job);
+/* Its version is on its way into the fd store. */
+bool job_is_storing(const struct server *server, const struct job *job);
 /* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)
- * or failed. What it had not finished fails with it. */
+ * or failed. What it had not finished fails with it. A load is what its version is: done when that is ready, and
+ * while that is being stored it goes on. */
 void job_end(struct server *server, struct job *job, const struct error *error);
+/* A version is ready (error NULL) or failed: so is the load that makes it. */
+void jobs_conclude(struct server *server, const struct version_id *version, const struct error *error);
 /* The jobs that made or checked this version are told what did not follow from its being
  * ready: it does not fail them. */
 void job_note(struct job_table *table, const struct version_id *version, const struct error *error);

@@ -262,17 +262,6 @@ static void stall_error(const struct loader *l, struct error *error)
 			  "the checker hangs: no progress for %llu ms", ms);
 }
 
-/* What is handed in is being stored: that time is gpuwmd's own, and has its own limit. */
-static bool waits_for_store(const struct loader *l)
-{
-	const struct ref ref = {.has_id = true, .id = l->job->version};
-	struct version *version;
-	uint64_t generation;
-
-	return registry_find(l->pool->server->registry, &ref, &version, &generation, NULL) == 0 &&
-	       version->storing;
-}
-
 static uint64_t silent_ms(const struct loader *l)
 {
 	return clock_steady_ms() - l->job->watched_ms;
@@ -293,7 +282,8 @@ static void check_stall(struct loader *l)
 {
 	struct error error;
 
-	if (waits_for_store(l) || loader_waits_for_room(l))
+	/* The time that storing takes is gpuwmd's own, and has its own limit. */
+	if (job_is_storing(l->pool->server, l->job) || loader_waits_for_room(l))
 		l->job->watched_ms = clock_steady_ms();
 	if (silent_ms(l) < stall_ms(l)) {
 		watch(l);

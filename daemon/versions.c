@@ -66,6 +66,7 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
 	claims_concluded(server, version);
+	jobs_conclude(server, &version->id, NULL);
 	if (server->drained)
 		versions_retire_all(server);
 	return 0;
@@ -284,6 +285,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
 	claims_concluded(server, version);
+	jobs_conclude(server, &version->id, reason);
 	for (uint32_t i = 0; i < count; i++) {
 		if (checkers[i])
 			job_cancel(server, checkers[i], reason);

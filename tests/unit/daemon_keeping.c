@@ -99,7 +99,6 @@ static void begin(const char *limit)
 {
 	manager_start(&manager, limit);
 	server_open();
-	server->config->store_confirm_ms = 200;
 	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
 	cr_assert(keeping_stores(server->keeping));
 }
@@ -119,6 +118,13 @@ static struct version *stored(const char *tag)
 
 	TURN_UNTIL(version->state == VERSION_READY);
 	return version;
+}
+
+/* From here on nothing is confirmed, and not waited for as long as of a manager that is merely slow. */
+static void silence(void)
+{
+	manager.silent = true;
+	server->config->store_confirm_ms = 200;
 }
 
 static void end(void)
@@ -155,7 +161,7 @@ Test(keeping, a_version_that_the_manager_does_not_confirm_fails)
 	struct version *version;
 
 	begin("100");
-	manager.silent = true;
+	silence();
 	version = being_stored("v1", 2);
 	TURN_UNTIL(version->state == VERSION_FAILED);
 	cr_expect_eq(version->error.code, -ETIMEDOUT);
@@ -258,7 +264,7 @@ Test(keeping, what_is_being_stored_can_not_be_aborted)
 Test(keeping, a_stop_while_the_manager_confirms_nothing)
 {
 	begin("100");
-	manager.silent = true;
+	silence();
 	being_stored("v1", 2);
 	log_init(LOG_LEVEL_ERROR);
 	server_stop(server);
@@ -287,7 +293,7 @@ Test(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed)
 	begin("100");
 	version = stored("v1");
 	registry_remove_aliases(server->registry);
-	manager.silent = true;
+	silence();
 	log_init(LOG_LEVEL_ERROR);
 	cr_assert_eq(versions_retire(server, version, &error), 0);
 	TURN_UNTIL(registry_counts(server->registry).versions == 0);
@@ -358,13 +364,13 @@ Test(keeping, a_drain_that_can_not_let_go_says_so)
 	manager_start(&manager, "10");
 	server_open();
 	log_init(LOG_LEVEL_ERROR);
-	server->config->store_confirm_ms = 50;
 	cr_assert_eq(keeping_begin(server->keeping, &found, &error), 0);
 	cr_assert(keeping_locked(server->keeping));
 	admin = greeted(SESSION_ADMIN);
-	manager.silent = true;
+	silence();
 	cr_expect_eq(ask(admin, METHOD_DRAIN), -ETIMEDOUT);
 	manager.silent = false;
+	server->config->store_confirm_ms = STORE_CONFIRM_MS;
 	cr_expect_eq(ask(admin, METHOD_DRAIN), 0);
 	close(admin);
 	forget();
@@ -440,6 +446,8 @@ Test(reload, before_it_is_ready_it_does_not_say_so)
 	end();
 }
 
+#define ANOTHER_MS 20000 /* not what a new configuration begins with */
+
 Test(reload, a_wrong_configuration_changes_nothing)
 {
 	char *argv[] = {"gpuwmd", "--set", "limits.sessions=none", NULL};
@@ -448,10 +456,11 @@ Test(reload, a_wrong_configuration_changes_nothing)
 	notify_ready(server->notify);
 	server->config->argc = 3;
 	server->config->argv = argv;
+	server->config->store_confirm_ms = ANOTHER_MS;
 	log_init(LOG_LEVEL_ERROR);
 	server_reload(server);
 	cr_expect_eq(server->config->sessions, SESSIONS_MAX);
-	cr_expect_eq(server->config->store_confirm_ms, 200, "the old configuration is not whole");
+	cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "the old configuration is not whole");
 	TURN_UNTIL(manager_heard(&manager, "RELOADING=1") && manager_heard(&manager, "READY=1"));
 	end();
 }
@@ -465,11 +474,12 @@ Test(reload, what_is_taken_at_start_only_is_refused)
 
 	begin("10");
 	log_init(LOG_LEVEL_ERROR);
+	server->config->store_confirm_ms = ANOTHER_MS;
 	for (size_t i = 0; i < 3; i++) {
 		server->config->argc = 3;
 		server->config->argv = all[i];
 		server_reload(server);
-		cr_expect_eq(server->config->store_confirm_ms, 200, "%zu was taken", i);
+		cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "%zu was taken", i);
 	}
 	end();
 }

@@ -62,6 +62,8 @@ static inline void manager_take(struct manager *m, const char *text, int fd)
 	} else if (strncmp(text, "FDSTOREREMOVE=1\n", 16) == 0) {
 		manager_drop(m, word);
 	} else if (strncmp(text, "BARRIER=1", 9) == 0 && m->silent) {
+		if (m->held_back >= 0) /* nobody waits for it any more */
+			close(m->held_back);
 		m->held_back = fd;
 	} else if (fd >= 0) {
 		usleep(m->slow_us);
@@ -133,6 +135,17 @@ static inline void manager_stop(struct manager *m)
 		close(m->held_back);
 	unsetenv("NOTIFY_SOCKET");
 	unsetenv("FDSTORE");
+}
+
+/* What a silent one held back, and all that comes. */
+static inline void manager_confirm(struct manager *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->silent = false;
+	if (m->held_back >= 0)
+		close(m->held_back);
+	m->held_back = -1;
+	pthread_mutex_unlock(&m->lock);
 }
 
 /* How many descriptors it keeps under a name; NULL: in all. */
