@@ -168,7 +168,7 @@ static bool concerns(const struct waiter *waiter, const struct version *changed)
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 {
 	const struct lease_wanted wanted = {
-		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank};
+		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank, .look = waiter->look};
 	struct error error, reason;
 	bool later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
@@ -194,6 +194,7 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 		return r;
 	waiter->ref = *wanted->ref;
 	waiter->rank = (uint32_t)wanted->rank;
+	waiter->look = wanted->look;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
 	return 0;
 }

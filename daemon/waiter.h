@@ -45,6 +45,7 @@ struct waiter {
 	struct ref ref;
 	char device[DEVICE_BYTES_MAX + 1];
 	uint32_t rank;
+	bool look;
 	struct version_id id; /* of a version, or of a publish */
 	struct digest content;
 	uint64_t job;

@@ -327,6 +327,37 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	gpuwmd_stop_empty(d);
 }
 
+/* An operator may come before what is to be looked at has its name. */
+Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
+{
+	struct message_writer w;
+	struct vandal vandal;
+	struct gpuwmd *d;
+	int admin;
+
+	NEEDS_GPU();
+	d = gpuwmd_start(NULL);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(3)), "m@v2");
+	vandal_begin(d, "m", &vandal);
+	flip(&vandal, 0, 0, 3);
+	FAILS(EBADMSG, verify(d, "m@v1"));
+	admin = raw_client(d->admin_socket);
+	raw_request(&w, 2, METHOD_GET_HANDLES);
+	message_put_text(&w, "ref", "m@previous");
+	message_put_bool(&w, "look", true);
+	message_put_i64(&w, "wait_ms", -1);
+	raw_send(admin, &w);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	OK(swap_to(d, "m", "v2", false));
+	cr_assert_eq(raw_code(admin), 0, "%s", raw_refusal());
+	close(admin);
+	vandal_end(&vandal);
+	OK(gpuwm_retire(d->admin, "m@v1", 10000));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 /* A part that is as it was says nothing of the others. */
 Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
 {
