@@ -56,7 +56,7 @@ struct lease_wanted {
 	uint64_t rank;
 	bool look; /* an operator looks at what workers don't get */
 };
-/* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -ETIMEDOUT: another one
+/* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -EBUSY: another session
  * has claimed it; -EINVAL, -EACCES, -EDQUOT. (methods_claim.c) */
 int claim_resume(const struct request *request, const char *text, struct error *error);
 /* 0: answered. *ret_later: not yet, but what is missing may come. */

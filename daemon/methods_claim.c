@@ -112,7 +112,6 @@ int method_claim(struct request *request, struct fields *params, struct error *e
 int claim_resume(const struct request *request, const char *text, struct error *error)
 {
 	const struct server *server = request->server;
-	const struct claim *claim;
 	const char *why = "";
 	struct ref name;
 	int r = ref_parse(text, &name, &why);
@@ -124,10 +123,11 @@ int claim_resume(const struct request *request, const char *text, struct error *
 	r = params_open(server, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->registry, &name, error);
-	if (r < 0)
+	if (r == 0)
+		r = claims_check(server, request->session, &name, error);
+	if (r < 0 || claim_find(server->claims, &name)) /* its own, by an earlier resume */
 		return r;
-	claim = claim_find(server->claims, &name);
-	return claim ? claims_taken(claim, error) : claims_elect(request->session, &name, error);
+	return claims_elect(request->session, &name, error);
 }
 
 int method_claim_give_up(struct request *request, struct fields *params, struct error *error)

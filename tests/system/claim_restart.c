@@ -86,7 +86,7 @@ Test(claim_restart, what_is_given_up_meanwhile_is_taken_again_by_nobody)
 	gpuwmd_stop_empty(d);
 }
 
-/* Told by a peer that never had it: while the name is free it may claim it, and else not. */
+/* Told by a peer that never had it: while the name is free it may claim it, and else not. Said twice it stays its own. */
 Test(claim_restart, anothers_can_t_be_taken_so)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
@@ -109,17 +109,18 @@ Test(claim_restart, anothers_can_t_be_taken_so)
 	message_put_text(&w, NULL, NAME);
 	message_put_text(&w, NULL, "no name");
 	message_put_text(&w, NULL, "m@v2");
+	message_put_text(&w, NULL, "m@v2");
 	message_end(&w);
 	raw_send(sock, &w);
 	cr_assert(raw_receive(sock, &reply));
 	fields_of(&f, reply.message.body);
 	answers = fields_array(&f, "claims", &count);
-	cr_assert_eq(count, 3);
-	for (int i = 0; i < 3; i++) {
+	cr_assert_eq(count, 4);
+	for (int i = 0; i < 4; i++) {
 		fields_of(&answer, &answers[i]);
 		error.code = 0;
 		fields_error(&answer, "error", &error);
-		cr_assert_eq(error.code, ((int[]){-ETIMEDOUT, -EINVAL, 0})[i], "%d: %s", i, error.message);
+		cr_assert_eq(error.code, ((int[]){-EBUSY, -EINVAL, 0, 0})[i], "%d: %s", i, error.message);
 	}
 	raw_reply_clear(&reply);
 	cr_assert_eq(status_of(d, "claims"), 2);
