@@ -84,6 +84,8 @@ static int load_beside(const struct replacement *r, struct load_result *ret_resu
 	options.name = r->name;
 	options.devices = r->arguments->device_count ? devices : NULL;
 	options.device_count = r->arguments->device_count;
+	options.key = r->arguments->key;
+	options.key_count = r->arguments->key_count;
 	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
 	free(source);
 	return code;

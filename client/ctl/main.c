@@ -27,10 +27,11 @@ static const struct command commands[] = {
 	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, 0, 0, true, command_cancel},
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "
-	 "[--load SOURCE [--device DEVICE]... [--keep-old]]",
+	 "[--load SOURCE [--device DEVICE]... [--key FIELD=VALUE]... [--keep-old]]",
 	 "move an alias (current) to TO, a tag, alias or version id, remove it, or load TO, move it, retire the old",
 	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
-	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEEP_OLD,
+	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
+		 OPTION_KEEP_OLD,
 	 true, command_swap},
 	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_ALIAS_OF, 0, 0, true,
 	 command_rollback},

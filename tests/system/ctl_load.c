@@ -231,6 +231,7 @@ Test(ctl_load, swap_load_takes_only_options_that_go_together)
 	cr_assert_eq(CTL("load", "", "m@v2"), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v1", "--keep-old"), 2, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v1", "--device", d->device), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v1", "--key", "dtype=bf16"), 2, "%s", output);
 	nothing_changed(d);
 }
 

@@ -224,6 +224,31 @@ Test(keys, a_load_has_the_one_that_it_was_given)
 	gpuwmd_stop_empty(d);
 }
 
+/* The new version's own: the old one's is not taken over. */
+Test(keys, what_replaces_a_version_has_the_one_that_it_was_given)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *source = checkpoint_write(d, "v2", SMALL(2));
+	struct gpuwm_attach_options asked = asking(fp8, 2);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	char output[4096];
+
+	publish(d, NAME, bf16);
+	cr_assert_eq(ctl(output, sizeof output, "swap", "m", "v2", "--load", source, "--device", d->device,
+			 "--key", "dtype=fp8", "--key", "engine=e 1.0", NULL),
+		     0, "%s", output);
+	OK(gpuwm_attach(client, "m", &asked, &mapping));
+	OK(gpuwm_detach(mapping));
+	cr_assert_eq(
+		ctl(output, sizeof output, "swap", "m", "v3", "--load", source, "--device", d->device, NULL), 0,
+		"%s", output);
+	FAILS(EKEYREJECTED, gpuwm_attach(client, "m", &asked, &mapping));
+	gpuwm_close(client);
+	version_drop(d, "m", "v3");
+	gpuwmd_stop_empty(d);
+}
+
 Test(keys, a_load_with_a_wrong_one_is_not_begun)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
