@@ -348,6 +348,13 @@ int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const 
 int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
 		      void *buffer, uint64_t bytes);
 
+/* Reads tensors again where this mapping has them, all in one go, and compares them with the digests that the version got
+ * when it was made: whether this process reads what every other does. names NULL: all that are mapped. On
+ * a GPU a kernel reads at the memory's speed, from the device's context as gpuwm_tensor_read makes it; what was
+ * queued before is waited for. -EBADMSG: the message has the first that differs, and both digests; -ENOENT,
+ * -ENODATA: no such tensor, one that is not mapped; -EBUSY: a CUDA stream is being captured; -EIO, -ENOMEM. */
+int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const *names, size_t count);
+
 /* ---- for other frameworks --------------------------------------------- */
 
 /* A tensor as DLPack has it: data is the tensor's own address (NULL when it has no bytes), byte_offset 0, strides are

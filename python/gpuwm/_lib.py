@@ -237,6 +237,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_tensor_count": (c_uint64, (_HANDLE,)),
     "gpuwm_tensor_at": (c_int, (_HANDLE, c_uint64, c_void_p)),
     "gpuwm_tensor_read": (c_int, (_HANDLE, c_void_p, c_uint64, c_void_p, c_uint64)),
+    "gpuwm_tensors_verify": (c_int, (_HANDLE, POINTER(c_char_p), c_size_t)),
     "gpuwm_metadata_at": (c_int, (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_char_p))),
     "gpuwm_file": (c_void_p, (_HANDLE, c_char_p, POINTER(c_uint32))),
     "gpuwm_file_at": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import functools
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -228,6 +229,31 @@ class Mapping:
                 shared[like] = tensor = _clone(tensor) if copy else tensor
             found[info.name] = tensor
         return found
+
+    def verify(
+        self, names: str | Iterable[str] | None = None, *, sample: int | None = None
+    ) -> list[str]:
+        """Reads tensors again, as this process has them, and compares them with the digests that
+        the version got when it was made. Damaged: the first that differs, and both digests.
+
+        names: these; None: all that are attached. sample: so many of them, at random. Returns their
+        names. On a GPU at the memory's speed, behind what is queued; Busy while a CUDA graph is
+        being captured. `version.content` is the digest of all of them: processes in which that is
+        equal, and this finds nothing, read the same weights.
+        """
+        chosen = self.keys() if names is None else [names] if isinstance(names, str) else [*names]
+        for name in chosen:
+            self[name]  # NoTensor
+        if sample is not None:
+            if sample < 0:
+                raise errors.Invalid(f"sample is {sample}", "0 or more; None: all")
+            # Not the program's own generator, whose numbers are to be the same with and without.
+            chosen = random.Random().sample(chosen, min(sample, len(chosen)))
+        handle = self._held()
+        # Without names the library takes all that is mapped, whatever was chosen.
+        array = _lib.texts(chosen)
+        _lib.check(handle.library.gpuwm_tensors_verify(handle.pointer, array, len(chosen)))
+        return chosen
 
     # ---- models of torch ----
 

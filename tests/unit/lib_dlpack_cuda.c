@@ -217,6 +217,7 @@ Test(drop_cuda, leaves_a_capture_alone_that_was_told)
 	export->deleter(export);
 	cr_expect(eq(int, gpuwm_detach(other), -EBUSY));
 	cr_expect(eq(int, gpuwm_switch(other, "m@v1", NULL), -EBUSY));
+	cr_expect(eq(int, gpuwm_tensors_verify(other, NULL, 0), -EBUSY));
 	/* As long as it takes to try a few times. */
 	poll(NULL, 0, 200);
 	cr_expect(eq(uint, leases(), 2));
