@@ -45,7 +45,7 @@ from .errors import (
 )
 from .mapping import Mapping, Version
 from .modes import obtain
-from .publishing import publish
+from .publishing import publish, share
 from .references import Ref
 from .tensor import Slice, Tensor
 
@@ -134,5 +134,6 @@ __all__ = [
     "obtain",
     "publish",
     "ref",
+    "share",
     "transformers",
 ]

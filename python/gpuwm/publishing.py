@@ -16,6 +16,7 @@ from .mapping import Mapping as Attached
 from .mapping import Version
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 
@@ -126,6 +127,21 @@ def publish(
     with _outside_inference():
         _bind(mapping, source, private)
     return mapping
+
+
+def share(
+    tensor: Tensor, name: str, *, device: Any = None, client: clients.Client | None = None
+) -> Tensor:
+    """Moves a tensor of torch into a version of its own, and returns it from there: read-only, the
+    same in all processes. torch's share_memory_() does nothing for a tensor on a GPU.
+
+    It goes through multiprocessing as a reference; anybody has it by
+    `gpuwm.attach(name).torch("tensor")`. What the tensor had is freed when nothing refers to it any
+    more. The version stays until it is retired. name, device, client, errors: as of `publish`.
+    """
+    tensors = {"tensor": tensor}
+    publish(tensors, name, device=device, client=client)
+    return tensors["tensor"]
 
 
 def _outside_inference() -> AbstractContextManager[Any]:

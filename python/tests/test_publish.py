@@ -393,3 +393,22 @@ def test_ctrl_c_while_other_parts_are_waited_for(daemon: Daemon, name: str) -> N
         "    raise SystemExit('it was not interrupted')\n",
         name.split("@")[1],
     )
+
+
+# ---- one tensor --------------------------------------------------------------------------------
+
+
+def test_one_tensor_is_shared(daemon: Daemon, name: str) -> None:
+    tensor = torch.arange(6.0).reshape(2, 3).t()
+    shared = gpuwm.share(tensor, name)
+    assert torch.equal(shared, tensor)
+    assert shared.stride() == tensor.stride()
+    assert shared.data_ptr() != tensor.data_ptr()
+    assert daemon.leases(name) == 1
+    with gpuwm.attach(name) as w:
+        assert w.keys() == ["tensor"]
+        assert w.torch("tensor").data_ptr() == shared.data_ptr()
+    code = "import sys, gpuwm; print(gpuwm.attach(sys.argv[1]).torch('tensor').sum().item())"
+    assert run_python(code, name).strip() == "15.0"
+    with pytest.raises(gpuwm.Exists):
+        gpuwm.share(tensor, name)
