@@ -1,10 +1,13 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are the flags of gpuwmd and gpuwm-keeper, and gpuwmd's keys, and theirs.
+# word; so are the flags of gpuwmd and gpuwm-keeper, and gpuwmd's keys, and theirs; and the methods, error codes
+# and kinds of events on the wire, and those of docs/protocol.md.
 #   tests/ctl-help.sh BUILD
 set -eu
 build=$1
-man=$(dirname "$0")/../docs/man
+root=$(dirname "$0")/..
+man=$root/docs/man
+protocol=$root/docs/protocol.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -15,7 +18,7 @@ same() {
 		echo "ctl-help: nothing found to compare for $1" >&2
 		failed=1
 	elif ! diff -u "$2" "$3" >&2; then
-		echo "ctl-help: $1 differ (- program, + man page)" >&2
+		echo "ctl-help: $1 differ (- program, + documentation)" >&2
 		failed=1
 	fi
 }
@@ -52,5 +55,18 @@ same "the flags of gpuwm-keeper" "$work/keeper" "$work/keeper.man"
 sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" |
 	sed '/--help/d' | tr -d '* ' | tr ',' '\n' | sort > "$work/keys.man"
 same "the keys of gpuwmd.conf" "$work/keys" "$work/keys.man"
+
+sed -n '/^.. From clients/,/^.. From a loader/s/^#define METHOD_[A-Z_]* "\(.*\)"/\1/p' "$root/proto/methods.h" |
+	sort > "$work/methods"
+sed -n 's/^### \([a-z_, ]*\) (.*/\1/p' "$protocol" | tr -d ' ' | tr ',' '\n' | sort > "$work/methods.doc"
+same "the methods on the wire" "$work/methods" "$work/methods.doc"
+
+sed -n 's/^#define EVENT_[A-Z_]* "\(.*\)"/\1/p' "$root/proto/methods.h" | sort > "$work/events"
+sed -n '/^| kind/,/^$/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/events.doc"
+same "the kinds of events" "$work/events" "$work/events.doc"
+
+sed -n 's/.*{-E[A-Z0-9]*, "\(.*\)"},/\1/p' "$root/proto/errors.c" | sort > "$work/codes"
+sed -n '/^## Error codes/,/^## Roles/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/codes.doc"
+same "the error codes" "$work/codes" "$work/codes.doc"
 
 exit $failed

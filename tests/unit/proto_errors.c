@@ -7,9 +7,13 @@
 
 /* The table of docs/protocol.md. */
 static const char *const documented[] = {
-	"EPROTO",    "EINVAL",    "ENOSYS", "EPROTONOSUPPORT", "EACCES",  "ENOENT",       "ENODEV",
-	"EEXIST",    "EBUSY",     "EDQUOT", "ENOSPC",          "EBADMSG", "ENOTSUP",      "ETIMEDOUT",
-	"ECANCELED", "ESHUTDOWN", "EIO",    "ENOMEM",          "EMFILE",  "ETOOMANYREFS",
+	"EPROTO",   "EINVAL",       "ENOSYS",       "EPROTONOSUPPORT", "EACCES",     "ENOENT",
+	"ENODEV",   "EEXIST",       "EBUSY",        "EDQUOT",          "ENOSPC",     "EBADMSG",
+	"ENOTSUP",  "ETIMEDOUT",    "ECANCELED",    "ESHUTDOWN",       "ECONNRESET", "ESTALE",
+	"EUCLEAN",  "EIO",          "EXDEV",        "ENOTRECOVERABLE", "ENODATA",    "EKEYREJECTED",
+	"ECHILD",   "ECONNABORTED", "ECONNREFUSED", "EFBIG",           "ENOMEM",     "EMFILE",
+	"ENFILE",   "EAGAIN",       "ETOOMANYREFS", "EPERM",           "EPIPE",      "ERANGE",
+	"EMSGSIZE", "EOVERFLOW",
 };
 
 static struct error error;
