@@ -242,9 +242,9 @@ struct gpuwm_attach_options {
 				it loses with gpuwm_switch, and which the mapping is not shared for. -ENOTSUP: on a GPU */
 	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
 		      is tainted or retiring, to find out what is wrong with it */
-	const struct gpuwm_key_field
-		*key; /* each of these is in the version's key, and equal; also of what gpuwm_switch
-					      is to put there. -EKEYREJECTED: names the field. NULL: any key */
+	/* Each of these is in the version's key, and equal; also of what gpuwm_switch is to put there. -EKEYREJECTED:
+	 * names the field. NULL: any key. */
+	const struct gpuwm_key_field *key;
 	size_t key_count;
 };
 
@@ -304,11 +304,12 @@ struct gpuwm_switch_options {
  * bytes itself (copies, caches, merged adapters, pages on host that are to be present) is its own to renew.
  * 0, also when the mapping is of that version already: only the lease is a new one then, so it heals a
  * lease that was lost. Errors leave everything as it was:
- * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first difference: detach and attach anew; -EBUSY: another attachment of
- * this process shares the mapping (detach it first: of several one can't move alone), or a CUDA stream is being
- * captured; -EIO: the context is broken, or the driver refused; -ECHILD; and all of gpuwm_attach. But
- * -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
- * unmapped, every pointer into it is dead until another gpuwm_switch succeeds; else detach. */
+ * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first
+ * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
+ * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
+ * driver refused; -ECHILD; and all of gpuwm_attach. But -ENOTRECOVERABLE: mapping the new version failed and so did
+ * putting the old one back: the memory is unmapped, every pointer into it is dead until another gpuwm_switch
+ * succeeds; else detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
 struct gpuwm_tensor {
@@ -433,8 +434,9 @@ struct gpuwm_tensor_spec {
  * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
  * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
  * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
- * waited for too. Who was elected stays so across a restart of gpuwmd. But that ends a publish that is not committed
- * (gpuwm_publish_commit says so), and with it the claim: claim again.
+ * waited for too. Who was elected stays so across a restart of gpuwmd; nobody else is elected for grace_ms of its
+ * configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
+ * and with it the claim: claim again.
  * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
  * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
  * claimed by itself, ranks of different groups could wait for each other.
