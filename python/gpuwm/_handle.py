@@ -24,6 +24,15 @@ class TensorInfo(NamedTuple):
     nbytes: int
     tied: str | None
 
+    def is_contiguous(self) -> bool:
+        """Dense, the last dimension fastest."""
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size > 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
 
 class Table(NamedTuple):
     """All tensors of a version: the library's structures, in order, and where each name is."""

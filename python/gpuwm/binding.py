@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import nn
 
-from . import errors, fitting, guards, init, remembering
+from . import errors, fitting, guards, init, remembering, tensor_torch
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def bind(
     init.allow_calls(module for _, module in modules)
     if guard:
         guards.watch(plan.places)
-    remembering.remember(mapping, plan.bound, plan.tensors)
+    remembering.remember(mapping, plan.bound)
     return plan.result()
 
 
@@ -139,13 +139,14 @@ class _Plan:
         self._shared = chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
-        self.tensors = mapping.state_dict()  # by the version's names
-        self._of = {called.get(name, name): name for name in self.tensors}
-        self.sources = {name: self.tensors[of] for name, of in self._of.items()}
+        tensors = mapping.state_dict()  # by the version's names
+        self._of = {called.get(name, name): name for name in tensors}
+        self.sources = {name: tensors[of] for name, of in self._of.items()}
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
+        self._taken: set[int] = set()
         self.problems: list[str] = []
         self.steps: list[_Step] = []
-        self.bound: list[tuple[Place, str, bool]] = []  # with the version's name, and private
+        self.bound: list[remembering.Binding] = []
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
         for place in self.places:
@@ -159,8 +160,8 @@ class _Plan:
         ]
 
     def result(self) -> BindResult:
-        shared = (n for place, _, own in self.bound if not own for n in place.names)
-        private = (n for place, _, own in self.bound if own for n in place.names)
+        shared = (n for place, _, own, *_ in self.bound if not own for n in place.names)
+        private = (n for place, _, own, *_ in self.bound if own for n in place.names)
         tied = (tuple(place.names) for place in self.places if len(place.names) > 1)
         return BindResult(
             tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected), tuple(tied)
@@ -183,7 +184,7 @@ class _Plan:
         if problem:
             self.problems.append(problem)
             return
-        self.bound.append((place, self._of[named[0]], not shared))
+        self.bound.append((place, self._of[named[0]], not shared, source.data_ptr(), source.nbytes))
         self.steps.append(self._step(place, source, shared, held is None))
 
     def _is_shared(self, place: Place) -> bool:
@@ -203,21 +204,28 @@ class _Plan:
                 + (": `__init__` computed it from a parameter" if place.is_buffer else "")
             )
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
-            moved = init.alias(type(tensor), tensor.to(self._device), tensor, False)
-            self.steps.append(_Swap(place, moved))
+            moved = torch.Tensor.detach(tensor).to(self._device)
+            self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
 
     def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
         tensor = place.tensor
         if not shared and place.is_buffer and fitting.fillable(tensor, source):
             return _Fill(place, source)
         kind = guards.kind_of(tensor, shared and self._guard)
-        memory = source if shared else guards.private_copy(source)
-        new = init.alias(kind, memory, tensor, False)
+        memory = self._take(source) if shared else tensor_torch.clone(source)
+        new = init.of_class(kind, memory)
         return _Swap(place, new) if swappable else _SetData(place, new)
+
+    def _take(self, source: torch.Tensor) -> torch.Tensor:
+        """Its memory, as a tensor that nobody else has."""
+        if id(source) in self._taken:
+            return torch.Tensor._make_subclass(torch.Tensor, source, False)
+        self._taken.add(id(source))
+        return source
 
 
 class _Swap:
-    """It becomes another tensor, and stays the same object."""
+    """It becomes another tensor, which is new, and stays the same object."""
 
     __slots__ = ("_new", "_tensor", "name")
 
@@ -238,10 +246,9 @@ class _SetData:
     def __init__(self, place: Place, new: torch.Tensor) -> None:
         self.name = place.name
         self._tensor: Any = place.tensor
-        self._new = (type(new), torch.Tensor.detach(new), dict(new.__dict__), False)
+        self._new = (type(new), torch.Tensor.detach(new), False)
         old = torch.Tensor.detach(self._tensor)
-        attributes = dict(self._tensor.__dict__)
-        self._old = (type(self._tensor), old, attributes, self._tensor.requires_grad)
+        self._old = (type(self._tensor), old, self._tensor.requires_grad)
 
     def do(self) -> None:
         self._become(*self._new)
@@ -249,16 +256,12 @@ class _SetData:
     def undo(self) -> None:
         self._become(*self._old)
 
-    def _become(
-        self, kind: type, memory: torch.Tensor, attributes: dict[str, Any], requires_grad: bool
-    ) -> None:
+    def _become(self, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
         tensor = self._tensor
         tensor.__class__ = guards.kind_of(tensor, False)
         tensor.data = memory
         tensor.requires_grad_(requires_grad)
         tensor.__class__ = kind
-        tensor.__dict__.clear()
-        tensor.__dict__.update(attributes)
 
 
 class _Fill:

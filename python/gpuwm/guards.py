@@ -23,7 +23,7 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from . import errors, init, passing, remembering
+from . import errors, init, passing, remembering, tensor_torch
 from .places import Place
 
 
@@ -84,7 +84,7 @@ class Shared:
         """A copy is this process's own, and may be written."""
         found = memo.get(id(self))
         if found is None:
-            found = memo[id(self)] = _plain_form(self, private_copy(self))
+            found = memo[id(self)] = _plain_form(self, tensor_torch.clone(self))
         return found
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
@@ -156,13 +156,6 @@ def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
     """The class of what takes a tensor's place."""
     plain = tensor.gpuwm_plain if isinstance(tensor, Shared) else type(tensor)
     return shared_class(plain) if shared else plain
-
-
-def private_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Its bytes, copied, with its strides; dtypes that have no kernels too."""
-    storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
-    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return empty.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def _same_memory(kind: type[torch.Tensor], tensor: Any) -> Any:

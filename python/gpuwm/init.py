@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -103,8 +104,23 @@ _PLAIN = (nn.Parameter, torch.Tensor)
 
 
 def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
-    """Each becomes what the other is, in everything but identity. RuntimeError: torch refuses."""
-    torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
+    """Each becomes what the other is, in everything but identity and the attributes that were set
+    on it. `other` is new, nobody else has it. RuntimeError: torch refuses."""
+    if weakref.getweakrefcount(tensor) or tensor._use_count() > 1:  # type: ignore[attr-defined]
+        # torch looks who else has it, and makes an accumulator of gradients refuse to go on.
+        other.__dict__.update(tensor.__dict__)
+        torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
+        return
+    torch._C._swap_tensor_impl(tensor, other)
+    tensor.__class__, other.__class__ = type(other), type(tensor)
+
+
+def of_class(kind: type[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that nobody else has, as one of that class."""
+    if getattr(kind, "gpuwm_plain", kind) in _PLAIN:
+        tensor.__class__ = kind
+        return tensor
+    return torch.Tensor._make_subclass(kind, tensor, False)
 
 
 def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: bool) -> Any:
@@ -120,9 +136,8 @@ def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     meta = torch.empty_strided(
         parameter.size(), parameter.stride(), dtype=parameter.dtype, device="meta"
     )
-    empty = alias(type(parameter), meta, parameter, parameter.requires_grad)
     try:
-        swap(parameter, empty)
+        swap(parameter, of_class(type(parameter), meta.requires_grad_(parameter.requires_grad)))
     except RuntimeError as error:
         raise errors.Unsupported(
             f"parameter {name} of {type(module).__name__} can't be built without memory: {error}",

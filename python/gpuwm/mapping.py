@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from . import _lib, _threads, devices, errors
+from . import _lib, _threads, devices, dtypes, errors
 from . import client as clients
 from ._handle import Handle, TensorInfo
 from .selection import Selection
@@ -216,19 +216,24 @@ class Mapping:
     def state_dict(self, *, copy: bool = False) -> dict[str, TorchTensor]:
         """All tensors for torch by name, zero copy, in place. Names at the same place with the same
         shape are one tensor. copy: private ones of this process, which may be written."""
-        found: dict[str, TorchTensor] = {}
-        shared: dict[tuple[object, ...], TorchTensor] = {}
         handle = self._held()
-        for position, info in enumerate(handle.table().infos):
-            if info.name not in self._selection:
-                continue
-            like = (info.tied or info.name, info.shape, info.strides)
-            tensor = shared.get(like)
-            if tensor is None:
-                tensor = Tensor(handle, position, self.private_writes).torch()
-                shared[like] = tensor = _clone(tensor) if copy else tensor
-            found[info.name] = tensor
-        return found
+        like: dict[tuple[object, ...], int] = {}
+        chosen = {  # by name, the position of what it is
+            info.name: like.setdefault((info.tied or info.name, info.shape, info.strides), position)
+            for position, info in enumerate(handle.table().infos)
+            if info.name in self._selection
+        }
+        if not chosen:
+            return {}
+        dtypes.need("torch", next(iter(chosen)))
+        from . import tensor_torch
+
+        positions = list(like.values())
+        tensors = tensor_torch.tensors(handle, positions, self.private_writes)
+        if copy:
+            tensors = list(map(tensor_torch.clone, tensors))
+        made = dict(zip(positions, tensors, strict=True))
+        return {name: made[position] for name, position in chosen.items()}
 
     def verify(
         self, names: str | Iterable[str] | None = None, *, sample: int | None = None
@@ -345,13 +350,6 @@ class Mapping:
         trace: TracebackType | None,
     ) -> None:
         self.drop()
-
-
-def _clone(tensor: TorchTensor) -> TorchTensor:
-    """Its bytes, copied: clone() lacks kernels for some dtypes."""
-    storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
-    empty = tensor.new_empty(0)
-    return empty.set_(storage, 0, tensor.shape, tensor.stride())
 
 
 def _similar(mapping: Mapping, name: str) -> str:

@@ -47,22 +47,19 @@ def places(modules: Iterable[tuple[str, nn.Module]]) -> list[Place]:
     """In the order of state_dict(). Tied names, and those of a module that comes twice, are one
     place with several names. modules: of `modules_of`."""
     found: dict[int, Place] = {}
-
-    def add(name: str, module: nn.Module, key: str, tensor: torch.Tensor, is_buffer: bool) -> None:
-        place = found.get(id(tensor))
-        persistent = not is_buffer or key not in module._non_persistent_buffers_set
-        if place is None:
-            found[id(tensor)] = Place(tensor, is_buffer, persistent, [name], [(module, key)])
-            return
-        place.persistent |= persistent
-        place.names.append(name)
-        place.owners.append((module, key))
-
     for prefix, module in modules:
-        for key, parameter in module._parameters.items():
-            if parameter is not None:
-                add(prefix + key, module, key, parameter, False)
-        for key, buffer in module._buffers.items():
-            if buffer is not None:
-                add(prefix + key, module, key, buffer, True)
+        unsaved = module._non_persistent_buffers_set
+        for is_buffer, tensors in ((False, module._parameters), (True, module._buffers)):
+            for key, tensor in tensors.items():
+                if tensor is None:
+                    continue
+                name, owner = prefix + key, (module, key)
+                persistent = not is_buffer or key not in unsaved
+                place = found.get(id(tensor))
+                if place is None:
+                    found[id(tensor)] = Place(tensor, is_buffer, persistent, [name], [owner])
+                else:
+                    place.persistent |= persistent
+                    place.names.append(name)
+                    place.owners.append(owner)
     return list(found.values())

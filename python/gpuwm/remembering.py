@@ -37,18 +37,17 @@ class Bound(NamedTuple):
 _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
 
 
-def remember(
-    mapping: Mapping,
-    places: Iterable[tuple[Place, str, bool]],
-    sources: dict[str, torch.Tensor],
-) -> None:
-    """Instead of what was remembered of the places before: each with the name of its tensor in the
-    version, of which `sources` has the tensors, and whether it is a private copy."""
+# The name of its tensor in the version, whether it is a private copy, and where the version's
+# tensor begins and how long it is.
+Binding = tuple[Place, str, bool, int, int]
+
+
+def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
+    """Instead of what was remembered of the places before."""
     weakly = weakref.ref(mapping)
     found: dict[nn.Module, dict[str, Bound]] = {}
-    for place, source, private in places:
-        memory = sources[source]
-        bound = Bound(weakly, source, place.name, private, memory.data_ptr(), memory.nbytes)
+    for place, source, private, begin, nbytes in bindings:
+        bound = Bound(weakly, source, place.name, private, begin, nbytes)
         for module, key in place.owners:
             if module not in found:
                 found[module] = _bound.get(module) or {}

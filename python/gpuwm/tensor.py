@@ -7,7 +7,7 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, capturing, dtypes, errors
+from . import _lib, dtypes, errors
 from ._handle import Handle, TensorInfo
 
 if TYPE_CHECKING:
@@ -73,17 +73,6 @@ def capsule(managed: int, name: bytes = _PLAIN) -> Any:
 @functools.cache
 def _capsule_end() -> ctypes.c_void_p:
     return ctypes.cast(_lib.load()[_lib.DLPACK_CAPSULE_END], ctypes.c_void_p)
-
-
-@functools.cache
-def _torch_has_gpus() -> bool:
-    """Asked once: torch looks for devices each time."""
-    import torch
-
-    found: bool = torch.cuda.is_available()
-    if found:
-        capturing.watch()
-    return found
 
 
 class Tensor:
@@ -251,12 +240,7 @@ class Tensor:
 
     def is_contiguous(self) -> bool:
         """Dense, the last dimension fastest."""
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if size > 1 and stride != expected:
-                return False
-            expected *= size
-        return True
+        return self.info.is_contiguous()
 
     def tobytes(self) -> bytes:
         """A copy of its bytes, as they lie, from wherever."""
@@ -295,38 +279,9 @@ class Tensor:
         read-only memory: writing into it ends the process (host) or its CUDA context.
         Unsupported: this torch has no such dtype, or can't reach the device."""
         dtypes.need("torch", self.name)
-        import torch
+        from . import tensor_torch
 
-        if self.device != "host" and not _torch_has_gpus():
-            raise errors.Unsupported(
-                f"tensor {self.name} lies on {self.device}, "
-                f"and torch {torch.__version__} has no CUDA here",
-                "install a torch with CUDA",
-            )
-        dtype = dtypes.torch_dtype(self.dtype, self.name)
-        found: TorchTensor = torch.utils.dlpack.from_dlpack(self._export())
-        if not self._private:
-            from . import passing
-
-            passing.mark(found, self._handle.where, self.name)
-        if self.dtype in dtypes.DLPACK_PLAIN:
-            return found
-        shape, strides = self.shape, self.strides
-        if self.dtype == "F4":
-            shape, strides = self._pairs()
-        empty = torch.empty(0, dtype=dtype, device=found.device)
-        return empty.set_(found.untyped_storage(), 0, shape, strides)
-
-    def _pairs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and strides of F4 where an element of torch's is two."""
-        if not self.shape or self.shape[-1] % 2 or not self.is_contiguous():
-            raise errors.Unsupported(
-                f"tensor {self.name} is F4 {list(self.shape)}, and torch packs the last dimension "
-                "in pairs",
-                "memoryview() or tobytes() has its bytes",
-            )
-        shape = (*self.shape[:-1], self.shape[-1] // 2)
-        return shape, (*(stride // 2 for stride in self.strides[:-1]), 1)
+        return tensor_torch.tensors(self._handle, [self._position], self._private)[0]
 
 
 class Slice:

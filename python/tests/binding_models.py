@@ -21,7 +21,8 @@ class Version:
         self.tensors = tensors
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        return dict(self.tensors)
+        made = {id(tensor): tensor.detach() for tensor in self.tensors.values()}
+        return {name: made[id(tensor)] for name, tensor in self.tensors.items()}
 
 
 def version_of(model: nn.Module, **changed: torch.Tensor | None) -> Any:

@@ -1,0 +1,86 @@
+"""Tensors of torch that lie in a mapping."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+
+import torch
+
+from . import _lib, capturing, dtypes, errors, passing
+from ._handle import Handle, TensorInfo
+from .tensor import capsule
+
+
+def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[torch.Tensor]:
+    """In place, each in a storage of its own, which is as large as it. private: what is written is
+    this process's own. Unsupported: this torch has no such dtype, or can't reach the device."""
+    table, export, mapping = handle.table(), handle.library.gpuwm_dlpack, handle.pointer
+    if handle.device != "host" and not _has_gpus():
+        raise errors.Unsupported(
+            f"tensor {table.infos[positions[0]].name} lies on {handle.device}, "
+            f"and torch {torch.__version__} has no CUDA here",
+            "install a torch with CUDA",
+        )
+    managed = ctypes.c_void_p()
+    made: list[torch.Tensor] = []
+    for position in positions:
+        info = table.infos[position]
+        view = None if info.dtype in dtypes.DLPACK_PLAIN else _view(info)
+        _lib.check(export(mapping, handle.tensor(position), ctypes.byref(managed)))
+        found = torch.utils.dlpack.from_dlpack(capsule(managed.value or 0))
+        if not private:
+            passing.mark(found, handle.where, info.name)
+        made.append(found if view is None else _of_storage(found.untyped_storage(), *view))
+    return made
+
+
+def clone(tensor: torch.Tensor) -> torch.Tensor:
+    """Its bytes, copied, with its strides: clone() lacks kernels for some dtypes."""
+    storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
+    offset = int(tensor.storage_offset())
+    return _of_storage(storage, tensor.dtype, tensor.size(), tensor.stride(), offset)
+
+
+_View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
+
+
+def _view(info: TensorInfo) -> _View:
+    """What torch has where DLPack's consumers get bytes: dtype, shape and strides."""
+    shape, strides = info.shape, info.strides
+    if info.dtype == "F4":
+        shape, strides = _pairs(info)
+    return dtypes.torch_dtype(info.dtype, info.name), shape, strides
+
+
+def _pairs(info: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of F4 where an element of torch's is two."""
+    if not info.shape or info.shape[-1] % 2 or not info.is_contiguous():
+        raise errors.Unsupported(
+            f"tensor {info.name} is F4 {list(info.shape)}, and torch packs the last dimension "
+            "in pairs",
+            "memoryview() or tobytes() has its bytes",
+        )
+    shape = (*info.shape[:-1], info.shape[-1] // 2)
+    return shape, (*(stride // 2 for stride in info.strides[:-1]), 1)
+
+
+def _of_storage(
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int = 0,
+) -> torch.Tensor:
+    empty = torch.empty(0, dtype=dtype, device=storage.device)
+    return empty.set_(storage, offset, shape, strides)
+
+
+@functools.cache
+def _has_gpus() -> bool:
+    """Asked once: torch looks for devices each time."""
+    found: bool = torch.cuda.is_available()
+    if found:
+        capturing.watch()
+    return found
