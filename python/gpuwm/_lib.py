@@ -179,6 +179,8 @@ class LoadOptions(ctypes.Structure):
         ("device_count", c_size_t),
         ("alias", c_char_p),
         ("dry_run", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
     )
 
 

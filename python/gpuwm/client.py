@@ -183,12 +183,15 @@ class Client:
         devices: Sequence[str] | str | None = None,
         alias: str | None = None,
         dry_run: bool = False,
+        key: _lib.Key | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"); tells the job at once.
 
         source: an absolute path beneath a root of gpuwmd's. devices: replicas, or one a rank;
-        None: the only GPU, or host without one. alias: moved when it is ready.
+        None: the only GPU, or host without one. alias: moved when it is ready. dry_run: the job
+        makes a plan, nothing else. key: the version's, as `attach(key=...)` asks for it.
         """
+        fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence([devices] if isinstance(devices, str) else devices)
         options = _lib.LoadOptions(
             size=ctypes.sizeof(_lib.LoadOptions),
@@ -198,6 +201,8 @@ class Client:
             device_count=count,
             alias=_lib.text_bytes(alias),
             dry_run=dry_run,
+            key=fields,
+            key_count=field_count,
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

@@ -143,6 +143,16 @@ def test_jobs_tell_their_end(daemon: Daemon, tmp_path: os.PathLike[str]) -> None
         daemon.admin.wait_job(999999)
 
 
+def test_a_load_has_the_key_that_it_was_given(versions: tuple[str, str], daemon: Daemon) -> None:
+    source = next(job["source"] for job in daemon.admin.jobs() if job["kind"] == "load")
+    keyed = f"{versions[0]}-keyed"
+    assert daemon.admin.load(source, keyed, devices=daemon.device, key={"world": 2}).wait(60)
+    with gpuwm.attach(keyed, key={"world": "2"}) as w:
+        assert w.metadata["key.world"] == "2"
+    with pytest.raises(gpuwm.Mismatch, match="world"):
+        gpuwm.attach(keyed, key={"world": 4})
+
+
 def test_a_wait_is_for_what_comes(
     checkpoint: Callable[[Tensors], str], daemon: Daemon, request: pytest.FixtureRequest
 ) -> None:
