@@ -1,4 +1,5 @@
 #include "config_internal.h"
+#include "device.h"
 #include "../proto/bytes.h"
 #include "../proto/names.h"
 
@@ -205,6 +206,11 @@ static int set_budget(struct config *config, const struct config_key *row, const
 
 #define AT(member) .offset = offsetof(struct config, member)
 #define PER_UID(kind) AT(quota.per_uid[kind]), .min = 1, .max = 1000000
+/* A constant's digits, as a text. */
+#define DIGITS(constant) DIGITS_(constant)
+#define DIGITS_(digits) #digits
+#define BUDGET_DEFAULT                                                                                         \
+	DIGITS(BUDGET_PERCENT_CUDA) "% of a GPU, " DIGITS(BUDGET_PERCENT_HOST) "% of the host's memory"
 
 const struct config_key config_keys[] = {
 	{"socket", "path", "socket", "PATH", "where workers connect", set_worker_socket, AT(socket)},
@@ -225,7 +231,7 @@ const struct config_key config_keys[] = {
 	 .offset = 0},
 	{"budget", NULL, "budget", "SIZE",
 	 "what versions may take of a device: bytes (K, M, G, T) or a percentage; the device * is every GPU "
-	 "that is not named",
+	 "that is not named; by default " BUDGET_DEFAULT,
 	 set_budget, .offset = 0},
 	{"scrub", "interval", NULL, "SECONDS", "from pass to pass over all that is ready; 0: never", set_number,
 	 AT(scrub_interval), .min = 0, .max = 31536000},
