@@ -45,11 +45,16 @@ int claims_elect(struct session *session, const struct ref *name, struct error *
 
 /* ---- after a restart ---------------------------------------------------- */
 
+/* It may be longer by now: the configuration was read again. */
 static void on_grace_over(uv_timer_t *timer)
 {
 	struct server *server = timer->loop->data;
+	uint64_t left = claims_grace_ms(server);
 
-	waiters_wake(server, WAIT_CLAIM, NULL);
+	if (left > 0)
+		uv_timer_start(timer, on_grace_over, left, 0);
+	else
+		waiters_wake(server, WAIT_CLAIM, NULL);
 }
 
 void claims_begin_grace(struct server *server)

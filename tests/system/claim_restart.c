@@ -10,7 +10,7 @@ SYSTEM_SUITE(claim_restart);
 /* Who was to build stays so: what it does before it publishes may have taken minutes. */
 static void who_is_to_build_stays(int signal_number)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
+	struct gpuwmd *d = gpuwmd_start_kept(KEPT_LONG);
 	struct crowd c;
 	int builder = crowd_start(&c, d, 6);
 
@@ -36,7 +36,7 @@ Test(claim_restart, who_is_to_build_is_so_after_a_stop)
 
 Test(claim_restart, what_was_begun_has_ended_and_one_is_elected)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
+	struct gpuwmd *d = gpuwmd_start_kept(KEPT_LONG);
 	struct crowd c;
 	int builder = crowd_start(&c, d, 6), next;
 
@@ -52,7 +52,7 @@ Test(claim_restart, what_was_begun_has_ended_and_one_is_elected)
 
 Test(claim_restart, who_does_not_come_back_has_one_successor)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
+	struct gpuwmd *d = gpuwmd_start_kept(KEPT_LONG);
 	struct crowd c;
 	int builder = crowd_start(&c, d, 6), next;
 
@@ -64,6 +64,24 @@ Test(claim_restart, who_does_not_come_back_has_one_successor)
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "waiting") == 4));
 	cr_assert(crowd_is_silent(&c));
 	crowd_end(&c, next);
+}
+
+/* Who waits for its end waits for the end that the configuration tells by then. */
+Test(claim_restart, a_grace_time_that_is_made_longer_ends_all_the_same)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 1500\n"});
+	struct process p;
+
+	kept_kill(d, SIGKILL);
+	p = claimer_start(d, NAME);
+	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "waiting") == 1 || status_of(d, "claims") == 1));
+	kept_configure(d, KEPT_LONG);
+	cr_assert_eq(kill(d->pid, SIGHUP), 0);
+	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 1), "nobody is elected");
+	process_expect(&p, 'b');
+	process_kill(&p, SIGKILL);
+	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
+	gpuwmd_stop_empty(d);
 }
 
 Test(claim_restart, what_is_given_up_meanwhile_is_taken_again_by_nobody)

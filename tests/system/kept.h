@@ -14,6 +14,10 @@ struct kept {
 };
 #define GRACE_SHORT_MS 300
 #define LIMITS_SHORT "grace_ms = 300\n"
+/* For what must be done before it ends, by processes that wait for a busy machine. */
+#define GRACE_LONG_MS 4000
+#define LIMITS_LONG "grace_ms = 4000\n"
+#define KEPT_LONG (&(const struct kept){.limits = LIMITS_LONG})
 
 struct gpuwmd *gpuwmd_start_kept(const struct kept *how);
 /* Counts from the next start on. */
