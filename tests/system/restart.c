@@ -229,7 +229,7 @@ Test(restart, event_numbers_go_up_and_the_gap_is_told)
 
 Test(restart, leases_are_taken_again)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket), codes[3] = {1, 1, 1};
 	struct raw_lease leases[3];
 	uint64_t grace = 0;
@@ -244,7 +244,7 @@ Test(restart, leases_are_taken_again)
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_resume(d, sock, leases, 3, codes, &grace), 0);
 	cr_assert(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
-	cr_assert(grace > 0 && grace <= GRACE_SHORT_MS);
+	cr_assert(grace > 0 && grace <= GRACE_LONG_MS);
 	cr_assert_eq(status_of(d, "leases"), 3);
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
@@ -294,7 +294,7 @@ Test(restart, versions_that_are_gone_are_not_resumed)
 
 Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	int first = raw_client(d->socket), second;
 	struct raw_lease lease;
 
@@ -317,7 +317,7 @@ Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
 
 Test(restart, a_gpuwmd_that_drains_gives_leases_again)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
 
@@ -377,7 +377,7 @@ Test(restart, a_job_of_an_earlier_start_is_told_so)
 
 Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
 	int64_t killed;
@@ -389,8 +389,8 @@ Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_tim
 	kept_kill(d, SIGKILL);
 	close(sock);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
-	OK(gpuwm_retire(d->admin, id, GRACE_SHORT_MS + SLACK_MS));
-	cr_assert_geq(clock_ms() - killed, GRACE_SHORT_MS);
+	OK(gpuwm_retire(d->admin, id, GRACE_LONG_MS + SLACK_MS));
+	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "none"));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
 	version_drop(d, "m", "v2");
@@ -414,7 +414,7 @@ Test(restart, without_a_grace_time_it_is_freed_at_once)
 
 Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 1500\n"});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	int64_t killed = clock_ms();
 	struct raw_lease lease;
 	int sock;
@@ -429,7 +429,7 @@ Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
 	cr_assert(version_is(d, "m", "v1", "retiring") || status_of(d, "grace_ms") == 0);
 	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
-	cr_assert_geq(clock_ms() - killed, 1500);
+	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
@@ -502,7 +502,7 @@ Test(restart, a_socket_whose_file_was_removed_is_made_anew)
 
 Test(restart, a_drain_within_the_grace_time_says_what_is_left)
 {
-	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 2000\n"});
+	struct gpuwmd *d = scene(KEPT_LONG);
 	json_t *answer;
 
 	kept_kill(d, SIGKILL);
@@ -543,7 +543,7 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 
 	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
 	snprintf(preload, sizeof preload, "%s/tests/preload/clock-jump.so", build_path());
-	d = scene(&(struct kept){.preload = preload});
+	d = scene(&(struct kept){.preload = preload, .limits = LIMITS_LONG});
 	cr_assert(clock_jumps(d));
 	sock = raw_client(d->socket);
 	retire_under(d, sock, &lease);
@@ -556,7 +556,7 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, sock, &lease), 0);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
-	cr_assert_geq(clock_ms() - begin, GRACE_SHORT_MS);
+	cr_assert_geq(clock_ms() - begin, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));

@@ -187,7 +187,7 @@ void storm_watch(const struct gpuwmd *d, struct keeper_log *log, const char *ver
 /* ---- the storm -------------------------------------------------------- */
 
 #define WORKERS 6
-#define GRACE_STORM_MS (2 * RECONNECT_MAX_MS) /* a client comes back once at least */
+#define GRACE_STORM_MS (4 * RECONNECT_MAX_MS) /* a client comes back once at least, on a busy machine too */
 #define SETTLE_MS 15000 /* with a sanitizer on a busy machine */
 
 enum hand_state { HAND_IDLE, HAND_ATTACHING, HAND_HOLDING, HAND_DETACHING };
