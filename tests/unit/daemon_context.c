@@ -2,7 +2,7 @@
 #include "daemon/verify.h"
 #include "daemon_service.h"
 
-TestSuite(context, .init = open_service, .fini = close_service, .timeout = 60);
+TestSuite(context, .init = open_service, .fini = close_service, .timeout = 120);
 
 #define GPU "GPU-1"
 #define CONTEXT MIB(100)

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 30);
+TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 120);
 
 /* ---- the table ---- */
 

@@ -1,7 +1,7 @@
 /* What is told of a job's course: phases with their times, notes. */
 #include "daemon_service.h"
 
-TestSuite(job, .init = open_service, .fini = close_service, .timeout = 60);
+TestSuite(job, .init = open_service, .fini = close_service, .timeout = 120);
 
 /* ---- the record ---- */
 

@@ -34,7 +34,7 @@ static void teardown(void)
 	cr_expect_eq(rmdir(folder), 0);
 }
 
-TestSuite(listener, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(listener, .init = setup, .fini = teardown, .timeout = 120);
 
 static int dial(void)
 {

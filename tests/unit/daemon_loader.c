@@ -1,7 +1,7 @@
 /* The life and death of loaders behind a socket. */
 #include "daemon_service.h"
 
-TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 60);
+TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 120);
 
 static uint64_t used(void)
 {

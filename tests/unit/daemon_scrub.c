@@ -3,7 +3,7 @@
 #include "daemon/scrub.h"
 #include "daemon_service.h"
 
-TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 60);
+TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 120);
 
 static int admin = -1, loader = -1;
 

@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-TestSuite(segment, .init = server_open, .fini = server_close, .timeout = 30);
+TestSuite(segment, .init = server_open, .fini = server_close, .timeout = 120);
 
 static struct device *host(void)
 {
@@ -136,7 +136,7 @@ Test(segment, mourning_ends_with_the_server)
 	waitpid(child, &status, 0);
 }
 
-TestSuite(ending, .init = server_open, .timeout = 30);
+TestSuite(ending, .init = server_open, .timeout = 120);
 
 Test(ending, a_server_may_end_while_it_closes_a_version)
 {

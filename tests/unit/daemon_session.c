@@ -5,7 +5,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-TestSuite(session, .init = server_open, .fini = server_close, .timeout = 30);
+TestSuite(session, .init = server_open, .fini = server_close, .timeout = 120);
 
 Test(session, ends_with_its_socket)
 {

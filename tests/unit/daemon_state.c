@@ -517,7 +517,7 @@ static int memfd_of(uint64_t bytes, int seals)
 	return fd;
 }
 
-Test(state, foreign_descriptors_are_refused_without_blocking, .timeout = 10)
+Test(state, foreign_descriptors_are_refused_without_blocking, .timeout = 120)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int ends[2], before = fd_count();

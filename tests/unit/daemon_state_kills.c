@@ -99,7 +99,7 @@ static bool is_torn(const struct state *state, unsigned slot)
 	return memcmp(digest.bytes, header.digest, 16) != 0;
 }
 
-Test(state, killed_at_any_moment_loses_nothing_that_was_told, .timeout = 100)
+Test(state, killed_at_any_moment_loses_nothing_that_was_told, .timeout = 120)
 {
 	unsigned torn = 0, ahead = 0;
 	uint64_t told = 0, found;

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-TestSuite(verify, .init = open_service, .fini = close_service, .timeout = 60);
+TestSuite(verify, .init = open_service, .fini = close_service, .timeout = 120);
 
 static int admin = -1, loader = -1;
 

@@ -66,7 +66,7 @@ Test(keeper_log, a_long_line_is_cut_and_still_ends)
 }
 
 /* Blocking here would hang the test. */
-Test(keeper_log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 10)
+Test(keeper_log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 120)
 {
 	int flags = fcntl(STDERR_FILENO, F_GETFL);
 

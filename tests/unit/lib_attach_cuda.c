@@ -24,7 +24,7 @@ static void need_driver(void)
 		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
 }
 
-TestSuite(attach_cuda, .init = need_driver, .timeout = 100);
+TestSuite(attach_cuda, .init = need_driver, .timeout = 120);
 
 static int publish(struct gpuwm_client *client, const char *device)
 {

@@ -24,8 +24,8 @@ static void teardown(void)
 	UNTIL(open_fds() == fds_before);
 }
 
-TestSuite(dlpack, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(drop, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(dlpack, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(drop, .init = setup, .fini = teardown, .timeout = 120);
 
 /* What else is mapped may come to lie where a segment was. */
 static bool is_mapped(const void *address)

@@ -25,8 +25,8 @@ static void forget_calls(void)
 	unlink(calls);
 }
 
-TestSuite(dlpack_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 60);
-TestSuite(drop_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 60);
+TestSuite(dlpack_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 120);
+TestSuite(drop_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 120);
 
 static void begin(void)
 {

@@ -36,7 +36,7 @@ static void teardown(void)
 	fake_stop(fake);
 }
 
-TestSuite(dlpack_short, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(dlpack_short, .init = setup, .fini = teardown, .timeout = 120);
 
 /* Whatever it was that failed: an export, or none and a reason. */
 static int export_once(bool versioned_)

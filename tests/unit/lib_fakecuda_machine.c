@@ -251,7 +251,7 @@ Test(fakecuda_machine, logs_each_call_and_its_result)
 	unlink(path);
 }
 
-Test(fakecuda_machine, hangs_in_the_call_that_it_is_told_to, .timeout = 20)
+Test(fakecuda_machine, hangs_in_the_call_that_it_is_told_to, .timeout = 120)
 {
 	char path[64];
 	pid_t child;

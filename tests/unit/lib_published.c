@@ -8,11 +8,11 @@ static void start_host(void)
 	start_on("host");
 }
 
-TestSuite(published_host, .init = start_host, .fini = stop, .timeout = 60);
+TestSuite(published_host, .init = start_host, .fini = stop, .timeout = 120);
 
 #ifdef GPUWM_CUDA
 
-TestSuite(published_cuda, .init = start_cuda, .fini = stop, .timeout = 60);
+TestSuite(published_cuda, .init = start_cuda, .fini = stop, .timeout = 120);
 
 #define ON_CUDA(name)                                                                                          \
 	Test(published_cuda, name)                                                                             \

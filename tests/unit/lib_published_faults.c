@@ -16,7 +16,7 @@ static void forget_calls(void)
 	unlink(calls);
 }
 
-TestSuite(published_faults, .init = log_calls, .fini = forget_calls, .timeout = 100);
+TestSuite(published_faults, .init = log_calls, .fini = forget_calls, .timeout = 120);
 
 /* 900: a stream is being captured. */
 Test(published_faults, a_stream_capture_keeps_all_as_it_is)

@@ -54,15 +54,34 @@ static inline int publish_begin(struct gpuwm_publish **ret_publish)
 	return gpuwm_publish_begin(client, &options, &spec, 1, ret_publish);
 }
 
+#define THREAD_EXITING                                                                                         \
+	0x4u /* PF_EXITING of the kernel: it was joined, or can be, and is listed for a moment more */
+
+static inline bool thread_runs(const char *number)
+{
+	char path[300], text[512];
+	unsigned flags = THREAD_EXITING;
+	const char *rest;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/stat", number);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	rest = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
+	fclose(file);
+	return rest && sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && !(flags & THREAD_EXITING);
+}
+
 static inline unsigned threads(void)
 {
 	DIR *folder = opendir("/proc/self/task");
 	unsigned count = 0;
 
-	while (readdir(folder))
-		count++;
+	for (struct dirent *entry; (entry = readdir(folder));)
+		count += entry->d_name[0] != '.' && thread_runs(entry->d_name);
 	closedir(folder);
-	return count - 2; /* "." and ".." */
+	return count;
 }
 
 /* Of the library: besides those that a client without leases has. */

@@ -21,8 +21,8 @@ static void teardown(void)
 		cr_assert(eq(int, open_fds(), fds_before));
 }
 
-TestSuite(subset, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(private_writes, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(subset, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(private_writes, .init = setup, .fini = teardown, .timeout = 120);
 
 /* "a" and "b" lie in the first segment of "m@v1", "c" in the second. */
 static int attach_some(const char *ref, const char *const *globs, size_t count, struct gpuwm_mapping **ret)

@@ -50,7 +50,7 @@ static void teardown(void)
 	unlink(calls);
 }
 
-TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 100);
+TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 120);
 
 /* Of the driver, beyond what the library calls. */
 static void *symbol(const char *name)

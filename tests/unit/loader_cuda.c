@@ -33,7 +33,7 @@ static void start_with(const char *variable, const char *value)
 	write_model();
 }
 
-TestSuite(cuda, .timeout = 60);
+TestSuite(cuda, .timeout = 120);
 
 static void load_to(const char *first, const char *second)
 {

@@ -8,7 +8,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-TestSuite(dry_run, .timeout = 60);
+TestSuite(dry_run, .timeout = 120);
 
 /* The plan of loader_done, which is answered: the number of its devices. */
 static uint32_t read_plan(struct fields *ret_plan, struct fields *ret_first)

@@ -27,7 +27,7 @@ static void finish(void)
 	close(gpuwmd);
 }
 
-TestSuite(job, .init = start, .fini = finish, .timeout = 20);
+TestSuite(job, .init = start, .fini = finish, .timeout = 120);
 
 /* What comes next is progress, with that note. */
 static void expect_note(const char *note)

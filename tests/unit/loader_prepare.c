@@ -152,7 +152,7 @@ Test(prepare, tells_that_there_is_no_room_for_a_context)
 	cr_assert_not(context_active(0) || context_active(1));
 }
 
-Test(prepare, is_not_waited_for_after_a_cancel, .timeout = 10)
+Test(prepare, is_not_waited_for_after_a_cancel, .timeout = 120)
 {
 	job_for(GPU0, NULL);
 	started("FAKECUDA_HANG", "cuDevicePrimaryCtxRetain:1");

@@ -54,7 +54,7 @@ static void teardown(void)
 	folder_remove();
 }
 
-TestSuite(reader, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(reader, .init = setup, .fini = teardown, .timeout = 120);
 
 static ssize_t cached(uint64_t offset, size_t bytes)
 {

@@ -306,7 +306,7 @@ Test(source, takes_a_header_that_looks_like_a_pickle)
 	cr_assert_eq(open_path(folder), 0, "%s", error.message);
 }
 
-Test(source, refuses_what_is_no_regular_file, .timeout = 10)
+Test(source, refuses_what_is_no_regular_file, .timeout = 120)
 {
 	mkfifo(in_folder("fifo"), 0644);
 	cr_assert_eq(open_path(in_folder("fifo")), -EINVAL, "without waiting for a writer");

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-TestSuite(standby, .init = start, .fini = finish, .timeout = 60);
+TestSuite(standby, .init = start, .fini = finish, .timeout = 120);
 
 static void send_load(const char *source, const char *root)
 {

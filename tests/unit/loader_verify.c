@@ -38,7 +38,7 @@ static void begin(void)
 	answer_empty();
 }
 
-TestSuite(verify, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(verify, .init = begin, .fini = finish, .timeout = 120);
 
 /* TENSOR bytes and zeros, but for one byte that was changed since; -1: none. */
 static void make_segment(int64_t changed)

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define SOON_MS 10000
+
 static int gpuwmd, loader_log; /* the daemon's end; what the loader says */
 static pid_t loader;
 
@@ -66,13 +68,15 @@ static void expect_ended_by_the_watcher(void)
 {
 	char said[256] = "";
 
-	cr_assert(ends_within(LOADER_KILL_MS), "it lives on");
+	/* Long before gpuwmd would kill it, but for a busy machine. */
+	_Static_assert(WATCHER_PATIENCE_MS < LOADER_KILL_MS / 4, "");
+	cr_assert(ends_within(SOON_MS), "it lives on");
 	cr_assert(WIFEXITED(status()));
 	cr_expect_gt(read(loader_log, said, sizeof(said) - 1), 0);
 	cr_expect(strstr(said, "gpuwmd hung up amid a call"), "%s", said);
 }
 
-Test(watcher, a_loader_that_hangs_ends_when_gpuwmd_hangs_up, .timeout = 30)
+Test(watcher, a_loader_that_hangs_ends_when_gpuwmd_hangs_up, .timeout = 120)
 {
 	start(NULL);
 	cr_assert_not(ends_within(2 * WATCHER_PATIENCE_MS), "it ended without a reason");
@@ -90,7 +94,7 @@ static void forget_the_socket(int sock)
 		pause();
 }
 
-Test(watcher, has_a_descriptor_of_its_own, .timeout = 30)
+Test(watcher, has_a_descriptor_of_its_own, .timeout = 120)
 {
 	start(forget_the_socket);
 	cr_assert_not(ends_within(2 * WATCHER_PATIENCE_MS), "it ended without a reason");
@@ -98,7 +102,7 @@ Test(watcher, has_a_descriptor_of_its_own, .timeout = 30)
 	expect_ended_by_the_watcher();
 }
 
-Test(watcher, packets_that_nobody_reads_do_not_wake_it, .timeout = 30)
+Test(watcher, packets_that_nobody_reads_do_not_wake_it, .timeout = 120)
 {
 	start(NULL);
 	for (int i = 0; i < 10; i++)
@@ -118,11 +122,11 @@ static void fill_the_log(int sock)
 		;
 }
 
-Test(watcher, a_log_that_nobody_reads_does_not_hold_it, .timeout = 30)
+Test(watcher, a_log_that_nobody_reads_does_not_hold_it, .timeout = 120)
 {
 	start(fill_the_log);
 	close(gpuwmd);
-	cr_assert(ends_within(10000), "it lives on");
+	cr_assert(ends_within(SOON_MS), "it lives on");
 	cr_expect(WIFEXITED(status()));
 }
 
@@ -138,11 +142,11 @@ static void leave_by_itself(int sock)
 	_exit(7);
 }
 
-Test(watcher, a_loader_that_notices_ends_by_itself, .timeout = 30)
+Test(watcher, a_loader_that_notices_ends_by_itself, .timeout = 120)
 {
 	start(leave_by_itself);
 	close(gpuwmd);
-	cr_assert(ends_within(10000));
+	cr_assert(ends_within(SOON_MS));
 	cr_expect_eq(WEXITSTATUS(status()), 7);
 }
 
@@ -156,7 +160,7 @@ static void without_descriptors(int sock)
 	_exit(watcher_start(sock) == -EMFILE ? 7 : 1);
 }
 
-Test(watcher, without_descriptors_it_says_so, .timeout = 30)
+Test(watcher, without_descriptors_it_says_so, .timeout = 120)
 {
 	start(without_descriptors);
 	cr_expect_eq(WEXITSTATUS(status()), 7);

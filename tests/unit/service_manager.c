@@ -74,7 +74,7 @@ Test(proto_manager, an_abstract_name_too)
 	close(sock);
 }
 
-Test(proto_manager, a_full_queue_is_not_waited_for, .init = make_path, .fini = remove_path, .timeout = 20)
+Test(proto_manager, a_full_queue_is_not_waited_for, .init = make_path, .fini = remove_path, .timeout = 120)
 {
 	int sock = listen_at(path), told = 0;
 
