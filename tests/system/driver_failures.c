@@ -117,7 +117,7 @@ static unsigned each_call_fails(struct gpuwmd *d, process_fn *fn)
 	return n - 2;
 }
 
-Test(driver_failures, each_call_of_a_worker_may_fail, .timeout = 200)
+Test(driver_failures, each_call_of_a_worker_may_fail)
 {
 	struct gpuwmd *d;
 	unsigned calls;
@@ -132,7 +132,7 @@ Test(driver_failures, each_call_of_a_worker_may_fail, .timeout = 200)
 	gpuwmd_stop_empty(d);
 }
 
-Test(driver_failures, each_call_of_a_publisher_may_fail, .timeout = 200)
+Test(driver_failures, each_call_of_a_publisher_may_fail)
 {
 	struct gpuwmd *d;
 	unsigned calls;

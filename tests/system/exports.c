@@ -46,7 +46,7 @@ Test(exports, hold_their_version_until_the_last_is_gone)
 	cr_assert_eq(memory_of(d), held);
 	cr_assert_eq(status_of(d, "leases"), 1);
 	two->deleter(two);
-	cr_assert(EVENTUALLY(5000, memory_of(d) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 	gpuwmd_stop_empty(d);
 }
 
@@ -72,7 +72,7 @@ Test(exports, are_nothing_to_gpuwmd_in_a_forked_child)
 	OK(gpuwm_ping(client, NULL));
 	cr_assert_eq(status_of(d, "leases"), 1);
 	export->deleter(export);
-	cr_assert(EVENTUALLY(5000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	gpuwm_close(client);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
@@ -94,7 +94,7 @@ Test(exports, the_example_in_cxx_reads_every_tensor)
 	}
 	cr_assert_eq(pclose(output), 0);
 	cr_assert_eq(lines, 9); /* six matrices, and "matrix", "scalar", "empty" */
-	cr_assert(EVENTUALLY(5000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

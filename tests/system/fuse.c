@@ -103,7 +103,7 @@ static int publisher(int argc, char **argv)
 	return 0;
 }
 
-Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker, .timeout = 60)
+Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 {
 	struct gpuwmd *d;
 	struct process serving, publishing;

@@ -79,7 +79,7 @@ Test(keys, each_field_that_is_asked_for_is_there_and_equal)
 	says("dtype: \"fp8\" was asked for, it has \"bf16\"");
 	FAILS(EKEYREJECTED, attach(client, KEY({"dtype", "bf16"}, {"tp", "2"}), 2, &mapping));
 	says("no field tp");
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 0), "what was refused holds nothing");
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0), "what was refused holds nothing");
 	gpuwm_close(client);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
@@ -115,7 +115,7 @@ Test(keys, handles_and_claims_ask_too)
 	OK(gpuwm_handles_release(handles));
 	cr_assert_eq(OK(gpuwm_claim(client, NAME, &right, &mapping)), 0);
 	OK(gpuwm_detach(mapping));
-	cr_assert(EVENTUALLY(1000, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	gpuwm_close(client);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);

@@ -160,7 +160,7 @@ static bool job_ended(struct gpuwmd *d)
 	return status_of(d, "jobs_running") == 0;
 }
 
-Test(kills_publish, a_loader_at_any_moment_of_a_load, .timeout = 200)
+Test(kills_publish, a_loader_at_any_moment_of_a_load)
 {
 	struct process bystander;
 	struct gpuwmd *d = scene(&bystander);
@@ -187,7 +187,7 @@ Test(kills_publish, a_loader_at_any_moment_of_a_load, .timeout = 200)
 	scene_end(d, &bystander);
 }
 
-Test(kills_publish, a_checker_at_any_moment_of_a_publish, .timeout = 200)
+Test(kills_publish, a_checker_at_any_moment_of_a_publish)
 {
 	struct process bystander;
 	struct gpuwmd *d = scene(&bystander);

@@ -240,7 +240,7 @@ Test(library, events_tell_of_swaps_and_of_frees)
 	cr_assert_eq(gpuwm_events_dispatch(events, 0, event_note, &seen), 0);
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	ready = (struct pollfd){.fd = gpuwm_events_get_fd(events), .events = gpuwm_events_get_events(events)};
-	cr_assert_eq(poll(&ready, 1, 5000), 1);
+	cr_assert_eq(poll(&ready, 1, SOON_MS), 1);
 	cr_assert(events_bring(events, &seen, "version_ready m@v2;"), "%s", seen.kinds);
 	OK(swap_to(d, "m", "v2", true));
 	cr_assert(events_bring(events, &seen, "swapped m@current;"), "%s", seen.kinds);

@@ -160,7 +160,7 @@ static void refused(struct gpuwmd *d, const char *source, int code, const char *
 	snprintf(said, sizeof said, "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
 	cr_assert_eq(r, -code, "%s: %d: %s", source, r, said);
 	cr_assert(strcasestr(said, words), "'%s' does not say '%s'", said, words);
-	cr_assert_eq(memory_of(d), 0);
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 }
 
 Test(loading, a_source_outside_the_roots)
@@ -342,15 +342,26 @@ Test(loading, the_same_tag_twice)
 	gpuwmd_stop_empty(d);
 }
 
+#define CANCELS_MAX 10
+
 Test(loading, a_job_that_is_cancelled)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
 	const char *path = checkpoint_write(d, "v1", &c);
 	uint64_t job;
+	int r;
 
-	OK(load_start(d, path, "m@v1", NULL, &job));
-	OK(gpuwm_job_cancel(d->admin, job));
+	/* On a busy machine the loader may be the faster one. */
+	for (int tries = 0; tries < CANCELS_MAX; tries++) {
+		OK(load_start(d, path, "m@v1", NULL, &job));
+		r = gpuwm_job_cancel(d->admin, job);
+		if (r == 0)
+			break;
+		OK(gpuwm_job_wait(d->admin, job, 20000));
+		version_drop(d, "m", "v1");
+	}
+	cr_assert_eq(r, 0, "%s", gpuwm_error()->message);
 	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));

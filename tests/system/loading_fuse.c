@@ -190,7 +190,7 @@ static void fails_with(int code, const char *words)
 	cr_assert(strstr(gpuwm_error()->message, path), "%s", gpuwm_error()->message);
 }
 
-Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same, .timeout = 60)
+Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same)
 {
 	struct process worker;
 
@@ -206,7 +206,7 @@ Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same, .tim
 	stop();
 }
 
-Test(loading_fuse, an_error_in_the_middle_names_file_and_byte, .timeout = 60)
+Test(loading_fuse, an_error_in_the_middle_names_file_and_byte)
 {
 	const char *at;
 
@@ -217,7 +217,7 @@ Test(loading_fuse, an_error_in_the_middle_names_file_and_byte, .timeout = 60)
 	stop();
 }
 
-Test(loading_fuse, a_file_that_has_less_than_it_said_is_truncated, .timeout = 60)
+Test(loading_fuse, a_file_that_has_less_than_it_said_is_truncated)
 {
 	serve("cut");
 	fails_with(EIO, "was truncated while it was read");
@@ -233,7 +233,7 @@ static uint64_t done_bytes(void)
 	return done;
 }
 
-Test(loading_fuse, one_that_stops_answering_holds_nobody_up_and_can_be_cancelled, .timeout = 60)
+Test(loading_fuse, one_that_stops_answering_holds_nobody_up_and_can_be_cancelled)
 {
 	uint64_t job;
 

@@ -173,7 +173,7 @@ Test(publishing_bad, an_index_with_no_magic)
 	refused(d, &p, -EBADMSG, "");
 }
 
-Test(publishing_bad, every_byte_of_the_header_counts, .timeout = 200)
+Test(publishing_bad, every_byte_of_the_header_counts)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 

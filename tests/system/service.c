@@ -273,7 +273,7 @@ Test(service, drain_lets_everything_go)
 	gpuwmd_stop_empty(d);
 }
 
-Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else, .timeout = 120)
+Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 {
 	struct gpuwmd *d;
 	char loader[128], program[512];

@@ -215,7 +215,7 @@ static void refused(struct gpuwmd *d, size_t gpus, int code, const char *words)
 	cr_assert_eq(r, -code, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->message, words), "'%s' does not say '%s'", gpuwm_error()->message,
 		  words);
-	cr_assert_eq(memory_of(d), 0);
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 }
 
 Test(several, ranks_must_be_as_many_as_devices)

@@ -100,6 +100,7 @@ Test(sharing, memory_is_counted_once_for_1_to_64_workers)
 	SKIP_UNLESS(backend() == BACKEND_HOST, "Pss is of host memory");
 	d = gpuwmd_start(NULL);
 	load_version(d, checkpoint_write(d, "v1", c), "m@v1");
+	fds_settled(d); /* the loader that filled it is gone, and maps none of it */
 	for (int n = 1; n <= WORKERS_MAX; n *= 2) {
 		uint64_t pss, private, size = checkpoint_bytes(c);
 

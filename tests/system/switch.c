@@ -133,7 +133,7 @@ Test(switch, another_layout_is_refused_and_the_worker_reads_on)
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
 	version_drop(d, "m", "v1");
-	OK(gpuwm_retire(d->admin, "m@v2", 5000));
+	OK(gpuwm_retire(d->admin, "m@v2", SOON_MS));
 	gpuwmd_stop_empty(d);
 }
 
@@ -151,7 +151,7 @@ Test(switch, a_published_version_lies_where_the_loaded_one_was)
 	version_drop(d, "m", "v1");
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	OK(gpuwm_retire(d->admin, "m@v2", 5000));
+	OK(gpuwm_retire(d->admin, "m@v2", SOON_MS));
 	gpuwmd_stop_empty(d);
 }
 
