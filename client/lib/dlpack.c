@@ -251,3 +251,27 @@ int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_ten
 		r = dlpack_export_versioned(&from, ret, &error);
 	return r < 0 ? client_fail(&error) : r;
 }
+
+int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
+		      struct DLManagedTensor **ret)
+{
+	struct gpuwm_tensor tensor;
+	struct dlpack_source from;
+	struct error error;
+	size_t made = 0;
+	int r = 0;
+
+	while (r >= 0 && made < count) {
+		r = tensor_of(&mapping->part->index.view, positions[made], &tensor, &error);
+		if (r == 0)
+			r = source_of(mapping, &tensor, &from, &error);
+		if (r == 0)
+			r = dlpack_export(&from, &ret[made], &error);
+		made += r >= 0;
+	}
+	if (r >= 0)
+		return 0;
+	while (made-- > 0)
+		ret[made]->deleter(ret[made]);
+	return client_fail(&error);
+}

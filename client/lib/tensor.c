@@ -49,19 +49,30 @@ static void put_data(const struct mapped_part *part, struct gpuwm_tensor *tensor
 	tensor->data = segment ? (const char *)segment->address + tensor->offset : NULL;
 }
 
-int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor)
+static int tensors_at(const struct gpuwm_mapping *mapping, uint64_t position, uint64_t count,
+		      struct gpuwm_tensor *ret_tensors)
 {
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
 	if (r == 0)
 		r = mapped_part_check(mapping->part, &error);
-	if (r == 0)
-		r = tensor_of(view_of(mapping), position, ret_tensor, &error);
-	if (r < 0)
-		return client_fail(&error);
-	put_data(mapping->part, ret_tensor);
-	return 0;
+	for (uint64_t i = 0; r == 0 && i < count; i++) {
+		r = tensor_of(view_of(mapping), position + i, &ret_tensors[i], &error);
+		if (r == 0)
+			put_data(mapping->part, &ret_tensors[i]);
+	}
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor)
+{
+	return tensors_at(mapping, position, 1, ret_tensor);
+}
+
+int gpuwm_tensors(const struct gpuwm_mapping *mapping, struct gpuwm_tensor *ret_tensors)
+{
+	return tensors_at(mapping, 0, gpuwm_tensor_count(mapping), ret_tensors);
 }
 
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor)

@@ -330,6 +330,8 @@ struct gpuwm_tensor {
 uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping);
 /* -ERANGE. */
 int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor);
+/* All of them, in one call: gpuwm_tensor_count many. */
+int gpuwm_tensors(const struct gpuwm_mapping *mapping, struct gpuwm_tensor *ret_tensors);
 /* -ENOENT. O(log n). */
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor);
 
@@ -372,6 +374,9 @@ int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const 
  * tensor is above 2^63 - 1; -EAGAIN: the thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
 int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 		 struct DLManagedTensor **ret);
+/* Tensors at `count` positions, all or none, in one call; 0 also where one goes out as bytes. */
+int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
+		      struct DLManagedTensor **ret);
 /* DLPack 1.0; only for a consumer that asks for it. */
 int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 			   struct DLManagedTensorVersioned **ret);

@@ -322,6 +322,23 @@ Test(attach, orders_tensors_by_name_and_ties_them_to_one_place)
 	gpuwm_detach(mapping);
 }
 
+Test(attach, tells_all_tensors_in_one_call)
+{
+	struct gpuwm_tensor all[5] = {[4] = {.ndim = 7}}, one;
+	struct gpuwm_mapping *mapping;
+
+	publish_all();
+	mapping = attach();
+	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 4));
+	cr_assert(eq(int, gpuwm_tensors(mapping, all), 0));
+	for (unsigned t = 0; t < 4; t++) {
+		cr_assert(eq(int, gpuwm_tensor_at(mapping, t, &one), 0));
+		cr_expect(all[t].name == one.name && all[t].shape == one.shape && all[t].data == one.data);
+	}
+	cr_expect(eq(uint, all[4].ndim, 7));
+	gpuwm_detach(mapping);
+}
+
 Test(attach, carries_texts_and_files)
 {
 	struct gpuwm_mapping *mapping;

@@ -187,6 +187,26 @@ Test(dlpack, refuses_what_it_can_not_say)
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
+Test(dlpack, of_several_is_all_or_none)
+{
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+	struct DLManagedTensor *exports[3];
+	struct gpuwm_tensor tensors[3];
+
+	cr_assert(eq(int, gpuwm_dlpack_many(mapping, (uint64_t[]){1, 0, 1}, 3, exports), 0));
+	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 3));
+	cr_assert(eq(int, gpuwm_tensors(mapping, tensors), 0));
+	for (unsigned i = 0; i < 3; i++) {
+		cr_expect(exports[i]->dl_tensor.data == tensors[i != 1].data);
+		exports[i]->deleter(exports[i]);
+	}
+	cr_expect(eq(int, gpuwm_dlpack_many(mapping, (uint64_t[]){1, 0, 9}, 3, exports), -ERANGE));
+	cr_expect(strstr(gpuwm_error()->message, "no tensor 9") != NULL, "%s", gpuwm_error()->message);
+	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 0));
+	cr_expect(eq(int, gpuwm_dlpack_many(mapping, NULL, 0, NULL), 0));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
 Test(dlpack, outlives_a_switch_with_its_shape)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
