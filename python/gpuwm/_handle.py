@@ -125,8 +125,7 @@ class Handle:
 def _table(library: ctypes.CDLL, pointer: int) -> Table:
     count: int = library.gpuwm_tensor_count(pointer)
     array = (_lib.Tensor * count)()
-    for i in range(count):
-        _lib.check(library.gpuwm_tensor_at(pointer, i, ctypes.byref(array, i * _TENSOR_BYTES)))
+    _lib.check(library.gpuwm_tensors(pointer, array))
     first: dict[tuple[int, int, int], str] = {}
     infos = [_info(tensor, first) for tensor in array]
     return Table(array, {info.name: i for i, info in enumerate(infos)}, infos)
@@ -134,15 +133,13 @@ def _table(library: ctypes.CDLL, pointer: int) -> Table:
 
 def _info(tensor: _lib.Tensor, first: dict[tuple[int, int, int], str]) -> TensorInfo:
     name: str = tensor.name.decode()
-    nbytes: int = tensor.bytes
-    place = (tensor.segment, tensor.offset, tensor.dtype)
-    earliest = first.setdefault(place, name) if nbytes else name
-    ndim: int = tensor.ndim
+    code, ndim, nbytes = tensor.dtype, tensor.ndim, tensor.bytes
+    earliest = first.setdefault((tensor.segment, tensor.offset, code), name) if nbytes else name
     return TensorInfo(
         name,
-        dtypes.of(tensor.dtype).name,
+        dtypes.of(code).name,
         tuple(tensor.shape[:ndim]),
         tuple(tensor.strides[:ndim]),
         nbytes,
-        None if earliest == name else earliest,
+        None if earliest is name else earliest,
     )

@@ -140,8 +140,8 @@ class _Plan:
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
         tensors = mapping.state_dict()  # by the version's names
-        self._of = {called.get(name, name): name for name in tensors}
-        self.sources = {name: tensors[of] for name, of in self._of.items()}
+        self._of = {ours: name for name, ours in called.items()}
+        self.sources = {called.get(name, name): tensor for name, tensor in tensors.items()}
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self._taken: set[int] = set()
         self.problems: list[str] = []
@@ -172,7 +172,8 @@ class _Plan:
         if not named:
             self._unnamed(place)
             return
-        source = self.sources[named[0]]
+        name = named[0]
+        source = self.sources[name]
         shared = self._is_shared(place)
         held = fitting.unswappable(place.tensor)
         problem = (
@@ -184,7 +185,8 @@ class _Plan:
         if problem:
             self.problems.append(problem)
             return
-        self.bound.append((place, self._of[named[0]], not shared, source.data_ptr(), source.nbytes))
+        of = self._of.get(name, name)
+        self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
         self.steps.append(self._step(place, source, shared, held is None))
 
     def _is_shared(self, place: Place) -> bool:

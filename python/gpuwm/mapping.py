@@ -165,8 +165,7 @@ class Mapping:
 
     def infos(self) -> list[TensorInfo]:
         """All tensors, in the order of their names' bytes."""
-        infos = self._held().table().infos
-        return [info for info in infos if info.name in self._selection]
+        return list(self._selection.of(self._held().table().infos))
 
     def keys(self) -> list[str]:
         return [info.name for info in self.infos()]
@@ -217,23 +216,24 @@ class Mapping:
         """All tensors for torch by name, zero copy, in place. Names at the same place with the same
         shape are one tensor. copy: private ones of this process, which may be written."""
         handle = self._held()
-        like: dict[tuple[object, ...], int] = {}
-        chosen = {  # by name, the position of what it is
-            info.name: like.setdefault((info.tied or info.name, info.shape, info.strides), position)
-            for position, info in enumerate(handle.table().infos)
-            if info.name in self._selection
-        }
-        if not chosen:
+        table = handle.table()
+        infos = self._selection.of(table.infos)
+        if not infos:
             return {}
-        dtypes.need("torch", next(iter(chosen)))
+        dtypes.need("torch", infos[0].name)
         from . import tensor_torch
 
-        positions = list(like.values())
+        first = _first_alike(infos)  # by name, where it isn't the name itself
+        positions = [table.positions[i.name] for i in infos if i.name not in first]
         tensors = tensor_torch.tensors(handle, positions, self.private_writes)
         if copy:
             tensors = list(map(tensor_torch.clone, tensors))
-        made = dict(zip(positions, tensors, strict=True))
-        return {name: made[position] for name, position in chosen.items()}
+        made = iter(tensors)
+        found: dict[str, TorchTensor] = {}
+        for info in infos:
+            like = first.get(info.name)
+            found[info.name] = next(made) if like is None else found[like]
+        return found
 
     def verify(
         self, names: str | Iterable[str] | None = None, *, sample: int | None = None
@@ -350,6 +350,19 @@ class Mapping:
         trace: TracebackType | None,
     ) -> None:
         self.drop()
+
+
+def _first_alike(infos: Iterable[TensorInfo]) -> dict[str, str]:
+    """Of names at one place with one shape, the first: for each of the others."""
+    ties = {info.tied for info in infos}
+    first: dict[tuple[object, ...], str] = {}
+    found: dict[str, str] = {}
+    for info in infos:
+        if (place := info.tied or info.name) in ties:
+            name = first.setdefault((place, info.shape, info.strides), info.name)
+            if name != info.name:
+                found[info.name] = name
+    return found
 
 
 def _similar(mapping: Mapping, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.multiprocessing  # registers its own, which are to be replaced
@@ -20,23 +20,17 @@ from . import errors
 from ._handle import Where
 from .references import Ref, View, received
 
-
-class Origin(NamedTuple):
-    """Of a storage: all of it is that tensor's."""
-
-    where: Where
-    name: str
+Origin = tuple[Where, str]  # of a storage: all of it is the tensor's of that name
 
 
 _Reducer = Callable[[Any], tuple[Any, ...]]
 _torchs: dict[type, _Reducer] = {}
 
 
-def mark(tensor: torch.Tensor, where: Where, name: str) -> None:
-    """Its storage, and so every view of it, is passed on as a reference."""
+def mark(storage: Any, where: Where, name: str) -> None:
+    """What lies in it, every view, is passed on as a reference."""
     _install()
-    storage: Any = tensor.untyped_storage()
-    storage.gpuwm_origin = Origin(where, name)
+    storage.gpuwm_origin = (where, name)
 
 
 @functools.cache
@@ -64,7 +58,7 @@ def _origin(tensor: torch.Tensor) -> Origin | None:
 def name_of(tensor: torch.Tensor) -> str | None:
     """Of the version's tensor that it lies in."""
     origin = _origin(tensor)
-    return origin.name if origin else None
+    return origin[1] if origin else None
 
 
 def ref(tensor: torch.Tensor) -> Ref:
@@ -127,7 +121,7 @@ def rebuilt(reference: Ref) -> torch.Tensor:
     """In place, and marked: it can be passed on again, and keeps what it was received from."""
     where = received(reference)
     whole = reference.open().torch()
-    mark(whole, where, reference.name)
+    mark(whole.untyped_storage(), where, reference.name)
     view = reference.view
     if view is None:
         return whole

@@ -45,14 +45,10 @@ Binding = tuple[Place, str, bool, int, int]
 def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
     """Instead of what was remembered of the places before."""
     weakly = weakref.ref(mapping)
-    found: dict[nn.Module, dict[str, Bound]] = {}
     for place, source, private, begin, nbytes in bindings:
         bound = Bound(weakly, source, place.name, private, begin, nbytes)
         for module, key in place.owners:
-            if module not in found:
-                found[module] = _bound.get(module) or {}
-            found[module][key] = bound
-    _bound.update(found)
+            _bound.setdefault(module, {})[key] = bound
 
 
 def recall(mapping: Mapping, place: Place) -> Bound | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from . import errors
+from ._handle import TensorInfo
 
 # Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7.
 _NUMBER = re.compile(r"(?:^|.*?\.)(?:layers|layer|blocks|block|h)\.(\d+)\.")
@@ -36,6 +37,9 @@ class Selection:
         if found is not None and int(found.group(1)) in self.layers:
             return True
         return any(fnmatchcase(name, glob) for glob in self._globs)
+
+    def of(self, infos: list[TensorInfo]) -> list[TensorInfo]:
+        return infos if self._all else [info for info in infos if info.name in self]
 
     def globs(self, names: Iterable[str]) -> list[str]:
         """For the library, each of which matches some of the version's names: [] for all tensors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _lib, dtypes, errors
@@ -65,9 +66,14 @@ _capsule_new.restype = ctypes.py_object
 _capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
+def capsules(managed: Iterable[int], name: bytes = _PLAIN) -> list[Any]:
+    """Capsules that call the exports' own deleters unless somebody takes them over."""
+    end = _capsule_end()
+    return [_capsule_new(each, name, end) for each in managed]
+
+
 def capsule(managed: int, name: bytes = _PLAIN) -> Any:
-    """A capsule that calls the export's own deleter unless somebody takes it over."""
-    return _capsule_new(managed, name, _capsule_end())
+    return capsules((managed,), name)[0]
 
 
 @functools.cache

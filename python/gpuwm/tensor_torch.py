@@ -5,35 +5,46 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from . import _lib, capturing, dtypes, errors, passing
 from ._handle import Handle, TensorInfo
-from .tensor import capsule
+from .tensor import capsules
 
 
 def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[torch.Tensor]:
     """In place, each in a storage of its own, which is as large as it. private: what is written is
     this process's own. Unsupported: this torch has no such dtype, or can't reach the device."""
-    table, export, mapping = handle.table(), handle.library.gpuwm_dlpack, handle.pointer
+    table, where = handle.table(), handle.where
     if handle.device != "host" and not _has_gpus():
         raise errors.Unsupported(
             f"tensor {table.infos[positions[0]].name} lies on {handle.device}, "
             f"and torch {torch.__version__} has no CUDA here",
             "install a torch with CUDA",
         )
-    managed = ctypes.c_void_p()
+    infos = [table.infos[position] for position in positions]
+    views = [None if info.dtype in dtypes.DLPACK_PLAIN else _view(info) for info in infos]
     made: list[torch.Tensor] = []
-    for position in positions:
-        info = table.infos[position]
-        view = None if info.dtype in dtypes.DLPACK_PLAIN else _view(info)
-        _lib.check(export(mapping, handle.tensor(position), ctypes.byref(managed)))
-        found = torch.utils.dlpack.from_dlpack(capsule(managed.value or 0))
+    for info, view, export in zip(infos, views, _exports(handle, positions), strict=True):
+        found = torch.utils.dlpack.from_dlpack(export)
+        storage = found.untyped_storage()
         if not private:
-            passing.mark(found, handle.where, info.name)
-        made.append(found if view is None else _of_storage(found.untyped_storage(), *view))
+            passing.mark(storage, where, info.name)
+        made.append(found if view is None else _of_storage(storage, *view))
     return made
+
+
+def _exports(handle: Handle, positions: Sequence[int]) -> list[Any]:
+    count = len(positions)
+    managed = (ctypes.c_void_p * count)()
+    _lib.check(
+        handle.library.gpuwm_dlpack_many(
+            handle.pointer, (ctypes.c_uint64 * count)(*positions), count, managed
+        )
+    )
+    return capsules(managed)
 
 
 def clone(tensor: torch.Tensor) -> torch.Tensor:

@@ -48,6 +48,36 @@ def test_the_model_is_the_version(checkpoint: Checkpoint) -> None:
     assert other.hidden.weight.data_ptr() == model.hidden.weight.data_ptr()
 
 
+def calls(call: Callable[[], object]) -> int:
+    """How many functions of Python and C are called, whatever the machine does meanwhile."""
+    count = 0
+
+    def seen(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event.endswith("call")
+
+    sys.setprofile(seen)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_parameter_more_costs_few_calls(checkpoint: Checkpoint) -> None:
+    def costs(parameters: int) -> int:
+        def make() -> nn.Module:
+            return nn.Sequential(*(nn.Linear(2, 2) for _ in range(parameters // 2)))
+
+        mapping = gpuwm.attach(checkpoint(arrays(make())))
+        with gpuwm.empty_init():
+            model = make()
+        return calls(lambda: mapping.bind(model))
+
+    costs(2)  # what is done once
+    assert (costs(220) - costs(20)) / 200 < 75  # 64 as this was written
+
+
 def test_the_lease_lives_as_long_as_the_model(daemon: Daemon, checkpoint: Checkpoint) -> None:
     name = checkpoint(arrays(trained()))
     model = gpuwm.build(name, lambda: Net().eval())

@@ -175,13 +175,19 @@ def test_tied_and_strided_tensors(client: gpuwm.Client) -> None:
             Given("a", "F32", (2, 3), DATA),
             Given("b", "F32", (2, 3), b"", tied_to="a"),
             Given("c", "F32", (2, 3), DATA, strides=(1, 2)),
+            Given("d", "F32", (2, 3), b"", tied_to="a"),
         ],
     )
     w = gpuwm.attach("tied@v1")
-    assert [(info.name, info.tied) for info in w.infos()] == [("a", None), ("b", "a"), ("c", None)]
+    tied = {info.name: info.tied for info in w.infos()}
+    assert tied == {"a": None, "b": "a", "c": None, "d": "a"}
     assert w.nbytes == 48
     state = w.state_dict()
-    assert state["a"] is state["b"]
+    assert list(state) == ["a", "b", "c", "d"]
+    assert state["a"] is state["b"] is state["d"]
+    without = gpuwm.attach("tied@v1", glob=["b", "d"]).state_dict()
+    assert list(without) == ["b", "d"]
+    assert without["b"] is without["d"]
     assert state["c"].stride() == (1, 2)
     assert not w["c"].is_contiguous()
     assert w.numpy("c").strides == (4, 8)
