@@ -1,31 +1,62 @@
-"""Calls that wait, on a thread of their own: Ctrl-C and asyncio get their turn meanwhile."""
+"""Calls that wait, on another thread: Ctrl-C and asyncio get their turn meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
+import os
+import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 T = TypeVar("T")
 
+# What the threads are called, while one is in a call and while it waits for the next.
+IN_CALL, IDLE = "gpuwm wait", "gpuwm idle"
 
-def _start(call: Callable[[], T]) -> concurrent.futures.Future[T]:
-    future: concurrent.futures.Future[T] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()
 
-    def run() -> None:
-        try:
-            result = call()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+class _Worker:
+    """A thread that makes calls for the main thread: to begin one takes longer than most calls."""
 
-    # A daemon: a wait that nobody is interested in any more does not keep the process.
-    threading.Thread(target=run, name="gpuwm wait", daemon=True).start()
-    return future
+    def __init__(self) -> None:
+        """RuntimeError: the interpreter ends, or there can be no more threads."""
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Any]] = queue.SimpleQueue()
+        # A daemon: a wait that nobody is interested in any more does not keep the process.
+        self._thread = threading.Thread(target=self._run, name=IDLE, daemon=True)
+        self._thread.start()
+
+    def make(self, call: Callable[[], T]) -> T:
+        answer: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
+        self._thread.name = IN_CALL
+        self._calls.put((call, answer.put))
+        result, error = answer.get()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        return result  # type: ignore[return-value]
+
+    def _run(self) -> None:
+        while True:
+            call, answer = self._calls.get()
+            try:
+                said: Any = (call(), None)
+            except BaseException as error:
+                said = (None, error)
+            if goes_on := not _idle:
+                self._thread.name = IDLE
+                _idle.append(self)
+            answer(said)
+            del call, answer, said
+            if not goes_on:
+                return
+
+
+_idle: list[_Worker] = []  # one; more were needed while calls were left to themselves
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def wait_for(call: Callable[[], T]) -> T:
@@ -35,12 +66,27 @@ def wait_for(call: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return call()  # signals are handled by the main thread only
     try:
-        future = _start(call)
-    except RuntimeError:  # the interpreter ends, or there can be no more threads
+        worker = _idle.pop() if _idle else _Worker()
+    except RuntimeError:
         return call()
-    return future.result()
+    return worker.make(call)
 
 
 async def awaited(call: Callable[[], T]) -> T:
     """`call()`, awaited. Cancelled, the call goes on by itself and its result is let go."""
-    return await asyncio.wrap_future(_start(call))
+    import asyncio
+    import concurrent.futures
+
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=_fulfil, args=(future, call), name=IN_CALL, daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+def _fulfil(future: concurrent.futures.Future[T], call: Callable[[], T]) -> None:
+    try:
+        result = call()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -61,15 +61,20 @@ def eventually(holds: Callable[[], Any], seconds: float = 10) -> Any:
     return found
 
 
+def in_calls() -> list[threading.Thread]:
+    """Threads of the package that are in a call."""
+    return [thread for thread in threading.enumerate() if thread.name == "gpuwm wait"]
+
+
 def interrupted(call: Callable[[], object], release: Callable[[], object]) -> None:
     """Presses Ctrl-C once the call waits, which must end it; a call that goes on is released."""
     main = threading.main_thread().ident
     assert main is not None
     late = threading.Timer(20, release)
-    others = set(threading.enumerate())  # calls that were left by themselves go on
+    others = set(in_calls())  # that were left by themselves and go on
 
     def press() -> None:
-        eventually(lambda: any(t.name == "gpuwm wait" for t in {*threading.enumerate()} - others))
+        eventually(lambda: set(in_calls()) - others)
         signal.pthread_kill(main, signal.SIGINT)
 
     late.start()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from conftest import Daemon, Tensors, eventually, write_safetensors
+from conftest import Daemon, Tensors, eventually, in_calls, write_safetensors
 
 import gpuwm
 
@@ -150,24 +150,18 @@ def test_attaching_is_awaited(daemon: Daemon, version: str) -> None:
 
 def test_a_cancelled_attach_gives_back_what_it_gets(daemon: Daemon) -> None:
     checkpoint_folder(daemon, "late")
-    before = set(threading.enumerate())
+    before = set(in_calls())
 
     async def cancel() -> None:
         attaching = asyncio.create_task(gpuwm.attach_async("late@v1", wait=60))
-        await asyncio.to_thread(
-            eventually,
-            lambda: any(
-                thread.name == "gpuwm wait" and thread not in before
-                for thread in threading.enumerate()
-            ),
-        )
+        await asyncio.to_thread(eventually, lambda: set(in_calls()) - before)
         attaching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attaching
 
     run(cancel())
     daemon.load_folder("late@v1", daemon.models / "late")
-    eventually(lambda: not set(threading.enumerate()) - before)
+    eventually(lambda: not set(in_calls()) - before)
     eventually(lambda: daemon.leases("late@v1") == 0)
 
 

@@ -1,0 +1,85 @@
+"""The thread that calls of the main thread are made on."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import weakref
+
+import pytest
+from conftest import eventually, in_calls, interrupted
+
+from gpuwm import _threads
+
+
+def idle() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gpuwm idle"]
+
+
+def test_one_thread_makes_all_calls() -> None:
+    threads = {_threads.wait_for(threading.current_thread) for _ in range(3)}
+    assert threads == set(idle())
+    assert len(threads) == 1
+
+
+def test_calls_of_other_threads_stay_there() -> None:
+    seen: list[threading.Thread] = []
+    thread = threading.Thread(
+        target=lambda: seen.append(_threads.wait_for(threading.current_thread))
+    )
+    thread.start()
+    thread.join()
+    assert seen == [thread]
+
+
+class Thing(Exception):
+    pass
+
+
+def given_and_raised() -> weakref.ref[Thing]:
+    thing = Thing()
+
+    def fails() -> None:
+        raise thing
+
+    assert _threads.wait_for(lambda: thing) is thing
+    with pytest.raises(Thing) as raised:
+        _threads.wait_for(fails)
+    assert raised.value is thing
+    return weakref.ref(thing)
+
+
+def test_what_a_call_raises_and_returns_is_let_go() -> None:
+    thing = given_and_raised()
+
+    def is_gone() -> bool:
+        gc.collect()  # the traceback's frames
+        return thing() is None
+
+    eventually(is_gone)
+
+
+def test_a_call_that_was_left_goes_on_beside_others() -> None:
+    go_on = threading.Event()
+    ended: list[bool] = []
+    others = set(in_calls())
+    interrupted(lambda: _threads.wait_for(lambda: ended.append(go_on.wait(60))), go_on.set)
+    (left,) = set(in_calls()) - others
+    other = _threads.wait_for(threading.current_thread)
+    assert other is not left
+    assert not ended
+    go_on.set()
+    eventually(lambda: left not in in_calls())
+    assert ended == [True]
+    assert idle() == [other]
+
+
+def test_a_child_has_a_thread_of_its_own() -> None:
+    _threads.wait_for(lambda: None)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(7 if _threads.wait_for(os.getpid) == os.getpid() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
