@@ -2,7 +2,6 @@
 #ifndef LIB_DLPACK_H
 #define LIB_DLPACK_H
 
-#include "client/lib/clock.h"
 #ifdef GPUWM_CUDA
 #include "client/lib/cuda.h"
 #endif
@@ -17,16 +16,6 @@
 static struct fake *fake;
 static struct gpuwm_client *client;
 static struct memory_device device;
-
-/* Waits for what the library's thread does. */
-#define UNTIL(condition)                                                                                       \
-	do {                                                                                                   \
-		int64_t deadline_ = clock_ms() + 10000;                                                        \
-		bool holds_;                                                                                   \
-		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
-			poll(NULL, 0, 1);                                                                      \
-		cr_assert(holds_, "%s", #condition);                                                           \
-	} while (0)
 
 /* Two versions of one layout, "m@v1" full of 1 and "m@v2" full of 2. */
 static inline void start_on(const char *device_id)

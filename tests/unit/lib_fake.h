@@ -4,6 +4,7 @@
 #ifndef LIB_FAKE_H
 #define LIB_FAKE_H
 
+#include "client/lib/clock.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 #include "proto/packet.h"
@@ -83,6 +84,16 @@ struct fake {
 	bool alias_error; /* of commits */
 	unsigned segments_at_abort; /* that this process still held when it was told */
 };
+
+/* Waits for what other threads do, of the library or of the fake. */
+#define UNTIL(condition)                                                                                       \
+	do {                                                                                                   \
+		int64_t deadline_ = clock_ms() + 10000;                                                        \
+		bool holds_;                                                                                   \
+		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
+			poll(NULL, 0, 1);                                                                      \
+		cr_assert(holds_, "%s", #condition);                                                           \
+	} while (0)
 
 /* Descriptors that this process has open. */
 static inline int open_fds(void)

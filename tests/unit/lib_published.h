@@ -2,7 +2,6 @@
 #ifndef LIB_PUBLISHED_H
 #define LIB_PUBLISHED_H
 
-#include "client/lib/clock.h"
 #include "include/gpuwm/client.h"
 #include "include/gpuwm/dlpack.h"
 
@@ -28,16 +27,6 @@ static const struct gpuwm_tensor_spec specs[TENSORS] = {
 	{.name = "a", .dtype = GPUWM_U8, .ndim = 2, .shape = shapes[1]},
 	{.name = "b", .dtype = GPUWM_U8, .ndim = 2, .shape = shapes[2]},
 };
-
-/* Waits for what the library's thread does. */
-#define UNTIL(condition)                                                                                       \
-	do {                                                                                                   \
-		int64_t deadline_ = clock_ms() + 10000;                                                        \
-		bool holds_;                                                                                   \
-		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
-			poll(NULL, 0, 1);                                                                      \
-		cr_assert(holds_, "%s", #condition);                                                           \
-	} while (0)
 
 static inline void start_on(const char *device)
 {

@@ -3,7 +3,6 @@
 #define LIB_RESTART_H
 
 #include "client/lib/client.h"
-#include "client/lib/clock.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -15,16 +14,6 @@ static struct fake *fake;
 static struct gpuwm_client *client;
 static int fds_before;
 static unsigned threads_before;
-
-/* Waits for what other threads do. */
-#define UNTIL(condition)                                                                                       \
-	do {                                                                                                   \
-		int64_t deadline_ = clock_ms() + 10000;                                                        \
-		bool holds_;                                                                                   \
-		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
-			poll(NULL, 0, 1);                                                                      \
-		cr_assert(holds_, "%s", #condition);                                                           \
-	} while (0)
 
 static inline struct gpuwm_connect_options to_fake(void)
 {
