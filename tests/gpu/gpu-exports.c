@@ -5,34 +5,15 @@
  *
  * GPUWM_KERNELS names the PTX file of kernels.cu.
  */
-#include <gpuwm/client.h>
+#include "gpu.h"
+
 #include <gpuwm/dlpack.h>
 
-#include <cuda.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SPIN_NS 1000000000ull
-#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
-
-static const char *result_name(CUresult result)
-{
-	const char *name = "?";
-
-	cuGetErrorName(result, &name);
-	return name;
-}
-
-#define CU(call)                                                                                               \
-	do {                                                                                                   \
-		CUresult result_ = (call);                                                                     \
-		if (result_ != CUDA_SUCCESS)                                                                   \
-			DIE("%s: %s", #call, result_name(result_));                                            \
-	} while (0)
 
 static struct gpuwm_client *client;
 static CUcontext context;
@@ -47,33 +28,11 @@ static void expect(bool holds, const char *what)
 	wrong += !holds;
 }
 
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
 static void gpu_open(void)
 {
-	const char *path = getenv("GPUWM_KERNELS");
-	FILE *file = path ? fopen(path, "r") : NULL;
-	static char text[65536];
-	CUmodule module;
-	CUdevice device;
-
-	if (!file)
-		DIE("GPUWM_KERNELS names no readable file");
-	text[fread(text, 1, sizeof text - 1, file)] = 0;
-	fclose(file);
-	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	CU(cuModuleLoadData(&module, text));
-	CU(cuModuleGetFunction(&spin, module, "spin"));
-	CU(cuModuleGetFunction(&sum, module, "sum"));
+	context = context_make(0);
+	spin = kernel("spin");
+	sum = kernel("sum");
 	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	CU(cuMemAlloc(&total, 8));
 }
@@ -83,10 +42,8 @@ static struct DLManagedTensor *export_largest(const char *ref, uint64_t *ret_byt
 {
 	struct gpuwm_tensor tensor, largest = {0};
 	struct DLManagedTensor *export;
-	struct gpuwm_mapping *mapping;
+	struct gpuwm_mapping *mapping = attach(client, ref);
 
-	if (gpuwm_attach(client, ref, NULL, &mapping) < 0)
-		DIE("attach: %s", gpuwm_error()->message);
 	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++)
 		largest = tensor.bytes > largest.bytes ? tensor : largest;
 	if (gpuwm_dlpack(mapping, &largest, &export) < 0)
@@ -239,13 +196,9 @@ static void for_the_record(void)
 
 int main(int argc, char **argv)
 {
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-
 	if (argc != 3)
 		return fprintf(stderr, "usage: gpu-exports SOCKET REF\n"), 2;
-	options.socket = argv[1];
-	if (gpuwm_connect(&options, &client) < 0)
-		DIE("connect: %s", gpuwm_error()->message);
+	client = connect_to(argv[1]);
 	gpu_open();
 	behind_a_kernel(argv[2]);
 	in_captures(argv[2]);

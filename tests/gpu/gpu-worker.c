@@ -15,88 +15,13 @@
  *
  * GPUWM_KERNELS names the PTX file of kernels.cu.
  */
-#include <gpuwm/client.h>
+#include "gpu.h"
 
-#include <cuda.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
-
-static const char *result_name(CUresult result)
-{
-	const char *name = "?";
-
-	cuGetErrorName(result, &name);
-	return name;
-}
-
-#define CU(call)                                                                                               \
-	do {                                                                                                   \
-		CUresult result_ = (call);                                                                     \
-		if (result_ != CUDA_SUCCESS)                                                                   \
-			DIE("%s: %s", #call, result_name(result_));                                            \
-	} while (0)
-
-static CUcontext context_make_on(int ordinal)
-{
-	CUdevice device;
-	CUcontext context;
-
-	CU(cuInit(0));
-	CU(cuDeviceGet(&device, ordinal));
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	return context;
-}
-
-static CUcontext context_make(void)
-{
-	return context_make_on(0);
-}
-
-static CUfunction kernel(const char *name)
-{
-	const char *path = getenv("GPUWM_KERNELS");
-	FILE *file = path ? fopen(path, "r") : NULL;
-	static char text[65536];
-	CUmodule module;
-	CUfunction function;
-
-	if (!file)
-		DIE("GPUWM_KERNELS names no readable file");
-	text[fread(text, 1, sizeof text - 1, file)] = 0;
-	fclose(file);
-	CU(cuModuleLoadData(&module, text));
-	CU(cuModuleGetFunction(&function, module, name));
-	return function;
-}
-
-static struct gpuwm_client *connect_to(const char *socket)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-	struct gpuwm_client *client;
-
-	options.socket = socket;
-	if (gpuwm_connect(&options, &client) < 0)
-		DIE("connect: %s", gpuwm_error()->message);
-	return client;
-}
-
-static struct gpuwm_mapping *attach(struct gpuwm_client *client, const char *ref)
-{
-	struct gpuwm_mapping *mapping;
-
-	if (gpuwm_attach(client, ref, NULL, &mapping) < 0)
-		DIE("attach: %s", gpuwm_error()->message);
-	return mapping;
-}
 
 static uint64_t sum_words(CUdeviceptr words, uint64_t bytes)
 {
@@ -135,7 +60,7 @@ static int peer(const char *socket, const char *ref, const char *device)
 	const struct gpuwm_device *devices;
 	struct gpuwm_mapping *mapping;
 
-	context_make_on(1);
+	context_make(1);
 	/* host comes first */
 	if (gpuwm_devices(client, &devices) < 3)
 		DIE("there is no second GPU");
@@ -157,7 +82,7 @@ static int compute(const char *socket, const char *ref)
 	struct gpuwm_mapping *mapping;
 	uint64_t first, rounds = 0, differ = 0;
 
-	context_make();
+	context_make(0);
 	mapping = attach(client, ref);
 	first = sum_all(mapping);
 	printf("computing\n");
@@ -182,7 +107,7 @@ static int hold(const char *socket, const char *ref, bool copy)
 	uint64_t total = 0;
 	char end;
 
-	context_make();
+	context_make(0);
 	mapping = attach(client, ref);
 	for (uint64_t i = 0; i < gpuwm_tensor_count(mapping); i++) {
 		CUdeviceptr data;
@@ -214,7 +139,7 @@ static int readonly(const char *socket, const char *ref)
 	uint64_t before, after;
 	char bytes[64] = {0};
 
-	context_make();
+	context_make(0);
 	mapping = attach(client, ref);
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	before = sum_words((CUdeviceptr)tensor.data, tensor.bytes);
@@ -233,7 +158,7 @@ static int store(const char *socket, const char *ref)
 	CUdeviceptr word;
 	void *arguments[] = {&word};
 
-	context_make();
+	context_make(0);
 	mapping = attach(connect_to(socket), ref);
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	word = (CUdeviceptr)tensor.data;
@@ -245,14 +170,6 @@ static int store(const char *socket, const char *ref)
 /* ---- switching --------------------------------------------------------- */
 
 #define ROUNDS 40 /* to and fro; the medians are of these */
-
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -407,7 +324,7 @@ static int switch_versions(const char *socket, const char *first, const char *se
 	CUgraphExec graph;
 	CUstream stream;
 
-	context_make();
+	context_make(0);
 	sums[0] = fresh_sum(client, first);
 	sums[1] = fresh_sum(client, second);
 	CU(cuMemAlloc(&total, 8));
