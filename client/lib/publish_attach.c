@@ -215,23 +215,16 @@ static int commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping *
 int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret_mapping)
 {
 	struct error error;
-	int r;
+	int r = publish_check(publish, &error);
 
-	if (!publish) {
-		error_set(&error, -EINVAL, NULL, "the publish is NULL");
+	if (r < 0)
 		return client_fail(&error);
-	}
-	r = fork_check(&publish->hook, &error);
-	if (r == 0)
-		r = publish->device.ops->idle(&publish->device, &error);
-	if (r == -ECHILD || r == -EBUSY)
+	r = publish->device.ops->idle(&publish->device, &error);
+	if (r == -EBUSY)
 		return client_fail(&error);
 	if (r == 0)
 		r = commit_attached(publish, ret_mapping, &error);
 	else
 		r = publish_fail(publish, true, r, &error);
-	publish_free(publish);
-	if (r != 0)
-		client_fail(&error);
-	return r;
+	return publish_ended(publish, r, &error);
 }

@@ -349,23 +349,30 @@ static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_in
 	return r;
 }
 
+int publish_check(const struct gpuwm_publish *publish, struct error *error)
+{
+	if (!publish)
+		return error_set(error, -EINVAL, NULL, "the publish is NULL");
+	return fork_check(&publish->hook, error);
+}
+
+int publish_ended(struct gpuwm_publish *publish, int r, const struct error *error)
+{
+	publish_free(publish);
+	if (r != 0)
+		client_fail(error);
+	return r;
+}
+
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version)
 {
 	struct error error;
-	int r;
+	int r = publish_check(publish, &error);
 
-	if (!publish) {
-		error_set(&error, -EINVAL, NULL, "the publish is NULL");
-		return client_fail(&error);
-	}
-	r = fork_check(&publish->hook, &error);
 	if (r < 0)
 		return client_fail(&error);
 	r = publish_commit(publish, ret_version, &error);
-	publish_free(publish);
-	if (r != 0)
-		client_fail(&error);
-	return r;
+	return publish_ended(publish, r, &error);
 }
 
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)
@@ -375,7 +382,7 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)
 
 	if (!publish)
 		return 0;
-	r = fork_check(&publish->hook, &error);
+	r = publish_check(publish, &error);
 	if (r < 0)
 		return client_fail(&error);
 	r = publish_memory_reopen(publish, &error);
@@ -383,6 +390,5 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)
 		r = publish_tell_abort(publish, reason, &error);
 	else
 		publish_tell_abort(publish, reason, NULL);
-	publish_free(publish);
-	return r < 0 ? client_fail(&error) : 0;
+	return publish_ended(publish, r, &error);
 }

@@ -523,9 +523,8 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
 /* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
- * and waits until it is
- * checked. On success the version is ready (or, of several parts, waits for the
- * others) and this process is no longer needed. Frees the publish in any case.
+ * and waits until it is checked. On success the version is ready (or, of several parts, waits for the others) and
+ * this process is no longer needed. Frees the publish, but for -ECHILD.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
  * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
  * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
