@@ -4,6 +4,7 @@ bind.py [--device cuda:0|host] [--weights FOLDER] [--small]"""
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import time
 
@@ -17,8 +18,7 @@ ROUNDS = 20
 GOAL_MS = 20
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
+def main(options: argparse.Namespace) -> None:
     import torch
     from safetensors.torch import save_file
     from torch import nn
@@ -61,8 +61,7 @@ def main() -> None:
         check(common.median(times["bind"]) <= GOAL_MS, f"bound in at most {GOAL_MS} ms")
     del model, mapping
     common.retire(REF)
-    common.finish()
 
 
 if __name__ == "__main__":
-    main()
+    common.run(main)

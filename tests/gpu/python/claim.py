@@ -5,6 +5,7 @@ it has one successor.
 
 from __future__ import annotations
 
+import argparse
 import queue
 import sys
 import threading
@@ -33,7 +34,7 @@ def worker(device: str, name: str, width: str, layers: str) -> None:
     tell(event="started")
     sys.stdin.readline()
     mapping = gpuwm.obtain(name, make, mode="auto", device=on)
-    ids = (torch.arange(64) % 97).view(2, 32).to(common.torch_device(device))
+    ids = common.inputs(device)
     model = common.bound_decoder(mapping, int(width), int(layers))
     with torch.inference_mode():
         tell(event="answered", answer=common.digest(model(ids)), id=mapping.version.id)
@@ -46,9 +47,7 @@ class Race:
     def __init__(self, name: str, count: int, device: str, width: int, layers: int) -> None:
         self.name = name
         self.told: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
-        self.workers = [
-            Worker("worker", device, name, str(width), str(layers)) for _ in range(count)
-        ]
+        self.workers = [Worker(device, name, str(width), str(layers)) for _ in range(count)]
         for number in range(count):
             threading.Thread(target=self._listen, args=(number,), daemon=True).start()
         self.until("started", count)
@@ -95,8 +94,7 @@ class Race:
         )
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
+def main(options: argparse.Namespace) -> None:
     width, layers, count = (64, 2, 4) if options.small else (1024, 8, PROCESSES)
     print(f"{count} processes at once", flush=True)
     race = Race("race@v1", count, options.device, width, layers)
@@ -115,11 +113,7 @@ def main() -> None:
     check(len(successors) == 1, f"one successor {found}")
     race.finish(successors[0], 1)
     common.retire("race@v2")
-    common.finish()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        worker(*sys.argv[2:])
-    else:
-        main()
+    common.run(main, worker)

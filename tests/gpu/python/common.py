@@ -23,14 +23,25 @@ STANDBY_S = 60  # until gpuwmd has its next loader
 WORKER_S = 180  # a worker's start, with torch, beside 15 others
 
 
-def arguments(text: str, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
-    """--device, --weights, --small, and `more`."""
+def run(
+    main: Callable[[argparse.Namespace], None], worker: Callable[..., None] | None = None
+) -> None:
+    """This program: what it was given goes to `main`, and its exit status tells what failed. As a
+    `Worker` it is `worker`."""
+    if worker and sys.argv[1:2] == ["worker"]:
+        worker(*sys.argv[2:])
+        return
+    main(arguments(sys.modules["__main__"].__doc__))
+    if failed:
+        print(f"FAILED: {len(failed)} of the checks above", flush=True)
+    sys.exit(bool(failed))
+
+
+def arguments(text: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--device", default="cuda:0", help='"cuda:0" or "host"')
     parser.add_argument("--weights", default="/tmp/gpuwm-weights", help="a root of gpuwmd's")
     parser.add_argument("--small", action="store_true", help="tiny models, and few of everything")
-    for name, options in more:
-        parser.add_argument(name, **options)
     return parser.parse_args()
 
 
@@ -60,13 +71,6 @@ def check(holds: bool, what: str) -> None:
     print(f"  {'ok    ' if holds else 'FAILED'} {what}", flush=True)
     if not holds:
         failed.append(what)
-
-
-def finish() -> None:
-    """The process's exit status."""
-    if failed:
-        print(f"FAILED: {len(failed)} of the checks above", flush=True)
-    sys.exit(bool(failed))
 
 
 def median(values: list[float]) -> float:
@@ -168,13 +172,13 @@ def daemon_pid() -> int:
 
 
 class Worker:
-    """This program again, in a process of its own, with other arguments. It tells JSON, one object
+    """This program's `worker`, in a process of its own, with these words. It tells JSON, one object
     a line, and lives until its stdin ends."""
 
     def __init__(self, *words: str, **environment: str) -> None:
         began = {"GPUWM_BEGAN": repr(time.monotonic())}
         self.process = subprocess.Popen(
-            [sys.executable, sys.argv[0], *words],
+            [sys.executable, sys.argv[0], "worker", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -315,6 +319,13 @@ def bound_decoder(mapping: gpuwm.Mapping, width: int, layers: int) -> Any:
         model = decoder(width, layers)
     mapping.bind(model)
     return model
+
+
+def inputs(device: str) -> Any:
+    """What a decoder is asked."""
+    import torch
+
+    return (torch.arange(64) % 97).view(2, 32).to(torch_device(device))
 
 
 def digest(tensor: Any) -> str:

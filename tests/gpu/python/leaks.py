@@ -5,6 +5,7 @@ CUDA IPC leaves.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import signal
@@ -30,7 +31,7 @@ def worker(device: str, width: str, layers: str) -> None:
 
     mapping = gpuwm.attach(REF, device=common.gpuwm_device(device))
     model = common.bound_decoder(mapping, int(width), int(layers))
-    ids = (torch.arange(64) % 97).view(2, 32).to(common.torch_device(device))
+    ids = common.inputs(device)
     with torch.inference_mode():
         answer = common.digest(model(ids))
     tell(answer=answer)
@@ -46,8 +47,7 @@ def processes(device: str, width: int, layers: int, count: int) -> None:
     answers = set()
     for first in range(0, count, TOGETHER):
         started = [
-            Worker("worker", device, str(width), str(layers))
-            for _ in range(min(TOGETHER, count - first))
+            Worker(device, str(width), str(layers)) for _ in range(min(TOGETHER, count - first))
         ]
         answers |= {each.told().get("answer", "none") for each in started}
         if first == 0:
@@ -154,8 +154,7 @@ def ipc() -> None:
     check(leaked >= IPC_BYTES, "the control leaks where gpuwm does not")
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
+def main(options: argparse.Namespace) -> None:
     width, layers = (64, 2) if options.small else (1024, 8)
     folder = common.decoder_folder(options.weights, "decoder", width, layers, 0)
     common.load(folder, REF, options.device)
@@ -164,11 +163,7 @@ def main() -> None:
     if options.device != "host":
         ipc()
     common.retire(REF)
-    common.finish()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        worker(*sys.argv[2:])
-    else:
-        main()
+    common.run(main, worker)

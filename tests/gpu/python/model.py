@@ -5,6 +5,7 @@ weights: what it takes, what it answers, how many have room, how soon it answers
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 from typing import Any
@@ -171,7 +172,7 @@ def crowd(folder: pathlib.Path, device: str, small: bool) -> None:
     for count in counts:
         for kind, table in tables.items():
             before = common.settled_mib(device)
-            with common.workers(count, "worker", kind, str(folder), device) as started:
+            with common.workers(count, kind, str(folder), device) as started:
                 answers = [each.told() for each in started]
                 bad = [a["error"] for a in answers if "error" in a]
                 check(not bad, f"{count} of {kind} answered {bad}") if bad else None
@@ -202,7 +203,7 @@ def starts(folder: pathlib.Path, device: str, rounds: int) -> None:
     phases: dict[str, list[dict[str, float]]] = {"share": [], "copy": []}
     for _ in range(rounds):
         for kind, found in phases.items():
-            started = Worker("worker", kind, str(folder), device)
+            started = Worker(kind, str(folder), device)
             answer = started.told()
             started.end()
             if "error" in answer:
@@ -218,8 +219,7 @@ def starts(folder: pathlib.Path, device: str, rounds: int) -> None:
     row("share beside from_pretrained", totals["share"] / totals["copy"])
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
+def main(options: argparse.Namespace) -> None:
     folder = make(options.weights, options.small, options.device)
     common.load(folder, REF, options.device)
     growth(folder, options.device)
@@ -227,11 +227,7 @@ def main() -> None:
     # What this process has on the GPU counts before and after alike.
     crowd(folder, options.device, options.small)
     common.retire(REF)
-    common.finish()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        worker(*sys.argv[2:])
-    else:
-        main()
+    common.run(main, worker)

@@ -5,6 +5,7 @@ leaves; and its tensors, sent to other processes.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import threading
 import time
@@ -64,7 +65,7 @@ def model_on(device: str, width: int, layers: int, seed: int) -> Any:
 def answer(model: Any, device: str) -> str:
     import torch
 
-    ids = (torch.arange(64) % 97).view(2, 32).to(common.torch_device(device))
+    ids = common.inputs(device)
     with torch.inference_mode():
         return common.digest(model(ids))
 
@@ -159,13 +160,11 @@ def send(mapping: gpuwm.Mapping, device: str) -> None:
     check(common.eventually(lambda: common.leases("inplace@v1") == 1, 30), "their leases are back")
 
 
-def main() -> None:
-    given = common.arguments(__doc__ or "")
-    sizes = (128, 2) if given.small else (4096, 32)
-    in_place(given.device, *sizes)
-    interrupted(given.device, *sizes)
-    common.finish()
+def main(options: argparse.Namespace) -> None:
+    sizes = (128, 2) if options.small else (4096, 32)
+    in_place(options.device, *sizes)
+    interrupted(options.device, *sizes)
 
 
 if __name__ == "__main__":
-    main()
+    common.run(main)

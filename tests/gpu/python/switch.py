@@ -4,6 +4,7 @@ switch.py [--device cuda:0|host] [--weights FOLDER] [--small]"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 import time
@@ -17,12 +18,6 @@ MODEL = "swapped"
 TAGS = ("v1", "v2")
 SWAPS, WORKERS = 100, 8
 SWAP_S = 10  # until every worker has answered from a new version
-
-
-def inputs(device: str) -> Any:
-    import torch
-
-    return (torch.arange(2 * 32) % 97).view(2, 32).to(common.torch_device(device))
 
 
 def size(small: bool) -> tuple[int, int]:
@@ -39,7 +34,7 @@ def expected(device: str, width: int, layers: int) -> dict[str, Any]:
         model = common.decoder(width, layers).to(common.torch_device(device))
         model.load_state_dict(copies.state_dict())
         with torch.inference_mode():
-            answers[tag] = model(inputs(device)).clone()
+            answers[tag] = model(common.inputs(device)).clone()
     # A second attachment, until it is unmapped, would be in the way of a switch.
     gone = common.eventually(lambda: not any(common.leases(f"{MODEL}@{tag}") for tag in TAGS), 20)
     assert gone, "what was copied is still leased"
@@ -56,7 +51,7 @@ def graph(device: str, width: int, layers: int) -> None:
     mapping = gpuwm.attach(f"{MODEL}@v1", device=common.gpuwm_device(device))
     model = common.bound_decoder(mapping, width, layers)
     addresses = {name: p.data_ptr() for name, p in model.named_parameters()}
-    ids = inputs(device)
+    ids = common.inputs(device)
 
     def eager() -> Any:
         with torch.no_grad():
@@ -115,7 +110,7 @@ def worker(device: str, width: str, layers: str) -> None:
 
     mapping = gpuwm.attach(MODEL, device=common.gpuwm_device(device))
     model = common.bound_decoder(mapping, int(width), int(layers))
-    ids = inputs(device)
+    ids = common.inputs(device)
     moved, ended = threading.Event(), threading.Event()
     events = gpuwm.connect().events().open()
 
@@ -149,7 +144,7 @@ def load(device: str, width: int, layers: int, swaps: int, count: int) -> None:
     print(f"{swaps} swaps under {count} workers that answer", flush=True)
     client = common.admin()
     client.swap(MODEL, "v1")
-    started = [Worker("worker", device, str(width), str(layers)) for _ in range(count)]
+    started = [Worker(device, str(width), str(layers)) for _ in range(count)]
     for each in started:
         check("ready" in (told := each.told()), f"a worker started: {told}")
     times = []
@@ -186,8 +181,7 @@ def load(device: str, width: int, layers: int, swaps: int, count: int) -> None:
     check(all(t.get("last") == digests[last] for t in told), f"all are at {last} in the end")
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
+def main(options: argparse.Namespace) -> None:
     width, layers = size(options.small)
     for seed, tag in enumerate(TAGS):
         folder = common.decoder_folder(options.weights, "decoder", width, layers, seed)
@@ -197,11 +191,7 @@ def main() -> None:
     load(options.device, width, layers, swaps, count)
     for tag in TAGS:
         common.retire(f"{MODEL}@{tag}")
-    common.finish()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        worker(*sys.argv[2:])
-    else:
-        main()
+    common.run(main, worker)
