@@ -52,7 +52,7 @@ _NAMES = {
 }
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 10) -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 30) -> Any:
     """Waits until it holds; what it gave."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
@@ -70,7 +70,7 @@ def interrupted(call: Callable[[], object], release: Callable[[], object]) -> No
     """Presses Ctrl-C once the call waits, which must end it; a call that goes on is released."""
     main = threading.main_thread().ident
     assert main is not None
-    late = threading.Timer(20, release)
+    late = threading.Timer(60, release)
     others = set(in_calls())  # that were left by themselves and go on
 
     def press() -> None:

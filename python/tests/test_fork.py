@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import BACKEND, Daemon, Tensors, on_host
+from conftest import BACKEND, Daemon, Tensors, eventually, on_host
 
 import gpuwm
 
@@ -48,7 +48,7 @@ def test_calls_in_the_child_say_so(daemon: Daemon, version: str) -> None:
                 call()
 
     in_child(body)
-    assert daemon.leases(version) == 1
+    eventually(lambda: daemon.leases(version) == 1)
     w.check()
 
 
@@ -66,7 +66,7 @@ def test_the_child_attaches_by_itself(daemon: Daemon, version: str) -> None:
         assert [row["leases"] for row in rows] == [2]
 
     in_child(body)
-    assert daemon.leases(version) == 1
+    eventually(lambda: daemon.leases(version) == 1)
     del held
 
 
@@ -81,7 +81,7 @@ def test_the_child_reads_and_its_end_leaves_the_lease(daemon: Daemon, version: s
         held.clear()
 
     in_child(body)
-    assert daemon.leases(version) == 1
+    eventually(lambda: daemon.leases(version) == 1)
     assert float(held[0].sum()) == 64
 
 
@@ -103,4 +103,4 @@ def test_a_data_loader_with_forked_workers_reads(daemon: Daemon, version: str) -
         Rows(tensor), batch_size=16, num_workers=2, multiprocessing_context="fork"
     )
     assert sum(float(batch.sum()) for batch in loader) == 128
-    assert daemon.leases(version) == 1
+    eventually(lambda: daemon.leases(version) == 1)

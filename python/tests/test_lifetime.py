@@ -77,7 +77,7 @@ def test_close_is_refused_while_tensors_live(daemon: Daemon, version: str) -> No
     held.clear()
     w.close()
     w.close()
-    assert daemon.leases(version) == 0
+    eventually(lambda: daemon.leases(version) == 0)
     with pytest.raises(gpuwm.Closed):
         w.keys()
     assert repr(w) == "<gpuwm.Mapping, closed>"

@@ -63,7 +63,7 @@ print(again.tolist(), again is value)
 """
     assert there(script, message).split("\n") == [f"{view.tolist()} w", f"{view.tolist()} False"]
     assert not whole.is_shared()  # type: ignore[no-untyped-call] # torch moved nothing
-    assert daemon.leases(name) == 1
+    eventually(lambda: daemon.leases(name) == 1)
 
 
 def test_views_of_all_kinds(daemon: Daemon, name: str) -> None:

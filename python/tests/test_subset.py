@@ -129,4 +129,4 @@ def test_a_key_must_be_equal(client: gpuwm.Client, daemon: Daemon) -> None:
         gpuwm.attach(name, key={"world": 2, "dtype": "fp16"})
     with pytest.raises(gpuwm.Mismatch, match="engine"):
         gpuwm.attach(name, key={"engine": "x"})
-    assert daemon.leases(name) == 0
+    eventually(lambda: daemon.leases(name) == 0)
