@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import nn
 
-from . import errors, fitting, guards, init, remembering, tensor_torch
+from . import errors, fitting, guards, init, parametrized, remembering, tensor_torch
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -75,11 +75,9 @@ def bind(
     # A tensor made in inference mode could not take part in gradients of others, ever.
     with torch.inference_mode(False), fitting.let_go(module for _, module in modules):
         plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
-        problems = plan.problems
-        if strict:
-            problems = plan.unmatched() + problems
+        problems = plan.unmatched() + plan.problems if strict else plan.problems
         if problems:
-            raise _error(mapping, model, problems, plan)
+            raise _error(mapping, model, plan.told(problems), plan)
         _do(plan.steps)
     init.allow_calls(module for _, module in modules)
     if guard:
@@ -115,6 +113,9 @@ def _do(steps: Sequence[_Step]) -> None:
             raise
 
 
+_Problem = tuple[str, str]  # the name that it is about, or "", and a line
+
+
 class _Plan:
     """Looks at every place of the model, and makes the private copies; the model is untouched."""
 
@@ -144,20 +145,25 @@ class _Plan:
         self.sources = {called.get(name, name): tensor for name, tensor in tensors.items()}
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self._taken: set[int] = set()
-        self.problems: list[str] = []
+        self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[remembering.Binding] = []
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
+        self._modules, self._names = modules, names
         for place in self.places:
             self._look_at(place)
         if any(place.tensor.is_meta for place in self.places):
-            self.problems += fitting.computed_too_early(modules)
+            self.problems += (("", line) for line in fitting.computed_too_early(modules))
 
-    def unmatched(self) -> list[str]:
-        return [f"missing: the version has no {name}" for name in self.missing] + [
-            f"unexpected: the model has no {name}" for name in self.unexpected
-        ]
+    def unmatched(self) -> list[_Problem]:
+        missing = [(name, f"missing: the version has no {name}") for name in self.missing]
+        return missing + [(n, f"unexpected: the model has no {n}") for n in self.unexpected]
+
+    def told(self, problems: Sequence[_Problem]) -> list[str]:
+        """As lines; those with one reason are one."""
+        reasons = parametrized.explained(self._modules, self._names, self.sources)
+        return list(dict.fromkeys(reasons.get(name, line) for name, line in problems))
 
     def result(self) -> BindResult:
         shared = (n for place, _, own, *_ in self.bound if not own for n in place.names)
@@ -183,7 +189,7 @@ class _Plan:
             or (guards.never_shared(place) if shared and self._read_only else None)
         )
         if problem:
-            self.problems.append(problem)
+            self.problems.append((name, problem))
             return
         of = self._of.get(name, name)
         self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
@@ -201,10 +207,12 @@ class _Plan:
             self.missing.append(place.name)
         if tensor.is_meta:
             kind = "buffer" if place.is_buffer else "parameter"
-            self.problems.append(
+            problem = (
                 f"no memory: {kind} {place.name} has none, and the version has no {place.name}"
-                + (": `__init__` computed it from a parameter" if place.is_buffer else "")
             )
+            if place.is_buffer:
+                problem += ": `__init__` computed it from a parameter"
+            self.problems.append((place.name, problem))
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
             moved = torch.Tensor.detach(tensor).to(self._device)
             self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
@@ -317,6 +325,7 @@ def _remedy(problems: list[str], prefix: str | None) -> str:
 
 _REMEDIES = {
     "missing": "missing, unexpected: strict=False if that is meant",
+    "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
     "device": "device: build the model in gpuwm.empty_init(), it is then the version's",
 }

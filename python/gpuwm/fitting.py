@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
+from . import parametrized
 from .init import is_plain
 from .places import Place
 
@@ -149,13 +148,10 @@ def let_go(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 def _drop_graphs(module: nn.Module) -> None:
     for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, _NORMS):
+        if isinstance(hook, parametrized.NORMS):
             weight = module.__dict__.get(hook.name)
             if weight is not None:
                 module.__dict__[hook.name] = weight.detach()
-
-
-_NORMS = (WeightNorm, SpectralNorm)
 
 
 # ---- one reason each --------------------------------------------------------------------------

@@ -250,6 +250,18 @@ def test_bind_in_inference_mode_makes_ordinary_tensors() -> None:
     assert x.grad is not None
 
 
+def test_gradients_of_before_are_no_obstacle_in_inference_mode() -> None:
+    version, model = version_of(trained()), trained(1)
+    model.requires_grad_(True)
+    model(IDS).sum().backward()
+    loss = model.hidden.weight.sum()  # its graph has an accumulator of it
+    with torch.inference_mode():
+        binding.bind(version, model)
+    assert torch.equal(model(IDS), trained()(IDS))
+    with pytest.raises(RuntimeError, match="swap_tensors"):
+        loss.backward()  # type: ignore[no-untyped-call]
+
+
 def test_a_second_bind_replaces_the_first() -> None:
     first, second, model = version_of(trained()), version_of(trained(1)), empty_net()
     binding.bind(first, model)
