@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import errno
 import json
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, _threads, errors
+from . import _abi, _lib, _threads, errors
 
 if TYPE_CHECKING:
     from .client import Client
@@ -37,7 +36,7 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def _event(told: _lib.Event) -> Event:
+def _event(told: _abi.Event) -> Event:
     return Event(
         told.seq,
         _lib.text(told.kind),
@@ -57,11 +56,11 @@ class _Subscription:
         self.arrived: deque[Event] = deque()
         arrived = self.arrived
         out = ctypes.c_void_p()
-        position = _lib.FROM_NOW_ON if after is None else after
+        position = _abi.FROM_NOW_ON if after is None else after
         _lib.check(self._library.gpuwm_events_open(client._held(), position, ctypes.byref(out)))
         self._pointer: int = out.value or 0
         self.fd: int = self._library.gpuwm_events_get_fd(self._pointer)
-        self._function = _lib.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
+        self._function = _abi.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
         self.close = weakref.finalize(self, self._library.gpuwm_events_close, self._pointer)
         self.close.atexit = False
 
@@ -164,6 +163,8 @@ class Events:
 
 
 async def _readable(fd: int) -> None:
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 

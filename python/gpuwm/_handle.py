@@ -8,7 +8,7 @@ import functools
 import weakref
 from typing import Any, NamedTuple
 
-from . import _lib, dtypes, errors
+from . import _abi, _lib, dtypes, errors
 
 
 class TensorInfo(NamedTuple):
@@ -37,7 +37,7 @@ class TensorInfo(NamedTuple):
 class Table(NamedTuple):
     """All tensors of a version: the library's structures, in order, and where each name is."""
 
-    array: ctypes.Array[_lib.Tensor]
+    array: ctypes.Array[_abi.Tensor]
     positions: dict[str, int]
     infos: list[TensorInfo]
 
@@ -60,7 +60,7 @@ class Where:
         self.rank: int = info.rank
 
 
-_TENSOR_BYTES = ctypes.sizeof(_lib.Tensor)
+_TENSOR_BYTES = ctypes.sizeof(_abi.Tensor)
 
 
 class Handle:
@@ -82,8 +82,8 @@ class Handle:
         return self._pointer
 
     @property
-    def version(self) -> _lib.VersionInfo:
-        info: _lib.VersionInfo = self.library.gpuwm_mapping_version(self.pointer).contents
+    def version(self) -> _abi.VersionInfo:
+        info: _abi.VersionInfo = self.library.gpuwm_mapping_version(self.pointer).contents
         return info
 
     @functools.cached_property
@@ -124,14 +124,14 @@ class Handle:
 
 def _table(library: ctypes.CDLL, pointer: int) -> Table:
     count: int = library.gpuwm_tensor_count(pointer)
-    array = (_lib.Tensor * count)()
+    array = (_abi.Tensor * count)()
     _lib.check(library.gpuwm_tensors(pointer, array))
     first: dict[tuple[int, int, int], str] = {}
     infos = [_info(tensor, first) for tensor in array]
     return Table(array, {info.name: i for i, info in enumerate(infos)}, infos)
 
 
-def _info(tensor: _lib.Tensor, first: dict[tuple[int, int, int], str]) -> TensorInfo:
+def _info(tensor: _abi.Tensor, first: dict[tuple[int, int, int], str]) -> TensorInfo:
     name: str = tensor.name.decode()
     code, ndim, nbytes = tensor.dtype, tensor.ndim, tensor.bytes
     earliest = first.setdefault((tensor.segment, tensor.offset, code), name) if nbytes else name

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import pathlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from . import _lib, _threads, dtypes, errors
+from . import _abi, _lib, _threads, dtypes, errors
 from ._handle import Handle
 from .client import Client
 from .mapping import Mapping as Attached
@@ -76,10 +75,10 @@ class Making:
         self._abort = self._owned()
 
     def _begin(self, client: Client, what: What) -> int:
-        array = (_lib.TensorSpec * len(self._specs))(*map(_spec, self._specs))
+        array = (_abi.TensorSpec * len(self._specs))(*map(_spec, self._specs))
         fields, count = _lib.key_fields(what.key)
-        options = _lib.PublishOptions(
-            size=ctypes.sizeof(_lib.PublishOptions),
+        options = _abi.PublishOptions(
+            size=ctypes.sizeof(_abi.PublishOptions),
             name=_lib.text_bytes(what.name),
             device=_lib.text_bytes(what.device),
             rank=what.rank,
@@ -140,7 +139,7 @@ class Making:
 
     def commit(self) -> Version:
         """The version is ready, or waits for its other parts. Errors as gpuwm_publish_commit."""
-        info = _lib.VersionInfo()
+        info = _abi.VersionInfo()
         call = self._library.gpuwm_publish_commit
         _warn(self._end(lambda pointer: _said(_lib.check(call(pointer, ctypes.byref(info))))))
         return version_of(info)
@@ -184,9 +183,9 @@ class Making:
         return abort
 
 
-def _spec(spec: Spec) -> _lib.TensorSpec:
+def _spec(spec: Spec) -> _abi.TensorSpec:
     count = len(spec.shape)
-    return _lib.TensorSpec(
+    return _abi.TensorSpec(
         _lib.text_bytes(spec.name),
         dtypes.BY_NAME[spec.dtype].code,
         count,
@@ -206,7 +205,7 @@ def _said(result: int) -> str:
     """What a call that succeeded in part has to tell."""
     if result == 0:
         return ""
-    said: _lib.ErrorText = _lib.load().gpuwm_error().contents
+    said: _abi.ErrorText = _lib.load().gpuwm_error().contents
     detail = _lib.text(said.detail)
     return f"{_lib.text(said.message)}: {detail}" if detail else _lib.text(said.message)
 
@@ -228,10 +227,12 @@ def files_of(files: Files | None) -> dict[str, bytes]:
     if isinstance(files, Mapping):
         return dict(files)
     found: dict[str, bytes] = {}
-    for path in map(pathlib.Path, files):
-        if path.name in found:
+    for path in files:
+        name = os.path.basename(path)
+        if name in found:
             raise errors.Invalid(
-                f"two files are called {path.name}", "give them names: files={name: bytes}"
+                f"two files are called {name}", "give them names: files={name: bytes}"
             )
-        found[path.name] = path.read_bytes()
+        with open(path, "rb") as file:
+            found[name] = file.read()
     return found

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import collections.abc
-from collections.abc import Iterable, Sequence
+import contextlib
+import ctypes
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, overload
 
-from . import _threads
-from .client import Client
+from . import _abi, _lib, _threads, devices, errors
+from ._handle import Handle
+from .client import Client, connect, shared
 from .copies import Copies
-from .mapping import Mapping, Writes, attach_mapping
+from .mapping import Mapping
+from .selection import Selection
+
+Writes = Literal["refused", "private"]
 
 
 @overload
@@ -23,7 +29,8 @@ def attach(
     glob: str | Sequence[str] | None = None,
     copy: Literal[False] = False,
     writes: Writes = "refused",
-    key: collections.abc.Mapping[str, object] | None = None,
+    key: _lib.Key | None = None,
+    look: bool = False,
     client: Client | None = None,
 ) -> Mapping: ...
 
@@ -38,7 +45,8 @@ def attach(
     layers: Iterable[int] | None = None,
     glob: str | Sequence[str] | None = None,
     copy: Literal[True],
-    key: collections.abc.Mapping[str, object] | None = None,
+    key: _lib.Key | None = None,
+    look: bool = False,
     client: Client | None = None,
 ) -> Copies: ...
 
@@ -53,7 +61,8 @@ def attach(
     glob: str | Sequence[str] | None = None,
     copy: bool = False,
     writes: Writes = "refused",
-    key: collections.abc.Mapping[str, object] | None = None,
+    key: _lib.Key | None = None,
+    look: bool = False,
     client: Client | None = None,
 ) -> Mapping | Copies:
     """Leases and maps a version: its tensors, shared, in about a millisecond.
@@ -68,7 +77,8 @@ def attach(
     copy: private tensors of this process (torch), which may be written; the lease ends at once.
     writes: "private" (host): a write is copied and stays in this process. "refused": it faults.
     key: fields that the version's key must have, equal, as texts: {"dtype": "bf16", "world": 2}.
-    client: None: one that the process shares.
+    look: operators, whose client is connect(admin=True): also of a version that gives no leases,
+    since it is tainted or retiring. client: None: one that the process shares.
 
     NotFound, NoDevice (lists where it is), TimedOut, Mismatch (names the field), Damaged,
     Unsupported, Quota, Draining, Unreachable.
@@ -82,6 +92,7 @@ def attach(
         glob=glob,
         writes=writes,
         key=key,
+        look=look,
         client=client,
     )
     if not copy:
@@ -96,3 +107,107 @@ async def attach_async(ref: str, **options: Any) -> Mapping | Copies:
     """As attach, awaited: the event loop goes on. Cancelled, the call goes on in its thread until
     it would have returned (at most `wait`), and gives back at once what it got."""
     return await _threads.awaited(lambda: attach(ref, **options))
+
+
+# ---- what both do ------------------------------------------------------------------------------
+
+
+def attach_mapping(
+    ref: str,
+    *,
+    device: Any = None,
+    rank: int = 0,
+    wait: float | None = None,
+    layers: Iterable[int] | None = None,
+    glob: str | Sequence[str] | None = None,
+    writes: Writes = "refused",
+    key: _lib.Key | None = None,
+    look: bool = False,
+    client: Client | None = None,
+) -> Mapping:
+    """`gpuwm.attach` without `copy`."""
+    selection = Selection(layers, glob)
+    if writes not in ("refused", "private"):
+        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
+    # Calls on one client wait for each other: one that may wait long gets a client of its own.
+    if client is None:
+        client = connect() if wait else shared()
+    options = attach_options(devices.resolve(device, client), rank, wait, key)
+    options.private_writes = writes == "private"
+    options.look = look
+    call = functools.partial(_attach, client, ref, options, selection)
+    return _threads.wait_for(call)
+
+
+def attach_options(
+    device: str | None, rank: int, wait: float | None, key: _lib.Key | None
+) -> _abi.AttachOptions:
+    fields, count = _lib.key_fields(key)
+    if rank < 0:  # a C field would make a large one of it
+        raise errors.Invalid(f"rank is {rank}", "0 to world - 1")
+    return _abi.AttachOptions(
+        size=ctypes.sizeof(_abi.AttachOptions),
+        device=_lib.text_bytes(device),
+        rank=rank,
+        wait_ms=_lib.milliseconds(wait),
+        key=fields,
+        key_count=count,
+    )
+
+
+def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Selection) -> Mapping:
+    library = _lib.load()
+    out = ctypes.c_void_p()
+    version: str = ref
+    names: list[str] = []
+    if selection.layers:
+        # Which layers there are stands in the version's index only; then it is that version.
+        version, names = _names(client, ref, options)
+    options.globs, options.glob_count = _lib.sequence(selection.globs(names))
+    _lib.check(
+        library.gpuwm_attach(
+            client._held(), _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
+        )
+    )
+    return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
+
+
+def _names(client: Client, ref: str, options: _abi.AttachOptions) -> tuple[str, list[str]]:
+    """The id of the version, and the names of its tensors."""
+    library = _lib.load()
+    with _handles(client, ref, options) as handles:
+        tensor = _abi.Tensor()
+        names: list[str] = []
+        for position in range(library.gpuwm_handles_tensor_count(handles)):
+            _lib.check(library.gpuwm_handles_tensor_at(handles, position, ctypes.byref(tensor)))
+            names.append(_lib.text(tensor.name))
+        return _lib.text(library.gpuwm_handles_version(handles).contents.id), names
+
+
+@contextlib.contextmanager
+def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[ctypes.c_void_p]:
+    """A lease of a version, which is not mapped."""
+    library = _lib.load()
+    out = ctypes.c_void_p()
+    _lib.check(
+        library.gpuwm_get_handles(
+            client._held(), _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
+        )
+    )
+    try:
+        yield out
+    finally:
+        library.gpuwm_handles_release(out)
+
+
+def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
+    """Waits (seconds) for a version, on the device and of the rank of another; Ctrl-C ends it.
+    Errors of attach."""
+    client = connect(like.socket)
+    options = attach_options(like.device, like.version.rank, wait, None)
+
+    def call() -> None:
+        with _handles(client, ref, options):
+            pass
+
+    _threads.wait_for(call)

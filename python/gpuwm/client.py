@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from . import _events, _lib, _threads, errors
+from . import _abi, _events, _lib, _threads, errors
 
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = (ctypes.c_void_p,)
@@ -125,7 +125,7 @@ class Client:
     @property
     def devices(self) -> builtins.list[Device]:
         """gpuwmd's devices, `host` first, as they were when the connection was made."""
-        found = ctypes.POINTER(_lib.Device)()
+        found = ctypes.POINTER(_abi.Device)()
         count = self._library.gpuwm_devices(self._held(), ctypes.byref(found))
         return [
             Device(_lib.text(d.id), _lib.text(d.name), d.is_cuda, d.total, d.budget, d.granularity)
@@ -193,8 +193,8 @@ class Client:
         """
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence([devices] if isinstance(devices, str) else devices)
-        options = _lib.LoadOptions(
-            size=ctypes.sizeof(_lib.LoadOptions),
+        options = _abi.LoadOptions(
+            size=ctypes.sizeof(_abi.LoadOptions),
             source=_lib.path_bytes(source),
             name=_lib.text_bytes(name),
             devices=names,
@@ -235,8 +235,8 @@ class Client:
         to: a tag, an alias or a version id; None removes the alias. expect: only if it names this
         version id now ("0" * 32: only if there is none), else Busy.
         """
-        options = _lib.SwapOptions(
-            size=ctypes.sizeof(_lib.SwapOptions),
+        options = _abi.SwapOptions(
+            size=ctypes.sizeof(_abi.SwapOptions),
             model=_lib.text_bytes(model),
             alias=_lib.text_bytes(alias),
             to=_lib.text_bytes(to),
@@ -267,7 +267,7 @@ class Client:
     def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
         """Has the memory of a version read again and compared with its digests: a job for each
         replica, which fails with Damaged where they differ."""
-        numbers = (ctypes.c_uint64 * _lib.VERIFY_JOBS_MAX)()
+        numbers = (ctypes.c_uint64 * _abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
         where = _lib.text_bytes(device)
         self._call("gpuwm_verify", _lib.text_bytes(ref), where, numbers, ctypes.byref(count))
@@ -295,12 +295,12 @@ def connect(
     that went away; None: 30.
     Unreachable: nobody listens there. Refused: the socket's mode or group.
     """
-    options = _lib.ConnectOptions(
-        size=ctypes.sizeof(_lib.ConnectOptions),
+    options = _abi.ConnectOptions(
+        size=ctypes.sizeof(_abi.ConnectOptions),
         socket=_lib.path_bytes(socket),
         name=_lib.text_bytes(name or os.path.basename(sys.argv[0] or "") or "python"),
         wait_ms=_lib.milliseconds(wait),
-        flags=_lib.CONNECT_ADMIN if admin else 0,
+        flags=_abi.CONNECT_ADMIN if admin else 0,
         restart_ms=_lib.milliseconds(restart),
     )
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from . import _lib, errors
+from . import _abi, _lib, errors
+from .attaching import wait_until_ready
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +31,9 @@ def switch(
     arrays, captured CUDA graphs) then reads the new bytes. The version it has now.
 
     ref: None: what was attached last, so `attach("llama@prod")` follows `prod`. wait: seconds for
-    a version that is not there or not ready; it can't be interrupted. idle: the caller has waited
-    for the device. stale: globs of names that may keep the old version's values.
+    a version that is not there or not ready; Ctrl-C ends the wait, and nothing has changed. idle:
+    the caller has waited for the device. stale: globs of names that may keep the old version's
+    values.
 
     To be called at a quiet point: meanwhile no thread may use the mapping or a model that was bound
     to it, nor queue work that reads them. What the caller itself made from the old bytes is the
@@ -47,13 +49,14 @@ def switch(
     """
     handle = mapping._held()
     globs = (stale,) if isinstance(stale, str) else tuple(stale)
+    ref = mapping.follows if ref is None else ref
+    if wait:
+        # Before, since a switch that goes on by itself would take the memory from under the caller.
+        wait_until_ready(ref, handle, wait)
+    options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
+    name = _lib.text_bytes(ref)
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
-    ref = mapping.follows if ref is None else ref
-    options = _lib.SwitchOptions(
-        size=ctypes.sizeof(_lib.SwitchOptions), wait_ms=_lib.milliseconds(wait), idle=idle
-    )
-    name = _lib.text_bytes(ref)
     try:
         _lib.check(handle.library.gpuwm_switch(handle.pointer, name, ctypes.byref(options)))
     finally:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import collections.abc
 import ctypes
-import functools
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from . import _lib, _threads, devices, dtypes, errors
-from . import client as clients
+from . import _abi, _lib, dtypes, errors
 from ._handle import Handle, TensorInfo
 from .selection import Selection
 from .tensor import Slice, Tensor, slice_of
@@ -46,7 +43,7 @@ class Version(NamedTuple):
         return f"{self.model}@{self.tag}"
 
 
-def version_of(info: _lib.VersionInfo) -> Version:
+def version_of(info: _abi.VersionInfo) -> Version:
     return Version(
         _lib.text(info.id),
         _lib.text(info.model),
@@ -252,6 +249,8 @@ class Mapping:
         if sample is not None:
             if sample < 0:
                 raise errors.Invalid(f"sample is {sample}", "0 or more; None: all")
+            import random
+
             # Not the program's own generator, whose numbers are to be the same with and without.
             chosen = random.Random().sample(chosen, min(sample, len(chosen)))
         handle = self._held()
@@ -370,88 +369,3 @@ def _similar(mapping: Mapping, name: str) -> str:
 
     near = difflib.get_close_matches(name, mapping.keys(), 3)
     return f"it has {', '.join(near)}" if near else "keys() has their names"
-
-
-# ---- attaching ------------------------------------------------------------
-
-Writes = Literal["refused", "private"]
-
-
-def attach_mapping(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    writes: Writes = "refused",
-    key: _lib.Key | None = None,
-    client: clients.Client | None = None,
-) -> Mapping:
-    """`gpuwm.attach` without `copy`."""
-    selection = Selection(layers, glob)
-    if writes not in ("refused", "private"):
-        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
-    # Calls on one client wait for each other: one that may wait long gets a client of its own.
-    if client is None:
-        client = clients.connect() if wait else clients.shared()
-    options = attach_options(devices.resolve(device, client), rank, wait, key)
-    options.private_writes = writes == "private"
-    call = functools.partial(_attach, client, ref, options, selection)
-    return _threads.wait_for(call)
-
-
-def attach_options(
-    device: str | None, rank: int, wait: float | None, key: _lib.Key | None
-) -> _lib.AttachOptions:
-    fields, count = _lib.key_fields(key)
-    if rank < 0:  # a C field would make a large one of it
-        raise errors.Invalid(f"rank is {rank}", "0 to world - 1")
-    return _lib.AttachOptions(
-        size=ctypes.sizeof(_lib.AttachOptions),
-        device=_lib.text_bytes(device),
-        rank=rank,
-        wait_ms=_lib.milliseconds(wait),
-        key=fields,
-        key_count=count,
-    )
-
-
-def _attach(
-    client: clients.Client, ref: str, options: _lib.AttachOptions, selection: Selection
-) -> Mapping:
-    library = _lib.load()
-    out = ctypes.c_void_p()
-    version: str = ref
-    names: list[str] = []
-    if selection.layers:
-        # Which layers there are stands in the version's index only; then it is that version.
-        version, names = _names(client, ref, options)
-    options.globs, options.glob_count = _lib.sequence(selection.globs(names))
-    _lib.check(
-        library.gpuwm_attach(
-            client._held(), _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
-        )
-    )
-    return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
-
-
-def _names(client: clients.Client, ref: str, options: _lib.AttachOptions) -> tuple[str, list[str]]:
-    """The id of the version, and the names of its tensors."""
-    library = _lib.load()
-    out = ctypes.c_void_p()
-    _lib.check(
-        library.gpuwm_get_handles(
-            client._held(), _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
-        )
-    )
-    try:
-        tensor = _lib.Tensor()
-        names: list[str] = []
-        for position in range(library.gpuwm_handles_tensor_count(out)):
-            _lib.check(library.gpuwm_handles_tensor_at(out, position, ctypes.byref(tensor)))
-            names.append(_lib.text(tensor.name))
-        return _lib.text(library.gpuwm_handles_version(out).contents.id), names
-    finally:
-        library.gpuwm_handles_release(out)

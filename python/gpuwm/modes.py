@@ -15,9 +15,8 @@ from . import _lib, _threads, devices, errors
 from . import client as clients
 from ._handle import Handle
 from ._making import Files
-from .attaching import attach
+from .attaching import attach, attach_options
 from .mapping import Mapping as Attached
-from .mapping import attach_options
 from .publishing import publish
 from .selection import Selection
 

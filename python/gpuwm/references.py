@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import client as clients
 from . import errors
 from ._handle import Handle, Where
-from .mapping import Mapping, attach_mapping
+from .attaching import attach_mapping
+from .mapping import Mapping
 from .tensor import Tensor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, dtypes, errors
+from . import _abi, _lib, dtypes, errors
 from ._handle import Handle, TensorInfo
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def capsule(managed: int, name: bytes = _PLAIN) -> Any:
 
 @functools.cache
 def _capsule_end() -> ctypes.c_void_p:
-    return ctypes.cast(_lib.load()[_lib.DLPACK_CAPSULE_END], ctypes.c_void_p)
+    return ctypes.cast(_lib.load()[_abi.DLPACK_CAPSULE_END], ctypes.c_void_p)
 
 
 class Tensor:

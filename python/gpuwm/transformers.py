@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from . import binding, converting, errors, init
+from .attaching import attach_mapping
 from .client import Client
-from .mapping import Mapping, attach_mapping
+from .mapping import Mapping
 
 _HOW = (
     "\nload it with transformers in one process and publish what it made of it, which all others "

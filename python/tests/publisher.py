@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 import gpuwm
-from gpuwm import _lib, dtypes
+from gpuwm import _abi, _lib, dtypes
 
 
 class Spec(ctypes.Structure):
@@ -33,7 +33,7 @@ class Options(ctypes.Structure):
         ("align", ctypes.c_uint64),
         ("segment_bytes", ctypes.c_uint64),
         ("stepwise", ctypes.c_bool),
-        ("key", ctypes.POINTER(_lib.KeyField)),
+        ("key", ctypes.POINTER(_abi.KeyField)),
         ("key_count", ctypes.c_size_t),
     )
 
@@ -97,6 +97,6 @@ def publish(
                     ctypes.c_uint64(len(given.data)),
                 )
             )
-    version = _lib.VersionInfo()
+    version = _abi.VersionInfo()
     _lib.check(library.gpuwm_publish_commit(out, ctypes.byref(version)))
     return name

@@ -252,3 +252,16 @@ def test_a_client_may_be_closed_while_it_waits(daemon: Daemon) -> None:
     client.close()
     thread.join()
     assert ended
+
+
+def test_operators_look_at_what_gives_no_leases(daemon: Daemon, checkpoint: Any) -> None:
+    name = checkpoint({"a": ONES})
+    held = gpuwm.attach(name)
+    daemon.admin.swap(held.version.model, None)  # the first of a model is its current
+    daemon.admin.retire(name)
+    with pytest.raises(gpuwm.NotFound, match="retir"):
+        gpuwm.attach(held.version.id)
+    with pytest.raises(gpuwm.Refused):
+        gpuwm.attach(held.version.id, look=True)
+    looked = gpuwm.attach(held.version.id, look=True, client=daemon.admin)
+    assert looked["a"].tobytes() == ONES.tobytes()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from binding_models import Net, addresses, arrays, trained
-from conftest import Daemon, on_host, run_python
+from conftest import Daemon, interrupted, on_host, run_python
 
 import gpuwm
 from gpuwm import following
@@ -211,3 +211,13 @@ assert "torch" not in sys.modules
 print(array.tolist(), tensor.numpy().tolist(), mapping.version)
 """
     assert run_python(code, first, second) == f"[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] {second}\n"
+
+
+def test_a_signal_ends_the_wait_and_nothing_has_changed(checkpoint: Checkpoint) -> None:
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    mapping, model = bound(first)
+    interrupted(lambda: mapping.switch("never-there@v1", wait=60), lambda: None)
+    assert str(mapping.version) == first
+    assert torch.equal(model(IDS), trained(0)(IDS))
+    assert str(mapping.switch(second, wait=60)) == second
+    assert torch.equal(model(IDS), trained(1)(IDS))

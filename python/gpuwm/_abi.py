@@ -1,0 +1,271 @@
+"""What libgpuwm-client takes and gives, as include/gpuwm/client.h has it: structures, functions."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import (
+    POINTER,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+
+CONNECT_ADMIN = 1
+VERIFY_JOBS_MAX = 64
+FROM_NOW_ON = 2**64 - 1
+
+
+class ErrorText(ctypes.Structure):
+    _fields_ = (
+        ("code", c_int),
+        ("name", c_char_p),
+        ("message", c_char_p),
+        ("detail", c_char_p),
+    )
+
+
+class LostLease(ctypes.Structure):
+    _fields_ = (
+        ("version", c_char_p),
+        ("model", c_char_p),
+        ("tag", c_char_p),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("error", ErrorText),
+    )
+
+
+class ConnectOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("socket", c_char_p),
+        ("name", c_char_p),
+        ("wait_ms", c_int64),
+        ("flags", c_uint),
+        ("restart_ms", c_int64),
+        ("lost", c_void_p),
+        ("lost_data", c_void_p),
+    )
+
+
+class Device(ctypes.Structure):
+    _fields_ = (
+        ("id", c_char_p),
+        ("name", c_char_p),
+        ("is_cuda", c_bool),
+        ("total", c_uint64),
+        ("budget", c_uint64),
+        ("granularity", c_uint64),
+    )
+
+
+class VersionInfo(ctypes.Structure):
+    _fields_ = (
+        ("id", c_char * 33),
+        ("model", c_char * 129),
+        ("tag", c_char * 129),
+        ("device", c_char * 64),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("generation", c_uint64),
+        ("bytes", c_uint64),
+        ("segments", c_uint32),
+        ("tensors", c_uint64),
+        ("layout", c_ubyte * 16),
+        ("content", c_ubyte * 16),
+    )
+
+
+class KeyField(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("value", c_char_p))
+
+
+class AttachOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("wait_ms", c_int64),
+        ("address", c_void_p),
+        ("populate", c_bool),
+        ("peers", POINTER(c_char_p)),
+        ("peer_count", c_size_t),
+        ("globs", POINTER(c_char_p)),
+        ("glob_count", c_size_t),
+        ("private_writes", c_bool),
+        ("look", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
+    )
+
+
+class SwitchOptions(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("wait_ms", c_int64), ("idle", c_bool))
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_uint32),
+        ("shape", POINTER(c_uint64)),
+        ("strides", POINTER(c_int64)),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("segment", c_uint32),
+        ("offset", c_uint64),
+        ("digest", c_ubyte * 16),
+    )
+
+
+class TensorSpec(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("ndim", c_uint32),
+        ("shape", POINTER(c_uint64)),
+        ("strides", POINTER(c_int64)),
+        ("tied_to", c_char_p),
+    )
+
+
+class PublishOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("device", c_char_p),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("join", c_char_p),
+        ("alias", c_char_p),
+        ("align", c_uint64),
+        ("segment_bytes", c_uint64),
+        ("stepwise", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
+    )
+
+
+class LoadOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("source", c_char_p),
+        ("name", c_char_p),
+        ("devices", POINTER(c_char_p)),
+        ("device_count", c_size_t),
+        ("alias", c_char_p),
+        ("dry_run", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
+    )
+
+
+class SwapOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("model", c_char_p),
+        ("alias", c_char_p),
+        ("to", c_char_p),
+        ("expect", c_char_p),
+        ("retire_old", c_bool),
+    )
+
+
+class Event(ctypes.Structure):
+    _fields_ = (
+        ("seq", c_uint64),
+        ("kind", c_char_p),
+        ("model", c_char_p),
+        ("tag", c_char_p),
+        ("alias", c_char_p),
+        ("version", c_char_p),
+        ("json", c_char_p),
+    )
+
+
+EventFunction = ctypes.CFUNCTYPE(None, POINTER(Event), c_void_p)
+
+# What each function gives and takes. Handles are c_void_p: never 0 once they were given.
+_HANDLE = c_void_p
+_HANDLE_OUT = POINTER(c_void_p)
+PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
+    "gpuwm_error": (POINTER(ErrorText), ()),
+    "gpuwm_connect": (c_int, (POINTER(ConnectOptions), _HANDLE_OUT)),
+    "gpuwm_close": (c_void_p, (_HANDLE,)),
+    "gpuwm_ping": (c_int, (_HANDLE, POINTER(c_uint64))),
+    "gpuwm_instance": (c_char_p, (_HANDLE,)),
+    "gpuwm_ledger": (c_char_p, (_HANDLE,)),
+    "gpuwm_epoch": (c_uint64, (_HANDLE,)),
+    "gpuwm_devices": (c_size_t, (_HANDLE, POINTER(POINTER(Device)))),
+    "gpuwm_dtype_name": (c_char_p, (c_uint,)),
+    "gpuwm_dtype_bits": (c_uint, (c_uint,)),
+    "gpuwm_attach": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_get_handles": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_handles_release": (c_int, (_HANDLE,)),
+    "gpuwm_handles_version": (POINTER(VersionInfo), (_HANDLE,)),
+    "gpuwm_handles_tensor_count": (c_uint64, (_HANDLE,)),
+    "gpuwm_handles_tensor_at": (c_int, (_HANDLE, c_uint64, c_void_p)),
+    "gpuwm_detach": (c_int, (_HANDLE,)),
+    "gpuwm_drop": (None, (_HANDLE,)),
+    "gpuwm_mapping_check": (c_int, (_HANDLE,)),
+    "gpuwm_mapping_exports": (c_uint64, (_HANDLE,)),
+    "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
+    "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
+    "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),
+    "gpuwm_tensor_count": (c_uint64, (_HANDLE,)),
+    "gpuwm_tensors": (c_int, (_HANDLE, POINTER(Tensor))),
+    "gpuwm_tensor_read": (c_int, (_HANDLE, c_void_p, c_uint64, c_void_p, c_uint64)),
+    "gpuwm_tensors_verify": (c_int, (_HANDLE, POINTER(c_char_p), c_size_t)),
+    "gpuwm_metadata_at": (c_int, (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_char_p))),
+    "gpuwm_file": (c_void_p, (_HANDLE, c_char_p, POINTER(c_uint32))),
+    "gpuwm_file_at": (
+        c_int,
+        (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_uint32)),
+    ),
+    "gpuwm_dlpack": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_dlpack_many": (c_int, (_HANDLE, POINTER(c_uint64), c_size_t, POINTER(c_void_p))),
+    "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_capture_begin": (None, ()),
+    "gpuwm_capture_end": (None, ()),
+    "gpuwm_claim": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
+    "gpuwm_claim_give_up": (c_int, (_HANDLE, c_char_p)),
+    "gpuwm_publish_begin": (
+        c_int,
+        (_HANDLE, POINTER(PublishOptions), POINTER(TensorSpec), c_size_t, _HANDLE_OUT),
+    ),
+    "gpuwm_publish_id": (c_char_p, (_HANDLE,)),
+    "gpuwm_publish_order": (c_int, (_HANDLE, POINTER(c_size_t))),
+    "gpuwm_publish_write": (c_int, (_HANDLE, c_size_t, c_uint64, c_void_p, c_uint64)),
+    "gpuwm_publish_dlpack": (c_int, (_HANDLE, c_size_t, POINTER(c_void_p))),
+    "gpuwm_publish_metadata": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_publish_file": (c_int, (_HANDLE, c_char_p, c_char_p, c_size_t)),
+    "gpuwm_publish_commit": (c_int, (_HANDLE, POINTER(VersionInfo))),
+    "gpuwm_publish_commit_attached": (c_int, (_HANDLE, _HANDLE_OUT)),
+    "gpuwm_publish_abort": (c_int, (_HANDLE, c_char_p)),
+    "gpuwm_load": (c_int, (_HANDLE, POINTER(LoadOptions), POINTER(c_uint64))),
+    "gpuwm_job_wait": (c_int, (_HANDLE, c_uint64, c_int64)),
+    "gpuwm_job_cancel": (c_int, (_HANDLE, c_uint64)),
+    "gpuwm_swap": (c_int, (_HANDLE, POINTER(SwapOptions), c_char_p)),
+    "gpuwm_pin": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_unpin": (c_int, (_HANDLE, c_char_p, c_char_p)),
+    "gpuwm_retire": (c_int, (_HANDLE, c_char_p, c_int64)),
+    "gpuwm_verify": (
+        c_int,
+        (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
+    ),
+    "gpuwm_drain": (c_int, (_HANDLE,)),
+    "gpuwm_query": (c_int, (_HANDLE, c_char_p, c_char_p, POINTER(c_void_p))),
+    "gpuwm_events_open": (c_int, (_HANDLE, c_uint64, _HANDLE_OUT)),
+    "gpuwm_events_close": (c_void_p, (_HANDLE,)),
+    "gpuwm_events_get_fd": (c_int, (_HANDLE,)),
+    "gpuwm_events_dispatch": (c_int, (_HANDLE, c_int64, EventFunction, c_void_p)),
+}
+DLPACK_CAPSULE_END = "gpuwm_dlpack_capsule_end"  # called by Python itself only
