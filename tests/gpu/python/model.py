@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
+import time
 from typing import Any
 
 import common
@@ -156,6 +157,10 @@ def growth(folder: pathlib.Path, device: str) -> None:
     ids = inputs(device)[:1]
     same = torch.equal(control.generate(ids, **options), model.generate(ids, **options))
     check(same, "greedy generation as from_pretrained's")
+    began = time.monotonic()
+    read = mapping.verify()
+    row("tensors verified from here, s", len(read), time.monotonic() - began)
+    check(len(read) == len(mapping), "what this process reads has the version's digests")
     del control, model, result, own
     mapping.drop()
 
