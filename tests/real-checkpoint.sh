@@ -65,7 +65,7 @@ print(f"{len(names)} tensors of {size} bytes and {files} files are what safetens
 PYTHON
 
 "$ctl" swap minilm --remove
-"$ctl" retire minilm@v1 --wait 5
+"$ctl" retire minilm@v1 --wait 30
 kill "$daemon"
 wait "$daemon"
 daemon=
