@@ -115,7 +115,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan tsan coverage demo bench lint format fuzz install clean FORCE
+.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan asan-build tsan coverage demo bench lint format fuzz install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -318,9 +318,10 @@ check: tests
 storm: tests
 	scripts/storm $(BUILD)
 
-asan:
-	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests
+asan: asan-build
 	scripts/run-tests build/asan
+asan-build:
+	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests
 
 # Criterion does not run under ThreadSanitizer: the library alone, in a plain program.
 tsan: programs

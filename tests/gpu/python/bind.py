@@ -53,7 +53,9 @@ def main(options: argparse.Namespace) -> None:
         assert len(result.shared) == PARAMETERS, len(result.shared)
     x = torch.ones(1, 64)
     same = torch.allclose(model(x.to(on)).cpu(), ordinary(x), rtol=1e-2, atol=1e-3)
-    row(f"{PARAMETERS} parameters, ms, {ROUNDS} rounds", "first", "least", "median", "max of others")
+    row(
+        f"{PARAMETERS} parameters, ms, {ROUNDS} rounds", "first", "least", "median", "max of others"
+    )
     for what, values in times.items():
         row(what, values[0], min(values), common.median(values), max(values[1:]))
     check(same, "it answers as the model that was saved")
