@@ -394,8 +394,8 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
  * stays until the end, and gpuwm_detach, gpuwm_switch and gpuwm_publish_commit_attached are -EBUSY. begin waits for what
- * the library's thread is at. Captures may overlap, in any threads. Without this they find captures on streams that go with the default one; others are lost
- * to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
+ * the library's thread is at. Captures may overlap, in any threads. Without this they find captures on streams that go
+ * with the default one; others are lost to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
@@ -529,7 +529,7 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
  * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
  * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
  * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
- * commit and did not come back in time. */
+ * commit and did not come back in time; -EBUSY: a CUDA stream is being captured. */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
 /* The same, and the version is attached: under a lease, and mapped where the publish's memory was. Every pointer of
