@@ -295,6 +295,31 @@ static int load_with_an_alias(int argc, char **argv)
 	return code;
 }
 
+#define STOPS_MAX 10
+
+/* A load of m@v1 that is stopped amid it. */
+static struct process start_and_stop(struct gpuwmd *d, const struct checkpoint *c)
+{
+	const char *path = checkpoint_write(d, "v1", c);
+	struct process load;
+
+	for (int stops = 0; stops < STOPS_MAX; stops++) {
+		load = process_start(load_with_an_alias, path, d->device, NULL);
+		cr_assert(EVENTUALLY(SOON_MS,
+				     status_of(d, "publishes") == 1 || version_is(d, "m", "v1", "ready")));
+		loaders_kill(d, SIGSTOP);
+		OK(gpuwm_ping(d->admin, NULL)); /* what they have said before is heard */
+		if (status_of(d, "publishes") == 1)
+			return load;
+		/* On a busy machine it was done before it was stopped. */
+		loaders_kill(d, SIGCONT);
+		process_join(&load);
+		version_drop(d, "m", "v1");
+	}
+	cr_assert_fail("each load was done before it was stopped");
+	return load;
+}
+
 Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
@@ -306,9 +331,7 @@ Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	struct fields f;
 	int status;
 
-	load = process_start(load_with_an_alias, checkpoint_write(d, "v1", &slow), d->device, NULL);
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 1));
-	loaders_kill(d, SIGSTOP);
+	load = start_and_stop(d, &slow);
 	late.sock = raw_client(d->socket);
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
 	message_put_text(&w, "name", "m@late");
