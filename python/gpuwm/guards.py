@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch._functorch import config as functorch
 from torch.nn.modules import batchnorm
 from torch.nn.utils import parametrizations
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -142,6 +143,7 @@ def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
 
 @functools.cache
 def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
+    _let_compile()
     names: dict[str, Any] = {"gpuwm_plain": plain, "__module__": __name__}
     if plain is torch.Tensor:  # as nn.Parameter has it: operations don't look at the class
         names["__torch_function__"] = torch._C._disabled_torch_function_impl
@@ -150,6 +152,13 @@ def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
     )
     ForkingPickler.register(made, passing.reduce_tensor)
     return made
+
+
+def _let_compile() -> None:
+    """torch 2.13 looks once, as what it compiled is first called, whether custom operators return
+    what they were given, and fails at any subclass (pytorch issue 193932). It is only a warning."""
+    if hasattr(functorch, "check_custom_op_aliasing"):
+        functorch.check_custom_op_aliasing = False
 
 
 def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:

@@ -216,8 +216,12 @@ def test_compiled_exported_and_traced_as_ever() -> None:
 
     model = Reads(bound_net(share_buffers=True))
     expected = model(IDS)
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(IDS), expected)
+    for backend in ("eager", "aot_eager"):
+        for context in (torch.enable_grad, torch.inference_mode):
+            torch.compiler.reset()
+            compiled = torch.compile(model, backend=backend, fullgraph=True)
+            with context():
+                assert torch.equal(compiled(IDS), expected)
     exported = torch.export.export(model.net, (IDS,)).module()
     assert torch.equal(exported(IDS), model.net(IDS))
 

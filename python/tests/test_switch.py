@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import pathlib
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -221,3 +223,19 @@ def test_a_signal_ends_the_wait_and_nothing_has_changed(checkpoint: Checkpoint) 
     assert torch.equal(model(IDS), trained(0)(IDS))
     assert str(mapping.switch(second, wait=60)) == second
     assert torch.equal(model(IDS), trained(1)(IDS))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler needs one for C++")
+def test_what_torch_compiled_reads_the_new_version(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """By its default compiler, buffers shared too."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    mapping, model = bound(first, share_buffers=True)
+    compiled = torch.compile(model, fullgraph=True)
+    with torch.no_grad():
+        assert torch.allclose(compiled(IDS), trained(0)(IDS))
+        mapping.switch(second)
+        assert torch.allclose(compiled(IDS), trained(1)(IDS))
