@@ -194,7 +194,7 @@ static int commit_sealed(struct gpuwm_publish *publish, const struct publish_par
 	return leased ? leased : r;
 }
 
-static int commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret, struct error *error)
+static int commit_attached(struct gpuwm_publish *publish, void *ret, struct error *error)
 {
 	const struct publish_part *part;
 	struct ahead ahead;
@@ -214,17 +214,5 @@ static int commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping *
 
 int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret_mapping)
 {
-	struct error error;
-	int r = publish_check(publish, &error);
-
-	if (r < 0)
-		return client_fail(&error);
-	r = publish->device.ops->idle(&publish->device, &error);
-	if (r == -EBUSY)
-		return client_fail(&error);
-	if (r == 0)
-		r = commit_attached(publish, ret_mapping, &error);
-	else
-		r = publish_fail(publish, true, r, &error);
-	return publish_ended(publish, r, &error);
+	return publish_end_with(publish, commit_attached, ret_mapping);
 }

@@ -165,7 +165,7 @@ static int export_all(struct gpuwm_publish *publish, struct error *error)
 
 	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
 		r = device->ops->export(device, &publish->segments[i], error);
-	return r;
+	return r == -EBUSY ? (error->code = -EIO) : r; /* EBUSY says that the publish goes on */
 }
 
 static int finish_index(struct gpuwm_publish *publish, struct error *error)
@@ -332,15 +332,15 @@ int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *
 	return r < 0 && !publish_may_be_ready(publish, r) ? publish_fail(publish, false, r, error) : r;
 }
 
-static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version,
-			  struct error *error)
+static int commit_plain(struct gpuwm_publish *publish, void *ret, struct error *error)
 {
+	struct gpuwm_version_info *ret_version = ret;
 	const struct publish_part *part;
 	bool waits;
 	int r;
 
 	publish->stays = publish_has_exports(publish);
-	r = publish_seal(publish, NULL, NULL, &part, error);
+	r = publish_seal_idle(publish, NULL, NULL, &part, error);
 	if (r < 0)
 		return publish_fail(publish, true, r, error);
 	r = publish_hand_over(publish, part, &waits, error);
@@ -349,14 +349,14 @@ static int publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_in
 	return r;
 }
 
-int publish_check(const struct gpuwm_publish *publish, struct error *error)
+static int publish_check(const struct gpuwm_publish *publish, struct error *error)
 {
 	if (!publish)
 		return error_set(error, -EINVAL, NULL, "the publish is NULL");
 	return fork_check(&publish->hook, error);
 }
 
-int publish_ended(struct gpuwm_publish *publish, int r, const struct error *error)
+static int publish_ended(struct gpuwm_publish *publish, int r, const struct error *error)
 {
 	publish_free(publish);
 	if (r != 0)
@@ -364,15 +364,23 @@ int publish_ended(struct gpuwm_publish *publish, int r, const struct error *erro
 	return r;
 }
 
-int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version)
+int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, void *ret)
 {
 	struct error error;
 	int r = publish_check(publish, &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	r = publish_commit(publish, ret_version, &error);
+	r = publish->device.ops->idle(&publish->device, &error);
+	if (r == -EBUSY)
+		return client_fail(&error);
+	r = r == 0 ? commit(publish, ret, &error) : publish_fail(publish, true, r, &error);
 	return publish_ended(publish, r, &error);
+}
+
+int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version)
+{
+	return publish_end_with(publish, commit_plain, ret_version);
 }
 
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason)

@@ -62,10 +62,11 @@ void publish_memory_end(struct gpuwm_publish *publish);
 /* publish_seal in its parts: of a device that is idle. */
 int publish_seal_idle(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		      const struct publish_part **ret_part, struct error *error);
-/* Before a call that ends it. -EINVAL: NULL; -ECHILD. */
-int publish_check(const struct gpuwm_publish *publish, struct error *error);
-/* Behind a call that ends it, with r: what the caller gets. */
-int publish_ended(struct gpuwm_publish *publish, int r, const struct error *error);
+/* One of the calls that end a publish, of a device that is idle. */
+typedef int publish_commit_fn(struct gpuwm_publish *publish, void *ret, struct error *error);
+/* What the caller of such a call gets. -EINVAL: NULL; -ECHILD; -EBUSY: a stream is being captured: the publish goes on
+ * then, and in no other case. */
+int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, void *ret);
 /* Hands the sealed part in, and commits it. 0; 1: the alias was not moved, and *error says why. *ret_waits: other
  * parts are still to come. When it fails gpuwmd has been told, and the memory is where it can be as it was. */
 int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,

@@ -393,7 +393,7 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach, gpuwm_switch and gpuwm_publish_commit_attached are -EBUSY. begin waits for what
+ * stays until the end, and gpuwm_detach, gpuwm_switch and both commits of a publish are -EBUSY. begin waits for what
  * the library's thread is at. Captures may overlap, in any threads. Without this they find captures on streams that go
  * with the default one; others are lost to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
 void gpuwm_capture_begin(void);
@@ -524,12 +524,14 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
 
 /* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
  * and waits until it is checked. On success the version is ready (or, of several parts, waits for the others) and
- * this process is no longer needed. Frees the publish, but for -ECHILD.
+ * this process is no longer needed. Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
+ * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
  * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
  * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
  * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
- * commit and did not come back in time; -EBUSY: a CUDA stream is being captured. */
+ * commit and did not come back in time; -EIO: somebody may write the memory (a mapping, an RDMA pinning), so it
+ * can't be sealed. */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
 /* The same, and the version is attached: under a lease, and mapped where the publish's memory was. Every pointer of
@@ -539,8 +541,8 @@ int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_inf
  * 0, or 1: the alias was not moved. 2: the version is ready and mapped, but no lease could be taken (gpuwm_error
  * says why, as gpuwm_mapping_check does from then on): gpuwm_switch to the same version takes one. In these cases
  * *ret_mapping is set. Errors are those of gpuwm_publish_commit; of several parts also what another failed with;
- * -ENOTRECOVERABLE: the memory could not be mapped again: exports have none. Frees the publish, but for -ECHILD and
- * -EBUSY (a CUDA stream is being captured): then nothing was done. After an error memory that has no exports is gone. */
+ * -ENOTRECOVERABLE: the memory could not be mapped again: exports have none. After an error but -ECHILD and -EBUSY memory that
+ * has no exports is gone. */
 int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret_mapping);
 
 /* Gives everything up and frees the publish; exports keep their memory. reason (may be NULL) is kept for

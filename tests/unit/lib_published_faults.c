@@ -25,9 +25,10 @@ Test(published_faults, a_stream_capture_keeps_all_as_it_is)
 	struct gpuwm_mapping *mapping = NULL;
 	struct gpuwm_publish *publish;
 
-	setenv("FAKECUDA_FAIL", "cuCtxSynchronize:1:900", 1);
+	setenv("FAKECUDA_FAIL", "cuCtxSynchronize:1:900,cuCtxSynchronize:2:900", 1);
 	start_cuda();
 	publish = begin_exported(exports);
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBUSY));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBUSY));
 	cr_assert(eq(uint, fake->aborts, 0));
 	expect_exports(exports, true);
