@@ -154,17 +154,18 @@ class Making:
             handle = Handle(out.value or 0, self._socket)
             return Attached(handle, Selection(), False, self._name), said
 
-        mapping, said = self._end(commit, (errno.EBUSY, errno.ECHILD))
+        mapping, said = self._end(commit)
         _warn(said)
         return mapping
 
-    def _end(self, call: Callable[[int], T], survives: Sequence[int] = ()) -> T:
-        """The call owns the publish: it goes on when nobody waits for it any more."""
+    def _end(self, call: Callable[[int], T]) -> T:
+        """The call owns the publish: it goes on when nobody waits for it any more. After these
+        errors there is a publish still."""
         self._abort.detach()
         try:
             return _threads.wait_for(lambda: call(self._pointer))
         except errors.Error as error:
-            if error.code in survives:
+            if error.code in (errno.EBUSY, errno.ECHILD):
                 self._abort = self._owned()
             raise
 
