@@ -1,5 +1,6 @@
 /* A subscription on a connection of its own. */
 #include "client.h"
+#include "clock.h"
 
 #include "json.h"
 #include "../../proto/methods.h"
@@ -99,14 +100,19 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,
 		       struct error *error)
 {
+	int64_t deadline = clock_deadline(client->restart_ms);
 	int r;
 
 	if (!client->socket)
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
-	r = client_dial(client->socket, client->name, client->restart_ms, client->restart_ms,
-			&events->connection, NULL, error);
-	if (r == 0)
-		r = subscribe(events, after, error);
+	/* Again where gpuwmd ends in between. */
+	do {
+		events->connection = connection_free(events->connection);
+		r = client_dial(client->socket, client->name, client->restart_ms, client->restart_ms,
+				&events->connection, NULL, error);
+		if (r == 0)
+			r = subscribe(events, after, error);
+	} while (r == -ECONNRESET && clock_left(deadline) != 0);
 	return r;
 }
 

@@ -65,6 +65,14 @@ static int call_events(void)
 	return r < 0 ? r : (gpuwm_events_close(events), 0);
 }
 
+Test(told, begins_again_where_gpuwmd_ends_before_it_subscribed)
+{
+	strcpy(fake->dies_at, METHOD_SUBSCRIBE);
+	fake->deaths = 2;
+	cr_expect(eq(int, call_events(), 0), "%s", gpuwm_error()->message);
+	cr_expect(eq(uint, fake->deaths, 0));
+}
+
 Test(told, waits_for_the_next_gpuwmd_to_tell_events)
 {
 	int (*const open)(void) = call_events;
