@@ -232,6 +232,7 @@ def test_what_torch_compiled_reads_the_new_version(
 ) -> None:
     """By its default compiler, buffers shared too."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # no pool of processes
     first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
     mapping, model = bound(first, share_buffers=True)
     compiled = torch.compile(model, fullgraph=True)
