@@ -27,6 +27,8 @@ import gpuwm
 BACKEND = os.environ.get("GPUWM_TEST_BACKEND", "host")
 # The stand-in's devices are those of one name, which it reads once: this process's.
 os.environ["FAKECUDA_RUN"] = f"python{os.getpid()}"
+# A shell starts what it puts into the background with SIGINT ignored, and Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 START_S = 30
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
