@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,42 @@ def test_a_parameter_more_costs_few_calls(checkpoint: Checkpoint) -> None:
 
     costs(2)  # what is done once
     assert (costs(220) - costs(20)) / 200 < 75  # 64 as this was written
+
+
+@pytest.fixture
+def collections() -> Iterator[list[str]]:
+    """Grows with every look for garbage, which comes often."""
+    found: list[str] = []
+    thresholds = gc.get_threshold()
+
+    def told(phase: str, _: dict[str, int]) -> None:
+        found.append(phase)
+
+    gc.callbacks.append(told)
+    gc.set_threshold(100)
+    yield found
+    gc.set_threshold(*thresholds)
+    gc.callbacks.remove(told)
+    gc.enable()
+
+
+def test_no_garbage_is_looked_for_meanwhile(checkpoint: Checkpoint, collections: list[str]) -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(2, 2) for _ in range(500)))
+
+    mapping = gpuwm.attach(checkpoint(arrays(make())))
+    with gpuwm.empty_init():
+        model, small = make(), nn.Linear(2, 2)
+    with pytest.raises(gpuwm.BindError):
+        mapping.bind(small)
+    assert gc.isenabled()
+    collections.clear()
+    mapping.bind(model)
+    assert len(collections) < 100  # thousands of objects were made
+    assert gc.isenabled()
+    gc.disable()
+    mapping.bind(model)
+    assert not gc.isenabled()
 
 
 def test_the_lease_lives_as_long_as_the_model(daemon: Daemon, checkpoint: Checkpoint) -> None:
