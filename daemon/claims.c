@@ -45,33 +45,33 @@ int claims_elect(struct session *session, const struct ref *name, struct error *
 
 /* ---- after a restart ---------------------------------------------------- */
 
-/* It may be longer by now: the configuration was read again. */
 static void on_grace_over(uv_timer_t *timer)
 {
 	struct server *server = timer->loop->data;
-	uint64_t left = claims_grace_ms(server);
 
-	if (left > 0)
-		uv_timer_start(timer, on_grace_over, left, 0);
-	else
-		waiters_wake(server, WAIT_CLAIM, NULL);
+	server->claims_until_ms = 0;
+	waiters_wake(server, WAIT_CLAIM, NULL);
 }
 
 void claims_begin_grace(struct server *server)
 {
-	uint64_t left = claims_grace_ms(server);
+	uint64_t grace = server->config->grace_ms;
 
+	/* The first with its ledger has nobody who could come back. */
+	if (keeping_epoch(server->keeping) <= 1 || grace == 0)
+		return;
+	server->claims_until_ms = clock_steady_ms() + grace;
 	uv_update_time(&server->loop);
-	if (left > 0)
-		uv_timer_start(&server->claims_timer, on_grace_over, left, 0);
+	uv_timer_start(&server->claims_timer, on_grace_over, grace, 0);
 }
 
 uint64_t claims_grace_ms(const struct server *server)
 {
-	uint64_t until = server->started_ms + server->config->grace_ms, now = clock_steady_ms();
+	uint64_t until = server->claims_until_ms, now = clock_steady_ms();
 
-	/* The first with its ledger has nobody who could come back. */
-	return keeping_epoch(server->keeping) > 1 && until > now ? until - now : 0;
+	if (until == 0)
+		return 0;
+	return until > now ? until - now : 1; /* its timer is due */
 }
 
 /* ---- its course -------------------------------------------------------- */

@@ -5,8 +5,8 @@
 
 #include "server.h"
 
-/* The server begins to serve. After a restart names are given, for the grace time, only to those who say that they
- * had them before; who else claims one waits. */
+/* The server begins to serve. After a restart names are given, for the grace time as it is configured then, only to
+ * those who say that they had them before; who else claims one waits. */
 void claims_begin_grace(struct server *server);
 /* What is left of that; 0: it is over, or never was. */
 uint64_t claims_grace_ms(const struct server *server);

@@ -401,9 +401,11 @@ void job_cancel(struct server *server, struct job *job, const struct error *reas
 {
 	if (job_ended(job) || job->cancelled)
 		return;
+	if (job->state == JOB_RUNNING && !job->loader) /* its version is being stored: that decides */
+		return;
 	job->cancelled = true;
 	if (job->state == JOB_QUEUED)
 		job_end(server, job, reason);
-	else if (job->loader)
+	else
 		loader_cancel(job->loader);
 }
