@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Before connecting again to a gpuwmd that ends: it takes new connections until it is gone. */
+#define AGAIN_MS 20
+
 /* An event that has arrived and was not told yet. */
 struct pending {
 	uint64_t seq;
@@ -106,14 +109,16 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 	if (!client->socket)
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
 	/* Again where gpuwmd ends in between. */
-	do {
-		events->connection = connection_free(events->connection);
-		r = client_dial(client->socket, client->name, client->restart_ms, client->restart_ms,
+	for (;;) {
+		r = client_dial(client->socket, client->name, clock_left(deadline), client->restart_ms,
 				&events->connection, NULL, error);
 		if (r == 0)
 			r = subscribe(events, after, error);
-	} while (r == -ECONNRESET && clock_left(deadline) != 0);
-	return r;
+		if (r != -ECONNRESET || clock_left(deadline) == 0)
+			return r;
+		events->connection = connection_free(events->connection);
+		poll(NULL, 0, AGAIN_MS);
+	}
 }
 
 int gpuwm_events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events **ret_events)

@@ -165,7 +165,7 @@ static int export_all(struct gpuwm_publish *publish, struct error *error)
 
 	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
 		r = device->ops->export(device, &publish->segments[i], error);
-	return r == -EBUSY ? (error->code = -EIO) : r; /* EBUSY says that the publish goes on */
+	return r;
 }
 
 static int finish_index(struct gpuwm_publish *publish, struct error *error)
@@ -375,6 +375,9 @@ int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, v
 	if (r == -EBUSY)
 		return client_fail(&error);
 	r = r == 0 ? commit(publish, ret, &error) : publish_fail(publish, true, r, &error);
+	if (r == -EBUSY ||
+	    r == -ECHILD) /* of the memory or gpuwmd: here they would say that the publish goes on */
+		r = error.code = -EIO;
 	return publish_ended(publish, r, &error);
 }
 

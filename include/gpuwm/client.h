@@ -330,7 +330,7 @@ struct gpuwm_tensor {
 uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping);
 /* -ERANGE. */
 int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor);
-/* All of them, in one call: gpuwm_tensor_count many. */
+/* All of them, in one call: gpuwm_tensor_count many. -ECHILD, -ENOTRECOVERABLE. */
 int gpuwm_tensors(const struct gpuwm_mapping *mapping, struct gpuwm_tensor *ret_tensors);
 /* -ENOENT. O(log n). */
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor);
@@ -355,7 +355,8 @@ int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_te
  * when it was made: whether this process reads what every other does. names NULL: all that are mapped. On
  * a GPU a kernel reads at the memory's speed, from the device's context as gpuwm_tensor_read makes it; what was
  * queued before is waited for. -EBADMSG: the message has the first that differs, and both digests; -ENOENT,
- * -ENODATA: no such tensor, one that is not mapped; -EBUSY: a CUDA stream is being captured; -EIO, -ENOMEM. */
+ * -ENODATA: no such tensor, one that is not mapped, before anything is read; -EBUSY: a CUDA stream is being captured;
+ * -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE. */
 int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const *names, size_t count);
 
 /* ---- for other frameworks --------------------------------------------- */
@@ -374,7 +375,7 @@ int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const 
  * tensor is above 2^63 - 1; -EAGAIN: the thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
 int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 		 struct DLManagedTensor **ret);
-/* Tensors at `count` positions, all or none, in one call; 0 also where one goes out as bytes. */
+/* Tensors at `count` positions, all or none, in one call; 0 also where one goes out as bytes. Errors of gpuwm_dlpack. */
 int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
 		      struct DLManagedTensor **ret);
 /* DLPack 1.0; only for a consumer that asks for it. */
@@ -393,9 +394,9 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach, gpuwm_switch and both commits of a publish are -EBUSY. begin waits for what
- * the library's thread is at. Captures may overlap, in any threads. Without this they find captures on streams that go
- * with the default one; others are lost to a gpuwm_detach, to a gpuwm_switch, or where the last export goes. */
+ * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_tensors_verify and both commits of a publish are -EBUSY.
+ * begin waits for what the library's thread is at. Captures may overlap, in any threads. Without this they find captures
+ * on streams that go with the default one; others are lost to these calls, or where the last export goes. */
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 

@@ -150,12 +150,15 @@ Test(load, goes_on_without_its_loader_while_it_is_stored)
 
 Test(load, fails_without_its_loader_when_it_can_not_be_stored)
 {
+	struct error reason;
 	struct job *job;
 
+	error_set(&reason, -ECANCELED, NULL, "cancelled");
 	server->config->store_confirm_ms = 500;
 	job = being_stored();
 	close(loader);
 	TURN_UNTIL(!job->loader);
+	job_cancel(server, job, &reason);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->state, JOB_FAILED);

@@ -155,6 +155,17 @@ static void may_be_of_nothing(void)
 }
 ON_BOTH(may_be_of_nothing)
 
+/* EBUSY would say that the publish goes on. */
+static void is_not_busy_when_gpuwmd_says_so(void)
+{
+	struct gpuwm_publish *publish = begin(true);
+
+	refuses(METHOD_PUBLISH_COMMIT, -EBUSY);
+	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EIO));
+	cr_assert(eq(int, gpuwm_error()->code, -EIO));
+}
+ON_BOTH(is_not_busy_when_gpuwmd_says_so)
+
 /* ---- a version without a lease ------------------------------------------- */
 
 static void goes_on_without_a_lease(void)

@@ -69,6 +69,7 @@ Test(verify, of_what_is_not_there)
 	cr_expect(eq(int, gpuwm_tensors_verify(mapping, NULL, 0), 0), "what is not mapped is left out");
 	cr_expect(eq(int, verify(mapping, "c"), 0));
 	cr_expect(eq(int, verify(mapping, "a"), -ENODATA));
+	cr_expect(eq(int, verify(mapping, NULL), -ENOENT));
 	cr_expect(eq(int, verify(mapping, "x"), -ENOENT));
 	cr_expect(strstr(gpuwm_error()->message, "m@v1 has no tensor x") != NULL, "%s", gpuwm_error()->message);
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
