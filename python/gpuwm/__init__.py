@@ -84,6 +84,10 @@ def __getattr__(name: str) -> Any:
         raise Unsupported(f"gpuwm.{name} needs torch, and there is none", "install torch") from None
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 __all__ = [
     "BindError",
     "BindResult",

@@ -125,6 +125,8 @@ def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int
     """For a pair of fields, key and key_count. Values that are no texts go as str() has them."""
     if not key:
         return None, 0
+    if not isinstance(key, Mapping) or not all(isinstance(name, str) for name in key):
+        raise errors.Invalid(f"key={key!r}", "fields by name: {'dtype': 'bf16', 'world': 2}")
     fields = [_abi.KeyField(text_bytes(name), text_bytes(str(key[name]))) for name in key]
     return (_abi.KeyField * len(fields))(*fields), len(fields)
 

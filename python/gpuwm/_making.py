@@ -161,13 +161,18 @@ class Making:
     def _end(self, call: Callable[[int], T]) -> T:
         """The call owns the publish: it goes on when nobody waits for it any more. After these
         errors there is a publish still."""
-        self._abort.detach()
-        try:
-            return _threads.wait_for(lambda: call(self._pointer))
-        except errors.Error as error:
-            if error.code in (errno.EBUSY, errno.ECHILD):
-                self._abort = self._owned()
-            raise
+
+        def run() -> T:
+            if self._abort.detach() is None:
+                raise errors.Cancelled("the publish was aborted before its commit")
+            try:
+                return call(self._pointer)
+            except errors.Error as error:
+                if error.code in (errno.EBUSY, errno.ECHILD):
+                    self._abort = self._owned()
+                raise
+
+        return _threads.wait_for(run)
 
     def abort(self, reason: str) -> None:
         """The version will not be, unless a commit took it over. What was exported stays, and may
@@ -229,6 +234,7 @@ def files_of(files: Files | None) -> dict[str, bytes]:
         return dict(files)
     found: dict[str, bytes] = {}
     for path in files:
+        path = os.path.normpath(os.fsdecode(path))
         name = os.path.basename(path)
         if name in found:
             raise errors.Invalid(

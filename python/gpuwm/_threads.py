@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,19 +20,21 @@ IN_CALL, IDLE = "gpuwm wait", "gpuwm idle"
 
 
 class _Worker:
-    """A thread that makes calls for the main thread: to begin one takes longer than most calls."""
+    """A thread that makes calls for the main thread: to begin one takes longer than most calls.
+
+    It ends when nothing refers to this any more, so that none is lost to a Ctrl-C that comes
+    before it has its call."""
 
     def __init__(self) -> None:
-        """RuntimeError: the interpreter ends, or there can be no more threads."""
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Any]] = queue.SimpleQueue()
+        """RuntimeError: there can be no more threads."""
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        weakref.finalize(self, self._calls.put, None).atexit = False
         # A daemon: a wait that nobody is interested in any more does not keep the process.
-        self._thread = threading.Thread(target=self._run, name=IDLE, daemon=True)
-        self._thread.start()
+        threading.Thread(target=_run, args=(self._calls,), name=IDLE, daemon=True).start()
 
     def make(self, call: Callable[[], T]) -> T:
         answer: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
-        self._thread.name = IN_CALL
-        self._calls.put((call, answer.put))
+        self._calls.put((self, call, answer.put))
         result, error = answer.get()
         if error is not None:
             try:
@@ -39,20 +43,24 @@ class _Worker:
                 del error
         return result  # type: ignore[return-value]
 
-    def _run(self) -> None:
-        while True:
-            call, answer = self._calls.get()
-            try:
-                said: Any = (call(), None)
-            except BaseException as error:
-                said = (None, error)
-            if goes_on := not _idle:
-                self._thread.name = IDLE
-                _idle.append(self)
-            answer(said)
-            del call, answer, said
-            if not goes_on:
-                return
+
+_Call = tuple[_Worker, Callable[[], Any], Callable[[Any], None]]
+
+
+def _run(calls: queue.SimpleQueue[_Call | None]) -> None:
+    thread = threading.current_thread()
+    while (given := calls.get()) is not None:
+        thread.name = IN_CALL
+        worker, call, answer = given
+        try:
+            said: Any = (call(), None)
+        except BaseException as error:
+            said = (None, error)
+        thread.name = IDLE
+        if not _idle:
+            _idle.append(worker)
+        answer(said)
+        del given, worker, call, answer, said
 
 
 _idle: list[_Worker] = []  # one; more were needed while calls were left to themselves
@@ -63,11 +71,12 @@ def wait_for(call: Callable[[], T]) -> T:
     """`call()`, but a signal is handled while it waits. When its handler raises, the call goes on
     by itself and its result is let go. Every call that gpuwmd answers waits: for its restart, 30
     seconds, or for as long as it hangs."""
-    if threading.current_thread() is not threading.main_thread():
-        return call()  # signals are handled by the main thread only
+    # Signals are handled by the main thread only; and other threads stand still as Python ends.
+    if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
+        return call()
     try:
         worker = _idle.pop() if _idle else _Worker()
-    except RuntimeError:
+    except (RuntimeError, IndexError):  # a signal's handler took it
         return call()
     return worker.make(call)
 

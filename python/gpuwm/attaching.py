@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, overload
 
@@ -203,8 +205,13 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
 def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
     """Waits (seconds) for a version, on the device and of the rank of another; Ctrl-C ends it.
     Errors of attach."""
-    client = connect(like.socket)
-    options = attach_options(like.device, like.version.rank, wait, None)
+    result = like.library.gpuwm_mapping_check(like.pointer)
+    if result == -errno.ECHILD:  # a lease that was lost is no matter
+        raise _lib.last_error(result)
+    deadline = time.monotonic() + wait
+    client = connect(like.socket, wait=wait)
+    left = max(deadline - time.monotonic(), 0)
+    options = attach_options(like.device, like.version.rank, left, None)
 
     def call() -> None:
         with _handles(client, ref, options):

@@ -299,7 +299,8 @@ class _Fill:
     def __init__(self, place: Place, source: torch.Tensor) -> None:
         self.name = place.name
         self._tensor = torch.Tensor.detach(place.tensor)
-        self._source = source
+        # A parameter may become `source` itself, which then is what that was.
+        self._source = torch.Tensor.detach(source)
         self._old = self._tensor.clone()
 
     def do(self) -> None:

@@ -111,8 +111,9 @@ def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
         other.__dict__.update(tensor.__dict__)
         torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
         return
-    torch._C._swap_tensor_impl(tensor, other)
+    # The class first: if Ctrl-C comes between, no memory is shared without its guard.
     tensor.__class__, other.__class__ = type(other), type(tensor)
+    torch._C._swap_tensor_impl(tensor, other)
 
 
 def of_class(kind: type[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:

@@ -245,6 +245,8 @@ class Mapping:
         """
         chosen = self.keys() if names is None else [names] if isinstance(names, str) else [*names]
         for name in chosen:
+            if not isinstance(name, str):
+                raise errors.Invalid(f"{name!r} is no name of a tensor", "keys() has their names")
             self[name]  # NoTensor
         if sample is not None:
             if sample < 0:

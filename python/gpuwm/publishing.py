@@ -139,7 +139,12 @@ def share(
     `gpuwm.attach(name).torch("tensor")`. What the tensor had is freed when nothing refers to it any
     more. The version stays until it is retired. name, device, client, errors: as of `publish`.
     """
-    tensors = {"tensor": tensor}
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        raise errors.Invalid(
+            f"a {type(tensor).__name__} can't be shared in place", "publish it in a dict"
+        )
+    tensors: dict[str, Tensor] = {"tensor": tensor}
     publish(tensors, name, device=device, client=client)
     return tensors["tensor"]
 

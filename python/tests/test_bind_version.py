@@ -64,6 +64,27 @@ def calls(call: Callable[[], object]) -> int:
     return count
 
 
+def test_a_buffer_that_is_stored_with_a_parameter(checkpoint: Checkpoint, daemon: Daemon) -> None:
+    """The version has one tensor for both names; the buffer's copy is of that."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(64))
+            self.register_buffer("first", self.weight.data)
+
+    model = Both()
+    name = f"both@{id(model)}"
+    gpuwm.publish(model, name, bind=False)
+    mapping = gpuwm.attach(name)
+    with gpuwm.empty_init():
+        empty = Both()
+    for other in (Both(), empty):
+        mapping.bind(other)
+        assert torch.equal(other.weight, model.weight)
+        assert torch.equal(other.get_buffer("first"), model.weight)
+
+
 def test_a_parameter_more_costs_few_calls(checkpoint: Checkpoint) -> None:
     def costs(parameters: int) -> int:
         def make() -> nn.Module:

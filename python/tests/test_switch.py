@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import pathlib
 import shutil
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -240,3 +243,33 @@ def test_what_torch_compiled_reads_the_new_version(
         assert torch.allclose(compiled(IDS), trained(0)(IDS))
         mapping.switch(second)
         assert torch.allclose(compiled(IDS), trained(1)(IDS))
+
+
+def test_a_child_is_told_at_once(checkpoint: Checkpoint) -> None:
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    mapping, _ = bound(first)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            mapping.switch(second, wait=60)
+        except gpuwm.InChild:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_wait_goes_on_over_a_restart(checkpoint: Checkpoint, daemon: Daemon) -> None:
+    """The last test here: its gpuwmd comes back with nothing."""
+    mapping, model = bound(checkpoint(arrays(trained(0))))
+
+    def again() -> None:
+        daemon.start()
+        daemon.load("again@v2", arrays(trained(1)))
+
+    daemon.kill()
+    starting = threading.Thread(target=again)
+    starting.start()
+    assert str(mapping.switch("again@v2", wait=60)) == "again@v2"
+    assert torch.equal(model(IDS), trained(1)(IDS))
+    starting.join()

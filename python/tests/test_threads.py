@@ -9,7 +9,7 @@ import threading
 import weakref
 
 import pytest
-from conftest import eventually, in_calls, interrupted
+from conftest import eventually, in_calls, interrupted, run_python
 
 from gpuwm import _threads
 
@@ -83,3 +83,32 @@ def test_a_child_has_a_thread_of_its_own() -> None:
         signal.alarm(30)
         os._exit(7 if _threads.wait_for(os.getpid) == os.getpid() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_call_that_never_began_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when Ctrl-C comes before the thread has its call."""
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    _threads.wait_for(lambda: None)
+    monkeypatch.setattr(_threads._Worker, "make", stopped)
+    for _ in range(5):
+        with pytest.raises(KeyboardInterrupt):
+            _threads.wait_for(lambda: None)
+    monkeypatch.undo()
+    eventually(lambda: not [t for t in threading.enumerate() if t.name == _threads.IDLE])
+    _threads.wait_for(lambda: None)
+    assert len(idle()) == 1
+
+
+def test_calls_as_the_interpreter_ends() -> None:
+    code = """
+from gpuwm import _threads
+class AtTheEnd:
+    def __del__(self, wait_for=_threads.wait_for):
+        print(wait_for(lambda: 7), flush=True)
+_threads.wait_for(lambda: None)
+kept = AtTheEnd()
+"""
+    assert run_python(code, seconds=60).strip() == "7"

@@ -45,6 +45,8 @@ def test_names_that_are_not_there(version: str) -> None:
             w.verify(["a", "c"])
         with pytest.raises(gpuwm.NoTensor, match="read@v1 has no tensor d"):
             w.verify("d")
+        with pytest.raises(gpuwm.Invalid, match="1 is no name"):
+            w.verify([1])  # type: ignore[list-item]
 
 
 @on_host
