@@ -178,9 +178,12 @@ def test_events_go_on_over_a_restart(daemon: Daemon) -> None:
                 break
         return kinds
 
+    over = threading.Event()
+
     def again() -> None:
         daemon.start()
         daemon.load("anew@v1", {"a": ONES})
+        over.wait(60)  # gpuwmd ends with the thread that started it
 
     starting = threading.Thread(target=again)
 
@@ -189,6 +192,7 @@ def test_events_go_on_over_a_restart(daemon: Daemon) -> None:
         starting.start()
 
     kinds = run(follow())
+    over.set()
     starting.join()
     assert kinds[0] == "disconnected"
     assert kinds[-1] == "version_ready"

@@ -263,13 +263,17 @@ def test_a_wait_goes_on_over_a_restart(checkpoint: Checkpoint, daemon: Daemon) -
     """The last test here: its gpuwmd comes back with nothing."""
     mapping, model = bound(checkpoint(arrays(trained(0))))
 
+    over = threading.Event()
+
     def again() -> None:
         daemon.start()
         daemon.load("again@v2", arrays(trained(1)))
+        over.wait(60)  # gpuwmd ends with the thread that started it
 
     daemon.kill()
     starting = threading.Thread(target=again)
     starting.start()
     assert str(mapping.switch("again@v2", wait=60)) == "again@v2"
     assert torch.equal(model(IDS), trained(1)(IDS))
+    over.set()
     starting.join()
