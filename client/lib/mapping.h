@@ -97,6 +97,8 @@ int mapped_part_check(const struct mapped_part *part, struct error *error);
  * takes 100 ms, so whoever reads one tensor after another makes it once. */
 int mapped_part_hold(struct mapped_part *part, struct error *error);
 
+/* Where in the index the tensor of that name is. -ENOENT, also for NULL. */
+int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, struct error *error);
 /* A tensor of an index, without data. -ERANGE. */
 int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
 	      struct error *error);

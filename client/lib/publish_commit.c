@@ -375,8 +375,8 @@ int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, v
 	if (r == -EBUSY)
 		return client_fail(&error);
 	r = r == 0 ? commit(publish, ret, &error) : publish_fail(publish, true, r, &error);
-	if (r == -EBUSY ||
-	    r == -ECHILD) /* of the memory or gpuwmd: here they would say that the publish goes on */
+	/* Of the memory, or of gpuwmd: from here they would say that the publish goes on. */
+	if (r == -EBUSY || r == -ECHILD)
 		r = error.code = -EIO;
 	return publish_ended(publish, r, &error);
 }

@@ -75,20 +75,25 @@ int gpuwm_tensors(const struct gpuwm_mapping *mapping, struct gpuwm_tensor *ret_
 	return tensors_at(mapping, 0, gpuwm_tensor_count(mapping), ret_tensors);
 }
 
+int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, struct error *error)
+{
+	int64_t position = name ? index_find(view_of(mapping), name) : -ENOENT;
+
+	if (position < 0)
+		return error_set(error, -ENOENT, NULL, "%s@%s has no tensor %.512s", mapping->version.model,
+				 mapping->version.tag, name ? name : "(NULL)");
+	return position;
+}
+
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor)
 {
 	struct error error;
-	int64_t position;
-	int r = fork_check(&mapping->hook, &error);
+	int64_t position = fork_check(&mapping->hook, &error);
 
-	if (r < 0)
+	if (position == 0)
+		position = tensor_position(mapping, name, &error);
+	if (position < 0)
 		return client_fail(&error);
-	position = name ? index_find(view_of(mapping), name) : -ENOENT;
-	if (position < 0) {
-		error_set(&error, -ENOENT, NULL, "%s@%s has no tensor %.512s", mapping->version.model,
-			  mapping->version.tag, name ? name : "(NULL)");
-		return client_fail(&error);
-	}
 	return gpuwm_tensor_at(mapping, (uint64_t)position, ret_tensor);
 }
 

@@ -59,12 +59,10 @@ static int read_named(const struct gpuwm_mapping *mapping, const char *const *na
 	int r = reading_new(reading, count, error);
 
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		const char *name = names[i] ? names[i] : "(NULL)";
-		int64_t position = names[i] ? index_find(view, name) : -ENOENT;
+		int64_t position = tensor_position(mapping, names[i], error);
 
 		if (position < 0)
-			return error_set(error, -ENOENT, NULL, "%s@%s has no tensor %.512s",
-					 mapping->version.model, mapping->version.tag, name);
+			return (int)position;
 		r = tensor_of(view, (uint64_t)position, &tensor, error);
 		if (r == 0)
 			r = mapped_part_holds(mapping->part, &tensor, error);
