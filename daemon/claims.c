@@ -67,11 +67,7 @@ void claims_begin_grace(struct server *server)
 
 uint64_t claims_grace_ms(const struct server *server)
 {
-	uint64_t until = server->claims_until_ms, now = clock_steady_ms();
-
-	if (until == 0)
-		return 0;
-	return until > now ? until - now : 1; /* its timer is due */
+	return clock_left_ms(server->claims_until_ms);
 }
 
 /* ---- its course -------------------------------------------------------- */

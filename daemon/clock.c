@@ -19,3 +19,12 @@ uint64_t clock_steady_ms(void)
 {
 	return read_ms(CLOCK_MONOTONIC);
 }
+
+uint64_t clock_left_ms(uint64_t until)
+{
+	uint64_t now = clock_steady_ms();
+
+	if (until == 0)
+		return 0;
+	return until > now ? until - now : 1; /* its timer is due */
+}

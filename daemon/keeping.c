@@ -163,11 +163,7 @@ static void on_grace_over(uv_timer_t *timer)
 
 uint64_t keeping_grace_ms(const struct keeping *k)
 {
-	uint64_t now = clock_steady_ms();
-
-	if (k->grace_until_ms == 0)
-		return 0;
-	return k->grace_until_ms > now ? k->grace_until_ms - now : 1; /* its timer is due */
+	return clock_left_ms(k->grace_until_ms);
 }
 
 void keeping_begin_grace(struct keeping *k)
