@@ -163,7 +163,6 @@ class _Plan:
         self._of = {ours: name for name, ours in called.items()}
         self.sources = {called.get(name, name): tensor for name, tensor in tensors.items()}
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
-        self._taken: set[int] = set()
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[remembering.Binding] = []
@@ -241,16 +240,9 @@ class _Plan:
         if not shared and place.is_buffer and fitting.fillable(tensor, source):
             return _Fill(place, source)
         kind = guards.kind_of(tensor, shared and self._guard)
-        memory = self._take(source) if shared else tensor_torch.clone(source)
-        new = init.of_class(kind, memory)
+        memory = source if shared else tensor_torch.clone(source)
+        new = torch.Tensor._make_subclass(kind, memory, False)
         return _Swap(place, new) if swappable else _SetData(place, new)
-
-    def _take(self, source: torch.Tensor) -> torch.Tensor:
-        """Its memory, as a tensor that nobody else has."""
-        if id(source) in self._taken:
-            return torch.Tensor._make_subclass(torch.Tensor, source, False)
-        self._taken.add(id(source))
-        return source
 
 
 class _Swap:
@@ -299,8 +291,7 @@ class _Fill:
     def __init__(self, place: Place, source: torch.Tensor) -> None:
         self.name = place.name
         self._tensor = torch.Tensor.detach(place.tensor)
-        # A parameter may become `source` itself, which then is what that was.
-        self._source = torch.Tensor.detach(source)
+        self._source = source
         self._old = self._tensor.clone()
 
     def do(self) -> None:
