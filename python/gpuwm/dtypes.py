@@ -47,6 +47,10 @@ _ROWS = (
 BY_CODE = {row.code: row for row in _ROWS}
 BY_NAME = {row.name: row for row in _ROWS}
 
+# Plain floating-point numbers, by the name that torch and NumPy have for them: what `publish` casts
+# from and to. What is smaller is of use only with the scales of the quantising that made it.
+FLOATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+
 # What DLPack's consumers know, one and all; the others go out as bytes, and are viewed.
 DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
 
@@ -59,6 +63,17 @@ def of(code: int) -> DType:
         raise errors.Unsupported(
             f"this gpuwm knows no dtype {code}", "install a newer package"
         ) from None
+
+
+def float_of(dtype: Any) -> str:
+    """As safetensors names torch.bfloat16, ml_dtypes.bfloat16 or "bfloat16". Invalid: it is none
+    of FLOATS."""
+    name = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
+    if name not in FLOATS:
+        raise errors.Invalid(
+            f"dtype={dtype!r} is nothing to cast to", f"one of {', '.join(FLOATS)}"
+        )
+    return FLOATS[name]
 
 
 def need(name: str, tensor: str) -> None:
@@ -92,17 +107,23 @@ def numpy_dtype(name: str, tensor: str) -> Any:
     """NumPy's dtype of "F32", or ml_dtypes' of "BF16". Unsupported: there is none."""
     import numpy
 
-    row = BY_NAME[name]
-    if row.numpy is not None:
-        return numpy.dtype(row.numpy)
-    found = _of_ml_dtypes(row.ml_dtypes) if row.ml_dtypes else None
+    found = numpy_has(name)
     if found is None:
-        remedy = "install ml_dtypes, or take" if row.ml_dtypes else "take"
+        remedy = "install ml_dtypes, or take" if BY_NAME[name].ml_dtypes else "take"
         raise errors.Unsupported(
             f"tensor {tensor} is {name}, which NumPy {numpy.__version__} has no dtype for",
             f"{remedy} its bytes: mapping[name].tobytes()",
         )
-    return numpy.dtype(found)
+    return found
+
+
+def numpy_has(name: str) -> Any:
+    """NumPy's dtype of "F32", or ml_dtypes' of "BF16"; None: there is none."""
+    import numpy
+
+    row = BY_NAME[name]
+    found = row.numpy or (_of_ml_dtypes(row.ml_dtypes) if row.ml_dtypes else None)
+    return None if found is None else numpy.dtype(found)
 
 
 def _of_ml_dtypes(attribute: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
@@ -27,9 +28,11 @@ class Part:
 
 class Gathered:
     """parts: a tied one after the one that it is tied to. problems: a line for each tensor that
-    can't be published. device: the one that all that is moved is on, else the first's."""
+    can't be published. device: the one that all that is moved is on, else the first's. cast: what
+    floating-point tensors are stored as; None: as they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, cast: str | None = None) -> None:
+        self._cast = cast
         self.parts: list[Part] = []
         self.problems: list[str] = []
         self._places: dict[tuple[object, ...], str] = {}
@@ -39,6 +42,10 @@ class Gathered:
         first = self._places.setdefault(place, name)
         return None if first == name else first
 
+    def stored_as(self, dtype: str) -> str:
+        """What a tensor of a dtype is stored as; both as safetensors names them."""
+        return self._cast if self._cast and dtype in dtypes.FLOATS.values() else dtype
+
     @property
     def device(self) -> str:
         moved = [part.device for part in self.parts if part.move is not None]
@@ -46,13 +53,15 @@ class Gathered:
         return (*moved, *others, "cpu")[0]
 
 
-def gather(source: Any, move: bool, private: Set[str] = frozenset()) -> Gathered:
+def gather(
+    source: Any, move: bool, private: Set[str] = frozenset(), cast: str | None = None
+) -> Gathered:
     """move: parameters, and tensors of a dict, are to become the publish's memory, but
-    for those of `private`.
+    for those of `private`. cast: of Gathered; nothing moves then.
 
     Unsupported: lists every tensor that can't be published, and why. Invalid: there is none.
     """
-    found = Gathered()
+    found = Gathered(cast)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
         from . import gathering_torch
@@ -98,10 +107,19 @@ def _add_array(found: Gathered, name: str, array: Any) -> None:
     elif array.size and any(stride == 0 for stride in _strides(array)):
         found.problems.append(f"{name}: repeats its values: {expanded(array.nbytes)}")
     else:
-        address = array.__array_interface__["data"][0]
-        place = ("cpu", address, dtype, array.shape, array.strides) if array.nbytes else (name,)
-        spec = Spec(name, dtype, array.shape, tied_to=found.tied_to(place, name))
-        found.parts.append(Part(spec, "cpu", lambda making, at: _write_array(making, at, array)))
+        _add_plain_array(found, name, array, dtype)
+
+
+def _add_plain_array(found: Gathered, name: str, array: Any, dtype: str) -> None:
+    stored = found.stored_as(dtype)
+    to = array.dtype if stored == dtype else dtypes.numpy_has(stored)
+    if to is None:
+        found.problems.append(f"{name}: NumPy can't make it {stored}: install ml_dtypes")
+        return
+    address = array.__array_interface__["data"][0]
+    place = ("cpu", address, dtype, array.shape, array.strides) if array.nbytes else (name,)
+    spec = Spec(name, stored, array.shape, tied_to=found.tied_to(place, name))
+    found.parts.append(Part(spec, "cpu", functools.partial(_write_array, array, to)))
 
 
 def _array_dtype(array: Any) -> str | None:
@@ -118,10 +136,10 @@ def _strides(array: Any) -> Iterator[int]:
     return (stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
 
 
-def _write_array(making: Making, position: int, array: Any) -> None:
+def _write_array(array: Any, dtype: Any, making: Making, position: int) -> None:
     import numpy
 
-    dense = numpy.ascontiguousarray(array)
+    dense = numpy.ascontiguousarray(array, dtype)
     making.write(position, dense.__array_interface__["data"][0], dense.nbytes)
 
 

@@ -83,7 +83,7 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
         found.problems.append(f"{name}: {problem}")
         return
     strides = _dense_strides(tensor)
-    spec = _spec(name, tensor, strides)
+    spec = _spec(name, found.stored_as(_NAMES[tensor.dtype]), tensor, strides)
     spec = spec._replace(tied_to=found.tied_to(_place(name, tensor, strides), name))
     write = functools.partial(_write, holder, spec)
     moving = functools.partial(_move, holder, spec) if move else None
@@ -146,8 +146,8 @@ def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(tensor.stride())
 
 
-def _spec(name: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> Spec:
-    dtype, shape = _NAMES[tensor.dtype], tuple(tensor.size())
+def _spec(name: str, dtype: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> Spec:
+    shape = tuple(tensor.size())
     if dtype == "F4" and shape:  # an element of torch's is two
         return Spec(name, dtype, (*shape[:-1], shape[-1] * 2))
     return Spec(name, dtype, shape, strides)
@@ -173,7 +173,8 @@ def _write(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
         with torch.no_grad():
             to.copy_(tensor)
         return
-    tensor = tensor.resolve_conj().resolve_neg()
+    dtype = dtypes.torch_dtype(spec.dtype, spec.name)
+    tensor = tensor.resolve_conj().resolve_neg().to(dtype)
     dense = tensor if tensor.is_contiguous() or spec.strides is not None else tensor.contiguous()
     making.write(position, dense.data_ptr(), dense.numel() * dense.element_size())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from . import _lib, devices, errors
+from . import _lib, devices, dtypes, errors
 from . import client as clients
 from ._making import SEGMENT_BYTES, Files, Making, What, files_of
 from .gathering import Gathered, Part, gather
@@ -16,8 +16,12 @@ from .mapping import Mapping as Attached
 from .mapping import Version
 
 if TYPE_CHECKING:
+    import numpy
+    import torch
     from torch import Tensor
     from torch.nn import Module
+
+    DTypeLike = torch.dtype | numpy.dtype[Any] | type[numpy.generic] | str
 
 
 @overload
@@ -31,6 +35,7 @@ def publish(
     metadata: Mapping[str, str] | None = None,
     bind: Literal[True] = True,
     private: str | Sequence[str] = (),
+    dtype: None = None,
     device: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -50,6 +55,7 @@ def publish(
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
     bind: Literal[False],
+    dtype: DTypeLike | None = None,
     device: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -69,6 +75,7 @@ def publish(
     metadata: Mapping[str, str] | None = None,
     bind: bool = True,
     private: str | Sequence[str] = (),
+    dtype: DTypeLike | None = None,
     device: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -90,6 +97,8 @@ def publish(
     alias: moved to the version when it is ready. key: fields that who attaches may ask to be equal;
     values are taken as texts. files: paths, or contents by name; metadata: texts by name.
     device: "host", a UUID, "cuda:N"…; None: where the tensors are.
+    dtype: with bind=False. float16, bfloat16, float32 and float64 tensors are stored as this one of
+    them (torch.bfloat16, numpy.float16, "bfloat16"), rounded as they are copied; others as is.
     rank, world: this is one of `world` parts. The first is told the publish's id by `announce`,
     before anything is copied, and gives it to the others, who `join` it; each returns when it
     committed (bind: when all are ready), and when one ends before that, all fail.
@@ -104,7 +113,8 @@ def publish(
     taken. NoRoom, Refused (the role publisher), Quota, Damaged; Cancelled, Disconnected: publish
     again. A warning: the version is ready, but the alias could not be moved, or there is no lease.
     """
-    gathered = gather(source, bind, _private_names(source, private) if bind else set())
+    stored = _stored(dtype, bind)
+    gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(files)
     client = client or clients.connect()
     what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key)
@@ -153,6 +163,19 @@ def _outside_inference() -> AbstractContextManager[Any]:
     """What torch makes in inference mode could not be trained after an abort, nor swapped."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else cast(Any, torch.inference_mode(False))
+
+
+def _stored(dtype: DTypeLike | None, bind: bool) -> str | None:
+    if dtype is None:
+        return None
+    stored = dtypes.float_of(dtype)
+    if bind:
+        # A failure midway could not leave the model as it was: what had moved would be rounded.
+        raise errors.Invalid(
+            "dtype= is for a copy, and with bind=True what is published becomes the version",
+            "bind=False leaves it as it is; or publish model.to(dtype), without dtype=",
+        )
+    return stored
 
 
 def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client) -> str:

@@ -1,5 +1,5 @@
 """A model that is published in place: what it takes at most, what it leaves, what an interruption
-leaves; and its tensors, sent to other processes.
+leaves; its tensors, sent to other processes; and one that is cast as it is copied.
 
     publish.py [--device cuda:0|host] [--weights FOLDER] [--small]"""
 
@@ -126,6 +126,29 @@ def interrupted(device: str, width: int, layers: int) -> None:
     common.retire("interrupted@v2")
 
 
+def cast(device: str, width: int, layers: int) -> None:
+    import torch
+
+    print("published as bfloat16 by who has it as float32")
+    model = model_on(device, width, layers, 3).float()
+    before = 0
+    if device != "host":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+    begin = time.perf_counter()
+    gpuwm.publish(model, "cast@v1", bind=False, dtype=torch.bfloat16)
+    row("publishing it, s", time.perf_counter() - begin)
+    if device != "host":
+        check(torch.cuda.max_memory_allocated(device) == before, "torch makes no tensor for it")
+    with gpuwm.attach("cast@v1") as mapping:
+        stored = mapping.state_dict()
+        alike = (torch.equal(t.bfloat16(), stored[n]) for n, t in model.state_dict().items())
+        check(all(alike), "every tensor is what torch makes of it")
+        del stored
+    check(all(p.dtype == torch.float32 for p in model.parameters()), "the model stays float32")
+    common.retire("cast@v1")
+
+
 # ---- sent to others -----------------------------------------------------------------------------
 
 
@@ -164,6 +187,7 @@ def main(options: argparse.Namespace) -> None:
     sizes = (128, 2) if options.small else (4096, 32)
     in_place(options.device, *sizes)
     interrupted(options.device, *sizes)
+    cast(options.device, *sizes)
 
 
 if __name__ == "__main__":
