@@ -43,7 +43,7 @@ def version_of(model: nn.Module, **changed: torch.Tensor | None) -> Any:
 
 def arrays(model: nn.Module) -> dict[str, np.ndarray[Any, Any]]:
     """A model's tensors for a checkpoint."""
-    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
 
 
 class Net(nn.Module):

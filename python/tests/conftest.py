@@ -32,7 +32,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 START_S = 30
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
-on_host = pytest.mark.skipif(BACKEND != "host", reason="torch and NumPy reach host memory only")
+on_host = pytest.mark.skipif(BACKEND != "host", reason="needs memory that the CPU reads")
+# Models of these tests lie where the versions do.
+DEVICE = "cuda" if BACKEND == "cuda" else "cpu"
+by_torch = pytest.mark.usefixtures("default_device")
+on_gpu = pytest.mark.skipif(BACKEND == "host", reason="needs memory of a GPU, or of the stand-in")
 on_fakecuda = pytest.mark.skipif(BACKEND != "fakecuda", reason="needs the stand-in for the driver")
 
 # name: an array, or (dtype as safetensors names it, shape, bytes)
@@ -195,6 +199,21 @@ def daemon() -> Iterator[Daemon]:
         del os.environ["GPUWM_SOCKET"]
         if socket_before is not None:
             os.environ["GPUWM_SOCKET"] = socket_before
+
+
+@pytest.fixture
+def default_device() -> Iterator[None]:
+    """Of what torch makes in the test."""
+    if BACKEND == "fakecuda":
+        pytest.skip("torch can't reach the stand-in's memory")
+    if DEVICE == "cpu":
+        yield
+        return
+    import torch
+
+    torch.set_default_device(DEVICE)
+    yield
+    torch.set_default_device(None)
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 import torch
 from binding_models import Net, arrays, trained, within
-from conftest import Daemon, eventually, on_host, run_python
+from conftest import DEVICE, Daemon, by_torch, eventually, on_host, run_python
 from torch import nn
 
 import gpuwm
 
-pytestmark = on_host
+pytestmark = by_torch
 
-IDS = torch.arange(4)
+IDS = torch.arange(4, device=DEVICE)
 Checkpoint = Callable[[Any], str]
 
 
@@ -85,6 +85,7 @@ def test_a_buffer_that_is_stored_with_a_parameter(checkpoint: Checkpoint, daemon
         assert torch.equal(other.get_buffer("first"), model.weight)
 
 
+@on_host
 def test_a_parameter_more_costs_few_calls(checkpoint: Checkpoint) -> None:
     def costs(parameters: int) -> int:
         def make() -> nn.Module:
@@ -184,6 +185,7 @@ def anonymous_bytes() -> int:
     raise AssertionError("no RssAnon")
 
 
+@on_host
 def test_building_and_binding_takes_no_memory(checkpoint: Checkpoint) -> None:
     size, layers = 1024, 16  # 64 MiB
 
@@ -213,6 +215,7 @@ def test_a_subset_is_bound_with_what_it_has(checkpoint: Checkpoint) -> None:
         mapping.bind(whole)
 
 
+@on_host
 def test_private_writes_need_no_guard(checkpoint: Checkpoint) -> None:
     name = checkpoint(arrays(trained()))
     mapping = gpuwm.attach(name, writes="private")
@@ -241,6 +244,7 @@ gpuwm.attach(sys.argv[1]).bind(model)
 """
 
 
+@on_host
 def test_a_write_below_python_ends_the_process(checkpoint: Checkpoint) -> None:
     """As the documentation says."""
     name = checkpoint({"weight": np.ones((4, 4), np.float32), "bias": np.ones(4, np.float32)})

@@ -75,6 +75,8 @@ def test_host_has_two_names_and_a_gpu_needs_a_driver(versions: tuple[str, str]) 
     on_cpu: list[Any] = ["host", "cpu", torch.device("cpu")]
     for device in on_cpu:
         assert gpuwm.attach(versions[0], device=device).device == "host"
+    if torch.cuda.is_available():
+        return
     on_gpus: list[Any] = ["cuda", "cuda:0", 0, torch.device("cuda", 1)]
     for device in on_gpus:
         with pytest.raises(gpuwm.Unsupported, match="there is no CUDA driver here"):
@@ -214,16 +216,16 @@ def test_the_shared_client_is_one(daemon: Daemon, versions: tuple[str, str]) -> 
 
 
 def test_a_copy_is_private(daemon: Daemon, versions: tuple[str, str]) -> None:
-    if BACKEND != "host":
+    if BACKEND == "fakecuda":
         with pytest.raises(gpuwm.Unsupported):
             gpuwm.attach(versions[0], copy=True)
     else:
         copies = gpuwm.attach(versions[0], copy=True)
         copies["a"][0] = 7
-        assert copies.numpy("a")[0] == 7
+        assert copies.torch("a")[0] == 7
         assert str(copies.version) == versions[0]
         assert list(copies.state_dict()) == copies.keys() == ["a"]
-        assert gpuwm.attach(versions[0]).numpy("a")[0] == 1
+        assert gpuwm.attach(versions[0]).torch("a")[0] == 1
         with pytest.raises(gpuwm.NoTensor):
             copies["b"]
     eventually(lambda: daemon.leases(versions[0]) == 0)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import Daemon, eventually, on_host
+from conftest import DEVICE, Daemon, by_torch, eventually
 
-pytestmark = on_host
+pytestmark = by_torch
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 IDS = [5, 9, 2]
@@ -37,11 +37,11 @@ def run(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_plain(checkpoint: Callable[..., str]) -> None:
+def test_plain(daemon: Daemon, checkpoint: Callable[..., str]) -> None:
     ones = np.ones((4, 2), np.float32)
     tensors = {"0.weight": ones, "0.bias": ones[:, 0], "2.weight": ones.T, "2.bias": ones[0]}
     ref = checkpoint({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
-    assert run("plain.py", ref) == f"{ref} on host: 4 tensors shared, 26.0000\n"
+    assert run("plain.py", ref) == f"{ref} on {daemon.device}: 4 tensors shared, 26.0000\n"
 
 
 def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
@@ -55,11 +55,11 @@ def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
         num_attention_heads=4,
         initializer_range=1.0,
     )
-    model: Any = transformers.LlamaForCausalLM(config)
+    model: Any = transformers.LlamaForCausalLM(config).to(DEVICE)
     model.eval()
     model.save_pretrained(daemon.models / tag)
     daemon.load_folder(f"llama@{tag}", daemon.models / tag)
-    made = model.generate(torch.tensor([IDS]), max_new_tokens=8, do_sample=False)
+    made = model.generate(torch.tensor([IDS], device=DEVICE), max_new_tokens=8, do_sample=False)
     tokens: list[int] = made[0, len(IDS) :].tolist()
     return tokens
 

@@ -203,6 +203,7 @@ def test_a_parameter_without_gradient_can_be_made_of_it() -> None:
         assert made.data_ptr() == model.hidden.weight.data_ptr()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
 def test_compiled_exported_and_traced_as_ever() -> None:
     class Reads(nn.Module):
         def __init__(self, net: Net) -> None:

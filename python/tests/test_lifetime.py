@@ -22,23 +22,26 @@ def version(checkpoint: Callable[[Tensors], str]) -> str:
 
 
 def forms() -> dict[str, Callable[[gpuwm.Mapping], Any]]:
-    """All that holds a tensor; on a GPU this torch and NumPy have none."""
+    """All that holds a tensor."""
     everywhere: dict[str, Callable[[gpuwm.Mapping], Any]] = {
         "tensor": lambda w: w["a"],
         "capsule": lambda w: w["a"].__dlpack__(),
         "versioned": lambda w: w["a"].__dlpack__(max_version=(1, 0)),
     }
-    on_cpu: dict[str, Callable[[gpuwm.Mapping], Any]] = {
+    where_torch_reaches: dict[str, Callable[[gpuwm.Mapping], Any]] = {
         "torch": lambda w: w["a"].torch(),
         "torch view": lambda w: w["a"].torch()[1:].view(-1),
         "state_dict": lambda w: w.state_dict(),
+    }
+    on_cpu: dict[str, Callable[[gpuwm.Mapping], Any]] = {
         "numpy": lambda w: w["a"].numpy(),
         "numpy view": lambda w: w["a"].numpy()[3:],
         "from_dlpack": lambda w: np.from_dlpack(w["a"]),
         "memoryview": lambda w: w["a"].memoryview()[4:],
         "slice": lambda w: w.get_slice("a", "np")[1:],
     }
-    return everywhere | (on_cpu if BACKEND == "host" else {})
+    found = everywhere | (where_torch_reaches if BACKEND != "fakecuda" else {})
+    return found | (on_cpu if BACKEND == "host" else {})
 
 
 @pytest.mark.parametrize("form", forms())
@@ -48,7 +51,9 @@ def test_the_lease_lives_as_long_as(daemon: Daemon, version: str, form: str) -> 
     del w
     gc.collect()
     assert daemon.leases(version) == 1
-    if form not in ("tensor", "capsule", "versioned", "state_dict"):
+    if form.startswith("torch"):
+        assert float(held.view(-1)[0]) == ONES.flat[0]
+    elif form not in ("tensor", "capsule", "versioned", "state_dict"):
         assert bytes(np.asarray(held).tobytes()[:4]) == ONES.tobytes()[:4]
     del held
     eventually(lambda: daemon.leases(version) == 0)
@@ -139,7 +144,7 @@ def test_a_version_stays_while_a_tensor_does(daemon: Daemon, version: str) -> No
 AT_EXIT = """
 import gc, os, sys, threading
 import gpuwm
-with_torch = sys.argv[2] == "torch"
+with_torch = sys.argv[2].startswith("torch")
 if with_torch:
     import torch
 elif sys.argv[2] == "numpy":
@@ -148,8 +153,10 @@ elif sys.argv[2] == "numpy":
 def hold(w):
     tensor = w["a"]
     held = [w, tensor, tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 0))]
-    if sys.argv[2] != "none":
-        held += [tensor.memoryview(), tensor.torch() if with_torch else tensor.numpy()]
+    if with_torch:
+        held.append(tensor.torch())
+    if sys.argv[2] in ("numpy", "torch"):
+        held += [tensor.memoryview(), tensor.numpy()]
     return held
 
 def use():
@@ -182,9 +189,14 @@ use()
 """
 
 
-@pytest.mark.parametrize(
-    ("framework", "runs"), [("numpy", 20), ("torch", 4)] if BACKEND == "host" else [("none", 20)]
-)
+FRAMEWORKS = {
+    "host": [("numpy", 20), ("torch", 4)],
+    "fakecuda": [("none", 20)],
+    "cuda": [("none", 4), ("torch on a GPU", 4)],
+}
+
+
+@pytest.mark.parametrize(("framework", "runs"), FRAMEWORKS[BACKEND])
 def test_exit_with_live_tensors_is_clean(
     daemon: Daemon, version: str, framework: str, runs: int
 ) -> None:

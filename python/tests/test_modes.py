@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Daemon, interrupted, on_host
+from conftest import Daemon, by_torch, interrupted
 
 import gpuwm
 from gpuwm import modes
@@ -87,7 +87,7 @@ def has(worker: Worker, built: list[Worker]) -> str:
     return line
 
 
-@on_host
+@by_torch
 def test_sixteen_at_once_build_one(daemon: Daemon, name: str, workers: list[Worker]) -> None:
     workers += [Worker(name) for _ in range(16)]
     built: list[Worker] = []
@@ -186,7 +186,7 @@ def test_an_alias_can_not_be_built(daemon: Daemon, name: str) -> None:
         gpuwm.obtain("obtained@latest", never)
 
 
-@on_host
+@by_torch
 def test_a_model_is_built_once(daemon: Daemon, name: str) -> None:
     import torch
     from binding_models import Net, trained, within

@@ -15,16 +15,15 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from binding_models import Net, trained, within
-from conftest import BACKEND, Daemon, eventually, run_python
+from conftest import DEVICE, Daemon, by_torch, eventually, on_host, run_python
 from torch import nn
 
 import gpuwm
 from gpuwm import guards
 
-if BACKEND != "host":
-    pytest.skip("torch reaches host memory only", allow_module_level=True)
+pytestmark = by_torch
 
-IDS = torch.arange(8)
+IDS = torch.arange(8, device=DEVICE)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,8 @@ again = pickle.loads(bytes.fromhex(sys.argv[1]))  # any number of times
 print(again.tolist(), again is value)
 """
     assert there(script, message).split("\n") == [f"{view.tolist()} w", f"{view.tolist()} False"]
-    assert not whole.is_shared()  # type: ignore[no-untyped-call] # torch moved nothing
+    if DEVICE == "cpu":  # torch says of all memory of a GPU that it is shared
+        assert not whole.is_shared()  # type: ignore[no-untyped-call] # torch moved nothing
     eventually(lambda: daemon.leases(name) == 1)
 
 
@@ -102,8 +102,12 @@ def test_a_received_tensor_has_a_lease_of_its_own(daemon: Daemon, name: str) -> 
 def test_what_lies_in_no_version_goes_torchs_way(daemon: Daemon, name: str) -> None:
     mapping = gpuwm.attach(name)
     mapping.torch("w")
-    for own in (torch.arange(4), nn.Parameter(torch.ones(3))):
+    for own in (torch.arange(4, device="cpu"), nn.Parameter(torch.ones(3, device="cpu"))):
         assert torch.equal(pickle.loads(ForkingPickler.dumps(own)), own)
+
+
+@on_host
+def test_private_writes_go_torchs_way(daemon: Daemon, name: str) -> None:
     copied = gpuwm.attach(name, writes="private").torch("w")
     copied.add_(1)
     assert torch.equal(pickle.loads(ForkingPickler.dumps(copied)), copied)
@@ -233,6 +237,7 @@ def test_a_socket_that_was_named_is_used(
     assert there("print(value.tolist())", message) == "[0, 1, 2, 3]"
 
 
+@on_host
 def test_a_forked_child_attaches_by_itself(daemon: Daemon, name: str) -> None:
     mapping = gpuwm.attach(name)
     tensor = pickle.loads(sent(mapping.torch("v")))
@@ -271,16 +276,16 @@ def test_checkpoints_hold_bytes(daemon: Daemon, tmp_path: Any) -> None:
         "import pathlib, pickle, torch\n"
         "from safetensors.torch import load_file\n"
         "folder = sys.argv[1]\n"
-        "wanted = torch.load(folder + '/wanted')\n"
+        "wanted = torch.load(folder + '/wanted', map_location='cpu')\n"
         "states = [torch.load(folder + '/state')]\n"
         "states += [pickle.loads(pathlib.Path(folder, 'pickle').read_bytes())]\n"
         "for state in states:\n"
         "    assert state.keys() == wanted.keys()\n"
-        "    assert all(torch.equal(state[key], wanted[key]) for key in wanted)\n"
+        "    assert all(torch.equal(state[key].cpu(), wanted[key]) for key in wanted)\n"
         "saved = load_file(folder + '/safetensors')\n"
         "assert all(torch.equal(saved[key], wanted[key]) for key in saved)\n"
         "assert len(saved) == len(wanted) - 1\n"
-        "assert torch.equal(torch.load(folder + '/view'), wanted['hidden.weight'][2:4])\n",
+        "assert torch.equal(torch.load(folder + '/view').cpu(), wanted['hidden.weight'][2:4])\n",
         str(tmp_path),
     )
 

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import torch
 from binding_models import Net, addresses, trained, within
-from conftest import BACKEND, Daemon, run_python
+from conftest import DEVICE, Daemon, by_torch, run_python
 from torch import nn
 
 import gpuwm
 from gpuwm import guards
 from gpuwm._making import Making
 
-if BACKEND != "host":
-    pytest.skip("torch reaches host memory only", allow_module_level=True)
+pytestmark = by_torch
 
 _count = itertools.count()
-IDS = torch.arange(8)
+IDS = torch.arange(8, device=DEVICE)
 
 
 @pytest.fixture
@@ -153,6 +152,7 @@ def test_inference_mode(daemon: Daemon, name: str, inside: bool) -> None:
     assert mapping.check(model).lost == ()
 
 
+@pytest.mark.filterwarnings("ignore:RNN module weights:UserWarning")  # as bind's docs say
 @pytest.mark.parametrize(
     "kind", [lambda: nn.LSTM(8, 8, 2), lambda: nn.utils.spectral_norm(nn.Linear(8, 8)).eval()]
 )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from binding_models import Net, addresses, trained
-from conftest import Daemon, on_host, run_python
+from conftest import DEVICE, Daemon, by_torch, run_python
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gpuwm
@@ -86,14 +86,14 @@ def test_a_model_stays_as_it_is(daemon: Daemon, name: str) -> None:
     assert all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
 
 
-@on_host
+@by_torch
 def test_it_is_the_version_of_a_model_that_was_cast(daemon: Daemon, name: str) -> None:
     model = trained()
     version = gpuwm.publish(model, name, bind=False, dtype="bfloat16")
     other = gpuwm.build(name, lambda: Net().to(torch.bfloat16).eval())
     mapping = gpuwm.publish(model.to(torch.bfloat16), name + "-bound")
     assert mapping.version.content == version.content
-    assert torch.equal(other(IDS), model(IDS))
+    assert torch.equal(other(IDS.to(DEVICE)), model(IDS.to(DEVICE)))
     assert mapping.switch(name).id == version.id
     assert mapping.check(model).lost == ()
 
@@ -110,7 +110,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-@on_host
+@by_torch
 def test_tensors_are_cast_where_they_go(daemon: Daemon, name: str) -> None:
     given = {"dense": torch.randn(4, 4), "gaps": torch.randn(4, 4)[:, 1:3]}
     with _Operations() as operations:

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 from binding_models import Net, addresses, arrays, trained
-from conftest import Daemon, interrupted, on_host, run_python
+from conftest import DEVICE, Daemon, by_torch, interrupted, on_host, run_python
 
 import gpuwm
 from gpuwm import following
 
-pytestmark = on_host
+pytestmark = by_torch
 
-IDS = torch.arange(4)
+IDS = torch.arange(4, device=DEVICE)
 Checkpoint = Callable[[Any], str]
 
 
@@ -176,6 +176,7 @@ def test_a_subset_switches(checkpoint: Checkpoint) -> None:
     assert torch.equal(model.get_parameter("hidden.bias"), trained(1).hidden.bias)
 
 
+@on_host
 def test_private_writes_are_gone_after_a_switch(checkpoint: Checkpoint) -> None:
     first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
     mapping = gpuwm.attach(first, writes="private")
@@ -205,6 +206,7 @@ def test_a_refresh_that_fails_says_what_is_not_fresh(
         mapping.switch(second)
 
 
+@on_host
 def test_arrays_follow_without_torch(checkpoint: Checkpoint) -> None:
     first, second = (checkpoint({"x": np.full(3, n, np.float32)}) for n in (1, 2))
     code = """
@@ -229,6 +231,7 @@ def test_a_signal_ends_the_wait_and_nothing_has_changed(checkpoint: Checkpoint) 
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler needs one for C++")
 def test_what_torch_compiled_reads_the_new_version(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
@@ -262,12 +265,12 @@ def test_a_child_is_told_at_once(checkpoint: Checkpoint) -> None:
 def test_a_wait_goes_on_over_a_restart(checkpoint: Checkpoint, daemon: Daemon) -> None:
     """The last test here: its gpuwmd comes back with nothing."""
     mapping, model = bound(checkpoint(arrays(trained(0))))
-
+    second = arrays(trained(1))
     over = threading.Event()
 
     def again() -> None:
         daemon.start()
-        daemon.load("again@v2", arrays(trained(1)))
+        daemon.load("again@v2", second)
         over.wait(60)  # gpuwmd ends with the thread that started it
 
     daemon.kill()

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from conftest import Daemon, Tensors, on_fakecuda, on_host
+from conftest import BACKEND, Daemon, Tensors, by_torch, on_fakecuda, on_gpu, on_host
 from publisher import Given, publish
 
 import gpuwm
@@ -33,13 +33,13 @@ def w(daemon: Daemon) -> gpuwm.Mapping:
     return gpuwm.attach(daemon.load("dtypes@v1", tensors))
 
 
-@on_host
+@by_torch
 @pytest.mark.parametrize("name", [row.name for row in dtypes.BY_NAME.values() if row.torch])
 def test_torch_has_the_bytes_in_place(w: gpuwm.Mapping, name: str) -> None:
     given = w[name]
     found = given.torch()
     assert found.dtype == dtypes.torch_dtype(name, "")
-    assert bytes(found.untyped_storage().tolist()) == given.tobytes()  # type: ignore[no-untyped-call]
+    assert bytes(found.untyped_storage().cpu().tolist()) == given.tobytes()  # type: ignore[no-untyped-call]
     assert found.untyped_storage().nbytes() == given.nbytes
     assert found.storage_offset() == 0
     assert not found._is_view()
@@ -65,7 +65,7 @@ def test_numpy_has_the_bytes_in_place_and_refuses_writes(w: gpuwm.Mapping, name:
     )
 
 
-@on_host
+@by_torch
 def test_a_dtype_that_torch_lacks_is_named(
     w: gpuwm.Mapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +146,7 @@ def test_asarray_takes_it_in_place(w: gpuwm.Mapping) -> None:
     assert np.array(w["F32"]).flags.writeable
 
 
-@on_host
+@by_torch
 def test_saving_a_view_saves_only_its_tensor(w: gpuwm.Mapping) -> None:
     file = io.BytesIO()
     torch.save(w.torch("F32")[1:], file)
@@ -205,7 +205,7 @@ def test_cuda_array_interface_is_for_gpus(w: gpuwm.Mapping) -> None:
     assert not hasattr(w["F32"], "__cuda_array_interface__")
 
 
-@on_fakecuda
+@on_gpu
 def test_a_tensor_on_a_gpu(w: gpuwm.Mapping) -> None:
     given = w["F32"]
     assert given.__dlpack_device__() == (tensor.CUDA, 0)
@@ -225,6 +225,21 @@ def test_a_tensor_on_a_gpu(w: gpuwm.Mapping) -> None:
     assert w["BOOL"].__cuda_array_interface__["typestr"] == "|b1"
     assert not hasattr(w["BF16"], "__cuda_array_interface__")
     assert given.tobytes() == DATA
+
+
+@pytest.mark.skipif(BACKEND != "cuda", reason="needs a GPU")
+def test_consumers_on_a_gpu(w: gpuwm.Mapping) -> None:
+    given = w["F32"]
+    by_torch = torch.utils.dlpack.from_dlpack(given)
+    assert by_torch.device.type == "cuda"
+    assert by_torch.data_ptr() == given.torch().data_ptr()
+    assert by_torch.cpu().numpy().tobytes() == DATA
+    viewed = torch.as_tensor(given, device="cuda")  # by __cuda_array_interface__
+    assert viewed.data_ptr() == given.torch().data_ptr()
+    cupy = pytest.importorskip("cupy")
+    array = cupy.asarray(given)  # its from_dlpack refuses what is read-only
+    assert array.data.ptr == given.torch().data_ptr()
+    assert cupy.asnumpy(array).tobytes() == DATA
 
 
 @on_fakecuda

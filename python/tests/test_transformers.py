@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from binding_models import within
-from conftest import Daemon, eventually, on_host, run_python
+from conftest import DEVICE, Daemon, by_torch, eventually, run_python
 
 import gpuwm
 import gpuwm.transformers
@@ -19,9 +19,9 @@ import gpuwm.transformers
 transformers: Any = importlib.import_module("transformers")  # half of it has no types
 AutoModel, AutoModelForCausalLM = transformers.AutoModel, transformers.AutoModelForCausalLM
 
-pytestmark = on_host
+pytestmark = by_torch
 
-IDS = torch.tensor([[5, 3, 9, 60, 2, 7]])
+IDS = torch.tensor([[5, 3, 9, 60, 2, 7]], device=DEVICE)
 SMALL = {
     "vocab_size": 64,
     "hidden_size": 32,
