@@ -56,7 +56,9 @@ class _Subscription:
         self.arrived: deque[Event] = deque()
         arrived = self.arrived
         out = ctypes.c_void_p()
-        position = _abi.FROM_NOW_ON if after is None else after
+        position = _abi.FROM_NOW_ON
+        if after is not None:
+            position = _lib.count(after, "after", _abi.FROM_NOW_ON - 1)
         _lib.check(self._library.gpuwm_events_open(client._held(), position, ctypes.byref(out)))
         self._pointer: int = out.value or 0
         self.fd: int = self._library.gpuwm_events_get_fd(self._pointer)
@@ -129,7 +131,7 @@ class Events:
         assert subscription is not None
         event = self._take(subscription)
         if event is None:
-            milliseconds = _lib.milliseconds(wait)
+            milliseconds = _lib.milliseconds(wait, "wait")
 
             def call() -> None:
                 subscription.dispatch(milliseconds)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_char_p
+from typing import Any
 
 from . import _abi, errors
 
@@ -20,6 +23,8 @@ NEEDED = (0, 1, 0)  # of the library
 SONAME = "libgpuwm-client.so.0"
 
 MS_MAX = 2**63 - 1
+UINT32_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
 
 # ---- finding it -----------------------------------------------------------
 
@@ -88,31 +93,93 @@ def text(value: bytes | None) -> str:
     return "" if value is None else value.decode("utf-8", "replace")
 
 
-def path_bytes(value: str | os.PathLike[str] | None) -> bytes | None:
-    return None if value is None else _without_zero(os.fsencode(value))
+def wrong(name: str, value: object, wanted: str) -> TypeError:
+    """For an argument that is of no use, whatever its value."""
+    return TypeError(f"{name}={reprlib.repr(value)}: give {wanted}")
 
 
-def text_bytes(value: str | None) -> bytes | None:
-    return None if value is None else _without_zero(value.encode())
+def path_bytes(value: str | os.PathLike[str] | None, name: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        encoded = os.fsencode(value)
+    except TypeError:
+        raise wrong(name, value, "a path") from None
+    except UnicodeEncodeError:
+        raise _no_unicode(name, value) from None
+    return _without_zero(encoded, name)
 
 
-def _without_zero(value: bytes) -> bytes:
+def text_bytes(value: str, name: str) -> bytes:
+    """For the C library. name: the argument's, for TypeError and Invalid."""
+    if not isinstance(value, str):
+        raise wrong(name, value, "a str")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        raise _no_unicode(name, value) from None
+    return _without_zero(encoded, name)
+
+
+def maybe_text(value: str | None, name: str) -> bytes | None:
+    return None if value is None else text_bytes(value, name)
+
+
+def _no_unicode(name: str, value: object) -> errors.Invalid:
+    return errors.Invalid(f"{name}={value!r} has half of a surrogate pair", "it is no Unicode text")
+
+
+def _without_zero(value: bytes, name: str) -> bytes:
     if b"\0" in value:
-        raise errors.Invalid(f"{value!r} has a zero byte in it")
+        raise errors.Invalid(f"{name}={text(value)!r} has a zero byte in it")
     return value
 
 
-def texts(values: Iterable[str]) -> ctypes.Array[c_char_p]:
-    encoded = [text_bytes(value) for value in values]
+def names(values: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """What is given as one text or as several."""
+    if isinstance(values, str):
+        return (values,)
+    wanted = "a str or several"
+    if not isinstance(values, Iterable):
+        raise wrong(name, values, wanted)
+    found = tuple(values)
+    if not all(isinstance(each, str) for each in found):
+        raise wrong(name, values, wanted)
+    return found
+
+
+def function(value: Callable[..., Any], name: str, wanted: str) -> None:
+    """TypeError: it is none."""
+    if not callable(value):
+        raise wrong(name, value, wanted)
+
+
+def texts(values: Iterable[str], name: str) -> ctypes.Array[c_char_p]:
+    encoded = [text_bytes(value, name) for value in values]
     return (c_char_p * len(encoded))(*encoded)
 
 
-def milliseconds(seconds: float | None) -> int:
+def count(value: int, name: str, most: int) -> int:
+    """A whole number from 0, which a C field would make another one of when it doesn't fit."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise wrong(name, value, "an int") from None
+    if not 0 <= found <= most:
+        raise errors.Invalid(f"{name}={found}", f"0 to {most}")
+    return found
+
+
+def milliseconds(seconds: float | None, name: str) -> int:
     """None: 0, no wait. math.inf: -1, for ever."""
     if seconds is None:
         return 0
-    if math.isnan(seconds) or seconds < 0:
-        raise errors.Invalid(f"a wait of {seconds} seconds", "None, seconds, or math.inf")
+    try:
+        refused = math.isnan(seconds) or seconds < 0
+    except (TypeError, ValueError, OverflowError):
+        raise wrong(name, seconds, "None, seconds, or math.inf") from None
+    if refused:
+        raise errors.Invalid(f"{name}={seconds}", "None, seconds, or math.inf")
     if math.isinf(seconds):
         return -1
     return min(math.ceil(seconds * 1000), MS_MAX)
@@ -127,7 +194,10 @@ def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int
         return None, 0
     if not isinstance(key, Mapping) or not all(isinstance(name, str) for name in key):
         raise errors.Invalid(f"key={key!r}", "fields by name: {'dtype': 'bf16', 'world': 2}")
-    fields = [_abi.KeyField(text_bytes(name), text_bytes(str(key[name]))) for name in key]
+    fields = [
+        _abi.KeyField(text_bytes(name, "key"), text_bytes(str(key[name]), f"key[{name!r}]"))
+        for name in key
+    ]
     return (_abi.KeyField * len(fields))(*fields), len(fields)
 
 
@@ -151,6 +221,6 @@ def last_error(result: int) -> errors.Error:
     return kind(text(said.message), text(said.detail), code=-result, name=text(said.name))
 
 
-def sequence(values: Sequence[str] | None) -> tuple[ctypes.Array[c_char_p] | None, int]:
+def sequence(values: Sequence[str] | None, name: str) -> tuple[ctypes.Array[c_char_p] | None, int]:
     """An array for a pair of fields, pointer and count."""
-    return (None, 0) if not values else (texts(values), len(values))
+    return (None, 0) if not values else (texts(values, name), len(values))

@@ -79,12 +79,12 @@ class Making:
         fields, count = _lib.key_fields(what.key)
         options = _abi.PublishOptions(
             size=ctypes.sizeof(_abi.PublishOptions),
-            name=_lib.text_bytes(what.name),
-            device=_lib.text_bytes(what.device),
-            rank=what.rank,
-            world=what.world,
-            join=_lib.text_bytes(what.join),
-            alias=_lib.text_bytes(what.alias),
+            name=_lib.text_bytes(what.name, "name"),
+            device=_lib.text_bytes(what.device, "device"),
+            rank=_lib.count(what.rank, "rank", _lib.UINT32_MAX),
+            world=_lib.count(what.world, "world", _lib.UINT32_MAX),
+            join=_lib.maybe_text(what.join, "join"),
+            alias=_lib.maybe_text(what.alias, "alias"),
             segment_bytes=_segment_bytes(self._specs),
             stepwise=True,
             key=fields,
@@ -121,17 +121,21 @@ class Making:
         return capsule(out.value or 0)
 
     def metadata(self, texts: Mapping[str, str]) -> None:
+        if not isinstance(texts, Mapping):
+            raise _lib.wrong("metadata", texts, "texts by name")
         for key, value in texts.items():
             _lib.check(
                 self._library.gpuwm_publish_metadata(
-                    self._pointer, _lib.text_bytes(key), _lib.text_bytes(value)
+                    self._pointer,
+                    _lib.text_bytes(key, "metadata"),
+                    _lib.text_bytes(value, f"metadata[{key!r}]"),
                 )
             )
 
     def file(self, name: str, content: bytes) -> None:
         _lib.check(
             self._library.gpuwm_publish_file(
-                self._pointer, _lib.text_bytes(name), content, len(content)
+                self._pointer, _lib.text_bytes(name, "files"), content, len(content)
             )
         )
 
@@ -178,7 +182,7 @@ class Making:
         """The version will not be, unless a commit took it over. What was exported stays, and may
         be written."""
         if self._abort.detach():
-            text = _lib.text_bytes(reason.replace("\0", " ")[:REASON_CHARACTERS])
+            text = reason.replace("\0", " ")[:REASON_CHARACTERS].encode(errors="replace")
             self._library.gpuwm_publish_abort(self._pointer, text)
 
     def _owned(self) -> weakref.finalize[..., Any]:
@@ -192,12 +196,12 @@ class Making:
 def _spec(spec: Spec) -> _abi.TensorSpec:
     count = len(spec.shape)
     return _abi.TensorSpec(
-        _lib.text_bytes(spec.name),
+        _lib.text_bytes(spec.name, "a tensor's name"),
         dtypes.BY_NAME[spec.dtype].code,
         count,
         (ctypes.c_uint64 * count)(*spec.shape),
         None if spec.strides is None else (ctypes.c_int64 * count)(*spec.strides),
-        _lib.text_bytes(spec.tied_to),
+        _lib.maybe_text(spec.tied_to, "a tensor's name"),
     )
 
 
@@ -223,17 +227,25 @@ def _warn(said: str) -> None:
 
 # ---- files -------------------------------------------------------------------------------------
 
-Files = Iterable[str | os.PathLike[str]] | Mapping[str, bytes]
+Path = str | os.PathLike[str]
+_FILES = "paths, or bytes by name"
+Files = Path | Iterable[Path] | Mapping[str, bytes]
 
 
 def files_of(files: Files | None) -> dict[str, bytes]:
-    """Contents by name; a path's name is its last part. OSError; Invalid: two of one name."""
+    """Contents by name; a path's name is its last part. OSError; Invalid: two of one name.
+    TypeError."""
     if files is None:
         return {}
     if isinstance(files, Mapping):
-        return dict(files)
+        return {name: _content(name, content) for name, content in files.items()}
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    if not isinstance(paths, Iterable):
+        raise _lib.wrong("files", files, _FILES)
     found: dict[str, bytes] = {}
-    for path in files:
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise _lib.wrong("files", path, _FILES)
         path = os.path.normpath(os.fsdecode(path))
         name = os.path.basename(path)
         if name in found:
@@ -243,3 +255,10 @@ def files_of(files: Files | None) -> dict[str, bytes]:
         with open(path, "rb") as file:
             found[name] = file.read()
     return found
+
+
+def _content(name: str, content: bytes) -> bytes:
+    try:
+        return bytes(memoryview(content))
+    except TypeError:
+        raise _lib.wrong(f"files[{name!r}]", content, "bytes") from None

@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 
 from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle
-from .client import Client, connect, shared
+from .client import Client, connect, given, shared
 from .copies import Copies
 from .mapping import Mapping
 from .selection import Selection
@@ -132,8 +132,8 @@ def attach_mapping(
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
     # Calls on one client wait for each other: one that may wait long gets a client of its own.
-    if client is None:
-        client = connect() if wait else shared()
+    waits = _lib.milliseconds(wait, "wait") != 0
+    client = given(client) or (connect() if waits else shared())
     options = attach_options(devices.resolve(device, client), rank, wait, key)
     options.private_writes = writes == "private"
     options.look = look
@@ -145,13 +145,11 @@ def attach_options(
     device: str | None, rank: int, wait: float | None, key: _lib.Key | None
 ) -> _abi.AttachOptions:
     fields, count = _lib.key_fields(key)
-    if rank < 0:  # a C field would make a large one of it
-        raise errors.Invalid(f"rank is {rank}", "0 to world - 1")
     return _abi.AttachOptions(
         size=ctypes.sizeof(_abi.AttachOptions),
-        device=_lib.text_bytes(device),
-        rank=rank,
-        wait_ms=_lib.milliseconds(wait),
+        device=_lib.maybe_text(device, "device"),
+        rank=_lib.count(rank, "rank", _lib.UINT32_MAX),
+        wait_ms=_lib.milliseconds(wait, "wait"),
         key=fields,
         key_count=count,
     )
@@ -165,10 +163,13 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     if selection.layers:
         # Which layers there are stands in the version's index only; then it is that version.
         version, names = _names(client, ref, options)
-    options.globs, options.glob_count = _lib.sequence(selection.globs(names))
+    options.globs, options.glob_count = _lib.sequence(selection.globs(names), "glob")
     _lib.check(
         library.gpuwm_attach(
-            client._held(), _lib.text_bytes(version), ctypes.byref(options), ctypes.byref(out)
+            client._held(),
+            _lib.text_bytes(version, "ref"),
+            ctypes.byref(options),
+            ctypes.byref(out),
         )
     )
     return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
@@ -193,7 +194,7 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
     out = ctypes.c_void_p()
     _lib.check(
         library.gpuwm_get_handles(
-            client._held(), _lib.text_bytes(ref), ctypes.byref(options), ctypes.byref(out)
+            client._held(), _lib.text_bytes(ref, "ref"), ctypes.byref(options), ctypes.byref(out)
         )
     )
     try:

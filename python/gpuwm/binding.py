@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import nn
 
-from . import errors, fitting, guards, init, parametrized, remembering, tensor_torch
+from . import _lib, errors, fitting, guards, init, parametrized, remembering, tensor_torch
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class _Fill:
 def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
     """The names that globs fit. Invalid: one fits none."""
     chosen: set[str] = set()
-    for glob in (globs,) if isinstance(globs, str) else globs:
+    for glob in _lib.names(globs, option):
         fitting_names = set(fnmatch.filter(names, glob)) if glob != "*" else names
         if not fitting_names:
             raise errors.Invalid(

@@ -16,6 +16,8 @@ from .modes import Mode
 
 Globs = str | Sequence[str]
 
+_MAKE = "a function that returns the model: lambda: Model(config)"
+
 
 def build(
     ref: str,
@@ -47,6 +49,11 @@ def build(
     strict, share_buffers, private, guard: as in `bind`. wait, device, key, alias, files, metadata,
     client: as in `gpuwm.obtain`. options: more for `gpuwm.attach`, with "load" only.
     """
+    if isinstance(make, nn.Module):  # which can be called, with other arguments
+        raise _lib.wrong("make", type(make), _MAKE)
+    _lib.function(make, "make", _MAKE)
+    if fill is not None:
+        _lib.function(fill, "fill", "a function that gives the model its values")
     chosen = modes.mode_of(mode, "load" if fill is None else "auto")
     made: list[nn.Module] = []
 

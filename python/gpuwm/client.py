@@ -147,13 +147,13 @@ class Client:
 
     def jobs(self, job: int | None = None) -> builtins.list[dict[str, Any]]:
         """Jobs with their phases, progress and errors: one, or all."""
-        filter_text = None if job is None else str(int(job))
+        filter_text = None if job is None else str(_job(job))
         found: builtins.list[dict[str, Any]] = self._query("jobs", filter_text)["jobs"]
         return found
 
     def _query(self, method: str, filter_text: str | None = None) -> dict[str, Any]:
         out = ctypes.c_void_p()
-        text = _lib.text_bytes(filter_text)
+        text = _lib.maybe_text(filter_text, "model")
         self._call("gpuwm_query", method.encode(), text, ctypes.byref(out))
         try:
             result: dict[str, Any] = json.loads(ctypes.string_at(out.value or 0))
@@ -192,14 +192,16 @@ class Client:
         makes a plan, nothing else. key: the version's, as `attach(key=...)` asks for it.
         """
         fields, field_count = _lib.key_fields(key)
-        names, count = _lib.sequence([devices] if isinstance(devices, str) else devices)
+        names, count = _lib.sequence(
+            None if devices is None else _lib.names(devices, "devices"), "devices"
+        )
         options = _abi.LoadOptions(
             size=ctypes.sizeof(_abi.LoadOptions),
-            source=_lib.path_bytes(source),
-            name=_lib.text_bytes(name),
+            source=_lib.path_bytes(source, "source"),
+            name=_lib.text_bytes(name, "name"),
             devices=names,
             device_count=count,
-            alias=_lib.text_bytes(alias),
+            alias=_lib.maybe_text(alias, "alias"),
             dry_run=dry_run,
             key=fields,
             key_count=field_count,
@@ -215,11 +217,11 @@ class Client:
         (jobs(job) says why). TimedOut, Cancelled, NotFound; Disconnected: gpuwmd ended with it.
         Other calls of this client wait meanwhile; `await job` blocks nobody.
         """
-        return self._call("gpuwm_job_wait", int(job), _lib.milliseconds(wait)) == 0
+        return self._call("gpuwm_job_wait", _job(job), _lib.milliseconds(wait, "wait")) == 0
 
     def cancel(self, job: int) -> None:
         """Ends a job. NotFound: it has ended."""
-        self._call("gpuwm_job_cancel", int(job))
+        self._call("gpuwm_job_cancel", _job(job))
 
     def swap(
         self,
@@ -237,10 +239,10 @@ class Client:
         """
         options = _abi.SwapOptions(
             size=ctypes.sizeof(_abi.SwapOptions),
-            model=_lib.text_bytes(model),
-            alias=_lib.text_bytes(alias),
-            to=_lib.text_bytes(to),
-            expect=_lib.text_bytes(expect),
+            model=_lib.text_bytes(model, "model"),
+            alias=_lib.text_bytes(alias, "alias"),
+            to=_lib.maybe_text(to, "to"),
+            expect=_lib.maybe_text(expect, "expect"),
             retire_old=retire_old,
         )
         old = ctypes.create_string_buffer(33)
@@ -253,29 +255,40 @@ class Client:
 
     def pin(self, ref: str, name: str) -> None:
         """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
-        self._call("gpuwm_pin", _lib.text_bytes(ref), _lib.text_bytes(name))
+        self._call("gpuwm_pin", _lib.text_bytes(ref, "ref"), _lib.text_bytes(name, "name"))
 
     def unpin(self, ref: str, name: str) -> None:
         """Lets go of a pin. NotFound."""
-        self._call("gpuwm_unpin", _lib.text_bytes(ref), _lib.text_bytes(name))
+        self._call("gpuwm_unpin", _lib.text_bytes(ref, "ref"), _lib.text_bytes(name, "name"))
 
     def retire(self, ref: str, wait: float | None = None) -> None:
         """No new leases; freed when the last lease and pin are gone, for which it waits (seconds)
         if asked: TimedOut. Busy: an alias names it."""
-        self._call("gpuwm_retire", _lib.text_bytes(ref), _lib.milliseconds(wait))
+        self._call("gpuwm_retire", _lib.text_bytes(ref, "ref"), _lib.milliseconds(wait, "wait"))
 
     def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
         """Has the memory of a version read again and compared with its digests: a job for each
         replica, which fails with Damaged where they differ."""
         numbers = (ctypes.c_uint64 * _abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
-        where = _lib.text_bytes(device)
-        self._call("gpuwm_verify", _lib.text_bytes(ref), where, numbers, ctypes.byref(count))
+        version, where = _lib.text_bytes(ref, "ref"), _lib.maybe_text(device, "device")
+        self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
         return [Job(number, self) for number in numbers[: count.value]]
 
     def drain(self) -> None:
         """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
         self._call("gpuwm_drain")
+
+
+def _job(number: int) -> int:
+    return _lib.count(number, "job", _lib.UINT64_MAX)
+
+
+def given(client: Client | None) -> Client | None:
+    """As an argument: TypeError."""
+    if client is None or isinstance(client, Client):
+        return client
+    raise _lib.wrong("client", client, "what gpuwm.connect() returns")
 
 
 def connect(
@@ -297,11 +310,11 @@ def connect(
     """
     options = _abi.ConnectOptions(
         size=ctypes.sizeof(_abi.ConnectOptions),
-        socket=_lib.path_bytes(socket),
-        name=_lib.text_bytes(name or os.path.basename(sys.argv[0] or "") or "python"),
-        wait_ms=_lib.milliseconds(wait),
+        socket=_lib.path_bytes(socket, "socket"),
+        name=_lib.text_bytes(name or os.path.basename(sys.argv[0] or "") or "python", "name"),
+        wait_ms=_lib.milliseconds(wait, "wait"),
         flags=_abi.CONNECT_ADMIN if admin else 0,
-        restart_ms=_lib.milliseconds(restart),
+        restart_ms=_lib.milliseconds(restart, "restart"),
     )
 
     def call() -> Client:
@@ -352,4 +365,4 @@ def events(after: int | None = None, *, client: Client | None = None) -> _events
 
     A plain `for` blocks. It goes on over restarts of gpuwmd.
     """
-    return (client or shared()).events(after)
+    return (given(client) or shared()).events(after)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import _lib, errors
 
 if TYPE_CHECKING:
     from .client import Client
@@ -22,7 +24,7 @@ def resolve(device: Any, client: Client) -> str | None:
     """
     if device is None:
         return None
-    name = f"cuda:{device}" if isinstance(device, int) else str(device)
+    name = _name(device)
     if name in ("host", "cpu"):
         return "host"
     found = _ORDINAL.match(name)
@@ -40,9 +42,20 @@ def resolve(device: Any, client: Client) -> str | None:
     )
 
 
-def _current() -> int:
-    import sys
+def _name(device: Any) -> str:
+    if isinstance(device, str):
+        return device
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(device, torch.device):
+        return str(device)
+    try:
+        return f"cuda:{operator.index(device)}"
+    except TypeError:
+        wanted = '"host", a UUID, "cuda:N", N or a torch.device'
+        raise _lib.wrong("device", device, wanted) from None
 
+
+def _current() -> int:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         current: int = torch.cuda.current_device()

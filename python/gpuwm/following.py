@@ -48,13 +48,14 @@ def switch(
     version could be mapped.
     """
     handle = mapping._held()
-    globs = (stale,) if isinstance(stale, str) else tuple(stale)
+    globs = _lib.names(stale, "stale")
     ref = mapping.follows if ref is None else ref
-    if wait:
+    if _lib.milliseconds(wait, "wait"):
+        assert wait is not None
         # Before, since a switch that goes on by itself would take the memory from under the caller.
         wait_until_ready(ref, handle, wait)
     options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
-    name = _lib.text_bytes(ref)
+    name = _lib.text_bytes(ref, "ref")
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
     try:

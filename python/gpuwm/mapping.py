@@ -68,7 +68,11 @@ class _Files(collections.abc.Mapping[str, bytes]):
     def __getitem__(self, name: str) -> bytes:
         size = ctypes.c_uint32()
         handle = self._handle
-        data = handle.library.gpuwm_file(handle.pointer, _lib.text_bytes(name), ctypes.byref(size))
+        try:
+            file = _lib.text_bytes(name, "name")
+        except (TypeError, errors.Invalid):
+            raise KeyError(name) from None
+        data = handle.library.gpuwm_file(handle.pointer, file, ctypes.byref(size))
         if data is None:
             raise KeyError(name)
         return ctypes.string_at(data, size.value)
@@ -182,6 +186,8 @@ class Mapping:
 
     def __getitem__(self, name: str) -> Tensor:
         """A tensor. NoTensor, which is a KeyError."""
+        if not isinstance(name, str):
+            raise _lib.wrong("name", name, "the name of a tensor: keys() has them")
         handle = self._held()
         position = handle.table().positions.get(name)
         if position is None:
@@ -243,21 +249,19 @@ class Mapping:
         being captured. `version.content` is the digest of all of them: processes in which that is
         equal, and this finds nothing, read the same weights.
         """
-        chosen = self.keys() if names is None else [names] if isinstance(names, str) else [*names]
+        chosen = self.keys() if names is None else [*_lib.names(names, "names")]
         for name in chosen:
-            if not isinstance(name, str):
-                raise errors.Invalid(f"{name!r} is no name of a tensor", "keys() has their names")
             self[name]  # NoTensor
         if sample is not None:
-            if sample < 0:
-                raise errors.Invalid(f"sample is {sample}", "0 or more; None: all")
             import random
 
+            most = _lib.count(sample, "sample", _lib.UINT64_MAX)
+
             # Not the program's own generator, whose numbers are to be the same with and without.
-            chosen = random.Random().sample(chosen, min(sample, len(chosen)))
+            chosen = random.Random().sample(chosen, min(most, len(chosen)))
         handle = self._held()
         # Without names the library takes all that is mapped, whatever was chosen.
-        array = _lib.texts(chosen)
+        array = _lib.texts(chosen, "names")
         _lib.check(handle.library.gpuwm_tensors_verify(handle.pointer, array, len(chosen)))
         return chosen
 

@@ -63,6 +63,7 @@ def obtain(
     All errors of `attach` and `publish`, and whatever `make` raises. Refused: the role publisher
     is needed for all but "load".
     """
+    _lib.function(make, "make", "a function that returns what is to be published")
     chosen = mode_of(mode, "auto")
     if chosen == "load":
         return attach(ref, device=device, wait=wait, key=key, client=client)
@@ -79,7 +80,7 @@ def obtain(
     if chosen == "save":
         return make_it(make(), client=client)
     # Calls on a client wait for each other, and those who wait must not hold up who builds.
-    client = client or clients.connect()
+    client = clients.given(client) or clients.connect()
     found = claim(client, ref, device, math.inf if wait is None else wait, key)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
 
@@ -89,15 +90,14 @@ def claim(
 ) -> Attached | None:
     """None: it is for this client to publish, or to give up."""
     options = attach_options(devices.resolve(device, client), 0, wait, key)
+    text = _lib.text_bytes(name, "ref")
     left = _Left(client, name)
 
     def call() -> Attached | None:
         out = ctypes.c_void_p()
         library = _lib.load()
         result = _lib.check(
-            library.gpuwm_claim(
-                client._held(), _lib.text_bytes(name), ctypes.byref(options), ctypes.byref(out)
-            )
+            library.gpuwm_claim(client._held(), text, ctypes.byref(options), ctypes.byref(out))
         )
         if result == 1:
             left.note("elected")
@@ -130,7 +130,7 @@ class _Left:
 def _give_up(client: clients.Client, name: str) -> None:
     # A publish that was begun had taken the claim over, and ended it.
     with contextlib.suppress(errors.Error):
-        _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name)))
+        _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name, "ref")))
 
 
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:

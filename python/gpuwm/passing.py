@@ -16,7 +16,7 @@ import torch
 import torch.multiprocessing  # registers its own, which are to be replaced
 from torch import nn
 
-from . import errors
+from . import _lib, errors
 from ._handle import Where
 from .references import Ref, View, received
 
@@ -63,6 +63,8 @@ def name_of(tensor: torch.Tensor) -> str | None:
 
 def ref(tensor: torch.Tensor) -> Ref:
     """A reference to a tensor, or a view of one, that lies in a version. Invalid: it does not."""
+    if not isinstance(tensor, torch.Tensor):
+        raise _lib.wrong("tensor", tensor, "a tensor of torch: mapping.ref(name) needs none")
     origin = _origin(tensor)
     if origin is None:
         raise errors.Invalid(

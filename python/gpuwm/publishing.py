@@ -116,7 +116,9 @@ def publish(
     stored = _stored(dtype, bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(files)
-    client = client or clients.connect()
+    if announce is not None:
+        _lib.function(announce, "announce", "a function that is told the publish's id")
+    client = clients.given(client) or clients.connect()
     what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key)
     making = Making(client, what, [part.spec for part in gathered.parts])
     try:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from . import errors
+from . import _lib, errors
 from ._handle import TensorInfo
 
 # Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7.
@@ -22,13 +22,11 @@ class Selection:
     def __init__(
         self, layers: Iterable[int] | None = None, glob: str | Sequence[str] | None = None
     ) -> None:
-        self.layers = frozenset(layers if layers is not None else ())
-        self._globs = (glob,) if isinstance(glob, str) else tuple(glob or ())
+        self.layers = _layers(() if layers is None else layers)
+        self._globs = _lib.names(() if glob is None else glob, "glob")
         self._all = layers is None and glob is None
         if not self._all and not self.layers and not self._globs:
             raise errors.Invalid("no layer and no glob", "None for both takes all tensors")
-        if any(layer < 0 for layer in self.layers):
-            raise errors.Invalid(f"layer {min(self.layers)}", "layers count from 0")
 
     def __contains__(self, name: str) -> bool:
         if self._all:
@@ -66,6 +64,12 @@ class Selection:
     def __str__(self) -> str:
         parts = [f"layers {sorted(self.layers)}"] if self.layers else []
         return " and ".join([*parts, *self._globs]) or "all tensors"
+
+
+def _layers(layers: Iterable[int]) -> frozenset[int]:
+    if not isinstance(layers, Iterable):
+        raise _lib.wrong("layers", layers, "several ints: range(0, 20)")
+    return frozenset(_lib.count(layer, "layers", _lib.UINT32_MAX) for layer in layers)
 
 
 def _classes(numbers: Iterable[int]) -> list[str]:

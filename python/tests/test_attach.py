@@ -83,7 +83,7 @@ def test_state_dict_is_in_place(w: gpuwm.Mapping) -> None:
 
 def test_what_can_not_be_meant(daemon: Daemon, checkpoint: Any) -> None:
     name = checkpoint({"a": np.ones(4, np.float32)})
-    with pytest.raises(gpuwm.Invalid, match="rank is -1"):
+    with pytest.raises(gpuwm.Invalid, match="rank=-1"):
         gpuwm.attach(name, rank=-1)
     mapping = gpuwm.attach(name)
     for made in (mapping, gpuwm.connect(daemon.socket)):

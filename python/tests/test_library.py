@@ -158,10 +158,10 @@ def test_errors_tell_and_travel() -> None:
     ("seconds", "milliseconds"), [(None, 0), (0, 0), (0.0001, 1), (1.5, 1500), (float("inf"), -1)]
 )
 def test_waits_are_seconds(seconds: float | None, milliseconds: int) -> None:
-    assert _lib.milliseconds(seconds) == milliseconds
+    assert _lib.milliseconds(seconds, "wait") == milliseconds
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
 def test_waits_that_can_not_be_meant(seconds: float) -> None:
-    with pytest.raises(gpuwm.Invalid, match="a wait of"):
-        _lib.milliseconds(seconds)
+    with pytest.raises(gpuwm.Invalid, match="wait="):
+        _lib.milliseconds(seconds, "wait")

@@ -34,7 +34,7 @@ def test_some_at_random(version: str) -> None:
         assert sorted(w.verify(sample=9)) == ["a", "b", "c"]
         assert w.verify(["a"], sample=1) == ["a"]
         assert random.getstate() == state
-        with pytest.raises(gpuwm.Invalid, match="sample is -1"):
+        with pytest.raises(gpuwm.Invalid, match="sample=-1"):
             w.verify(sample=-1)
 
 
@@ -45,7 +45,7 @@ def test_names_that_are_not_there(version: str) -> None:
             w.verify(["a", "c"])
         with pytest.raises(gpuwm.NoTensor, match="read@v1 has no tensor d"):
             w.verify("d")
-        with pytest.raises(gpuwm.Invalid, match="1 is no name"):
+        with pytest.raises(TypeError, match=r"names=\[1\]"):
             w.verify([1])  # type: ignore[list-item]
 
 
