@@ -220,7 +220,8 @@ static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_o
 	client->lost = options->lost;
 	client->lost_data = options->lost_data;
 	client->socket = client_socket_path(options->socket, options->flags);
-	client->name = strdup(options->name ? options->name : program_invocation_short_name);
+	client->name =
+		options->name ? strdup(options->name) : strndup(program_invocation_short_name, NAME_BYTES_MAX);
 }
 
 int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)

@@ -34,9 +34,29 @@ static char *path_default(void)
 	return strdup(SOCKET_SYSTEM);
 }
 
+/* A client connects again later, and the process may be in another folder then. What would be too long for a
+ * socket's address stays relative. */
+static char *path_absolute(char *path)
+{
+	char *folder, *absolute = NULL;
+
+	if (!path || path[0] == '/' || path[0] == 0)
+		return path;
+	folder = getcwd(NULL, 0);
+	if (!folder || asprintf(&absolute, "%s/%s", folder, path) < 0)
+		absolute = NULL;
+	free(folder);
+	if (!absolute || strlen(absolute) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+		free(absolute);
+		return path;
+	}
+	free(path);
+	return absolute;
+}
+
 char *client_socket_path(const char *given, unsigned flags)
 {
-	char *path = given ? strdup(given) : path_default(), *admin, *slash;
+	char *path = path_absolute(given ? strdup(given) : path_default()), *admin, *slash;
 
 	if (!path || !(flags & GPUWM_CONNECT_ADMIN))
 		return path;

@@ -126,7 +126,8 @@ struct gpuwm_connect_options {
 	const char *socket; /* path of the (worker) socket. NULL: $GPUWM_SOCKET, else
 			       $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else
 			       /run/gpuwm/gpuwm.sock. With GPUWM_CONNECT_ADMIN,
-			       admin.sock in the same directory */
+			       admin.sock in the same directory. One that is relative is
+			       found again from another folder, unless it is too long then */
 	const char *name; /* who connects, for `gpuwmctl clients`. NULL: the program's name */
 	int64_t wait_ms; /* retry so long while nobody listens */
 	unsigned flags;

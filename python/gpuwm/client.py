@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from . import _abi, _events, _lib, _threads, errors
 
+NAME_BYTES = 128  # of who connects: gpuwmd takes no longer one
+SOCKET_BYTES = 107  # of the path of a socket: the kernel's address has no room for more
+
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = (ctypes.c_void_p,)
 _libc.free.restype = None
@@ -280,6 +283,23 @@ class Client:
         self._call("gpuwm_drain")
 
 
+def _script() -> bytes:
+    """The script's name, as far as it fits; a program that embeds Python may have none."""
+    argv = getattr(sys, "argv", None) or [""]
+    name = os.path.basename(str(argv[0] or "")) or "python"
+    return name.encode(errors="replace")[:NAME_BYTES].decode(errors="ignore").encode()
+
+
+def _absolute(socket: str | os.PathLike[str] | None) -> str | None:
+    """For later, and for those a tensor is passed on to, who may be in another folder. What would
+    be too long for a socket's address stays relative."""
+    if not socket:
+        return None
+    path = os.fsdecode(socket)
+    absolute = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    return absolute if len(os.fsencode(absolute)) <= SOCKET_BYTES else path
+
+
 def _job(number: int) -> int:
     return _lib.count(number, "job", _lib.UINT64_MAX)
 
@@ -308,10 +328,12 @@ def connect(
     that went away; None: 30.
     Unreachable: nobody listens there. Refused: the socket's mode or group.
     """
+    given_path = _lib.path_bytes(socket, "socket")
+    path = _absolute(socket or os.environ.get("GPUWM_SOCKET"))
     options = _abi.ConnectOptions(
         size=ctypes.sizeof(_abi.ConnectOptions),
-        socket=_lib.path_bytes(socket, "socket"),
-        name=_lib.text_bytes(name or os.path.basename(sys.argv[0] or "") or "python", "name"),
+        socket=given_path,
+        name=_lib.text_bytes(name, "name") if name else _script(),
         wait_ms=_lib.milliseconds(wait, "wait"),
         flags=_abi.CONNECT_ADMIN if admin else 0,
         restart_ms=_lib.milliseconds(restart, "restart"),
@@ -320,8 +342,7 @@ def connect(
     def call() -> Client:
         out = ctypes.c_void_p()
         _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
-        path = socket or os.environ.get("GPUWM_SOCKET")
-        return Client(out.value or 0, None if path is None else os.fspath(path))
+        return Client(out.value or 0, path)
 
     try:
         return _threads.wait_for(call)

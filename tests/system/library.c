@@ -145,6 +145,42 @@ Test(library, thousands_of_attaches_leave_no_descriptor_and_no_mapping)
 	stop_with_one(d);
 }
 
+Test(library, a_relative_socket_is_found_from_another_folder)
+{
+	struct gpuwmd *d = start_with_one();
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	struct gpuwm_events *events;
+	char *folder = strdup(d->socket);
+
+	*strrchr(folder, '/') = 0;
+	OK(chdir(folder));
+	options.socket = strrchr(d->socket, '/') + 1;
+	OK(gpuwm_connect(&options, &client));
+	OK(chdir("/"));
+	OK(gpuwm_events_open(client, UINT64_MAX, &events)); /* a connection of its own */
+	gpuwm_events_close(events);
+	gpuwm_close(client);
+	free(folder);
+	stop_with_one(d);
+}
+
+Test(library, a_long_name_of_a_program_is_told_as_far_as_it_fits)
+{
+	struct gpuwmd *d = start_with_one();
+	char *name = program_invocation_short_name, longer[200];
+	struct gpuwm_client *client;
+
+	memset(longer, 'x', sizeof longer - 1);
+	longer[sizeof longer - 1] = 0;
+	program_invocation_short_name = longer;
+	OK(gpuwm_connect(NULL, &client));
+	program_invocation_short_name = name;
+	OK(gpuwm_ping(client, NULL));
+	gpuwm_close(client);
+	stop_with_one(d);
+}
+
 Test(library, what_is_not_there_is_said)
 {
 	struct gpuwmd *d = start_with_one();
