@@ -34,8 +34,13 @@ def main(options: argparse.Namespace) -> None:
     common.load(folder, REF, options.device)
     on = common.torch_device(options.device)
     torch.zeros(1, device=on)
-    times: dict[str, list[float]] = {"attach": [], "build": [], "bind": [], "bind, CPU": []}
+    kinds = ("a million turns of an empty loop", "attach", "build", "bind", "bind, CPU")
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        for _ in range(1_000_000):
+            pass
+        times[kinds[0]].append((time.perf_counter() - begin) * 1e3)
         begin = time.perf_counter()
         mapping = gpuwm.attach(REF, device=common.gpuwm_device(options.device))
         attached = time.perf_counter()

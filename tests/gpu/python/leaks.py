@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import random
 import signal
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import common
@@ -22,11 +25,16 @@ IPC_KILLS = 3
 IPC_BYTES = 256 << 20
 NOISE_MIB = 8  # what the driver's own books move by
 RSS_NOISE_MIB = 32
-ENDS = ("well", "killed", "exit")  # of a worker: stdin ends, SIGKILL, os._exit with live tensors
+# Of a worker: its stdin ends; os._exit with live tensors; SIGKILL and SIGSEGV as it waits, SIGKILL
+# as it computes, and at any moment of its start.
+ENDS = ("well", "exit", "killed", "faulted", "computing", "starting")
+SIGNALS = {"killed": signal.SIGKILL, "faulted": signal.SIGSEGV, "computing": signal.SIGKILL}
+START_S = 8  # of a worker, to its answer, while seven others start
+GONE_S = 5  # until the last lease of the dead is gone, a kernel that runs included
 
 
 def worker(device: str, width: str, layers: str) -> None:
-    """Binds, answers, and waits for how to end."""
+    """Binds, answers, and is told how to end."""
     import torch
 
     mapping = gpuwm.attach(REF, device=common.gpuwm_device(device))
@@ -35,32 +43,60 @@ def worker(device: str, width: str, layers: str) -> None:
     with torch.inference_mode():
         answer = common.digest(model(ids))
     tell(answer=answer)
-    if sys.stdin.readline().strip() == "exit":
+    end = sys.stdin.readline().strip()
+    if end == "exit":
         os._exit(0)
+    if end == "computing":
+        big = torch.ones(4096, 4096, device=common.torch_device(device))
+        for turn in range(10**9):
+            big = big @ big
+            if turn == 0:
+                tell(computing=True)
+
+
+class Crowd:
+    """Some workers at once, each with its end."""
+
+    def __init__(self, ends: Sequence[str], *words: str) -> None:
+        self.started = [(end, Worker(*words)) for end in ends]
+
+    def answers(self, chance: random.Random) -> set[str]:
+        """Of those that come to it."""
+        for end, each in self.started:
+            if end == "starting":
+                time.sleep(chance.uniform(0, START_S))
+                each.kill()
+        self.started = [(end, each) for end, each in self.started if end != "starting"]
+        return {each.told().get("answer", "none") for _, each in self.started}
+
+    def finish(self) -> float:
+        """How long it takes then until the last lease is gone, in seconds."""
+        for end, each in self.started:
+            each.say(end)
+            if end == "computing":
+                each.told()
+            if end in SIGNALS:
+                each.process.send_signal(SIGNALS[end])
+            each.end()
+        begin = time.monotonic()
+        common.eventually(lambda: common.leases(REF) == 0, 10 * GONE_S)
+        return time.monotonic() - begin
 
 
 def processes(device: str, width: int, layers: int, count: int) -> None:
-    print(
-        f"{count} workers, {TOGETHER} at a time, that end well, by SIGKILL or by _exit", flush=True
-    )
+    print(f"{count} workers, {TOGETHER} at a time: {', '.join(ENDS)}", flush=True)
     mib, fds = common.settled_mib(device), common.descriptors(common.daemon_pid())
-    answers = set()
+    answers, gone, chance = set(), 0.0, random.Random(1)
+    ends = [ENDS[turn % len(ENDS)] for turn in range(count)]
     for first in range(0, count, TOGETHER):
-        started = [
-            Worker(device, str(width), str(layers)) for _ in range(min(TOGETHER, count - first))
-        ]
-        answers |= {each.told().get("answer", "none") for each in started}
+        crowd = Crowd(ends[first : first + TOGETHER], device, str(width), str(layers))
+        answers |= crowd.answers(chance)
         if first == 0:
-            check(common.leases(REF) == len(started), "each has its lease")
-        for turn, each in enumerate(started, first):
-            end = ENDS[turn % len(ENDS)]
-            if end == "killed":
-                each.process.send_signal(signal.SIGKILL)
-            else:
-                each.say(end)
-            each.end()
+            check(common.leases(REF) == len(crowd.started), "each has its lease")
+        gone = max(gone, crowd.finish())
     check(len(answers) == 1 and "none" not in answers, "all answered, and the same")
-    check(common.eventually(lambda: common.leases(REF) == 0, 10), "no lease is left")
+    row("the last worker's end to that of the last lease, s, at most", gone)
+    check(gone <= GONE_S, f"no lease is left after {GONE_S} s")
     # The next process's numbers, not a wait for this: the driver frees what the dead had.
     common.eventually(lambda: common.device_mib(device) <= mib + NOISE_MIB, 20)
     now, left = common.settled_mib(device), common.descriptors(common.daemon_pid())
