@@ -149,13 +149,16 @@ Test(publishing_steps, an_abort_leaves_nothing)
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
-	int before = fd_count();
+	int before = 0;
 
 	for (int asked = 0; asked <= COUNT; asked += 2) {
 		OK(steps_begin(client, d->device, true, &publish));
 		for (int i = 0; i < asked; i++)
 			write_tensor(publish, (size_t)i);
 		OK(gpuwm_publish_abort(publish, "enough"));
+		// The driver keeps what it opened when it was first used.
+		if (asked == 0)
+			before = fd_count();
 		cr_assert_eq(fd_count(), before);
 	}
 	gpuwm_close(client);
