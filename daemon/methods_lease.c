@@ -300,17 +300,19 @@ static void put_resumed(const struct request *request, const msgpack_object *obj
 	message_end(w);
 }
 
-static void put_claims_resumed(const struct request *request, struct fields *params,
-			       const msgpack_object *claims, uint32_t count, struct message_writer *w)
+static void put_claims_resumed(const struct request *request, const msgpack_object *claims, uint32_t count,
+			       struct message_writer *w)
 {
 	char name[2 * NAME_BYTES_MAX + 2];
+	struct fields one;
 	struct error error;
 
 	message_begin_array(w, "claims");
 	for (uint32_t i = 0; i < count; i++) {
-		fields_text_at(params, &claims[i], "claims", name, sizeof(name));
+		fields_of(&one, NULL);
+		fields_text_at(&one, &claims[i], "claims", name, sizeof(name));
 		message_begin_map(w, NULL);
-		if (params_check(params, &error) < 0 || claim_resume(request, name, &error) < 0)
+		if (params_check(&one, &error) < 0 || claim_resume(request, name, &error) < 0)
 			message_put_error(w, "error", &error);
 		message_end(w);
 	}
@@ -353,7 +355,7 @@ int method_resume(struct request *request, struct fields *params, struct error *
 		put_resumed(request, &leases[i], &w);
 	message_end(&w);
 	if (has_claims)
-		put_claims_resumed(request, params, claims, claim_count, &w);
+		put_claims_resumed(request, claims, claim_count, &w);
 	message_put_u64(&w, "grace_ms", keeping_grace_ms(request->server->keeping));
 	request_answer(request, &w);
 	return 0;

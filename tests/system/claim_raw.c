@@ -160,6 +160,30 @@ Test(claim_raw, names_that_cant_be_are_refused)
 	gpuwmd_stop_empty(d);
 }
 
+/* What is wrong with one of them is told of that one. */
+Test(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
+{
+	static const char *const names[] = {"m@v\xff", "m", NAME};
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	int sock = raw_client(d->socket);
+	struct message_writer w;
+
+	raw_request(&w, 2, METHOD_RESUME);
+	message_begin_array(&w, "leases");
+	message_end(&w);
+	message_begin_array(&w, "claims");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		message_put_text(&w, NULL, names[i]);
+	message_end(&w);
+	raw_send(sock, &w);
+	cr_assert_eq(raw_code(sock), 0);
+	cr_assert_eq(status_of(d, "claims"), 1);
+	cr_assert_eq(claim(sock, NAME), -EBUSY, "it has it");
+	close(sock);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
+	gpuwmd_stop_empty(d);
+}
+
 /* A builder whose version fails the check: its claim is over, and it may wait like anybody else. */
 Test(claim_raw, a_builder_that_fails_the_check_has_a_successor)
 {
