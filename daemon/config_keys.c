@@ -2,6 +2,7 @@
 #include "device.h"
 #include "../proto/bytes.h"
 #include "../proto/names.h"
+#include "../proto/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -147,6 +148,8 @@ static int add_root(struct config *config, const struct config_key *row, const c
 	(void)key;
 	if (r < 0)
 		return r;
+	if (!utf8_valid(value))
+		return refuse(why, "is not UTF-8, as all that is told to clients and loaders must be");
 	while (bytes > 1 && value[bytes - 1] == '/')
 		bytes--;
 	for (size_t i = 0; i < config->root_count; i++) {

@@ -1,4 +1,5 @@
 #include "peer.h"
+#include "../proto/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +45,7 @@ static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
 	close(fd);
 	command[n > 0 ? n : 0] = '\0';
 	command[strcspn(command, "\n")] = '\0';
+	utf8_make_line(command); /* a process may call itself anything */
 }
 
 int peer_identify(int sock, struct peer *ret)

@@ -52,23 +52,6 @@ static const struct {
 	{-ENODATA, "ENODATA"},
 };
 
-/* C0, DEL, and those of Latin-1. */
-static bool is_control(const unsigned char *text)
-{
-	return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0);
-}
-
-static void make_line(char *text)
-{
-	while (*text) {
-		size_t bytes = is_control((unsigned char *)text) ? 0 : utf8_character(text);
-
-		if (bytes == 0)
-			*text = '?';
-		text += bytes ? bytes : 1;
-	}
-}
-
 int error_set(struct error *error, int code, const char *detail, const char *message, ...)
 {
 	struct error set = {.code = code};
@@ -80,8 +63,8 @@ int error_set(struct error *error, int code, const char *detail, const char *mes
 	vsnprintf(set.message, sizeof set.message, message, arguments);
 	va_end(arguments);
 	snprintf(set.detail, sizeof set.detail, "%s", detail ? detail : "");
-	make_line(set.message);
-	make_line(set.detail);
+	utf8_make_line(set.message);
+	utf8_make_line(set.detail);
 	*error = set;
 	return code;
 }

@@ -1,4 +1,5 @@
 #include "message.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,6 +109,10 @@ void fields_text_at(struct fields *f, const msgpack_object *element, const char 
 	} else {
 		memcpy(buf, element->via.str.ptr, element->via.str.size);
 		buf[element->via.str.size] = 0;
+		if (!utf8_valid(buf)) {
+			wrong(f, key, "is no UTF-8");
+			buf[0] = 0;
+		}
 	}
 }
 

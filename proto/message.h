@@ -101,8 +101,8 @@ bool fields_have(const struct fields *f, const char *key); /* present and not ni
 
 /* Required: a missing key or a wrong type sets -EINVAL naming the key. */
 uint64_t fields_u64(struct fields *f, const char *key);
-/* Copies into buf[size], zero-terminated; embedded zeros and texts that do not
- * fit are errors that name the limit. Empty texts are allowed. */
+/* Copies into buf[size], zero-terminated; embedded zeros, what is no UTF-8 and texts
+ * that do not fit are errors; the last names the limit. Empty texts are allowed. */
 void fields_text(struct fields *f, const char *key, char *buf, size_t size);
 void fields_hex128(struct fields *f, const char *key, uint8_t ret_bytes[16]);
 /* An array; NULL with count 0 on error. */

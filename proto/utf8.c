@@ -40,3 +40,20 @@ bool utf8_valid(const char *text)
 	}
 	return true;
 }
+
+/* C0, DEL, and those of Latin-1. */
+static bool is_control(const unsigned char *text)
+{
+	return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0);
+}
+
+void utf8_make_line(char *text)
+{
+	while (*text) {
+		size_t bytes = is_control((unsigned char *)text) ? 0 : utf8_character(text);
+
+		if (bytes == 0)
+			*text = '?';
+		text += bytes ? bytes : 1;
+	}
+}

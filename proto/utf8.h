@@ -10,4 +10,7 @@ size_t utf8_character(const char *text);
 
 bool utf8_valid(const char *text);
 
+/* Makes one line of UTF-8 of it, for people to read: control characters and bytes that are no UTF-8 become '?'. */
+void utf8_make_line(char *text);
+
 #endif

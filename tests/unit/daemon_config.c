@@ -207,6 +207,7 @@ Test(config, roots_are_absolute_without_a_trailing_slash)
 	cr_expect_str_eq(config.roots[1], "/");
 	cr_expect_str_eq(config.roots[2], "/model");
 	expect_error(set("loader", "root", "models"), "[loader] root = models: is no absolute path");
+	expect_error(set("loader", "root", "/m\xff"), "[loader] root = /m?: is not UTF-8");
 }
 
 Test(config, tables_have_an_end)

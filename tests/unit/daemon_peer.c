@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <grp.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,15 @@ Test(peer, is_who_the_kernel_says)
 	cr_assert_neq(strlen(peer.command), 0);
 	finish();
 	cr_assert_eq(fd_count(), fds);
+}
+
+/* Others are told it, some of whom take nothing but UTF-8. */
+Test(peer, may_call_itself_what_is_no_text)
+{
+	cr_assert_eq(prctl(PR_SET_NAME, "\xff\x1b[2J\xc3\xa4\xc3"), 0);
+	identify();
+	cr_assert_str_eq(peer.command, "??[2J\xc3\xa4?");
+	finish();
 }
 
 Test(peer, of_no_connection_is_an_error)

@@ -93,6 +93,12 @@ Test(fields, texts)
 	WRONG("\"z\" has a zero byte in it");
 	fields_text(&f, "none", text, sizeof(text));
 	WRONG("\"none\" is missing");
+	OF("\x82\xa1t\xa2\xc3\xa4\xa1n\xa2\xc3z");
+	fields_text(&f, "t", text, sizeof(text));
+	cr_expect_str_eq(text, "\u00e4");
+	fields_text(&f, "n", text, sizeof(text));
+	cr_expect_str_eq(text, "");
+	WRONG("\"n\" is no UTF-8");
 }
 
 Test(fields, texts_of_other_types)
