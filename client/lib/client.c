@@ -3,6 +3,7 @@
 
 #include "../../proto/dtype.h"
 #include "../../proto/methods.h"
+#include "../../proto/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -211,6 +212,16 @@ static int check_flags(unsigned flags, struct error *error)
 	return 0;
 }
 
+/* A program may call itself anything, and some tell there what they do: what fits is told. */
+static char *own_name(void)
+{
+	char *name = strndup(program_invocation_short_name, NAME_BYTES_MAX);
+
+	if (name)
+		utf8_make_line(name);
+	return name;
+}
+
 static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_options *options)
 {
 	client->once = options->flags & GPUWM_CONNECT_ONCE;
@@ -220,8 +231,7 @@ static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_o
 	client->lost = options->lost;
 	client->lost_data = options->lost_data;
 	client->socket = client_socket_path(options->socket, options->flags);
-	client->name =
-		options->name ? strdup(options->name) : strndup(program_invocation_short_name, NAME_BYTES_MAX);
+	client->name = options->name ? strdup(options->name) : own_name();
 }
 
 int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)

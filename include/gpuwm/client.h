@@ -128,7 +128,7 @@ struct gpuwm_connect_options {
 			       /run/gpuwm/gpuwm.sock. With GPUWM_CONNECT_ADMIN,
 			       admin.sock in the same directory. One that is relative is
 			       found again from another folder, unless it is too long then */
-	const char *name; /* who connects, for `gpuwmctl clients`. NULL: the program's name */
+	const char *name; /* who connects, for `gpuwmctl clients`, in 128 bytes. NULL: the program's name */
 	int64_t wait_ms; /* retry so long while nobody listens */
 	unsigned flags;
 	int64_t restart_ms; /* how long a call waits for a gpuwmd that went away; 0: 30 seconds; -1: for ever */
