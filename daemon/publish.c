@@ -101,7 +101,8 @@ static int add_part(struct publish *publish, const struct publish_request *reque
 
 	if (r < 0)
 		return r;
-	*part = (struct publish_part){.replica = position, .publisher = request->publisher};
+	*part = (struct publish_part){
+		.replica = position, .publisher = request->publisher, .beginner = request->publisher};
 	publish->part_count++;
 	*ret_part = part;
 	return 0;
@@ -193,6 +194,21 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 	if (request->join)
 		return join(table, request, ret_publish, ret_part, error);
 	return begin_new(table, registry, quota, request, ret_publish, ret_part, error);
+}
+
+bool publish_leave(struct publish *publish, const void *beginner)
+{
+	bool left = false, others = false;
+
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		struct publish_part *part = &publish->parts[i];
+
+		left = left || part->beginner == beginner;
+		if (part->beginner == beginner)
+			part->beginner = NULL;
+		others = others || part->beginner;
+	}
+	return left && !others;
 }
 
 /* ---- commit and check ---- */

@@ -4,7 +4,8 @@
  * A part (rank, device) is begun by a publisher, committed by it, and checked
  * by a loader, in any order of the last two. When all parts that were begun
  * are both, and every rank has one, the version is ready. When a publisher dies or aborts
- * before its commit, or a check fails, the version fails with all its parts.
+ * before its commit, or a check fails, the version fails with all its parts; also when the last of those
+ * who began one ends while a rank has none: nobody is left to begin it.
  */
 #ifndef GPUWM_DAEMON_PUBLISH_H
 #define GPUWM_DAEMON_PUBLISH_H
@@ -14,6 +15,7 @@
 struct publish_part {
 	uint32_t replica; /* position in version->replicas */
 	void *publisher; /* the session, or the loader's job; NULL after its commit or death */
+	const void *beginner; /* the same also after its commit; NULL when it has ended */
 	void *checker; /* the job that checks; NULL when it has ended */
 };
 
@@ -53,6 +55,9 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 /* NULL: not open. */
 struct publish *publish_find(const struct publish_table *table, const struct version_id *id);
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device);
+
+/* Whoever this is has ended. True: it was the last of those who began a part. */
+bool publish_leave(struct publish *publish, const void *beginner);
 
 /* The publisher says that it handed everything in. -EACCES: the part is
  * another publisher's; -EBADMSG: the check found another content than promised. Again with the same

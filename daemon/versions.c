@@ -303,14 +303,31 @@ static bool is_publisher(const struct publish *publish, const void *publisher)
 	return false;
 }
 
+/* Who began parts has committed them and gone, and ranks are left that nobody is to begin. */
+static void fail_unbegun(struct server *server, struct publish *publish)
+{
+	struct error error;
+
+	error_set(&error, -ECANCELED,
+		  "one of those who began a part stays connected until every rank has been begun",
+		  "its publishers went before every rank of its %u was begun", publish->version->world);
+	versions_fail(server, publish, &error, NULL);
+}
+
 void versions_fail_of(struct server *server, const void *publisher, const struct error *reason,
 		      const struct session *dead)
 {
 	struct publish *publish = publish_next(server->publishes, NULL), *next;
 
 	for (; publish; publish = next) {
+		bool last = publish_leave(publish, publisher);
+
 		next = publish_next(server->publishes, publish);
-		if (!publish->version->storing && is_publisher(publish, publisher))
+		if (publish->version->storing)
+			continue;
+		if (is_publisher(publish, publisher))
 			versions_fail(server, publish, reason, dead);
+		else if (last && publish->version->state == VERSION_BUILDING)
+			fail_unbegun(server, publish);
 	}
 }

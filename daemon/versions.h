@@ -17,8 +17,8 @@ int versions_complete(struct server *server, struct publish *publish, struct err
 void versions_fail(struct server *server, struct publish *publish, const struct error *reason,
 		   const struct session *dead);
 
-/* Every publish that has an uncommitted part of this publisher (a session or a
- * job) fails. dead: as above. */
+/* This publisher (a session or a job) has ended: every publish that has an uncommitted part of it fails, or
+ * that it was the last to know of while a rank is not begun. dead: as above. */
 void versions_fail_of(struct server *server, const void *publisher, const struct error *reason,
 		      const struct session *dead);
 

@@ -40,13 +40,20 @@ struct group {
 	struct process second;
 };
 
-static struct group group_start(struct gpuwmd *d)
+static struct group group_start_alone(struct gpuwmd *d)
 {
 	struct group group = {.client = client_new()};
 	struct gpuwm_mapping *mapping;
 
 	cr_assert_eq(OK(gpuwm_claim(group.client, NAME, NULL, &mapping)), 1);
 	OK(part_begin(group.client, d->device, 0, NULL, &group.publish));
+	return group;
+}
+
+static struct group group_start(struct gpuwmd *d)
+{
+	struct group group = group_start_alone(d);
+
 	group.second = process_start(second_rank, d->device, gpuwm_publish_id(group.publish), NULL);
 	process_expect(&group.second, 'v');
 	return group;
@@ -84,6 +91,44 @@ Test(claim_ranks, all_of_a_group_build_and_others_get_their_rank)
 	process_finish(&other);
 	cr_assert_eq(status_of(d, "claims"), 0);
 	gpuwm_close(group.client);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* Its second rank never came so far: nobody else would ever end what it began. */
+Test(claim_ranks, a_group_that_ends_before_all_ranks_were_begun_has_a_successor)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct group group = group_start_alone(d);
+	struct process next = claimer_start(d, NAME);
+
+	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "waiting") == 1));
+	OK(gpuwm_publish_commit(group.publish, NULL));
+	gpuwm_close(group.client);
+	process_expect(&next, 'b');
+	process_tell(&next, 'p');
+	process_expect(&next, 'p');
+	process_tell(&next, 'd');
+	process_finish(&next);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(claim_ranks, a_rank_may_begin_when_the_others_have_committed)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct group group = group_start_alone(d);
+	char id[33];
+
+	snprintf(id, sizeof id, "%s", gpuwm_publish_id(group.publish));
+	OK(gpuwm_publish_commit(group.publish, NULL));
+	group.second = process_start(second_rank, d->device, id, NULL);
+	process_expect(&group.second, 'v');
+	/* Now it is the second one's alone. */
+	gpuwm_close(group.client);
+	process_tell(&group.second, 'c');
+	process_finish(&group.second);
+	cr_assert(version_is(d, "m", "v1", "ready"));
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
