@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static void on_timer(uv_timer_t *timer);
+static void bury(struct loader *l, const char *status);
 
 struct job *loader_job(const struct loader *loader)
 {
@@ -120,8 +121,8 @@ static int launch(struct loader_pool *pool, struct error *error)
 		return 0;
 	}
 	l->kind->kill(l);
-	if (!l->mourned)
-		loader_gone(l, "");
+	if (!l->mourned) /* nobody is woken: it had nothing, and who waits for room may be who starts it */
+		bury(l, "");
 	return 0;
 }
 
@@ -206,9 +207,9 @@ static void part_from_session(struct loader *l)
 	l->session = NULL;
 }
 
-void loader_gone(struct loader *l, const char *status)
+/* Frees it. */
+static void bury(struct loader *l, const char *status)
 {
-	struct loader_pool *pool = l->pool;
 	struct error error;
 
 	how_it_died(l, status, &error);
@@ -218,6 +219,13 @@ void loader_gone(struct loader *l, const char *status)
 	drop_kept(l);
 	unlist(l);
 	close_handles(l);
+}
+
+void loader_gone(struct loader *l, const char *status)
+{
+	struct loader_pool *pool = l->pool;
+
+	bury(l, status);
 	waiters_wake(pool->server, WAIT_ROOM, NULL);
 	loader_pool_report(pool);
 	loader_pool_turn(pool);

@@ -277,6 +277,40 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 }
 
 /* Where there is no memory to tie it to the process it goes with the job. */
+static unsigned looks;
+
+/* Who waits for room begins, and there is no memory for the loader that is to check it. */
+static void look_for_room(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	(void)waiter;
+	(void)changed;
+	(void)expired;
+	cr_assert_eq(looks++, 0, "it is woken while it begins");
+	fail_alloc_arm(2); /* the loader itself is the first */
+	cr_expect(loader_start(server->loaders));
+	cr_assert(fail_alloc_disarm());
+}
+
+Test(context, room_is_looked_for_by_one_at_a_time)
+{
+	struct request request = {.server = server};
+	struct waiter *waiter;
+	struct error error;
+	int client;
+
+	begin(GIB(1), -1);
+	client = greeted(SESSION_WORKER);
+	request.session = server->sessions;
+	cr_assert_eq(waiter_new(&request, WAIT_ROOM, -1, look_for_room, &waiter, &error), 0);
+	waiters_wake(server, WAIT_ROOM, NULL);
+	cr_expect_eq(looks, 1);
+	cr_expect_eq(loader_pool_count(server->loaders), 1, "the one that stands by");
+	waiter_free(waiter);
+	close(client);
+	close(loader);
+	leave();
+}
+
 Test(context, without_memory_goes_with_the_job)
 {
 	struct error error;
