@@ -157,6 +157,16 @@ static bool may_check(const struct loader_pool *pool)
 	return loaders == 1 || checks + 1 < loaders;
 }
 
+/* A publish may have many parts, each with its checker: as many of those as publishes are one user's share. */
+static bool has_its_share(const struct loader_pool *pool, const struct job *job)
+{
+	uint64_t checks = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
+	return job->kind == JOB_CHECK && checks >= pool->server->config->quota.per_uid[QUOTA_PUBLISHES];
+}
+
 /* On the first device where its context does not fit. */
 static void explain_room(const struct server *server, const struct job *job, struct error *error)
 {
@@ -178,6 +188,8 @@ static struct job *next_job(const struct loader_pool *pool)
 	int r;
 
 	while ((job = job_queued(&server->jobs, job, may_check(pool)))) {
+		if (has_its_share(pool, job))
+			continue;
 		r = job_charge_contexts(job, &error);
 		job->crowded = r == -EAGAIN;
 		if (r == 0)
@@ -210,7 +222,9 @@ static void tell_waiting(const struct loader_pool *pool)
 		if (job->state == JOB_QUEUED)
 			job_waits(server, job,
 				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
-					       : why);
+				  : has_its_share(pool, job)
+					  ? "its user has all checks at once that publishes_per_uid allows"
+					  : why);
 	}
 }
 

@@ -458,3 +458,44 @@ Test(job, of_a_dry_run_needs_a_plan_of_its_devices)
 	close(sock);
 	leave();
 }
+
+static struct job *check_by(uid_t uid)
+{
+	struct error error;
+	struct job *job;
+
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	loader_pool_turn(server->loaders);
+	return job;
+}
+
+/* However many parts a publish has. */
+Test(job, checks_of_one_user_leave_loaders_to_the_others)
+{
+	struct job *mine[3], *other;
+	int loaders[4];
+
+	config.loaders = 8;
+	config.quota.per_uid[QUOTA_PUBLISHES] = 2;
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	for (int i = 0; i < 3; i++) {
+		loaders[i] = standby_with(-1);
+		mine[i] = check_by(1);
+	}
+	cr_expect_eq(mine[1]->state, JOB_RUNNING);
+	cr_expect_eq(mine[2]->state, JOB_QUEUED);
+	cr_expect(strstr(mine[2]->phase, "publishes_per_uid"), "%s", mine[2]->phase);
+	other = check_by(2);
+	cr_expect_eq(other->state, JOB_RUNNING);
+	loaders[3] = standby_with(-1);
+	cr_expect_eq(mine[2]->state, JOB_QUEUED);
+	close(loaders[0]);
+	TURN_UNTIL(job_ended(mine[0]));
+	cr_expect_eq(mine[2]->state, JOB_RUNNING);
+	for (int i = 1; i < 4; i++)
+		close(loaders[i]);
+	TURN_UNTIL(job_ended(mine[1]) && job_ended(mine[2]) && job_ended(other));
+	leave();
+}
