@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
 import math
-import weakref
+import os
+import socket as sockets
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _abi, _lib, _threads, errors
+from ._owner import Owner
 
 if TYPE_CHECKING:
     from .client import Client
@@ -60,26 +64,59 @@ class _Subscription:
         if after is not None:
             position = _lib.count(after, "after", _abi.FROM_NOW_ON - 1)
         _lib.check(self._library.gpuwm_events_open(client._held(), position, ctypes.byref(out)))
-        self._pointer: int = out.value or 0
-        self.fd: int = self._library.gpuwm_events_get_fd(self._pointer)
+        self._owner: Owner | None = Owner(out.value or 0, self._library.gpuwm_events_close)
         self._function = _abi.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
-        self.close = weakref.finalize(self, self._library.gpuwm_events_close, self._pointer)
-        self.close.atexit = False
+        # A call that Ctrl-C left to itself goes on until something arrives.
+        self._one_call = threading.Lock()
 
     def dispatch(self, wait_ms: int) -> None:
         """Adds what arrives to `arrived`. The last one is "disconnected"."""
-        if not self.close.alive:
+        owner = self._held()
+        if not self._one_call.acquire(timeout=_seconds(wait_ms)):
+            return
+        try:
+            if self.arrived or self._owner is None:
+                return
+            dispatch = self._library.gpuwm_events_dispatch
+            result = dispatch(owner, wait_ms, self._function, None)
+            if self._owner is None:  # what it was woken with
+                self.arrived.clear()
+            elif result < 0 and not self.arrived:
+                raise _lib.last_error(result)
+        finally:
+            self._one_call.release()
+
+    def _held(self) -> Owner:
+        owner = self._owner
+        if owner is None:
             raise errors.Closed("the events were closed")
-        result = self._library.gpuwm_events_dispatch(self._pointer, wait_ms, self._function, None)
-        if result < 0 and not self.arrived:
-            raise _lib.last_error(result)
+        return owner
+
+    async def readable(self) -> None:
+        """Until there is something to dispatch, or it was closed."""
+        owner = self._held()  # its descriptor stays open meanwhile
+        await _readable(self._library.gpuwm_events_get_fd(owner))
+
+    def close(self) -> None:
+        """Whoever waits for events is woken."""
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            fd = os.dup(self._library.gpuwm_events_get_fd(owner))
+            with sockets.socket(fileno=fd) as socket, contextlib.suppress(OSError):
+                socket.shutdown(sockets.SHUT_RDWR)
+
+
+def _seconds(wait_ms: int) -> float:
+    """For a lock."""
+    return wait_ms if wait_ms <= 0 else min(wait_ms / 1000, threading.TIMEOUT_MAX)
 
 
 class Events:
     """Events since the subscription began, which is the first use: `for` blocks, `async for` does
     not. Goes on over restarts of gpuwmd; what they missed is told as "lost".
 
-    One loop at a time. close(), `with` or its end as garbage ends the subscription.
+    One loop at a time. close() from any thread, `with` or its end as garbage ends the subscription,
+    and the loop.
     """
 
     def __init__(self, client: Client, after: int | None = None) -> None:
@@ -160,8 +197,8 @@ class Events:
                 continue
             # Some may have come with the answer to the subscription.
             subscription.dispatch(0)
-            if not subscription.arrived:
-                await _readable(subscription.fd)
+            if not (subscription.arrived or self._closed):
+                await subscription.readable()
 
 
 async def _readable(fd: int) -> None:

@@ -9,12 +9,12 @@ import math
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import _abi, _events, _lib, _threads, errors
+from ._owner import Owner
 
 NAME_BYTES = 128  # of who connects: gpuwmd takes no longer one
 SOCKET_BYTES = 107  # of the path of a socket: the kernel's address has no room for more
@@ -57,14 +57,6 @@ class Job(int):
         return _events.job_end(self.client, self).__await__()
 
 
-class _Owner:
-    """A `struct gpuwm_client`, closed with the last reference: a call has one while it lasts."""
-
-    def __init__(self, pointer: int, library: ctypes.CDLL) -> None:
-        self._as_parameter_ = pointer  # what ctypes passes
-        weakref.finalize(self, library.gpuwm_close, pointer).atexit = False
-
-
 class Client:
     """A connection. Any thread may use it; its calls wait for each other. See `connect`.
 
@@ -75,9 +67,9 @@ class Client:
     def __init__(self, pointer: int, socket: str | None = None) -> None:
         self.socket = socket  # its path; None: the one that is found without a path
         self._library = _lib.load()
-        self._owner: _Owner | None = _Owner(pointer, self._library)
+        self._owner: Owner | None = Owner(pointer, self._library.gpuwm_close)
 
-    def _held(self) -> _Owner:
+    def _held(self) -> Owner:
         if self._owner is None:
             raise errors.Closed("the client was closed", "connect again")
         return self._owner
@@ -353,14 +345,14 @@ def connect(
 
 # ---- the process's own ----------------------------------------------------
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may attach while the main thread connects
 _shared: tuple[str | None, Client] | None = None
 
 
 def _in_child() -> None:
     """Another thread of the parent may have had the lock; and the client is the parent's."""
     global _lock, _shared
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _shared = None
 
 

@@ -70,7 +70,7 @@ class Ref:
 # ---- what was received -------------------------------------------------------------------------
 
 # Each version is attached once, for as long as anything that was received from it lives.
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may open one too
 _received: weakref.WeakValueDictionary[tuple[str | None, str, str, int], Where]
 _received = weakref.WeakValueDictionary()
 _clients: dict[str | None, clients.Client] = {}
@@ -79,7 +79,7 @@ _clients: dict[str | None, clients.Client] = {}
 def _in_child() -> None:
     """What the parent has is the parent's."""
     global _lock, _received
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _received = weakref.WeakValueDictionary()
     _clients.clear()
 

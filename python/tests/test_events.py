@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from conftest import Daemon, Tensors, eventually, in_calls, write_safetensors
+from conftest import Daemon, Tensors, eventually, in_calls, interrupted, write_safetensors
 
 import gpuwm
+from gpuwm import _lib
 
 ONES = np.ones(16, np.float32)
 T = TypeVar("T")
@@ -97,6 +98,67 @@ def test_events_that_came_with_the_subscription_are_told(daemon: Daemon, version
         return 0
 
     assert run(first()) == event.seq
+
+
+def test_close_ends_a_loop_of_another_thread(daemon: Daemon) -> None:
+    events = gpuwm.events().open()
+    sessions: int = daemon.admin.status()["sessions"]
+    seen: list[gpuwm.Event] = []
+    thread = threading.Thread(target=lambda: seen.extend(events), daemon=True)
+    thread.start()
+    subscription = events._subscription
+    assert subscription is not None
+    eventually(subscription._one_call.locked)  # it waits
+    events.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert "disconnected" not in [event.kind for event in seen]
+    eventually(lambda: daemon.admin.status()["sessions"] < sessions)
+
+
+def test_close_ends_a_loop_of_a_coroutine(daemon: Daemon) -> None:
+    async def loop(events: gpuwm.Events) -> None:
+        async for _ in events:
+            pass
+
+    async def closed() -> None:
+        events = gpuwm.events().open()
+        task = asyncio.create_task(loop(events))
+        await asyncio.sleep(0)  # it waits
+        await asyncio.sleep(0)
+        events.close()
+        await task
+
+    run(closed())
+
+
+def test_events_after_an_interrupted_wait(
+    daemon: Daemon, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = version.partition("@")[0]
+    library = _lib.load()
+    dispatch = library.gpuwm_events_dispatch
+    inside: list[None] = []
+    most = 0
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal most
+        inside.append(None)
+        most = max(most, len(inside))
+        try:
+            return dispatch(*arguments)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(library, "gpuwm_events_dispatch", counting)
+    events = gpuwm.events().open()
+    interrupted(events.next, lambda: daemon.admin.swap(model, "v1"))
+    assert events.next(wait=0.01) is None  # the call that was left has its turn
+    daemon.admin.swap(model, "v1", alias="late")
+    event = events.next(wait=30)
+    assert event is not None
+    assert event.alias == "late"
+    assert most == 1  # the library is asked by one thread at a time
 
 
 def test_a_job_is_awaited(daemon: Daemon) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 
+import numpy as np
 import pytest
-from conftest import eventually, in_calls, interrupted, run_python
+from conftest import Daemon, eventually, in_calls, interrupted, run_python
 
 from gpuwm import _threads
 
@@ -112,3 +115,38 @@ _threads.wait_for(lambda: None)
 kept = AtTheEnd()
 """
     assert run_python(code, seconds=60).strip() == "7"
+
+
+HANDLER = """
+import os, signal, sys, threading, time, gpuwm
+def until_in_calls(count):
+    deadline = time.monotonic() + 30
+    while sum(thread.name == "gpuwm wait" for thread in threading.enumerate()) < count:
+        if time.monotonic() > deadline:
+            os._exit(1)
+        time.sleep(0.005)
+def press():
+    until_in_calls(1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until_in_calls(2)
+    print("both wait", flush=True)
+attached = []
+signal.signal(signal.SIGUSR1, lambda *_: attached.append(gpuwm.attach(sys.argv[1])))
+threading.Thread(target=press).start()
+attached.append(gpuwm.attach(sys.argv[1]))
+print(*attached)
+"""
+
+
+def test_a_handler_attaches_while_the_main_thread_connects(daemon: Daemon) -> None:
+    """Both with the client that the process shares."""
+    name = daemon.load("handled@v1", {"a": np.ones(4, np.float32)})
+    daemon.signal(signal.SIGSTOP)
+    try:
+        command = [sys.executable, "-c", HANDLER, name]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "both wait\n"
+    finally:
+        daemon.signal(signal.SIGCONT)
+    assert child.communicate(timeout=30)[0].count("handled@v1") == 2
