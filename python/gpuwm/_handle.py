@@ -69,22 +69,22 @@ class Handle:
 
     def __init__(self, pointer: int, socket: str | None = None) -> None:
         self.library = _lib.load()
-        self._pointer = pointer
+        self._there = [pointer]  # nothing once it was detached
+        self._uses: list[None] = []  # one for each call that is being made
         self.socket = socket  # of the gpuwmd that has it
         self._table: Table | None = None
         self._give_up = weakref.finalize(self, self.library.gpuwm_drop, pointer)
         self._give_up.atexit = False
 
-    @property
-    def pointer(self) -> int:
-        if not self._pointer:
-            raise errors.Closed("the mapping was closed", "attach anew")
-        return self._pointer
+    def use(self) -> _Use:
+        """`with handle.use() as pointer:` for calls, and to read what they point to."""
+        return _Use(self._there, self._uses)
 
     @property
     def version(self) -> _abi.VersionInfo:
-        info: _abi.VersionInfo = self.library.gpuwm_mapping_version(self.pointer).contents
-        return info
+        with self.use() as pointer:
+            info = self.library.gpuwm_mapping_version(pointer).contents
+            return _abi.VersionInfo.from_buffer_copy(info)
 
     @functools.cached_property
     def device(self) -> str:
@@ -92,20 +92,30 @@ class Handle:
         return _lib.text(self.version.device)
 
     def detach(self) -> None:
-        """Unmaps and gives the lease back. Busy: tensors live, and nothing was done."""
-        if not self._pointer:
+        """Unmaps and gives the lease back. Busy: tensors live, or another thread is in a call on
+        it, and nothing was done."""
+        try:
+            pointer = self._there.pop()  # after which no call begins
+        except IndexError:
             return
-        result: int = self.library.gpuwm_detach(self._pointer)
+        if self._uses:
+            self._there.append(pointer)
+            raise errors.Busy(
+                "another thread is in a call on the mapping", "close it when that has returned"
+            )
+        result: int = self.library.gpuwm_detach(pointer)
         error = _lib.last_error(result) if result < 0 else None
         if error is None or error.code not in (errno.EBUSY, errno.ECHILD):
             self._give_up.detach()
-            self._pointer = 0
+        else:
+            self._there.append(pointer)
         if error is not None:
             raise error
 
     def table(self) -> Table:
         if self._table is None:
-            self._table = _table(self.library, self.pointer)
+            with self.use() as pointer:
+                self._table = _table(self.library, pointer)
         return self._table
 
     @functools.cached_property
@@ -120,6 +130,30 @@ class Handle:
     def tensor(self, position: int) -> Any:
         """The library's structure of a tensor, to pass on."""
         return ctypes.byref(self.table().array, position * _TENSOR_BYTES)
+
+
+class _Use:
+    """While it lasts a mapping is there: `detach` refuses."""
+
+    __slots__ = ("_there", "_uses")
+
+    def __init__(self, there: list[int], uses: list[None]) -> None:
+        self._there = there
+        self._uses = uses
+
+    def __enter__(self) -> int:
+        """Closed: it was detached."""
+        self._uses.append(None)
+        try:
+            return self._there[-1]
+        except BaseException as error:
+            self._uses.pop()
+            if not isinstance(error, IndexError):
+                raise  # Ctrl-C
+            raise errors.Closed("the mapping was closed", "attach anew") from None
+
+    def __exit__(self, *_: object) -> None:
+        self._uses.pop()
 
 
 def _table(library: ctypes.CDLL, pointer: int) -> Table:

@@ -206,7 +206,8 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
 def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
     """Waits (seconds) for a version, on the device and of the rank of another; Ctrl-C ends it.
     Errors of attach."""
-    result = like.library.gpuwm_mapping_check(like.pointer)
+    with like.use() as pointer:
+        result = like.library.gpuwm_mapping_check(pointer)
     if result == -errno.ECHILD:  # a lease that was lost is no matter
         raise _lib.last_error(result)
     deadline = time.monotonic() + wait

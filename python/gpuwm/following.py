@@ -59,7 +59,8 @@ def switch(
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
     try:
-        _lib.check(handle.library.gpuwm_switch(handle.pointer, name, ctypes.byref(options)))
+        with handle.use() as pointer:
+            _lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
     finally:
         handle.forget()
     mapping.follows = ref

@@ -72,23 +72,21 @@ class _Files(collections.abc.Mapping[str, bytes]):
             file = _lib.text_bytes(name, "name")
         except (TypeError, errors.Invalid):
             raise KeyError(name) from None
-        data = handle.library.gpuwm_file(handle.pointer, file, ctypes.byref(size))
-        if data is None:
-            raise KeyError(name)
-        return ctypes.string_at(data, size.value)
+        with handle.use() as pointer:
+            data = handle.library.gpuwm_file(pointer, file, ctypes.byref(size))
+            if data is None:
+                raise KeyError(name)
+            return ctypes.string_at(data, size.value)
 
     def __iter__(self) -> Iterator[str]:
         handle = self._handle
         name, data, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_uint32()
-        position = 0
-        while (
-            handle.library.gpuwm_file_at(
-                handle.pointer, position, ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
-            )
-            == 0
-        ):
-            yield _lib.text(name.value)
-            position += 1
+        told = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
+        names: list[str] = []
+        with handle.use() as pointer:
+            while handle.library.gpuwm_file_at(pointer, len(names), *told) == 0:
+                names.append(_lib.text(name.value))
+        return iter(names)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -120,7 +118,8 @@ class Mapping:
     @property
     def handle(self) -> int:
         """The address of the `struct gpuwm_mapping`, for calls to the C library."""
-        return self._held().pointer
+        with self._held().use() as pointer:
+            return pointer
 
     @property
     def version(self) -> Version:
@@ -142,13 +141,10 @@ class Mapping:
         handle = self._held()
         key, value = ctypes.c_char_p(), ctypes.c_char_p()
         found: dict[str, str] = {}
-        while (
-            handle.library.gpuwm_metadata_at(
-                handle.pointer, len(found), ctypes.byref(key), ctypes.byref(value)
-            )
-            == 0
-        ):
-            found[_lib.text(key.value)] = _lib.text(value.value)
+        told = ctypes.byref(key), ctypes.byref(value)
+        with handle.use() as pointer:
+            while handle.library.gpuwm_metadata_at(pointer, len(found), *told) == 0:
+                found[_lib.text(key.value)] = _lib.text(value.value)
         return found
 
     @property
@@ -262,7 +258,8 @@ class Mapping:
         handle = self._held()
         # Without names the library takes all that is mapped, whatever was chosen.
         array = _lib.texts(chosen, "names")
-        _lib.check(handle.library.gpuwm_tensors_verify(handle.pointer, array, len(chosen)))
+        with handle.use() as pointer:
+            _lib.check(handle.library.gpuwm_tensors_verify(pointer, array, len(chosen)))
         return chosen
 
     # ---- models of torch ----
@@ -318,14 +315,16 @@ class Mapping:
 
             return checking.check(self, model)
         handle = self._held()
-        _lib.check(handle.library.gpuwm_mapping_check(handle.pointer))
+        with handle.use() as pointer:
+            _lib.check(handle.library.gpuwm_mapping_check(pointer))
         return None
 
     @property
     def exports(self) -> int:
         """Tensors, arrays and views made from it that are alive."""
         handle = self._held()
-        count: int = handle.library.gpuwm_mapping_exports(handle.pointer)
+        with handle.use() as pointer:
+            count: int = handle.library.gpuwm_mapping_exports(pointer)
         return count
 
     def drop(self) -> None:

@@ -89,12 +89,13 @@ class Tensor:
     frameworks that know it can read it. After a `switch` of the mapping it is the new version's.
     """
 
-    __slots__ = ("_handle", "_position", "_private", "info")
+    __slots__ = ("_handle", "_kept", "_position", "_private", "info")
 
     def __init__(self, handle: Handle, position: int, private: bool) -> None:
         self._handle = handle
         self._position = position
         self._private = private  # writes are copied, and this process's own
+        self._kept: Any = None  # an export, for those who were told the address
         self.info: TensorInfo = handle.table().infos[position]
 
     @property
@@ -165,7 +166,8 @@ class Tensor:
         library = self._handle.library
         export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
         handle = self._handle
-        _lib.check(export(handle.pointer, handle.tensor(self._position), ctypes.byref(out)))
+        with handle.use() as pointer:
+            _lib.check(export(pointer, handle.tensor(self._position), ctypes.byref(out)))
         return capsule(out.value or 0, _VERSIONED if versioned else _PLAIN)
 
     def __dlpack__(
@@ -202,11 +204,12 @@ class Tensor:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3; on a GPU only, for dtypes that it has a name for. Whoever uses the pointer
-        keeps this tensor alive."""
+        keeps this tensor alive, which counts as one that was made from the mapping."""
         row = dtypes.BY_NAME[self.dtype]
         if self.device == "host" or row.numpy is None:
             why = "lies on host" if self.device == "host" else f"is {self.dtype}: use DLPack"
             raise AttributeError(f"no __cuda_array_interface__: tensor {self.name} {why}")
+        self._kept = self._kept or self._export()
         size = row.bits // 8
         kind = {"?": "b", "u": "u", "i": "i", "f": "f", "c": "c"}[row.numpy[0]]
         return {
@@ -252,11 +255,9 @@ class Tensor:
         """A copy of its bytes, as they lie, from wherever."""
         buffer = ctypes.create_string_buffer(max(self.nbytes, 1))
         handle = self._handle
-        _lib.check(
-            handle.library.gpuwm_tensor_read(
-                handle.pointer, handle.tensor(self._position), 0, buffer, self.nbytes
-            )
-        )
+        read = handle.library.gpuwm_tensor_read
+        with handle.use() as pointer:
+            _lib.check(read(pointer, handle.tensor(self._position), 0, buffer, self.nbytes))
         return buffer.raw[: self.nbytes]
 
     # ---- frameworks ----

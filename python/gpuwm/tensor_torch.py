@@ -39,11 +39,9 @@ def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[tor
 def _exports(handle: Handle, positions: Sequence[int]) -> list[Any]:
     count = len(positions)
     managed = (ctypes.c_void_p * count)()
-    _lib.check(
-        handle.library.gpuwm_dlpack_many(
-            handle.pointer, (ctypes.c_uint64 * count)(*positions), count, managed
-        )
-    )
+    wanted = (ctypes.c_uint64 * count)(*positions)
+    with handle.use() as pointer:
+        _lib.check(handle.library.gpuwm_dlpack_many(pointer, wanted, count, managed))
     return capsules(managed)
 
 

@@ -88,6 +88,41 @@ def test_close_is_refused_while_tensors_live(daemon: Daemon, version: str) -> No
     assert repr(w) == "<gpuwm.Mapping, closed>"
 
 
+RACE = """
+import sys, threading, gpuwm
+def use(w):
+    try:
+        while True:
+            w["a"].tobytes(), w["b"].memoryview, w.version, w.metadata, dict(w.files), w.infos()
+            w["b"].__dlpack__(), w.exports, w.check(), w.verify("a")
+    except gpuwm.Closed:
+        ended.append(w)
+for _ in range(30):
+    ended = []
+    w = gpuwm.attach(sys.argv[1])
+    threads = [threading.Thread(target=use, args=(w,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while True:
+        try:
+            w.close()
+            break
+        except gpuwm.Busy:
+            pass
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4
+"""
+
+
+def test_close_waits_for_no_call_and_cuts_none_short(version: str) -> None:
+    run_python(RACE, version)
+    w = gpuwm.attach(version)
+    with w._held().use(), pytest.raises(gpuwm.Busy, match="another thread is in a call"):
+        w.close()
+    w.close()
+
+
 def test_tensors_of_a_closed_mapping_say_so(version: str) -> None:
     w = gpuwm.attach(version)
     tensor = w["a"]

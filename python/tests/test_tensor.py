@@ -227,6 +227,18 @@ def test_a_tensor_on_a_gpu(w: gpuwm.Mapping) -> None:
     assert given.tobytes() == DATA
 
 
+@on_gpu
+def test_an_address_that_was_told_keeps_the_memory(w: gpuwm.Mapping) -> None:
+    before = w.exports
+    given = w["F32"]
+    assert given.__cuda_array_interface__ == given.__cuda_array_interface__
+    assert w.exports == before + 1
+    with pytest.raises(gpuwm.Busy, match="1 tensor"):
+        w.close()
+    del given
+    assert w.exports == before
+
+
 @pytest.mark.skipif(BACKEND != "cuda", reason="needs a GPU")
 def test_consumers_on_a_gpu(w: gpuwm.Mapping) -> None:
     given = w["F32"]
