@@ -112,6 +112,10 @@ int job_new(struct server *server, enum job_kind kind, const char *model, const 
 	if (table->queued >= JOBS_QUEUED_MAX)
 		return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
 				 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
+	if (kind == JOB_CHECK && job_queued_checks(table, uid, NULL) >= CHECKS_QUEUED_PER_UID_MAX)
+		return error_set(error, -EDQUOT, "commit some first",
+				 "uid %u has all %d parts that may wait for a checker", (unsigned)uid,
+				 CHECKS_QUEUED_PER_UID_MAX);
 	job_table_prune(table);
 	job = calloc(1, sizeof(*job));
 	if (!job)
@@ -196,6 +200,15 @@ struct job *job_queued(const struct job_table *table, const struct job *after, b
 	while (job && (job->state != JOB_QUEUED || (job->kind != JOB_LOAD && !checks)))
 		job = job->next;
 	return job;
+}
+
+uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before)
+{
+	uint64_t count = 0;
+
+	for (const struct job *job = table->first; job && job != before; job = job->next)
+		count += job->state == JOB_QUEUED && job->kind == JOB_CHECK && job->uid == uid;
+	return count;
 }
 
 /* ---- its life ---- */

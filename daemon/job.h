@@ -81,7 +81,7 @@ struct job_table {
 void job_table_init(struct job_table *table);
 void job_table_clear(struct job_table *table);
 
-/* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX. */
+/* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX, or CHECKS_QUEUED_PER_UID_MAX of a check. */
 int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
 	    struct job **ret_job, struct error *error);
 /* Forgets a queued job that nobody has heard of yet. */
@@ -96,6 +96,8 @@ void job_hand_contexts(struct job *job, struct loader *loader);
 struct job *job_find(const struct job_table *table, uint64_t id);
 /* The oldest that waits for a loader, after this one (NULL: of all); NULL. checks false: of the loads only. */
 struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
+/* Checks of this user that are queued before this job; NULL: all of them. */
+uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before);
 bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);

@@ -157,14 +157,16 @@ static bool may_check(const struct loader_pool *pool)
 	return loaders == 1 || checks + 1 < loaders;
 }
 
-/* A publish may have many parts, each with its checker: as many of those as publishes are one user's share. */
+/* A publish may have many parts, each with its checker: as many of those as publishes are one user's share. True: that
+ * is used up before the turn of this job, which waits. */
 static bool has_its_share(const struct loader_pool *pool, const struct job *job)
 {
-	uint64_t checks = 0;
+	const struct server *server = pool->server;
+	uint64_t checks = job_queued_checks(&server->jobs, job->uid, job);
 
 	for (const struct loader *l = pool->first; l; l = l->next)
 		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
-	return job->kind == JOB_CHECK && checks >= pool->server->config->quota.per_uid[QUOTA_PUBLISHES];
+	return job->kind == JOB_CHECK && checks >= server->config->quota.per_uid[QUOTA_PUBLISHES];
 }
 
 /* On the first device where its context does not fit. */
@@ -260,6 +262,17 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 		loader_assign(spare, job);
 }
 
+/* What could begin if there were loaders. */
+static uint64_t startable(const struct loader_pool *pool)
+{
+	const struct job *job = NULL;
+	uint64_t count = 0;
+
+	while ((job = job_queued(&pool->server->jobs, job, true)))
+		count += !has_its_share(pool, job);
+	return count;
+}
+
 void loader_pool_turn(struct loader_pool *pool)
 {
 	struct server *server = pool->server;
@@ -272,7 +285,7 @@ void loader_pool_turn(struct loader_pool *pool)
 	while ((l = standby(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
-	wanted = server->jobs.queued + 1;
+	wanted = startable(pool) + 1;
 	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
 	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))

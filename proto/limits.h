@@ -128,6 +128,9 @@
  * few enough that one user's do not fill what `list` tells. */
 #define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
+/* Parts of one user that wait for a checker: all of a version. A quarter of the jobs that may wait, so that
+ * publishers don't keep operators from loading. */
+#define CHECKS_QUEUED_PER_UID_MAX PARTS_PER_VERSION_MAX
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */

@@ -470,6 +470,19 @@ static struct job *check_by(uid_t uid)
 	return job;
 }
 
+Test(job, checks_of_one_user_leave_room_in_the_queue)
+{
+	struct error error;
+	struct job *job;
+
+	for (int i = 0; i < CHECKS_QUEUED_PER_UID_MAX; i++)
+		check_by(1);
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
+	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
+}
+
 /* However many parts a publish has. */
 Test(job, checks_of_one_user_leave_loaders_to_the_others)
 {
@@ -491,6 +504,7 @@ Test(job, checks_of_one_user_leave_loaders_to_the_others)
 	cr_expect_eq(other->state, JOB_RUNNING);
 	loaders[3] = standby_with(-1);
 	cr_expect_eq(mine[2]->state, JOB_QUEUED);
+	cr_expect_eq(loader_pool_count(server->loaders), 4, "no loader is started for what could not have it");
 	close(loaders[0]);
 	TURN_UNTIL(job_ended(mine[0]));
 	cr_expect_eq(mine[2]->state, JOB_RUNNING);
