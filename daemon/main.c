@@ -1,5 +1,6 @@
 #include "inherited.h"
 #include "server.h"
+#include "../service/streams.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -40,6 +41,8 @@ int main(int argc, char **argv)
 	struct error error;
 	int r;
 
+	if (streams_open() < 0)
+		return EXIT_COULD_NOT_START;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */

@@ -1,7 +1,7 @@
 #include "keeper.h"
+#include "../service/streams.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,25 +14,6 @@ enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
 /* Our own: standard streams, signals, notifications, and to spare. */
 #define FILES_BASE 32
-
-/* Numbers 0 to 2 are never anything else than standard streams. */
-static int open_streams(void)
-{
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-		if (fd < 0)
-			return fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
-					       fcntl(STDERR_FILENO, F_GETFD) < 0
-				       ? -errno
-				       : 0;
-		if (fd <= STDERR_FILENO)
-			fcntl(fd, F_SETFD, 0);
-	} while (fd <= STDERR_FILENO);
-	close(fd);
-	return 0;
-}
 
 /* Stored descriptors lie above the places that the child has for them: twice their number. One
  * notification more comes on top. The program inherits the limit. */
@@ -93,7 +74,7 @@ int main(int argc, char **argv)
 	struct options options;
 	int r, signals, status;
 
-	if (open_streams() < 0)
+	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
 	r = options_parse(&options, argc, argv);
 	if (r != 0)

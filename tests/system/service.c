@@ -204,6 +204,19 @@ static pid_t spawn_activated(const struct gpuwmd *d, int first, int second)
 	_exit(127);
 }
 
+/* What is opened first would be in their place, and what is logged and a loader's stderr go there. */
+Test(service, it_works_without_standard_streams)
+{
+	const char *const words[] = {"/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", NULL};
+	struct gpuwmd *d = gpuwmd_new();
+
+	d->pid = gpuwmd_spawn_by(d, words, NULL);
+	gpuwmd_wait(d);
+	load_version(d, checkpoint_write(d, "m", SMALL(1)), "m@v1");
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
 Test(service, sockets_of_systemd_are_taken_and_left)
 {
 	struct gpuwmd *d = calloc(1, sizeof *d);
