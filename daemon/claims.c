@@ -21,7 +21,7 @@ static int name_holder(const struct claim *claim, int code, const char *detail, 
 
 int claims_taken(const struct claim *claim, struct error *error)
 {
-	return name_holder(claim, -ETIMEDOUT, "wait_ms waits for it", error);
+	return name_holder(claim, -ETIMEDOUT, "wait for it", error);
 }
 
 int claims_check(const struct server *server, const struct session *session, const struct ref *name,

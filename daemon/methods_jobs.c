@@ -255,7 +255,7 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 		answer_jobs(&waiter->request, job);
 	} else {
 		if (job)
-			error_set(&error, -ETIMEDOUT, "it goes on", "wait_ms ran out: job %llu is %s",
+			error_set(&error, -ETIMEDOUT, "it goes on", "time ran out: job %llu is %s",
 				  (unsigned long long)job->id, job_state_name(job->state));
 		else
 			no_job(waiter->request.server, waiter->job, &error);

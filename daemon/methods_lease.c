@@ -177,7 +177,7 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 		return;
 	if (r < 0 && later) {
 		reason = error;
-		error_set(&error, -ETIMEDOUT, reason.detail, "wait_ms ran out: %s", reason.message);
+		error_set(&error, -ETIMEDOUT, reason.detail, "time ran out: %s", reason.message);
 	}
 	if (r < 0)
 		request_refuse(&waiter->request, &error);

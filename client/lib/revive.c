@@ -202,8 +202,7 @@ static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct
 		}
 		if (deadline >= 0 && now >= deadline)
 			return error_set(error, -ECONNREFUSED,
-					 "is gpuwmd running? restart_ms of gpuwm_connect_options is how long a "
-					 "call waits for it",
+					 "is gpuwmd running? connect sets how long a call waits for it",
 					 "gpuwmd went away and did not come back in time: %s", v->away.message);
 		if (must_wait(v))
 			clock_wait(&v->changed, &v->lock, deadline);

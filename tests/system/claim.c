@@ -223,7 +223,7 @@ Test(claim, who_waits_in_vain_is_told_who_builds)
 	cr_assert(says(who) && says("has not begun"), "%s", gpuwm_error()->message);
 	options.wait_ms = 20;
 	FAILS(ETIMEDOUT, gpuwm_claim(other, NAME, &options, &mapping));
-	cr_assert(says("wait_ms ran out") && says(who), "%s", gpuwm_error()->message);
+	cr_assert(says("time ran out") && says(who), "%s", gpuwm_error()->message);
 	FAILS(EBUSY, claim_now(client, NAME, &mapping));
 	OK(gpuwm_claim_give_up(client, NAME));
 	FAILS(ENOENT, gpuwm_claim_give_up(client, NAME));
