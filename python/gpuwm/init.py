@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,8 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+# How torch says that a tensor has no memory.
+_NO_VALUES = re.compile(r"\bmeta (tensor|device)|\bdevice meta\b|\bmeta and |\band meta\b")
 
 
 @contextlib.contextmanager
@@ -53,6 +56,13 @@ def empty_init() -> Iterator[None]:
         _thread.depth += 1
         try:
             yield
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            if not _NO_VALUES.search(str(error)):
+                raise
+            raise errors.Unsupported(
+                f"`__init__` asked a parameter for values, which has none in empty_init: {error}",
+                "build the model outside of empty_init, and bind it as it is",
+            ) from error
         finally:
             _thread.depth -= 1
 

@@ -191,3 +191,29 @@ def test_memory_that_came_another_way_is_seen() -> None:
     model.load_state_dict(nn.Sequential(nn.Linear(2, 2)).state_dict(), assign=True)
     assert model(torch.ones(1, 2)).shape == (1, 2)
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        lambda weight: weight.sum().item(),
+        lambda weight: bool((weight > 0).all()),
+        lambda weight: weight.detach().numpy(),
+        lambda weight: weight + torch.ones(2, device="cpu"),
+    ],
+)
+def test_init_that_needs_values_says_what_to_do(needs: Any) -> None:
+    class Needs(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(2, 2)
+            needs(self.weight)
+
+    with (
+        pytest.raises(
+            gpuwm.Unsupported, match=r"(?s)asked a parameter for values.*outside of empty_init"
+        ),
+        init.empty_init(),
+    ):
+        Needs()
+    with pytest.raises(RuntimeError, match="^its own$"), init.empty_init():
+        raise RuntimeError("its own")
