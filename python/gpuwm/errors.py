@@ -26,7 +26,8 @@ class Error(Exception):
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"{self.message}: {self.detail}" if self.detail else self.message
+        between = "" if self.detail.startswith("\n") else ": "
+        return f"{self.message}{between}{self.detail}" if self.detail else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_again, (type(self), self.message, self.detail, self.code, self.name))

@@ -81,6 +81,12 @@ class Shared:
         """It is shared already."""
         return self
 
+    def __copy__(self: Any) -> Any:
+        """The same memory, as torch has it."""
+        made = _same_memory(type(self), self)
+        made.__dict__.update(self.__dict__)
+        return made
+
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         """A copy is this process's own, and may be written."""
         found = memo.get(id(self))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import ctypes
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -59,6 +60,13 @@ def version_of(info: _abi.VersionInfo) -> Version:
     )
 
 
+def _is_one(result: int) -> bool:
+    """Whether there was one at a position; raises what else was wrong."""
+    if result not in (0, -errno.ERANGE):
+        raise _lib.last_error(result)
+    return result == 0
+
+
 class _Files(collections.abc.Mapping[str, bytes]):
     """The small files that a version carries: names, and copies of their contents."""
 
@@ -84,7 +92,7 @@ class _Files(collections.abc.Mapping[str, bytes]):
         told = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
         names: list[str] = []
         with handle.use() as pointer:
-            while handle.library.gpuwm_file_at(pointer, len(names), *told) == 0:
+            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *told)):
                 names.append(_lib.text(name.value))
         return iter(names)
 
@@ -143,7 +151,7 @@ class Mapping:
         found: dict[str, str] = {}
         told = ctypes.byref(key), ctypes.byref(value)
         with handle.use() as pointer:
-            while handle.library.gpuwm_metadata_at(pointer, len(found), *told) == 0:
+            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *told)):
                 found[_lib.text(key.value)] = _lib.text(value.value)
         return found
 

@@ -43,7 +43,11 @@ def test_calls_in_the_child_say_so(daemon: Daemon, version: str) -> None:
     client = gpuwm.connect()
 
     def body() -> None:
-        for call in (client.ping, w.close, tensor.__dlpack__, tensor.tobytes, w.check):
+        calls: tuple[Callable[[], object], ...] = (
+            *(client.ping, w.close, tensor.__dlpack__, tensor.tobytes, w.check),
+            *(lambda: w.metadata, lambda: list(w.files)),
+        )
+        for call in calls:
             with pytest.raises(gpuwm.InChild):
                 call()
 

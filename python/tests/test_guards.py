@@ -147,6 +147,21 @@ def test_an_embedding_that_renormalises_is_refused_at_bind() -> None:
 # ---- what stays as it is ----------------------------------------------------------------------
 
 
+def test_a_shallow_copy_is_guarded_too() -> None:
+    model = bound_net()
+    weight = model.hidden.weight
+    weight.mark = "kept"  # type: ignore[attr-defined]
+    copied: Any = copy.copy(weight)
+    assert (type(copied), copied.data_ptr(), copied.mark) == (
+        type(weight),
+        weight.data_ptr(),
+        "kept",
+    )
+    with pytest.raises(guards.WriteError):
+        copied.add_(1)
+    assert copy.copy(model).hidden.weight is weight
+
+
 def test_a_copy_is_private() -> None:
     model = bound_net(share_buffers=True)
     copied = copy.deepcopy(model)

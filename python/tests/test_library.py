@@ -152,6 +152,9 @@ def test_errors_tell_and_travel() -> None:
     assert str(error) == "it did not come: wait longer"
     assert isinstance(error, TimeoutError)
     assert str(errors.NoTensor("there is none")) == "there is none"
+    assert (
+        str(errors.Mismatch("they differ:\n  a", "\nbind anew")) == "they differ:\n  a\nbind anew"
+    )
 
 
 @pytest.mark.parametrize(
