@@ -147,7 +147,8 @@ int main(int argc, char **argv)
 		fputs(usage_line, stderr);
 		return exit_with(EXIT_USAGE, "gpuwmctl --help lists the commands", "no command");
 	}
-	if (fflush(stdout) != 0 && code == EXIT_DONE)
+	/* A write before the last one may have failed too. */
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE)
 		return exit_with(EXIT_FAILED, NULL, "stdout can't be written");
 	return code;
 }

@@ -3,6 +3,7 @@
 
 #include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -240,6 +241,40 @@ Test(ctl, exit_codes_of_refusals)
 	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
 	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
+/* Of two values one would be lost; an empty one comes of an empty variable. */
+Test(ctl, options_are_there_once_and_not_empty)
+{
+	cr_assert_eq(CTL("load", "/models", "m@v1", "--alias", "a", "--alias", "b"), 2, "%s", output);
+	is_wrong_use("--alias is there twice", "");
+	cr_assert_eq(CTL("swap", "m", "v1", "--load", "/a", "--load", "/b"), 2, "%s", output);
+	cr_assert_eq(CTL("show", "m", "--rank", "0", "--rank", "1"), 2, "%s", output);
+	cr_assert_eq(CTL("retire", "m@v1", "--wait", "--wait", "5"), 2, "%s", output);
+	cr_assert_eq(CTL("show", "m", "--device", ""), 2, "%s", output);
+	is_wrong_use("--device is empty", "gpuwmctl status");
+	cr_assert_eq(CTL("--socket", "", "ping"), 2, "%s", output);
+	/* Those that may be repeated get as far as the socket. */
+	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "load", "/m", "m@v1", "--device", "a",
+			 "--device", "b", "--key", "a=1", "--key", "b=2"),
+		     3, "%s", output);
+}
+
+/* Also where the last write of several had nothing left to fail with. */
+Test(ctl, what_a_full_disk_does_not_take_fails)
+{
+	struct gpuwmd *d = start_with_two();
+	char command[700];
+	int status;
+
+	snprintf(command, sizeof(command), "%s/bin/gpuwmctl events --after 0 --count 3 2>&1 >/dev/full",
+		 build_path());
+	status = system(command);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
+	snprintf(command, sizeof(command), "%s/bin/gpuwmctl ls >/dev/full 2>&1", build_path());
+	status = system(command);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
+	gpuwmd_stop(d);
+}
+
 	cr_assert_eq(CTL("load", "/etc/passwd", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "1"), 7, "%s", output);
 	cr_assert_eq(CTL("load", safetensors_write(d, "bad", "{", 0), "x@v1", "--device", d->device, "--wait"),
