@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,6 +74,17 @@ static void interrupt_name(uint64_t job)
 bool load_interrupted(void)
 {
 	return interrupted;
+}
+
+/* Of the terminal that stderr is; 0: it is none. */
+static unsigned stderr_columns(void)
+{
+	struct winsize size;
+
+	if (!isatty(STDERR_FILENO))
+		return 0;
+	/* A serial line has no size: what most have. */
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* ---- watching ---------------------------------------------------------- */
@@ -208,7 +220,7 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	instance = gpuwm_instance(client);
 	if (interrupt == LOAD_GOES_ON)
 		interrupt_name(watch.job);
-	progress_start(&watch.progress, isatty(STDERR_FILENO));
+	progress_start(&watch.progress, stderr_columns());
 	error = job_follow(client, events, interrupt, &watch);
 	progress_end(&watch.progress);
 	gpuwm_events_close(events);

@@ -12,9 +12,9 @@
 /* Loaders tell their progress ten times a second: so long without any is worth a word. */
 #define STILL_NS 3000000000
 
-void progress_start(struct progress *progress, bool terminal)
+void progress_start(struct progress *progress, unsigned columns)
 {
-	*progress = (struct progress){.terminal = terminal};
+	*progress = (struct progress){.columns = columns};
 }
 
 /* A phase that counts nothing comes with the figures of the last one that did. */
@@ -70,21 +70,49 @@ static int shown_bytes(const char *phase)
 	return bytes;
 }
 
-static void line_draw(struct progress *p, uint64_t now_ns)
+/* A line that fills the terminal's last column, or goes on behind it, could not be drawn again. */
+static void line_show(const struct progress *p, const char *line)
 {
-	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT], since[SHORT_TEXT];
+	unsigned left = p->columns;
+	size_t bytes = 0;
 
-	p->drawn = true;
-	if (!counts(p)) {
-		clock_text(now_ns - p->phase_start_ns, since);
-		fprintf(stderr, "\r%-10.*s %s\033[K", shown_bytes(p->phase), p->phase, since);
-		return;
-	}
+	for (; line[bytes] != '\0'; bytes++)
+		if (((unsigned char)line[bytes] & 0xC0) != 0x80 && --left == 0)
+			break;
+	fprintf(stderr, "\r%.*s\033[K", (int)bytes, line);
+}
+
+static void counts_draw(const struct progress *p, uint64_t now_ns)
+{
+	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT];
+	char figures[192], line[512];
+	int width;
+
 	bar_text(p, bar);
 	left_text(p, now_ns, rate, sizeof(rate));
-	fprintf(stderr, "\r%-10s [%s] %3u%%  %s of %s%s%s\033[K", p->phase, bar,
-		(unsigned)((double)p->done / (double)p->total * 100), size_text(p->done, done_size),
-		size_text(p->total, total_size), *rate ? "  " : "", rate);
+	width = snprintf(figures, sizeof(figures), "%3u%%  %s of %s%s%s",
+			 (unsigned)((double)p->done / (double)p->total * 100), size_text(p->done, done_size),
+			 size_text(p->total, total_size), *rate ? "  " : "", rate);
+	/* Where both have no room the figures tell more. */
+	if (width + 11 + 3 + BAR_WIDTH < (int)p->columns)
+		snprintf(line, sizeof(line), "%-10s [%s] %s", p->phase, bar, figures);
+	else
+		snprintf(line, sizeof(line), "%-10s %s", p->phase, figures);
+	line_show(p, line);
+}
+
+static void line_draw(struct progress *p, uint64_t now_ns)
+{
+	char line[PHASE_SHOWN + 1 + SHORT_TEXT], since[SHORT_TEXT];
+
+	p->drawn = true;
+	if (counts(p)) {
+		counts_draw(p, now_ns);
+		return;
+	}
+	clock_text(now_ns - p->phase_start_ns, since);
+	snprintf(line, sizeof(line), "%-10.*s %s", shown_bytes(p->phase), p->phase, since);
+	line_show(p, line);
 }
 
 static void line_print(const struct progress *p, uint64_t now_ns)
@@ -107,7 +135,7 @@ static void phase_begin(struct progress *p, const char *phase, uint64_t now_ns)
 	strcpy(p->phase, phase);
 	p->phase_start_ns = p->moved_ns = p->told_ns = now_ns;
 	p->phase_start_done = p->done;
-	if (!p->terminal && phase[0] != '\0')
+	if (p->columns == 0 && phase[0] != '\0')
 		fprintf(stderr, "%s%s%s\n", phase, counts(p) ? ": " : "",
 			counts(p) ? size_text(p->total, size) : "");
 }
@@ -126,7 +154,7 @@ void progress_update(struct progress *progress, const char *phase, uint64_t done
 	progress->total = total;
 	if (strcmp(progress->phase, shown) != 0)
 		phase_begin(progress, shown, now_ns);
-	if (progress->terminal)
+	if (progress->columns > 0)
 		line_draw(progress, now_ns);
 }
 
@@ -134,7 +162,7 @@ void progress_tick(struct progress *progress, uint64_t now_ns)
 {
 	if (progress->phase[0] == '\0')
 		return;
-	if (progress->terminal) {
+	if (progress->columns > 0) {
 		line_draw(progress, now_ns);
 	} else if (now_ns - progress->told_ns >= LINE_NS) {
 		line_print(progress, now_ns);

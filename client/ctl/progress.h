@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 struct progress {
-	bool terminal, drawn;
+	unsigned columns; /* of the terminal; 0: there is none */
+	bool drawn;
 	char phase[256]; /* a terminal's line has the beginning of it */
 	uint64_t done, total; /* total 0: not known */
 	uint64_t phase_start_ns, phase_start_done; /* the rate is that of the phase */
@@ -17,8 +18,8 @@ struct progress {
 /* Between two calls of progress_tick at most: a clock on the screen goes on. */
 #define PROGRESS_TICK_MS 1000
 
-/* terminal: whether stderr is one. */
-void progress_start(struct progress *progress, bool terminal);
+/* columns: of the terminal that stderr is, which no line is wider than; 0: it is none. */
+void progress_start(struct progress *progress, unsigned columns);
 /* total 0: not known. now_ns: any clock that only goes forward. */
 void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
 		     uint64_t now_ns);

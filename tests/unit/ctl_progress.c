@@ -23,11 +23,11 @@ static const char *all(void)
 	return said;
 }
 
-static void begin(bool terminal)
+static void begin(unsigned columns)
 {
 	cr_redirect_stderr();
 	said[0] = '\0';
-	progress_start(&progress, terminal);
+	progress_start(&progress, columns);
 }
 
 static void expect(const char *words)
@@ -37,7 +37,7 @@ static void expect(const char *words)
 
 Test(ctl_progress, a_terminal_shows_bytes_rate_and_time_left)
 {
-	begin(true);
+	begin(100);
 	progress_update(&progress, "copying", 0, GIB(10), 1 * SECOND);
 	progress_update(&progress, "copying", GIB(4), GIB(10), 3 * SECOND);
 	expect(" 40%  4.0 GiB of 10.0 GiB  2.0 GiB/s, 0:03 left");
@@ -47,7 +47,7 @@ Test(ctl_progress, a_terminal_shows_bytes_rate_and_time_left)
 
 Test(ctl_progress, a_terminal_shows_that_nothing_comes)
 {
-	begin(true);
+	begin(100);
 	progress_update(&progress, "copying", 0, GIB(10), 1 * SECOND);
 	progress_update(&progress, "copying", GIB(4), GIB(10), 3 * SECOND);
 	progress_tick(&progress, 5 * SECOND);
@@ -60,7 +60,7 @@ Test(ctl_progress, a_terminal_shows_that_nothing_comes)
 
 Test(ctl_progress, a_terminal_shows_the_time_of_what_counts_nothing)
 {
-	begin(true);
+	begin(100);
 	progress_update(&progress, "opening", 0, 0, 1 * SECOND);
 	progress_tick(&progress, 8 * SECOND);
 	expect("opening    0:07");
@@ -73,7 +73,7 @@ Test(ctl_progress, a_terminal_shows_the_time_of_what_counts_nothing)
 
 Test(ctl_progress, without_a_terminal_there_is_a_line_a_phase_and_some_more)
 {
-	begin(false);
+	begin(0);
 	progress_update(&progress, "opening", 0, 0, 1 * SECOND);
 	progress_update(&progress, "copying", 0, GIB(40), 2 * SECOND);
 	for (uint64_t second = 3; second <= 32; second++) {
@@ -90,7 +90,7 @@ Test(ctl_progress, without_a_terminal_there_is_a_line_a_phase_and_some_more)
 
 Test(ctl_progress, without_a_terminal_long_waits_show_too)
 {
-	begin(false);
+	begin(0);
 	progress_update(&progress, "waiting for a loader", 0, 0, 1 * SECOND);
 	progress_tick(&progress, 11 * SECOND);
 	progress_tick(&progress, 12 * SECOND);
@@ -102,14 +102,14 @@ static const char long_phase[] =
 
 Test(ctl_progress, without_a_terminal_a_long_phase_is_told_to_its_end)
 {
-	begin(false);
+	begin(0);
 	progress_update(&progress, long_phase, 0, 0, 1 * SECOND);
 	expect("leave no room for ü its own\n");
 }
 
 Test(ctl_progress, a_terminal_shows_what_a_line_holds_of_a_long_phase)
 {
-	begin(true);
+	begin(100);
 	progress_update(&progress, long_phase, 0, 0, 1 * SECOND);
 	progress_tick(&progress, 3 * SECOND);
 	expect("\rwaiting for a loader: CUDA contexts of running jobs leave no ro 0:02\033[K");
@@ -120,7 +120,42 @@ Test(ctl_progress, a_terminal_shows_what_a_line_holds_of_a_long_phase)
 
 Test(ctl_progress, a_phase_steers_no_terminal)
 {
-	begin(false);
+	begin(0);
 	progress_update(&progress, "co\033[2Jpying", 0, 0, 1 * SECOND);
 	cr_expect_str_eq(all(), "co?[2Jpying\n");
+}
+
+/* Of each line that was drawn; the text between "\r" and the sequence that clears the rest. */
+static size_t widest(void)
+{
+	size_t most = 0;
+
+	for (const char *line = strchr(all(), '\r'); line; line = strchr(line + 1, '\r')) {
+		size_t width = 0;
+
+		for (const char *c = line + 1; *c != '\0' && *c != '\033'; c++)
+			width += ((unsigned char)*c & 0xC0) != 0x80;
+		most = width > most ? width : most;
+	}
+	return most;
+}
+
+static void draw_all(unsigned columns)
+{
+	begin(columns);
+	progress_update(&progress, long_phase, 0, 0, 1 * SECOND);
+	progress_update(&progress, "handing in", GIB(700), GIB(1000), 2 * SECOND);
+	progress_update(&progress, "handing in", GIB(999), GIB(1000), 300 * SECOND);
+}
+
+/* A wider one would go on in the next line, and the terminal would roll with every drawing. */
+Test(ctl_progress, no_line_is_wider_than_the_terminal)
+{
+	draw_all(80);
+	cr_expect_lt(widest(), 80, "%s", said);
+	expect("handing in  99%  999.0 GiB of 1000.0 GiB  1.0 GiB/s, 0:01 left");
+	draw_all(10);
+	cr_expect_lt(widest(), 10, "%s", said);
+	draw_all(1);
+	cr_expect_eq(widest(), 0, "%s", said);
 }
