@@ -30,13 +30,26 @@ static bool beneath(const char *path, const char *root)
 	return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0' || (n == 1 && root[0] == '/'));
 }
 
+static bool goes_up(const char *path)
+{
+	while ((path = strstr(path, "/..")) != NULL) {
+		path += strlen("/..");
+		if (*path == '/' || *path == '\0')
+			return true;
+	}
+	return false;
+}
+
 /* By its text only: the loader, which opens it, resolves it beneath a root. */
 static int check_source(const struct config *config, const char *source, struct error *error)
 {
 	if (source[0] != '/')
 		return error_set(error, -EINVAL, NULL, "the source \"%s\" is no absolute path", source);
+	if (goes_up(source))
+		return error_set(error, -EACCES, "write the path without it",
+				 "the source %.512s has a \"..\" in it", source);
 	for (size_t i = 0; i < config->root_count; i++) {
-		if (beneath(source, config->roots[i]) && !strstr(source, "/../"))
+		if (beneath(source, config->roots[i]))
 			return 0;
 	}
 	return error_set(error, -EACCES,
@@ -116,15 +129,11 @@ static int load_fields(struct server *server, struct fields *params, struct load
 /* What would fail after minutes of loading fails now. */
 static int check_names(struct server *server, const struct load *load, struct error *error)
 {
-	struct version *version;
-	uint64_t generation;
+	int r = registry_tag_allowed(server->registry, &load->name, error);
 
-	if (registry_find(server->registry, &load->name, &version, &generation, NULL) == 0 &&
-	    version->state != VERSION_FAILED)
-		return error_set(error, -EEXIST, "versions are immutable: take another tag", "%s@%s is taken",
-				 load->name.model, load->name.name);
-	return load->alias[0] ? registry_alias_allowed(server->registry, load->name.model, load->alias, error)
-			      : 0;
+	if (r < 0 || !load->alias[0])
+		return r;
+	return registry_alias_allowed(server->registry, load->name.model, load->alias, error);
 }
 
 static int fill(struct job *job, const struct load *load)

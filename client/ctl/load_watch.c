@@ -246,6 +246,24 @@ void load_result_clear(struct load_result *result)
 
 /* ---- sources ----------------------------------------------------------- */
 
+/* Takes the "." and ".." off that it begins with, and what they mean off `directory`, which has no links in it
+ * and becomes "" for the root. */
+static const char *source_up(const char *source, char *directory)
+{
+	while (source[0] == '.') {
+		size_t dots = source[1] == '.' ? 2 : 1;
+
+		if (source[dots] != '/' && source[dots] != '\0')
+			break;
+		if (dots == 2 && *directory)
+			*strrchr(directory, '/') = '\0';
+		source += dots;
+		while (source[0] == '/')
+			source++;
+	}
+	return source;
+}
+
 char *load_source(const char *source)
 {
 	char *directory, *path = NULL;
@@ -253,11 +271,11 @@ char *load_source(const char *source)
 	if (source[0] == '/')
 		return strdup(source);
 	directory = getcwd(NULL, 0);
-	while (strncmp(source, "./", 2) == 0)
-		source += 2;
-	if (strcmp(source, ".") == 0)
-		source = "";
-	if (directory && asprintf(&path, "%s%s%s", directory, *source ? "/" : "", source) < 0)
+	if (directory && strcmp(directory, "/") == 0)
+		*directory = '\0';
+	if (directory)
+		source = source_up(source, directory);
+	if (directory && asprintf(&path, "%s%s%s", directory, *source || !*directory ? "/" : "", source) < 0)
 		path = NULL;
 	free(directory);
 	if (!path)

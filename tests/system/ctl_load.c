@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 SYSTEM_SUITE(ctl_load);
 
@@ -138,6 +139,61 @@ static void nothing_changed(struct gpuwmd *d)
 	names(d, "m", 1);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
+}
+
+/* A relative source counts from the working directory; what is asked of gpuwmd has no ".." in it. */
+Test(ctl_load, a_source_may_begin_with_steps_up)
+{
+	struct gpuwmd *d = start_with_one();
+	char path[600], up[600];
+	const char *file, *folder;
+
+	snprintf(path, sizeof(path), "%s", checkpoint_write(d, "v2", SMALL(2)));
+	file = strrchr(path, '/') + 1;
+	folder = strrchr(d->root, '/') + 1;
+	cr_assert_eq(chdir(d->root), 0);
+	snprintf(up, sizeof(up), "../%s/%s", folder, file);
+	cr_assert_eq(CTL("load", up, "m@v2", "--device", d->device, "--wait"), 0, "%s", output);
+	snprintf(up, sizeof(up), "./..//./%s/%s", folder, file);
+	cr_assert_eq(CTL("load", up, "m@v3", "--device", d->device, "--wait"), 0, "%s", output);
+	cr_assert_eq(chdir("/"), 0);
+	cr_assert_eq(CTL("load", path + 1, "m@v4", "--device", d->device, "--wait"), 0, "%s", output);
+	snprintf(up, sizeof(up), "%s/../%s/%s", d->root, folder, file);
+	cr_assert_eq(CTL("load", up, "m@v5", "--device", d->device, "--wait"), 6, "%s", output);
+	says("has a \"..\" in it");
+	cr_assert_eq(CTL("load", "../../../../../../../../../..", "m@v5", "--device", d->device, "--wait"), 6,
+		     "%s", output);
+	gpuwmd_stop(d);
+}
+
+/* What no version can be called is told before minutes of loading. */
+Test(ctl_load, a_tag_that_can_not_be_is_refused_at_once)
+{
+	struct gpuwmd *d = start_with_one();
+	json_t *jobs;
+
+	cr_assert_eq(CTL("load", d->root, "m@previous", "--device", d->device), 1, "%s", output);
+	says("\"previous\" can't be a tag");
+	cr_assert_eq(CTL("load", d->root, "other@current", "--device", d->device), 1, "%s", output);
+	cr_assert_eq(CTL("load", d->root, "m@v1", "--device", d->device), 5, "%s", output);
+	says("m@v1 is there already (ready)");
+	cr_assert_eq(CTL("-o", "json", "jobs"), 0, "%s", output);
+	jobs = json_loads(output, 0, NULL);
+	cr_assert_eq(json_array_size(json_object_get(jobs, "jobs")), 1, "%s", output);
+	json_decref(jobs);
+	gpuwmd_stop(d);
+}
+
+/* Also of one that was freed by then. */
+Test(ctl_load, swap_names_the_old_version_by_its_tag)
+{
+	struct gpuwmd *d = start_with_one();
+
+	cr_assert_eq(
+		CTL("swap", "m", "v2", "--load", checkpoint_write(d, "v2", SMALL(2)), "--device", d->device), 0,
+		"%s", output);
+	says("m@current is now v2; it was v1, which is retired");
+	gpuwmd_stop(d);
 }
 
 Test(ctl_load, swap_load_flips_and_retires_the_old_one)
