@@ -12,7 +12,8 @@ struct replacement {
 	char model[ALIAS_TEXT], name[2 * ALIAS_TEXT]; /* of the new version */
 	const char *alias;
 	bool retire_old;
-	char before[33]; /* what the alias named when this began; "": it was not there */
+	json_t *list; /* when this began */
+	char before[33]; /* what the alias named then; "": it was not there */
 };
 
 static const char no_version[] = "00000000000000000000000000000000";
@@ -60,15 +61,12 @@ static int alias_check(const struct replacement *r, const json_t *list)
 
 static int replacement_begin(struct replacement *r)
 {
-	json_t *list;
-	int code = list_get(r, &list);
+	int code = list_get(r, &r->list);
 
 	if (code != EXIT_DONE)
 		return code;
-	snprintf(r->before, sizeof(r->before), "%s", answer_alias(list, r->model, r->alias));
-	code = alias_check(r, list);
-	json_decref(list);
-	return code;
+	snprintf(r->before, sizeof(r->before), "%s", answer_alias(r->list, r->model, r->alias));
+	return alias_check(r, r->list);
 }
 
 static int load_beside(const struct replacement *r, struct load_result *ret_result)
@@ -148,7 +146,7 @@ static int replacement_print(const struct replacement *r, const struct load_resu
 	code = list_get(r, &list);
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(list, r->model, r->alias, r->before, r->retire_old);
+	swap_tell(r->list, list, r->model, r->alias, r->before, r->retire_old);
 	json_decref(list);
 	return result->told ? job_course_print(result->told) : EXIT_DONE;
 }
@@ -195,5 +193,7 @@ int command_replace(struct gpuwm_client *client, const struct arguments *argumen
 	r.alias = alias ? alias : "current";
 	r.retire_old = !(arguments->given & OPTION_KEEP_OLD);
 	snprintf(r.name, sizeof(r.name), "%s@%s", r.model, tag);
-	return replacement_run(&r);
+	code = replacement_run(&r);
+	json_decref(r.list);
+	return code;
 }

@@ -21,7 +21,8 @@ static const char *retired_text(const json_t *list, const char *id)
 	return ", which is retired";
 }
 
-void swap_tell(const json_t *list, const char *model, const char *alias, const char *old, bool retire_old)
+void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias, const char *old,
+	       bool retire_old)
 {
 	const char *now = answer_alias(list, model, alias);
 
@@ -31,29 +32,45 @@ void swap_tell(const json_t *list, const char *model, const char *alias, const c
 	else
 		printf("is removed");
 	if (*old && strcmp(old, now) != 0)
-		printf("; it was %s%s", answer_tag(list, old), retire_old ? retired_text(list, old) : "");
+		printf("; it was %s%s", answer_tag(answer_version(list, old) ? list : before, old),
+		       retire_old ? retired_text(list, old) : "");
 	putchar('\n');
 }
 
-static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
-		    const struct gpuwm_swap_options *options)
+static int swap_print(struct gpuwm_client *client, const struct arguments *arguments,
+		      const struct gpuwm_swap_options *options, const json_t *before, const char *old)
 {
 	const char *alias = options->alias ? options->alias : "current";
-	char old[33] = "";
 	json_t *list;
 	int code;
 
-	if (gpuwm_swap(client, options, old) < 0)
-		return exit_with_error();
 	if (arguments->json)
 		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?}", "model", options->model, "alias", alias,
 					      "to", options->to, "old", *old ? old : NULL));
 	code = answer_query(client, arguments, "list", options->model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(list, options->model, alias, old, options->retire_old);
+	swap_tell(before, list, options->model, alias, old, options->retire_old);
 	json_decref(list);
 	return EXIT_DONE;
+}
+
+static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
+		    const struct gpuwm_swap_options *options)
+{
+	const struct arguments quiet = {0};
+	char old[33] = "";
+	json_t *before;
+	int code = answer_query(client, &quiet, "list", options->model, &before);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (gpuwm_swap(client, options, old) < 0)
+		code = exit_with_error();
+	else
+		code = swap_print(client, arguments, options, before, old);
+	json_decref(before);
+	return code;
 }
 
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments)

@@ -138,8 +138,10 @@ void answer_error_print(const json_t *object, const char *key, const char *what)
 
 /* ---- versions (cmd_version.c) ------------------------------------------ */
 
-/* What an alias names now, and what became of `old`, which it named before; "": nothing. */
-void swap_tell(const json_t *list, const char *model, const char *alias, const char *old, bool retire_old);
+/* What an alias names now, and what became of `old`, which it named before; "": nothing. before, list: what
+ * `list` said before and after; a version that is freed has its tag in the first only. */
+void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias, const char *old,
+	       bool retire_old);
 /* gpuwm_retire. id: the version's, "": not known; with it, one that gpuwmd took and did not answer is
  * asked for once more. */
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms);
