@@ -70,6 +70,9 @@ static int wait_parse(struct arguments *arguments, int argc, char **argv)
 
 static int device_add(struct arguments *arguments)
 {
+	/* It comes of an empty variable in a script, and would be any device. */
+	if (!optarg[0])
+		return exit_with(EXIT_USAGE, "gpuwmctl status lists the devices", "--device is empty");
 	if (arguments->device_count == DEVICES_MAX)
 		return exit_with(EXIT_USAGE, NULL, "more than %d times --device", DEVICES_MAX);
 	arguments->devices[arguments->device_count++] = optarg;
@@ -114,7 +117,7 @@ static int global_parse(struct arguments *arguments, int option)
 		return EXIT_DONE;
 	case GLOBAL_SOCKET:
 		arguments->socket = optarg;
-		return EXIT_DONE;
+		return optarg[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--socket is empty");
 	case GLOBAL_OUTPUT:
 		return output_parse(arguments);
 	case GLOBAL_HELP:
@@ -126,6 +129,18 @@ static int global_parse(struct arguments *arguments, int option)
 	default:
 		return EXIT_USAGE;
 	}
+}
+
+/* One that takes one value: another one would be lost. */
+static int single_check(const struct arguments *arguments, int option)
+{
+	static const int single = OPTION_RANK | OPTION_ALIAS | OPTION_EXPECT | OPTION_LOAD | OPTION_AFTER |
+				  OPTION_COUNT | OPTION_WAIT;
+
+	for (const struct option *o = options; o->name; o++)
+		if (o->val == option && (option & single) == option && (arguments->given & (unsigned)option))
+			return exit_with(EXIT_USAGE, NULL, "--%s is there twice", o->name);
+	return EXIT_DONE;
 }
 
 static int option_parse(struct arguments *arguments, int option, int argc, char **argv)
@@ -186,8 +201,10 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	*ret_arguments = (struct arguments){.after = UINT64_MAX};
 	/* '-': in the order of the command line, so that --wait knows its command. */
 	while ((option = getopt_long(argc, argv, "-ho:", options, NULL)) != -1) {
-		int code = option_parse(ret_arguments, option, argc, argv);
+		int code = single_check(ret_arguments, option);
 
+		if (code == EXIT_DONE)
+			code = option_parse(ret_arguments, option, argc, argv);
 		if (code != EXIT_DONE)
 			return code;
 	}

@@ -104,9 +104,6 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	if (strchr(arguments->positional[0], '@'))
-		return exit_with(EXIT_USAGE, "it moves current to previous",
-				 "rollback takes a model without tag or alias");
 	options.model = arguments->positional[0];
 	options.to = "previous";
 	return swap_run(client, arguments, &options);

@@ -68,6 +68,7 @@ enum word_kind {
 	WORD_REF, /* MODEL, MODEL@TAG, MODEL@ALIAS, a version id */
 	WORD_NEW, /* MODEL@TAG of a version that is to be */
 	WORD_ALIAS_OF, /* MODEL[@ALIAS] */
+	WORD_MODEL, /* MODEL alone */
 	WORD_NAME,
 	WORD_TARGET, /* a tag, an alias, a version id */
 };

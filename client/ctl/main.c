@@ -8,8 +8,8 @@
 static const struct command commands[] = {
 	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, 0, 0, false,
 	 command_status},
-	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1, 0, 0,
-	 0, false, command_ls},
+	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1,
+	 WORD_MODEL, 0, 0, false, command_ls},
 	{"show", NULL, "show REF [--device DEVICE] [--rank N]", "one version: its tensors, metadata and files",
 	 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK, false, command_show},
 	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, 0, 0, true, command_ps},
@@ -33,7 +33,7 @@ static const struct command commands[] = {
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
 		 OPTION_KEEP_OLD,
 	 true, command_swap},
-	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_ALIAS_OF, 0, 0, true,
+	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_MODEL, 0, 0, true,
 	 command_rollback},
 	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, WORD_REF,
 	 WORD_NAME, 0, true, command_pin},

@@ -42,6 +42,13 @@ static int name_check(const char *text)
 	return why ? exit_with(EXIT_USAGE, name_looks, "'%s' %s", text, why) : EXIT_DONE;
 }
 
+static int model_check(const char *text)
+{
+	if (strchr(text, '@'))
+		return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
+	return name_check(text);
+}
+
 static int word_check(enum word_kind kind, const char *text)
 {
 	uint8_t id[16];
@@ -53,6 +60,8 @@ static int word_check(enum word_kind kind, const char *text)
 		return pair_check(text, true);
 	case WORD_ALIAS_OF:
 		return pair_check(text, false);
+	case WORD_MODEL:
+		return model_check(text);
 	case WORD_NAME:
 		return name_check(text);
 	case WORD_TARGET: /* the command says what an empty one means */
@@ -60,6 +69,21 @@ static int word_check(enum word_kind kind, const char *text)
 	default:
 		return EXIT_DONE;
 	}
+}
+
+/* What options take. */
+static int option_words_check(const struct arguments *arguments)
+{
+	int code = arguments->alias ? name_check(arguments->alias) : EXIT_DONE;
+	uint8_t id[16];
+
+	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
+		code = name_check(arguments->key[i].name);
+	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
+		return exit_with(EXIT_USAGE, "gpuwmctl show REF tells it",
+				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
+				 arguments->expect);
+	return code;
 }
 
 int words_check(const struct command *command, const struct arguments *arguments)
@@ -70,7 +94,5 @@ int words_check(const struct command *command, const struct arguments *arguments
 		code = word_check(command->first, arguments->positional[0]);
 	if (code == EXIT_DONE && arguments->positional_count > 1)
 		code = word_check(command->second, arguments->positional[1]);
-	if (code == EXIT_DONE && arguments->alias)
-		code = name_check(arguments->alias);
-	return code;
+	return code == EXIT_DONE ? option_words_check(arguments) : code;
 }

@@ -226,6 +226,14 @@ Test(ctl, words_that_are_no_names_are_wrong_use)
 	cr_assert_eq(CTL("swap", "0123456789abcdef0123456789abcdef", "v1"), 2, "%s", output);
 	is_wrong_use("is a version id", "write MODEL or MODEL@ALIAS");
 	cr_assert_eq(CTL("rollback", ".m"), 2, "%s", output);
+	cr_assert_eq(CTL("rollback", "m@prod"), 2, "%s", output);
+	is_wrong_use("'m@prod' has a tag or an alias", "write MODEL alone");
+	cr_assert_eq(CTL("ls", "m@v1"), 2, "%s", output);
+	is_wrong_use("'m@v1' has a tag or an alias", "write MODEL alone");
+	cr_assert_eq(CTL("ls", "a model"), 2, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v1", "--expect", "v0"), 2, "%s", output);
+	is_wrong_use("--expect takes a version id", "gpuwmctl show");
+	cr_assert_eq(CTL("load", "/models", "m@v1", "--key", "=bf16"), 2, "%s", output);
 	/* What could be a name gets as far as the socket. */
 	cr_assert_eq(
 		CTL("--socket", "/nonexistent/gpuwm.sock", "swap", "m", "0123456789abcdef0123456789abcdef"), 3,
@@ -233,14 +241,6 @@ Test(ctl, words_that_are_no_names_are_wrong_use)
 	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "show", "meta/llama@v1.2"), 3, "%s", output);
 }
 
-Test(ctl, exit_codes_of_refusals)
-{
-	struct gpuwmd *d = start_with_two();
-	struct process worker = worker_start(d, "m@v2", 2);
-
-	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
-	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
-	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
 /* Of two values one would be lost; an empty one comes of an empty variable. */
 Test(ctl, options_are_there_once_and_not_empty)
 {
@@ -275,6 +275,14 @@ Test(ctl, what_a_full_disk_does_not_take_fails)
 	gpuwmd_stop(d);
 }
 
+Test(ctl, exit_codes_of_refusals)
+{
+	struct gpuwmd *d = start_with_two();
+	struct process worker = worker_start(d, "m@v2", 2);
+
+	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
+	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
+	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
 	cr_assert_eq(CTL("load", "/etc/passwd", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "1"), 7, "%s", output);
 	cr_assert_eq(CTL("load", safetensors_write(d, "bad", "{", 0), "x@v1", "--device", d->device, "--wait"),
