@@ -54,6 +54,9 @@ static int set_socket(struct config *config, const struct config_key *row, const
 	int r = check_path(value, sizeof(((struct sockaddr_un *)0)->sun_path) - 1, why);
 
 	(void)key;
+	/* Its lock would lie in the folder, without a name. */
+	if (r == 0 && value[strlen(value) - 1] == '/')
+		r = refuse(why, "names a folder: add the socket's name");
 	if (r == 0)
 		strcpy(field(config, row), value);
 	return r;

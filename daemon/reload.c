@@ -101,7 +101,8 @@ void server_reload(struct server *server)
 		loader_pool_watch(server->loaders);
 	} else {
 		config_clear(&fresh);
-		log_error("the old configuration stays: %s (%s)", error.message, error.detail);
+		log_error("the old configuration stays: %s%s%s", error.message, error.detail[0] ? ": " : "",
+			  error.detail);
 	}
 	notify_reloaded(server->notify);
 }

@@ -408,6 +408,7 @@ Test(config, of_a_loaders_path_and_socket_the_later_counts)
 	cr_expect_str_eq(config.loader_socket, "/flag.sock");
 	expect_error(set("loader", "socket", "loader.sock"),
 		     "[loader] socket = loader.sock: is no absolute path");
+	expect_error(set("socket", "path", "/run/gpuwm/"), "[socket] path = /run/gpuwm/: names a folder");
 	snprintf(longest, sizeof(longest), "/%0107d", 0);
 	expect_error(set("loader", "socket", longest), "has 108 bytes; at most 107 are possible");
 	cr_expect_str_eq(config.loader_socket, "/flag.sock");
