@@ -8,6 +8,8 @@ void log_init(enum log_level level);
 /* -EINVAL for a name that is none. */
 int log_level_parse(const char *name, enum log_level *ret);
 
+/* Never waits: what a pipe that nobody reads has no room for is left out, and counted in a line of its own as soon as
+ * there is room again. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -134,3 +134,25 @@ Test(log, levels_are_parsed_by_name)
 	cr_expect_eq(log_level_parse("", &level), -EINVAL);
 	cr_expect_eq(level, LOG_LEVEL_DEBUG);
 }
+
+Test(log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 60)
+{
+	static char all[1 << 20];
+	ssize_t bytes;
+	char end[200];
+
+	log_init(LOG_LEVEL_INFO);
+	for (int i = 0; i < 20000; i++)
+		log_info("line %d", i);
+	bytes = read(pipe_fds[0], all, sizeof(all) - 1);
+	cr_assert_gt(bytes, 0);
+	all[bytes] = 0;
+	cr_assert_eq(all[bytes - 1], '\n', "a line is cut");
+	for (bytes = 0; strchr(all + bytes, '\n'); bytes = strchr(all + bytes, '\n') - all + 1)
+		cr_assert_eq(strncmp(all + bytes, "gpuwmd: info: line ", 19), 0);
+	snprintf(end, sizeof(end), "gpuwmd: warning: nobody read gpuwmd's stderr: lines that are not there: ");
+	log_info("again");
+	log_info("once more");
+	cr_expect_eq(strncmp(written(), end, strlen(end)), 0, "%s", text);
+	cr_expect(strstr(text, "\ngpuwmd: info: again\ngpuwmd: info: once more\n"), "%s", text);
+}
