@@ -341,7 +341,8 @@ const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key)
 /* Position 0, 1, …: 0 or -ERANGE. */
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
 		      const char **ret_value);
-/* Small files that the version carries ("config.json"): NULL when there is none. */
+/* Small files that the version carries ("config.json"): NULL when there is none. A publisher gives them any names:
+ * who writes them into a folder looks for '/' first. */
 const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes);
 int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,
 		  const void **ret_data, uint32_t *ret_bytes);

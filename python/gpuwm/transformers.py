@@ -138,6 +138,11 @@ def _folder(mapping: Mapping) -> Iterator[str]:
     """The version's files in a folder, for what reads paths."""
     with tempfile.TemporaryDirectory(prefix="gpuwm-") as folder:
         for name, content in mapping.files.items():
+            if "/" in name or name in {".", ".."}:  # it would be written somewhere else
+                raise errors.Invalid(
+                    f"{mapping.version} has a file {name!r}, which no folder can have",
+                    "publish it under a name without a slash",
+                )
             pathlib.Path(folder, name).write_bytes(content)
         yield folder
 

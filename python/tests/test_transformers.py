@@ -351,6 +351,17 @@ def test_the_tokenizer_of_the_version(saved: Callable[..., Saved], daemon: Daemo
     eventually(lambda: daemon.leases("words@v1") == 0)
 
 
+@pytest.mark.parametrize(("tag", "name"), [("v1", "{}/evil"), ("v2", "../evil"), ("v3", "..")])
+def test_files_of_a_version_are_written_nowhere_else(
+    daemon: Daemon, tmp_path: pathlib.Path, tag: str, name: str
+) -> None:
+    files = {"tokenizer.json": b"{}", name.format(tmp_path): b"x"}
+    gpuwm.publish({"a": torch.zeros(4, device=DEVICE)}, f"escapes@{tag}", files=files)
+    with pytest.raises(gpuwm.Invalid, match="which no folder can have"):
+        gpuwm.transformers.tokenizer(f"escapes@{tag}")
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_of_every_kind_of_tokenizer_are_the_versions(checkpoint: Callable[..., str]) -> None:
     names = ("spiece.model", "sentencepiece.bpe.model", "processor_config.json", "vocab.txt")
     ref = checkpoint({"x": ("F32", (1,), bytes(4))}, {name: name.encode() for name in names})
