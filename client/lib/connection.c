@@ -1,7 +1,6 @@
 #include "connection.h"
 
 #include "clock.h"
-#include "fork.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,9 +65,11 @@ struct connection *connection_free(struct connection *c)
 {
 	if (!c || __atomic_sub_fetch(&c->uses, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
+	fork_lock();
 	fork_unwatch(&c->hook);
 	if (c->sock >= 0)
 		close(c->sock);
+	fork_unlock();
 	pthread_mutex_destroy(&c->lock);
 	free(c->buffer);
 	free(c);
@@ -112,10 +113,20 @@ uint64_t request_next_id(void)
 	return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
+static void drop_in_child(void *object)
+{
+	struct reply *reply = object;
+
+	packet_drop(&reply->packet);
+}
+
 void reply_clear(struct reply *reply)
 {
 	message_clear(&reply->message);
+	fork_lock();
 	packet_drop(&reply->packet);
+	fork_unwatch(&reply->hook);
+	fork_unlock();
 	free(reply->packet.data);
 	if (reply->body)
 		munmap(reply->body, reply->body_bytes);
@@ -138,28 +149,6 @@ static int connection_ended(struct connection *c, struct error *error)
 	return connection_break(c, error);
 }
 
-/* The packet becomes a reply of its own, so that the connection's buffer is free for the next. */
-static int reply_decode(struct packet *packet, struct reply *ret, struct error *error)
-{
-	const char *why = "";
-	int r;
-
-	*ret = (struct reply){.packet = *packet};
-	packet->fd_count = 0;
-	ret->packet.data = malloc(packet->bytes + 1);
-	if (!ret->packet.data) {
-		reply_clear(ret);
-		return error_set(error, -ENOMEM, NULL, "out of memory for a reply of %zu bytes", packet->bytes);
-	}
-	memcpy(ret->packet.data, packet->data, packet->bytes);
-	r = message_read(ret->packet.data, ret->packet.bytes, &ret->message, &why);
-	if (r < 0) {
-		error_set(error, r, NULL, "the peer sent a packet that is no valid message: %s", why);
-		reply_clear(ret);
-	}
-	return r;
-}
-
 static int packet_whole(const struct packet *packet, struct error *error)
 {
 	if (packet->fds_cut)
@@ -171,16 +160,51 @@ static int packet_whole(const struct packet *packet, struct error *error)
 	return 0;
 }
 
-/* One packet: 1 and *ret, 0 when there is none now. Errors break the connection. */
-static int connection_receive(struct connection *c, struct reply *ret, struct error *error)
+/* What was received becomes a reply of its own, so that the connection's buffer is free for the next. */
+static int reply_decode(struct reply *reply, struct error *error)
 {
-	struct packet packet = {.data = c->buffer};
-	int r = packet_receive(c->sock, true, &packet);
+	struct packet *packet = &reply->packet;
+	const uint8_t *received = packet->data;
+	const char *why = "";
+	int r = packet_whole(packet, error);
 
+	packet->data = r == 0 ? malloc(packet->bytes + 1) : NULL;
+	if (r == 0 && !packet->data)
+		r = error_set(error, -ENOMEM, NULL, "out of memory for a reply of %zu bytes", packet->bytes);
+	if (r == 0) {
+		memcpy(packet->data, received, packet->bytes);
+		r = message_read(packet->data, packet->bytes, &reply->message, &why);
+		if (r < 0)
+			error_set(error, r, NULL, "the peer sent a packet that is no valid message: %s", why);
+	}
+	if (r < 0)
+		reply_clear(reply);
+	return r;
+}
+
+/* As packet_receive. No child is made before it would close what arrives. */
+static int reply_receive(struct connection *c, struct reply *ret)
+{
+	int r;
+
+	*ret = (struct reply){.packet.data = c->buffer};
+	fork_lock();
+	r = packet_receive(c->sock, true, &ret->packet);
 	/* The kernel tells ECONNRESET before packets that are queued, once: they
 	 * may say why the peer left. At a true end the second call reads 0 too. */
 	if (r == 0)
-		r = packet_receive(c->sock, true, &packet);
+		r = packet_receive(c->sock, true, &ret->packet);
+	if (ret->packet.fd_count > 0)
+		fork_watch(&ret->hook, drop_in_child, ret);
+	fork_unlock();
+	return r;
+}
+
+/* One packet: 1 and *ret, 0 when there is none now. Errors break the connection. */
+static int connection_receive(struct connection *c, struct reply *ret, struct error *error)
+{
+	int r = reply_receive(c, ret);
+
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r == 0)
@@ -189,10 +213,7 @@ static int connection_receive(struct connection *c, struct reply *ret, struct er
 		error_set(error, r, NULL, "receiving failed: %s", strerror(-r));
 		return connection_break(c, error);
 	}
-	r = packet_whole(&packet, error);
-	if (r == 0)
-		r = reply_decode(&packet, ret, error);
-	packet_drop(&packet);
+	r = reply_decode(ret, error);
 	return r < 0 ? connection_break(c, error) : 1;
 }
 
@@ -316,18 +337,15 @@ static int connection_answer(struct connection *c, uint64_t id, int64_t deadline
 			     struct error *error)
 {
 	for (;;) {
-		struct reply reply;
-		int r = connection_receive(c, &reply, error);
+		int r = connection_receive(c, ret, error);
 
 		if (r < 0)
 			return r;
-		if (r > 0 && reply.message.type == MESSAGE_RESPONSE && reply.message.has_id &&
-		    reply.message.id == id) {
-			*ret = reply;
+		if (r > 0 && ret->message.type == MESSAGE_RESPONSE && ret->message.has_id &&
+		    ret->message.id == id)
 			return 0;
-		}
 		if (r > 0) {
-			r = connection_aside(c, &reply, error);
+			r = connection_aside(c, ret, error);
 			if (r < 0)
 				return r;
 			continue;
@@ -405,7 +423,7 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 			  struct reply *ret_reply, struct error *error)
 {
 	struct error unused;
-	struct reply reply;
+	struct reply own, *reply = ret_reply ? ret_reply : &own;
 	int r;
 
 	if (!error)
@@ -417,19 +435,17 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 		return error_set(error, -EBUSY, NULL, "another call is under way");
 	if (!sending->now)
 		pthread_mutex_lock(&c->lock);
-	r = call_locked(c, sending, wait_ms, &reply, error);
+	r = call_locked(c, sending, wait_ms, reply, error);
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
 		return r;
-	if (reply.message.error.code)
-		*error = reply.message.error;
-	r = reply.message.error.code;
+	if (reply->message.error.code)
+		*error = reply->message.error;
+	r = reply->message.error.code;
 	if (r == 0)
-		r = reply_open_body(&reply, error);
+		r = reply_open_body(reply, error);
 	if (r < 0 || !ret_reply)
-		reply_clear(&reply);
-	else
-		*ret_reply = reply;
+		reply_clear(reply);
 	return r;
 }
 

@@ -4,16 +4,19 @@
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
+#include "fork.h"
 #include "../../include/gpuwm/client.h"
 #include "../../proto/message.h"
 #include "../../proto/packet.h"
 
-/* A reply, with its descriptors (dropped by reply_clear unless taken). */
+/* A reply, with its descriptors (dropped by reply_clear unless taken). It stays where it was received: until then a
+ * forked child closes them. */
 struct reply {
 	struct message message;
 	struct packet packet;
 	void *body; /* a mapped large result, or NULL */
 	size_t body_bytes;
+	struct fork_hook hook;
 };
 void reply_clear(struct reply *reply);
 

@@ -11,18 +11,27 @@
 #include <string.h>
 #include <unistd.h>
 
-void grant_close_fds(struct grant *grant)
+static void close_in_child(void *object)
 {
+	struct grant *grant = object;
+
 	for (uint32_t i = 0; grant->segments && i < grant->version.segments; i++) {
 		if (grant->segments[i].fd >= 0)
 			close(grant->segments[i].fd);
-		grant->segments[i].fd = -1;
 	}
-	free(grant->segments);
-	grant->segments = NULL;
 	if (grant->index_fd >= 0)
 		close(grant->index_fd);
+}
+
+void grant_close_fds(struct grant *grant)
+{
+	fork_lock();
+	close_in_child(grant);
+	fork_unwatch(&grant->hook);
+	fork_unlock();
 	grant->index_fd = -1;
+	free(grant->segments);
+	grant->segments = NULL;
 }
 
 static int read_segments(struct grant *grant, struct packet *packet, const msgpack_object *segments,
@@ -127,7 +136,10 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 		reply_clear(&reply);
 		return CLAIMED;
 	}
+	fork_lock();
+	fork_watch(&grant->hook, close_in_child, grant);
 	r = read_grant(&reply, grant, error);
+	fork_unlock();
 	reply_clear(&reply);
 	held = lease_hold(client, grant->lease, asking->round);
 	if (r == 0 && held)

@@ -16,6 +16,7 @@ struct grant {
 	int index_fd;
 	uint64_t index_bytes;
 	struct grant_segment *segments;
+	struct fork_hook hook; /* a child that kept the descriptors would keep the memory */
 };
 
 /* Asks for a lease. options may be NULL. Where the device is left open and the

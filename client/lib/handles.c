@@ -13,14 +13,10 @@ struct gpuwm_handles {
 	struct index_map index;
 };
 
-/* A child that kept the descriptors would keep the memory. */
-static void close_in_child(void *object)
+/* The grant sees to its descriptors. */
+static void nothing_in_child(void *object)
 {
-	struct gpuwm_handles *handles = object;
-
-	for (uint32_t i = 0; i < handles->grant.version.segments; i++)
-		close(handles->grant.segments[i].fd);
-	close(handles->grant.index_fd);
+	(void)object;
 }
 
 static int describe(struct gpuwm_handles *handles, const struct gpuwm_attach_options *options,
@@ -53,7 +49,7 @@ static int handles_get(struct gpuwm_client *client, const char *ref, const struc
 		return r;
 	}
 	handles->client = client_keep(client);
-	fork_watch(&handles->hook, close_in_child, handles);
+	fork_watch(&handles->hook, nothing_in_child, handles);
 	return 0;
 }
 

@@ -23,6 +23,8 @@ static void close_in_child(void *object)
 	struct mapped_part *part = object;
 
 	part->device.ops->close_fds(part->segments, part->segment_count);
+	if (part->others)
+		part->device.ops->close_fds(part->others, part->segment_count);
 }
 
 /* Under fork_lock. */
@@ -136,27 +138,31 @@ void mapped_part_free(struct mapped_part *part)
 	free(part);
 }
 
-static int import_all(const struct memory_device *device, const struct subset *subset,
-		      const struct grant *grant, struct memory_segment **ret_segments, struct error *error)
+static int segments_new(uint32_t count, struct memory_segment **ret, struct error *error)
 {
-	struct memory_segment *segments = calloc((size_t)subset->count + 1, sizeof(*segments));
-	uint32_t done = 0;
-	int r = 0;
+	struct memory_segment *segments = calloc((size_t)count + 1, sizeof(*segments));
 
 	if (!segments)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", subset->count);
+		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", count);
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].fd = -1;
+	*ret = segments;
+	return 0;
+}
+
+/* Into segments of the part: a child closes what they keep open. */
+static int import_all(const struct mapped_part *part, const struct grant *grant, struct memory_segment *to,
+		      struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	int r = 0;
+
 	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++) {
 		const struct grant_segment *from = &grant->segments[i];
 
-		if (!subset_has(subset, i))
-			continue;
-		r = device->ops->import(device, from->fd, from->bytes, false, &segments[done], error);
-		if (r < 0)
-			segments_free(device, segments, done);
-		done++;
+		if (subset_has(&part->subset, i))
+			r = device->ops->import(device, from->fd, from->bytes, false, to++, error);
 	}
-	if (r == 0)
-		*ret_segments = segments;
 	return r;
 }
 
@@ -190,12 +196,14 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 		    struct error *error)
 {
 	struct memory_segment *segments;
-	int r = import_all(&part->device, &part->subset, grant, &segments, error);
+	int r = segments_new(part->subset.count, &segments, error);
 
 	if (r < 0)
 		return r;
 	part_take(part, segments, part->subset.count);
-	r = map_all(part, address, error);
+	r = import_all(part, grant, segments, error);
+	if (r == 0)
+		r = map_all(part, address, error);
 	if (r < 0) {
 		part_unmap(part);
 		return r;
@@ -394,12 +402,23 @@ static int part_claim(struct mapped_part *part, struct error *error)
 	return 0;
 }
 
-/* The addresses stay; the segments, from the old to the new. *ret_old: those that are to be freed. */
-static int part_remap(struct mapped_part *part, struct memory_segment *next, uint32_t count,
-		      struct memory_segment **ret_old, struct error *error)
+/* The part's segments and the others, exchanged. */
+static void part_exchange(struct mapped_part *part)
+{
+	struct memory_segment *now = part->segments;
+
+	fork_lock();
+	part->segments = part->others;
+	part->others = now;
+	fork_unlock();
+}
+
+/* The addresses stay; the segments become the others, and these are to be freed. */
+static int part_remap(struct mapped_part *part, struct error *error)
 {
 	const struct memory_device *device = &part->device;
-	struct memory_segment *now = part->segments;
+	struct memory_segment *now = part->segments, *next = part->others;
+	const uint32_t count = part->segment_count;
 	int r;
 
 	if (part->lost)
@@ -407,10 +426,20 @@ static int part_remap(struct mapped_part *part, struct memory_segment *next, uin
 	else
 		r = device->ops->remap_all(device, &part->range, now, next, count, error);
 	if (r == 0)
-		part_take(part, next, count);
-	*ret_old = r == 0 ? now : next;
+		part_exchange(part);
 	part->lost = r < 0 && count > 0 && !now[0].address;
 	return r;
+}
+
+static void part_free_others(struct mapped_part *part)
+{
+	struct memory_segment *others = part->others;
+
+	fork_lock();
+	part->device.ops->close_fds(others, part->segment_count);
+	part->others = NULL;
+	fork_unlock();
+	segments_free(&part->device, others, part->segment_count);
 }
 
 static int part_lost(struct error *error)
@@ -424,15 +453,23 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 			  bool idle, struct error *error)
 {
 	const struct memory_device *device = &part->device;
-	struct memory_segment *segments = NULL;
+	struct memory_segment *segments;
 	int r = idle ? 0 : device->ops->idle(device, error);
 
 	if (r == 0)
-		r = import_all(device, &part->subset, grant, &segments, error);
+		r = segments_new(part->segment_count, &segments, error);
 	if (r < 0)
 		return r;
-	r = part_remap(part, segments, part->subset.count, &segments, error);
-	segments_free(device, segments, part->subset.count);
+	fork_lock();
+	part->others = segments;
+	fork_unlock();
+	r = import_all(part, grant, segments, error);
+	if (r < 0) {
+		part_free_others(part);
+		return r;
+	}
+	r = part_remap(part, error);
+	part_free_others(part);
 	if (part->lost)
 		return part_lost(error);
 	if (r < 0)

@@ -28,6 +28,7 @@ struct mapped_part {
 	struct memory_range range; /* where they lie */
 	struct memory_segment *segments; /* those of the subset */
 	uint32_t segment_count;
+	struct memory_segment *others; /* as many: that come, or go, in a switch */
 };
 
 struct gpuwm_mapping {

@@ -1,4 +1,6 @@
 #include "memory.h"
+
+#include "fork.h"
 #include "../../proto/grow.h"
 
 #include <errno.h>
@@ -106,11 +108,15 @@ static int host_import(const struct memory_device *device, int fd, uint64_t byte
 	(void)device;
 	if (r < 0)
 		return r;
+	/* No child is made before it would close it. */
+	fork_lock();
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (copy >= 0)
+		*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = (uint64_t)copy + 1};
+	fork_unlock();
 	if (copy < 0)
 		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
 				 "duplicating a descriptor failed: %s", strerror(errno));
-	*ret = (struct memory_segment){.fd = -1, .bytes = bytes, .handle = (uint64_t)copy + 1};
 	return 0;
 }
 

@@ -170,7 +170,9 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	publish->round = call.round;
 	if (!options->join)
 		claim_spend(publish->client, options->name);
+	fork_lock();
 	r = read_begin(publish, &reply, error);
+	fork_unlock();
 	reply_clear(&reply);
 	return r;
 }
@@ -269,8 +271,8 @@ struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 {
 	if (!publish)
 		return NULL;
-	fork_unwatch(&publish->hook);
 	publish_memory_end(publish);
+	fork_unwatch(&publish->hook);
 	if (publish->part.index_fd >= 0)
 		close(publish->part.index_fd);
 	connection_free(publish->checker);

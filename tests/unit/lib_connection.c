@@ -73,24 +73,22 @@ static void notify(uint64_t number)
 static int call(int64_t wait_ms, uint64_t *ret_number, struct reply *ret_reply, struct error *error)
 {
 	struct message_writer w;
-	struct reply reply;
+	struct reply own, *reply = ret_reply ? ret_reply : &own;
 	struct fields f;
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), "ask");
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, wait_ms, &reply, error);
+	r = connection_call(connection, &w, NULL, 0, wait_ms, reply, error);
 	message_writer_clear(&w);
 	if (r < 0)
 		return r;
-	fields_of(&f, reply.message.body);
+	fields_of(&f, reply->message.body);
 	if (ret_number)
 		*ret_number = fields_u64_or(&f, "number", 0);
-	if (ret_reply)
-		*ret_reply = reply;
-	else
-		reply_clear(&reply);
+	if (!ret_reply)
+		reply_clear(reply);
 	return 0;
 }
 
