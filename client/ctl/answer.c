@@ -53,6 +53,7 @@ const char *answer_tag(const json_t *list, const char *id)
 
 void answer_join(const json_t *texts, char *ret_text, size_t size)
 {
+	static const char more[] = ",...";
 	size_t length = 0, i;
 	const json_t *item;
 
@@ -62,8 +63,11 @@ void answer_join(const json_t *texts, char *ret_text, size_t size)
 		int written =
 			snprintf(ret_text + length, size - length, "%s%s", length ? "," : "", text ? text : "");
 
-		if (written < 0 || (size_t)written >= size - length)
+		/* The beginning of a name would look like another one. */
+		if (written < 0 || (size_t)written + sizeof(more) > size - length) {
+			strcpy(ret_text + length, length ? more : more + 1);
 			return;
+		}
 		length += (size_t)written;
 	}
 }

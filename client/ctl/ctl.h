@@ -129,7 +129,7 @@ const char *answer_ref(const json_t *list, const char *ref);
 
 /* "v1" for people; the id where the version is gone from the list. */
 const char *answer_tag(const json_t *list, const char *id);
-/* Joins an array of texts with commas, as many as fit; "" for none. */
+/* Joins an array of texts with commas, "..." after as many as fit; "" for none. size is 5 at least. */
 void answer_join(const json_t *texts, char *ret_text, size_t size);
 /* The cell "MODEL@TAG" of an object that has both. */
 void answer_name_cell(struct table *table, const json_t *object);

@@ -56,6 +56,22 @@ Test(ctl, tables_show_versions_leases_clients_and_jobs)
 	gpuwmd_stop(d);
 }
 
+/* A table's cell holds some of many names, and never a part of one. */
+Test(ctl, names_that_a_cell_does_not_hold_are_not_cut)
+{
+	struct gpuwmd *d = start_with_two();
+	char pin[120];
+
+	for (int i = 10; i < 20; i++) {
+		snprintf(pin, sizeof(pin), "%d%0100d", i, 7);
+		cr_assert_eq(CTL("pin", "m@v1", pin), 0, "%s", output);
+	}
+	cr_assert_eq(CTL("ls", "m"), 0);
+	cr_assert(strstr(output, "7,13") && strstr(output, "7,...  ") && !strstr(output, "0,...  "), "%s",
+		  output);
+	gpuwmd_stop(d);
+}
+
 Test(ctl, json_is_the_protocols_answer)
 {
 	struct gpuwmd *d = start_with_two();
