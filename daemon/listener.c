@@ -58,32 +58,38 @@ static int take_lock(struct listener *l, struct error *error)
 	return error_set(error, -errno, NULL, "%s could not be locked: %s", path, strerror(errno));
 }
 
-/* A gpuwmd whose sockets were passed to it holds no lock. */
-static bool is_served(const struct listener *l)
+/* A gpuwmd whose sockets were passed to it holds no lock; and a program of another kind may have this path. */
+static int check_unserved(const struct listener *l, struct error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool served;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
+	if (sock < 0)
+		return error_set(error, -errno, NULL, "no socket could be made: %s", strerror(errno));
 	memcpy(address.sun_path, l->path, sizeof(l->path));
-	served = sock >= 0 &&
-		 (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
-	if (sock >= 0)
-		close(sock);
-	return served;
+	r = connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+	close(sock);
+	if (r == 0 || r == -EAGAIN)
+		return other_serves(l, error);
+	if (r == -EPROTOTYPE)
+		return error_set(error, -EADDRINUSE, "take another --socket",
+				 "%s is the socket of another program", l->path);
+	return 0;
 }
 
 static int remove_stale(const struct listener *l, struct error *error)
 {
 	struct stat st;
+	int r;
 
 	if (lstat(l->path, &st) < 0)
 		return errno == ENOENT ? 0 : error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
 	if (!S_ISSOCK(st.st_mode))
 		return error_set(error, -EEXIST, "remove it, or take another --socket",
 				 "%s exists and is no socket", l->path);
-	if (is_served(l))
-		return other_serves(l, error);
+	r = check_unserved(l, error);
+	if (r < 0)
+		return r;
 	if (unlink(l->path) < 0)
 		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", l->path,
 				 strerror(errno));

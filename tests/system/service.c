@@ -72,6 +72,22 @@ Test(service, a_file_in_the_sockets_place_is_not_removed)
 	cr_assert(access(d.socket, F_OK) == 0);
 }
 
+/* Whether anybody connects to it just now or not. */
+Test(service, the_socket_of_another_program_is_not_removed)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct gpuwmd d;
+
+	folder_make(&d);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", d.socket);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	cr_assert_neq(exit_code_of(gpuwmd_spawn(&d, NULL)), 0);
+	cr_assert(log_says(&d, "is the socket of another program"));
+	cr_assert(access(d.socket, F_OK) == 0);
+	close(sock);
+}
+
 Test(service, a_daemon_that_is_not_there_is_said_at_once)
 {
 	struct gpuwmd d;
