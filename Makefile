@@ -115,7 +115,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan asan-build tsan coverage demo bench lint format fuzz install clean FORCE
+.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -377,6 +377,15 @@ install: programs
 	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf $(DESTDIR)$(PREFIX)/share/gpuwm
 	for page in $(MAN); do section=$${page##*.}; \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
+
+# What install put there, under the same DESTDIR and PREFIX; what the units made and the configuration stay.
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,gpuwmd gpuwmctl gpuwm-keeper) \
+	  $(addprefix $(DESTDIR)$(LIBDIR)/,$(notdir $(SHARED)) $(SONAME) libgpuwm-client.so pkgconfig/gpuwm-client.pc) \
+	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
+	  $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpuwm.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpuwm.conf \
+	  $(foreach page,$(notdir $(MAN)),$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(page)))/$(page))
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,libexec/gpuwm include/gpuwm share/gpuwm)
 
 clean:
 	rm -rf build
