@@ -7,6 +7,7 @@
 """
 
 import json
+import math
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +24,8 @@ class Served:
     def __init__(self, ref: str) -> None:
         self.ref = ref
         self.lock = threading.Lock()
-        self.events = gpuwm.connect().events().open()  # before attaching: no swap is missed
+        # Before attaching: no swap is missed. It waits for ever for a gpuwmd that went away.
+        self.events = gpuwm.connect(restart=math.inf).events().open()
         self.attach()
         threading.Thread(target=self.follow, daemon=True).start()
 
@@ -37,12 +39,18 @@ class Served:
                 "",
                 self.mapping.version.model,
             ):
-                with self.lock:
-                    try:
-                        self.mapping.switch()  # at the same addresses; the model stays as it is
-                    except gpuwm.Mismatch:  # another layout: another model
-                        self.attach()
-                print(f"serves {self.mapping.version}", flush=True)
+                try:
+                    self.renew()
+                    print(f"serves {self.mapping.version}", flush=True)
+                except gpuwm.Error as error:  # the alias was removed, say: until the next swap
+                    print(f"serves {self.mapping.version} still: {error}", flush=True)
+
+    def renew(self) -> None:
+        with self.lock:
+            try:
+                self.mapping.switch()  # at the same addresses; the model stays as it is
+            except gpuwm.Mismatch:  # another layout: another model
+                self.attach()
 
     def answer(self, ids: list[int]) -> dict[str, Any]:
         with self.lock:

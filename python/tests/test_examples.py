@@ -55,8 +55,8 @@ def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
         num_attention_heads=4,
         initializer_range=1.0,
     )
-    model: Any = transformers.LlamaForCausalLM(config).to(DEVICE)
-    model.eval()
+    model: Any = transformers.LlamaForCausalLM(config)
+    model.to(DEVICE).eval()
     model.save_pretrained(daemon.models / tag)
     daemon.load_folder(f"llama@{tag}", daemon.models / tag)
     made = model.generate(torch.tensor([IDS], device=DEVICE), max_new_tokens=8, do_sample=False)
@@ -103,6 +103,28 @@ def test_the_http_worker_swaps_while_it_serves(
     assert {version for version, _ in told} == set(answers)
     assert all(tokens == answers[version] for version, tokens in told)
     eventually(lambda: daemon.leases("llama@v1") == 0)
+
+
+def test_the_http_worker_goes_on_without_its_alias(
+    daemon: Daemon, answers: dict[str, list[int]]
+) -> None:
+    daemon.admin.swap("llama", "v1", alias="away")
+    arguments = [sys.executable, str(EXAMPLES / "http_worker.py"), "llama@away", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as worker:
+        late = threading.Timer(2 * START_S, worker.kill)  # nothing is read any more then
+        late.start()
+        try:
+            assert worker.stdout is not None
+            port = int(worker.stdout.readline().split()[-1])
+            daemon.admin.swap("llama", None, alias="away")
+            assert worker.stdout.readline().startswith("serves llama@v1 still: ")
+            assert ask(port) == ("llama@v1", answers["llama@v1"])
+            daemon.admin.swap("llama", "v2", alias="away")
+            assert worker.stdout.readline() == "serves llama@v2\n"
+            assert ask(port) == ("llama@v2", answers["llama@v2"])
+        finally:
+            late.cancel()
+            worker.kill()
 
 
 def asked_while_swapping(daemon: Daemon, port: int) -> list[tuple[str, list[int]]]:
