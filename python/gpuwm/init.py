@@ -48,6 +48,7 @@ def empty_init() -> Iterator[None]:
     `__init__` computes, are as without; what it computes *from* parameters has no memory either,
     and `bind` names it. Contexts nest. Only the thread that entered is affected: let it build the
     model itself. Calling a model that was built so and not bound raises Unbound.
+    Unsupported: `__init__` asked a parameter for its values.
     """
     with contextlib.ExitStack() as undo:
         undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
