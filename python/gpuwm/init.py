@@ -104,7 +104,7 @@ def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether its bytes and strides say all about it: no quantised, sparse, lazy or wrapped one."""
-    if tensor.layout is not torch.strided or tensor.is_quantized:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return False
     if type(tensor) in _PLAIN:
         return True

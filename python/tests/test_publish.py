@@ -235,6 +235,13 @@ def test_refused_by_name(daemon: Daemon, name: str, kind: str) -> None:
     assert model.fine.data_ptr() == before
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_in_one_storage_is_refused(daemon: Daemon, name: str) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with pytest.raises(gpuwm.Unsupported, match="odd: .*not plain data"):
+        gpuwm.publish({"odd": nested}, name)
+
+
 def test_all_that_is_refused_is_listed(daemon: Daemon, name: str) -> None:
     with pytest.raises(gpuwm.Unsupported) as raised:
         gpuwm.publish({key: tensor for key, (tensor, _) in _refusals().items()}, name)
