@@ -304,7 +304,7 @@ Test(revive, waits_as_long_as_it_was_told)
 		cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
 		cr_expect(strstr(gpuwm_error()->message, "did not come back in time") != NULL);
 		cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
-		cr_expect(strstr(gpuwm_error()->detail, "restart_ms") != NULL);
+		cr_expect(strstr(gpuwm_error()->detail, "how long a call waits") != NULL);
 		fake_run_again(fake);
 		pause_forget();
 		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), 0));
