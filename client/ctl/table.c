@@ -1,5 +1,6 @@
 #include "table.h"
 
+#include "../../proto/utf8.h"
 #include "exit.h"
 
 #include <stdarg.h>
@@ -29,14 +30,11 @@ static size_t text_width(const char *text)
 
 void text_printable(const char *text, char *ret_text, size_t size)
 {
-	size_t length = 0;
+	size_t length = strnlen(text, size - 1);
 
-	for (; text[length] != '\0' && length + 1 < size; length++) {
-		unsigned char c = text[length];
-
-		ret_text[length] = c < 0x20 || c == 0x7f ? '?' : text[length];
-	}
+	memmove(ret_text, text, length);
 	ret_text[length] = '\0';
+	utf8_make_line(ret_text);
 }
 
 static void cell_append(struct table *table, const char *text, size_t length)

@@ -121,8 +121,11 @@ Test(ctl_progress, a_terminal_shows_what_a_line_holds_of_a_long_phase)
 Test(ctl_progress, a_phase_steers_no_terminal)
 {
 	begin(0);
-	progress_update(&progress, "co\033[2Jpying", 0, 0, 1 * SECOND);
-	cr_expect_str_eq(all(), "co?[2Jpying\n");
+	progress_update(&progress,
+			"co\033[2Jpy\xc2\x9b"
+			"2Jing ü\xff",
+			0, 0, 1 * SECOND);
+	cr_expect_str_eq(all(), "co?[2Jpy??2Jing ü?\n");
 }
 
 /* Of each line that was drawn; the text between "\r" and the sequence that clears the rest. */
