@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* That one call of connection_poll handles: all that gpuwmd keeps for who comes late, and then some. */
+#define POLL_PACKETS_MAX (2 * EVENTS_KEPT_MAX)
+
 struct connection {
 	unsigned uses; /* atomic */
 	pthread_mutex_t lock; /* one call at a time */
@@ -348,9 +351,11 @@ static int connection_answer(struct connection *c, uint64_t id, int64_t deadline
 			r = connection_aside(c, ret, error);
 			if (r < 0)
 				return r;
-			continue;
+			/* Whatever else a peer says, it does not put the end off. */
+			r = clock_left(deadline) != 0;
+		} else {
+			r = connection_wait(c, POLLIN, deadline);
 		}
-		r = connection_wait(c, POLLIN, deadline);
 		if (r < 0)
 			error_set(error, r, NULL, "waiting failed: %s", strerror(-r));
 		else if (r == 0)
@@ -520,7 +525,8 @@ static int poll_locked(struct connection *c, int64_t deadline)
 
 	if (c->broken.code)
 		return -ECONNRESET;
-	for (;;) {
+	/* A peer that never stops does not keep the caller. */
+	for (unsigned packets = 0; packets < POLL_PACKETS_MAX; packets++) {
 		r = connection_receive(c, &reply, &error);
 		if (r > 0)
 			r = connection_aside(c, &reply, &error);
@@ -536,6 +542,7 @@ static int poll_locked(struct connection *c, int64_t deadline)
 			return count > 0 ? count : r;
 		count += r;
 	}
+	return count;
 }
 
 int connection_poll(struct connection *c, int64_t wait_ms)

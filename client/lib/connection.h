@@ -71,8 +71,8 @@ int connection_try_now(struct connection *c, struct message_writer *request, int
 int connection_post(struct connection *c, struct message_writer *request, struct error *error);
 /* Sends a notification. */
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
-/* Waits for the first notification and handles all that have arrived: their
- * number, 0 on timeout, -errno. */
+/* Waits for the first notification and handles all that have arrived, some
+ * thousands at most: their number, 0 on timeout, -errno. */
 int connection_poll(struct connection *c, int64_t wait_ms);
 
 /* A client around a socket that is connected already and needs no hello: the

@@ -268,6 +268,40 @@ Test(connection, polls_for_notifications)
 	cr_assert(eq(u64, sum, 3));
 }
 
+/* What is handled is said again, so often. */
+static void say_again(struct message *message, struct packet *packet, void *left)
+{
+	unsigned *often = left;
+
+	(void)message;
+	(void)packet;
+	if (*often == 0)
+		return;
+	*often -= 1;
+	notify(1);
+}
+
+Test(connection, gives_up_on_a_peer_that_says_anything_but_the_answer)
+{
+	unsigned left = 1000000;
+	struct error error;
+
+	connection_on_notify(connection, say_again, &left);
+	notify(1);
+	cr_assert(eq(int, call(50, NULL, NULL, &error), -ETIMEDOUT));
+	cr_assert(left > 0, "it waited for the end of them");
+}
+
+Test(connection, comes_back_from_a_peer_that_never_stops)
+{
+	unsigned left = 100000;
+
+	connection_on_notify(connection, say_again, &left);
+	notify(1);
+	cr_assert(connection_poll(connection, -1) > 1000);
+	cr_assert(left > 0, "it waited for the end of them");
+}
+
 Test(connection, sends_notifications)
 {
 	static uint8_t data[PACKET_BYTES_MAX + 1];
