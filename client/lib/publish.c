@@ -174,6 +174,9 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	r = read_begin(publish, &reply, error);
 	fork_unlock();
 	reply_clear(&reply);
+	/* Else it would keep its budget and a loader for as long as the connection goes on. */
+	if (r < 0 && *publish->id)
+		publish_tell_abort(publish, error->message, NULL);
 	return r;
 }
 

@@ -110,6 +110,20 @@ Test(publish, aborts)
 	cr_assert(eq(uint, fake->aborts, 1));
 }
 
+Test(publish, that_came_without_its_checker_is_aborted)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish = NULL;
+
+	options.name = "m@v1";
+	options.device = "host";
+	fake->no_fds = true;
+	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EPROTO));
+	cr_assert(strstr(gpuwm_error()->message, "checker") != NULL, "%s", gpuwm_error()->message);
+	cr_assert(publish == NULL);
+	cr_assert(eq(uint, fake->aborts, 1), "else its budget is gone for as long as the client is there");
+}
+
 Test(publish, refuses_writes_outside_of_a_tensor)
 {
 	struct gpuwm_publish *publish = begin();
