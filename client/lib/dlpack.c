@@ -252,26 +252,37 @@ int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_ten
 	return r < 0 ? client_fail(&error) : r;
 }
 
-int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
-		      struct DLManagedTensor **ret)
+static int export_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
+		       struct DLManagedTensor **made, struct error *error)
 {
 	struct gpuwm_tensor tensor;
 	struct dlpack_source from;
-	struct error error;
-	size_t made = 0;
+	size_t done = 0;
 	int r = 0;
 
-	while (r >= 0 && made < count) {
-		r = tensor_of(&mapping->part->index.view, positions[made], &tensor, &error);
+	while (r >= 0 && done < count) {
+		r = tensor_of(&mapping->part->index.view, positions[done], &tensor, error);
 		if (r == 0)
-			r = source_of(mapping, &tensor, &from, &error);
+			r = source_of(mapping, &tensor, &from, error);
 		if (r == 0)
-			r = dlpack_export(&from, &ret[made], &error);
-		made += r >= 0;
+			r = dlpack_export(&from, &made[done], error);
+		done += r >= 0;
 	}
-	if (r >= 0)
-		return 0;
-	while (made-- > 0)
-		ret[made]->deleter(ret[made]);
-	return client_fail(&error);
+	while (r < 0 && done-- > 0)
+		made[done]->deleter(made[done]);
+	return r < 0 ? r : 0;
+}
+
+int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
+		      struct DLManagedTensor **ret)
+{
+	struct DLManagedTensor **made = calloc(count + 1, sizeof(struct DLManagedTensor *));
+	struct error error;
+	int r = made ? export_many(mapping, positions, count, made, &error)
+		     : error_set(&error, -ENOMEM, NULL, "out of memory for %zu exports", count);
+
+	if (r == 0 && count > 0)
+		memcpy(ret, made, count * sizeof(struct DLManagedTensor *));
+	free(made);
+	return r < 0 ? client_fail(&error) : 0;
 }

@@ -75,6 +75,7 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 static int verify_jobs(struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,
 		       struct error *error)
 {
+	uint64_t found[GPUWM_VERIFY_JOBS_MAX] = {0};
 	const msgpack_object *numbers;
 	struct fields f;
 	uint32_t count;
@@ -85,12 +86,13 @@ static int verify_jobs(struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX]
 		error_set(&f.error, -EPROTO, NULL, "%u jobs", count);
 	for (uint32_t i = 0; !f.error.code && i < count; i++) {
 		if (numbers[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER)
-			jobs[i] = numbers[i].via.u64;
+			found[i] = numbers[i].via.u64;
 		else
 			error_set(&f.error, -EPROTO, NULL, "what is no job's number");
 	}
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "verify: %s", f.error.message);
+	memcpy(jobs, found, count * sizeof(*jobs));
 	*ret_count = count;
 	return 0;
 }

@@ -190,7 +190,7 @@ Test(dlpack, refuses_what_it_can_not_say)
 Test(dlpack, of_several_is_all_or_none)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
-	struct DLManagedTensor *exports[3];
+	struct DLManagedTensor *exports[3], *none[3] = {NULL};
 	struct gpuwm_tensor tensors[3];
 
 	cr_assert(eq(int, gpuwm_dlpack_many(mapping, (uint64_t[]){1, 0, 1}, 3, exports), 0));
@@ -200,7 +200,8 @@ Test(dlpack, of_several_is_all_or_none)
 		cr_expect(exports[i]->dl_tensor.data == tensors[i != 1].data);
 		exports[i]->deleter(exports[i]);
 	}
-	cr_expect(eq(int, gpuwm_dlpack_many(mapping, (uint64_t[]){1, 0, 9}, 3, exports), -ERANGE));
+	cr_expect(eq(int, gpuwm_dlpack_many(mapping, (uint64_t[]){1, 0, 9}, 3, none), -ERANGE));
+	cr_expect(not(none[0] || none[1] || none[2]), "who frees what is there would free it twice");
 	cr_expect(strstr(gpuwm_error()->message, "no tensor 9") != NULL, "%s", gpuwm_error()->message);
 	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 0));
 	cr_expect(eq(int, gpuwm_dlpack_many(mapping, NULL, 0, NULL), 0));

@@ -335,10 +335,10 @@ static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m
 	} else if (strcmp(m->method, METHOD_VERIFY) == 0) {
 		char ref[64];
 
-		/* As many jobs as the ref says; below 0: something else. */
+		/* As many jobs as the ref says; below 0: the last one is something else. */
 		fields_text(&f, "ref", ref, sizeof(ref));
 		message_begin_array(w, "jobs");
-		for (int i = 0; i < atoi(ref); i++)
+		for (int i = 0; i < abs(atoi(ref)) - (atoi(ref) < 0); i++)
 			message_put_u64(w, NULL, 100 + (uint64_t)i);
 		if (atoi(ref) < 0)
 			message_put_text(w, NULL, "a job");
