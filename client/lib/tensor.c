@@ -99,7 +99,7 @@ int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, str
 
 const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key)
 {
-	return index_metadata(view_of(mapping), key);
+	return key ? index_metadata(view_of(mapping), key) : NULL;
 }
 
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
@@ -120,7 +120,7 @@ int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, co
 
 const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes)
 {
-	return index_file(view_of(mapping), name, ret_bytes);
+	return name ? index_file(view_of(mapping), name, ret_bytes) : NULL;
 }
 
 int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,

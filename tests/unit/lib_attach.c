@@ -364,6 +364,8 @@ Test(attach, carries_texts_and_files)
 	mapping = attach();
 	cr_assert(eq(str, (char *)gpuwm_metadata(mapping, "format"), "pt"));
 	cr_assert(gpuwm_metadata(mapping, "nothing") == NULL);
+	cr_assert(gpuwm_metadata(mapping, NULL) == NULL);
+	cr_assert(gpuwm_file(mapping, NULL, &bytes) == NULL);
 	cr_assert(eq(int, gpuwm_metadata_at(mapping, 0, &key, &value), 0));
 	cr_assert(eq(str, (char *)key, "format"));
 	cr_assert(eq(int, gpuwm_metadata_at(mapping, 1, &key, &value), -ERANGE));
