@@ -245,7 +245,7 @@ const struct config_key config_keys[] = {
 	 .max = 100},
 	{"limits", "sessions", NULL, "N", "connections in all", set_number, AT(sessions), .min = 1,
 	 .max = 1000000},
-	{"limits", "sessions_per_uid", NULL, "N", "connections of one user", set_number,
+	{"limits", "sessions_per_uid", NULL, "N", "connections of one user to the workers' socket", set_number,
 	 PER_UID(QUOTA_SESSIONS)},
 	{"limits", "leases_per_uid", NULL, "N", "leases of one user", set_number, PER_UID(QUOTA_LEASES)},
 	{"limits", "requests_per_uid", NULL, "N", "requests of one user that wait for something", set_number,

@@ -233,14 +233,15 @@ Test(crowds, sessions_of_a_user_are_bounded)
 {
 	struct gpuwmd *d = gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL);
 	struct gpuwm_client *clients[8], *one_more;
+	char output[8192];
 	int have = 0;
 
-	/* The test's own admin session is one of them. */
-	while (have < 7)
+	while (have < 8)
 		clients[have++] = client_new();
 	FAILS(EDQUOT, gpuwm_connect(NULL, &one_more));
 	cr_assert(strstr(gpuwm_error()->detail, "sessions_per_uid") || strstr(gpuwm_error()->message, "8"),
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
+	cr_assert_eq(ctl(output, sizeof(output), "clients", NULL), 0, "who operates is kept out: %s", output);
 	gpuwm_close(clients[--have]);
 	cr_assert(EVENTUALLY(SOON_MS, gpuwm_connect(NULL, &clients[have]) == 0));
 	have++;
