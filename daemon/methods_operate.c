@@ -159,9 +159,8 @@ static void wake_freed(struct waiter *waiter, const struct version *changed, boo
 		return;
 	if (version) {
 		error_set(&error, -ETIMEDOUT, "it is freed when they are gone; clients says who holds it",
-			  "time ran out: %s@%s still has %llu leases and %u pins",
-			  model_name(version->model), version->tag, (unsigned long long)version->lease_count,
-			  version->pin_count);
+			  "time ran out: %s@%s still has %llu leases and %u pins", model_name(version->model),
+			  version->tag, (unsigned long long)version->lease_count, version->pin_count);
 		request_refuse(&waiter->request, &error);
 	} else {
 		answer_retired(&waiter->request, &waiter->id, NULL);
