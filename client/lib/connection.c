@@ -428,6 +428,7 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 			  struct reply *ret_reply, struct error *error)
 {
 	struct error unused;
+	/* cppcheck-suppress uninitvar ; call_locked fills it */
 	struct reply own, *reply = ret_reply ? ret_reply : &own;
 	int r;
 
