@@ -236,9 +236,9 @@ Test(revive, waits_out_what_is_left_of_the_wait)
 	fake->pauses_at[0] = 0;
 	sem_post(&fake->go);
 	cr_expect(eq(int, call_join(thread), 0));
-	cr_expect(gt(long, fake->longest_ms, 50000));
+	cr_expect(lt(long, 50000, fake->longest_ms));
 	cr_expect(le(long, fake->wait_ms, fake->longest_ms - 100));
-	cr_expect(gt(long, fake->wait_ms, 40000));
+	cr_expect(lt(long, 40000, fake->wait_ms));
 }
 
 /* ---- publishing -------------------------------------------------------- */
@@ -378,7 +378,7 @@ Test(revive, does_not_run_against_a_gpuwmd_that_dies_at_once)
 		pause_forget();
 		fake_restart();
 		hellos = hellos_in(500);
-		cr_expect(gt(uint, hellos, 2), "%s: %u", moments[i], hellos);
+		cr_expect(lt(uint, 2, hellos), "%s: %u", moments[i], hellos);
 		cr_expect(le(uint, hellos, 14), "%s: %u", moments[i], hellos);
 		fake->deaths = 0;
 		leases_are(1);
@@ -393,7 +393,7 @@ Test(revive, is_quick_again_after_a_gpuwmd_that_stayed)
 	dies_at("hello", 6);
 	fake_restart();
 	leases_are(1);
-	cr_expect(gt(long, client->reviver.pause_ms, 100));
+	cr_expect(lt(long, 100, client->reviver.pause_ms));
 	/* On a busy machine the next one may come late, and the pauses have grown by then. */
 	for (int tries = 0; client->reviver.pause_ms > 40; tries++) {
 		cr_assert(lt(int, tries, 20));
