@@ -97,7 +97,7 @@ def use(w):
             w["b"].__dlpack__(), w.exports, w.check(), w.verify("a")
     except gpuwm.Closed:
         ended.append(w)
-for _ in range(30):
+for _ in range(8):
     ended = []
     w = gpuwm.attach(sys.argv[1])
     threads = [threading.Thread(target=use, args=(w,)) for _ in range(4)]
