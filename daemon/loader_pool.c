@@ -162,11 +162,14 @@ static bool may_check(const struct loader_pool *pool)
 static bool has_its_share(const struct loader_pool *pool, const struct job *job)
 {
 	const struct server *server = pool->server;
-	uint64_t checks = job_queued_checks(&server->jobs, job->uid, job);
+	uint64_t checks;
 
+	if (job->kind != JOB_CHECK)
+		return false;
+	checks = job_queued_checks(&server->jobs, job->uid, job);
 	for (const struct loader *l = pool->first; l; l = l->next)
 		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
-	return job->kind == JOB_CHECK && checks >= server->config->quota.per_uid[QUOTA_PUBLISHES];
+	return checks >= server->config->quota.per_uid[QUOTA_PUBLISHES];
 }
 
 /* On the first device where its context does not fit. */

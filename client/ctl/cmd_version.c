@@ -58,11 +58,12 @@ static int swap_print(struct gpuwm_client *client, const struct arguments *argum
 static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
 		    const struct gpuwm_swap_options *options)
 {
-	const struct arguments quiet = {0};
 	char old[33] = "";
-	json_t *before;
-	int code = answer_query(client, &quiet, "list", options->model, &before);
+	json_t *before = NULL; /* for people */
+	int code = EXIT_DONE;
 
+	if (!arguments->json)
+		code = answer_query(client, arguments, "list", options->model, &before);
 	if (code != EXIT_DONE)
 		return code;
 	if (gpuwm_swap(client, options, old) < 0)

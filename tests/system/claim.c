@@ -86,10 +86,7 @@ Test(claim, names_are_independent)
 	process_expect(&one, 'b');
 	process_expect(&other, 'b');
 	process_kill(&other, SIGKILL);
-	process_tell(&one, 'p');
-	process_expect(&one, 'p');
-	process_tell(&one, 'd');
-	process_finish(&one);
+	claimer_publish(&one);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
@@ -148,10 +145,7 @@ Test(claim, who_builds_without_a_claim_is_waited_for_and_has_a_successor)
 	cr_assert_eq(status_of(d, "claims"), 0);
 	OK(gpuwm_publish_abort(publish, NULL));
 	process_expect(&p, 'b');
-	process_tell(&p, 'p');
-	process_expect(&p, 'p');
-	process_tell(&p, 'd');
-	process_finish(&p);
+	claimer_publish(&p);
 	gpuwm_close(client);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);

@@ -106,10 +106,7 @@ Test(claim_ranks, a_group_that_ends_before_all_ranks_were_begun_has_a_successor)
 	OK(gpuwm_publish_commit(group.publish, NULL));
 	gpuwm_close(group.client);
 	process_expect(&next, 'b');
-	process_tell(&next, 'p');
-	process_expect(&next, 'p');
-	process_tell(&next, 'd');
-	process_finish(&next);
+	claimer_publish(&next);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
@@ -143,10 +140,7 @@ Test(claim_ranks, one_that_dies_ends_the_claim_of_its_group)
 	process_kill(&group.second, SIGKILL);
 	process_expect(&next, 'b');
 	FAILS(ECANCELED, gpuwm_publish_commit(group.publish, NULL));
-	process_tell(&next, 'p');
-	process_expect(&next, 'p');
-	process_tell(&next, 'd');
-	process_finish(&next);
+	claimer_publish(&next);
 	gpuwm_close(group.client);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);

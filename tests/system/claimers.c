@@ -51,6 +51,14 @@ struct process claimer_start(struct gpuwmd *d, const char *name)
 	return process_start(claimer, d->device, name, "1", NULL);
 }
 
+void claimer_publish(struct process *p)
+{
+	process_tell(p, 'p');
+	process_expect(p, 'p');
+	process_tell(p, 'd');
+	process_finish(p);
+}
+
 /* Who speaks first, and which word. */
 static int crowd_hear(struct crowd *c, char *ret_word)
 {

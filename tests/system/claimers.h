@@ -20,6 +20,8 @@ struct crowd {
  * 'o' (begins a publish), 'c' (commits what it began, in vain, and claims again), 'x' (aborts what it began, and claims again), 'g' (gives up,
  * and claims again), and says the word when it is done. Everybody hears 'd': gives back, and ends. */
 struct process claimer_start(struct gpuwmd *d, const char *name);
+/* One that is to build does it, and ends. */
+void claimer_publish(struct process *p);
 
 /* All of them claim NAME, and wait but for one: which is told. */
 int crowd_start(struct crowd *c, struct gpuwmd *d, int count);
