@@ -8,16 +8,9 @@
 
 struct gpuwm_handles {
 	struct gpuwm_client *client;
-	struct fork_hook hook;
-	struct grant grant;
+	struct grant grant; /* and its watch over forks is that of the handles */
 	struct index_map index;
 };
-
-/* The grant sees to its descriptors. */
-static void nothing_in_child(void *object)
-{
-	(void)object;
-}
 
 static int describe(struct gpuwm_handles *handles, const struct gpuwm_attach_options *options,
 		    struct error *error)
@@ -49,7 +42,6 @@ static int handles_get(struct gpuwm_client *client, const char *ref, const struc
 		return r;
 	}
 	handles->client = client_keep(client);
-	fork_watch(&handles->hook, nothing_in_child, handles);
 	return 0;
 }
 
@@ -79,10 +71,9 @@ int gpuwm_handles_release(struct gpuwm_handles *handles)
 
 	if (!handles)
 		return 0;
-	r = fork_check(&handles->hook, &error);
+	r = fork_check(&handles->grant.hook, &error);
 	if (r < 0)
 		return client_fail(&error);
-	fork_unwatch(&handles->hook);
 	grant_close_fds(&handles->grant);
 	index_map_close(&handles->index);
 	r = lease_release(handles->client, handles->grant.lease, &error);
@@ -99,7 +90,7 @@ const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handle
 int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes)
 {
 	struct error error;
-	int r = fork_check(&handles->hook, &error);
+	int r = fork_check(&handles->grant.hook, &error);
 
 	if (r == 0 && position >= handles->grant.version.segments)
 		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
@@ -114,7 +105,7 @@ int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position
 int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes)
 {
 	struct error error;
-	int r = fork_check(&handles->hook, &error);
+	int r = fork_check(&handles->grant.hook, &error);
 
 	if (r < 0)
 		return client_fail(&error);
@@ -126,7 +117,7 @@ int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes
 int gpuwm_handles_check(const struct gpuwm_handles *handles)
 {
 	struct error error;
-	int r = fork_check(&handles->hook, &error);
+	int r = fork_check(&handles->grant.hook, &error);
 
 	if (r == 0)
 		r = lease_check(handles->client, handles->grant.lease, &error);
@@ -142,7 +133,7 @@ int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t positi
 			    struct gpuwm_tensor *ret_tensor)
 {
 	struct error error;
-	int r = fork_check(&handles->hook, &error);
+	int r = fork_check(&handles->grant.hook, &error);
 
 	if (r == 0)
 		r = tensor_of(&handles->index.view, position, ret_tensor, &error);
