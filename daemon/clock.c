@@ -20,6 +20,14 @@ uint64_t clock_steady_ms(void)
 	return read_ms(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_steady_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 uint64_t clock_left_ms(uint64_t until)
 {
 	uint64_t now = clock_steady_ms();

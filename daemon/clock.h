@@ -1,4 +1,4 @@
-/* The two clocks, in milliseconds. */
+/* The two clocks. */
 #ifndef GPUWM_DAEMON_CLOCK_H
 #define GPUWM_DAEMON_CLOCK_H
 
@@ -8,6 +8,7 @@
 uint64_t clock_wall_ms(void);
 /* Never goes back: what durations are measured with. */
 uint64_t clock_steady_ms(void);
+uint64_t clock_steady_ns(void);
 /* What is left until then (steady), for what a timer ends: 0 only when it has, by setting `until` to 0. */
 uint64_t clock_left_ms(uint64_t until);
 

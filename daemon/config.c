@@ -1,4 +1,5 @@
 #include "config_internal.h"
+#include "fair.h"
 #include "../service/ini_file.h"
 
 #include <errno.h>
@@ -49,6 +50,7 @@ void config_init(struct config *config)
 		.publish_group = "gpuwm-publish",
 		.quota = quota_defaults,
 		.sessions = SESSIONS_MAX,
+		.connects_per_second = CONNECTS_PER_SECOND,
 		.loaders = LOADERS_MAX,
 		.check_stall_ms = CHECK_STALL_MS,
 		.load_stall_ms = LOAD_STALL_MS,
@@ -146,8 +148,9 @@ int config_read(struct config *config, const char *path, struct error *error)
 
 /* ---- descriptors ---- */
 
-/* Besides the limits below: the loop, standard streams, listeners, the lock, and to spare. */
-#define FILES_BASE 64
+/* Besides the limits below: the loop, standard streams, listeners, the lock, and to spare; and each user's share
+ * of the loop's time. */
+#define FILES_BASE (64 + FAIR_SHARES_MAX)
 #define FILES_PER_SESSION 2 /* socket and pidfd */
 #define FILES_PER_LOADER 4 /* socket, pidfd, and a publisher's pair on its way */
 

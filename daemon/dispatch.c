@@ -1,4 +1,5 @@
 #include "dispatch.h"
+#include "complaint.h"
 #include "keeping.h"
 #include "methods.h"
 
@@ -65,9 +66,10 @@ static void refuse_and_end(struct session *session, const struct message *messag
 	struct parcel parcel = {0};
 	struct message_writer w;
 
-	log_warning("session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
-		    session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
-		    (unsigned)session->peer.uid, error->message);
+	complain(session->server->complaints, session->peer.uid, COMPLAINT_PACKET,
+		 "session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
+		 session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
+		 (unsigned)session->peer.uid, error->message);
 	session->server->refused++;
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_response_error(&w, message->has_id ? &message->id : NULL, error);

@@ -1,5 +1,6 @@
 #include "holdings.h"
 #include "claims.h"
+#include "complaint.h"
 #include "loader.h"
 #include "server.h"
 #include "session.h"
@@ -13,7 +14,8 @@ static void tell_lost(struct session *s, uint64_t leases)
 	struct server *server = s->server;
 	struct message_writer w;
 
-	log_info("session %llu (%s, pid %d, uid %u) ended with %llu lease%s", (unsigned long long)s->id,
+	complain(server->complaints, s->peer.uid, COMPLAINT_LEASES,
+		 "session %llu (%s, pid %d, uid %u) ended with %llu lease%s", (unsigned long long)s->id,
 		 s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)leases,
 		 leases == 1 ? "" : "s");
 	event_begin(server->events, &w, EVENT_PEER_LOST);

@@ -1,5 +1,8 @@
 #include "listener.h"
+#include "clock.h"
+#include "complaint.h"
 #include "inherited.h"
+#include "pace.h"
 #include "server.h"
 #include "store.h"
 
@@ -15,7 +18,9 @@
 #include <unistd.h>
 
 #define BACKLOG 4096 /* net.core.somaxconn's default: workers queue while a daemon restarts */
-#define ACCEPT_BATCH 16 /* then others have their turn */
+/* Then others have their turn. Connections are taken in the order of their coming, whosever they are, so this is
+ * longer than a user's turn: a full backlog is gone in 20 ms, and a request waits no more than this for it. */
+#define ACCEPT_NS UINT64_C(150000)
 #define ACCEPT_RETRY_MS 1000 /* without even the spare descriptor: those who connect wait so long */
 
 struct listener {
@@ -223,6 +228,15 @@ static void pause_accepting(struct listener *l)
 	uv_timer_start(&l->retry, on_retry, ACCEPT_RETRY_MS, 0);
 }
 
+static void complain_of(const struct listener *l, int sock, const struct error *error)
+{
+	struct peer peer;
+
+	if (peer_credentials(sock, &peer) == 0)
+		complain(l->server->complaints, peer.uid, COMPLAINT_CONNECT, "pid %d, uid %u is refused: %s",
+			 (int)peer.pid, (unsigned)peer.uid, error->message);
+}
+
 /* Out of descriptors: the one that was kept takes the connection, to refuse it. False: it is lost. */
 static bool refuse_one(struct listener *l)
 {
@@ -235,33 +249,74 @@ static bool refuse_one(struct listener *l)
 	if (sock >= 0) {
 		error_set(&error, -EMFILE, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
 			  "gpuwmd has no descriptor left for another connection");
-		log_warning("%s", error.message);
+		complain_of(l, sock, &error);
 		session_turn_away(sock, &error);
 	}
 	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return l->spare >= 0;
 }
 
+/* Cheaply, since who connects so often keeps others from connecting meanwhile: one small packet, and no look at
+ * what the peer has sent already, so that it may see the end of the connection before the packet. */
+static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
+{
+	uint64_t rate = l->server->config->connects_per_second;
+	struct message_writer w;
+	struct error error;
+
+	error_set(&error, -EAGAIN, "wait for a moment; connects_per_second in [limits] of gpuwmd's configuration "
+				   "changes it",
+		  "uid %u connects more often than %llu times a second", (unsigned)peer->uid,
+		  (unsigned long long)rate);
+	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT, "pid %d is refused: %s", (int)peer->pid,
+		 error.message);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_response_error(&w, NULL, &error);
+	if (message_finish(&w) == 0)
+		packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0);
+	message_writer_clear(&w);
+	close(sock);
+}
+
+static void take(struct listener *l, int sock)
+{
+	const struct config *config = l->server->config;
+	const struct pace_rate rate = {.burst = config->quota.per_uid[QUOTA_SESSIONS] + 1,
+				       .per_second = config->connects_per_second};
+	struct session *session;
+	struct peer peer;
+
+	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
+	    !pace_take(l->server->connects, peer.uid, 0, rate, clock_steady_ms()))
+		refuse_rate(l, sock, &peer);
+	else
+		session_new(l->server, sock, l->kind, &session);
+}
+
+/* False: nobody is there, or nobody can be taken now. */
+static bool accept_one(struct listener *l)
+{
+	int sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (sock >= 0) {
+		take(l, sock);
+		return true;
+	}
+	if (errno != EMFILE && errno != ENFILE)
+		return errno == ECONNABORTED || errno == EINTR;
+	if (refuse_one(l))
+		return true;
+	pause_accepting(l);
+	return false;
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
-	struct listener *l = poll->data;
-	struct session *session;
+	uint64_t end = clock_steady_ns() + ACCEPT_NS;
 
 	(void)events;
-	for (int i = 0; status == 0 && i < ACCEPT_BATCH; i++) {
-		int sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (sock >= 0) {
-			session_new(l->server, sock, l->kind, &session);
-		} else if (errno == EMFILE || errno == ENFILE) {
-			if (!refuse_one(l)) {
-				pause_accepting(l);
-				return;
-			}
-		} else if (errno != ECONNABORTED && errno != EINTR) {
-			return;
-		}
-	}
+	while (status == 0 && accept_one(poll->data) && clock_steady_ns() < end)
+		;
 }
 
 static struct listener *listener_new(struct server *server, enum session_kind kind, const char *path,

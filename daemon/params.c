@@ -146,6 +146,7 @@ void put_limits(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "store_fds", registry_fds_max(server->registry));
 	message_put_u64(w, "requests_per_session", REQUESTS_PER_SESSION_MAX);
 	message_put_u64(w, "sessions", config->sessions);
+	message_put_u64(w, "connects_per_second", config->connects_per_second);
 	message_put_u64(w, "loaders", config->loaders);
 	for (int i = 0; i < QUOTA_KINDS; i++)
 		message_put_u64(w, quota_keys[i], config->quota.per_uid[i]);

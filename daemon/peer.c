@@ -48,22 +48,27 @@ static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
 	utf8_make_line(command); /* a process may call itself anything */
 }
 
-int peer_identify(int sock, struct peer *ret)
+int peer_credentials(int sock, struct peer *ret)
 {
 	struct ucred cred;
 	socklen_t size = sizeof(cred);
-	int pidfd = -1;
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
 		return -errno;
-	size = sizeof(pidfd);
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) < 0) {
+	*ret = (struct peer){.pid = cred.pid, .uid = cred.uid, .gid = cred.gid, .pidfd = -1};
+	return 0;
+}
+
+int peer_look(int sock, struct peer *peer)
+{
+	socklen_t size = sizeof(peer->pidfd);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size) < 0) {
+		peer->pidfd = -1; /* an older kernel, or a peer that is gone */
 		if (errno == EMFILE || errno == ENFILE)
 			return -errno;
-		pidfd = -1; /* an older kernel, or a peer that is gone */
 	}
-	*ret = (struct peer){.pid = cred.pid, .uid = cred.uid, .gid = cred.gid, .pidfd = pidfd};
-	read_command(cred.pid, ret->command);
+	read_command(peer->pid, peer->command);
 	return 0;
 }
 

@@ -24,8 +24,10 @@ struct peer {
 	char command[PEER_COMMAND_BYTES + 1];
 };
 
-/* Credentials, pidfd and command of the connected socket's peer. -errno. */
-int peer_identify(int sock, struct peer *ret);
+/* Who connected: pid, uid and gid of the connected socket's peer, which is cheap. -errno. */
+int peer_credentials(int sock, struct peer *ret);
+/* Fills in the pidfd and the command. -EMFILE, -ENFILE. */
+int peer_look(int sock, struct peer *peer);
 /* Closes the pidfd. Twice is fine. */
 void peer_clear(struct peer *peer);
 

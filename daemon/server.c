@@ -1,16 +1,20 @@
 #include "server.h"
+#include "audience.h"
 #include "claims.h"
 #include "clock.h"
+#include "complaint.h"
+#include "crowded.h"
+#include "fair.h"
 #include "inherited.h"
 #include "keeping.h"
 #include "listener.h"
 #include "loader.h"
 #include "mourning.h"
 #include "notify.h"
+#include "pace.h"
 #include "reload.h"
 #include "scrub.h"
 #include "session.h"
-#include "unread.h"
 #include "versions.h"
 #include "../proto/methods.h"
 
@@ -31,13 +35,18 @@ static void say_goodbyes(struct server *server)
 	}
 }
 
-static void tell_events(struct server *server)
+/* What a user's session does may end it and others. */
+static void after_each(void *data)
 {
+	say_goodbyes(data);
+}
+
+static void wake_subscribers(struct server *server)
+{
+	if (server->events_told == event_last(server->events))
+		return;
 	server->events_told = event_last(server->events);
-	for (struct session *s = server->sessions; s; s = s->next) {
-		if (s->subscribed)
-			session_tell_events(s);
-	}
+	audiences_tell(server);
 }
 
 static void finish_stopping(struct server *server)
@@ -59,11 +68,8 @@ static void give_room(struct server *server)
 void server_settle(struct server *server)
 {
 	give_room(server);
-	while (server->ended_sessions || server->events_told != event_last(server->events)) {
-		say_goodbyes(server);
-		if (server->events_told != event_last(server->events))
-			tell_events(server);
-	}
+	say_goodbyes(server);
+	wake_subscribers(server);
 	versions_settle(server);
 	notify_changed(server->notify);
 	if (!server->stopping)
@@ -88,14 +94,17 @@ static int make_parts(struct server *server)
 	server->claims = claim_table_new();
 	server->quota = quota_new(&server->config->quota);
 	server->events = event_ring_new();
-	server->unread = unread_new(&server->loop);
+	server->fair = fair_new(&server->loop, after_each, server);
+	server->crowded = crowded_new(&server->loop);
+	server->complaints = complaints_new(&server->loop);
+	server->connects = pace_new();
 	server->loaders = loader_pool_new(server);
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
-			       server->unread && server->loaders && server->keeping && server->notify &&
-			       server->scrub
+			       server->fair && server->crowded && server->complaints && server->connects &&
+			       server->loaders && server->keeping && server->notify && server->scrub
 		       ? 0
 		       : -ENOMEM;
 }
@@ -164,12 +173,14 @@ static void close_handles(struct server *server)
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
 	say_goodbyes(server); /* the loaders' */
-	server->unread = unread_free(server->unread);
+	server->crowded = crowded_free(server->crowded);
+	server->fair = fair_free(server->fair);
 	for (size_t i = 0; i < SIGNALS; i++) {
 		if (server->signals[i].data)
 			uv_close((uv_handle_t *)&server->signals[i], NULL);
 	}
 	server->notify = notify_free(server->notify);
+	complaints_end(server->complaints);
 	if (server->keeping)
 		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
@@ -194,6 +205,8 @@ struct server *server_free(struct server *server)
 	event_ring_free(server->events);
 	device_table_clear(&server->devices);
 	quota_free(server->quota);
+	pace_free(server->connects);
+	complaints_free(server->complaints);
 	free(server);
 	return NULL;
 }

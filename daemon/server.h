@@ -19,7 +19,11 @@
 
 struct session;
 struct loader_pool;
-struct unread;
+struct fair;
+struct audience;
+struct crowded;
+struct complaints;
+struct pace;
 struct listener;
 struct inherited;
 struct mourning;
@@ -45,7 +49,8 @@ struct server {
 	struct freeing *freeing; /* versions that are to go */
 	struct notify *notify;
 	struct event_ring *events;
-	uint64_t events_told; /* the last one that subscribers were looked through for */
+	uint64_t events_told; /* the last one that subscribers were woken for */
+	struct audience *audiences; /* a list */
 	struct job_table jobs;
 	struct waiter *waiters[WAIT_KINDS], **waiters_end[WAIT_KINDS]; /* oldest first */
 	uint64_t waiting;
@@ -58,7 +63,10 @@ struct server {
 
 	struct loader_pool *loaders;
 	struct scrub *scrub;
-	struct unread *unread;
+	struct fair *fair; /* the loop's time, by user */
+	struct crowded *crowded;
+	struct complaints *complaints;
+	struct pace *connects; /* new connections, by user */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct listener *listeners[LISTENERS];
 	uv_prepare_t settle;

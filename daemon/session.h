@@ -1,19 +1,20 @@
 /* One connection of one peer: packets in, packets out, in order.
  *
- * A packet is read only while nothing waits to be sent. A packet with
- * descriptors waits until the peer has read all that came before it. The end comes in three
- * steps: session_end marks it from anywhere; the server's settling says goodbye, once, which
- * undoes what the peer held; the memory goes after the last libuv handle is closed. */
+ * All that a session does is done in its user's share of the loop's time: packets, events, its end. What costs much
+ * when it begins (who the peer is) is left to the share's turn too. A packet is read only while nothing waits to be
+ * sent. A packet with descriptors waits until the peer has read all that came before it. The end comes in two steps:
+ * session_end marks it from anywhere; the server says goodbye, once, which undoes what the peer held and frees the
+ * session. */
 #ifndef GPUWM_DAEMON_SESSION_H
 #define GPUWM_DAEMON_SESSION_H
 
 #include "../proto/limits.h"
+#include "fair.h"
 #include "peer.h"
 #include "quota.h"
 
-#include <uv.h>
-
 struct server;
+struct audience;
 struct claim;
 struct lease;
 struct loader;
@@ -36,18 +37,19 @@ struct session {
 	uint64_t since_ms, requests;
 
 	int sock;
-	uv_poll_t poll, death; /* the socket; the pidfd */
-	unsigned handles; /* of libuv, not closed yet */
-	int watched; /* what poll watches now */
+	struct fair_share *share;
+	struct fair_watch io, death; /* the socket; the pidfd */
+	struct fair_task task; /* what the session does next without an event: it arrives, or tries to send again */
 	struct outgoing *out, **out_end;
-	bool unread_watched; /* waits for the peer to read */
 	unsigned fds_sent; /* descriptors since the socket was last seen to be empty */
 	uint64_t crowded_since; /* steady ms: the kernel refuses more descriptors in flight; 0: no */
+	struct session *next_crowded, **link_crowded; /* crowded.h; NULL: it is not in its list */
 	bool finishing; /* ends when all is sent; reads no more */
-	bool ended, departed; /* session_end was called; goodbye is done */
+	bool ended; /* session_end was called: goodbye is due */
 	bool dead; /* its process is gone */
 
-	bool subscribed;
+	struct audience *audience; /* audience.h; NULL: it did not subscribe */
+	struct session *next_listener, **link_of_listener;
 	uint64_t event_seq; /* the last that was sent */
 
 	struct lease *leases;
@@ -57,8 +59,8 @@ struct session {
 	struct loader *loader; /* of SESSION_LOADER */
 };
 
-/* Takes the socket over in any case. Workers and admins are identified, and
- * charged for; -EDQUOT and others: they were told, the socket is closed. */
+/* Takes the socket over in any case. A worker's or an operator's connection is charged to its uid; the rest of the
+ * peer's identity is asked for in its share's turn. -EDQUOT and others: the peer was told, the socket is closed. */
 int session_new(struct server *server, int sock, enum session_kind kind, struct session **ret_session);
 
 /* What to send. */
@@ -80,10 +82,10 @@ void session_finish(struct session *session);
 /* Ends; what the peer holds is undone before the loop sleeps. */
 void session_end(struct session *session);
 
-/* For the server: goodbye, now. */
+/* For the server: goodbye to a session that has ended. Its pointer is dead. */
 void session_goodbye(struct session *session);
-/* Events that are due, as far as the socket takes them. */
-void session_tell_events(struct session *session);
+/* Sends some of the events that are due. True: there are more, and the socket takes them. */
+bool session_tell_events(struct session *session);
 /* The peer may have read: go on with what waits. */
 void session_flush(struct session *session);
 

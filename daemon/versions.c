@@ -1,5 +1,6 @@
 #include "versions_internal.h"
 #include "claims.h"
+#include "complaint.h"
 #include "keeping.h"
 #include "loader.h"
 #include "mourning.h"
@@ -36,7 +37,7 @@ static bool move_alias(struct server *server, struct version *version, const cha
 	error_set(&version->error, error.code, error.detail,
 		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
 		  error.message);
-	log_warning("%s", version->error.message);
+	complain(server->complaints, version->owner, COMPLAINT_FAILED, "%s", version->error.message);
 	job_note(&server->jobs, &version->id, &version->error);
 	return false;
 }
@@ -280,7 +281,8 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	give_up_all(server, publish, dead);
 	publish_end(server->publishes, publish);
 	registry_fail(server->registry, version, reason);
-	log_warning("%s@%s failed: %s", model_name(version->model), version->tag, reason->message);
+	complain(server->complaints, version->owner, COMPLAINT_FAILED, "%s@%s failed: %s",
+		 model_name(version->model), version->tag, reason->message);
 	tell_failed(server, version);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);

@@ -3,14 +3,24 @@
 #include "session.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+static bool expire(struct fair_task *task)
+{
+	struct waiter *waiter = (struct waiter *)((char *)task - offsetof(struct waiter, expiry));
+
+	waiter->wake(waiter, NULL, true);
+	return false;
+}
+
+/* Thousands may end at once. */
 static void on_timer(uv_timer_t *timer)
 {
 	struct waiter *waiter = timer->data;
 
-	waiter->wake(waiter, NULL, true);
+	fair_due(waiter->request.session->share, &waiter->expiry);
 }
 
 static int charge(const struct request *request, struct quota_charge *ret, struct error *error)
@@ -76,6 +86,7 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request.packet = NULL;
 	w->wake = wake;
 	w->fd = -1;
+	w->expiry.call = expire;
 	enlist(server, kind, w);
 	enlist_of_session(request->session, w);
 	server->waiting++;
@@ -105,6 +116,7 @@ struct waiter *waiter_free(struct waiter *w)
 	w->request.session->waiter_count--;
 	w->request.server->waiting--;
 	quota_release(&w->charge);
+	fair_undue(&w->expiry);
 	if (w->fd >= 0)
 		close(w->fd);
 	free(w->asked);

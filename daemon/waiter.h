@@ -5,6 +5,7 @@
 
 #include "../proto/digest.h"
 #include "../proto/names.h"
+#include "fair.h"
 #include "quota.h"
 #include "request.h"
 
@@ -40,6 +41,7 @@ struct waiter {
 	waiter_wake_fn *wake;
 	uv_timer_t timer;
 	bool timed;
+	struct fair_task expiry; /* its time is over: the answer is its user's work */
 
 	/* What it was about, as far as its kind needs it. */
 	struct ref ref;

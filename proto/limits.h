@@ -114,6 +114,12 @@
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
+/* New connections of one user: all that it may have at once, then so many a second, which is a worker's start each
+ * millisecond. To refuse one costs 5 us, to find out who it is 10 us more. */
+#define CONNECTS_PER_SECOND 1000
+/* Log lines that one user causes, of a kind: 10 tell what goes on, 1 a second fills 20 MB a day at most. */
+#define LOG_LINES_BURST 10
+#define LOG_LINES_PER_SECOND 1
 /* Seconds between the scrub's passes: what has gone wrong is served for a day at most. At 1 % of a core's 9 GB/s
  * a day reads 7 TiB of host memory, at 1 % of a GPU's memory bandwidth far more than it has. */
 #define SCRUB_INTERVAL 86400

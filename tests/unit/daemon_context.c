@@ -113,9 +113,9 @@ Test(context, of_a_check_counts_when_the_publish_begins)
 	send_begin(publisher, MIB(50));
 	cr_assert_eq(answered(publisher), 0);
 	cr_expect_eq(gpu->used, CONTEXT + MIB(50));
-	close(publisher);
-	close(loader);
+	close(loader); /* first: this process is the publisher's too, and it lives on */
 	TURN_UNTIL(gpu->used == 0);
+	close(publisher);
 	leave();
 }
 

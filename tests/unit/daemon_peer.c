@@ -14,7 +14,7 @@ static struct peer peer;
 static void identify(void)
 {
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	cr_assert_eq(peer_identify(pair[0], &peer), 0);
+	cr_assert_eq(peer_credentials(pair[0], &peer) | peer_look(pair[0], &peer), 0);
 }
 
 static void finish(void)
@@ -49,7 +49,7 @@ Test(peer, may_call_itself_what_is_no_text)
 
 Test(peer, of_no_connection_is_an_error)
 {
-	cr_assert_lt(peer_identify(0, &peer), 0);
+	cr_assert_lt(peer_credentials(0, &peer), 0);
 }
 
 Test(peer, is_in_its_primary_group)

@@ -1,0 +1,372 @@
+#include "fair.h"
+#include "clock.h"
+#include "hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Events that one epoll_wait brings: few, since they are one turn's at most. */
+#define BATCH 16
+
+struct fair_share {
+	struct fair *fair;
+	uid_t uid;
+	uint64_t quantum_ns;
+	unsigned members; /* fair_leave is due of */
+	int epoll;
+	uv_poll_t poll;
+	/* What the kernel reported and nobody has looked at yet; a forgotten watch is NULL there. */
+	struct epoll_event batch[BATCH];
+	int batch_at, batch_count;
+	struct fair_task *tasks, **tasks_end;
+	bool task_next; /* tasks and descriptors take turns */
+	int64_t left_ns; /* negative: it took more than its turns gave */
+	uint64_t idle_since_ns;
+	bool queued;
+	struct fair_share *next_queued;
+	bool hashed; /* one uid's own */
+	UT_hash_handle hh;
+};
+
+struct fair {
+	uv_loop_t *loop;
+	void (*after)(void *data);
+	void *data;
+	struct fair_share *first, *rest; /* operators and loaders; the users beyond FAIR_SHARES_MAX; NULL: nobody */
+	struct fair_share *shares; /* by uid */
+	struct fair_share *queue, **queue_end; /* that have something to do; without `first` */
+	uint64_t queued_count; /* with `first` */
+	uv_check_t turn;
+	uv_idle_t busy; /* the loop does not sleep while shares are queued */
+	unsigned handles;
+};
+
+/* ---- the queue ---- */
+
+static void on_busy(uv_idle_t *idle)
+{
+	(void)idle; /* that it is active makes the loop look for events without waiting */
+}
+
+static void enqueue(struct fair_share *share)
+{
+	struct fair *fair = share->fair;
+
+	if (share->queued)
+		return;
+	share->queued = true;
+	if (fair->queued_count++ == 0)
+		uv_idle_start(&fair->busy, on_busy);
+	if (share == fair->first)
+		return;
+	share->next_queued = NULL;
+	*fair->queue_end = share;
+	fair->queue_end = &share->next_queued;
+}
+
+static void dequeue(struct fair_share *share)
+{
+	struct fair *fair = share->fair;
+	struct fair_share **link = &fair->queue;
+
+	share->queued = false;
+	if (--fair->queued_count == 0)
+		uv_idle_stop(&fair->busy);
+	if (share == fair->first)
+		return;
+	while (*link != share)
+		link = &(*link)->next_queued;
+	*link = share->next_queued;
+	if (!*link)
+		fair->queue_end = link;
+}
+
+/* ---- one share's turn ---- */
+
+static bool do_task(struct fair_share *share)
+{
+	struct fair_task *task = share->tasks;
+
+	if (!task)
+		return false;
+	fair_undue(task);
+	if (task->call(task))
+		fair_due(share, task);
+	return true;
+}
+
+static bool handle_event(struct fair_share *share)
+{
+	struct fair_watch *watch = NULL;
+	uint32_t events = 0;
+
+	while (!watch) {
+		if (share->batch_at == share->batch_count) {
+			share->batch_at = 0;
+			share->batch_count = epoll_wait(share->epoll, share->batch, BATCH, 0);
+			if (share->batch_count <= 0) {
+				share->batch_count = 0;
+				return false;
+			}
+		}
+		watch = share->batch[share->batch_at].data.ptr;
+		events = share->batch[share->batch_at++].events;
+	}
+	watch->call(watch, events);
+	return true;
+}
+
+/* False: there was nothing to do. */
+static bool do_one(struct fair_share *share)
+{
+	bool task = share->task_next = !share->task_next;
+
+	return task ? do_task(share) || handle_event(share) : handle_event(share) || do_task(share);
+}
+
+/* What a share took above its time is forgotten while it has nothing to do, at half the clock's pace: so long it
+ * would have left to one other user. */
+static void forget_debts(struct fair_share *share, uint64_t now_ns)
+{
+	if (share->idle_since_ns)
+		share->left_ns += (int64_t)((now_ns - share->idle_since_ns) / 2);
+	share->idle_since_ns = 0;
+	if (share->left_ns > 0)
+		share->left_ns = 0;
+}
+
+/* Until its time is used up. */
+static void serve(struct fair_share *share)
+{
+	struct fair *fair = share->fair;
+	uint64_t before = clock_steady_ns();
+	bool more = true;
+
+	dequeue(share);
+	share->members++; /* it outlives its last member's leaving here */
+	forget_debts(share, before);
+	share->left_ns += (int64_t)share->quantum_ns;
+	if (fair->queued_count == 0 && share->left_ns <= 0)
+		share->left_ns = 1; /* nobody else waits */
+	while (share->left_ns > 0 && (more = do_one(share))) {
+		uint64_t now;
+
+		fair->after(fair->data);
+		now = clock_steady_ns();
+		share->left_ns -= (int64_t)(now - before);
+		before = now;
+	}
+	if (more)
+		enqueue(share);
+	else
+		share->idle_since_ns = before;
+	fair_leave(share);
+}
+
+static void on_turn(uv_check_t *check)
+{
+	struct fair *fair = check->data;
+	uint64_t count = fair->queued_count - fair->first->queued;
+
+	if (fair->first->queued)
+		serve(fair->first);
+	/* Each share that was queued, once: what they make due is for the next turn. */
+	while (count-- > 0 && fair->queue)
+		serve(fair->queue);
+}
+
+/* ---- shares ---- */
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+	(void)status;
+	(void)events;
+	enqueue(poll->data);
+}
+
+static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns)
+{
+	struct fair_share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return NULL;
+	share->fair = fair;
+	share->quantum_ns = quantum_ns;
+	share->tasks_end = &share->tasks;
+	share->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (share->epoll < 0 || uv_poll_init(fair->loop, &share->poll, share->epoll) < 0) {
+		if (share->epoll >= 0)
+			close(share->epoll);
+		free(share);
+		return NULL;
+	}
+	share->poll.data = share;
+	uv_poll_start(&share->poll, UV_READABLE, on_readable);
+	return share;
+}
+
+static void on_share_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void share_free(struct fair_share *share)
+{
+	struct fair *fair = share->fair;
+
+	if (share->queued)
+		dequeue(share);
+	if (share->hashed)
+		HASH_DEL(fair->shares, share);
+	if (share == fair->rest)
+		fair->rest = NULL;
+	uv_close((uv_handle_t *)&share->poll, on_share_closed);
+	close(share->epoll);
+}
+
+static struct fair_share *join(struct fair_share *share)
+{
+	if (share)
+		share->members++;
+	return share;
+}
+
+static struct fair_share *share_of(struct fair *fair, uid_t uid)
+{
+	struct fair_share *share;
+
+	HASH_FIND(hh, fair->shares, &uid, sizeof(uid), share);
+	if (share)
+		return share;
+	if (HASH_COUNT(fair->shares) >= FAIR_SHARES_MAX) {
+		if (!fair->rest)
+			fair->rest = share_new(fair, FAIR_QUANTUM_NS);
+		return fair->rest;
+	}
+	share = share_new(fair, FAIR_QUANTUM_NS);
+	if (!share)
+		return NULL;
+	share->uid = uid;
+	HASH_ADD(hh, fair->shares, uid, sizeof(uid), share);
+	share->hashed = share->hh.tbl != NULL;
+	if (share->hashed)
+		return share;
+	share_free(share);
+	return NULL;
+}
+
+struct fair_share *fair_join(struct fair *fair, uid_t uid)
+{
+	return join(share_of(fair, uid));
+}
+
+struct fair_share *fair_join_first(struct fair *fair)
+{
+	return join(fair->first);
+}
+
+void fair_leave(struct fair_share *share)
+{
+	if (share && --share->members == 0)
+		share_free(share);
+}
+
+/* ---- watches and tasks ---- */
+
+int fair_watch(struct fair_share *share, struct fair_watch *watch, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = watch};
+
+	if (watch->share && watch->events == events)
+		return 0;
+	if (epoll_ctl(share->epoll, watch->share ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) < 0)
+		return -errno;
+	watch->share = share;
+	watch->events = events;
+	return 0;
+}
+
+void fair_forget(struct fair_watch *watch)
+{
+	struct fair_share *share = watch->share;
+
+	if (!share)
+		return;
+	epoll_ctl(share->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+	for (int i = share->batch_at; i < share->batch_count; i++) {
+		if (share->batch[i].data.ptr == watch)
+			share->batch[i].data.ptr = NULL;
+	}
+	watch->share = NULL;
+}
+
+void fair_due(struct fair_share *share, struct fair_task *task)
+{
+	if (task->share)
+		return;
+	task->share = share;
+	task->next = NULL;
+	task->link = share->tasks_end;
+	*task->link = task;
+	share->tasks_end = &task->next;
+	enqueue(share);
+}
+
+void fair_undue(struct fair_task *task)
+{
+	struct fair_share *share = task->share;
+
+	if (!share)
+		return;
+	*task->link = task->next;
+	if (task->next)
+		task->next->link = task->link;
+	else
+		share->tasks_end = task->link;
+	task->share = NULL;
+}
+
+/* ---- all of them ---- */
+
+struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data)
+{
+	struct fair *fair = calloc(1, sizeof(*fair));
+
+	if (!fair)
+		return NULL;
+	*fair = (struct fair){.loop = loop, .after = after, .data = data};
+	fair->queue_end = &fair->queue;
+	fair->first = join(share_new(fair, FAIR_QUANTUM_FIRST_NS));
+	if (!fair->first) {
+		free(fair);
+		return NULL;
+	}
+	uv_check_init(loop, &fair->turn);
+	uv_idle_init(loop, &fair->busy);
+	fair->handles = 2;
+	fair->turn.data = fair->busy.data = fair;
+	uv_check_start(&fair->turn, on_turn);
+	uv_unref((uv_handle_t *)&fair->turn);
+	uv_unref((uv_handle_t *)&fair->busy);
+	return fair;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct fair *fair = handle->data;
+
+	if (--fair->handles == 0)
+		free(fair);
+}
+
+struct fair *fair_free(struct fair *fair)
+{
+	if (!fair)
+		return NULL;
+	fair_leave(fair->first);
+	uv_close((uv_handle_t *)&fair->turn, on_closed);
+	uv_close((uv_handle_t *)&fair->busy, on_closed);
+	return NULL;
+}

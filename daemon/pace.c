@@ -1,0 +1,138 @@
+#include "pace.h"
+#include "hash.h"
+
+#include <stdlib.h>
+
+/* A new bucket looks at so many of the oldest ones: the table shrinks faster than it grows. */
+#define LOOKED_AT 2
+#define TOKEN 1000 /* as many thousandths as a second has milliseconds */
+
+struct key {
+	uid_t uid;
+	unsigned kind;
+};
+
+struct bucket {
+	struct key key;
+	struct pace_rate rate;
+	uint64_t thousandths; /* of tokens */
+	uint64_t at_ms;
+	uint64_t withheld;
+	UT_hash_handle hh;
+};
+
+struct pace {
+	struct bucket *buckets; /* by key; in the order of their last use */
+};
+
+struct pace *pace_new(void)
+{
+	return calloc(1, sizeof(struct pace));
+}
+
+static void forget(struct pace *pace, struct bucket *bucket)
+{
+	HASH_DEL(pace->buckets, bucket);
+	free(bucket);
+}
+
+struct pace *pace_free(struct pace *pace)
+{
+	while (pace && pace->buckets)
+		forget(pace, pace->buckets);
+	free(pace);
+	return NULL;
+}
+
+static struct bucket *find(const struct pace *pace, uid_t uid, unsigned kind)
+{
+	const struct key key = {uid, kind};
+	struct bucket *bucket;
+
+	HASH_FIND(hh, pace->buckets, &key, sizeof(key), bucket);
+	return bucket;
+}
+
+static void refill(struct bucket *bucket, uint64_t now_ms)
+{
+	uint64_t full = bucket->rate.burst * TOKEN, passed = now_ms - bucket->at_ms;
+	uint64_t missing = full - bucket->thousandths;
+
+	bucket->at_ms = now_ms;
+	bucket->thousandths += passed > missing / bucket->rate.per_second ? missing
+									   : passed * bucket->rate.per_second;
+}
+
+static void forget_full(struct pace *pace, uint64_t now_ms)
+{
+	for (int i = 0; i < LOOKED_AT && pace->buckets; i++) {
+		struct bucket *oldest = pace->buckets;
+
+		refill(oldest, now_ms);
+		if (oldest->thousandths < oldest->rate.burst * TOKEN || oldest->withheld > 0)
+			return;
+		forget(pace, oldest);
+	}
+}
+
+static struct bucket *add(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms)
+{
+	struct bucket *bucket = calloc(1, sizeof(*bucket));
+
+	if (!bucket)
+		return NULL;
+	bucket->key = (struct key){uid, kind};
+	bucket->rate = rate;
+	bucket->thousandths = rate.burst * TOKEN;
+	bucket->at_ms = now_ms;
+	HASH_ADD(hh, pace->buckets, key, sizeof(bucket->key), bucket);
+	if (bucket->hh.tbl)
+		return bucket;
+	free(bucket);
+	return NULL;
+}
+
+bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms)
+{
+	struct bucket *bucket = find(pace, uid, kind);
+
+	if (!bucket) {
+		forget_full(pace, now_ms);
+		bucket = add(pace, uid, kind, rate, now_ms);
+	}
+	if (!bucket)
+		return true;
+	if (bucket->rate.burst != rate.burst)
+		bucket->thousandths = rate.burst * TOKEN; /* the configuration was read again */
+	bucket->rate = rate;
+	refill(bucket, now_ms);
+	if (bucket->thousandths < TOKEN) {
+		bucket->withheld++;
+		return false;
+	}
+	bucket->thousandths -= TOKEN;
+	return true;
+}
+
+uint64_t pace_withheld(struct pace *pace, uid_t uid, unsigned kind)
+{
+	struct bucket *bucket = find(pace, uid, kind);
+	uint64_t count = bucket ? bucket->withheld : 0;
+
+	if (bucket)
+		bucket->withheld = 0;
+	return count;
+}
+
+bool pace_next_withheld(const struct pace *pace, uid_t *ret_uid, unsigned *ret_kind)
+{
+	const struct bucket *bucket = pace->buckets;
+
+	while (bucket && bucket->withheld == 0)
+		bucket = bucket->hh.next;
+	if (!bucket)
+		return false;
+	*ret_uid = bucket->key.uid;
+	*ret_kind = bucket->key.kind;
+	return true;
+}
