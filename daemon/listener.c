@@ -287,10 +287,12 @@ static void take(struct listener *l, int sock)
 	struct peer peer;
 
 	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
-	    !pace_take(l->server->connects, peer.uid, 0, rate, clock_steady_ms()))
+	    !pace_take(l->server->connects, peer.uid, 0, rate, clock_steady_ms())) {
 		refuse_rate(l, sock, &peer);
-	else
+		pace_withheld(l->server->connects, peer.uid, 0); /* complaints count by themselves */
+	} else {
 		session_new(l->server, sock, l->kind, &session);
+	}
 }
 
 /* False: nobody is there, or nobody can be taken now. */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A new bucket looks at so many of the oldest ones: the table shrinks faster than it grows. */
+/* Each new bucket has so many others looked at: the table shrinks faster than it grows. */
 #define LOOKED_AT 2
 #define TOKEN 1000 /* as many thousandths as a second has milliseconds */
 
@@ -22,7 +22,7 @@ struct bucket {
 };
 
 struct pace {
-	struct bucket *buckets; /* by key; in the order of their last use */
+	struct bucket *buckets; /* by key; those that were looked at longest ago come first */
 };
 
 struct pace *pace_new(void)
@@ -30,18 +30,21 @@ struct pace *pace_new(void)
 	return calloc(1, sizeof(struct pace));
 }
 
-static void forget(struct pace *pace, struct bucket *bucket)
-{
-	HASH_DEL(pace->buckets, bucket);
-	free(bucket);
-}
-
 struct pace *pace_free(struct pace *pace)
 {
-	while (pace && pace->buckets)
-		forget(pace, pace->buckets);
+	while (pace && pace->buckets) {
+		struct bucket *bucket = pace->buckets;
+
+		HASH_DEL(pace->buckets, bucket);
+		free(bucket);
+	}
 	free(pace);
 	return NULL;
+}
+
+uint64_t pace_count(const struct pace *pace)
+{
+	return HASH_COUNT(pace->buckets);
 }
 
 static struct bucket *find(const struct pace *pace, uid_t uid, unsigned kind)
@@ -63,15 +66,27 @@ static void refill(struct bucket *bucket, uint64_t now_ms)
 									   : passed * bucket->rate.per_second;
 }
 
+/* To the end of the table; without memory it is forgotten. */
+static struct bucket *append(struct pace *pace, struct bucket *bucket)
+{
+	HASH_ADD(hh, pace->buckets, key, sizeof(bucket->key), bucket);
+	if (bucket->hh.tbl)
+		return bucket;
+	free(bucket);
+	return NULL;
+}
+
 static void forget_full(struct pace *pace, uint64_t now_ms)
 {
 	for (int i = 0; i < LOOKED_AT && pace->buckets; i++) {
-		struct bucket *oldest = pace->buckets;
+		struct bucket *bucket = pace->buckets;
 
-		refill(oldest, now_ms);
-		if (oldest->thousandths < oldest->rate.burst * TOKEN || oldest->withheld > 0)
-			return;
-		forget(pace, oldest);
+		refill(bucket, now_ms);
+		HASH_DEL(pace->buckets, bucket);
+		if (bucket->thousandths < bucket->rate.burst * TOKEN || bucket->withheld > 0)
+			append(pace, bucket);
+		else
+			free(bucket);
 	}
 }
 
@@ -85,11 +100,7 @@ static struct bucket *add(struct pace *pace, uid_t uid, unsigned kind, struct pa
 	bucket->rate = rate;
 	bucket->thousandths = rate.burst * TOKEN;
 	bucket->at_ms = now_ms;
-	HASH_ADD(hh, pace->buckets, key, sizeof(bucket->key), bucket);
-	if (bucket->hh.tbl)
-		return bucket;
-	free(bucket);
-	return NULL;
+	return append(pace, bucket);
 }
 
 bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms)

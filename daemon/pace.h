@@ -1,5 +1,5 @@
-/* How often something happens for a uid: token buckets, one for each uid and kind. A bucket that is full again is
- * forgotten, so the table holds those who were there in the last seconds. */
+/* How often something happens for a uid: token buckets, one for each uid and kind. A bucket that is full again, and
+ * whose count of refusals was asked for, is forgotten, so the table holds those who were there in the last seconds. */
 #ifndef GPUWM_DAEMON_PACE_H
 #define GPUWM_DAEMON_PACE_H
 
@@ -16,6 +16,7 @@ struct pace; /* opaque: a table */
 
 /* NULL: out of memory. */
 struct pace *pace_new(void);
+uint64_t pace_count(const struct pace *pace);
 /* NULL is fine. */
 struct pace *pace_free(struct pace *pace);
 
