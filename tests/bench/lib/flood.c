@@ -495,8 +495,6 @@ _Noreturn static void go_on(struct flooder *f)
 
 static void begin_flood(struct flooder *f)
 {
-	if (f->way->prepare)
-		f->way->prepare(f);
 	for (unsigned i = 0; f->way->next && i < f->count; i++) {
 		watch(f, &f->connections[i]);
 		f->way->next(f, &f->connections[i], NULL);
@@ -509,8 +507,17 @@ _Noreturn static void burn(void)
 		;
 }
 
+/* A flood that has begun would keep the other processes from opening theirs. */
+static void wait_for_others(int sock)
+{
+	char byte = 0;
+
+	if (send(sock, &byte, 1, MSG_NOSIGNAL) != 1 || recv(sock, &byte, 1, 0) != 1)
+		_exit(1);
+}
+
 _Noreturn static void run_process(const struct flood *flood, const struct flood_settings *s, unsigned process,
-				  int ready)
+				  int sock)
 {
 	struct flooder f = {.settings = s, .process = process, .way = flood ? flood->way : NULL};
 
@@ -518,10 +525,12 @@ _Noreturn static void run_process(const struct flood *flood, const struct flood_
 	signal(SIGPIPE, SIG_IGN);
 	f.count = (process + 1) * s->connections / s->processes - process * s->connections / s->processes;
 	open_all(&f);
+	if (flood && flood->way->prepare)
+		flood->way->prepare(&f);
+	wait_for_others(sock);
 	if (flood)
 		begin_flood(&f);
-	if (write(ready, "r", 1) != 1)
-		_exit(1);
+	wait_for_others(sock);
 	if (!flood)
 		burn();
 	if (f.way->run)
@@ -529,25 +538,38 @@ _Noreturn static void run_process(const struct flood *flood, const struct flood_
 	go_on(&f);
 }
 
+/* Lets all of them go on when each has come so far. */
+static void gather(const int *socks, unsigned count)
+{
+	char byte = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (recv(socks[i], &byte, 1, 0) != 1)
+			DIE("a process of the flood has ended");
+	for (unsigned i = 0; i < count; i++)
+		if (send(socks[i], &byte, 1, MSG_NOSIGNAL) != 1)
+			DIE("a process of the flood has ended");
+}
+
 struct flooders flooders_start(const struct flood *flood, const struct flood_settings *settings)
 {
 	struct flooders flooders = {.count = settings->processes};
-	char byte;
-	int ends[2];
+	int socks[FLOOD_PROCESSES_MAX], ends[2];
 
-	if (pipe(ends) < 0)
-		DIE("pipe: %s", strerror(errno));
 	fflush(NULL);
 	for (unsigned i = 0; i < settings->processes; i++) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+			DIE("socketpair: %s", strerror(errno));
+		socks[i] = ends[0];
 		flooders.pids[i] = fork();
 		if (flooders.pids[i] == 0)
 			run_process(flood, settings, i, ends[1]);
+		close(ends[1]);
 	}
-	close(ends[1]);
+	gather(socks, settings->processes); /* all connections are open */
+	gather(socks, settings->processes); /* all requests are under way */
 	for (unsigned i = 0; i < settings->processes; i++)
-		if (read(ends[0], &byte, 1) != 1)
-			DIE("a process of the flood has ended");
-	close(ends[0]);
+		close(socks[i]);
 	return flooders;
 }
 
