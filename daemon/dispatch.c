@@ -179,7 +179,8 @@ void dispatch_packet(struct session *session, struct packet *packet)
 {
 	struct message message;
 	const char *why = "";
-	int r = message_read(packet->data, packet->cut ? PACKET_BYTES_MAX : packet->bytes, &message, &why);
+	int r = message_read_bounded(packet->data, packet->cut ? PACKET_BYTES_MAX : packet->bytes, &message,
+				     &why);
 	struct error error;
 
 	if (r == -ENOMEM) {

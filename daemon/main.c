@@ -1,10 +1,12 @@
 #include "inherited.h"
 #include "server.h"
+#include "../service/privacy.h"
 #include "../service/streams.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 {
 	struct config config;
 	struct error error;
-	int r;
+	int private = privacy_begin(), r;
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
@@ -47,6 +49,11 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */
 	log_init(LOG_LEVEL_INFO);
+	if (private < 0) {
+		error_set(&error, private, NULL, "gpuwmd can't keep other processes from tracing it: %s",
+			  strerror(-private));
+		return complain(&error, EXIT_COULD_NOT_START);
+	}
 	config_init(&config);
 	r = config_arguments(&config, argc, argv, &error);
 	if (r < 0) {

@@ -1,4 +1,5 @@
 #include "keeper.h"
+#include "../service/privacy.h"
 #include "../service/streams.h"
 
 #include <errno.h>
@@ -72,10 +73,14 @@ static void hide_inherited(void)
 int main(int argc, char **argv)
 {
 	struct options options;
-	int r, signals, status;
+	int private = privacy_begin(), r, signals, status;
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
+	if (private < 0) {
+		log_error("gpuwm-keeper can't keep other processes from tracing it: %s", strerror(-private));
+		return EXIT_COULD_NOT_START;
+	}
 	r = options_parse(&options, argc, argv);
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;

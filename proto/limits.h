@@ -37,9 +37,15 @@
 /* Nesting of arrays and maps. The deepest message today uses 7. */
 #define MESSAGE_DEPTH_MAX 8
 
-/* Entries of one map. Duplicate keys are found by comparing all pairs, so this
- * bounds that work: 256 * 256 / 2 comparisons a map. */
+/* Entries of one map. The scan keeps the keys of each open map in a table on the stack, of 5 KiB for so many entries,
+ * at up to MESSAGE_DEPTH_MAX levels. The largest map today has 24. */
 #define MESSAGE_MAP_MAX 256
+
+/* Keys and values of a packet that gpuwmd reads, with containers and all that they hold. The largest request is a resume
+ * of RESUME_LEASES_MAX leases and RESUME_CLAIMS_MAX claims: a lease has 7 elements, a claim 1, and 11 are around
+ * them, so there are 1,867 in all. The largest packet of a loader, loader_checked with PART_SEGMENTS_MAX segments, has
+ * 1,284. A packet of one-byte values could have 65,500, which cost gpuwmd 1 ms; 4,096 elements cost 0.1 ms. */
+#define MESSAGE_ELEMENTS_MAX 4096
 
 /* Largest result that comes as a sealed memfd: 2,048 versions with 252
  * segments each are 12 MiB. */

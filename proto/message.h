@@ -82,6 +82,9 @@ struct message {
  * set; the id is still in ret->id/has_id where it could be read, so that the
  * refusal can be addressed. -ENOMEM. */
 int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why);
+/* The same for gpuwmd, whose peers are not trusted: a message of more than MESSAGE_ELEMENTS_MAX keys and
+ * values is -EPROTO too. */
+int message_read_bounded(const void *data, size_t bytes, struct message *ret, const char **ret_why);
 void message_clear(struct message *m);
 
 /* A bare map (the body memfd of a large result): same checks, no envelope,

@@ -29,12 +29,12 @@ static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
 }
 
 /* All of the objects lie in the zone, the outermost too. */
-static int unpack(const void *data, size_t bytes, struct message *m, msgpack_object **ret_object,
-		  const char **ret_why)
+static int unpack(const void *data, size_t bytes, uint64_t elements_max, struct message *m,
+		  msgpack_object **ret_object, const char **ret_why)
 {
 	size_t offset = 0;
 	msgpack_object *object;
-	int r = message_scan(data, bytes, ret_why);
+	int r = message_scan(data, bytes, elements_max, ret_why);
 
 	if (r < 0)
 		return r;
@@ -129,14 +129,14 @@ static void message_init(struct message *m)
 	m->zone = NULL;
 }
 
-static int read_any(const void *data, size_t bytes, struct message *ret,
+static int read_any(const void *data, size_t bytes, uint64_t elements_max, struct message *ret,
 		    bool (*take)(struct message *, const msgpack_object *), const char **ret_why)
 {
 	msgpack_object *object;
 	int r;
 
 	message_init(ret);
-	r = unpack(data, bytes, ret, &object, ret_why);
+	r = unpack(data, bytes, elements_max, ret, &object, ret_why);
 	if (r == 0 && !take(ret, object)) {
 		*ret_why = "it is no request, response or notification of MessagePack-RPC with a map";
 		r = -EPROTO;
@@ -148,13 +148,24 @@ static int read_any(const void *data, size_t bytes, struct message *ret,
 	return r;
 }
 
-int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why)
+static int read_packet(const void *data, size_t bytes, uint64_t elements_max, struct message *ret,
+		       const char **ret_why)
 {
-	int r = read_any(data, bytes, ret, read_envelope, ret_why);
+	int r = read_any(data, bytes, elements_max, ret, read_envelope, ret_why);
 
 	if (r < 0)
 		salvage_id(data, bytes, ret);
 	return r;
+}
+
+int message_read(const void *data, size_t bytes, struct message *ret, const char **ret_why)
+{
+	return read_packet(data, bytes, MESSAGE_ELEMENTS_ANY, ret, ret_why);
+}
+
+int message_read_bounded(const void *data, size_t bytes, struct message *ret, const char **ret_why)
+{
+	return read_packet(data, bytes, MESSAGE_ELEMENTS_MAX, ret, ret_why);
 }
 
 static bool read_bare_map(struct message *m, const msgpack_object *o)
@@ -171,7 +182,7 @@ int message_read_body(const void *data, size_t bytes, struct message *ret, const
 		*ret_why = "it is larger than 64 MiB";
 		return -EPROTO;
 	}
-	return read_any(data, bytes, ret, read_bare_map, ret_why);
+	return read_any(data, bytes, MESSAGE_ELEMENTS_ANY, ret, read_bare_map, ret_why);
 }
 
 void message_clear(struct message *m)

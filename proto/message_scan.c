@@ -1,11 +1,11 @@
 #include "message_scan.h"
 
+#include "key_set.h"
 #include "limits.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 enum kind { KIND_OTHER, KIND_TEXT, KIND_ARRAY, KIND_MAP, KIND_REFUSED };
 
@@ -19,6 +19,7 @@ struct head {
 
 struct scan {
 	const uint8_t *at, *end;
+	uint64_t elements_left;
 	const char *why;
 };
 
@@ -83,6 +84,8 @@ static int scan_head(struct scan *s, struct head *ret)
 
 	if (s->at == s->end)
 		return refuse(s, "it ends early");
+	if (s->elements_left-- == 0)
+		return refuse(s, "it has more than 4,096 keys and values");
 	head = head_of(*s->at++);
 	if (head.kind == KIND_REFUSED)
 		return refuse(s, "it has an extension type or the reserved byte 0xc1");
@@ -102,19 +105,15 @@ static int scan_head(struct scan *s, struct head *ret)
 	return 0;
 }
 
-struct key {
-	const uint8_t *text;
-	uint64_t bytes;
-};
-
 static int scan_value(struct scan *s, unsigned depth);
 
 static int scan_map(struct scan *s, uint64_t count, unsigned depth)
 {
-	struct key keys[MESSAGE_MAP_MAX];
+	struct key_set keys;
 
 	if (count > MESSAGE_MAP_MAX)
 		return refuse(s, "a map has more than 256 entries");
+	key_set_init(&keys, (unsigned)count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct head head;
 		int r = scan_head(s, &head);
@@ -123,11 +122,9 @@ static int scan_map(struct scan *s, uint64_t count, unsigned depth)
 			return r;
 		if (head.kind != KIND_TEXT || head.binary)
 			return refuse(s, "a key of a map is no text");
-		keys[i] = (struct key){s->at, head.size};
+		if (!key_set_add(&keys, s->at, head.size))
+			return refuse(s, "a map has a key twice");
 		s->at += head.size;
-		for (uint64_t j = 0; j < i; j++)
-			if (keys[j].bytes == head.size && !memcmp(keys[j].text, keys[i].text, head.size))
-				return refuse(s, "a map has a key twice");
 		r = scan_value(s, depth);
 		if (r < 0)
 			return r;
@@ -158,9 +155,9 @@ static int scan_value(struct scan *s, unsigned depth)
 	return 0;
 }
 
-int message_scan(const void *data, size_t bytes, const char **ret_why)
+int message_scan(const void *data, size_t bytes, uint64_t elements_max, const char **ret_why)
 {
-	struct scan s = {data, (const uint8_t *)data + bytes, NULL};
+	struct scan s = {data, (const uint8_t *)data + bytes, elements_max, NULL};
 	int r = scan_value(&s, 0);
 
 	if (r == 0 && s.at != s.end)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEDS 8
+#define SEEDS 9
 #define ROOM 1024
 
 static const uint8_t heads[] = {0x00, 0x7f, 0x80, 0x81, 0x8f, 0x90, 0x91, 0x93, 0x94, 0xa0, 0xa1, 0xbf,
@@ -55,6 +55,15 @@ static void write_seed(int seed)
 	case 4:
 		message_notification(&w, "event");
 		message_put_error(&w, "error", &error);
+		break;
+	case 5: /* so many keys that the scan looks them up in a table */
+		message_request(&w, 5, "ping");
+		for (int i = 0; i < 40; i++) {
+			char key[8];
+
+			snprintf(key, sizeof(key), "k%d", i);
+			message_put_u64(&w, key, 1);
+		}
 		break;
 	default:
 		message_response(&w, 300);
@@ -107,6 +116,20 @@ static size_t mutate(char *bytes, size_t count)
 	}
 }
 
+static void check_key(const msgpack_object *map, uint32_t position)
+{
+	const msgpack_object_str *key = &map->via.map.ptr[position].key.via.str;
+
+	must(position < MESSAGE_MAP_MAX, "too large a map was accepted");
+	must(map->via.map.ptr[position].key.type == MSGPACK_OBJECT_STR, "a key that is no text was accepted");
+	for (uint32_t i = 0; i < position; i++) {
+		const msgpack_object_str *other = &map->via.map.ptr[i].key.via.str;
+
+		must(other->size != key->size || memcmp(other->ptr, key->ptr, key->size) != 0,
+		     "a key that comes twice was accepted");
+	}
+}
+
 static void check_value(const msgpack_object *o, unsigned depth)
 {
 	must(o->type != MSGPACK_OBJECT_EXT, "an extension was accepted");
@@ -115,8 +138,7 @@ static void check_value(const msgpack_object *o, unsigned depth)
 	for (uint32_t i = 0; o->type == MSGPACK_OBJECT_ARRAY && i < o->via.array.size; i++)
 		check_value(&o->via.array.ptr[i], depth);
 	for (uint32_t i = 0; o->type == MSGPACK_OBJECT_MAP && i < o->via.map.size; i++) {
-		must(i < MESSAGE_MAP_MAX, "too large a map was accepted");
-		must(o->via.map.ptr[i].key.type == MSGPACK_OBJECT_STR, "a key that is no text was accepted");
+		check_key(o, i);
 		check_value(&o->via.map.ptr[i].val, depth);
 	}
 }
@@ -155,7 +177,7 @@ static bool read_copy(const char *bytes, size_t count, bool bare)
 
 	must(copy, "out of memory");
 	memcpy(copy, bytes, count);
-	r = bare ? message_read_body(copy, count, &m, &why) : message_read(copy, count, &m, &why);
+	r = bare ? message_read_body(copy, count, &m, &why) : message_read_bounded(copy, count, &m, &why);
 	must(r == 0 || r == -EPROTO, "an error other than EPROTO");
 	must(r == 0 || why, "refused without a reason");
 	if (r == 0) {

@@ -151,22 +151,23 @@ Test(message_read, depth)
 	REFUSES(WITH("\x91\x91\x91\x91\x91\x81\xa1x\xc0"), "deeper");
 }
 
-/* A request with a map of that many entries, each with another key. */
+static char map_bytes[2000];
+
+/* A request with a map of that many entries of four bytes, each with another key. */
 static int read_map(unsigned entries)
 {
-	static char bytes[2000];
 	size_t count = 9;
 
-	memcpy(bytes, "\x94\x00\x01\xa1m\x91\xde", 7);
-	bytes[7] = (char)(entries >> 8);
-	bytes[8] = (char)entries;
+	memcpy(map_bytes, "\x94\x00\x01\xa1m\x91\xde", 7);
+	map_bytes[7] = (char)(entries >> 8);
+	map_bytes[8] = (char)entries;
 	for (unsigned i = 0; i < entries; i++) {
-		bytes[count++] = '\xa2';
-		bytes[count++] = (char)('a' + i / 26);
-		bytes[count++] = (char)('a' + i % 26);
-		bytes[count++] = '\xc0';
+		map_bytes[count++] = '\xa2';
+		map_bytes[count++] = (char)('a' + i / 26);
+		map_bytes[count++] = (char)('a' + i % 26);
+		map_bytes[count++] = '\xc0';
 	}
-	return read_bytes(bytes, count);
+	return read_bytes(map_bytes, count);
 }
 
 Test(message_read, maps_have_at_most_256_entries)
@@ -174,6 +175,45 @@ Test(message_read, maps_have_at_most_256_entries)
 	cr_expect_eq(read_map(256), 0);
 	cr_expect_eq(read_map(257), -EPROTO);
 	cr_expect(strstr(why, "256"));
+}
+
+Test(message_read, a_key_that_comes_twice_is_found_in_maps_of_every_size)
+{
+	for (unsigned entries = 2; entries <= 256; entries++) {
+		size_t last = 9 + 4 * (entries - 1);
+
+		cr_assert_eq(read_map(entries), 0, "%u entries: %s", entries, why);
+		for (unsigned twin = 0; twin < entries - 1; twin += 1 + entries / 7) {
+			memcpy(map_bytes + last, map_bytes + 9 + 4 * twin, 3);
+			cr_assert_eq(read_bytes(map_bytes, last + 4), -EPROTO, "%u and %u", twin, entries - 1);
+			cr_assert(strstr(why, "twice"));
+		}
+	}
+}
+
+/* A request with an array of `count` nils: 8 elements are around them. */
+static int read_nils(unsigned count, int (*read)(const void *, size_t, struct message *, const char **))
+{
+	static char bytes[12 + 65535];
+
+	memcpy(bytes, WITH("\xdc"), 10);
+	bytes[10] = (char)(count >> 8);
+	bytes[11] = (char)count;
+	memset(bytes + 12, 0xc0, count);
+	message_clear(&m);
+	return read(bytes, 12 + count, &m, &why);
+}
+
+Test(message_read, a_bounded_message_has_at_most_4096_keys_and_values)
+{
+	const unsigned around = 8;
+
+	cr_expect_eq(read_nils(4096 - around, message_read_bounded), 0);
+	cr_expect_eq(read_nils(4097 - around, message_read_bounded), -EPROTO);
+	cr_expect(strstr(why, "4,096"));
+	cr_expect(m.has_id && m.id == 1, "the refusal can be addressed");
+	cr_expect_eq(read_nils(60000, message_read_bounded), -EPROTO);
+	cr_expect_eq(read_nils(60000, message_read), 0, "a reply may be as large as a packet: %s", why);
 }
 
 Test(message_read, keys)
