@@ -24,10 +24,16 @@ struct fair_share {
 	bool task_next; /* tasks and descriptors take turns */
 	int64_t left_ns; /* negative: it took more than its turns gave */
 	uint64_t idle_since_ns;
-	bool queued;
+	struct queue *queue; /* that it is in; NULL: it has nothing to do */
+	bool served; /* now */
 	struct fair_share *next_queued;
 	bool hashed; /* one uid's own */
 	UT_hash_handle hh;
+};
+
+struct queue {
+	struct fair_share *first, **end;
+	uint64_t count;
 };
 
 struct fair {
@@ -36,51 +42,78 @@ struct fair {
 	void *data;
 	struct fair_share *first, *rest; /* operators and loaders; the users beyond FAIR_SHARES_MAX; NULL: nobody */
 	struct fair_share *shares; /* by uid */
-	struct fair_share *queue, **queue_end; /* that have something to do; without `first` */
-	uint64_t queued_count; /* with `first` */
+	struct queue fresh, busy; /* that have something to do: since a moment, since their last turn */
+	struct queue operators; /* `first` alone */
+	uint64_t queued_count;
 	uv_check_t turn;
-	uv_idle_t busy; /* the loop does not sleep while shares are queued */
+	uv_idle_t awake; /* the loop does not sleep while shares are queued */
 	unsigned handles;
 };
 
 /* ---- the queue ---- */
 
-static void on_busy(uv_idle_t *idle)
+static void on_awake(uv_idle_t *idle)
 {
 	(void)idle; /* that it is active makes the loop look for events without waiting */
 }
 
-static void enqueue(struct fair_share *share)
+static void queue_init(struct queue *queue)
+{
+	*queue = (struct queue){.end = &queue->first};
+}
+
+static void enqueue(struct fair_share *share, struct queue *queue)
 {
 	struct fair *fair = share->fair;
 
-	if (share->queued)
+	if (share->queue)
 		return;
-	share->queued = true;
-	if (fair->queued_count++ == 0)
-		uv_idle_start(&fair->busy, on_busy);
-	if (share == fair->first)
-		return;
+	share->queue = queue;
 	share->next_queued = NULL;
-	*fair->queue_end = share;
-	fair->queue_end = &share->next_queued;
+	*queue->end = share;
+	queue->end = &share->next_queued;
+	queue->count++;
+	if (fair->queued_count++ == 0)
+		uv_idle_start(&fair->awake, on_awake);
 }
 
 static void dequeue(struct fair_share *share)
 {
 	struct fair *fair = share->fair;
-	struct fair_share **link = &fair->queue;
+	struct queue *queue = share->queue;
+	struct fair_share **link = &queue->first;
 
-	share->queued = false;
-	if (--fair->queued_count == 0)
-		uv_idle_stop(&fair->busy);
-	if (share == fair->first)
-		return;
 	while (*link != share)
 		link = &(*link)->next_queued;
 	*link = share->next_queued;
 	if (!*link)
-		fair->queue_end = link;
+		queue->end = link;
+	queue->count--;
+	share->queue = NULL;
+	if (--fair->queued_count == 0)
+		uv_idle_stop(&fair->awake);
+}
+
+/* What a share took above its time is forgotten while it has nothing to do, at half the clock's pace: so long it
+ * would have left to one other user. */
+static void forget_debts(struct fair_share *share)
+{
+	if (share->idle_since_ns)
+		share->left_ns += (int64_t)((clock_steady_ns() - share->idle_since_ns) / 2);
+	share->idle_since_ns = 0;
+	if (share->left_ns > 0)
+		share->left_ns = 0;
+}
+
+/* It has something to do. */
+static void wake(struct fair_share *share)
+{
+	struct fair *fair = share->fair;
+
+	if (share->queue || share->served)
+		return;
+	forget_debts(share);
+	enqueue(share, share == fair->first ? &fair->operators : share->left_ns < 0 ? &fair->busy : &fair->fresh);
 }
 
 /* ---- one share's turn ---- */
@@ -126,17 +159,6 @@ static bool do_one(struct fair_share *share)
 	return task ? do_task(share) || handle_event(share) : handle_event(share) || do_task(share);
 }
 
-/* What a share took above its time is forgotten while it has nothing to do, at half the clock's pace: so long it
- * would have left to one other user. */
-static void forget_debts(struct fair_share *share, uint64_t now_ns)
-{
-	if (share->idle_since_ns)
-		share->left_ns += (int64_t)((now_ns - share->idle_since_ns) / 2);
-	share->idle_since_ns = 0;
-	if (share->left_ns > 0)
-		share->left_ns = 0;
-}
-
 /* Until its time is used up. */
 static void serve(struct fair_share *share)
 {
@@ -145,8 +167,8 @@ static void serve(struct fair_share *share)
 	bool more = true;
 
 	dequeue(share);
+	share->served = true;
 	share->members++; /* it outlives its last member's leaving here */
-	forget_debts(share, before);
 	share->left_ns += (int64_t)share->quantum_ns;
 	if (fair->queued_count == 0 && share->left_ns <= 0)
 		share->left_ns = 1; /* nobody else waits */
@@ -158,23 +180,30 @@ static void serve(struct fair_share *share)
 		share->left_ns -= (int64_t)(now - before);
 		before = now;
 	}
+	share->served = false;
 	if (more)
-		enqueue(share);
+		enqueue(share, share == fair->first ? &fair->operators : &fair->busy);
 	else
 		share->idle_since_ns = before;
 	fair_leave(share);
 }
 
+/* Each share that is there now, once: what becomes due meanwhile is for the next turn. */
+static void serve_all(struct queue *queue)
+{
+	for (uint64_t count = queue->count; count > 0 && queue->first; count--)
+		serve(queue->first);
+}
+
 static void on_turn(uv_check_t *check)
 {
 	struct fair *fair = check->data;
-	uint64_t count = fair->queued_count - fair->first->queued;
+	uint64_t busy = fair->busy.count;
 
-	if (fair->first->queued)
-		serve(fair->first);
-	/* Each share that was queued, once: what they make due is for the next turn. */
-	while (count-- > 0 && fair->queue)
-		serve(fair->queue);
+	serve_all(&fair->operators);
+	serve_all(&fair->fresh);
+	for (; busy > 0 && fair->busy.first; busy--)
+		serve(fair->busy.first);
 }
 
 /* ---- shares ---- */
@@ -183,7 +212,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
 	(void)events;
-	enqueue(poll->data);
+	wake(poll->data);
 }
 
 static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns)
@@ -216,7 +245,7 @@ static void share_free(struct fair_share *share)
 {
 	struct fair *fair = share->fair;
 
-	if (share->queued)
+	if (share->queue)
 		dequeue(share);
 	if (share->hashed)
 		HASH_DEL(fair->shares, share);
@@ -311,7 +340,7 @@ void fair_due(struct fair_share *share, struct fair_task *task)
 	task->link = share->tasks_end;
 	*task->link = task;
 	share->tasks_end = &task->next;
-	enqueue(share);
+	wake(share);
 }
 
 void fair_undue(struct fair_task *task)
@@ -337,19 +366,21 @@ struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data)
 	if (!fair)
 		return NULL;
 	*fair = (struct fair){.loop = loop, .after = after, .data = data};
-	fair->queue_end = &fair->queue;
+	queue_init(&fair->operators);
+	queue_init(&fair->fresh);
+	queue_init(&fair->busy);
 	fair->first = join(share_new(fair, FAIR_QUANTUM_FIRST_NS));
 	if (!fair->first) {
 		free(fair);
 		return NULL;
 	}
 	uv_check_init(loop, &fair->turn);
-	uv_idle_init(loop, &fair->busy);
+	uv_idle_init(loop, &fair->awake);
 	fair->handles = 2;
-	fair->turn.data = fair->busy.data = fair;
+	fair->turn.data = fair->awake.data = fair;
 	uv_check_start(&fair->turn, on_turn);
 	uv_unref((uv_handle_t *)&fair->turn);
-	uv_unref((uv_handle_t *)&fair->busy);
+	uv_unref((uv_handle_t *)&fair->awake);
 	return fair;
 }
 
@@ -367,6 +398,6 @@ struct fair *fair_free(struct fair *fair)
 		return NULL;
 	fair_leave(fair->first);
 	uv_close((uv_handle_t *)&fair->turn, on_closed);
-	uv_close((uv_handle_t *)&fair->busy, on_closed);
+	uv_close((uv_handle_t *)&fair->awake, on_closed);
 	return NULL;
 }

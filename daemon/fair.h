@@ -3,7 +3,8 @@
  * Each uid has a share. Its descriptors lie in an epoll instance of the share's own, which the loop watches, so
  * the loop's work does not grow with one user's connections. In each turn of the loop every share that has
  * something to do gets FAIR_QUANTUM_NS; a share that took more pays with its next turns. The share of operators and
- * loaders comes first in each turn. Everything runs on the loop's thread. */
+ * loaders comes first in each turn; then shares that had nothing to do before and owe nothing, as in fq_codel
+ * (RFC 8290); then those that are busy all the time. Everything runs on the loop's thread. */
 #ifndef GPUWM_DAEMON_FAIR_H
 #define GPUWM_DAEMON_FAIR_H
 
@@ -12,9 +13,9 @@
 #include <sys/types.h>
 #include <uv.h>
 
-/* A request costs 5 to 20 us. One user that keeps gpuwmd busy makes another one's request wait for this time
- * and the rest of one request. */
-#define FAIR_QUANTUM_NS UINT64_C(50000)
+/* A request costs 5 to 20 us, a turn of the loop 1 to 2 us besides. While one user keeps gpuwmd busy, another one's
+ * request waits for what is left of this time, or of one request. */
+#define FAIR_QUANTUM_NS UINT64_C(20000)
 /* Operators and loaders may take longer at a time: a load hands in 253 descriptors in one request. */
 #define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
 /* Each share is a descriptor. Users beyond that share the last one. */

@@ -14,6 +14,7 @@
 
 /* 8,000 descriptors take 8 ms to list. */
 #define FDS_COUNTED_MS 1000
+#define RSS_READ_MS 100 /* half of what a status costs else */
 
 /* ---- hello, ping ---- */
 
@@ -110,7 +111,7 @@ static uint64_t count_fds(void)
 	return counted;
 }
 
-static uint64_t resident_bytes(void)
+static uint64_t read_resident_bytes(void)
 {
 	unsigned long long pages = 0;
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -121,6 +122,18 @@ static uint64_t resident_bytes(void)
 		pages = 0;
 	fclose(file);
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t resident_bytes(void)
+{
+	static uint64_t bytes, read_ms;
+	uint64_t now = clock_steady_ms();
+
+	if (read_ms == 0 || now - read_ms >= RSS_READ_MS) {
+		bytes = read_resident_bytes();
+		read_ms = now;
+	}
+	return bytes;
 }
 
 static void put_counts(struct message_writer *w, const struct server *server)
