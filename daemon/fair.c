@@ -9,6 +9,12 @@
 
 /* Events that one epoll_wait brings: few, since they are one turn's at most. */
 #define BATCH 16
+/* Another user's next request comes within this time, or that user is not busy. */
+#define COMPANY_NS UINT64_C(2000000)
+/* A worker that asks one thing after the other asks the next one within this time. */
+#define AWAITED_NS UINT64_C(200000)
+/* The loop looks for events without waiting while a share rests, so it is bounded. */
+#define REST_MAX_NS UINT64_C(1000000)
 
 struct fair_share {
 	struct fair *fair;
@@ -22,8 +28,7 @@ struct fair_share {
 	int batch_at, batch_count;
 	struct fair_task *tasks, **tasks_end;
 	bool task_next; /* tasks and descriptors take turns */
-	int64_t left_ns; /* negative: it took more than its turns gave */
-	uint64_t idle_since_ns;
+	uint64_t rests_until_ns; /* it took longer than its turn */
 	struct queue *queue; /* that it is in; NULL: it has nothing to do */
 	bool served; /* now */
 	struct fair_share *next_queued;
@@ -45,6 +50,9 @@ struct fair {
 	struct queue fresh, busy; /* that have something to do: since a moment, since their last turn */
 	struct queue operators; /* `first` alone */
 	uint64_t queued_count;
+	struct fair_share *last; /* that was served, perhaps freed since; NULL: none was */
+	uint64_t last_ns, other_ns; /* when it was; when one before it was */
+	uint64_t fresh_ns; /* when one was that had been idle before */
 	uv_check_t turn;
 	uv_idle_t awake; /* the loop does not sleep while shares are queued */
 	unsigned handles;
@@ -94,17 +102,6 @@ static void dequeue(struct fair_share *share)
 		uv_idle_stop(&fair->awake);
 }
 
-/* What a share took above its time is forgotten while it has nothing to do, at half the clock's pace: so long it
- * would have left to one other user. */
-static void forget_debts(struct fair_share *share)
-{
-	if (share->idle_since_ns)
-		share->left_ns += (int64_t)((clock_steady_ns() - share->idle_since_ns) / 2);
-	share->idle_since_ns = 0;
-	if (share->left_ns > 0)
-		share->left_ns = 0;
-}
-
 /* It has something to do. */
 static void wake(struct fair_share *share)
 {
@@ -112,8 +109,7 @@ static void wake(struct fair_share *share)
 
 	if (share->queue || share->served)
 		return;
-	forget_debts(share);
-	enqueue(share, share == fair->first ? &fair->operators : share->left_ns < 0 ? &fair->busy : &fair->fresh);
+	enqueue(share, share == fair->first ? &fair->operators : share->rests_until_ns ? &fair->busy : &fair->fresh);
 }
 
 /* ---- one share's turn ---- */
@@ -159,32 +155,66 @@ static bool do_one(struct fair_share *share)
 	return task ? do_task(share) || handle_event(share) : handle_event(share) || do_task(share);
 }
 
+/* Whether another share was served a moment ago, and may come again. */
+static bool has_company(const struct fair_share *share, uint64_t now_ns)
+{
+	const struct fair *fair = share->fair;
+	uint64_t other_ns = share == fair->last ? fair->other_ns : fair->last_ns;
+
+	return now_ns - other_ns < COMPANY_NS;
+}
+
+static void note_served(struct fair_share *share, uint64_t now_ns)
+{
+	struct fair *fair = share->fair;
+
+	if (share != fair->last)
+		fair->other_ns = fair->last_ns;
+	fair->last = share;
+	fair->last_ns = now_ns;
+}
+
+/* A request can't be interrupted. A share whose turn took longer than it should rests for as long, so that it never
+ * has more of the time than another share that comes and goes. */
+static void rest(struct fair_share *share, uint64_t took_ns, uint64_t now_ns)
+{
+	uint64_t above = took_ns > share->quantum_ns ? took_ns - share->quantum_ns : 0;
+
+	share->rests_until_ns = above > 0 ? now_ns + (above < REST_MAX_NS ? above : REST_MAX_NS) : 0;
+}
+
+static bool rests(struct fair_share *share)
+{
+	uint64_t now;
+
+	if (share->rests_until_ns == 0)
+		return false;
+	now = clock_steady_ns();
+	if (now < share->rests_until_ns && has_company(share, now))
+		return true;
+	share->rests_until_ns = 0;
+	return false;
+}
+
 /* Until its time is used up. */
 static void serve(struct fair_share *share)
 {
 	struct fair *fair = share->fair;
-	uint64_t before = clock_steady_ns();
+	uint64_t begin = clock_steady_ns(), now = begin;
 	bool more = true;
 
 	dequeue(share);
 	share->served = true;
 	share->members++; /* it outlives its last member's leaving here */
-	share->left_ns += (int64_t)share->quantum_ns;
-	if (fair->queued_count == 0 && share->left_ns <= 0)
-		share->left_ns = 1; /* nobody else waits */
-	while (share->left_ns > 0 && (more = do_one(share))) {
-		uint64_t now;
-
+	while (now - begin < share->quantum_ns && (more = do_one(share))) {
 		fair->after(fair->data);
 		now = clock_steady_ns();
-		share->left_ns -= (int64_t)(now - before);
-		before = now;
 	}
+	rest(share, now - begin, now);
+	note_served(share, now);
 	share->served = false;
 	if (more)
 		enqueue(share, share == fair->first ? &fair->operators : &fair->busy);
-	else
-		share->idle_since_ns = before;
 	fair_leave(share);
 }
 
@@ -201,9 +231,24 @@ static void on_turn(uv_check_t *check)
 	uint64_t busy = fair->busy.count;
 
 	serve_all(&fair->operators);
+	if (fair->fresh.first)
+		fair->fresh_ns = clock_steady_ns();
 	serve_all(&fair->fresh);
-	for (; busy > 0 && fair->busy.first; busy--)
-		serve(fair->busy.first);
+	for (; busy > 0 && fair->busy.first; busy--) {
+		struct fair_share *share = fair->busy.first;
+
+		if (rests(share)) {
+			dequeue(share);
+			enqueue(share, &fair->busy);
+		} else {
+			serve(share);
+		}
+	}
+}
+
+bool fair_is_awaited(const struct fair *fair)
+{
+	return clock_steady_ns() - fair->fresh_ns < AWAITED_NS;
 }
 
 /* ---- shares ---- */

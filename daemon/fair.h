@@ -1,10 +1,10 @@
-/* The loop's time, shared between users: deficit round robin by measured time.
+/* The loop's time, shared between users: round robin by measured time.
  *
  * Each uid has a share. Its descriptors lie in an epoll instance of the share's own, which the loop watches, so
  * the loop's work does not grow with one user's connections. In each turn of the loop every share that has
- * something to do gets FAIR_QUANTUM_NS; a share that took more pays with its next turns. The share of operators and
- * loaders comes first in each turn; then shares that had nothing to do before and owe nothing, as in fq_codel
- * (RFC 8290); then those that are busy all the time. Everything runs on the loop's thread. */
+ * something to do gets FAIR_QUANTUM_NS. A share that took longer rests for as long while others are active. The share
+ * of operators and loaders comes first in each turn; then shares that had nothing to do before, as new flows do in
+ * fq_codel (RFC 8290); then those that are busy all the time. Everything runs on the loop's thread. */
 #ifndef GPUWM_DAEMON_FAIR_H
 #define GPUWM_DAEMON_FAIR_H
 
@@ -44,6 +44,9 @@ struct fair_task {
 struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data);
 /* When everybody has left. The memory goes with the last close callback. NULL is fine. */
 struct fair *fair_free(struct fair *fair);
+
+/* Whether a user who is not busy all the time had a turn a moment ago, and may come again at once. */
+bool fair_is_awaited(const struct fair *fair);
 
 /* The share of a uid, for fair_leave. NULL: out of memory or descriptors. */
 struct fair_share *fair_join(struct fair *fair, uid_t uid);

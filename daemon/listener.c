@@ -18,9 +18,10 @@
 #include <unistd.h>
 
 #define BACKLOG 4096 /* net.core.somaxconn's default: workers queue while a daemon restarts */
-/* Then others have their turn. Connections are taken in the order of their coming, whosever they are, so this is
- * longer than a user's turn: a full backlog is gone in 20 ms, and a request waits no more than this for it. */
+/* Then others have their turn. Connections are taken in the order of their coming, whosever they are, so that a worker
+ * waits behind a full backlog: unless a worker's request is awaited, it has most of the time. */
 #define ACCEPT_NS UINT64_C(150000)
+#define ACCEPT_AWAITED_NS FAIR_QUANTUM_NS
 #define ACCEPT_RETRY_MS 1000 /* without even the spare descriptor: those who connect wait so long */
 
 struct listener {
@@ -34,6 +35,8 @@ struct listener {
 	unsigned handles; /* to close: 0 before it accepts */
 	uv_poll_t poll;
 	uv_timer_t retry;
+	struct message_writer refusal; /* for who connects too often */
+	uint64_t refusal_rate; /* that it names; 0: none is written */
 };
 
 /* ---- own sockets ---- */
@@ -256,26 +259,35 @@ static bool refuse_one(struct listener *l)
 	return l->spare >= 0;
 }
 
-/* Cheaply, since who connects so often keeps others from connecting meanwhile: one small packet, and no look at
- * what the peer has sent already, so that it may see the end of the connection before the packet. */
+/* What is told to who connects too often: written once, since a packet of gpuwmd's own words for each would cost as
+ * much as the connection. */
+static void write_refusal(struct listener *l, uint64_t rate)
+{
+	struct error error;
+
+	message_writer_clear(&l->refusal);
+	message_writer_init(&l->refusal, PACKET_BYTES_MAX);
+	error_set(&error, -EAGAIN,
+		  "wait for a moment; connects_per_second in [limits] of gpuwmd's configuration changes it",
+		  "your uid connects more often than %llu times a second", (unsigned long long)rate);
+	message_response_error(&l->refusal, NULL, &error);
+	l->refusal_rate = message_finish(&l->refusal) == 0 ? rate : 0;
+}
+
+/* Cheaply, since others wait behind: what the peer has sent already is not looked at, so the peer may see the end of
+ * the connection before the packet. */
 static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 {
 	uint64_t rate = l->server->config->connects_per_second;
-	struct message_writer w;
-	struct error error;
 
-	error_set(&error, -EAGAIN, "wait for a moment; connects_per_second in [limits] of gpuwmd's configuration "
-				   "changes it",
-		  "uid %u connects more often than %llu times a second", (unsigned)peer->uid,
-		  (unsigned long long)rate);
-	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT, "pid %d is refused: %s", (int)peer->pid,
-		 error.message);
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response_error(&w, NULL, &error);
-	if (message_finish(&w) == 0)
-		packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0);
-	message_writer_clear(&w);
+	if (l->refusal_rate != rate)
+		write_refusal(l, rate);
+	if (l->refusal_rate == rate)
+		packet_send(sock, l->refusal.buffer.data, l->refusal.buffer.size, NULL, 0);
 	close(sock);
+	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT,
+		 "a connection of pid %d, uid %u is refused: the user makes more than %llu a second",
+		 (int)peer->pid, (unsigned)peer->uid, (unsigned long long)rate);
 }
 
 static void take(struct listener *l, int sock)
@@ -314,10 +326,11 @@ static bool accept_one(struct listener *l)
 
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
-	uint64_t end = clock_steady_ns() + ACCEPT_NS;
+	struct listener *l = poll->data;
+	uint64_t end = clock_steady_ns() + (fair_is_awaited(l->server->fair) ? ACCEPT_AWAITED_NS : ACCEPT_NS);
 
 	(void)events;
-	while (status == 0 && accept_one(poll->data) && clock_steady_ns() < end)
+	while (status == 0 && accept_one(l) && clock_steady_ns() < end)
 		;
 }
 
@@ -336,6 +349,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 		error_set(error, -ENOMEM, NULL, "out of memory");
 		return NULL;
 	}
+	message_writer_init(&l->refusal, PACKET_BYTES_MAX);
 	l->server = server;
 	l->kind = kind;
 	l->sock = l->lock = -1;
@@ -431,12 +445,18 @@ void listener_stop(struct listener *l)
 	uv_timer_stop(&l->retry);
 }
 
+static void listener_free(struct listener *l)
+{
+	message_writer_clear(&l->refusal);
+	free(l);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
 	struct listener *l = handle->data;
 
 	if (--l->handles == 0)
-		free(l);
+		listener_free(l);
 }
 
 struct listener *listener_close(struct listener *l)
@@ -456,6 +476,6 @@ struct listener *listener_close(struct listener *l)
 	if (l->lock >= 0)
 		close(l->lock);
 	if (l->handles == 0)
-		free(l);
+		listener_free(l);
 	return NULL;
 }
