@@ -1,6 +1,7 @@
 #include "listener.h"
 #include "clock.h"
 #include "complaint.h"
+#include "discard.h"
 #include "inherited.h"
 #include "pace.h"
 #include "server.h"
@@ -284,7 +285,7 @@ static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 		write_refusal(l, rate);
 	if (l->refusal_rate == rate)
 		packet_send(sock, l->refusal.buffer.data, l->refusal.buffer.size, NULL, 0);
-	close(sock);
+	discard_socket(l->server->discard, sock);
 	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT,
 		 "a connection of pid %d, uid %u is refused: the user makes more than %llu a second",
 		 (int)peer->pid, (unsigned)peer->uid, (unsigned long long)rate);

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "complaint.h"
 #include "crowded.h"
+#include "discard.h"
 #include "fair.h"
 #include "inherited.h"
 #include "keeping.h"
@@ -97,6 +98,7 @@ static int make_parts(struct server *server)
 	server->fair = fair_new(&server->loop, after_each, server);
 	server->crowded = crowded_new(&server->loop);
 	server->complaints = complaints_new(&server->loop);
+	server->discard = discard_new(&server->loop);
 	server->connects = pace_new();
 	server->loaders = loader_pool_new(server);
 	server->keeping = keeping_new(server);
@@ -104,6 +106,7 @@ static int make_parts(struct server *server)
 	server->scrub = scrub_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
+			       server->discard &&
 			       server->loaders && server->keeping && server->notify && server->scrub
 		       ? 0
 		       : -ENOMEM;
@@ -174,6 +177,7 @@ static void close_handles(struct server *server)
 	server->scrub = scrub_free(server->scrub);
 	say_goodbyes(server); /* the loaders' */
 	server->crowded = crowded_free(server->crowded);
+	server->discard = discard_free(server->discard);
 	server->fair = fair_free(server->fair);
 	for (size_t i = 0; i < SIGNALS; i++) {
 		if (server->signals[i].data)

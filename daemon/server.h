@@ -22,6 +22,7 @@ struct loader_pool;
 struct fair;
 struct audience;
 struct crowded;
+struct discard;
 struct complaints;
 struct pace;
 struct listener;
@@ -65,6 +66,7 @@ struct server {
 	struct scrub *scrub;
 	struct fair *fair; /* the loop's time, by user */
 	struct crowded *crowded;
+	struct discard *discard;
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */

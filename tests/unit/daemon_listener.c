@@ -99,3 +99,54 @@ Test(listener, with_its_spare_descriptor_it_refuses_and_goes_on)
 	close(first);
 	close(sock);
 }
+
+/* The first of them are its burst: as many as it may have, and one that is told so. */
+Test(listener, who_connects_too_often_is_refused_and_others_are_not)
+{
+	int socks[4];
+
+	config.quota.per_uid[QUOTA_SESSIONS] = 1;
+	config.connects_per_second = 1;
+	for (size_t i = 0; i < 4; i++)
+		socks[i] = dial();
+	turn();
+	cr_expect_eq(answered(socks[2]), -EAGAIN);
+	cr_expect(strstr(message.error.message, "more often than 1 times a second"), "%s", message.error.message);
+	cr_expect(strstr(message.error.detail, "connects_per_second"), "%s", message.error.detail);
+	cr_expect_not(message.has_id);
+	cr_expect(is_ended(socks[2]));
+	cr_expect_eq(answered(socks[3]), -EAGAIN);
+	/* The configuration was read again. */
+	config.connects_per_second = 1000;
+	config.quota.per_uid[QUOTA_SESSIONS] = 10;
+	for (size_t i = 0; i < 4; i++)
+		close(socks[i]);
+	socks[0] = dial();
+	TURN_UNTIL(server->session_count == 1);
+	say_hello(socks[0]);
+	close(socks[0]);
+	turn();
+}
+
+/* A backlog of thousands does not hold up those who are connected. */
+Test(listener, takes_few_at_a_time)
+{
+	enum { MANY = 400 };
+	int greeted_one = dial(), socks[MANY];
+	uint64_t before;
+
+	TURN_UNTIL(server->session_count == 1);
+	say_hello(greeted_one);
+	for (size_t i = 0; i < MANY; i++)
+		socks[i] = dial();
+	before = server->session_count;
+	send_plain(greeted_one, 7, METHOD_PING);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
+	cr_expect_lt(server->session_count - before, MANY);
+	cr_expect_eq(packet_receive(greeted_one, true, &packet), 1, "the answer waits for all of them");
+	TURN_UNTIL(server->session_count == MANY + 1);
+	for (size_t i = 0; i < MANY; i++)
+		close(socks[i]);
+	close(greeted_one);
+	TURN_UNTIL(server->session_count == 0);
+}
