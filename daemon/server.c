@@ -13,6 +13,7 @@
 #include "mourning.h"
 #include "notify.h"
 #include "pace.h"
+#include "unread.h"
 #include "reload.h"
 #include "scrub.h"
 #include "session.h"
@@ -99,6 +100,7 @@ static int make_parts(struct server *server)
 	server->crowded = crowded_new(&server->loop);
 	server->complaints = complaints_new(&server->loop);
 	server->discard = discard_new(&server->loop);
+	server->unread = unread_new();
 	server->connects = pace_new();
 	server->loaders = loader_pool_new(server);
 	server->keeping = keeping_new(server);
@@ -106,7 +108,7 @@ static int make_parts(struct server *server)
 	server->scrub = scrub_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
-			       server->discard &&
+			       server->discard && server->unread &&
 			       server->loaders && server->keeping && server->notify && server->scrub
 		       ? 0
 		       : -ENOMEM;
@@ -178,6 +180,7 @@ static void close_handles(struct server *server)
 	say_goodbyes(server); /* the loaders' */
 	server->crowded = crowded_free(server->crowded);
 	server->discard = discard_free(server->discard);
+	server->unread = unread_free(server->unread);
 	server->fair = fair_free(server->fair);
 	for (size_t i = 0; i < SIGNALS; i++) {
 		if (server->signals[i].data)

@@ -25,6 +25,7 @@ struct crowded;
 struct discard;
 struct complaints;
 struct pace;
+struct unread;
 struct listener;
 struct inherited;
 struct mourning;
@@ -67,6 +68,7 @@ struct server {
 	struct fair *fair; /* the loop's time, by user */
 	struct crowded *crowded;
 	struct discard *discard;
+	struct unread *unread;
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */

@@ -4,6 +4,7 @@
 #include "crowded.h"
 #include "dispatch.h"
 #include "holdings.h"
+#include "unread.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -278,7 +279,8 @@ void session_goodbye(struct session *s)
 		outgoing_pop(s);
 	if (s->finishing)
 		throw_away(s->sock);
-	close(s->sock);
+	if (!unread_take_over(s))
+		close(s->sock);
 	*s->link = s->next;
 	if (s->next)
 		s->next->link = s->link;

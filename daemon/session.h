@@ -20,6 +20,7 @@ struct lease;
 struct loader;
 struct waiter;
 struct outgoing;
+struct unread_user;
 
 enum session_kind { SESSION_WORKER, SESSION_ADMIN, SESSION_LOADER };
 
@@ -41,7 +42,9 @@ struct session {
 	struct fair_watch io, death; /* the socket; the pidfd */
 	struct fair_task task; /* what the session does next without an event: it arrives, or tries to send again */
 	struct outgoing *out, **out_end;
-	unsigned fds_sent; /* descriptors since the socket was last seen to be empty */
+	unsigned fds_sent; /* descriptors since the socket was last seen to be empty; unread.h counts them */
+	struct unread_user *unread_of; /* NULL: it has none */
+	struct session *next_unread, **link_unread;
 	uint64_t crowded_since; /* steady ms: the kernel refuses more descriptors in flight; 0: no */
 	struct session *next_crowded, **link_crowded; /* crowded.h; NULL: it is not in its list */
 	bool finishing; /* ends when all is sent; reads no more */

@@ -5,6 +5,7 @@
 #include "complaint.h"
 #include "crowded.h"
 #include "holdings.h"
+#include "unread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,11 +68,13 @@ static int try_send(struct session *s, const struct parcel *parcel)
 	if (parcel->fd_count > 0 && s->fds_sent + parcel->fd_count > UNREAD_FDS_MAX) {
 		if (packet_unread(s->sock))
 			return -EBUSY;
-		s->fds_sent = 0;
+		unread_clear(s);
 	}
+	if (parcel->fd_count > 0 && !unread_has_room(s, parcel->fd_count))
+		return -ETOOMANYREFS;
 	r = packet_send(s->sock, parcel->data, parcel->bytes, parcel->fds, parcel->fd_count);
 	if (r == 0)
-		s->fds_sent += (unsigned)parcel->fd_count;
+		unread_add(s, parcel->fd_count);
 	return r;
 }
 

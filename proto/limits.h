@@ -31,6 +31,10 @@
  * one system call in four of get_handles. */
 #define UNREAD_FDS_MAX 16
 
+/* And in all connections of one user: the kernel takes RLIMIT_NOFILE of them (20,000) from gpuwmd to all of its peers
+ * together. 16 workers may leave a largest reply unread, or 256 several small ones; others of the user wait then. */
+#define UNREAD_FDS_PER_UID_MAX 4096
+
 /* One descriptor of a packet is the index. */
 #define PART_SEGMENTS_MAX (PACKET_FDS_MAX - 1)
 

@@ -1,3 +1,4 @@
+#include "daemon/unread.h"
 #include "daemon_server.h"
 
 #include <signal.h>
@@ -237,6 +238,91 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 	cr_assert_eq(message.id, 2);
 	cr_assert_eq(leases(), 0);
 	close(sock);
+}
+
+/* ---- descriptors that a user's connections leave unread ---- */
+
+#define LEAVING (UNREAD_FDS_PER_UID_MAX / UNREAD_FDS_MAX)
+
+/* Connections that leave as many unread as each may: all that the user may leave. */
+static void leave_unread(int socks[LEAVING])
+{
+	ready("m", "v1");
+	for (size_t i = 0; i < LEAVING; i++) {
+		socks[i] = greeted(SESSION_WORKER);
+		for (uint64_t id = 0; id < UNREAD_REPLIES; id++)
+			send_get(socks[i], id, "m", 0);
+	}
+	TURN_UNTIL(leases() == LEAVING * UNREAD_REPLIES);
+	cr_assert_eq(unread_count(server->unread, getuid()), UNREAD_FDS_PER_UID_MAX);
+}
+
+static void read_all(int sock)
+{
+	for (uint64_t id = 0; id < UNREAD_REPLIES; id++)
+		cr_assert(comes(sock));
+}
+
+Test(session, what_one_users_connections_leave_unread_is_bounded)
+{
+	int socks[LEAVING], one;
+
+	leave_unread(socks);
+	one = greeted(SESSION_WORKER);
+	send_get(one, 9, "m", 0);
+	cr_expect_not(comes(one), "the kernel would refuse everybody's at some point");
+	read_all(socks[7]);
+	TURN_UNTIL(comes(one));
+	cr_expect_eq(message.id, 9);
+	cr_expect_eq(packet.fd_count, 2);
+	for (size_t i = 0; i < LEAVING; i++)
+		close(socks[i]);
+	close(one);
+	TURN_UNTIL(server->session_count == 0);
+	cr_expect_eq(unread_count(server->unread, getuid()), 0);
+}
+
+Test(session, operators_do_not_wait_for_what_workers_leave_unread)
+{
+	int socks[LEAVING], operator;
+
+	leave_unread(socks);
+	operator = greeted(SESSION_ADMIN);
+	send_get(operator, 9, "m", 0);
+	cr_expect_eq(answered(operator), 0);
+	for (size_t i = 0; i < LEAVING; i++)
+		close(socks[i]);
+	close(operator);
+	TURN_UNTIL(server->session_count == 0);
+}
+
+/* The kernel counts them until the peer has read or closed, whatever gpuwmd does. */
+Test(session, that_ended_still_counts_for_what_lies_unread)
+{
+	int sock = greeted(SESSION_WORKER), other;
+
+	ready("m", "v1");
+	send_get(sock, 1, "m", 0);
+	TURN_UNTIL(leases() == 1);
+	cr_assert_eq(send(sock, "\xc1", 1, 0), 1);
+	TURN_UNTIL(server->session_count == 0);
+	cr_expect_eq(unread_count(server->unread, getuid()), 2);
+	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1, "it may not do so again and again");
+	cr_assert(comes(sock));
+	cr_assert(comes(sock));
+	turn();
+	cr_expect_eq(unread_count(server->unread, getuid()), 0);
+	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 0);
+	close(sock);
+
+	other = greeted(SESSION_WORKER);
+	send_get(other, 1, "m", 0);
+	TURN_UNTIL(leases() == 1);
+	cr_assert_eq(send(other, "\xc1", 1, 0), 1);
+	TURN_UNTIL(server->session_count == 0);
+	close(other);
+	turn();
+	cr_expect_eq(unread_count(server->unread, getuid()), 0);
 }
 
 /* ---- too many descriptors in flight ---- */

@@ -1,0 +1,32 @@
+/* Descriptors that lie unread in the connections of one user. The kernel counts the descriptors that gpuwmd has in
+ * flight to all of its peers together, and refuses more than RLIMIT_NOFILE of them (unless gpuwmd is root): without a
+ * bound for each user, one that never reads would keep all others from attaching. */
+#ifndef GPUWM_DAEMON_UNREAD_H
+#define GPUWM_DAEMON_UNREAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct session;
+struct unread;
+
+/* NULL: out of memory. */
+struct unread *unread_new(void);
+/* After all sessions have gone: closes what still lies unread. NULL is fine. */
+struct unread *unread_free(struct unread *unread);
+
+/* Whether so many more descriptors may be sent to the session now. Where its user has UNREAD_FDS_PER_UID_MAX already,
+ * some of the user's sessions are looked at, whether their peers have read meanwhile. */
+bool unread_has_room(struct session *session, size_t fds);
+/* They were sent. Without memory to note it they do not count. */
+void unread_add(struct session *session, size_t fds);
+/* The peer has read all. */
+void unread_clear(struct session *session);
+/* The session ends. True: its peer has not read all, so the socket, the session's charge and its share are taken
+ * over: descriptors stay in flight after gpuwmd has closed its end. They go when the peer reads or closes. */
+bool unread_take_over(struct session *session);
+/* Of a user: descriptors that were not seen to be read. */
+uint64_t unread_count(const struct unread *unread, unsigned uid);
+
+#endif
