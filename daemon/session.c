@@ -176,10 +176,13 @@ void session_tell_events(struct session *s)
 	const void *data;
 	size_t bytes;
 	uint64_t seq;
+	int r;
 
-	while (s->subscribed && !s->out && !s->ended &&
-	       event_after(s->server->events, s->event_seq, &data, &bytes, &seq) == 1) {
-		int r = packet_send(s->sock, data, bytes, NULL, 0);
+	while (s->subscribed && !s->out && !s->ended) {
+		s->event_seq = access_skip_events(s, s->event_seq);
+		if (event_after(s->server->events, s->event_seq, &data, &bytes, &seq) == 0)
+			return;
+		r = packet_send(s->sock, data, bytes, NULL, 0);
 
 		if (r == -EAGAIN) {
 			watch(s, UV_READABLE | UV_WRITABLE);
@@ -271,21 +274,6 @@ void session_turn_away(int sock, const struct error *error)
 	close(sock);
 }
 
-static unsigned roles_of(const struct session *s)
-{
-	const struct server *server = s->server;
-	unsigned roles = ROLE_WORKER;
-
-	if (s->kind == SESSION_LOADER)
-		return ROLE_LOADER;
-	if (s->kind == SESSION_ADMIN)
-		return ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR;
-	if (s->peer.uid == 0 || s->peer.uid == geteuid() ||
-	    (server->has_publish_group && peer_in_group(s->sock, &s->peer, server->publish_group)))
-		roles |= ROLE_PUBLISHER;
-	return roles;
-}
-
 static int admit(struct session *s, struct error *error)
 {
 	struct server *server = s->server;
@@ -359,7 +347,7 @@ int session_new(struct server *server, int sock, enum session_kind kind, struct 
 	s->peer.pidfd = -1;
 	r = admit(s, &error);
 	if (r == 0) {
-		s->roles = roles_of(s);
+		s->roles = access_roles(s);
 		r = open_handles(s);
 	}
 	if (r < 0) {
