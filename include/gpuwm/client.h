@@ -486,6 +486,11 @@ struct gpuwm_publish_options {
 		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
 					      gpuwm_metadata tells the fields, as "key.NAME" */
 	size_t key_count;
+	const uint32_t
+		*owner_uids; /* for gpuwm_publish_commit_attached: whose versions gpuwm_switch is to put into
+				       the mapping, as in gpuwm_attach_options; nothing is asked of this one */
+	size_t owner_uid_count;
+	bool owner_operator;
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and

@@ -59,8 +59,8 @@ def obtain(
     ref: "model@tag"; for "load" as in `attach`. wait: seconds for the version; None: "load" does
     not wait, "auto" waits for ever for who builds. device, client: as in `attach` and `publish`.
     key: it is published with these fields, and attached only when they are equal. owner: as in
-    `attach`, where another process made it. alias, files, metadata, private: as in `publish`, when
-    it is made here.
+    `attach`, where another process made it, and for each switch of the mapping. alias, files,
+    metadata, private: as in `publish`, when it is made here.
 
     All errors of `attach` and `publish`, and whatever `make` raises. Refused: to make it, this user
     needs the right to publish into the model; another owner.
@@ -74,6 +74,7 @@ def obtain(
         name=ref,
         device=device,
         key=key,
+        owner=owner,
         alias=alias,
         files=files,
         metadata=metadata,

@@ -69,6 +69,16 @@ def test_obtain_asks_for_the_owner_in_each_mode(loaded: str) -> None:
         gpuwm.obtain(loaded, make, mode=mode, owner="operator").close()
 
 
+def test_what_was_made_here_is_switched_to_the_owner_only(daemon: Daemon, loaded: str) -> None:
+    w = gpuwm.obtain(
+        "obtained@v1", lambda: dict(TENSORS), device=daemon.device, owner=[os.getuid() + 7]
+    )
+    with w:
+        with pytest.raises(gpuwm.Refused, match=rf"one of uid {os.getuid() + 7} was asked for"):
+            w.switch(loaded)
+        assert w.version.model == "obtained"
+
+
 @pytest.mark.parametrize("owner", ["root", -1, True, [], ["operator", "x"], 2**32 - 1, 1.5])
 def test_owners_are_numbers_of_users_and_operator(loaded: str, owner: Any) -> None:
     with pytest.raises((gpuwm.Invalid, TypeError), match="owner"):
