@@ -8,12 +8,14 @@
 
 #include "../proto/names.h"
 #include "quota.h"
+#include "rules.h"
 
 struct claim {
 	struct ref name; /* a model and a tag */
 	void *holder; /* the session */
 	uint64_t since_ms; /* since 1970 */
 	struct version_id publish; /* that the holder began; zero: none yet */
+	struct rule_cache rule; /* for whoever knows the rules */
 	struct quota_charge charge;
 	struct claim *next_of_holder, **link_of_holder;
 };

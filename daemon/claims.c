@@ -150,15 +150,15 @@ void put_claims_of(struct message_writer *w, const struct session *session)
 	message_end(w);
 }
 
-void put_claims(struct message_writer *w, const struct server *server, const char *model)
+void put_claims(struct message_writer *w, struct session *session, const char *model)
 {
-	const struct claim *claim = NULL;
+	struct claim *claim = NULL;
 
 	message_begin_array(w, "claims");
-	while ((claim = claim_next(server->claims, claim))) {
+	while ((claim = claim_next(session->server->claims, claim))) {
 		const struct session *s = claim->holder;
 
-		if (model && strcmp(claim->name.model, model) != 0)
+		if ((model && strcmp(claim->name.model, model) != 0) || !access_sees_claim(session, claim))
 			continue;
 		message_begin_map(w, NULL);
 		put_claim(w, claim);

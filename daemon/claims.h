@@ -29,8 +29,8 @@ void claims_drop(struct session *session);
 
 /* -ETIMEDOUT: who builds it. */
 int claims_taken(const struct claim *claim, struct error *error);
-/* claims: [{model, tag, …}]: of a session, or of all; model NULL: of every model. */
+/* claims: [{model, tag, …}]: of a session, or all that the session sees; model NULL: of every model. */
 void put_claims_of(struct message_writer *w, const struct session *session);
-void put_claims(struct message_writer *w, const struct server *server, const char *model);
+void put_claims(struct message_writer *w, struct session *session, const char *model);
 
 #endif

@@ -49,6 +49,7 @@ void config_init(struct config *config)
 		.socket_mode = 0660,
 		.admin_mode = 0600,
 		.publish_group = "gpuwm-publish",
+		.observe_group = "gpuwm-observe",
 		.quota = quota_defaults,
 		.sessions = SESSIONS_MAX,
 		.connects_per_second = CONNECTS_PER_SECOND,
@@ -75,6 +76,7 @@ void config_clear_roots(struct config *config)
 void config_clear(struct config *config)
 {
 	config_clear_roots(config);
+	rules_clear(&config->rules);
 }
 
 /* ---- one key ---- */
@@ -94,7 +96,7 @@ static int no_section(const char *section, struct error *error)
 	return error_set(error, -EINVAL, known, "there is no section [%s]", section);
 }
 
-static int no_key(const char *section, const char *key, struct error *error)
+int config_no_key(const char *section, const char *key, struct error *error)
 {
 	char known[TEXT_BYTES_MAX + 1] = "there are";
 	size_t used = strlen(known);
@@ -118,11 +120,13 @@ int config_set(struct config *config, const char *section, const char *key, cons
 	size_t i = 0;
 	int r;
 
+	if (config_is_rule(section))
+		return config_set_rule(config, section, key, value, error);
 	while (i < config_key_count && (strcmp(config_keys[i].section, section) != 0 ||
 					(config_keys[i].key && strcmp(config_keys[i].key, key) != 0)))
 		i++;
 	if (i == config_key_count)
-		return no_key(section, key, error);
+		return config_no_key(section, key, error);
 	r = config_keys[i].set(config, &config_keys[i], key, value, why);
 	if (r == -ENOMEM)
 		return error_set(error, r, NULL, "gpuwmd is out of memory");

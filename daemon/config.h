@@ -1,7 +1,8 @@
 /* Configuration: a small file (inih) and flags; flags win.
  *
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
- *   [access]  publish_group (gpuwm-publish)
+ *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
+ *   [model.N] match, attach, publish, operate: rules.h
  *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
@@ -15,6 +16,7 @@
 #include "../proto/errors.h"
 #include "log.h"
 #include "quota.h"
+#include "rules.h"
 
 #include <stdbool.h>
 
@@ -24,7 +26,8 @@ struct config {
 	char socket[PATH_BYTES_MAX + 1], admin_socket[PATH_BYTES_MAX + 1];
 	unsigned socket_mode, admin_mode;
 	char group[NAME_BYTES_MAX + 1], admin_group[NAME_BYTES_MAX + 1]; /* "": left alone */
-	char publish_group[NAME_BYTES_MAX + 1];
+	char publish_group[NAME_BYTES_MAX + 1], observe_group[NAME_BYTES_MAX + 1];
+	struct rules rules;
 	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
 	char loader_socket[PATH_BYTES_MAX + 1]; /* "": loaders are started, not connected to */
 	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */

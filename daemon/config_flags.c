@@ -119,7 +119,7 @@ static char *cut(char *text, char at)
 	return found + 1;
 }
 
-/* Splits a copy of "SECTION.KEY=VALUE", or of "DEVICE=SIZE" where the section is known. */
+/* Splits a copy of "SECTION.KEY=VALUE", or of "DEVICE=SIZE" where the section is known. No key has a dot, [model.1] has one. */
 static int set_pair(struct config *config, const char *flag, const char *section, const char *pair,
 		    struct error *error)
 {
@@ -130,7 +130,9 @@ static int set_pair(struct config *config, const char *flag, const char *section
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	if (!section) {
 		section = copy;
-		key = cut(copy, '.');
+		key = strrchr(copy, '.');
+		if (key)
+			*key++ = '\0';
 	}
 	if (key && value)
 		r = config_set(config, section, key, value, error);
@@ -211,5 +213,7 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 	optind = 0;
 	while (r == 0 && (flag = flag_next(argc, argv, options, error)) >= 0)
 		r = apply(config, flag, optarg, &roots_given, error);
+	if (r == 0)
+		r = config_check_rules(config, error);
 	return r == 0 ? check(config, error) : r;
 }

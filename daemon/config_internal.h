@@ -25,5 +25,17 @@ extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
 void config_clear_roots(struct config *config);
+/* -EINVAL with the keys, or the sections, that there are. */
+int config_no_key(const char *section, const char *key, struct error *error);
+
+/* How the table calls every section [model.N]; their keys are set by what follows. */
+#define MODEL_SECTION "model.N"
+bool config_is_rule(const char *section);
+/* The names of users and groups become numbers here: at start and at a reload, never while requests wait. -EINVAL names
+ * the section, the key and the name; -ENOMEM. */
+int config_set_rule(struct config *config, const char *section, const char *key, const char *value,
+		    struct error *error);
+/* -EINVAL: a section without a pattern. */
+int config_check_rules(const struct config *config, struct error *error);
 
 #endif

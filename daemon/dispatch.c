@@ -8,7 +8,7 @@
 
 enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4 };
 
-#define EVERYBODY (ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR | ROLE_LOADER)
+#define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
 
 struct method {
 	const char *name;
@@ -27,21 +27,22 @@ static const struct method methods[] = {
 	{METHOD_LIST, ROLE_WORKER, 0, method_list},
 	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED, method_status},
 	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
-	{METHOD_PUBLISH_BEGIN, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_begin},
-	{METHOD_PUBLISH_COMMIT, ROLE_PUBLISHER, 0, method_publish_commit},
-	{METHOD_PUBLISH_ABORT, ROLE_PUBLISHER | ROLE_LOADER, 0, method_publish_abort},
-	{METHOD_CLAIM, ROLE_PUBLISHER, 0, method_claim},
-	{METHOD_CLAIM_GIVE_UP, ROLE_PUBLISHER, 0, method_claim_give_up},
-	{METHOD_HOT_SWAP, ROLE_OPERATOR, 0, method_hot_swap},
-	{METHOD_PIN_VERSION, ROLE_OPERATOR, 0, method_pin_version},
-	{METHOD_UNPIN_VERSION, ROLE_OPERATOR, 0, method_unpin_version},
-	{METHOD_RETIRE, ROLE_OPERATOR, 0, method_retire},
+	/* Whether this session may is a question of the model: access.h. */
+	{METHOD_PUBLISH_BEGIN, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
+	{METHOD_PUBLISH_COMMIT, ROLE_WORKER, 0, method_publish_commit},
+	{METHOD_PUBLISH_ABORT, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort},
+	{METHOD_CLAIM, ROLE_WORKER, 0, method_claim},
+	{METHOD_CLAIM_GIVE_UP, ROLE_WORKER, 0, method_claim_give_up},
+	{METHOD_HOT_SWAP, ROLE_WORKER, 0, method_hot_swap},
+	{METHOD_PIN_VERSION, ROLE_WORKER, 0, method_pin_version},
+	{METHOD_UNPIN_VERSION, ROLE_WORKER, 0, method_unpin_version},
+	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
+	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
 	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
-	{METHOD_VERIFY, ROLE_OPERATOR, 0, method_verify},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
-	{METHOD_JOBS, ROLE_OPERATOR, 0, method_jobs},
 	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
-	{METHOD_CLIENTS, ROLE_OPERATOR, 0, method_clients},
+	{METHOD_JOBS, ROLE_WORKER, 0, method_jobs},
+	{METHOD_CLIENTS, ROLE_OPERATOR | ROLE_OBSERVER, 0, method_clients},
 	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
 	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
 	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
@@ -106,18 +107,21 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 
 static int check_role(const struct method *method, const struct session *session, struct error *error)
 {
-	const enum role roles[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_LOADER};
+	const enum role roles[] = {ROLE_WORKER, ROLE_OPERATOR, ROLE_LOADER};
 	size_t i = 0;
 
 	if (method->roles & session->roles)
 		return 0;
 	while (!(method->roles & roles[i]))
 		i++;
-	return error_set(error, -EACCES,
-			 roles[i] == ROLE_OPERATOR    ? "operators connect to the admin socket"
-			 : roles[i] == ROLE_PUBLISHER ? "membership in the publishers' group gives it"
-						      : NULL,
-			 "%s needs the role %s", method->name, role_name(roles[i]));
+	return error_set(
+		error, -EACCES,
+		method->roles & ROLE_OBSERVER
+			? "operators connect to the admin socket; observers are members of observe_group"
+		: roles[i] == ROLE_OPERATOR ? "operators connect to the admin socket"
+					    : NULL,
+		"%s needs the role %s%s", method->name, role_name(roles[i]),
+		method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
 static int check_method(const struct method *method, const struct message *message,

@@ -9,6 +9,7 @@
 struct event_slot {
 	void *data; /* NULL: there was no memory for it */
 	size_t bytes;
+	struct event_about about; /* its model lies behind the data */
 };
 
 struct event_ring {
@@ -51,22 +52,35 @@ void event_begin(struct event_ring *ring, struct message_writer *w, const char *
 	message_put_u64(w, "time_ms", clock_wall_ms());
 }
 
-void event_emit(struct event_ring *ring, struct message_writer *w)
+/* The writer's own buffer is 8 KiB, an event some 200 bytes. */
+static void keep(struct event_slot *slot, const struct message_writer *w, const struct event_about *about)
+{
+	size_t name = about->model ? strlen(about->model) + 1 : 0;
+	char *data = malloc(w->buffer.size + name);
+
+	if (!data)
+		return;
+	memcpy(data, w->buffer.data, w->buffer.size);
+	*slot = (struct event_slot){.data = data, .bytes = w->buffer.size, .about = *about};
+	if (about->model)
+		slot->about.model = memcpy(data + w->buffer.size, about->model, name);
+}
+
+void event_emit_about(struct event_ring *ring, struct message_writer *w, const struct event_about *about)
 {
 	struct event_slot *slot = &ring->slots[++ring->last % EVENTS_KEPT_MAX];
 
 	free(slot->data);
 	*slot = (struct event_slot){0};
 	message_end(w);
-	if (message_finish(w) == 0) {
-		/* The writer's own buffer is 8 KiB, an event some 200 bytes. */
-		slot->data = malloc(w->buffer.size);
-		if (slot->data) {
-			memcpy(slot->data, w->buffer.data, w->buffer.size);
-			slot->bytes = w->buffer.size;
-		}
-	}
+	if (message_finish(w) == 0)
+		keep(slot, w, about);
 	message_writer_clear(w);
+}
+
+void event_emit(struct event_ring *ring, struct message_writer *w)
+{
+	event_emit_about(ring, w, &(struct event_about){0});
 }
 
 uint64_t event_last(const struct event_ring *ring)
@@ -101,6 +115,18 @@ static int tell_lost(struct event_ring *ring, uint64_t from, const void **ret_da
 	*ret_bytes = w->buffer.size;
 	*ret_seq = to;
 	return 1;
+}
+
+uint64_t event_skip(struct event_ring *ring, uint64_t after, event_seen_fn *seen, void *data)
+{
+	while (after < ring->last && is_kept(ring, after + 1)) {
+		struct event_about *about = &ring->slots[(after + 1) % EVENTS_KEPT_MAX].about;
+
+		if (!about->model || seen(data, about))
+			break;
+		after++;
+	}
+	return after;
 }
 
 int event_after(struct event_ring *ring, uint64_t after, const void **ret_data, size_t *ret_bytes,

@@ -213,6 +213,17 @@ uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struc
 
 /* ---- its life ---- */
 
+/* Its model need not be there yet, or any more. */
+static void emit(struct server *server, const struct job *job, struct message_writer *w)
+{
+	const struct model *model = registry_model(server->registry, job->model);
+	struct event_about about = {.model = job->model};
+
+	if (model)
+		about.owner = model_owner(model);
+	event_emit_about(server->events, w, &about);
+}
+
 /* note NULL: none. */
 static void tell_with(struct server *server, struct job *job, const char *note)
 {
@@ -230,7 +241,7 @@ static void tell_with(struct server *server, struct job *job, const char *note)
 	message_put_text(&w, "tag", job->tag);
 	if (note)
 		message_put_text(&w, "note", note);
-	event_emit(server->events, &w);
+	emit(server, job, &w);
 	job->told_ms = clock_steady_ms();
 }
 

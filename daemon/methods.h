@@ -4,6 +4,8 @@
 
 #include "../proto/message.h"
 #include "../proto/methods.h"
+#include "access.h"
+#include "owner_wish.h"
 #include "request.h"
 #include "server.h"
 #include "session.h"
@@ -41,8 +43,8 @@ void params_ref(struct fields *params, const char *key, struct ref *ret);
 void params_name(struct fields *params, const char *key, struct ref *ret);
 /* The device `id`, or -ENODEV with those that there are. */
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
-/* The version that the reference `key` names. */
-int params_version(struct server *server, struct fields *params, const char *key, struct version **ret,
+/* The version that the reference `key` names, of those that the request's session sees. */
+int params_version(const struct request *request, struct fields *params, const char *key, struct version **ret,
 		   struct error *error);
 /* The milliseconds of wait_ms. */
 int64_t params_wait(struct fields *params);
@@ -55,6 +57,7 @@ struct lease_wanted {
 	const char *device; /* "": where it is */
 	uint64_t rank;
 	bool look; /* an operator looks at what workers don't get */
+	struct owner_wish owner;
 };
 /* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -EBUSY: another session
  * has claimed it; -EINVAL, -EACCES, -EDQUOT. (methods_claim.c) */

@@ -32,14 +32,14 @@ static int elect(const struct request *request, const struct ref *name, bool *re
 	return r;
 }
 
-/* Whether the name is a version's that is there, or comes to be, and not an alias. */
-static bool is_there(const struct server *server, const struct ref *name)
+/* Whether the name is a version's that is there for the session, or comes to be, and not an alias. */
+static bool is_there(struct session *session, const struct ref *name)
 {
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->registry, name, &version, &generation, NULL) == 0 &&
-	       strcmp(version->tag, name->name) == 0;
+	return access_find(session, name, &version, &generation, NULL) == 0 &&
+	       strcmp(version->tag, name->name) == 0 && version->state != VERSION_FAILED;
 }
 
 /* 0: answered, with handles or the claim. *ret_later: another one builds it. */
@@ -51,10 +51,12 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 	int r = params_open(server, error);
 
 	*ret_later = false;
+	if (r == 0 && is_there(request->session, wanted->ref))
+		return lease_answer(request, wanted, ret_later, error);
+	if (r == 0)
+		r = access_publish(request->session, wanted->ref->model, NULL, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->registry, wanted->ref, error);
-	if (r == -EEXIST && is_there(server, wanted->ref))
-		return lease_answer(request, wanted, ret_later, error);
 	if (r < 0)
 		return r;
 	claim = claim_find(server->claims, wanted->ref);
@@ -97,6 +99,7 @@ int method_claim(struct request *request, struct fields *params, struct error *e
 	params_name(params, "name", &name);
 	fields_text_or(params, "device", device, sizeof(device), "");
 	wanted.rank = fields_u64_or(params, "rank", 0);
+	owner_wish_read(params, "owner", &wanted.owner);
 	wait_ms = params_wait(params);
 	r = params_check(params, error);
 	if (r == 0)
@@ -118,9 +121,9 @@ int claim_resume(const struct request *request, const char *text, struct error *
 
 	if (r < 0 || name.has_id || !strchr(text, '@'))
 		return error_set(error, -EINVAL, NULL, "%s is no model@tag", text);
-	if (!(request->session->roles & ROLE_PUBLISHER))
-		return error_set(error, -EACCES, NULL, "claims need the role publisher");
-	r = params_open(server, error);
+	r = access_publish(request->session, name.model, NULL, error);
+	if (r == 0)
+		r = params_open(server, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->registry, &name, error);
 	if (r == 0)

@@ -273,6 +273,17 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 	waiter_free(waiter);
 }
 
+/* Who began a verify, by `operate` of a section, waits for it. Nobody else learns whether there is such a job. */
+static int may_look(const struct session *session, const struct job *job, struct error *error)
+{
+	if (session->roles & (ROLE_OPERATOR | ROLE_OBSERVER) ||
+	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
+		return 0;
+	return error_set(error, -EACCES,
+			 "operators connect to the admin socket; observers are members of observe_group",
+			 "jobs needs the role operator or observer, but for a verify that this user began");
+}
+
 int method_jobs(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
@@ -286,11 +297,14 @@ int method_jobs(struct request *request, struct fields *params, struct error *er
 	if (r < 0)
 		return r;
 	job_table_prune(&server->jobs);
+	job = one ? job_find(&server->jobs, id) : NULL;
+	r = may_look(request->session, job, error);
+	if (r < 0)
+		return r;
 	if (!one) {
 		answer_jobs(request, NULL);
 		return 0;
 	}
-	job = job_find(&server->jobs, id);
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job) || wait_ms == 0) {

@@ -70,26 +70,37 @@ static int not_ready(const struct version *version, bool *ret_later, struct erro
 			 version->tag, state);
 }
 
-static int find(struct server *server, const struct lease_wanted *wanted, struct found *ret,
+/* What is not ready yet may fail, and be built anew by the owner who is wished for. */
+static int check(const struct lease_wanted *wanted, const struct version *version, struct found *ret,
+		 struct error *error)
+{
+	const bool look = wanted->look && version->state == VERSION_RETIRING && !version->freeing;
+	int r;
+
+	if (version->state != VERSION_READY && !look)
+		return not_ready(version, &ret->later, error);
+	r = owner_wish_check(&wanted->owner, version, error);
+	if (r == 0 && !wanted->look)
+		r = version_check_sound(version, error);
+	return r < 0 ? r : find_replica(version, wanted, &ret->replica, error);
+}
+
+static int find(struct session *session, const struct lease_wanted *wanted, struct found *ret,
 		struct error *error)
 {
 	int r;
 
 	ret->later = false;
-	r = params_open(server, error);
+	r = params_open(session->server, error);
 	if (r < 0)
 		return r;
-	r = registry_find(server->registry, wanted->ref, &ret->version, &ret->generation, error);
+	r = access_find(session, wanted->ref, &ret->version, &ret->generation, error);
 	if (r < 0) {
 		ret->later = !wanted->ref->has_id;
 		return r;
 	}
-	if (wanted->look && ret->version->state == VERSION_RETIRING && !ret->version->freeing)
-		return find_replica(ret->version, wanted, &ret->replica, error);
-	if (ret->version->state != VERSION_READY)
-		return not_ready(ret->version, &ret->later, error);
-	r = wanted->look ? 0 : version_check_sound(ret->version, error);
-	return r < 0 ? r : find_replica(ret->version, wanted, &ret->replica, error);
+	r = access_attach(session, ret->version->model, error);
+	return r < 0 ? r : check(wanted, ret->version, ret, error);
 }
 
 /* ---- the answer ---- */
@@ -148,7 +159,7 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 		 struct error *error)
 {
 	struct found found;
-	int r = find(request->server, wanted, &found, error);
+	int r = find(request->session, wanted, &found, error);
 
 	*ret_later = r < 0 && found.later;
 	return r < 0 ? r : grant(request, &found, wanted->look, error);
@@ -167,8 +178,11 @@ static bool concerns(const struct waiter *waiter, const struct version *changed)
 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 {
-	const struct lease_wanted wanted = {
-		.ref = &waiter->ref, .device = waiter->device, .rank = waiter->rank, .look = waiter->look};
+	const struct lease_wanted wanted = {.ref = &waiter->ref,
+					    .device = waiter->device,
+					    .rank = waiter->rank,
+					    .look = waiter->look,
+					    .owner = waiter->owner};
 	struct error error, reason;
 	bool later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
@@ -195,6 +209,7 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->ref = *wanted->ref;
 	waiter->rank = (uint32_t)wanted->rank;
 	waiter->look = wanted->look;
+	waiter->owner = wanted->owner;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
 	return 0;
 }
@@ -218,6 +233,7 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	fields_text_or(params, "device", device, sizeof(device), "");
 	wanted.rank = fields_u64_or(params, "rank", 0);
 	wanted.look = fields_bool_or(params, "look", false);
+	owner_wish_read(params, "owner", &wanted.owner);
 	wait_ms = params_wait(params);
 	r = params_check(params, error);
 	if (r < 0)
@@ -260,8 +276,10 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	uint64_t generation;
 	uint32_t replica;
 	bool later;
-	int r = registry_find(server->registry, wanted->ref, &version, &generation, error);
+	int r = access_find(session, wanted->ref, &version, &generation, error);
 
+	if (r == 0)
+		r = access_attach(session, version->model, error);
 	if (r < 0)
 		return r;
 	if (version->state != VERSION_READY &&

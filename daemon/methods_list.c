@@ -67,6 +67,7 @@ static void put_version(struct message_writer *w, const struct version *version)
 	message_put_u64(w, "world", version->world);
 	put_contents(w, version);
 	message_put_u64(w, "owner_uid", version->owner);
+	message_put_bool(w, "by_operator", version->by_operator);
 	message_put_u64(w, "leases", version->lease_count);
 	message_begin_array(w, "pins");
 	for (uint32_t i = 0; i < version->pin_count; i++)
@@ -83,13 +84,50 @@ static void put_version(struct message_writer *w, const struct version *version)
 	message_end(w);
 }
 
-static void put_aliases(struct message_writer *w, const struct registry *registry, const char *model)
+static void put_versions(struct message_writer *w, struct session *session, const char *model)
+{
+	struct version *version = NULL;
+
+	message_begin_array(w, "versions");
+	while ((version = registry_next_version(session->server->registry, model, version))) {
+		if (access_sees(session, version->model))
+			put_version(w, version);
+	}
+	message_end(w);
+}
+
+/* Those that have an owner. */
+static void put_models(struct message_writer *w, struct session *session, const char *of)
+{
+	struct version *version = NULL;
+	const struct model *last = NULL;
+
+	message_begin_array(w, "models");
+	while ((version = registry_next_version(session->server->registry, of, version))) {
+		struct model *model = version->model;
+		const struct model_owner owner = model_owner(model);
+
+		if (model == last || !owner.known || !access_sees(session, model))
+			continue;
+		last = model;
+		message_begin_map(w, NULL);
+		message_put_text(w, "model", model_name(model));
+		message_put_u64(w, "owner_uid", owner.uid);
+		message_put_bool(w, "by_operator", owner.by_operator);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static void put_aliases(struct message_writer *w, struct session *session, const char *model)
 {
 	const struct alias *alias = NULL;
 	const char *of;
 
 	message_begin_array(w, "aliases");
-	while ((alias = registry_next_alias(registry, model, alias, &of))) {
+	while ((alias = registry_next_alias(session->server->registry, model, alias, &of))) {
+		if (!access_sees(session, alias->version->model))
+			continue;
 		message_begin_map(w, NULL);
 		message_put_text(w, "model", of);
 		message_put_text(w, "alias", alias->name);
@@ -102,10 +140,8 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 
 int method_list(struct request *request, struct fields *params, struct error *error)
 {
-	struct server *server = request->server;
 	char text[NAME_BYTES_MAX + 1];
 	const char *model = NULL;
-	struct version *version = NULL;
 	struct message_writer w;
 	int r;
 
@@ -116,13 +152,11 @@ int method_list(struct request *request, struct fields *params, struct error *er
 	if (text[0])
 		model = text;
 	request_result(request, &w);
-	message_put_u64(&w, "seq", event_last(server->events));
-	message_begin_array(&w, "versions");
-	while ((version = registry_next_version(server->registry, model, version)))
-		put_version(&w, version);
-	message_end(&w);
-	put_aliases(&w, server->registry, model);
-	put_claims(&w, server, model);
+	message_put_u64(&w, "seq", event_last(request->server->events));
+	put_versions(&w, request->session, model);
+	put_models(&w, request->session, model);
+	put_aliases(&w, request->session, model);
+	put_claims(&w, request->session, model);
 	request_answer(request, &w);
 	return 0;
 }

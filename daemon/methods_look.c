@@ -20,7 +20,7 @@
 
 static void put_roles(struct message_writer *w, unsigned roles)
 {
-	const enum role all[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_LOADER};
+	const enum role all[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_OBSERVER, ROLE_LOADER};
 
 	message_begin_array(w, "roles");
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {

@@ -8,11 +8,14 @@
 
 /* ---- pins ---- */
 
-static int pin_fields(struct request *request, struct fields *params, struct version **ret_version,
-		      char pin[NAME_BYTES_MAX + 1], struct error *error)
+static int pin_fields(struct request *request, struct fields *params, const char *what,
+		      struct version **ret_version, char pin[NAME_BYTES_MAX + 1], struct error *error)
 {
+	int r;
+
 	fields_text(params, "pin", pin, NAME_BYTES_MAX + 1);
-	return params_version(request->server, params, "ref", ret_version, error);
+	r = params_version(request, params, "ref", ret_version, error);
+	return r < 0 ? r : access_operate(request->session, (*ret_version)->model, what, error);
 }
 
 static void answer_version(const struct request *request, const struct version_id *id)
@@ -28,7 +31,7 @@ int method_pin_version(struct request *request, struct fields *params, struct er
 {
 	char pin[NAME_BYTES_MAX + 1];
 	struct version *version;
-	int r = pin_fields(request, params, &version, pin, error);
+	int r = pin_fields(request, params, METHOD_PIN_VERSION, &version, pin, error);
 
 	if (r == 0)
 		r = versions_pin(request->server, version, pin, error);
@@ -41,7 +44,7 @@ int method_unpin_version(struct request *request, struct fields *params, struct 
 {
 	char pin[NAME_BYTES_MAX + 1];
 	struct version *version;
-	int r = pin_fields(request, params, &version, pin, error);
+	int r = pin_fields(request, params, METHOD_UNPIN_VERSION, &version, pin, error);
 
 	if (r == 0)
 		r = versions_unpin(request->server, version, pin, error);
@@ -72,7 +75,16 @@ static int swap_fields(struct fields *params, struct swap *swap, struct error *e
 	return params_check(params, error);
 }
 
-static int swap_target(struct server *server, const struct swap *swap, struct version **ret,
+/* An alias of a model that is not there is not there. */
+static int swap_model(struct session *session, const struct swap *swap, struct error *error)
+{
+	struct model *model;
+	int r = access_find_model(session, swap->model, &model, error);
+
+	return r < 0 ? r : access_swap(session, model, error);
+}
+
+static int swap_target(struct session *session, const struct swap *swap, struct version **ret,
 		       struct error *error)
 {
 	struct ref ref = {0};
@@ -91,7 +103,21 @@ static int swap_target(struct server *server, const struct swap *swap, struct ve
 		snprintf(ref.model, sizeof(ref.model), "%s", swap->model);
 		snprintf(ref.name, sizeof(ref.name), "%s", swap->to);
 	}
-	return registry_find(server->registry, &ref, ret, &generation, error);
+	return access_find(session, &ref, ret, &generation, error);
+}
+
+/* What the swap is to retire must be the session's to retire. */
+static int swap_old(struct session *session, const struct swap *swap, struct error *error)
+{
+	struct ref ref = {0};
+	struct version *old;
+	uint64_t generation;
+
+	snprintf(ref.model, sizeof(ref.model), "%s", swap->model);
+	snprintf(ref.name, sizeof(ref.name), "%s", swap->alias);
+	if (!swap->retire_old || registry_find(session->server->registry, &ref, &old, &generation, NULL) < 0)
+		return 0;
+	return access_retire(session, old, error);
 }
 
 int method_hot_swap(struct request *request, struct fields *params, struct error *error)
@@ -104,7 +130,11 @@ int method_hot_swap(struct request *request, struct fields *params, struct error
 	int r = swap_fields(params, &swap, error);
 
 	if (r == 0)
-		r = swap_target(server, &swap, &change.to, error);
+		r = swap_target(request->session, &swap, &change.to, error);
+	if (r == 0)
+		r = swap_model(request->session, &swap, error);
+	if (r == 0)
+		r = swap_old(request->session, &swap, error);
 	if (r < 0)
 		return r;
 	change.expect = swap.has_expect ? &swap.expect : NULL;
@@ -174,8 +204,10 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	struct waiter *waiter = NULL;
 	struct version *version;
 	struct version_id id;
-	int r = params_version(request->server, params, "ref", &version, error);
+	int r = params_version(request, params, "ref", &version, error);
 
+	if (r == 0)
+		r = access_retire(request->session, version, error);
 	if (r < 0)
 		return r;
 	id = version->id;

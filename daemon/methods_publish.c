@@ -40,6 +40,7 @@ static int begin_fields(struct request *request, struct fields *params, struct b
 		.bytes = fields_u64(params, "bytes"),
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
+		.by_operator = request->session->kind == SESSION_ADMIN,
 	};
 	if (fields_have(params, "publish")) {
 		fields_hex128(params, "publish", begin->join.bytes);
@@ -84,6 +85,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 				 "a dry run makes no version");
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
+	begin->request.by_operator = begin->request.entitled = true;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
 		return r;
@@ -177,9 +179,9 @@ static int begin_with_checker(struct request *request, struct begin *begin, cons
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
 	struct waiter *waiter;
-	int pair[2], r = 0;
+	int pair[2], r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
 
-	if (!begin->request.join)
+	if (r == 0 && !begin->request.join)
 		r = claims_check(request->server, request->session, &begin->name, error);
 	if (r < 0)
 		return r;

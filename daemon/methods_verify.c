@@ -16,10 +16,13 @@ struct wanted {
 static int wanted_fields(struct request *request, struct fields *params, struct wanted *wanted,
 			 struct error *error)
 {
+	int r;
+
 	fields_text_or(params, "device", wanted->device, sizeof(wanted->device), "");
 	wanted->has_rank = fields_have(params, "rank");
 	wanted->rank = fields_u64_or(params, "rank", 0);
-	return params_version(request->server, params, "ref", &wanted->version, error);
+	r = params_version(request, params, "ref", &wanted->version, error);
+	return r < 0 ? r : access_operate(request->session, wanted->version->model, METHOD_VERIFY, error);
 }
 
 static int check_wanted(const struct wanted *wanted, struct error *error)

@@ -67,7 +67,7 @@ int params_device(struct server *server, const char *id, struct device **ret, st
 	return 0;
 }
 
-int params_version(struct server *server, struct fields *params, const char *key, struct version **ret,
+int params_version(const struct request *request, struct fields *params, const char *key, struct version **ret,
 		   struct error *error)
 {
 	struct ref ref;
@@ -76,7 +76,7 @@ int params_version(struct server *server, struct fields *params, const char *key
 
 	params_ref(params, key, &ref);
 	r = params_check(params, error);
-	return r < 0 ? r : registry_find(server->registry, &ref, ret, &generation, error);
+	return r < 0 ? r : access_find(request->session, &ref, ret, &generation, error);
 }
 
 int64_t params_wait(struct fields *params)

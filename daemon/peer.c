@@ -24,6 +24,8 @@ const char *role_name(enum role role)
 		return "operator";
 	case ROLE_LOADER:
 		return "loader";
+	case ROLE_OBSERVER:
+		return "observer";
 	}
 	return "none";
 }
@@ -79,23 +81,38 @@ void peer_clear(struct peer *peer)
 	peer->pidfd = -1;
 }
 
+int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count)
+{
+	socklen_t size = 64 * sizeof(gid_t);
+	gid_t *groups = malloc(size), *more;
+
+	if (!groups)
+		return -ENOMEM;
+	while (getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0) {
+		int code = errno;
+
+		more = code == ERANGE ? realloc(groups, size) : NULL; /* size is what it takes now */
+		if (!more) {
+			free(groups);
+			return code == ERANGE ? -ENOMEM : -code;
+		}
+		groups = more;
+	}
+	*ret_groups = groups;
+	*ret_count = size / sizeof(gid_t);
+	return 0;
+}
+
 bool peer_in_group(int sock, const struct peer *peer, gid_t group)
 {
-	gid_t few[64], *groups = few;
-	socklen_t size = sizeof(few);
 	bool found = peer->gid == group;
-	int r;
+	gid_t *groups;
+	size_t count;
 
-	if (found)
-		return true;
-	r = getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
-	if (r < 0 && errno == ERANGE) { /* size is what it takes now */
-		groups = malloc(size);
-		r = groups ? getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size) : -1;
-	}
-	for (size_t i = 0; r == 0 && !found && i < size / sizeof(gid_t); i++)
+	if (found || peer_groups(sock, &groups, &count) < 0)
+		return found;
+	for (size_t i = 0; !found && i < count; i++)
 		found = groups[i] == group;
-	if (groups != few)
-		free(groups);
+	free(groups);
 	return found;
 }

@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_PEER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 enum role {
@@ -10,6 +11,7 @@ enum role {
 	ROLE_PUBLISHER = 1 << 1,
 	ROLE_OPERATOR = 1 << 2,
 	ROLE_LOADER = 1 << 3,
+	ROLE_OBSERVER = 1 << 4,
 };
 /* "worker"; one role only. */
 const char *role_name(enum role role);
@@ -31,6 +33,8 @@ int peer_look(int sock, struct peer *peer);
 /* Closes the pidfd. Twice is fine. */
 void peer_clear(struct peer *peer);
 
+/* All groups of the connected socket's peer but the primary one, by the kernel; malloced. -ENOMEM and others. */
+int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count);
 /* Whether the group is the peer's primary or one of its supplementary groups. */
 bool peer_in_group(int sock, const struct peer *peer, gid_t group);
 

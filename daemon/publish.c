@@ -70,6 +70,7 @@ static struct publish *publish_new(const struct publish_request *request)
 		return NULL;
 	}
 	snprintf(publish->alias, sizeof(publish->alias), "%s", request->alias);
+	publish->entitled = request->entitled;
 	return publish;
 }
 
@@ -136,6 +137,7 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 		return r;
 	}
 	publish->id = publish->version->publish;
+	publish->version->by_operator = request->by_operator;
 	r = add_part(publish, request, &charge, ret_part, error);
 	assert(r == 0); /* a new version's first part was checked, and has its room */
 	publish->next = table->first;

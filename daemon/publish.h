@@ -23,6 +23,7 @@ struct publish {
 	struct version_id id;
 	struct version *version;
 	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
+	bool entitled; /* moves it also where the model has become somebody else's meanwhile */
 	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
 	uint32_t part_count;
 	struct quota_charge charge;
@@ -43,6 +44,7 @@ struct publish_request {
 	const struct version_id *join; /* NULL: a new one */
 	void *publisher;
 	uid_t uid;
+	bool by_operator, entitled;
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish

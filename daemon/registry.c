@@ -58,6 +58,58 @@ const char *model_name(const struct model *model)
 	return model->name;
 }
 
+struct rule_cache *model_rule(struct model *model)
+{
+	return &model->rule;
+}
+
+struct model *registry_model(const struct registry *registry, const char *name)
+{
+	return model_find(registry, name);
+}
+
+/* ---- owners ---- */
+
+struct model_owner model_owner(const struct model *model)
+{
+	return model->owner;
+}
+
+void model_uncount(struct model *model)
+{
+	if (--model->living == 0)
+		model->owner = (struct model_owner){0};
+}
+
+void model_adopt_owner(struct model *model, const struct model_owner *owner)
+{
+	if (model->living > 0)
+		model->owner = *owner;
+}
+
+struct model_owner model_oldest(const struct model *model)
+{
+	const struct version *oldest = NULL;
+
+	for (const struct version *version = model->first; version; version = version->next_in_model) {
+		if (version->freeing || (version->state != VERSION_READY && version->state != VERSION_RETIRING))
+			continue;
+		if (!oldest || version->ready_ms < oldest->ready_ms)
+			oldest = version;
+	}
+	return (struct model_owner){.known = oldest,
+				    .by_operator = oldest && oldest->by_operator,
+				    .uid = oldest ? oldest->owner : 0};
+}
+
+void registry_find_owners(struct registry *registry)
+{
+	for (struct model *model = registry->models; model; model = model->hh.next) {
+		if (!model->owner.known)
+			model->owner = model_oldest(model);
+	}
+}
+
 struct named *named_find(const struct model *model, const char *name)
 {
 	struct named *named;
@@ -133,114 +185,6 @@ struct registry *registry_free(struct registry *registry)
 struct registry_counts registry_counts(const struct registry *registry)
 {
 	return registry->counts;
-}
-
-/* ---- finding ---- */
-
-/* Up to eight names as the end of an error. */
-struct name_list {
-	char text[TEXT_BYTES_MAX + 1];
-	size_t used;
-	unsigned shown, left_out;
-};
-
-static void name_list_add(struct name_list *list, const char *name)
-{
-	size_t room = sizeof(list->text) - list->used;
-	int added;
-
-	if (list->shown == 8) {
-		list->left_out++;
-		return;
-	}
-	added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
-	list->used += (size_t)added < room ? (size_t)added : room - 1;
-}
-
-static const char *name_list_end(struct name_list *list)
-{
-	if (list->left_out)
-		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more",
-			 list->left_out);
-	return list->text;
-}
-
-static int no_model(const struct registry *registry, const char *name, struct error *error)
-{
-	struct name_list list = {0};
-
-	for (const struct model *model = registry->models; model; model = model->hh.next)
-		name_list_add(&list, model->name);
-	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
-}
-
-static int no_name(const struct model *model, const char *name, struct error *error)
-{
-	struct name_list list = {0};
-
-	for (const struct named *named = model->names; named; named = named->hh.next)
-		name_list_add(&list, named->name);
-	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
-			 model->name, name);
-}
-
-static int find_by_id(const struct registry *registry, const struct version_id *id,
-		      struct version **ret_version, struct error *error)
-{
-	struct version_record *record;
-
-	HASH_FIND(by_id, registry->by_id, id, sizeof(*id), record);
-	if (!record) {
-		char text[VERSION_ID_TEXT];
-		hex128_format(id->bytes, text);
-		return error_set(error, -ENOENT, "it was freed, or never was", "no version %s", text);
-	}
-	*ret_version = &record->version;
-	return 0;
-}
-
-int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
-		  uint64_t *ret_generation, struct error *error)
-{
-	const struct model *model;
-	const struct named *named;
-
-	if (ref->has_id) {
-		int r = find_by_id(registry, &ref->id, ret_version, error);
-		if (r == 0)
-			*ret_generation = 0;
-		return r;
-	}
-	model = model_find(registry, ref->model);
-	if (!model)
-		return no_model(registry, ref->model, error);
-	named = named_find(model, ref->name);
-	if (!named)
-		return no_name(model, ref->name, error);
-	*ret_version = named->alias ? named->alias->version : named->version;
-	*ret_generation = named->alias ? named->alias->generation : 0;
-	return 0;
-}
-
-struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish)
-{
-	struct version_record *record;
-
-	HASH_FIND(by_publish, registry->by_publish, publish, sizeof(*publish), record);
-	return record ? &record->version : NULL;
-}
-
-struct version *registry_next_version(const struct registry *registry, const char *model, struct version *after)
-{
-	const struct model *next;
-
-	if (after && after->next_in_model)
-		return after->next_in_model;
-	if (model)
-		next = after ? NULL : model_find(registry, model);
-	else
-		next = after ? after->model->hh.next : registry->models;
-	return next ? next->first : NULL;
 }
 
 /* ---- adding ---- */
@@ -380,6 +324,7 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 			record->named->version = &record->version;
 			append_to_model(model, &record->version);
 			registry->counts.versions++;
+			model->living++;
 			return 0;
 		}
 		record_unhash(registry, record);
@@ -463,6 +408,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->state = like->state;
 	version->created_ms = like->created_ms;
 	version->ready_ms = like->ready_ms;
+	version->by_operator = like->by_operator;
 	version->error = like->error;
 	if (record_insert(registry, model, record) < 0) {
 		record_free(record);
@@ -490,10 +436,12 @@ void version_forget(struct version *version)
 	struct model *model = version->model;
 	struct registry *registry = model->registry;
 
-	if (version->state == VERSION_FAILED)
+	if (version->state == VERSION_FAILED) {
 		forget_failed(registry, record);
-	else
+	} else {
 		registry->counts.versions--;
+		model_uncount(model);
+	}
 	version_uncount(version);
 	record_unhash(registry, record);
 	if (record->named)

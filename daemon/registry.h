@@ -12,6 +12,7 @@
 #include "../proto/names.h"
 #include "device.h"
 #include "quota.h"
+#include "rules.h"
 
 enum version_state {
 	VERSION_BUILDING,
@@ -59,6 +60,7 @@ struct version {
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
+	bool by_operator; /* an operator had it loaded, or published it on admin.sock */
 	uint64_t created_ms, ready_ms; /* since 1970 */
 	struct replica *replicas; /* ranks times devices, at most PARTS_PER_VERSION_MAX */
 	uint32_t replica_count;
@@ -76,6 +78,14 @@ struct version {
 	struct version *next_in_model, *previous_in_model;
 	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
 	size_t told_bytes;
+};
+
+/* Whose a model is: who made the version that was its first to become ready. It ends when the model has no version that
+ * is building, checking, ready or retiring. */
+struct model_owner {
+	bool known; /* false: no version has become ready yet */
+	bool by_operator; /* uid is an operator's */
+	uid_t uid;
 };
 
 struct alias {
@@ -123,8 +133,23 @@ uint64_t registry_fds_max(const struct registry *registry);
  * version). A failed version is found by its id and, until it is published anew, by its tag. */
 int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
 		  uint64_t *ret_generation, struct error *error);
+/* The same for somebody to whom some models do not exist: neither as results nor in the names that errors list. */
+struct model_view {
+	bool (*sees)(void *data, struct model *model);
+	void *data;
+};
+int registry_find_in(const struct registry *registry, const struct model_view *view, const struct ref *ref,
+		     struct version **ret_version, uint64_t *ret_generation, struct error *error);
+/* The model of this name, or -ENOENT. */
+int registry_model_in(const struct registry *registry, const struct model_view *view, const char *name,
+		      struct model **ret_model, struct error *error);
+/* NULL: there is none of this name. */
+struct model *registry_model(const struct registry *registry, const char *name);
 /* The name of a model; lives as long as one of its versions or aliases. */
 const char *model_name(const struct model *model);
+struct model_owner model_owner(const struct model *model);
+/* Which section of the rules counts for it, for whoever knows the rules. */
+struct rule_cache *model_rule(struct model *model);
 /* The version whose publish had this id, in whatever state; NULL. */
 struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish);
 /* All versions / aliases in the order of model and age; NULL: the first; NULL at the end. model NULL: all. */
@@ -171,6 +196,11 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
 /* A pin of a ready or retiring version. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
+/* The owner of a model is known, or is who made its oldest ready version where that is not known. */
+void model_adopt_owner(struct model *model, const struct model_owner *owner);
+void registry_find_owners(struct registry *registry);
+/* Who the owner would be if that were not known: who made the oldest version that is ready or retiring. */
+struct model_owner model_oldest(const struct model *model);
 /* An alias as it was. -EINVAL: a wrong name, the version is not ready; -EEXIST: a tag or an
  * alias; -EDQUOT, -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,

@@ -20,6 +20,9 @@ struct model {
 	struct version *first, *last; /* by age */
 	struct alias *aliases; /* by age */
 	uint32_t alias_count; /* without `current` and `previous` */
+	uint32_t living; /* versions that did not fail */
+	struct model_owner owner;
+	struct rule_cache rule;
 	struct named *names;
 	UT_hash_handle hh;
 };
@@ -61,6 +64,8 @@ struct model *model_find(const struct registry *registry, const char *name);
 /* NULL: out of memory. */
 struct model *model_find_or_add(struct registry *registry, const char *name);
 void model_drop_unused(struct model *model);
+/* One version less that is building, checking, ready or retiring. */
+void model_uncount(struct model *model);
 struct named *named_find(const struct model *model, const char *name);
 /* An entry that names nothing yet: a new one, or that of a failed version of this tag, which
  * keeps its id only. NULL: out of memory. The name must not be taken otherwise. */

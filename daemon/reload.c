@@ -25,22 +25,34 @@ static int set_budgets(struct server *server, struct error *error)
 		     : 0;
 }
 
-static void find_publish_group(struct server *server)
+/* without: what it means that the machine has no such group. */
+static bool find_group(const char *name, gid_t *ret, const char *without)
 {
-	const char *name = server->config->publish_group;
 	/* cppcheck-suppress getgrnamCalled ; one thread */
 	const struct group *group = name[0] ? getgrnam(name) : NULL;
 
-	server->has_publish_group = group != NULL;
 	if (group)
-		server->publish_group = group->gr_gid;
+		*ret = group->gr_gid;
 	else if (name[0])
-		log_info("there is no group %s: root, gpuwmd's own user and operators may publish", name);
+		log_info("there is no group %s: %s", name, without);
+	return group;
+}
+
+static void find_groups(struct server *server)
+{
+	const struct config *config = server->config;
+
+	server->has_publish_group =
+		find_group(config->publish_group, &server->publish_group,
+			   "root, gpuwmd's own user, operators and whom [model.N] names may publish");
+	server->has_observe_group =
+		find_group(config->observe_group, &server->observe_group, "nobody is an observer");
 }
 
 int config_apply(struct server *server, struct error *error)
 {
-	find_publish_group(server);
+	find_groups(server);
+	server->rules_generation++;
 	quota_set_limits(server->quota, &server->config->quota);
 	log_init(server->config->log_level);
 	scrub_configure(server->scrub);

@@ -6,7 +6,7 @@
 
 struct server;
 
-/* Budgets, limits, the publishers' group, the log level: as server->config says. */
+/* Budgets, limits, rules for models, the groups of publishers and observers, the log level: as server->config says. */
 int config_apply(struct server *server, struct error *error);
 
 /* Says where more is used than is budgeted now: once versions were taken over, and after a reload. */

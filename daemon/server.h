@@ -39,8 +39,9 @@ struct server {
 	uv_loop_t loop;
 	struct version_id instance;
 	uint64_t started_ms; /* steady */
-	gid_t publish_group;
-	bool has_publish_group;
+	gid_t publish_group, observe_group;
+	bool has_publish_group, has_observe_group;
+	uint64_t rules_generation; /* how often rules were taken into force, from 1 */
 
 	struct registry *registry;
 	struct publish_table *publishes;

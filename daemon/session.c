@@ -90,19 +90,6 @@ void session_turn_away(int sock, const struct error *error)
 	close(sock);
 }
 
-static unsigned roles_of(const struct session *s)
-{
-	const struct server *server = s->server;
-	unsigned roles = ROLE_WORKER;
-
-	if (s->kind == SESSION_ADMIN)
-		return ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR;
-	if (s->peer.uid == 0 || s->peer.uid == geteuid() ||
-	    (server->has_publish_group && peer_in_group(s->sock, &s->peer, server->publish_group)))
-		roles |= ROLE_PUBLISHER;
-	return roles;
-}
-
 /* Tells the peer, as an answer to nothing, and ends. */
 static void refuse_arrival(struct session *s, const struct error *error)
 {
@@ -141,7 +128,7 @@ static bool arrive(struct fair_task *task)
 		refuse_arrival(s, &error);
 		return false;
 	}
-	s->roles = roles_of(s);
+	s->roles = access_roles(s);
 	session_watch(s, WATCH_READ);
 	s->death.fd = s->peer.pidfd;
 	if (s->peer.pidfd >= 0)
@@ -184,7 +171,7 @@ static int admit_loader(struct session *s, struct error *error)
 	int r;
 
 	s->share = fair_join_first(s->server->fair);
-	s->roles = ROLE_LOADER;
+	s->roles = access_roles(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);
 	if (r < 0)
 		error_set(error, r, NULL, "gpuwmd could not watch the connection: %s", strerror(-r));

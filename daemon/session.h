@@ -9,6 +9,7 @@
 #define GPUWM_DAEMON_SESSION_H
 
 #include "../proto/limits.h"
+#include "access.h"
 #include "fair.h"
 #include "peer.h"
 #include "quota.h"
@@ -31,6 +32,7 @@ struct session {
 	uint64_t id;
 	enum session_kind kind;
 	unsigned roles;
+	struct access access;
 	struct peer peer;
 	struct quota_charge charge;
 	char name[NAME_BYTES_MAX + 1]; /* what hello said */

@@ -1,5 +1,6 @@
 /* What a session sends, and what waits to be sent. */
 #include "session_internal.h"
+#include "access.h"
 #include "audience.h"
 #include "clock.h"
 #include "complaint.h"
@@ -182,8 +183,10 @@ bool session_tell_events(struct session *s)
 	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
 		int r;
 
-		if (s->out || s->ended ||
-		    event_after(s->server->events, s->event_seq, &data, &bytes, &seq) == 0)
+		if (s->out || s->ended)
+			return false;
+		s->event_seq = access_skip_events(s, s->event_seq);
+		if (event_after(s->server->events, s->event_seq, &data, &bytes, &seq) == 0)
 			return false;
 		r = packet_send(s->sock, data, bytes, NULL, 0);
 		if (r == -EAGAIN) {

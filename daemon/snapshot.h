@@ -1,5 +1,6 @@
 /* The part of the ledger that survives a restart, as one MessagePack map: versions that are ready
  * or retiring with their parts, pins, what is known of damage, and the names of their descriptors in the fd store; aliases;
+ * owners of models, which in a state of a gpuwmd without them are who made the oldest version;
  * devices, so that no GPU is needed to go on. Not in it: leases, open publishes, failed versions, jobs. */
 #ifndef GPUWM_DAEMON_SNAPSHOT_H
 #define GPUWM_DAEMON_SNAPSHOT_H

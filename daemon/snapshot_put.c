@@ -44,6 +44,8 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	message_put_text(w, "tag", version->tag);
 	message_put_u64(w, "world", version->world);
 	message_put_u64(w, "owner", version->owner);
+	if (version->by_operator)
+		message_put_bool(w, "by_operator", true);
 	message_put_u64(w, "created_ms", version->created_ms);
 	message_put_u64(w, "ready_ms", version->ready_ms);
 	message_begin_array(w, "parts");
@@ -110,6 +112,36 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 	message_end(w);
 }
 
+static bool is_same(const struct model_owner *a, const struct model_owner *b)
+{
+	return a->known == b->known && a->by_operator == b->by_operator && a->uid == b->uid;
+}
+
+/* Those only that do not follow from the versions: the version that made the owner is gone. */
+static void put_owners(struct message_writer *w, const struct registry *registry)
+{
+	const struct model *last = NULL;
+	struct version *version = NULL;
+
+	message_begin_array(w, "owners");
+	while ((version = registry_next_version(registry, NULL, version))) {
+		struct model_owner owner = model_owner(version->model), oldest;
+
+		if (version->model == last || !owner.known)
+			continue;
+		last = version->model;
+		oldest = model_oldest(last);
+		if (!oldest.known || is_same(&owner, &oldest))
+			continue;
+		message_begin_map(w, NULL);
+		message_put_text(w, "model", model_name(last));
+		message_put_u64(w, "uid", owner.uid);
+		message_put_bool(w, "by_operator", owner.by_operator);
+		message_end(w);
+	}
+	message_end(w);
+}
+
 static void put_devices(struct message_writer *w, const struct device_table *table)
 {
 	message_begin_array(w, "devices");
@@ -139,5 +171,6 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 	put_devices(w, snapshot->devices);
 	put_versions(w, snapshot->registry);
 	put_aliases(w, snapshot->registry);
+	put_owners(w, snapshot->registry);
 	message_end(w);
 }

@@ -229,6 +229,7 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 	fields_hex128(fixed, "publish", like->publish.bytes);
 	like->world = fields_u32(fixed, "world");
 	like->owner = fields_u32(fixed, "owner");
+	like->by_operator = fields_bool_or(fixed, "by_operator", false); /* older ones do not tell */
 	like->created_ms = fields_u64(fixed, "created_ms");
 	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
@@ -380,6 +381,30 @@ static int take_alias(struct taking *t, const msgpack_object *o, struct place *p
 	return r < 0 ? wrong(t, place, &f.error) : 0;
 }
 
+/* ---- owners ---- */
+
+/* Of a model whose versions are all lost there is nothing to own; failed versions may be forgotten, and the model with
+ * them. */
+static int take_owner(struct taking *t, const msgpack_object *o, struct place *place)
+{
+	char name[NAME_BYTES_MAX + 1];
+	struct model_owner owner = {.known = true};
+	struct model *model;
+	struct fields f;
+
+	fields_of(&f, o);
+	fields_text(&f, "model", name, sizeof(name));
+	owner.uid = fields_u32(&f, "uid");
+	owner.by_operator = fields_bool_or(&f, "by_operator", false);
+	snprintf(place->what, sizeof(place->what), " (%s)", name);
+	model = registry_model(t->into->registry, name);
+	if (f.error.code)
+		return wrong(t, place, &f.error);
+	if (model)
+		model_adopt_owner(model, &owner);
+	return 0;
+}
+
 /* ---- all ---- */
 
 /* Last, so that nothing was taken where something is wrong. */
@@ -429,6 +454,8 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		r = take_each(t, &f, "versions", take_version);
 	if (r == 0)
 		r = take_each(t, &f, "aliases", take_alias);
+	if (r == 0 && fields_have(&f, "owners")) /* older ones have none */
+		r = take_each(t, &f, "owners", take_owner);
 	if (!f.error.code && t->into->next_name > STORE_NAME_MAX)
 		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
 			  (unsigned long long)t->into->next_name);
@@ -438,6 +465,7 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		return r;
 	if (t->into->next_name <= t->greatest_name)
 		t->into->next_name = t->greatest_name + 1;
+	registry_find_owners(t->into->registry);
 	take_fds(t);
 	return 0;
 }

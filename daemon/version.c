@@ -218,6 +218,9 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 		alias_point(alias, version);
 	}
 	version_move(version, VERSION_READY);
+	if (!version->model->owner.known)
+		version->model->owner = (struct model_owner){
+			.known = true, .by_operator = version->by_operator, .uid = version->owner};
 	version->ready_ms = clock_wall_ms();
 	*ret_current = current;
 	return 0;
@@ -230,6 +233,7 @@ void version_keep_failed(struct version *version)
 
 	version_uncount(version);
 	registry->counts.versions--;
+	model_uncount(version->model);
 	while (*link)
 		link = &(*link)->next_failed;
 	*link = record_of(version);

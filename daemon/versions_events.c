@@ -10,12 +10,19 @@ static void begin(struct server *server, struct message_writer *w, const char *k
 	message_put_text(w, "tag", version->tag);
 }
 
+/* The model is there: the version is. */
+static void emit(struct server *server, struct message_writer *w, const struct model *model)
+{
+	event_emit_about(server->events, w,
+			 &(struct event_about){.model = model_name(model), .owner = model_owner(model)});
+}
+
 void tell_version(struct server *server, const char *kind, const struct version *version)
 {
 	struct message_writer w;
 
 	begin(server, &w, kind, version);
-	event_emit(server->events, &w);
+	emit(server, &w, version->model);
 }
 
 void tell_failed(struct server *server, const struct version *version)
@@ -24,7 +31,7 @@ void tell_failed(struct server *server, const struct version *version)
 
 	begin(server, &w, EVENT_FAILED, version);
 	message_put_error(&w, "error", &version->error);
-	event_emit(server->events, &w);
+	emit(server, &w, version->model);
 }
 
 void tell_tainted(struct server *server, const struct version *version, const struct replica *replica,
@@ -36,7 +43,7 @@ void tell_tainted(struct server *server, const struct version *version, const st
 	message_put_text(&w, "device", replica->device->id);
 	message_put_u64(&w, "rank", replica->rank);
 	message_put_error(&w, "error", found);
-	event_emit(server->events, &w);
+	emit(server, &w, version->model);
 }
 
 void tell_swapped(struct server *server, const char *model, const char *alias, const struct swap_result *result)
@@ -51,5 +58,5 @@ void tell_swapped(struct server *server, const char *model, const char *alias, c
 	if (result->old)
 		message_put_hex128(&w, "old", result->old->id.bytes);
 	message_put_u64(&w, "generation", result->generation);
-	event_emit(server->events, &w);
+	emit(server, &w, registry_model(server->registry, model));
 }

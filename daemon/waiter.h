@@ -6,6 +6,7 @@
 #include "../proto/digest.h"
 #include "../proto/names.h"
 #include "fair.h"
+#include "owner_wish.h"
 #include "quota.h"
 #include "request.h"
 
@@ -48,6 +49,7 @@ struct waiter {
 	char device[DEVICE_BYTES_MAX + 1];
 	uint32_t rank;
 	bool look;
+	struct owner_wish owner;
 	struct version_id id; /* of a version, or of a publish */
 	struct digest content;
 	uint64_t job;

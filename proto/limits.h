@@ -155,6 +155,18 @@
 #define PARTS_PER_VERSION_MAX 64 /* ranks times replicas */
 #define EVENTS_KEPT_MAX 1024 /* a subscriber further behind is told `lost` */
 
+/* --- rules for models (fixed) ------------------------------------------ */
+
+#define MODEL_RULES_MAX 64 /* sections [model.N]: in which of them a session is named is a bit each of a word */
+/* The greatest N: a section's name is cut at 49 bytes, and this is far more than anybody counts. */
+#define MODEL_RULE_NUMBER_MAX 1000000
+#define RULE_MATCH_BYTES_MAX 255 /* a pattern: longer than a line of the file may be */
+/* Users and groups of one key. Larger sets are a group; a session's rights are found out with so many comparisons for
+ * each key of each section, once. */
+#define RULE_NAMES_MAX 256
+/* Users in the wish `owner` of one request: who trusts more of them asks the operator for a section. */
+#define OWNER_UIDS_MAX 16
+
 /* --- time -------------------------------------------------------------- */
 
 /* A checker reads memory only, at gigabytes a second, and reports every

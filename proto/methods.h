@@ -27,6 +27,9 @@
 #define METHOD_SUBSCRIBE "subscribe"
 #define METHOD_DRAIN "drain"
 
+/* In the parameter `owner` of get_handles and claim: what an operator made. */
+#define OWNER_OPERATOR "operator"
+
 /* From a loader, on the connection that gpuwmd made for it. */
 #define METHOD_LOADER_HELLO "loader_hello"
 #define METHOD_LOADER_CHECKED "loader_checked"

@@ -42,6 +42,15 @@ static void parts_cell(struct table *table, const json_t *version)
 	json_decref(devices);
 }
 
+/* What attach() and its sisters take as `owner`. */
+static void owner_cell(struct table *table, const json_t *version)
+{
+	if (json_is_true(json_object_get(version, "by_operator")))
+		table_cell(table, "operator");
+	else
+		table_cellf(table, "%llu", (unsigned long long)answer_number(version, "owner_uid"));
+}
+
 static void version_row(struct table *table, const json_t *list, const json_t *version)
 {
 	char text[512], age[SHORT_TEXT];
@@ -55,6 +64,7 @@ static void version_row(struct table *table, const json_t *list, const json_t *v
 	table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
 	answer_join(json_object_get(version, "pins"), text, sizeof(text));
 	table_cell(table, text);
+	owner_cell(table, version);
 	table_cell(table, age_text(answer_number(version, "created_ms"), age));
 }
 
@@ -79,7 +89,7 @@ static void claims_print(const json_t *list)
 
 static int list_print(const json_t *list)
 {
-	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>AGE");
+	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>OWNER|>AGE");
 	const json_t *version;
 	char name[320];
 	size_t i;

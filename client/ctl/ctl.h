@@ -80,7 +80,7 @@ struct command {
 	int positional_min, positional_max;
 	enum word_kind first, second;
 	unsigned options; /* bits of command_option */
-	bool admin; /* on admin.sock */
+	bool admin; /* on admin.sock only; others where that lets nobody in: on the workers' socket */
 	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
 };
 

@@ -8,12 +8,12 @@
 static const struct command commands[] = {
 	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, 0, 0, false,
 	 command_status},
-	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, age", 0, 1,
+	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, owner, age", 0, 1,
 	 WORD_MODEL, 0, 0, false, command_ls},
 	{"show", NULL, "show REF [--device DEVICE] [--rank N]", "one version: its tensors, metadata and files",
 	 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK, false, command_show},
-	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, 0, 0, true, command_ps},
-	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, 0, 0, true, command_clients},
+	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, 0, 0, false, command_ps},
+	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
 	{"load", NULL,
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... [--wait] [--dry-run]",
 	 "load a checkpoint, or say whether it fits; --swap is --alias current", 2, 2, WORD_ANY, WORD_NEW,
@@ -21,8 +21,8 @@ static const struct command commands[] = {
 	 command_load},
 	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",
 	 "compare what lies in memory with what was checked", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_NO_WAIT,
-	 true, command_verify},
-	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, 0, 0, true,
+	 false, command_verify},
+	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, 0, 0, false,
 	 command_jobs},
 	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, 0, 0, true, command_cancel},
 	{"swap", NULL,
@@ -32,15 +32,15 @@ static const struct command commands[] = {
 	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
 		 OPTION_KEEP_OLD,
-	 true, command_swap},
-	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_MODEL, 0, 0, true,
+	 false, command_swap},
+	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_MODEL, 0, 0, false,
 	 command_rollback},
 	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, WORD_REF,
-	 WORD_NAME, 0, true, command_pin},
-	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, WORD_REF, WORD_NAME, 0, true, command_unpin},
+	 WORD_NAME, 0, false, command_pin},
+	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, WORD_REF, WORD_NAME, 0, false, command_unpin},
 	{"retire", NULL, "retire REF [--wait [SECONDS]]",
 	 "give no new leases; freed when the last lease and pin are gone", 1, 1, WORD_REF, 0,
-	 OPTION_WAIT | OPTION_WAIT_SECONDS, true, command_retire},
+	 OPTION_WAIT | OPTION_WAIT_SECONDS, false, command_retire},
 	{"drain", NULL, "drain", "let every version go; nothing new until gpuwmd is started again", 0, 0, 0, 0,
 	 0, true, command_drain},
 	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0, 0, 0,
@@ -92,16 +92,29 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
-static int command_run(const struct command *command, const struct arguments *arguments)
+/* Operators see every model, on their own socket. Who may not use it sees on the other one what rules let them see. */
+static int command_connect(const struct command *command, const struct arguments *arguments,
+			   struct gpuwm_client **ret_client)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-	struct gpuwm_client *client;
-	int code;
+	int r;
 
 	options.socket = arguments->socket;
 	options.name = "gpuwmctl";
-	options.flags = command->admin ? GPUWM_CONNECT_ADMIN : 0;
-	if (gpuwm_connect(&options, &client) < 0)
+	options.flags = GPUWM_CONNECT_ADMIN;
+	r = gpuwm_connect(&options, ret_client);
+	if (r == 0 || command->admin)
+		return r;
+	options.flags = 0;
+	return gpuwm_connect(&options, ret_client);
+}
+
+static int command_run(const struct command *command, const struct arguments *arguments)
+{
+	struct gpuwm_client *client;
+	int code;
+
+	if (command_connect(command, arguments, &client) < 0)
 		return exit_with_connect_error();
 	code = command->run(client, arguments);
 	gpuwm_close(client);

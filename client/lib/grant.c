@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "key.h"
 #include "memory.h"
+#include "owner.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -108,6 +109,7 @@ static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t 
 	message_put_u64(&call.request, "rank", asking->options.rank);
 	if (asking->options.look)
 		message_put_bool(&call.request, "look", true);
+	owner_put(&call.request, &asking->options);
 	r = call_run(&call, wait_ms, reply, error);
 	asking->round = call.round;
 	return r;
@@ -197,6 +199,8 @@ static int take(struct gpuwm_client *client, struct asking *asking, const struct
 
 	if (r == 0)
 		r = key_check(options->key, options->key_count, error);
+	if (r == 0)
+		r = owner_check(options, error);
 	if (r == 0)
 		r = reviver_watch(client, error);
 	if (r < 0)

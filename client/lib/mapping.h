@@ -6,6 +6,7 @@
 
 #include "grant.h"
 #include "memory.h"
+#include "owner.h"
 #include "reaper.h"
 #include "subset.h"
 
@@ -39,6 +40,7 @@ struct gpuwm_mapping {
 	struct lease *lease;
 	struct gpuwm_key_field *key; /* that was asked for: a switch asks for it too */
 	size_t key_count;
+	struct owner owner; /* the same */
 	struct mapped_part *part;
 };
 

@@ -34,11 +34,22 @@ static bool segment_bytes_are_fine(uint64_t bytes)
 	       (bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX && bytes % SEGMENT_BYTES_MIN == 0);
 }
 
+/* The wish for an owner alone. */
+static struct gpuwm_attach_options wish_of(const struct gpuwm_publish_options *options)
+{
+	return (struct gpuwm_attach_options){.owner_uids = options->owner_uids,
+					     .owner_uid_count = options->owner_uid_count,
+					     .owner_operator = options->owner_operator};
+}
+
 static int options_check(const struct gpuwm_publish_options *options, const struct gpuwm_tensor_spec *specs,
 			 size_t count, struct error *error)
 {
+	const struct gpuwm_attach_options wish = wish_of(options);
 	int r = key_check(options->key, options->key_count, error);
 
+	if (r == 0)
+		r = owner_check(&wish, error);
 	if (r < 0)
 		return r;
 	if (!options->name || !options->device)
@@ -78,13 +89,14 @@ static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	return plan_make(specs, count, granularity, align, SEGMENT_BYTES_TARGET, &publish->plan, error);
 }
 
-/* What is published with a key is only switched to what has the same. */
+/* What is published with a key is only switched to what has the same, and by the owners that are wished for. */
 static int make_mapping(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 			struct error *error)
 {
 	struct gpuwm_mapping *mapping = calloc(1, sizeof(*mapping));
 	struct gpuwm_key_field *key = mapping ? key_copy(options->key, options->key_count) : NULL;
 	struct mapped_part *part = key ? mapped_part_new(&publish->device) : NULL;
+	const struct gpuwm_attach_options wish = wish_of(options);
 
 	if (!part) {
 		free(key);
@@ -94,6 +106,7 @@ static int make_mapping(struct gpuwm_publish *publish, const struct gpuwm_publis
 	mapping_init(mapping, part);
 	mapping->key = key;
 	mapping->key_count = options->key_count;
+	mapping->owner = owner_copy(&wish);
 	publish->mapping = mapping;
 	return 0;
 }

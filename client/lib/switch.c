@@ -46,7 +46,7 @@ static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
 static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options,
 		     struct error *error)
 {
-	const struct gpuwm_attach_options place = {
+	struct gpuwm_attach_options place = {
 		.size = sizeof(place),
 		.device = mapping->version.device,
 		.rank = mapping->version.rank,
@@ -54,8 +54,10 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 	};
 	struct lease *left;
 	struct grant grant;
-	int r = grant_take(mapping->client, ref, &place, &grant, error);
+	int r;
 
+	owner_wish(&mapping->owner, &place);
+	r = grant_take(mapping->client, ref, &place, &grant, error);
 	if (r < 0)
 		return r;
 	r = switch_part(mapping, &grant, options, error);

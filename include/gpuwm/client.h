@@ -247,6 +247,12 @@ struct gpuwm_attach_options {
 	 * names the field. NULL: any key. */
 	const struct gpuwm_key_field *key;
 	size_t key_count;
+	/* Who made the version must be one of these users or, with owner_operator, an operator; the same holds for what
+	 * gpuwm_switch is to put there. So nobody is served by who took a name first. -EACCES says whose the version is and
+	 * whose was asked for. Neither of both: anybody's version will do. */
+	const uint32_t *owner_uids;
+	size_t owner_uid_count; /* at most 16 */
+	bool owner_operator;
 };
 
 /* Leases and maps a version, read-only. ref: "model", "model@tag",
@@ -256,7 +262,8 @@ struct gpuwm_attach_options {
  * a lease each.
  * On host a mapping keeps one descriptor open a segment, which a forked child has not.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
- * -ENOENT, -ENODEV (lists where the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED,
+ * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
+ * the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
  * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
@@ -436,7 +443,8 @@ struct gpuwm_tensor_spec {
 };
 
 /* Attaches to a version, or elects this client as the one who builds it: of all who claim a name at once one
- * is elected, and the others wait for what it builds. Needs the role publisher, and a tag, not an alias.
+ * is elected, and the others wait for what it builds. To be elected needs the right to publish into the model, and a
+ * tag, not an alias.
  * 0: attached, as by gpuwm_attach (options->wait_ms is how long it waits for who builds it). 1: elected;
  * *ret_mapping is not set. Then either gpuwm_publish_begin of this name on this client, which takes the claim over:
  * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
@@ -478,11 +486,16 @@ struct gpuwm_publish_options {
 		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
 					      gpuwm_metadata tells the fields, as "key.NAME" */
 	size_t key_count;
+	const uint32_t
+		*owner_uids; /* for gpuwm_publish_commit_attached: whose versions gpuwm_switch is to put into
+				       the mapping, as in gpuwm_attach_options; nothing is asked of this one */
+	size_t owner_uid_count;
+	bool owner_operator;
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
  * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
- * only). The specs are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
+ * only). The specs are copied. Needs the right to publish into the model: see "Who may do what" in the README. Waits for as long as gpuwmd has no loader
  * free that could check the version.
  * -EACCES, -EEXIST (the tag or rank is taken), -EBUSY (another one has claimed the name: who), -ENOSPC (quotes the budget and
  * what is free), -EINVAL (names the tensor), -EDQUOT. */
@@ -552,7 +565,11 @@ int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_ma
  * `gpuwmctl ls`. 0 also when it had ended with its connection. publish may be NULL. */
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 
-/* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN -------- */
+/* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN ----------
+ *
+ * On another client: gpuwm_swap, for the owner of the model and for those whom `publish` or `operate` of its section
+ * [model.N] in gpuwmd's configuration names; gpuwm_retire, for them and for the publisher of the version; gpuwm_pin,
+ * gpuwm_unpin and gpuwm_verify, for those whom `operate` names. Others get -EACCES. */
 
 struct gpuwm_load_options {
 	size_t size;
@@ -604,13 +621,16 @@ int gpuwm_drain(struct gpuwm_client *client);
 
 /* The result of `list`, `status`, `clients`, `jobs` or `drain` as JSON text, with the keys of
  * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
- * free() the text. `clients`, `jobs` and `drain` need GPUWM_CONNECT_ADMIN. */
+ * free() the text. `drain` needs GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
+ * group. `list` tells of the models that this user may attach to. */
 int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
 
 /* ---- events ----------------------------------------------------------- */
 
 struct gpuwm_event {
-	uint64_t seq; /* numbered without gaps, except after "lost" */
+	uint64_t
+		seq; /* goes up. Events of models that this user may not attach to leave gaps: a gap does not mean
+			 that something is lost, "lost" does */
 	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
 			     seq that of the event before */
 	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */

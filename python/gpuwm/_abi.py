@@ -104,6 +104,9 @@ class AttachOptions(ctypes.Structure):
         ("look", c_bool),
         ("key", POINTER(KeyField)),
         ("key_count", c_size_t),
+        ("owner_uids", POINTER(c_uint32)),
+        ("owner_uid_count", c_size_t),
+        ("owner_operator", c_bool),
     )
 
 
@@ -151,6 +154,9 @@ class PublishOptions(ctypes.Structure):
         ("stepwise", c_bool),
         ("key", POINTER(KeyField)),
         ("key_count", c_size_t),
+        ("owner_uids", POINTER(c_uint32)),
+        ("owner_uid_count", c_size_t),
+        ("owner_operator", c_bool),
     )
 
 

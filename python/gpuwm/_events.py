@@ -27,8 +27,9 @@ _ENDED = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Event:
-    """seq: numbered without gaps. kind: as docs/protocol.md has them; "lost": some can't be told
-    any more, list again; "disconnected": gpuwmd went away, the next event is its successor's.
+    """seq: goes up; events of models that this user may not attach to leave gaps. kind: as
+    docs/protocol.md has them; "lost": some can't be told any more, list again; "disconnected":
+    gpuwmd went away, the next event is its successor's.
     model, tag, alias, version: "" where the kind has none. data: all that the event carries."""
 
     seq: int

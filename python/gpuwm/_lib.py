@@ -14,7 +14,7 @@ import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_char_p
-from typing import Any
+from typing import Any, Literal
 
 from . import _abi, errors
 
@@ -199,6 +199,32 @@ def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int
         for name in key
     ]
     return (_abi.KeyField * len(fields))(*fields), len(fields)
+
+
+OneOwner = int | Literal["operator"]
+Owner = OneOwner | Iterable[OneOwner]
+
+
+def owner_fields(owner: Owner | None) -> tuple[ctypes.Array[ctypes.c_uint32] | None, int, bool]:
+    """For owner_uids, owner_uid_count and owner_operator."""
+    if owner is None:
+        return None, 0, False
+    wish = 'numbers of users, and "operator": owner=[os.getuid(), "operator"]'
+    owners = [owner] if isinstance(owner, (int, str)) else owner
+    if not isinstance(owners, Iterable):
+        raise wrong("owner", owner, wish)
+    uids: list[int] = []
+    operators = False
+    for one in owners:
+        if one == "operator":
+            operators = True
+        elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < UINT32_MAX:
+            uids.append(one)
+        else:
+            raise errors.Invalid(f"owner={owner!r}", wish)
+    if not uids and not operators:
+        raise errors.Invalid(f"owner={owner!r} names nobody", wish)
+    return (ctypes.c_uint32 * len(uids))(*uids), len(uids), operators
 
 
 # ---- errors ---------------------------------------------------------------

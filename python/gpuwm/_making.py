@@ -50,7 +50,8 @@ class Spec(NamedTuple):
 
 
 class What(NamedTuple):
-    """What a version is called, and where it is made. device: "host" or a UUID."""
+    """What a version is called, and where it is made. device: "host" or a UUID. owner: whose
+    versions its mapping may be switched to."""
 
     name: str
     device: str
@@ -59,6 +60,7 @@ class What(NamedTuple):
     join: str | None
     alias: str | None
     key: _lib.Key | None
+    owner: _lib.Owner | None = None
 
 
 class Making:
@@ -77,6 +79,7 @@ class Making:
     def _begin(self, client: Client, what: What) -> int:
         array = (_abi.TensorSpec * len(self._specs))(*map(_spec, self._specs))
         fields, count = _lib.key_fields(what.key)
+        uids, uid_count, operators = _lib.owner_fields(what.owner)
         options = _abi.PublishOptions(
             size=ctypes.sizeof(_abi.PublishOptions),
             name=_lib.text_bytes(what.name, "name"),
@@ -89,6 +92,9 @@ class Making:
             stepwise=True,
             key=fields,
             key_count=count,
+            owner_uids=uids,
+            owner_uid_count=uid_count,
+            owner_operator=operators,
         )
         out = ctypes.c_void_p()
         begin = self._library.gpuwm_publish_begin

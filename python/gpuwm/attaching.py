@@ -32,6 +32,7 @@ def attach(
     copy: Literal[False] = False,
     writes: Writes = "refused",
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     look: bool = False,
     client: Client | None = None,
 ) -> Mapping: ...
@@ -48,6 +49,7 @@ def attach(
     glob: str | Sequence[str] | None = None,
     copy: Literal[True],
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     look: bool = False,
     client: Client | None = None,
 ) -> Copies: ...
@@ -64,6 +66,7 @@ def attach(
     copy: bool = False,
     writes: Writes = "refused",
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     look: bool = False,
     client: Client | None = None,
 ) -> Mapping | Copies:
@@ -79,11 +82,12 @@ def attach(
     copy: private tensors of this process (torch), which may be written; the lease ends at once.
     writes: "private" (host): a write is copied and stays in this process. "refused": it faults.
     key: fields that the version's key must have, equal, as texts: {"dtype": "bf16", "world": 2}.
+    owner: whose version it must be: a user's number, "operator", or several: [1000, "operator"].
     look: operators, whose client is connect(admin=True): also of a version that gives no leases,
     since it is tainted or retiring. client: None: one that the process shares.
 
-    NotFound, NoDevice (lists where it is), TimedOut, Mismatch (names the field), Damaged,
-    Unsupported, Quota, Draining, Unreachable.
+    NotFound, NoDevice (lists where it is), TimedOut, Mismatch (names the field), Refused (another
+    owner), Damaged, Unsupported, Quota, Draining, Unreachable.
     """
     mapping = attach_mapping(
         ref,
@@ -94,6 +98,7 @@ def attach(
         glob=glob,
         writes=writes,
         key=key,
+        owner=owner,
         look=look,
         client=client,
     )
@@ -124,6 +129,7 @@ def attach_mapping(
     glob: str | Sequence[str] | None = None,
     writes: Writes = "refused",
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     look: bool = False,
     client: Client | None = None,
 ) -> Mapping:
@@ -134,7 +140,7 @@ def attach_mapping(
     # Calls on one client wait for each other: one that may wait long gets a client of its own.
     waits = _lib.milliseconds(wait, "wait") != 0
     client = given(client) or (connect() if waits else shared())
-    options = attach_options(devices.resolve(device, client), rank, wait, key)
+    options = attach_options(devices.resolve(device, client), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
     call = functools.partial(_attach, client, ref, options, selection)
@@ -142,9 +148,14 @@ def attach_mapping(
 
 
 def attach_options(
-    device: str | None, rank: int, wait: float | None, key: _lib.Key | None
+    device: str | None,
+    rank: int,
+    wait: float | None,
+    key: _lib.Key | None,
+    owner: _lib.Owner | None,
 ) -> _abi.AttachOptions:
     fields, count = _lib.key_fields(key)
+    uids, uid_count, operators = _lib.owner_fields(owner)
     return _abi.AttachOptions(
         size=ctypes.sizeof(_abi.AttachOptions),
         device=_lib.maybe_text(device, "device"),
@@ -152,6 +163,9 @@ def attach_options(
         wait_ms=_lib.milliseconds(wait, "wait"),
         key=fields,
         key_count=count,
+        owner_uids=uids,
+        owner_uid_count=uid_count,
+        owner_operator=operators,
     )
 
 
@@ -213,7 +227,7 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
     deadline = time.monotonic() + wait
     client = connect(like.socket, wait=wait)
     left = max(deadline - time.monotonic(), 0)
-    options = attach_options(like.device, like.version.rank, left, None)
+    options = attach_options(like.device, like.version.rank, left, None, None)
 
     def call() -> None:
         with _handles(client, ref, options):

@@ -32,6 +32,7 @@ def build(
     wait: float | None = None,
     device: Any = None,
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     alias: str | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -46,8 +47,8 @@ def build(
     (the default with `fill`): the first process saves, the others load. None: $GPUWM_MODE, or the
     default. fill: may return another model, of the structure that `make` gives where it loads;
     None: `make` gives the model its values, which costs the others what it reads.
-    strict, share_buffers, private, guard: as in `bind`. wait, device, key, alias, files, metadata,
-    client: as in `gpuwm.obtain`. options: more for `gpuwm.attach`, with "load" only.
+    strict, share_buffers, private, guard: as in `bind`. wait, device, key, owner, alias, files,
+    metadata, client: as in `gpuwm.obtain`. options: more for `gpuwm.attach`, with "load" only.
     """
     if isinstance(make, nn.Module):  # which can be called, with other arguments
         raise _lib.wrong("make", type(make), _MAKE)
@@ -65,7 +66,9 @@ def build(
     if chosen == "load":
         from .attaching import attach
 
-        mapping = attach(ref, device=device, wait=wait, key=key, client=client, **options)
+        mapping = attach(
+            ref, device=device, wait=wait, key=key, owner=owner, client=client, **options
+        )
     else:
         mapping = modes.obtain(
             ref,
@@ -74,6 +77,7 @@ def build(
             wait=wait,
             device=device,
             key=key,
+            owner=owner,
             alias=alias,
             files=files,
             metadata=metadata,

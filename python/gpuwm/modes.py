@@ -42,6 +42,7 @@ def obtain(
     wait: float | None = None,
     device: Any = None,
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     alias: str | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -57,21 +58,23 @@ def obtain(
     None: $GPUWM_MODE, else "auto".
     ref: "model@tag"; for "load" as in `attach`. wait: seconds for the version; None: "load" does
     not wait, "auto" waits for ever for who builds. device, client: as in `attach` and `publish`.
-    key: it is published with these fields, and attached only when they are equal. alias, files,
+    key: it is published with these fields, and attached only when they are equal. owner: as in
+    `attach`, where another process made it, and for each switch of the mapping. alias, files,
     metadata, private: as in `publish`, when it is made here.
 
-    All errors of `attach` and `publish`, and whatever `make` raises. Refused: the role publisher
-    is needed for all but "load".
+    All errors of `attach` and `publish`, and whatever `make` raises. Refused: to make it, this user
+    needs the right to publish into the model; another owner.
     """
     _lib.function(make, "make", "a function that returns what is to be published")
     chosen = mode_of(mode, "auto")
     if chosen == "load":
-        return attach(ref, device=device, wait=wait, key=key, client=client)
+        return attach(ref, device=device, wait=wait, key=key, owner=owner, client=client)
     make_it = functools.partial(
         publish,
         name=ref,
         device=device,
         key=key,
+        owner=owner,
         alias=alias,
         files=files,
         metadata=metadata,
@@ -81,15 +84,20 @@ def obtain(
         return make_it(make(), client=client)
     # Calls on a client wait for each other, and those who wait must not hold up who builds.
     client = clients.given(client) or clients.connect()
-    found = claim(client, ref, device, math.inf if wait is None else wait, key)
+    found = claim(client, ref, device, math.inf if wait is None else wait, key, owner)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
 
 
 def claim(
-    client: clients.Client, name: str, device: Any, wait: float, key: _lib.Key | None
+    client: clients.Client,
+    name: str,
+    device: Any,
+    wait: float,
+    key: _lib.Key | None,
+    owner: _lib.Owner | None = None,
 ) -> Attached | None:
     """None: it is for this client to publish, or to give up."""
-    options = attach_options(devices.resolve(device, client), 0, wait, key)
+    options = attach_options(devices.resolve(device, client), 0, wait, key, owner)
     text = _lib.text_bytes(name, "ref")
     left = _Left(client, name)
 

@@ -31,6 +31,7 @@ def publish(
     *,
     alias: str | None = None,
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
     bind: Literal[True] = True,
@@ -52,6 +53,7 @@ def publish(
     *,
     alias: str | None = None,
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
     bind: Literal[False],
@@ -71,6 +73,7 @@ def publish(
     *,
     alias: str | None = None,
     key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
     bind: bool = True,
@@ -95,7 +98,8 @@ def publish(
     Names of one tensor, and tensors that are the same memory, are stored once. A permutation of a
     dense tensor keeps its strides; what has gaps is written without. name: "model@tag".
     alias: moved to the version when it is ready. key: fields that who attaches may ask to be equal;
-    values are taken as texts. files: paths, or contents by name; metadata: texts by name.
+    values are taken as texts. owner: as in `attach`, of what the mapping is switched to.
+    files: paths, or contents by name; metadata: texts by name.
     device: "host", a UUID, "cuda:N"…; None: where the tensors are.
     dtype: with bind=False. float16, bfloat16, float32 and float64 tensors are stored as this one of
     them (torch.bfloat16, numpy.float16, "bfloat16"), rounded as they are copied; others as is.
@@ -119,7 +123,7 @@ def publish(
     if announce is not None:
         _lib.function(announce, "announce", "a function that is told the publish's id")
     client = clients.given(client) or clients.connect()
-    what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key)
+    what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key, owner)
     making = Making(client, what, [part.spec for part in gathered.parts])
     try:
         if announce is not None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from . import binding, converting, errors, init
+from . import _lib, binding, converting, errors, init
 from .attaching import attach_mapping
 from .client import Client
 from .mapping import Mapping
@@ -44,6 +44,7 @@ def from_pretrained(
     rank: int = 0,
     wait: float | None = None,
     key: dict[str, str] | None = None,
+    owner: _lib.Owner | None = None,
     client: Client | None = None,
     strict: bool = True,
     share_buffers: bool | str | Sequence[str] = False,
@@ -55,8 +56,8 @@ def from_pretrained(
 
     ref: what to attach; or a Mapping, which can then `switch` the model. model_class: an Auto class
     or a model's; None: the one that the config names. dtype: "auto": the config's, or the
-    version's. device, rank, wait, key, client: of `gpuwm.attach`; strict, share_buffers, private,
-    guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
+    version's. device, rank, wait, key, owner, client: of `gpuwm.attach`; strict, share_buffers,
+    private, guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
     (attn_implementation="sdpa", tie_word_embeddings=False).
 
     Names that this transformers changes at load follow in place. Tensors that it would make of
@@ -68,7 +69,7 @@ def from_pretrained(
     mapping = ref
     if not isinstance(mapping, Mapping):
         mapping = attach_mapping(
-            mapping, device=device, rank=rank, wait=wait, key=key, client=client
+            mapping, device=device, rank=rank, wait=wait, key=key, owner=owner, client=client
         )
     found = _config(library, mapping, config)
     with init.empty_init():

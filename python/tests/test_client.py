@@ -133,9 +133,10 @@ def test_a_worker_looks_and_does_not_operate(
     assert client.devices[0].id == "host"
     assert len(client.instance) == 32
     assert client.status()["instance"] == client.instance
-    found = client.list(versions[0].partition("@")[0])
+    model = versions[0].partition("@")[0]
+    found = client.list(model)
     assert sorted(row["tag"] for row in found["versions"]) == ["v1", "v2"]
-    for call in (client.clients, client.jobs, lambda: client.swap("m", "v1"), client.drain):
+    for call in (client.clients, client.jobs, lambda: client.swap(model, "v1"), client.drain):
         with pytest.raises(gpuwm.Refused):
             call()
 

@@ -247,9 +247,8 @@ Test(hostile, names_outside_the_grammar_are_refused)
 
 Test(hostile, a_worker_operates_nothing)
 {
-	static const char *const methods[] = {METHOD_PIN_VERSION, METHOD_UNPIN_VERSION, METHOD_HOT_SWAP,
-					      METHOD_LOAD,        METHOD_RETIRE,        METHOD_CLIENTS,
-					      METHOD_JOBS,        METHOD_CANCEL,        METHOD_DRAIN};
+	static const char *const methods[] = {METHOD_LOAD, METHOD_CLIENTS, METHOD_JOBS, METHOD_CANCEL,
+					      METHOD_DRAIN};
 	struct scene s = scene_make();
 
 	for (unsigned i = 0; i < sizeof methods / sizeof methods[0]; i++) {

@@ -279,7 +279,8 @@ Test(config, refusal_says_what_is_allowed)
 Test(config, unknown_names_are_told_the_known_ones)
 {
 	expect_error(set("sockets", "path", "/a"), "there is no section [sockets]");
-	cr_expect_str_eq(error.detail, "there are [socket] [access] [loader] [budget] [scrub] [limits] [log]");
+	cr_expect_str_eq(error.detail,
+			 "there are [socket] [access] [model.N] [loader] [budget] [scrub] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
 	cr_expect_str_eq(error.detail, "there are path socket root");
 }

@@ -6,12 +6,14 @@ TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 120);
 
 /* ---- the table ---- */
 
-static const char *const of_operators[] = {METHOD_PIN_VERSION, METHOD_UNPIN_VERSION, METHOD_HOT_SWAP,
-					   METHOD_LOAD,        METHOD_RETIRE,        METHOD_CLIENTS,
-					   METHOD_JOBS,        METHOD_CANCEL,        METHOD_DRAIN};
+static const char *const of_operators[] = {METHOD_LOAD, METHOD_CLIENTS, METHOD_JOBS, METHOD_CANCEL,
+					   METHOD_DRAIN};
 static const char *const of_loaders[] = {METHOD_LOADER_HELLO, METHOD_LOADER_CHECKED, METHOD_LOADER_DONE,
 					 METHOD_LOADER_PROGRESS, METHOD_LOADER_DEVICES};
-static const char *const of_publishers[] = {METHOD_PUBLISH_BEGIN, METHOD_PUBLISH_COMMIT, METHOD_PUBLISH_ABORT};
+/* Whether a worker may depends on the model: daemon_access.c. */
+static const char *const of_models[] = {METHOD_PUBLISH_BEGIN, METHOD_CLAIM,    METHOD_PIN_VERSION,
+					METHOD_UNPIN_VERSION, METHOD_HOT_SWAP, METHOD_RETIRE,
+					METHOD_VERIFY};
 
 #define EACH(name, list) for (size_t name = 0; name < sizeof(list) / sizeof(*list); name++)
 
@@ -39,16 +41,26 @@ Test(dispatch, only_loaders_speak_for_loaders)
 	close(admin);
 }
 
-Test(dispatch, only_publishers_publish)
+Test(dispatch, whether_a_worker_may_is_asked_of_the_model)
 {
 	int sock = greeted(SESSION_WORKER);
 
 	server->sessions->roles = ROLE_WORKER;
-	EACH(i, of_publishers)
-	cr_assert_eq(ask(sock, of_publishers[i]), -EACCES, "%s", of_publishers[i]);
-	server->sessions->roles |= ROLE_PUBLISHER;
-	EACH(i, of_publishers)
-	cr_assert_eq(ask(sock, of_publishers[i]), -EINVAL, "%s", of_publishers[i]);
+	EACH(i, of_models)
+	cr_assert_eq(ask(sock, of_models[i]), -EINVAL, "%s", of_models[i]);
+	close(sock);
+}
+
+Test(dispatch, observers_look_and_operate_nothing)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	server->sessions->roles = ROLE_WORKER | ROLE_OBSERVER;
+	cr_assert_eq(ask(sock, METHOD_CLIENTS), 0);
+	cr_assert_eq(ask(sock, METHOD_JOBS), 0);
+	cr_assert_eq(ask(sock, METHOD_LOAD), -EACCES);
+	cr_assert_eq(ask(sock, METHOD_CANCEL), -EACCES);
+	cr_assert_eq(ask(sock, METHOD_DRAIN), -EACCES);
 	close(sock);
 }
 

@@ -78,3 +78,19 @@ Test(attach_wishes, a_mapping_can_be_populated_at_once)
 		gpuwm_detach(mapping);
 	}
 }
+
+Test(attach_wishes, an_owner_that_can_not_be_is_refused_before_gpuwmd_is_asked)
+{
+	const uint32_t uids[OWNER_UIDS_MAX + 1] = {0};
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+
+	options.owner_uids = uids;
+	options.owner_uid_count = OWNER_UIDS_MAX + 1;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "17 users are wished for as owner; at most 16") != NULL);
+	options.owner_uids = NULL;
+	options.owner_uid_count = 1;
+	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "owner_uids is NULL") != NULL);
+}

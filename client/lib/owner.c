@@ -1,0 +1,46 @@
+#include "owner.h"
+
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <string.h>
+
+int owner_check(const struct gpuwm_attach_options *options, struct error *error)
+{
+	if (options->owner_uid_count > OWNER_UIDS_MAX)
+		return error_set(error, -EINVAL, NULL,
+				 "%zu users are wished for as owner; at most %d are possible",
+				 options->owner_uid_count, OWNER_UIDS_MAX);
+	if (!options->owner_uids && options->owner_uid_count > 0)
+		return error_set(error, -EINVAL, NULL, "owner_uids is NULL, but owner_uid_count is %zu",
+				 options->owner_uid_count);
+	return 0;
+}
+
+struct owner owner_copy(const struct gpuwm_attach_options *options)
+{
+	struct owner owner = {.count = options->owner_uid_count, .operators = options->owner_operator};
+
+	if (owner.count > 0)
+		memcpy(owner.uids, options->owner_uids, owner.count * sizeof(*owner.uids));
+	return owner;
+}
+
+void owner_wish(const struct owner *owner, struct gpuwm_attach_options *options)
+{
+	options->owner_uids = owner->uids;
+	options->owner_uid_count = owner->count;
+	options->owner_operator = owner->operators;
+}
+
+void owner_put(struct message_writer *w, const struct gpuwm_attach_options *options)
+{
+	if (options->owner_uid_count == 0 && !options->owner_operator)
+		return;
+	message_begin_array(w, "owner");
+	for (size_t i = 0; i < options->owner_uid_count; i++)
+		message_put_u64(w, NULL, options->owner_uids[i]);
+	if (options->owner_operator)
+		message_put_text(w, NULL, OWNER_OPERATOR);
+	message_end(w);
+}

@@ -1,0 +1,157 @@
+/* The sections [model.N]. */
+#include "config_internal.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECTION_PREFIX "model."
+#define SEPARATORS ", \t"
+#define PRINCIPAL_BYTES 256 /* "@" and the longest name that Linux has; LOGIN_NAME_MAX is 256 */
+
+bool config_is_rule(const char *section)
+{
+	return strncmp(section, SECTION_PREFIX, strlen(SECTION_PREFIX)) == 0;
+}
+
+/* 0: it is no number from 1 on. */
+static unsigned number_of(const char *section)
+{
+	const char *digits = section + strlen(SECTION_PREFIX);
+	size_t count = strspn(digits, "0123456789");
+	unsigned long number = count > 0 && count < 10 ? strtoul(digits, NULL, 10) : 0;
+
+	return digits[count] == '\0' && digits[0] != '0' && number <= MODEL_RULE_NUMBER_MAX ? (unsigned)number
+											    : 0;
+}
+
+static int section_of(struct config *config, const char *section, struct rule **ret, struct error *error)
+{
+	unsigned number = number_of(section);
+
+	if (number == 0)
+		return error_set(
+			error, -EINVAL, "[model.1], [model.2], …: of those that match the lowest counts",
+			"[%s]: N in [model.N] is no number from 1 to %d", section, MODEL_RULE_NUMBER_MAX);
+	*ret = rules_section(&config->rules, number);
+	if (!*ret && errno == ENOSPC)
+		return error_set(error, -EINVAL, "one section may name several users and groups",
+				 "[%s] is one too many: at most %d sections [model.N] are possible", section,
+				 MODEL_RULES_MAX);
+	return *ret ? 0 : error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+}
+
+/* ---- names ---- */
+
+static bool parse_id(const char *text, uint32_t *ret)
+{
+	size_t digits = strspn(text, "0123456789");
+	unsigned long long id;
+
+	if (digits == 0 || digits > 10 || text[digits] != '\0')
+		return false;
+	id = strtoull(text, NULL, 10);
+	*ret = (uint32_t)id;
+	return id < UINT32_MAX; /* which is no user's and no group's */
+}
+
+/* What a name of the configuration stands for; false: nobody has it. */
+static bool resolve(const char *name, struct principal *ret)
+{
+	ret->is_group = name[0] == '@';
+	if (parse_id(name + ret->is_group, &ret->id))
+		return true;
+	if (ret->is_group) {
+		/* cppcheck-suppress getgrnamCalled ; one thread */
+		const struct group *group = getgrnam(name + 1);
+
+		ret->id = group ? group->gr_gid : 0;
+		return group;
+	}
+	/* cppcheck-suppress getpwnamCalled ; one thread */
+	const struct passwd *user = getpwnam(name);
+
+	ret->id = user ? user->pw_uid : 0;
+	return user;
+}
+
+static int add_name(struct rule *rule, enum rule_right right, const char *section, const char *name,
+		    struct error *error)
+{
+	const char *key = rule_right_names[right];
+	struct principal principal;
+
+	if (!resolve(name, &principal))
+		return error_set(error, -EINVAL, "name users and @groups of this machine, or their numbers",
+				 "[%s] %s: there is no %s \"%.*s\" here", section, key,
+				 name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
+	if (!rule_name(rule, right, principal))
+		return error_set(error, -EINVAL, "name a group that they are members of",
+				 "[%s] %s names more than %d users and groups", section, key, RULE_NAMES_MAX);
+	return 0;
+}
+
+static int add_names(struct rule *rule, enum rule_right right, const char *section, const char *value,
+		     struct error *error)
+{
+	char *copy = strdup(value), *rest = NULL;
+	unsigned count = 0;
+	int r = 0;
+
+	if (!copy)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	for (const char *name = strtok_r(copy, SEPARATORS, &rest); r == 0 && name;
+	     name = strtok_r(NULL, SEPARATORS, &rest), count++)
+		r = add_name(rule, right, section, name, error);
+	free(copy);
+	if (r == 0 && count == 0)
+		return error_set(error, -EINVAL, "to let nobody but operators, name root",
+				 "[%s] %s names nobody", section, rule_right_names[right]);
+	return r;
+}
+
+/* ---- keys ---- */
+
+static int set_match(struct rule *rule, const char *section, const char *value, struct error *error)
+{
+	if (value[0] == '\0' || strlen(value) > RULE_MATCH_BYTES_MAX)
+		return error_set(error, -EINVAL, "a pattern such as llama/*",
+				 "[%s] match has %zu bytes; 1 to %d are possible", section, strlen(value),
+				 RULE_MATCH_BYTES_MAX);
+	if (rule->match[0])
+		return error_set(error, -EINVAL, "another pattern needs another section",
+				 "[%s] has two patterns: %.256s and %.256s", section, rule->match, value);
+	strcpy(rule->match, value);
+	return 0;
+}
+
+int config_set_rule(struct config *config, const char *section, const char *key, const char *value,
+		    struct error *error)
+{
+	struct rule *rule;
+	int right = 0, r;
+
+	r = section_of(config, section, &rule, error);
+	if (r < 0)
+		return r;
+	if (strcmp(key, "match") == 0)
+		return set_match(rule, section, value, error);
+	while (right < RULE_RIGHTS && strcmp(key, rule_right_names[right]) != 0)
+		right++;
+	if (right == RULE_RIGHTS)
+		return config_no_key(MODEL_SECTION, key, error);
+	return add_names(rule, right, section, value, error);
+}
+
+int config_check_rules(const struct config *config, struct error *error)
+{
+	for (size_t i = 0; i < config->rules.count; i++) {
+		if (!config->rules.list[i]->match[0])
+			return error_set(error, -EINVAL, "match = PATTERN says which models it is about",
+					 "[model.%u] has no match", config->rules.list[i]->number);
+	}
+	return 0;
+}

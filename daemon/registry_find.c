@@ -1,0 +1,138 @@
+/* What a reference names, for whom. */
+#include "registry_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Up to eight names as the end of an error. */
+struct name_list {
+	char text[TEXT_BYTES_MAX + 1];
+	size_t used;
+	unsigned shown, left_out;
+};
+
+static void name_list_add(struct name_list *list, const char *name)
+{
+	size_t room = sizeof(list->text) - list->used;
+	int added;
+
+	if (list->shown == 8) {
+		list->left_out++;
+		return;
+	}
+	added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
+	list->used += (size_t)added < room ? (size_t)added : room - 1;
+}
+
+static const char *name_list_end(struct name_list *list)
+{
+	if (list->left_out)
+		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more",
+			 list->left_out);
+	return list->text;
+}
+
+static bool sees(const struct model_view *view, struct model *model)
+{
+	return !view || view->sees(view->data, model);
+}
+
+static int no_model(const struct registry *registry, const struct model_view *view, const char *name,
+		    struct error *error)
+{
+	struct name_list list = {0};
+
+	for (struct model *model = registry->models; model; model = model->hh.next) {
+		if (sees(view, model))
+			name_list_add(&list, model->name);
+	}
+	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
+}
+
+static int no_name(const struct model *model, const char *name, struct error *error)
+{
+	struct name_list list = {0};
+
+	for (const struct named *named = model->names; named; named = named->hh.next)
+		name_list_add(&list, named->name);
+	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
+			 model->name, name);
+}
+
+static int find_by_id(const struct registry *registry, const struct model_view *view,
+		      const struct version_id *id, struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+
+	HASH_FIND(by_id, registry->by_id, id, sizeof(*id), record);
+	if (!record || !sees(view, record->version.model)) {
+		char text[VERSION_ID_TEXT];
+		hex128_format(id->bytes, text);
+		return error_set(error, -ENOENT, "it was freed, or never was", "no version %s", text);
+	}
+	*ret_version = &record->version;
+	return 0;
+}
+
+int registry_model_in(const struct registry *registry, const struct model_view *view, const char *name,
+		      struct model **ret_model, struct error *error)
+{
+	struct model *model = model_find(registry, name);
+
+	if (!model || !sees(view, model))
+		return no_model(registry, view, name, error);
+	*ret_model = model;
+	return 0;
+}
+
+int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
+		  uint64_t *ret_generation, struct error *error)
+{
+	return registry_find_in(registry, NULL, ref, ret_version, ret_generation, error);
+}
+
+int registry_find_in(const struct registry *registry, const struct model_view *view, const struct ref *ref,
+		     struct version **ret_version, uint64_t *ret_generation, struct error *error)
+{
+	struct model *model;
+	const struct named *named;
+	int r;
+
+	if (ref->has_id) {
+		r = find_by_id(registry, view, &ref->id, ret_version, error);
+		if (r == 0)
+			*ret_generation = 0;
+		return r;
+	}
+	r = registry_model_in(registry, view, ref->model, &model, error);
+	if (r < 0)
+		return r;
+	named = named_find(model, ref->name);
+	if (!named)
+		return no_name(model, ref->name, error);
+	*ret_version = named->alias ? named->alias->version : named->version;
+	*ret_generation = named->alias ? named->alias->generation : 0;
+	return 0;
+}
+
+struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish)
+{
+	struct version_record *record;
+
+	HASH_FIND(by_publish, registry->by_publish, publish, sizeof(*publish), record);
+	return record ? &record->version : NULL;
+}
+
+struct version *registry_next_version(const struct registry *registry, const char *model, struct version *after)
+{
+	const struct model *next;
+
+	if (after && after->next_in_model)
+		return after->next_in_model;
+	if (model)
+		next = after ? NULL : model_find(registry, model);
+	else
+		next = after ? after->model->hh.next : registry->models;
+	return next ? next->first : NULL;
+}

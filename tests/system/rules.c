@@ -1,0 +1,523 @@
+/* Rules for models: several users, real processes. */
+#include "kept.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(rules);
+
+#define ALICE 61001
+#define BOB 61002
+#define CAROL 61003
+
+/* Users who are told what to do. Each command is a line; the answer is the code and the error's words. */
+
+static struct gpuwm_client *client;
+static struct gpuwm_mapping *mapping;
+static struct gpuwm_events *events;
+
+static int do_attach(const char *ref, const char *owner, int64_t wait_ms)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	uint32_t uid = owner ? (uint32_t)atoi(owner) : 0;
+
+	options.owner_operator = owner && strcmp(owner, "operator") == 0;
+	options.owner_uids = &uid;
+	options.owner_uid_count = owner && !options.owner_operator;
+	options.wait_ms = wait_ms;
+	return gpuwm_attach(client, ref, &options, &mapping);
+}
+
+static int do_publish(const char *name, const char *alias)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	const struct checkpoint *c = SMALL(1);
+	struct gpuwm_tensor_spec *specs = calloc(checkpoint_tensors(c), sizeof(*specs));
+	struct gpuwm_publish *publish;
+	int r;
+
+	options.name = name;
+	options.device = "host";
+	options.alias = alias;
+	checkpoint_specs(c, specs);
+	r = gpuwm_publish_begin(client, &options, specs, checkpoint_tensors(c), &publish);
+	free(specs);
+	if (r == 0)
+		r = publish_fill(publish, c);
+	return r < 0 ? r : gpuwm_publish_commit(publish, NULL);
+}
+
+static int do_swap(const char *model, const char *to)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = model;
+	options.to = to;
+	return gpuwm_swap(client, &options, NULL);
+}
+
+/* The number of versions that list tells of a model. */
+static int do_list(const char *model)
+{
+	char *text;
+	json_t *list;
+	int count, r = gpuwm_query(client, "list", model, &text);
+
+	if (r < 0)
+		return r;
+	list = json_loads(text, 0, NULL);
+	count = (int)json_array_size(json_object_get(list, "versions"));
+	json_decref(list);
+	free(text);
+	return count;
+}
+
+static int do_query(const char *method)
+{
+	char *text = NULL;
+	int r = gpuwm_query(client, method, NULL, &text);
+
+	free(text);
+	return r;
+}
+
+struct counted {
+	const char *prefix;
+	int count;
+	bool ended;
+};
+
+static void count_about(const struct gpuwm_event *event, void *data)
+{
+	struct counted *counted = data;
+
+	counted->count += strncmp(event->model, counted->prefix, strlen(counted->prefix)) == 0;
+	counted->ended |= strcmp(event->model, "end") == 0;
+}
+
+/* How many events of models that begin so come before the first of model "end". */
+static int do_events(const char *prefix)
+{
+	struct counted counted = {.prefix = prefix};
+
+	while (!counted.ended) {
+		int r = gpuwm_events_dispatch(events, SOON_MS, count_about, &counted);
+
+		if (r <= 0)
+			return r < 0 ? r : -ETIMEDOUT;
+	}
+	return counted.count;
+}
+
+static int obey(const char *verb, const char *first, const char *second)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *claimed;
+
+	if (strcmp(verb, "attach") == 0)
+		return do_attach(first, second, 0);
+	if (strcmp(verb, "wait") == 0)
+		return do_attach(first, second, -1);
+	if (strcmp(verb, "detach") == 0)
+		return gpuwm_detach(mapping);
+	if (strcmp(verb, "switch") == 0)
+		return gpuwm_switch(mapping, first, NULL);
+	if (strcmp(verb, "check") == 0)
+		return gpuwm_mapping_check(mapping);
+	if (strcmp(verb, "publish") == 0)
+		return do_publish(first, second);
+	if (strcmp(verb, "claim") == 0)
+		return gpuwm_claim(client, first, &options, &claimed);
+	if (strcmp(verb, "swap") == 0)
+		return do_swap(first, second);
+	if (strcmp(verb, "retire") == 0)
+		return gpuwm_retire(client, first, second ? atoi(second) : 0);
+	if (strcmp(verb, "pin") == 0)
+		return gpuwm_pin(client, first, "p");
+	if (strcmp(verb, "unpin") == 0)
+		return gpuwm_unpin(client, first, "p");
+	if (strcmp(verb, "verify") == 0) {
+		uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+		size_t count;
+		int r = gpuwm_verify(client, first, NULL, jobs, &count);
+
+		return r < 0 ? r : gpuwm_job_wait(client, jobs[0], SOON_MS);
+	}
+	if (strcmp(verb, "list") == 0)
+		return do_list(first);
+	if (strcmp(verb, "query") == 0)
+		return do_query(first);
+	if (strcmp(verb, "subscribe") == 0)
+		return gpuwm_events_open(client, UINT64_MAX, &events);
+	CHILD_ASSERT(strcmp(verb, "events") == 0);
+	return do_events(first);
+}
+
+/* argv: the user's number, and its groups. */
+static int user(int argc, char **argv)
+{
+	gid_t groups[4];
+	char line[512];
+	FILE *in = fdopen(CHILD_IN, "r");
+	uid_t uid = (uid_t)atoi(argv[0]);
+
+	for (int i = 1; i < argc; i++)
+		groups[i - 1] = (gid_t)atoi(argv[i]);
+	CHILD_ASSERT(setgroups((size_t)argc - 1, groups) == 0 && setgid(uid) == 0 && setuid(uid) == 0);
+	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
+	while (fgets(line, sizeof line, in)) {
+		char *verb = strtok(line, " \n"), *first = strtok(NULL, " \n"), *second = strtok(NULL, " \n");
+		int r = obey(verb, first, second);
+
+		dprintf(CHILD_OUT, "%d %s|%s\n", r, r < 0 ? gpuwm_error()->message : "",
+			r < 0 ? gpuwm_error()->detail : "");
+	}
+	_exit(0); /* what it holds goes with it */
+}
+
+static char said[2 * 1100];
+
+static int answer_of(struct process *p)
+{
+	size_t used = 0;
+
+	do
+		cr_assert_eq(read(p->from, said + used, 1), 1, "the user is gone");
+	while (said[used++] != '\n' && used < sizeof said);
+	said[used - 1] = '\0';
+	return atoi(said);
+}
+
+__attribute__((format(printf, 2, 3))) static int does(struct process *p, const char *format, ...)
+{
+	char line[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof line, format, arguments);
+	va_end(arguments);
+	cr_assert(dprintf(p->to, "%s\n", line) > 0);
+	return answer_of(p);
+}
+
+#define DOES(p, ...) cr_assert_geq(does(p, __VA_ARGS__), 0, "%s", said)
+#define REFUSED(code, p, ...) cr_assert_eq(does(p, __VA_ARGS__), -(code), "%s", said)
+
+/* ---- a gpuwmd with rules ---- */
+
+static char config[64];
+
+static void rules_write(const char *text)
+{
+	FILE *file = fopen(config, "w");
+
+	cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static struct gpuwmd *start(const char *text)
+{
+	snprintf(config, sizeof config, "/tmp/gpuwm-rules-%d.conf", (int)getpid());
+	rules_write(text);
+	return gpuwmd_start("--config", config, "--set", "socket.mode=0666", "--set",
+			    "access.publish_group=", NULL);
+}
+
+static void stop(struct gpuwmd *d)
+{
+	gpuwmd_stop(d);
+	unlink(config);
+}
+
+static void reload(struct gpuwmd *d, const char *text, const char *words)
+{
+	rules_write(text);
+	cr_assert_eq(kill(d->pid, SIGHUP), 0);
+	cr_assert(EVENTUALLY(SOON_MS, log_says(d, words)), "the log does not say: %s", words);
+}
+
+#define RULES_TEST(name)                                                                                       \
+	static void name##_body(void);                                                                         \
+	Test(rules, name)                                                                                      \
+	{                                                                                                      \
+		SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");                                \
+		SKIP_UNLESS(backend() == BACKEND_HOST, "rules know no memory kinds");                          \
+		name##_body();                                                                                 \
+	}                                                                                                      \
+	static void name##_body(void)
+
+static struct process user_start(uid_t uid)
+{
+	char text[16];
+
+	snprintf(text, sizeof text, "%u", uid);
+	return process_start(user, text, NULL);
+}
+
+static void user_end(struct process *p)
+{
+	close(p->to);
+	p->to = -1;
+	process_finish(p);
+}
+
+#define SECRET                                                                                                 \
+	"[model.1]\nmatch = secret/*\nattach = 61002\npublish = 61001\n"                                       \
+	"[model.2]\nmatch = *\npublish = 61001, 61003\n"
+
+RULES_TEST(what_a_user_may_not_attach_to_is_not_there)
+{
+	struct gpuwmd *d = start(SECRET);
+	struct process alice = user_start(ALICE), bob = user_start(BOB), carol = user_start(CAROL);
+	json_t *entry;
+	char id[33];
+
+	DOES(&bob, "subscribe");
+	DOES(&carol, "subscribe");
+	DOES(&alice, "publish secret/m@v1");
+	DOES(&alice, "publish end@v1");
+	DOES(&alice, "attach secret/m");
+	DOES(&bob, "attach secret/m");
+	cr_assert_eq(does(&bob, "list secret/m"), 1);
+	cr_assert_gt(does(&bob, "events secret"), 0);
+	entry = version_entry(d, "secret/m", "v1");
+	snprintf(id, sizeof id, "%s", json_string_value(json_object_get(entry, "version")));
+	json_decref(entry);
+	REFUSED(ENOENT, &carol, "attach secret/m");
+	cr_assert(strstr(said, "no model \"secret/m\"") && strstr(said, "there are end"), "%s", said);
+	REFUSED(ENOENT, &carol, "attach %s", id);
+	REFUSED(ENOENT, &carol, "swap secret/m v1");
+	REFUSED(ENOENT, &carol, "retire secret/m");
+	cr_assert_eq(does(&carol, "list secret/m"), 0);
+	cr_assert_eq(does(&carol, "events secret"), 0, "events of a hidden model, or: %s", said);
+	user_end(&alice);
+	user_end(&bob);
+	user_end(&carol);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
+	version_drop(d, "secret/m", "v1");
+	version_drop(d, "end", "v1");
+	stop(d);
+}
+
+/* Members of nogroup are publishers, members of games observers. */
+#define PUBLISHER "65534"
+static struct gpuwmd *start_with_groups(const char *text)
+{
+	snprintf(config, sizeof config, "/tmp/gpuwm-rules-%d.conf", (int)getpid());
+	rules_write(text);
+	return gpuwmd_start("--config", config, "--set", "socket.mode=0666", "--set",
+			    "access.publish_group=nogroup", "--set", "access.observe_group=games", NULL);
+}
+
+RULES_TEST(other_publishers_keep_off_what_is_somebodys)
+{
+	struct gpuwmd *d = start_with_groups("");
+	struct process alice = process_start(user, "61001", PUBLISHER, NULL);
+	struct process bob = process_start(user, "61002", PUBLISHER, NULL);
+
+	DOES(&alice, "publish m@v1");
+	DOES(&alice, "publish m@v2 prod");
+	REFUSED(EACCES, &bob, "publish m@b current");
+	cr_assert(strstr(said, "model \"m\" is uid 61001's"), "%s", said);
+	REFUSED(EACCES, &bob, "claim m@b");
+	REFUSED(EACCES, &bob, "swap m v2");
+	REFUSED(EACCES, &bob, "retire m@v2");
+	REFUSED(EACCES, &alice, "pin m@v2");
+	DOES(&bob, "publish n@v1");
+	DOES(&alice, "swap m v2");
+	DOES(&alice, "retire m@v1 10000");
+	OK(publish_version(d->admin, d->device, "n@o", SMALL(1)));
+	DOES(&bob, "retire n@o 10000");
+	user_end(&alice);
+	user_end(&bob);
+	version_drop(d, "m", "v2");
+	version_drop(d, "n", "v1");
+	stop(d);
+}
+
+RULES_TEST(the_named_publish_and_operate_without_the_group)
+{
+	struct gpuwmd *d = start("[model.3]\nmatch = m\npublish = 61001\noperate = @61002\n");
+	struct process alice = user_start(ALICE), bob = user_start(BOB), carol = user_start(CAROL);
+
+	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
+	DOES(&alice, "publish m@v2 current");
+	DOES(&bob, "publish m@v3");
+	DOES(&bob, "swap m v3");
+	DOES(&bob, "pin m@v2");
+	DOES(&bob, "verify m@v2");
+	DOES(&bob, "unpin m@v2");
+	REFUSED(EACCES, &alice, "pin m@v2");
+	REFUSED(EACCES, &alice, "verify m@v2");
+	REFUSED(EACCES, &alice, "publish x@v1");
+	REFUSED(EACCES, &carol, "publish m@c");
+	REFUSED(EACCES, &carol, "swap m v1");
+	DOES(&alice, "retire m@v1 10000");
+	user_end(&alice);
+	user_end(&bob);
+	user_end(&carol);
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v3");
+	stop(d);
+}
+
+/* argv: what gpuwmctl is to do, as an observer. */
+static int observer_ctl(int argc, char **argv)
+{
+	gid_t group = (gid_t)atoi(argv[0]);
+	char text[4096];
+	int code;
+
+	CHILD_ASSERT(argc == 3 && setgroups(1, &group) == 0 && setgid(CAROL) == 0 && setuid(CAROL) == 0);
+	code = ctl(text, sizeof text, argv[1], NULL);
+	CHILD_ASSERT(code == 0);
+	CHILD_ASSERT(strstr(text, argv[2]));
+	return 0;
+}
+
+RULES_TEST(an_observer_reads_everything_and_changes_nothing)
+{
+	const struct group *games = getgrnam("games");
+	struct process alice, observer, tool;
+	struct gpuwmd *d;
+	char group[16];
+
+	SKIP_UNLESS(games, "there is no group games here");
+	snprintf(group, sizeof group, "%u", games->gr_gid);
+	d = start_with_groups(SECRET);
+	alice = user_start(ALICE);
+	observer = process_start(user, "61003", group, NULL);
+	DOES(&observer, "subscribe");
+	DOES(&alice, "publish secret/m@v1");
+	DOES(&alice, "attach secret/m");
+	DOES(&alice, "publish end@v1");
+	cr_assert_gt(does(&observer, "events secret"), 0);
+	cr_assert_eq(does(&observer, "list secret/m"), 1);
+	DOES(&observer, "query clients");
+	DOES(&observer, "query jobs");
+	DOES(&observer, "query status");
+	REFUSED(EACCES, &observer, "attach secret/m");
+	cr_assert(strstr(said, "[model.1]"), "%s", said);
+	REFUSED(EACCES, &observer, "query drain");
+	REFUSED(EACCES, &observer, "retire secret/m@v1");
+	REFUSED(EACCES, &observer, "swap secret/m v1");
+	REFUSED(EACCES, &observer, "publish secret/m@v2");
+	tool = process_start(observer_ctl, group, "ps", "secret/m@v1", NULL);
+	process_finish(&tool);
+	tool = process_start(observer_ctl, group, "ls", "61001", NULL);
+	process_finish(&tool);
+	user_end(&observer);
+	user_end(&alice);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
+	version_drop(d, "secret/m", "v1");
+	version_drop(d, "end", "v1");
+	stop(d);
+}
+
+RULES_TEST(a_reload_changes_rights_and_leaves_leases)
+{
+	struct gpuwmd *d = start("");
+	struct process bob = user_start(BOB), carol = user_start(CAROL);
+
+	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
+	DOES(&carol, "attach m");
+	reload(d, "[model.1]\nmatch = m\nattach = 61002\n", "the configuration was read again");
+	DOES(&bob, "attach m");
+	REFUSED(ENOENT, &carol, "attach m");
+	DOES(&carol, "check");
+	cr_assert_eq(status_of(d, "leases"), 2);
+	reload(d, "[model.1]\nmatch = m\nattach = nobody-is-called-so\n", "the old configuration stays");
+	cr_assert(log_says(d, "[model.1] attach: there is no user \"nobody-is-called-so\" here"));
+	REFUSED(ENOENT, &carol, "attach m");
+	DOES(&bob, "attach m");
+	user_end(&bob);
+	user_end(&carol);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
+	version_drop(d, "m", "v1");
+	stop(d);
+}
+
+/* ---- whose version is wished for ---- */
+
+RULES_TEST(an_owner_who_is_wished_for_is_who_serves)
+{
+	struct gpuwmd *d = start(SECRET);
+	struct process alice = user_start(ALICE), carol = user_start(CAROL), late;
+
+	DOES(&carol, "publish m@v1");
+	DOES(&alice, "attach m@v1 61003");
+	DOES(&alice, "detach");
+	REFUSED(EACCES, &alice, "attach m@v1 operator");
+	cr_assert(strstr(said, "m@v1 is of uid 61003; one of an operator was asked for"), "%s", said);
+	REFUSED(EACCES, &alice, "attach m@v1 61001");
+	OK(publish_version(d->admin, d->device, "m@o", SMALL(1)));
+	DOES(&alice, "attach m@o operator");
+	REFUSED(EACCES, &alice, "switch m@v1");
+	DOES(&alice, "check");
+	DOES(&alice, "detach");
+	/* A call that waits, for whatever version gets the name. */
+	late = user_start(BOB);
+	cr_assert(dprintf(late.to, "wait m@late 61001\n") > 0);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	DOES(&carol, "publish m@late");
+	cr_assert_eq(answer_of(&late), -EACCES, "%s", said);
+	user_end(&alice);
+	user_end(&carol);
+	user_end(&late);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "o");
+	version_drop(d, "m", "late");
+	stop(d);
+}
+
+/* ---- restarts ---- */
+
+#define KEPT_RULES LIMITS_SHORT "[socket]\nmode = 0666\n[access]\npublish_group = nogroup\n"
+
+RULES_TEST(an_owner_survives_a_restart_and_ends_with_the_model)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(const struct kept){.limits = KEPT_RULES});
+	struct process alice = process_start(user, "61001", PUBLISHER, NULL);
+	struct process bob = process_start(user, "61002", PUBLISHER, NULL);
+
+	DOES(&alice, "publish m@v1");
+	OK(publish_version(d->admin, d->device, "m@o", SMALL(1)));
+	DOES(&alice, "swap m o");
+	DOES(&alice, "retire m@v1 10000");
+	kept_kill(d, SIGKILL);
+	REFUSED(EACCES, &bob, "publish m@b");
+	cr_assert(strstr(said, "uid 61001's"), "%s", said);
+	DOES(&alice, "publish m@v2");
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "o");
+	DOES(&bob, "publish m@b");
+	REFUSED(EACCES, &alice, "publish m@v3");
+	user_end(&alice);
+	user_end(&bob);
+	version_drop(d, "m", "b");
+	gpuwmd_stop_empty(d);
+}
+
+RULES_TEST(a_lease_is_resumed_by_those_who_may_attach)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(const struct kept){.limits = KEPT_RULES});
+	struct process bob = user_start(BOB), carol = user_start(CAROL);
+
+	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
+	DOES(&bob, "attach m");
+	DOES(&carol, "attach m");
+	kept_configure(d, &(const struct kept){.limits = KEPT_RULES "[model.1]\nmatch = m\nattach = 61002\n"});
+	kept_kill(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, does(&carol, "check") == -ENOENT), "%s", said);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
+	DOES(&bob, "check");
+	user_end(&bob);
+	user_end(&carol);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}

@@ -1,0 +1,160 @@
+/* The sections [model.N] as they are read. */
+#include "daemon/config.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct config config;
+static struct error error;
+
+static void open_config(void)
+{
+	config_init(&config);
+}
+
+static void close_config(void)
+{
+	config_clear(&config);
+}
+
+TestSuite(config_rules, .init = open_config, .fini = close_config);
+
+static int set(const char *section, const char *key, const char *value)
+{
+	error = (struct error){0};
+	return config_set(&config, section, key, value, &error);
+}
+
+#define arguments(...) run_arguments((char *[]){"gpuwmd", __VA_ARGS__, NULL})
+static int run_arguments(char **argv)
+{
+	int argc = 0;
+
+	while (argv[argc])
+		argc++;
+	error = (struct error){0};
+	return config_arguments(&config, argc, argv, &error);
+}
+
+static int read_text(const char *text)
+{
+	char path[] = "/tmp/gpuwm-rules-XXXXXX";
+	int fd = mkstemp(path), r;
+
+	cr_assert(fd >= 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	r = arguments("--config", path);
+	unlink(path);
+	return r;
+}
+
+static void expect_wrong(int code, const char *message, const char *detail)
+{
+	cr_expect_eq(code, -EINVAL, "%d", code);
+	cr_expect(strstr(error.message, message), "\"%s\" is not in \"%s\"", message, error.message);
+	cr_expect(strstr(error.detail, detail), "\"%s\" is not in \"%s\"", detail, error.detail);
+}
+
+static void expect_named(const struct rule *rule, enum rule_right right, size_t position, bool is_group,
+			 uint32_t id)
+{
+	cr_assert_lt(position, rule->named[right].count);
+	cr_expect_eq(rule->named[right].list[position].is_group, is_group);
+	cr_expect_eq(rule->named[right].list[position].id, id);
+}
+
+Test(config_rules, a_section_names_users_and_groups)
+{
+	const struct rule *rule;
+
+	cr_assert_eq(read_text("[model.4]\nmatch = llama/*\nattach = root, 1000 @0,@5\npublish = 1001\n"
+			       "publish = 1002\noperate = @root\n"),
+		     0, "%s", error.message);
+	cr_assert_eq(config.rules.count, 1);
+	rule = config.rules.list[0];
+	cr_expect_eq(rule->number, 4);
+	cr_expect_str_eq(rule->match, "llama/*");
+	cr_expect_eq(rule->named[RULE_ATTACH].count, 4);
+	expect_named(rule, RULE_ATTACH, 0, false, 0);
+	expect_named(rule, RULE_ATTACH, 1, false, 1000);
+	expect_named(rule, RULE_ATTACH, 2, true, 0);
+	expect_named(rule, RULE_ATTACH, 3, true, 5);
+	expect_named(rule, RULE_PUBLISH, 0, false, 1001);
+	expect_named(rule, RULE_PUBLISH, 1, false, 1002);
+	expect_named(rule, RULE_OPERATE, 0, true, 0);
+}
+
+Test(config_rules, flags_set_them_too)
+{
+	cr_assert_eq(arguments("--set", "model.1.match=a.b/*", "--set", "model.1.attach=7"), 0, "%s",
+		     error.message);
+	cr_expect_str_eq(config.rules.list[0]->match, "a.b/*");
+	expect_named(config.rules.list[0], RULE_ATTACH, 0, false, 7);
+}
+
+Test(config_rules, unknown_names_are_told_with_their_place)
+{
+	expect_wrong(set("model.3", "attach", "0 nobody-is-called-so"),
+		     "[model.3] attach: there is no user \"nobody-is-called-so\"", "or their numbers");
+	expect_wrong(set("model.3", "operate", "@no-such-group"),
+		     "[model.3] operate: there is no group \"no-such-group\"", "@groups");
+	expect_wrong(set("model.3", "attach", "4294967295"), "there is no user \"4294967295\"", "");
+	expect_wrong(set("model.3", "attach", "@"), "there is no group \"\"", "");
+}
+
+Test(config_rules, a_file_names_the_line_of_an_unknown_name)
+{
+	expect_wrong(read_text("[model.1]\nmatch = *\nattach = nobody-is-called-so\n"),
+		     ":3: [model.1] attach: there is no user", "");
+}
+
+Test(config_rules, sections_are_numbered_from_1)
+{
+	static const char *const wrong[] = {"model.",   "model.0",       "model.01", "model.x",
+					    "model.1x", "model.1000001", "model.-1"};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		expect_wrong(set(wrong[i], "match", "*"), "is no number from 1 to 1000000", "[model.1]");
+	cr_expect_eq(set("model.1000000", "match", "*"), 0);
+	expect_wrong(set("model", "match", "*"), "there is no section [model]", "[model.N]");
+	expect_wrong(set("models.1", "match", "*"), "there is no section [models.1]", "[model.N]");
+}
+
+Test(config_rules, a_wrong_key_lists_the_right_ones)
+{
+	expect_wrong(set("model.1", "read", "0"), "there is no key \"read\"",
+		     "there are match attach publish operate");
+}
+
+Test(config_rules, a_section_has_one_pattern)
+{
+	expect_wrong(read_text("[model.2]\nattach = 0\n"), "[model.2] has no match", "match = PATTERN");
+	expect_wrong(set("model.2", "match", ""), "[model.2] match has 0 bytes", "llama/*");
+	cr_expect_eq(set("model.2", "match", "a"), 0);
+	expect_wrong(set("model.2", "match", "b"), "[model.2] has two patterns: a and b", "another section");
+}
+
+Test(config_rules, a_list_names_somebody)
+{
+	expect_wrong(set("model.2", "attach", " , "), "[model.2] attach names nobody", "root");
+}
+
+Test(config_rules, tables_have_an_end)
+{
+	char section[32];
+
+	for (unsigned i = 1; i <= MODEL_RULES_MAX; i++) {
+		snprintf(section, sizeof(section), "model.%u", i);
+		cr_expect_eq(set(section, "match", "*"), 0);
+	}
+	expect_wrong(set("model.65", "match", "*"), "at most 64 sections", "several users");
+	for (unsigned i = 0; i < RULE_NAMES_MAX; i++) {
+		snprintf(section, sizeof(section), "%u", i);
+		cr_expect_eq(set("model.1", "attach", section), 0);
+	}
+	expect_wrong(set("model.1", "attach", "1000000"), "names more than 256 users", "group");
+}
