@@ -434,6 +434,11 @@ RULES_TEST(a_reload_changes_rights_and_leaves_leases)
 	cr_assert(log_says(d, "[model.1] attach: there is no user \"nobody-is-called-so\" here"));
 	REFUSED(ENOENT, &carol, "attach m");
 	DOES(&bob, "attach m");
+	cr_assert(dprintf(carol.to, "wait m\n") > 0);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	rules_write("[model.1]\nmatch = m\nattach = 61002, 61003\n");
+	cr_assert_eq(kill(d->pid, SIGHUP), 0);
+	cr_assert_eq(answer_of(&carol), 0, "%s", said);
 	user_end(&bob);
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
