@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,12 +181,15 @@ static int user(int argc, char **argv)
 	_exit(0); /* what it holds goes with it */
 }
 
+#define ANSWER_MS 30000 /* a publish, or what waits for a gpuwmd that is started anew */
 static char said[2 * 1100];
 
 static int answer_of(struct process *p)
 {
+	struct pollfd ready = {.fd = p->from, .events = POLLIN};
 	size_t used = 0;
 
+	cr_assert_eq(poll(&ready, 1, ANSWER_MS), 1, "no answer");
 	do
 		cr_assert_eq(read(p->from, said + used, 1), 1, "the user is gone");
 	while (said[used++] != '\n' && used < sizeof said);
