@@ -111,6 +111,9 @@ void server_reload(struct server *server)
 		log_info("the configuration was read again");
 		config_warn_budgets(server);
 		loader_pool_watch(server->loaders);
+		/* Rules may let them have now what is there. */
+		waiters_wake(server, WAIT_READY, NULL);
+		waiters_wake(server, WAIT_CLAIM, NULL);
 	} else {
 		config_clear(&fresh);
 		log_error("the old configuration stays: %s%s%s", error.message, error.detail[0] ? ": " : "",

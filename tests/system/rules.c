@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,12 +181,15 @@ static int user(int argc, char **argv)
 	_exit(0); /* what it holds goes with it */
 }
 
+#define ANSWER_MS 30000 /* a publish, or what waits for a gpuwmd that is started anew */
 static char said[2 * 1100];
 
 static int answer_of(struct process *p)
 {
+	struct pollfd ready = {.fd = p->from, .events = POLLIN};
 	size_t used = 0;
 
+	cr_assert_eq(poll(&ready, 1, ANSWER_MS), 1, "no answer");
 	do
 		cr_assert_eq(read(p->from, said + used, 1), 1, "the user is gone");
 	while (said[used++] != '\n' && used < sizeof said);
@@ -434,6 +438,11 @@ RULES_TEST(a_reload_changes_rights_and_leaves_leases)
 	cr_assert(log_says(d, "[model.1] attach: there is no user \"nobody-is-called-so\" here"));
 	REFUSED(ENOENT, &carol, "attach m");
 	DOES(&bob, "attach m");
+	cr_assert(dprintf(carol.to, "wait m\n") > 0);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	rules_write("[model.1]\nmatch = m\nattach = 61002, 61003\n");
+	cr_assert_eq(kill(d->pid, SIGHUP), 0);
+	cr_assert_eq(answer_of(&carol), 0, "%s", said);
 	user_end(&bob);
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
