@@ -36,6 +36,7 @@ static const struct method methods[] = {
 	{METHOD_UNPIN_VERSION, ROLE_OPERATOR, 0, method_unpin_version},
 	{METHOD_RETIRE, ROLE_OPERATOR, 0, method_retire},
 	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
+	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
 	{METHOD_VERIFY, ROLE_OPERATOR, 0, method_verify},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
 	{METHOD_JOBS, ROLE_OPERATOR, 0, method_jobs},

@@ -17,6 +17,7 @@ struct server;
 struct claim;
 struct lease;
 struct loader;
+struct revoked_holder;
 struct waiter;
 struct outgoing;
 
@@ -51,6 +52,7 @@ struct session {
 	uint64_t event_seq; /* the last that was sent */
 
 	struct lease *leases;
+	struct revoked_holder *revoked; /* of leases that were revoked and are not released; NULL: none */
 	struct waiter *waiters;
 	unsigned waiter_count;
 	struct claim *claims;
@@ -74,6 +76,9 @@ struct parcel {
 /* Sends, or keeps for later (a copy; descriptors that are not ours must stay
  * open while the session has a lease on them). What can't be sent ends the session. */
 void session_send(struct session *session, const struct parcel *parcel);
+
+/* The reply that grants this lease was not sent yet, and never is: true, and its request, which the caller answers. */
+bool session_withdraw(struct session *session, uint64_t lease, uint64_t *ret_request);
 
 /* Ends when all that was sent has been handed to the kernel. */
 void session_finish(struct session *session);
