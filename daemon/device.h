@@ -25,6 +25,7 @@ struct device {
 	uint64_t budget; /* may be granted */
 	uint64_t used; /* is granted */
 	uint64_t contexts; /* of it: for contexts of loaders that have not gone */
+	uint64_t still_mapped; /* of it: of freed versions that holders of revoked leases may still map */
 };
 
 /* A device never leaves the table: versions refer to it. At most DEVICES_MAX. */

@@ -6,7 +6,7 @@
 #include <uv.h>
 
 /* Sockets that wait while others are being closed; with one more they are closed at once. */
-#define DISCARD_MAX 256
+#define DISCARD_MAX 128
 
 struct discard;
 

@@ -19,7 +19,7 @@
 /* Operators and loaders may take longer at a time: a load hands in 253 descriptors in one request. */
 #define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
 /* Each share is a descriptor. Users beyond that share the last one. */
-#define FAIR_SHARES_MAX 512
+#define FAIR_SHARES_MAX 256
 
 struct fair;
 struct fair_share;

@@ -2,6 +2,7 @@
 #include "claims.h"
 #include "complaint.h"
 #include "loader.h"
+#include "revoked.h"
 #include "server.h"
 #include "session.h"
 #include "versions.h"
@@ -47,6 +48,7 @@ void holdings_drop(struct session *s)
 	while (s->waiters)
 		waiter_free(s->waiters);
 	drop_leases(s);
+	revoked_leave(s);
 	error_set(&reason, -ECANCELED, "commit before the connection ends",
 		  "its publisher (%s, pid %d, uid %u) went before its commit", s->peer.command,
 		  (int)s->peer.pid, (unsigned)s->peer.uid);

@@ -140,13 +140,30 @@ int lease_resume(struct registry *registry, struct version *version, uint32_t re
 	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
 }
 
-struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder)
+struct lease *lease_by_id(const struct registry *registry, uint64_t id)
 {
 	struct lease *lease = registry->lease_bucket_count ? *bucket_of(registry, id) : NULL;
 
 	while (lease && lease->id != id)
 		lease = lease->next_of_bucket;
+	return lease;
+}
+
+struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder)
+{
+	struct lease *lease = lease_by_id(registry, id);
+
 	return lease && lease->holder == holder ? lease : NULL;
+}
+
+void lease_begin(struct registry *registry, uint64_t last)
+{
+	registry->lease_last_id = last;
+}
+
+uint64_t lease_last(const struct registry *registry)
+{
+	return registry->lease_last_id;
 }
 
 struct version *lease_release(struct registry *registry, struct lease *lease)

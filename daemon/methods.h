@@ -23,6 +23,8 @@ method_fn method_get_handles, method_release, method_resume;
 method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */
 method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_drain;
+/* methods_kick.c */
+method_fn method_kick;
 /* methods_publish.c */
 method_fn method_publish_begin, method_publish_commit, method_publish_abort;
 /* methods_jobs.c */

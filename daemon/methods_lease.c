@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "keeping.h"
+#include "revoked.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -257,6 +258,10 @@ int method_release(struct request *request, struct fields *params, struct error 
 	if (r < 0)
 		return r;
 	lease = lease_find(server->registry, id, request->session);
+	if (!lease && revoked_release(server, request->session, id)) {
+		request_done(request);
+		return 0;
+	}
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
 				 "lease %llu is not this connection's", (unsigned long long)id);
@@ -267,8 +272,28 @@ int method_release(struct request *request, struct fields *params, struct error 
 
 /* ---- leases of before a restart ---- */
 
-static int resume_one(const struct request *request, const struct lease_wanted *wanted, struct lease **ret,
-		      struct error *error)
+/* A client may name any number. Of those that no gpuwmd has given none is resumed. */
+static int check_resumed(const struct registry *registry, const struct version *version, uint64_t id,
+			 struct error *error)
+{
+	const char *model = model_name(version->model);
+
+	if (lease_is_revoked(registry, id))
+		return error_set(error, -ESTALE, "attach again, if the version gives leases",
+				 "lease %llu of %s@%s was revoked by an operator", (unsigned long long)id,
+				 model, version->tag);
+	if (version->forced)
+		return error_set(error, -ESTALE, "attach to another version",
+				 "the leases of %s@%s were revoked: an operator retired it by force", model,
+				 version->tag);
+	if (id == 0 || id > lease_last(registry))
+		return error_set(error, -ENOENT, "attach again, if the version gives leases",
+				 "no lease has had the number %llu", (unsigned long long)id);
+	return 0;
+}
+
+static int resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
+		      bool *ret_revoked, struct lease **ret, struct error *error)
 {
 	struct server *server = request->server;
 	struct session *session = request->session;
@@ -280,6 +305,9 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 
 	if (r == 0)
 		r = access_attach(session, version->model, error);
+	if (r == 0)
+		r = check_resumed(server->registry, version, id, error);
+	*ret_revoked = r == -ESTALE;
 	if (r < 0)
 		return r;
 	if (version->state != VERSION_READY &&
@@ -299,22 +327,27 @@ static void put_resumed(const struct request *request, const msgpack_object *obj
 	struct ref ref = {.has_id = true};
 	struct lease_wanted wanted = {.ref = &ref, .device = device};
 	struct lease *lease = NULL;
+	bool revoked = false;
 	struct error error;
 	struct fields f;
+	uint64_t id;
 	int r;
 
 	fields_of(&f, object);
+	id = fields_u64(&f, "lease");
 	fields_hex128(&f, "version", ref.id.bytes);
 	fields_text(&f, "device", device, sizeof(device));
 	wanted.rank = fields_u64(&f, "rank");
 	r = params_check(&f, &error);
 	if (r == 0)
-		r = resume_one(request, &wanted, &lease, &error);
+		r = resume_one(request, &wanted, id, &revoked, &lease, &error);
 	message_begin_map(w, NULL);
 	if (r == 0)
 		message_put_u64(w, "lease", lease->id);
 	else
 		message_put_error(w, "error", &error);
+	if (revoked)
+		message_put_bool(w, "revoked", true);
 	message_end(w);
 }
 

@@ -64,6 +64,8 @@ static void put_version(struct message_writer *w, const struct version *version)
 	message_put_u64(w, "created_ms", version->created_ms);
 	if (version->ready_ms)
 		message_put_u64(w, "ready_ms", version->ready_ms);
+	if (version->force_at_ms)
+		message_put_u64(w, "force_at_ms", version->force_at_ms);
 	message_put_u64(w, "world", version->world);
 	put_contents(w, version);
 	message_put_u64(w, "owner_uid", version->owner);

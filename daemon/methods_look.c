@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "keeping.h"
 #include "loader.h"
+#include "revoked.h"
 #include "scrub.h"
 
 #include <dirent.h>
@@ -136,12 +137,23 @@ static uint64_t resident_bytes(void)
 	return bytes;
 }
 
+static uint64_t still_mapped(const struct server *server)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < server->devices.count; i++)
+		bytes += server->devices.devices[i]->still_mapped;
+	return bytes;
+}
+
 static void put_counts(struct message_writer *w, const struct server *server)
 {
 	struct registry_counts counts = registry_counts(server->registry);
 
 	message_put_u64(w, "sessions", server->session_count);
 	message_put_u64(w, "leases", counts.leases);
+	message_put_u64(w, "revoked", revoked_count(server));
+	message_put_u64(w, "still_mapped", still_mapped(server));
 	message_put_u64(w, "versions", counts.versions);
 	message_put_u64(w, "aliases", counts.aliases);
 	message_put_u64(w, "pins", counts.pins);
@@ -252,6 +264,7 @@ static void put_client(struct message_writer *w, const struct session *session)
 	message_begin_array(w, "leases");
 	for (const struct lease *lease = session->leases; lease; lease = lease->next_of_holder)
 		put_lease(w, lease);
+	put_revoked_of(w, session);
 	message_end(w);
 	put_publishes(w, session);
 	put_claims_of(w, session);
@@ -270,6 +283,7 @@ int method_clients(struct request *request, struct fields *params, struct error 
 		if (s->kind != SESSION_LOADER && !s->ended)
 			put_client(&w, s);
 	}
+	put_revoked_gone(&w, request->server);
 	message_end(&w);
 	request_answer(request, &w);
 	return 0;

@@ -198,13 +198,37 @@ static void wake_freed(struct waiter *waiter, const struct version *changed, boo
 	waiter_free(waiter);
 }
 
+struct force {
+	bool wanted;
+	uint64_t after_ms;
+};
+
+/* Errors stick to params. */
+static void force_fields(struct fields *params, struct force *force)
+{
+	force->wanted = fields_bool_or(params, "force", false);
+	force->after_ms = fields_u64_or(params, "after_ms", 0);
+	if (params->error.code)
+		return;
+	if (force->after_ms > 0 && !force->wanted)
+		error_set(&params->error, -EINVAL, "it is how long a retire by force leaves to who has leases",
+			  "\"after_ms\" without \"force\"");
+	if (force->after_ms > FORCE_AFTER_MS_MAX)
+		error_set(&params->error, -EINVAL, NULL, "\"after_ms\" is %llu, at most it is %llu",
+			  (unsigned long long)force->after_ms, (unsigned long long)FORCE_AFTER_MS_MAX);
+}
+
 int method_retire(struct request *request, struct fields *params, struct error *error)
 {
 	int64_t wait_ms = params_wait(params);
 	struct waiter *waiter = NULL;
 	struct version *version;
 	struct version_id id;
-	int r = params_version(request, params, "ref", &version, error);
+	struct force force;
+	int r;
+
+	force_fields(params, &force);
+	r = params_version(request, params, "ref", &version, error);
 
 	if (r == 0)
 		r = access_retire(request->session, version, error);
@@ -217,7 +241,8 @@ int method_retire(struct request *request, struct fields *params, struct error *
 		return r;
 	if (waiter)
 		waiter->id = id;
-	r = versions_retire(request->server, version, error);
+	r = force.wanted ? versions_retire_by_force(request->server, version, force.after_ms, error)
+			 : versions_retire(request->server, version, error);
 	if (r < 0) {
 		waiter_free(waiter);
 		return r;

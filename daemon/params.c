@@ -120,6 +120,7 @@ static void put_device(struct message_writer *w, const struct device *device, ui
 	message_put_u64(w, "granularity", device->granularity);
 	message_put_u64(w, "context", device->context);
 	message_put_u64(w, "contexts", device->contexts);
+	message_put_u64(w, "still_mapped", device->still_mapped);
 	message_end(w);
 }
 

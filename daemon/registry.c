@@ -410,6 +410,8 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->ready_ms = like->ready_ms;
 	version->by_operator = like->by_operator;
 	version->error = like->error;
+	version->force_at_ms = like->force_at_ms;
+	version->forced = like->forced;
 	if (record_insert(registry, model, record) < 0) {
 		record_free(record);
 		return out_of_memory(error);
@@ -436,6 +438,7 @@ void version_forget(struct version *version)
 	struct model *model = version->model;
 	struct registry *registry = model->registry;
 
+	version_forget_revoked(version);
 	if (version->state == VERSION_FAILED) {
 		forget_failed(registry, record);
 	} else {

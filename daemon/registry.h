@@ -51,6 +51,8 @@ struct replica {
 
 struct lease;
 struct model;
+struct revoked;
+struct revoked_id;
 
 struct version {
 	struct version_id id;
@@ -75,6 +77,11 @@ struct version {
 	uint32_t readers; /* jobs that have its memory: it is not freed under them */
 	const struct error *
 		tainted; /* ready, retiring: what of its memory is not as it was checked; NULL: nothing known */
+	uint64_t force_at_ms; /* since 1970: when leases that are left are revoked; 0: never */
+	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
+	bool forced; /* that time is over: nobody gets a lease again */
+	struct revoked_id *revoked_ids; /* a list: kicked leases, which nobody gets again */
+	struct revoked *revoked; /* a list: leases whose holders may still map it (revoked.h) */
 	struct version *next_in_model, *previous_in_model;
 	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
 	size_t told_bytes;
@@ -114,7 +121,7 @@ struct registry; /* opaque: hash tables */
  * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
  * versions hold that did not fail. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
+	uint64_t versions, aliases, pins, leases, revoked_ids, segments, fds, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);
@@ -218,8 +225,24 @@ int lease_resume(struct registry *registry, struct version *version, uint32_t re
 		 struct error *error);
 /* The lease `id` of the holder's list, or NULL. O(1) by a table; the holder must match. */
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
+/* The lease `id`, whoever holds it, or NULL. */
+struct lease *lease_by_id(const struct registry *registry, uint64_t id);
 /* Gives it back; the version that it was of (which may be unused now). */
 struct version *lease_release(struct registry *registry, struct lease *lease);
+/* Before the first lease: ids go on after `last`, so that none is used again after a restart. */
+void lease_begin(struct registry *registry, uint64_t last);
+/* The id that was given last; 0: none was. */
+uint64_t lease_last(const struct registry *registry);
+
+/* ---- revoked leases: revoked_ids.c ---- */
+
+/* From now on nobody gets a lease with this id again, for as long as the version is there. -EEXIST; -EDQUOT:
+ * REVOKED_IDS_MAX; -ENOMEM. */
+int version_revoke_id(struct version *version, uint64_t id, struct error *error);
+bool lease_is_revoked(const struct registry *registry, uint64_t id);
+/* The ids of a version, in no order; NULL: the first; NULL at the end. */
+const struct revoked_id *version_next_revoked(const struct version *version, const struct revoked_id *after,
+					      uint64_t *ret_id);
 
 /* ---- operators ---- */
 
@@ -252,6 +275,9 @@ int version_check_sound(const struct version *version, struct error *error);
 /* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
  * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
 int registry_retire(struct registry *registry, struct version *version, struct error *error);
+
+/* -EBUSY: the version has pins (lists them): it is not retired by force. */
+int version_check_unpinned(const struct version *version, struct error *error);
 
 /* True when a retiring version has neither leases nor pins: nobody needs it. */
 bool version_unwanted(const struct version *version);

@@ -50,6 +50,7 @@ struct registry {
 	struct lease **lease_buckets; /* a power of two, or none yet */
 	uint64_t lease_bucket_count;
 	uint64_t lease_last_id;
+	struct revoked_id *revoked_ids; /* by id */
 };
 
 static inline struct version_record *record_of(struct version *version)
@@ -82,6 +83,9 @@ void version_uncount(struct version *version);
 void version_free_taint(struct version *version);
 /* Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
 void version_keep_failed(struct version *version);
+
+/* revoked_ids.c. Before the version goes. */
+void version_forget_revoked(struct version *version);
 
 /* alias.c */
 struct alias *alias_find(const struct model *model, const char *name);

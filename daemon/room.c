@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMES_BYTES 512 /* three of the phrases below */
+#define COMES_BYTES 512 /* four of the phrases below */
 
 /* Of a device's budget, in bytes. */
 struct shares {
@@ -50,7 +50,7 @@ static struct shares shares_of(const struct server *server, const struct device 
 
 static uint64_t being_freed(const struct device *device, const struct shares *shares)
 {
-	uint64_t known = device->contexts + shares->kept + shares->retiring;
+	uint64_t known = device->contexts + device->still_mapped + shares->kept + shares->retiring;
 
 	return device->used > known ? device->used - known : 0;
 }
@@ -71,6 +71,8 @@ void room_explain(const struct server *server, const struct device *device, uint
 	if (budget_check_with_context(device, bytes, NULL) == 0)
 		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
 	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
+	add_text(comes, device->still_mapped,
+		 "of revoked leases when their processes have unmapped it or exited");
 	add_text(comes, being_freed(device, &shares), "that is being freed");
 	if (!comes[0])
 		return;

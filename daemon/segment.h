@@ -12,6 +12,7 @@
 struct grant {
 	struct budget_charge charge;
 	unsigned uses;
+	unsigned mapped; /* of them: revoked leases whose holders may still map the memory */
 };
 /* The charge moves in; one use. NULL: out of memory (the charge stays). */
 struct grant *grant_new(struct budget_charge *charge);

@@ -15,6 +15,7 @@
 #include "pace.h"
 #include "unread.h"
 #include "reload.h"
+#include "revoked.h"
 #include "scrub.h"
 #include "session.h"
 #include "versions.h"
@@ -106,10 +107,12 @@ static int make_parts(struct server *server)
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
+	server->revoked = revoked_table_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
 			       server->discard && server->unread &&
-			       server->loaders && server->keeping && server->notify && server->scrub
+			       server->loaders && server->keeping && server->notify && server->scrub &&
+			       server->revoked
 		       ? 0
 		       : -ENOMEM;
 }
@@ -132,7 +135,8 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	uv_prepare_init(&server->loop, &server->settle);
 	uv_timer_init(&server->loop, &server->stop_timer);
 	uv_timer_init(&server->loop, &server->claims_timer);
-	server->settle.data = server->stop_timer.data = server;
+	uv_timer_init(&server->loop, &server->force_timer);
+	server->settle.data = server->stop_timer.data = server->force_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
@@ -175,6 +179,7 @@ static void close_handles(struct server *server)
 		session_end(s);
 	say_goodbyes(server);
 	mourning_end(server);
+	server->revoked = revoked_table_free(server->revoked);
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
 	say_goodbyes(server); /* the loaders' */
@@ -193,6 +198,7 @@ static void close_handles(struct server *server)
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 	uv_close((uv_handle_t *)&server->claims_timer, NULL);
+	uv_close((uv_handle_t *)&server->force_timer, NULL);
 }
 
 struct server *server_free(struct server *server)
@@ -299,9 +305,11 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	if (r < 0)
 		return r;
 	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	lease_begin(server->registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
 	watch_signals(server);
 	claims_begin_grace(server);
+	versions_force_begin(server);
 	begin_serving(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	return 0;

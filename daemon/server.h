@@ -29,6 +29,7 @@ struct unread;
 struct listener;
 struct inherited;
 struct mourning;
+struct revoked_table;
 struct keeping;
 struct notify;
 struct freeing;
@@ -73,9 +74,10 @@ struct server {
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
+	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
 	uv_prepare_t settle;
-	uv_timer_t stop_timer, claims_timer;
+	uv_timer_t stop_timer, claims_timer, force_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uv_signal_t signals[SIGNALS];
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */

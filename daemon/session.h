@@ -19,6 +19,7 @@ struct audience;
 struct claim;
 struct lease;
 struct loader;
+struct revoked_holder;
 struct waiter;
 struct outgoing;
 struct unread_user;
@@ -58,6 +59,7 @@ struct session {
 	uint64_t event_seq; /* the last that was sent */
 
 	struct lease *leases;
+	struct revoked_holder *revoked; /* of leases that were revoked and are not released; NULL: none */
 	struct waiter *waiters;
 	unsigned waiter_count;
 	struct claim *claims;
@@ -81,6 +83,9 @@ struct parcel {
 /* Sends, or keeps for later (a copy; descriptors that are not ours must stay
  * open while the session has a lease on them). What can't be sent ends the session. */
 void session_send(struct session *session, const struct parcel *parcel);
+
+/* The reply that grants this lease was not sent yet, and never is: true, and its request, which the caller answers. */
+bool session_withdraw(struct session *session, uint64_t lease, uint64_t *ret_request);
 
 /* Ends when all that was sent has been handed to the kernel. */
 void session_finish(struct session *session);

@@ -174,6 +174,26 @@ void session_send(struct session *s, const struct parcel *parcel)
 		session_flush(s);
 }
 
+bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
+{
+	struct outgoing **link = &s->out, *o;
+
+	while (*link && (*link)->parcel.lease != lease)
+		link = &(*link)->next;
+	o = *link;
+	if (!o)
+		return false;
+	*ret_request = o->parcel.request;
+	*link = o->next;
+	if (!*link)
+		s->out_end = link;
+	close_fds(&o->parcel);
+	free(o);
+	if (link == &s->out) /* what is behind it may go now */
+		session_flush(s);
+	return true;
+}
+
 bool session_tell_events(struct session *s)
 {
 	const void *data;

@@ -233,6 +233,8 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 	like->created_ms = fields_u64(fixed, "created_ms");
 	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
+	like->force_at_ms = fields_u64_or(f, "force_at_ms", 0);
+	like->forced = fields_bool_or(f, "forced", false);
 	fields_error(f, "error", &like->error);
 	if (fields_error(f, "tainted", tainted))
 		like->tainted = tainted;
@@ -260,6 +262,25 @@ static int take_pins(struct version *version, struct fields *f, struct error *er
 	if (f->error.code)
 		*error = f->error;
 	return f->error.code;
+}
+
+/* Kicked leases, which no client gets again. */
+static int take_revoked(struct version *version, struct fields *f, struct error *error)
+{
+	const msgpack_object *ids;
+	uint32_t count = 0;
+	int r = 0;
+
+	ids = fields_have(f, "revoked") ? fields_array(f, "revoked", &count) : NULL;
+	for (uint32_t i = 0; i < count && r == 0; i++) {
+		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+			r = error_set(error, -EINVAL, NULL, "\"revoked\" has what is no lease's number");
+		else
+			r = version_revoke_id(version, ids[i].via.u64, error);
+	}
+	if (r == 0 && f->error.code)
+		*error = f->error;
+	return r < 0 ? r : f->error.code;
 }
 
 static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
@@ -326,6 +347,8 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 	if (like->tainted)
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
+	if (r == 0)
+		r = take_revoked(version, f, error);
 	return r < 0 ? r : take_pins(version, f, error);
 }
 

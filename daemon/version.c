@@ -386,6 +386,20 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 	return 0;
 }
 
+int version_check_unpinned(const struct version *version, struct error *error)
+{
+	char names[TEXT_BYTES_MAX + 1] = "unpin first: ";
+	size_t used = strlen(names);
+
+	if (version->pin_count == 0)
+		return 0;
+	for (uint32_t i = 0; i < version->pin_count && used < sizeof(names); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+					 version->pins[i]);
+	return error_set(error, -EBUSY, names, "%s@%s has %u pin%s", version->model->name, version->tag,
+			 version->pin_count, version->pin_count == 1 ? "" : "s");
+}
+
 bool version_unwanted(const struct version *version)
 {
 	return version->state == VERSION_RETIRING && version->lease_count == 0 && version->pin_count == 0;

@@ -198,7 +198,7 @@ int versions_swap(struct server *server, const struct versions_swap *swap, struc
 	keeping_save(server->keeping);
 	tell_swapped(server, swap->model, swap->alias, ret);
 	if (retired)
-		tell_version(server, EVENT_RETIRING, ret->old);
+		tell_retiring(server, ret->old, NULL);
 	if (swap->to)
 		waiters_wake(server, WAIT_READY, swap->to);
 	return 0;

@@ -35,6 +35,12 @@ int versions_pin(struct server *server, struct version *version, const char *pin
 int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error);
 /* No new leases; freed when unused, after this call. */
 int versions_retire(struct server *server, struct version *version, struct error *error);
+/* The same, and leases that are left after after_ms are revoked, so that it is freed then: versions_forced.c. Again
+ * before that time is over: it counts from now. -EBUSY: it has pins; -EDQUOT: more leases than can be revoked. */
+int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms,
+			     struct error *error);
+/* At start: the times of versions that were to be freed by force before the restart go on. */
+void versions_force_begin(struct server *server);
 
 /* A loader found that the memory of a replica is not what was checked: no new leases. */
 void versions_taint(struct server *server, struct version *version, const struct replica *replica,
@@ -42,6 +48,8 @@ void versions_taint(struct server *server, struct version *version, const struct
 
 /* Frees the version if nothing holds it any more: called after each lease that went. */
 void versions_free_unused(struct server *server, struct version *version);
+/* The same, for who changes more: the caller saves the state afterwards. */
+void versions_mark_unused(struct server *server, struct version *version);
 /* The same for all: the grace time is over. */
 void versions_free_all_unused(struct server *server);
 

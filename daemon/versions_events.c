@@ -25,6 +25,16 @@ void tell_version(struct server *server, const char *kind, const struct version 
 	emit(server, &w, version->model);
 }
 
+void tell_retiring(struct server *server, const struct version *version, const uint64_t *after_ms)
+{
+	struct message_writer w;
+
+	begin(server, &w, EVENT_RETIRING, version);
+	if (after_ms)
+		message_put_u64(&w, "force_in_ms", *after_ms);
+	event_emit(server->events, &w);
+}
+
 void tell_failed(struct server *server, const struct version *version)
 {
 	struct message_writer w;

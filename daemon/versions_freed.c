@@ -2,6 +2,7 @@
 #include "versions_internal.h"
 #include "keeping.h"
 #include "loader.h"
+#include "revoked.h"
 #include "segment.h"
 #include "verify.h"
 #include "../proto/methods.h"
@@ -48,6 +49,7 @@ static void close_parts(struct freeing *freeing)
 		struct grant *grant = grant_new(&version->replicas[i].charge);
 
 		loader_pool_keep(freeing->server->loaders, &version->id, i, grant);
+		revoked_keep(version, i, grant);
 		segment_close(&freeing->server->loop, &version->replicas[i], grant, on_part_closed, freeing);
 	}
 }
@@ -68,9 +70,10 @@ bool freeing_begin(struct server *server, struct version *version)
 {
 	struct freeing *freeing;
 
-	/* When gpuwmd stops, leases end that clients will take again from the next one. */
+	/* When gpuwmd stops, leases end that clients will take again from the next one. Nobody gets one again of a
+	 * version that was retired by force. */
 	if (version->freeing || !version_unwanted(version) || server->stopping ||
-	    keeping_grace_ms(server->keeping) > 0)
+	    (keeping_grace_ms(server->keeping) > 0 && !version->forced))
 		return false;
 	verify_cancel(server, version);
 	if (!version_unused(version))
@@ -113,6 +116,11 @@ void versions_free_unused(struct server *server, struct version *version)
 	keeping_save(server->keeping);
 }
 
+void versions_mark_unused(struct server *server, struct version *version)
+{
+	freeing_begin(server, version);
+}
+
 void versions_free_all_unused(struct server *server)
 {
 	struct version *version = NULL;
@@ -136,7 +144,7 @@ int versions_retire(struct server *server, struct version *version, struct error
 		return 0;
 	keeping_save(server->keeping);
 	if (!before)
-		tell_version(server, EVENT_RETIRING, version);
+		tell_retiring(server, version, NULL);
 	waiters_wake(server, WAIT_READY, version);
 	return 0;
 }
@@ -149,7 +157,7 @@ void versions_retire_all(struct server *server)
 	while ((version = registry_next_version(server->registry, NULL, version))) {
 		if (version->state != VERSION_READY || registry_retire(server->registry, version, NULL) < 0)
 			continue;
-		tell_version(server, EVENT_RETIRING, version);
+		tell_retiring(server, version, NULL);
 		waiters_wake(server, WAIT_READY, version);
 		freeing_begin(server, version);
 	}

@@ -6,6 +6,8 @@
 
 /* versions_events.c: what subscribers are told. */
 void tell_version(struct server *server, const char *kind, const struct version *version);
+/* It gives no new leases any more; after_ms: how long those that there are go on; NULL: as long as their holders like. */
+void tell_retiring(struct server *server, const struct version *version, const uint64_t *after_ms);
 void tell_failed(struct server *server, const struct version *version);
 void tell_tainted(struct server *server, const struct version *version, const struct replica *replica,
 		  const struct error *found);

@@ -55,10 +55,13 @@
  * segments each are 12 MiB. */
 #define MESSAGE_BODY_MAX MIB(64)
 
-/* Leases of one resume: with a device and a version id each takes 110 bytes. */
+/* Leases of one resume: with a device and a version id each takes 125 bytes. */
 #define RESUME_LEASES_MAX 256
 /* And claims: a name takes 260. */
 #define RESUME_CLAIMS_MAX 64
+
+/* Ids of one packet that tells a session which of its leases were revoked: each takes 9 bytes. */
+#define REVOKED_PER_PACKET 1024
 
 /* --- names (fixed) ----------------------------------------------------- */
 
@@ -122,6 +125,13 @@
 #define SESSIONS_MAX 8192 /* two fds each: 16,384 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
+/* Revoked leases whose holders may still map the memory; 200 bytes each, in place of the lease's. As many as one
+ * user's leases, so that a version that one user fills can be retired by force. */
+#define REVOKED_MAX LEASES_PER_UID_MAX
+/* Of them those whose session has ended while its process lives: each is a pidfd more. */
+#define REVOKED_GONE_MAX 512
+/* Ids of kicked leases that no client gets again: 9 bytes each of every state that is written. */
+#define REVOKED_IDS_MAX 8192
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
 /* New connections of one user: all that it may have at once, then so many a second, which is a worker's start each
@@ -202,6 +212,10 @@
 /* After a restart: how long what nobody holds is kept for clients that come back. A
  * client tries every RECONNECT_MAX_MS at least. */
 #define GRACE_MS 10000
+/* How long a forced retire may leave to the holders of leases: a month. */
+#define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
+/* The pause before gpuwmd tries again to revoke leases for which there was no room or memory. */
+#define FORCE_RETRY_MS 1000
 /* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
 #define RECONNECT_MIN_MS 5
 #define RECONNECT_MAX_MS 500

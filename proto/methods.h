@@ -18,6 +18,7 @@
 #define METHOD_CLAIM "claim"
 #define METHOD_CLAIM_GIVE_UP "claim_give_up"
 #define METHOD_RETIRE "retire"
+#define METHOD_KICK "kick"
 #define METHOD_VERIFY "verify"
 #define METHOD_LIST "list"
 #define METHOD_STATUS "status"
@@ -49,12 +50,16 @@
 #define NOTIFY_EVENT "event"
 #define NOTIFY_LOST "lost"
 
+/* To the holder of leases, subscribed or not. */
+#define NOTIFY_REVOKED "revoked"
+
 #define EVENT_READY "version_ready"
 #define EVENT_FAILED "version_failed"
 #define EVENT_SWAPPED "swapped"
 #define EVENT_RETIRING "version_retiring"
 #define EVENT_FREED "version_freed"
 #define EVENT_TAINTED "tainted"
+#define EVENT_REVOKED "revoked"
 #define EVENT_JOB "job"
 #define EVENT_PEER_LOST "peer_lost"
 #define EVENT_DRAINING "draining"

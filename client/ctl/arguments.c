@@ -33,6 +33,9 @@ static const struct option options[] = {
 	{"keep-old", no_argument, NULL, OPTION_KEEP_OLD},
 	{"dry-run", no_argument, NULL, OPTION_DRY_RUN},
 	{"key", required_argument, NULL, OPTION_KEY},
+	{"force", no_argument, NULL, OPTION_FORCE},
+	{"pid", required_argument, NULL, OPTION_PID},
+	{"uid", required_argument, NULL, OPTION_UID},
 	{NULL, 0, NULL, 0},
 };
 
@@ -66,6 +69,38 @@ static int wait_parse(struct arguments *arguments, int argc, char **argv)
 	arguments->wait_ms = (int64_t)seconds * 1000;
 	arguments->given |= OPTION_WAIT_SECONDS;
 	return EXIT_DONE;
+}
+
+/* 500ms, 30s, 5m, 2h; 30 is 30 seconds. */
+static int duration_parse(const char *name, const char *text, uint64_t max_ms, uint64_t *ret_ms)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ms;
+	} units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}};
+	char *end;
+	uint64_t number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	for (size_t i = 0; isdigit((unsigned char)text[0]) && errno == 0 && i < sizeof(units) / sizeof(*units);
+	     i++) {
+		if (strcmp(end, units[i].unit) != 0 || number > max_ms / units[i].ms)
+			continue;
+		*ret_ms = number * units[i].ms;
+		return EXIT_DONE;
+	}
+	return exit_with(EXIT_USAGE, NULL,
+			 "%s takes a time such as 30s, 500ms, 5m or 2h, at most %lluh, not '%s'", name,
+			 (unsigned long long)max_ms / 3600000, text);
+}
+
+/* An event's number, but of a retire how long it leaves to who has leases. */
+static int after_parse(struct arguments *arguments)
+{
+	if (arguments->command && strcmp(arguments->command, "retire") == 0)
+		return duration_parse("--after", optarg, FORCE_AFTER_MS_MAX, &arguments->after_ms);
+	return number_parse("--after", optarg, UINT64_MAX - 1, &arguments->after);
 }
 
 static int device_add(struct arguments *arguments)
@@ -135,7 +170,7 @@ static int global_parse(struct arguments *arguments, int option)
 static int single_check(const struct arguments *arguments, int option)
 {
 	static const int single = OPTION_RANK | OPTION_ALIAS | OPTION_EXPECT | OPTION_LOAD | OPTION_AFTER |
-				  OPTION_COUNT | OPTION_WAIT;
+				  OPTION_COUNT | OPTION_WAIT | OPTION_PID | OPTION_UID;
 
 	for (const struct option *o = options; o->name; o++)
 		if (o->val == option && (option & single) == option && (arguments->given & (unsigned)option))
@@ -174,7 +209,13 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 		code = EXIT_DONE;
 		break;
 	case OPTION_AFTER:
-		code = number_parse("--after", optarg, UINT64_MAX - 1, &arguments->after);
+		code = after_parse(arguments);
+		break;
+	case OPTION_PID:
+		code = number_parse("--pid", optarg, INT32_MAX, &arguments->pid);
+		break;
+	case OPTION_UID:
+		code = number_parse("--uid", optarg, UINT32_MAX - 1, &arguments->uid);
 		break;
 	case OPTION_COUNT:
 		code = number_parse("--count", optarg, UINT64_MAX, &arguments->count);
@@ -185,6 +226,7 @@ static int option_parse(struct arguments *arguments, int option, int argc, char 
 	case OPTION_KEEP_OLD:
 	case OPTION_DRY_RUN:
 	case OPTION_NO_WAIT:
+	case OPTION_FORCE:
 		code = EXIT_DONE;
 		break;
 	default:

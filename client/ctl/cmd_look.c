@@ -43,6 +43,18 @@ static void status_restarts(const json_t *status)
 	putchar('\n');
 }
 
+/* Memory that was given up and is not there again. */
+static void status_revoked(const json_t *status)
+{
+	unsigned long long revoked = answer_number(status, "revoked");
+	char size[SHORT_TEXT];
+
+	if (revoked > 0)
+		printf("%llu revoked lease%s may still be mapped; of freed versions: %s (ps lists the processes)\n",
+		       revoked, revoked == 1 ? "" : "s",
+		       size_text(answer_number(status, "still_mapped"), size));
+}
+
 static void status_summary(const json_t *status)
 {
 	static const char *const counts[] = {"versions", "aliases",      "pins",   "sessions",
@@ -60,6 +72,7 @@ static void status_summary(const json_t *status)
 	status_restarts(status);
 	printf("holds %s in segments; its own memory: %s\n", size_text(answer_number(status, "bytes"), size),
 	       size_text(answer_number(status, "rss"), rss));
+	status_revoked(status);
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		printf("%s%s %llu", i ? ", " : "", counts[i],
 		       (unsigned long long)answer_number(status, counts[i]));
@@ -76,7 +89,7 @@ static void status_summary(const json_t *status)
 
 static int status_devices(const json_t *status)
 {
-	struct table *table = table_new("DEVICE|KIND|>TOTAL|>FREE|>BUDGET|>USED|NAME");
+	struct table *table = table_new("DEVICE|KIND|>TOTAL|>FREE|>BUDGET|>USED|>STILL MAPPED|NAME");
 	const json_t *device;
 	size_t i;
 
@@ -90,6 +103,7 @@ static int status_devices(const json_t *status)
 			table_cell(table, "-");
 		table_size(table, answer_number(device, "budget"));
 		table_size(table, answer_number(device, "used"));
+		table_size(table, answer_number(device, "still_mapped"));
 		table_cell(table, answer_text(device, "name"));
 	}
 	return table_print(table);
@@ -115,11 +129,12 @@ int command_status(struct gpuwm_client *client, const struct arguments *argument
 /* A lease with what is known of its holder, for both forms of output. */
 static json_t *lease_with_holder(const json_t *session, const json_t *lease)
 {
-	static const char *const keys[] = {"session", "pid", "uid", "name", "command"};
+	static const char *const keys[] = {"session", "pid", "uid", "name", "command", "ended"};
 	json_t *row = json_copy((json_t *)lease);
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		json_object_set(row, keys[i], json_object_get(session, keys[i]));
+		if (json_object_get(session, keys[i]))
+			json_object_set(row, keys[i], json_object_get(session, keys[i]));
 	return row;
 }
 
@@ -138,15 +153,24 @@ static json_t *leases_collect(const json_t *clients, const char *version)
 	return leases;
 }
 
+/* A revoked one is listed for as long as its process may still map the memory. */
+static const char *lease_state(const json_t *lease)
+{
+	if (!json_object_get(lease, "revoked_ms"))
+		return "held";
+	return json_is_true(json_object_get(lease, "ended")) ? "revoked, disconnected" : "revoked";
+}
+
 int leases_print(const json_t *leases)
 {
-	struct table *table = table_new("VERSION|DEVICE|>RANK|>PID|>UID|NAME|>AGE|COMMAND");
+	struct table *table = table_new(">LEASE|VERSION|DEVICE|>RANK|>PID|>UID|NAME|>AGE|STATE|COMMAND");
 	char device[16], age[SHORT_TEXT];
 	const json_t *lease;
 	size_t i;
 
 	json_array_foreach(leases, i, lease) {
 		device_short(answer_text(lease, "device"), device);
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "lease"));
 		answer_name_cell(table, lease);
 		table_cell(table, device);
 		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "rank"));
@@ -154,6 +178,7 @@ int leases_print(const json_t *leases)
 		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "uid"));
 		table_cell(table, answer_text(lease, "name"));
 		table_cell(table, age_text(answer_number(lease, "since_ms"), age));
+		table_cell(table, lease_state(lease));
 		table_cell(table, answer_text(lease, "command"));
 	}
 	return table_print(table);
@@ -198,7 +223,9 @@ static int clients_print(const json_t *clients)
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "session"));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "pid"));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "uid"));
-		table_cell(table, answer_text(session, "socket"));
+		table_cell(table, json_is_true(json_object_get(session, "ended"))
+					  ? "(ended)"
+					  : answer_text(session, "socket"));
 		table_cell(table, answer_text(session, "name"));
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "leases")));
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "publishes")));

@@ -124,7 +124,7 @@ static int flip(const struct replacement *r, const char *version)
 /* There was no flip, and why was told: the new version goes again. */
 static void undo(const struct replacement *r, const char *version)
 {
-	if (version_retire(r->client, version, version, 0) == 0)
+	if (version_retire(r->client, version, version, NULL, 0) == 0)
 		fprintf(stderr, "gpuwmctl: %s is retired again, nothing was changed\n", r->name);
 	else
 		exit_with(EXIT_FAILED, gpuwm_error()->message,

@@ -146,6 +146,7 @@ static int64_t now_ms(void)
 /* What still holds the version, for the reader: it may be freed a moment later. */
 static int retire_print(const struct arguments *arguments, const char *id, const json_t *version)
 {
+	const bool forced = arguments->given & OPTION_FORCE;
 	unsigned long long leases = answer_number(version, "leases");
 	size_t pins = json_array_size(json_object_get(version, "pins"));
 
@@ -153,7 +154,12 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 		return answer_print(json_pack("{s:s, s:s, s:I, s:I}", "version", id, "state",
 					      version ? "retiring" : "freed", "leases", (json_int_t)leases,
 					      "pins", (json_int_t)pins));
-	if (version)
+	if (version && forced && arguments->after_ms > 0)
+		printf("%s is retiring: %llu leases hold it, which are revoked in %llu ms\n",
+		       arguments->positional[0], leases, (unsigned long long)arguments->after_ms);
+	else if (version && forced)
+		printf("%s is being freed\n", arguments->positional[0]);
+	else if (version)
 		printf("%s is retiring: %llu leases and %zu pins hold it\n", arguments->positional[0], leases,
 		       pins);
 	else
@@ -161,18 +167,25 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
-int version_retire(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms)
+static int retire_once(struct gpuwm_client *client, const char *ref, const uint64_t *after_ms, int64_t wait_ms)
+{
+	return after_ms ? gpuwm_retire_by_force(client, ref, *after_ms, wait_ms)
+			: gpuwm_retire(client, ref, wait_ms);
+}
+
+int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
+		   int64_t wait_ms)
 {
 	const int64_t deadline = now_ms() + wait_ms;
 	int64_t left = wait_ms;
-	int r = gpuwm_retire(client, ref, wait_ms);
+	int r = retire_once(client, ref, after_ms, wait_ms);
 
 	if (r != -ECONNABORTED || !*id)
 		return r;
 	while (r == -ECONNABORTED) {
 		if (wait_ms > 0)
 			left = deadline > now_ms() ? deadline - now_ms() : 0;
-		r = gpuwm_retire(client, id, left);
+		r = retire_once(client, id, after_ms, left);
 	}
 	return r == -ENOENT ? 0 : r; /* it was, and is freed */
 }
@@ -180,18 +193,21 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	int64_t wait_ms = arguments->given & OPTION_WAIT ? arguments->wait_ms : 0;
+	const uint64_t *after_ms = arguments->given & OPTION_FORCE ? &arguments->after_ms : NULL;
 	struct arguments quiet = *arguments;
 	json_t *list;
 	char id[33];
 	int code;
 
+	if ((arguments->given & OPTION_AFTER) && !after_ms)
+		return exit_with(EXIT_USAGE, NULL, "--after goes with --force");
 	quiet.json = false;
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	snprintf(id, sizeof(id), "%s", answer_ref(list, arguments->positional[0]));
 	json_decref(list);
-	if (version_retire(client, arguments->positional[0], id, wait_ms) < 0)
+	if (version_retire(client, arguments->positional[0], id, after_ms, wait_ms) < 0)
 		return exit_with_error();
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)

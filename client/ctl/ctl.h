@@ -34,6 +34,9 @@ enum command_option {
 	OPTION_DRY_RUN = 1 << 14,
 	OPTION_NO_WAIT = 1 << 15,
 	OPTION_KEY = 1 << 18,
+	OPTION_FORCE = 1 << 19,
+	OPTION_PID = 1 << 20,
+	OPTION_UID = 1 << 21,
 };
 
 struct arguments {
@@ -51,6 +54,8 @@ struct arguments {
 	const char *alias, *expect, *load;
 	int64_t wait_ms; /* of --wait; -1: for ever */
 	uint64_t after, count;
+	uint64_t after_ms; /* of --after of a retire by force */
+	uint64_t pid, uid;
 };
 
 /* Sorts argv into *ret_arguments, whose texts stay argv's. EXIT_DONE, or
@@ -104,6 +109,7 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
+int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
 int command_events(struct gpuwm_client *client, const struct arguments *arguments);
 
@@ -143,9 +149,10 @@ void answer_error_print(const json_t *object, const char *key, const char *what)
  * `list` said before and after; a version that is freed has its tag in the first only. */
 void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias, const char *old,
 	       bool retire_old);
-/* gpuwm_retire. id: the version's, "": not known; with it, one that gpuwmd took and did not answer is
- * asked for once more. */
-int version_retire(struct gpuwm_client *client, const char *ref, const char *id, int64_t wait_ms);
+/* gpuwm_retire; after_ms: gpuwm_retire_by_force; NULL: without force. id: the version's, "": not known; with it, one
+ * that gpuwmd took and did not answer is asked for once more. */
+int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
+		   int64_t wait_ms);
 
 /* ---- jobs (cmd_jobs.c) ------------------------------------------------ */
 

@@ -202,6 +202,11 @@ int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)
 	return r < 0 ? client_fail(&error) : 0;
 }
 
+bool gpuwm_mapping_revoked(const struct gpuwm_mapping *mapping)
+{
+	return fork_check(&mapping->hook, NULL) == 0 && lease_was_revoked(mapping->client, mapping->lease);
+}
+
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping)
 {
 	return &mapping->version;

@@ -557,3 +557,16 @@ int connection_poll(struct connection *c, int64_t wait_ms)
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
+
+int connection_poll_now(struct connection *c)
+{
+	int r = connection_check(c, NULL);
+
+	if (r < 0)
+		return r;
+	if (pthread_mutex_trylock(&c->lock) != 0)
+		return -EBUSY;
+	r = poll_locked(c, clock_deadline(0));
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}

@@ -74,6 +74,8 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 /* Waits for the first notification and handles all that have arrived, some
  * thousands at most: their number, 0 on timeout, -errno. */
 int connection_poll(struct connection *c, int64_t wait_ms);
+/* The same for what has arrived, without waiting, where no call is under way: else -EBUSY. */
+int connection_poll_now(struct connection *c);
 
 /* A client around a socket that is connected already and needs no hello: the
  * loader's. On success the connection is the client's, and freed with its last use. */

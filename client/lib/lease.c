@@ -32,11 +32,97 @@ static void lease_free(struct lease *lease)
 	free(lease);
 }
 
-/* Whether gpuwmd holds it for the connection of this round. */
+/* Whether gpuwmd is told of its end on the connection of this round: it holds the lease for that, or counts its memory
+ * as used until it hears that it is unmapped. */
 static bool lease_counts(const struct lease *lease, uint64_t round)
 {
-	return lease->round == round && !lease->lost;
+	return lease->revoked || (lease->round == round && !lease->lost);
 }
+
+/* ---- revoked ----------------------------------------------------------- */
+
+static void lease_lose(struct lease *lease, const struct error *why)
+{
+	lease->lost = why->code;
+	lease->why = malloc(sizeof(*why));
+	if (lease->why)
+		*lease->why = *why;
+}
+
+static void lease_revoke(struct lease *lease, const char *reason)
+{
+	struct error why;
+
+	error_set(&why, -ESTALE, "detach, or switch to another version: the memory counts as used until then",
+		  "the lease on %s@%s was revoked: %s", lease->version.model, lease->version.tag, reason);
+	lease_lose(lease, &why);
+	lease->revoked = true;
+}
+
+static struct lease *find_held(const struct reviver *v, uint64_t id)
+{
+	struct lease *lease = v->leases;
+
+	while (lease && (lease->id != id || lease->lost))
+		lease = lease->next;
+	return lease;
+}
+
+/* One thread may read that a lease is revoked before another one has taken what grants it. */
+static void revoked_early(struct reviver *v, uint64_t id)
+{
+	v->revoked_early[v->revoked_early_count++ % REVOKED_EARLY_MAX] = id;
+}
+
+static bool was_revoked_early(const struct reviver *v, uint64_t id)
+{
+	for (unsigned i = 0; i < REVOKED_EARLY_MAX; i++) {
+		if (id && v->revoked_early[i] == id)
+			return true;
+	}
+	return false;
+}
+
+void leases_on_notify(struct message *message, struct packet *packet, void *data)
+{
+	struct gpuwm_client *client = data;
+	struct reviver *v = &client->reviver;
+	char reason[TEXT_BYTES_MAX + 1];
+	const msgpack_object *ids;
+	struct lease *lease;
+	struct fields f;
+	uint32_t count;
+
+	(void)packet;
+	if (strcmp(message->method, NOTIFY_REVOKED) != 0)
+		return;
+	fields_of(&f, message->body);
+	ids = fields_array(&f, "leases", &count);
+	fields_text_or(&f, "reason", reason, sizeof(reason), "");
+	pthread_mutex_lock(&v->lock);
+	for (uint32_t i = 0; !f.error.code && i < count; i++) {
+		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+			continue;
+		lease = find_held(v, ids[i].via.u64);
+		if (lease)
+			lease_revoke(lease, reason);
+		else
+			revoked_early(v, ids[i].via.u64);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+bool lease_was_revoked(struct gpuwm_client *client, const struct lease *lease)
+{
+	bool revoked;
+
+	pthread_mutex_lock(&client->reviver.lock);
+	revoked = lease->revoked;
+	pthread_mutex_unlock(&client->reviver.lock);
+	return revoked;
+}
+
+/* ---- holding ----------------------------------------------------------- */
 
 bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round)
 {
@@ -48,6 +134,8 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	lease->round = round;
 	if (there)
 		lease_link(v, lease);
+	if (there && was_revoked_early(v, lease->id))
+		lease_revoke(lease, "an operator revoked it as it was granted");
 	pthread_mutex_unlock(&v->lock);
 	return there;
 }
@@ -103,8 +191,10 @@ static void tell_release_now(struct gpuwm_client *client, struct connection *con
 		tell_release(client, connection, id, NULL);
 }
 
-/* It is not the client's any more. The connection (kept) that is to be told, and its id; NULL: nobody is. */
-static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, uint64_t *ret_id)
+/* It is not the client's any more. The connection (kept) that is to be told, its id and whether it was revoked; NULL:
+ * nobody is. */
+static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, uint64_t *ret_id,
+				      bool *ret_revoked)
 {
 	struct reviver *v = &client->reviver;
 	struct connection *connection = NULL;
@@ -120,6 +210,7 @@ static struct connection *lease_leave(struct gpuwm_client *client, struct lease 
 		connection = connection_keep(v->connection);
 	pthread_mutex_unlock(&v->lock);
 	*ret_id = lease->id;
+	*ret_revoked = lease->revoked;
 	lease_free(lease);
 	return connection;
 }
@@ -127,17 +218,19 @@ static struct connection *lease_leave(struct gpuwm_client *client, struct lease 
 int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
 {
 	uint64_t id = 0;
-	struct connection *connection = lease_leave(client, lease, &id);
+	bool revoked = false;
+	struct connection *connection = lease_leave(client, lease, &id, &revoked);
 	int r = connection ? tell_release(client, connection, id, error) : 0;
 
 	connection_free(connection);
-	return r;
+	return revoked ? 0 : r; /* another gpuwmd than the one that revoked it does not know it */
 }
 
 void lease_drop(struct gpuwm_client *client, struct lease *lease)
 {
 	uint64_t id = 0;
-	struct connection *connection = lease_leave(client, lease, &id);
+	bool revoked = false;
+	struct connection *connection = lease_leave(client, lease, &id, &revoked);
 
 	if (connection)
 		tell_release_now(client, connection, id);
@@ -170,14 +263,6 @@ void leases_settle(struct gpuwm_client *client, struct connection *connection, u
 }
 
 /* ---- losing ------------------------------------------------------------ */
-
-static void lease_lose(struct lease *lease, const struct error *why)
-{
-	lease->lost = why->code;
-	lease->why = malloc(sizeof(*why));
-	if (lease->why)
-		*lease->why = *why;
-}
 
 void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct error *why)
 {
@@ -232,6 +317,7 @@ bool leases_tell(struct gpuwm_client *client)
 		.device = version.device,
 		.rank = version.rank,
 		.error = {error.code, error_name(error.code), error.message, error.detail},
+		.revoked = lease->revoked,
 	};
 	v->telling = true;
 	pthread_mutex_unlock(&v->lock);
@@ -249,6 +335,8 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 	struct reviver *v = &client->reviver;
 	int r;
 
+	if (client->once) /* no thread does */
+		connection_poll_now(v->connection);
 	pthread_mutex_lock(&v->lock);
 	r = why_lost(lease, error);
 	if (client->once && connection_has_ended(v->connection))
@@ -280,6 +368,7 @@ static void put_leases(struct message_writer *w, struct lease *const *leases, si
 	message_begin_array(w, "leases");
 	for (size_t i = 0; i < count; i++) {
 		message_begin_map(w, NULL);
+		message_put_u64(w, "lease", leases[i]->id);
 		message_put_text(w, "version", leases[i]->version.id);
 		message_put_text(w, "device", leases[i]->version.device);
 		message_put_u64(w, "rank", leases[i]->version.rank);
@@ -297,6 +386,7 @@ static int take_answer(struct lease *lease, uint64_t round, const msgpack_object
 	fields_of(&f, answer);
 	if (fields_error(&f, "error", &why)) {
 		lease_lose(lease, &why);
+		lease->revoked = fields_bool_or(&f, "revoked", false);
 	} else {
 		lease->id = fields_u64(&f, "lease");
 		lease->round = round;

@@ -11,6 +11,7 @@ struct lease {
 	uint64_t round; /* of the connection that the id counts on */
 	bool dropped; /* given back while it was taken again */
 	bool told; /* that it is lost */
+	bool revoked; /* lost since an operator revoked it: gpuwmd is to hear when it is unmapped */
 	int lost; /* the code; 0: held, or to be taken again */
 	struct error *why; /* NULL: memory was short */
 	struct lease *next, *previous;
@@ -34,12 +35,18 @@ void lease_drop(struct gpuwm_client *client, struct lease *lease);
 /* 0, or what it was lost with. */
 int lease_check(struct gpuwm_client *client, const struct lease *lease, struct error *error);
 
+/* Whether an operator revoked it. */
+bool lease_was_revoked(struct gpuwm_client *client, const struct lease *lease);
+
 /* ---- for the reviver -------------------------------------------------- */
 
 /* Takes all again on a new connection. 0 also when gpuwmd refuses to until its end, as one does that
  * can't read what it was left, or is older; else the connection is not worth having. */
 int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
 		  struct error *error);
+
+/* A connection_notify_fn for connections of the client, which is its data: hears which leases were revoked. */
+void leases_on_notify(struct message *message, struct packet *packet, void *client);
 
 /* The rest is called under the reviver's lock. */
 

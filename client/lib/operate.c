@@ -1,5 +1,6 @@
 /* What operators ask for: load, swap, pin, retire, drain. */
 #include "call.h"
+#include "json.h"
 #include "key.h"
 
 #include "../../proto/key.h"
@@ -261,7 +262,8 @@ int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *name)
 	return pin(client, METHOD_UNPIN_VERSION, ref, name);
 }
 
-int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
+/* after_ms NULL: whoever has a lease keeps it. */
+static int retire(struct gpuwm_client *client, const char *ref, const uint64_t *after_ms, int64_t wait_ms)
 {
 	struct call call;
 	struct error error;
@@ -271,10 +273,58 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_RETIRE);
 	message_put_text(&call.request, "ref", ref);
+	if (after_ms) {
+		message_put_bool(&call.request, "force", true);
+		message_put_u64(&call.request, "after_ms", *after_ms);
+	}
 	r = call_run(&call, wait_ms, NULL, &error);
 	/* One that stopped had retired it; by now it is freed. */
 	if (r == -ENOENT && call.taken)
 		return 0;
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
+{
+	return retire(client, ref, NULL, wait_ms);
+}
+
+int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms)
+{
+	return retire(client, ref, &after_ms, wait_ms);
+}
+
+static int kick(struct gpuwm_client *client, const char *key, uint64_t number, char **ret_json,
+		struct error *error)
+{
+	struct call call;
+	struct reply reply;
+	int r;
+
+	call_begin(&call, client, METHOD_KICK);
+	message_put_u64(&call.request, key, number);
+	r = call_run(&call, 0, &reply, error);
+	if (r < 0)
+		return r;
+	if (ret_json)
+		*ret_json = json_text(reply.message.body);
+	reply_clear(&reply);
+	return ret_json && !*ret_json
+		       ? error_set(error, -ENOMEM, NULL, "the leases are revoked; out of memory to tell them")
+		       : 0;
+}
+
+int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json)
+{
+	static const char *const keys[] = {
+		[GPUWM_KICK_LEASE] = "lease", [GPUWM_KICK_PID] = "pid", [GPUWM_KICK_UID] = "uid"};
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r == 0 && (unsigned)by >= sizeof(keys) / sizeof(keys[0]))
+		r = error_set(&error, -EINVAL, "a lease, a pid or a uid", "nothing is kicked by %d", (int)by);
+	if (r == 0)
+		r = kick(client, keys[by], number, ret_json, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

@@ -15,6 +15,10 @@
  * what is touched is taken. */
 #define STACK_BYTES KIB(256)
 
+/* After a packet that a call reads: the watcher wakes for one answer in this time, and a call that reads that a lease
+ * is revoked has it told this late. */
+#define LEFT_TO_CALLS_MS 100
+
 /* A gpuwmd that takes connections and dies at once is no sign that the next one stays. Of those that live
  * this long there are 20 a second at most, and clients may come to each at once. */
 #define SETTLED_MS 50
@@ -133,6 +137,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	if (r < 0)
 		return r;
 	attempt_show(&client->reviver, connection);
+	connection_on_notify(connection, leases_on_notify, client);
 	r = dial_hello(connection, client->name, wait_ms, &reply, error);
 	if (r == 0) {
 		r = client_greet(client, reply.message.body, error);
@@ -155,6 +160,8 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	int left = clock_left(deadline), r;
 	struct error error;
 
+	memset(v->revoked_early, 0,
+	       sizeof(v->revoked_early)); /* the next gpuwmd may give these numbers to others */
 	v->attempting = true;
 	pthread_mutex_unlock(&v->lock);
 	r = attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left, &connection,
@@ -240,20 +247,42 @@ int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 
 /* ---- the watcher ------------------------------------------------------- */
 
+/* What the socket is ready for; 0: not in that time. */
+static short wait_for(int sock, short events, int wait_ms)
+{
+	struct pollfd p = {.fd = sock, .events = events};
+
+	while (poll(&p, 1, wait_ms) < 0 && errno == EINTR)
+		;
+	return p.revents;
+}
+
+/* Waits for the end of the connection (true), or for what gpuwmd says unasked. What arrives may be a call's answer,
+ * which the call reads, and what is said unasked as well: so the connection is left to calls for a while then, and
+ * the caller looks whether a lease was revoked. */
+static bool wait_ended(struct connection *connection)
+{
+	const int sock = connection_fd(connection);
+	short ready = wait_for(sock, POLLRDHUP | POLLIN, -1);
+
+	if (ready == POLLIN && connection_poll_now(connection) <= 0)
+		ready = wait_for(sock, POLLRDHUP, LEFT_TO_CALLS_MS);
+	return ready & ~POLLIN;
+}
+
 /* Under the lock, which is let go of meanwhile. */
 static void watch_connection(struct gpuwm_client *client)
 {
 	struct reviver *v = &client->reviver;
 	struct connection *connection = connection_keep(v->connection);
-	struct pollfd p = {.fd = connection_fd(connection), .events = POLLRDHUP};
 	struct error why;
+	bool is_over;
 
 	pthread_mutex_unlock(&v->lock);
-	while (poll(&p, 1, -1) < 0 && errno == EINTR)
-		;
+	is_over = wait_ended(connection);
 	pthread_mutex_lock(&v->lock);
 	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
-	if (v->connection == connection && !v->stopping)
+	if (is_over && v->connection == connection && !v->stopping)
 		ended(v, &why);
 	connection_free(connection);
 }

@@ -9,6 +9,10 @@
 
 #include <pthread.h>
 
+/* Ids of leases of which is known that they are revoked, and not yet that they were granted: each is a reply that some
+ * thread has received and not taken. */
+#define REVOKED_EARLY_MAX 64
+
 struct reviver {
 	pthread_mutex_t lock; /* of all that follows; no call is made under it */
 	pthread_cond_t changed;
@@ -16,6 +20,8 @@ struct reviver {
 	uint64_t round; /* counts connections: an id of gpuwmd's counts on the one that told it */
 	struct lease *leases;
 	struct claim *claims;
+	uint64_t revoked_early[REVOKED_EARLY_MAX]; /* the last ones; 0: none */
+	unsigned revoked_early_count;
 	struct error away; /* why there is no connection */
 	bool over; /* and why there will be none */
 	bool attempting; /* some thread is at it: meanwhile no lease is freed */

@@ -39,7 +39,7 @@
  *   a version that is lost is told: gpuwm_connect_options.lost, gpuwm_mapping_check.
  *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
  *   done. One whose answer was lost is repeated where that is safe; where it is
- *   not (swap, pin, unpin, load, retire, cancel, drain, publish_begin) it is
+ *   not (swap, pin, unpin, load, retire, kick, cancel, drain, publish_begin) it is
  *   -ECONNABORTED: it may or may not be done; look, then repeat.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
@@ -105,20 +105,23 @@ enum gpuwm_connect_flags {
 				   are gone, and every call is -ECONNRESET */
 };
 
-/* A lease that was lost with a restart of gpuwmd. Its mapping stays valid until gpuwm_detach: the
- * memory is this process's by then. */
+/* A lease that was lost with a restart of gpuwmd, or that an operator revoked. Its mapping stays valid until
+ * gpuwm_detach: the library unmaps nothing by itself. Of a revoked lease gpuwmd counts the memory as used until the
+ * mapping is detached (or the process has exited): detach soon, or leave the version by gpuwm_switch. */
 struct gpuwm_lost {
 	const char *version; /* 32 digits; this and the next: valid in the callback */
 	const char *model, *tag, *device;
 	uint32_t rank;
 	struct gpuwm_error error; /* why; -ENOENT: gpuwmd came back without it; -ESTALE: its memory was
-				     not kept; -EDQUOT; -EPROTONOSUPPORT: the new gpuwmd speaks another
-				     protocol, and the client is of no use any more */
+				     not kept, or the lease was revoked; -EDQUOT; -EPROTONOSUPPORT: the new
+				     gpuwmd speaks another protocol, and the client is of no use any more */
+	bool revoked; /* an operator revoked it (gpuwmctl kick, retire --force): the code is -ESTALE */
 };
 /* Called once for each, from a thread of the library, after the rest was taken again. Every call may be
  * made from it, gpuwm_attach, gpuwm_detach and gpuwm_close too. In other threads the last gpuwm_close or
  * gpuwm_detach of the client waits for it to return: it must not wait for such a thread. It may be called for as
- * long as a mapping of the client is there, also one that was dropped. */
+ * long as a mapping of the client is there, also one that was dropped. A client with GPUWM_CONNECT_ONCE has no such
+ * thread and calls nobody: gpuwm_mapping_check tells. */
 typedef void gpuwm_lost_fn(const struct gpuwm_lost *lost, void *user_data);
 
 struct gpuwm_connect_options {
@@ -286,8 +289,12 @@ void gpuwm_drop(struct gpuwm_mapping *mapping);
 
 /* 0 while the lease is held, or will be taken again; else what it was lost with,
  * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended.
- * -ENOTRECOVERABLE: a switch lost the memory. */
+ * -ENOTRECOVERABLE: a switch lost the memory. -ESTALE: an operator revoked it, among others: gpuwm_mapping_revoked. */
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
+/* Whether an operator revoked the lease. It is never taken again. The memory stays mapped until gpuwm_detach, or until
+ * gpuwm_switch puts another version there under a new lease; then gpuwmd hears that it is unmapped. With
+ * GPUWM_CONNECT_ONCE it is known after gpuwm_mapping_check. False in a forked child. */
+bool gpuwm_mapping_revoked(const struct gpuwm_mapping *mapping);
 
 /* Valid until gpuwm_detach; gpuwm_switch changes what it says. */
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping);
@@ -607,6 +614,18 @@ int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
 /* No new leases; freed when the last lease and pin are gone, for which wait_ms
  * waits: -ETIMEDOUT. -EBUSY: an alias names it. */
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
+/* The same, and leases that are left after_ms from now (0: at once; a month at most) are revoked, so that the version is
+ * freed then, whatever their holders do. Its name is free then. What a holder still maps stays charged to the device until
+ * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EDQUOT: too many revoked leases. */
+int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
+enum gpuwm_kick_by {
+	GPUWM_KICK_LEASE, /* the lease with this number */
+	GPUWM_KICK_PID, /* all of this process, */
+	GPUWM_KICK_UID, /* or of this user */
+};
+/* Revokes leases: their holders are told (gpuwm_lost), and don't get them again. *ret_json (may be NULL): the leases,
+ * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT. */
+int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json);
 #define GPUWM_VERIFY_JOBS_MAX 64
 /* Begins to read the memory of a ready or retiring version again, a job for each replica (device NULL), or for
  * those on a device: the numbers, for gpuwm_job_wait. A job fails with -EBADMSG where the memory is not

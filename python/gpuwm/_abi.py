@@ -19,6 +19,7 @@ from ctypes import (
 )
 
 CONNECT_ADMIN = 1
+KICK_LEASE, KICK_PID, KICK_UID = range(3)
 VERIFY_JOBS_MAX = 64
 FROM_NOW_ON = 2**64 - 1
 
@@ -40,6 +41,7 @@ class LostLease(ctypes.Structure):
         ("device", c_char_p),
         ("rank", c_uint32),
         ("error", ErrorText),
+        ("revoked", c_bool),
     )
 
 
@@ -222,6 +224,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_detach": (c_int, (_HANDLE,)),
     "gpuwm_drop": (None, (_HANDLE,)),
     "gpuwm_mapping_check": (c_int, (_HANDLE,)),
+    "gpuwm_mapping_revoked": (c_bool, (_HANDLE,)),
     "gpuwm_mapping_exports": (c_uint64, (_HANDLE,)),
     "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
     "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
@@ -263,6 +266,8 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_pin": (c_int, (_HANDLE, c_char_p, c_char_p)),
     "gpuwm_unpin": (c_int, (_HANDLE, c_char_p, c_char_p)),
     "gpuwm_retire": (c_int, (_HANDLE, c_char_p, c_int64)),
+    "gpuwm_retire_by_force": (c_int, (_HANDLE, c_char_p, c_uint64, c_int64)),
+    "gpuwm_kick": (c_int, (_HANDLE, c_int, c_uint64, POINTER(c_void_p))),
     "gpuwm_verify": (
         c_int,
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),

@@ -150,6 +150,10 @@ class Client:
         out = ctypes.c_void_p()
         text = _lib.maybe_text(filter_text, "model")
         self._call("gpuwm_query", method.encode(), text, ctypes.byref(out))
+        return self._take_json(out)
+
+    @staticmethod
+    def _take_json(out: ctypes.c_void_p) -> dict[str, Any]:
         try:
             result: dict[str, Any] = json.loads(ctypes.string_at(out.value or 0))
         finally:
@@ -256,10 +260,44 @@ class Client:
         """Lets go of a pin. NotFound."""
         self._call("gpuwm_unpin", _lib.text_bytes(ref, "ref"), _lib.text_bytes(name, "name"))
 
-    def retire(self, ref: str, wait: float | None = None) -> None:
+    def retire(
+        self, ref: str, wait: float | None = None, *, force: bool = False, after: float = 0
+    ) -> None:
         """No new leases; freed when the last lease and pin are gone, for which it waits (seconds)
-        if asked: TimedOut. Busy: an alias names it."""
-        self._call("gpuwm_retire", _lib.text_bytes(ref, "ref"), _lib.milliseconds(wait, "wait"))
+        if asked: TimedOut. Busy: an alias names it.
+
+        force: leases that are left `after` so many seconds are revoked, and the version is freed
+        then, whatever its workers do. Busy: it has pins too.
+        """
+        version, wait_ms = _lib.text_bytes(ref, "ref"), _lib.milliseconds(wait, "wait")
+        after_ms = _lib.milliseconds(after, "after")
+        if after_ms < 0 or (after_ms and not force):
+            raise errors.Invalid(f"after={after!r}", "seconds that a retire by force leaves")
+        if force:
+            self._call("gpuwm_retire_by_force", version, after_ms, wait_ms)
+        else:
+            self._call("gpuwm_retire", version, wait_ms)
+
+    def kick(
+        self, lease: int | None = None, *, pid: int | None = None, uid: int | None = None
+    ) -> builtins.list[dict[str, Any]]:
+        """Revokes a lease (its number is in clients()), or all leases of a process or of a user;
+        which they were. The holders are told, and get none of them again. NotFound: no lease."""
+        given = [
+            (by, _lib.count(number, name, _lib.UINT64_MAX))
+            for by, name, number in (
+                (_abi.KICK_LEASE, "lease", lease),
+                (_abi.KICK_PID, "pid", pid),
+                (_abi.KICK_UID, "uid", uid),
+            )
+            if number is not None
+        ]
+        if len(given) != 1:
+            raise errors.Invalid(f"{len(given)} of lease, pid and uid", "kick takes one of them")
+        out = ctypes.c_void_p()
+        self._call("gpuwm_kick", *given[0], ctypes.byref(out))
+        kicked: builtins.list[dict[str, Any]] = self._take_json(out)["leases"]
+        return kicked
 
     def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
         """Has the memory of a version read again and compared with its digests: a job for each

@@ -328,6 +328,16 @@ class Mapping:
         return None
 
     @property
+    def revoked(self) -> bool:
+        """Whether an operator revoked the lease: `check` raises Lost then. The memory stays mapped
+        until the mapping and its tensors are gone, or `switch` puts another version there, and
+        gpuwmd counts it as used until then. Costs no round trip: look at a quiet point."""
+        handle = self._held()
+        with handle.use() as pointer:
+            found: bool = handle.library.gpuwm_mapping_revoked(pointer)
+        return found
+
+    @property
     def exports(self) -> int:
         """Tensors, arrays and views made from it that are alive."""
         handle = self._held()

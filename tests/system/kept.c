@@ -263,6 +263,7 @@ static void resume_send(const struct gpuwmd *d, int sock, const struct raw_lease
 	message_begin_array(&w, "leases");
 	for (size_t i = 0; i < count; i++) {
 		message_begin_map(&w, NULL);
+		message_put_u64(&w, "lease", leases[i].lease);
 		message_put_hex128(&w, "version", leases[i].version);
 		message_put_text(&w, "device", d->device);
 		message_put_u64(&w, "rank", 0);

@@ -51,6 +51,19 @@ Test(room, that_is_being_freed_comes_by_itself)
 	cr_expect_str_eq(explained(1), "retire a version");
 }
 
+Test(room, of_revoked_leases_comes_when_their_processes_have_unmapped_it)
+{
+	struct device *host = device_find(&server->devices, DEVICE_HOST);
+
+	ready("m", "v1");
+	host->used += 8192;
+	host->still_mapped = 8192;
+	cr_expect_str_eq(explained(1),
+			 "retire a version, or wait for what comes back: 8.0 KiB of revoked leases when their "
+			 "processes have unmapped it or exited");
+	host->used -= 8192;
+}
+
 /* Where they are all that is in the way. */
 Test(room, of_contexts_comes_when_jobs_have_ended)
 {

@@ -205,6 +205,12 @@ LedgerTest(bad_snapshot, key_that_is_missing_or_of_another_type_is_named)
 	refuse(&w, "the state's versions[0] (m@v1): parts[0]: \"index\" is no map", "an array");
 	put_changed(&w, 1, "'pins':['a'", "'pins':[9");
 	refuse(&w, "the state's versions[0] (m@v1): \"pins\" is no text", "a number");
+	put_changed(&w, 1, "'pins'", "'revoked':['x'],'pins'");
+	refuse(&w, "the state's versions[0] (m@v1): \"revoked\" has what is no lease's number", "a text");
+	put_changed(&w, 1, "'pins'", "'revoked':[9,9],'pins'");
+	refuse(&w, "the state's versions[0] (m@v1): lease 9 was revoked before", "twice");
+	put_changed(&w, 1, "'pins'", "'force_at_ms':'x','pins'");
+	refuse(&w, "the state's versions[0] (m@v1): \"force_at_ms\" is no unsigned integer", "a text");
 	put_changed(&w, 1, "'error':-", "'error':'x'");
 	refuse(&w, "the state's versions[0] (m@v1): \"error\" is no map", "a text");
 }

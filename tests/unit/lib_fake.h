@@ -63,6 +63,7 @@ struct fake {
 	unsigned lose; /* so many leases of the next resume get `loss` */
 	struct error loss;
 	bool no_events, no_fds; /* and not the descriptors that a reply speaks of */
+	bool revokes; /* the lease of get_handles, before any thread of the client has taken it */
 	bool hollow; /* resume says neither a lease nor why not */
 	char empty[32]; /* a method whose result has nothing in it */
 	bool forgetful; /* a commit is not found after a restart */
@@ -234,6 +235,8 @@ static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f,
 		} else if (fake->lose > 0) {
 			fake->lose--;
 			message_put_error(w, "error", &fake->loss);
+			if (fake->loss.code == -ESTALE)
+				message_put_bool(w, "revoked", true);
 		} else if (one.error.code || !fake_has(fake, version) || strcmp(device, fake->device)) {
 			message_put_error(w, "error", &(struct error){-EINVAL, "not as it was granted", ""});
 		} else {
@@ -370,6 +373,29 @@ static inline bool fake_no_device(const struct message *m)
 	return !fields_have(&f, "device");
 }
 
+/* To one connection: the lease of this number is revoked. */
+static inline void fake_revoke_on(int sock, uint64_t lease)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_REVOKED);
+	message_put_text(&w, "reason", "an operator revoked it");
+	message_begin_array(&w, "leases");
+	message_put_u64(&w, NULL, lease);
+	message_end(&w);
+	message_end(&w);
+	packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0);
+	message_writer_clear(&w);
+}
+
+/* To all connections. From any thread: each is one packet. */
+static inline void fake_revoke(struct fake *fake, uint64_t lease)
+{
+	for (nfds_t peer = 2; peer < fake->peer_count; peer++)
+		fake_revoke_on(fake->peers[peer].fd, lease);
+}
+
 static inline void fake_request(struct fake *fake, nfds_t peer, struct message *m, struct packet *packet)
 {
 	const int sock = fake->peers[peer].fd;
@@ -391,6 +417,8 @@ static inline void fake_request(struct fake *fake, nfds_t peer, struct message *
 			fake_answer(fake, peer, m, packet, &w, fds, &fd_count);
 		message_end(&w);
 	}
+	if (fake->revokes && strcmp(m->method, METHOD_GET_HANDLES) == 0)
+		fake_revoke_on(sock, fake->grants);
 	if (strcmp(m->method, fake->silent) != 0)
 		packet_send(sock, w.buffer.data, w.buffer.size, fds, fake->no_fds ? 0 : fd_count);
 	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events) {

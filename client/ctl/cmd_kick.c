@@ -1,0 +1,71 @@
+/* kick: leases that an operator takes from their holders. */
+#include "ctl.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int kick_print(const json_t *leases)
+{
+	struct table *table = table_new(">LEASE|VERSION|DEVICE|>PID|>UID|COMMAND");
+	char device[16];
+	const json_t *lease;
+	size_t i;
+
+	json_array_foreach(leases, i, lease) {
+		device_short(answer_text(lease, "device"), device);
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "lease"));
+		answer_name_cell(table, lease);
+		table_cell(table, device);
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "pid"));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "uid"));
+		table_cell(table, answer_text(lease, "command"));
+	}
+	return table_print(table);
+}
+
+/* What is to be kicked: EXIT_DONE, or EXIT_USAGE after printing why it can't be told. */
+static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *ret_by, uint64_t *ret_number)
+{
+	const char *lease = arguments->positional[0];
+	bool by_pid = arguments->given & OPTION_PID, by_uid = arguments->given & OPTION_UID;
+	char *end;
+
+	if ((lease != NULL) + by_pid + by_uid != 1)
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases",
+				 "kick takes one of LEASE, --pid and --uid");
+	*ret_by = lease ? GPUWM_KICK_LEASE : by_pid ? GPUWM_KICK_PID : GPUWM_KICK_UID;
+	*ret_number = by_pid ? arguments->pid : arguments->uid;
+	if (!lease)
+		return EXIT_DONE;
+	errno = 0;
+	*ret_number = strtoull(lease, &end, 10);
+	if (!isdigit((unsigned char)lease[0]) || *end || errno)
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is no lease's number", lease);
+	return EXIT_DONE;
+}
+
+int command_kick(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	enum gpuwm_kick_by by = GPUWM_KICK_LEASE;
+	uint64_t number = 0;
+	json_t *answer;
+	char *text;
+	int code = kick_target(arguments, &by, &number);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (gpuwm_kick(client, by, number, &text) < 0)
+		return exit_with_error();
+	if (arguments->json) {
+		puts(text);
+		free(text);
+		return EXIT_DONE;
+	}
+	answer = json_loads(text, 0, NULL);
+	free(text);
+	code = kick_print(json_object_get(answer, "leases"));
+	json_decref(answer);
+	return code;
+}

@@ -1,0 +1,60 @@
+/* What revoked.c and revoked_told.c share; nobody else. */
+#ifndef GPUWM_DAEMON_REVOKED_INTERNAL_H
+#define GPUWM_DAEMON_REVOKED_INTERNAL_H
+
+#include "revoked.h"
+#include "hash.h"
+#include "server.h"
+#include "session.h"
+
+/* What leases of one version share: it may be freed long before they are. */
+struct of_version {
+	struct version_id id;
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	uint64_t uses;
+};
+
+struct revoked {
+	uint64_t id;
+	struct revoked_holder *holder;
+	struct of_version *of;
+	struct version *version; /* NULL: it is freed */
+	const struct device *device;
+	uint32_t replica, rank;
+	uint64_t bytes, since_ms, revoked_ms;
+	struct grant *grant; /* of the freed version's part */
+	struct quota_charge charge;
+	bool unsent; /* its descriptors never went out: nothing is mapped */
+	struct revoked *next_of_holder, **link_of_holder;
+	struct revoked *next_of_version, **link_of_version;
+	struct revoked *next_untold;
+	UT_hash_handle hh;
+};
+
+/* A session that held leases, and then the process behind it. */
+struct revoked_holder {
+	struct server *server;
+	struct session *session; /* NULL: it has ended */
+	uint64_t session_id, session_since_ms;
+	struct peer peer; /* pidfd: -1 while the session is there, which has one */
+	char name[NAME_BYTES_MAX + 1];
+	enum session_kind kind;
+	uv_poll_t poll; /* of the pidfd */
+	struct revoked *first;
+	struct revoked *untold, **untold_end;
+	struct revoked_holder *next, **link;
+};
+
+struct revoked_table {
+	struct server *server;
+	struct revoked *by_id;
+	struct revoked_holder *holders;
+	uint64_t count, gone;
+};
+
+/* Forgets it: what it kept is given back. */
+void revoked_end(struct revoked *revoked);
+/* Of a holder that has nothing any more. */
+void revoked_holder_end(struct revoked_holder *holder);
+
+#endif

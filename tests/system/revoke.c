@@ -1,0 +1,466 @@
+/* What an operator takes from workers: leases (kick) and versions (retire --force), whatever the workers do. */
+#include "kept.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(revoke);
+
+#define NOBODY 65534
+
+/* ---- workers ---------------------------------------------------------- */
+
+static void count_revoked(const struct gpuwm_lost *lost, void *user_data)
+{
+	if (lost->revoked && lost->error.code == -ESTALE)
+		__atomic_add_fetch((unsigned *)user_data, 1, __ATOMIC_SEQ_CST);
+}
+
+/* argv: ref, device. Attaches and says 'a'; then 'n' (how often it was told: a digit), 'c' (whether the mapping says
+ * so: 'y'), 'r' (reads all: 'k'), 'x' (becomes another program, which waits), 'd' (detaches and ends). */
+static int worker_revocable(int argc, char **argv)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_attach_options where = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_client *client;
+	unsigned told = 0;
+	char word;
+
+	CHILD_ASSERT(argc == 2);
+	options.lost = count_revoked;
+	options.lost_data = &told;
+	where.device = argv[1];
+	CHILD_ASSERT(gpuwm_connect(&options, &client) == 0);
+	CHILD_ASSERT(gpuwm_attach(client, argv[0], &where, &mapping) == 0);
+	child_say('a');
+	while ((word = child_hear()) && word != 'd') {
+		if (word == 'n')
+			child_say((char)('0' + __atomic_load_n(&told, __ATOMIC_SEQ_CST)));
+		if (word == 'c')
+			child_say(gpuwm_mapping_revoked(mapping) && gpuwm_mapping_check(mapping) == -ESTALE
+					  ? 'y'
+					  : 'n');
+		if (word == 'r')
+			child_say(mapping_holds(mapping, 1) ? 'k' : '?');
+		if (word == 'x')
+			execl("/bin/sleep", "sleep", "1000", (char *)NULL);
+	}
+	CHILD_ASSERT(gpuwm_detach(mapping) == 0);
+	gpuwm_close(client);
+	return 0;
+}
+
+static struct process worker_of(struct gpuwmd *d, const char *ref)
+{
+	struct process p = process_start(worker_revocable, ref, d->device, NULL);
+
+	process_expect(&p, 'a');
+	return p;
+}
+
+static char worker_answer(struct process *p, char word)
+{
+	process_tell(p, word);
+	return process_hear(p);
+}
+
+static void worker_end(struct process *p)
+{
+	process_tell(p, 'd');
+	process_finish(p);
+}
+
+static struct gpuwmd *scene_of(struct gpuwmd *d)
+{
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	return d;
+}
+
+/* m@v1, which no alias names. */
+static struct gpuwmd *scene_unnamed(struct gpuwmd *d)
+{
+	scene_of(d);
+	OK(swap_to(d, "m", NULL, false));
+	return d;
+}
+
+/* The number of the only lease that `ps` tells. */
+static uint64_t only_lease(void)
+{
+	char output[8192];
+	uint64_t lease;
+	json_t *answer;
+
+	cr_assert_eq(ctl(output, sizeof output, "-o", "json", "ps", NULL), 0, "%s", output);
+	answer = json_loads(output, 0, NULL);
+	cr_assert_eq(json_array_size(json_object_get(answer, "leases")), 1, "%s", output);
+	lease = (uint64_t)json_integer_value(
+		json_object_get(json_array_get(json_object_get(answer, "leases"), 0), "lease"));
+	json_decref(answer);
+	return lease;
+}
+
+static uint64_t device_number(struct gpuwmd *d, const char *key)
+{
+	json_t *status = query(d->admin, "status", NULL), *device;
+	uint64_t number = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "devices"), i, device)
+		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
+			number = (uint64_t)json_integer_value(json_object_get(device, key));
+	json_decref(status);
+	return number;
+}
+
+static bool ctl_says(const char *command, const char *words)
+{
+	char output[16384];
+
+	cr_assert_eq(ctl(output, sizeof output, command, NULL), 0, "%s", output);
+	return strstr(output, words) != NULL;
+}
+
+/* ---- kick ------------------------------------------------------------- */
+
+static void worker_is_kicked(const char *flag, const char *value)
+{
+	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
+	struct process worker = worker_of(d, "m");
+	char output[4096], number[32];
+
+	snprintf(number, sizeof number, "%llu",
+		 (unsigned long long)(!flag   ? only_lease()
+				      : value ? strtoull(value, NULL, 10)
+					      : (unsigned)worker.pid));
+	cr_assert_eq(ctl(output, sizeof output, "kick", flag ? flag : number, flag ? number : NULL, NULL), 0,
+		     "%s", output);
+	cr_assert(strstr(output, "m@v1"), "%s", output);
+	cr_assert_eq(status_of(d, "leases"), 0);
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
+	cr_assert_eq(worker_answer(&worker, 'c'), 'y');
+	cr_assert_eq(worker_answer(&worker, 'r'), 'k', "it stays mapped");
+	cr_assert_eq(status_of(d, "revoked"), 1);
+	cr_assert(ctl_says("ps", "revoked"));
+	worker_end(&worker);
+	cr_assert_eq(status_of(d, "revoked"), 0);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, a_lease_is_kicked_by_its_number)
+{
+	worker_is_kicked(NULL, NULL);
+}
+
+Test(revoke, a_process_is_kicked_by_its_pid)
+{
+	worker_is_kicked("--pid", NULL);
+}
+
+Test(revoke, a_user_is_kicked_by_the_uid)
+{
+	char uid[16];
+
+	snprintf(uid, sizeof uid, "%u", geteuid());
+	worker_is_kicked("--uid", uid);
+}
+
+Test(revoke, kick_says_what_it_takes_and_what_is_not_there)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *worker = client_new();
+	char output[4096];
+
+	cr_assert_eq(ctl(output, sizeof output, "kick", NULL), 2);
+	cr_assert_eq(ctl(output, sizeof output, "kick", "1", "--pid", "1", NULL), 2);
+	cr_assert_eq(ctl(output, sizeof output, "kick", "m@v1", NULL), 2);
+	cr_assert_eq(ctl(output, sizeof output, "kick", "1", NULL), 4);
+	cr_assert(strstr(output, "no lease 1"), "%s", output);
+	cr_assert_eq(ctl(output, sizeof output, "kick", "--pid", "1", NULL), 4);
+	cr_assert_eq(ctl(output, sizeof output, "kick", "--uid", "12345", NULL), 4);
+	FAILS(EACCES, gpuwm_kick(worker, GPUWM_KICK_UID, 0, NULL));
+	gpuwm_close(worker);
+	gpuwmd_stop_empty(d);
+}
+
+struct seen {
+	uint64_t lease, retiring_in;
+	char reason[128];
+	bool has_deadline;
+};
+
+static void see(const struct gpuwm_event *event, void *user_data)
+{
+	struct seen *seen = user_data;
+	json_t *json = json_loads(event->json, 0, NULL);
+
+	if (strcmp(event->kind, "revoked") == 0) {
+		seen->lease = (uint64_t)json_integer_value(json_object_get(json, "lease"));
+		snprintf(seen->reason, sizeof seen->reason, "%s",
+			 json_string_value(json_object_get(json, "reason")));
+	}
+	if (strcmp(event->kind, "version_retiring") == 0 && json_object_get(json, "force_in_ms")) {
+		seen->has_deadline = true;
+		seen->retiring_in = (uint64_t)json_integer_value(json_object_get(json, "force_in_ms"));
+	}
+	json_decref(json);
+}
+
+static bool event_comes(struct gpuwm_events *events, struct seen *seen)
+{
+	return gpuwm_events_dispatch(events, 10, see, seen) >= 0 && seen->lease;
+}
+
+Test(revoke, subscribers_are_told_of_each_lease)
+{
+	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
+	struct process worker = worker_of(d, "m");
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	uint64_t lease = only_lease();
+
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	OK(gpuwm_kick(d->admin, GPUWM_KICK_LEASE, lease, NULL));
+	cr_assert(EVENTUALLY(SOON_MS, event_comes(events, &seen)));
+	cr_assert_eq(seen.lease, lease);
+	cr_assert(strstr(seen.reason, "an operator"), "%s", seen.reason);
+	gpuwm_events_close(events);
+	worker_end(&worker);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- by force --------------------------------------------------------- */
+
+/* A worker that was stopped; its version is freed and charged. */
+static struct gpuwmd *scene_forced(struct process *ret_worker)
+{
+	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
+	char output[4096];
+
+	*ret_worker = worker_of(d, "m@v1");
+	cr_assert(kill(ret_worker->pid, SIGSTOP) == 0);
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--wait", "60", NULL), 0, "%s",
+		     output);
+	cr_assert(strstr(output, "is freed"), "%s", output);
+	cr_assert(version_is(d, "m", "v1", "none"));
+	cr_assert_gt(status_of(d, "still_mapped"), 0);
+	cr_assert_eq(device_number(d, "used"), device_number(d, "still_mapped"));
+	return d;
+}
+
+Test(revoke, a_stopped_worker_does_not_keep_a_version_but_its_bytes)
+{
+	struct process worker;
+	struct gpuwmd *d = scene_forced(&worker);
+	uint64_t bytes = status_of(d, "still_mapped");
+
+	cr_assert(ctl_says("status", "1 revoked lease may still be mapped"));
+	cr_assert(ctl_says("ps", "revoked"));
+	scene_unnamed(d);
+	cr_assert(version_is(d, "m", "v1", "ready"), "the name is free");
+	cr_assert_gt(device_number(d, "used"), bytes);
+	process_kill(&worker, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "still_mapped") == 0));
+	cr_assert_eq(status_of(d, "revoked"), 0);
+	OK(gpuwm_retire(d->admin, "m@v1", -1));
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "used") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, a_worker_that_goes_on_gives_the_bytes_back)
+{
+	struct process worker;
+	struct gpuwmd *d = scene_forced(&worker);
+
+	cr_assert(kill(worker.pid, SIGCONT) == 0);
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
+	cr_assert_eq(worker_answer(&worker, 'r'), 'k', "nothing is unmapped behind its back");
+	cr_assert_gt(status_of(d, "still_mapped"), 0);
+	worker_end(&worker);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "used") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+/* The end of its connection is no proof that it has unmapped: a child may have, or a thread hold, anything. */
+Test(revoke, a_process_that_becomes_another_is_waited_for)
+{
+	struct process worker;
+	struct gpuwmd *d = scene_forced(&worker);
+
+	cr_assert(kill(worker.pid, SIGCONT) == 0);
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
+	process_tell(&worker, 'x');
+	cr_assert(EVENTUALLY(SOON_MS, ctl_says("ps", "revoked, disconnected")));
+	cr_assert(ctl_says("clients", "(ended)"));
+	cr_assert_gt(status_of(d, "still_mapped"), 0);
+	process_kill(&worker, SIGTERM);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "used") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, who_leaves_in_time_is_not_revoked)
+{
+	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
+	struct process worker = worker_of(d, "m@v1");
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	char output[4096];
+
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "10m", NULL), 0, "%s",
+		     output);
+	cr_assert(strstr(output, "600000 ms"), "%s", output);
+	cr_assert(EVENTUALLY(SOON_MS, gpuwm_events_dispatch(events, 10, see, &seen) >= 0 && seen.has_deadline));
+	cr_assert_eq(seen.retiring_in, 600000);
+	cr_assert(version_is(d, "m", "v1", "retiring"));
+	cr_assert_eq(worker_answer(&worker, 'n'), '0');
+	worker_end(&worker);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	cr_assert_eq(seen.lease, 0);
+	gpuwm_events_close(events);
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, who_stays_is_revoked_when_the_time_is_over)
+{
+	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
+	struct process worker = worker_of(d, "m@v1");
+	char output[4096];
+
+	cr_assert_eq(
+		ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "100ms", "--wait", NULL), 0,
+		"%s", output);
+	cr_assert(version_is(d, "m", "v1", "none"));
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
+	cr_assert_gt(status_of(d, "still_mapped"), 0);
+	worker_end(&worker);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "used") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, pins_and_aliases_refuse)
+{
+	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
+	struct process worker = worker_of(d, "m");
+	char output[4096];
+
+	OK(gpuwm_pin(d->admin, "m@v1", "night"));
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
+	cr_assert(strstr(output, "unpin first: night"), "%s", output);
+	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
+	cr_assert(strstr(output, "current"), "%s", output);
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--after", "1s", NULL), 2, "%s", output);
+	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "1d", NULL), 2, "%s",
+		     output);
+	cr_assert_eq(worker_answer(&worker, 'n'), '0');
+	worker_end(&worker);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* Why there is no room. */
+Test(revoke, a_refusal_for_want_of_room_tells_of_what_is_still_mapped)
+{
+	struct process worker;
+	struct gpuwmd *d = scene_forced(&worker);
+	struct gpuwm_publish *publish;
+
+	FAILS(ENOSPC,
+	      publish_begin(d->admin, d->device, "m@v9",
+			    &(const struct checkpoint){.seed = 1, .count = 1, .bytes = MB(1) << 30}, &publish));
+	cr_assert(strstr(gpuwm_error()->detail, "of revoked leases"), "%s", gpuwm_error()->detail);
+	process_kill(&worker, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "used") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- restarts --------------------------------------------------------- */
+
+Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
+{
+	struct gpuwmd *d = scene_of(gpuwmd_start_kept(KEPT_LONG));
+	struct raw_lease kicked, kept;
+	int sock = raw_client(d->socket);
+
+	cr_assert_eq(raw_lease(sock, "m", &kicked), 0);
+	cr_assert_eq(raw_lease(sock, "m", &kept), 0);
+	OK(gpuwm_kick(d->admin, GPUWM_KICK_LEASE, kicked.lease, NULL));
+	close(sock);
+	for (int restart = 0; restart < 3; restart++) {
+		sock = raw_client(d->socket);
+		cr_assert_eq(raw_resume_one(d, sock, &kicked), -ESTALE);
+		cr_assert_eq(raw_resume_one(d, sock, &kept), 0);
+		close(sock);
+		kept_kill(d, SIGKILL);
+	}
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
+{
+	struct gpuwmd *d = scene_of(gpuwmd_start_kept(&(const struct kept){}));
+	struct process kicked = worker_of(d, "m"), other;
+
+	/* It hears of it from the next gpuwmd only. */
+	cr_assert(kill(kicked.pid, SIGSTOP) == 0);
+	OK(gpuwm_kick(d->admin, GPUWM_KICK_PID, (uint64_t)kicked.pid, NULL));
+	other = worker_of(d, "m");
+	kept_kill(d, SIGKILL);
+	cr_assert(kill(kicked.pid, SIGCONT) == 0);
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&kicked, 'n') == '1'));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
+	cr_assert_eq(worker_answer(&kicked, 'c'), 'y');
+	cr_assert_eq(worker_answer(&other, 'n'), '0');
+	worker_end(&kicked);
+	worker_end(&other);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* Those who come back before the time is over are revoked when it is; then nobody gets a lease of it again. */
+Test(revoke, the_time_of_a_forced_retire_survives_a_restart)
+{
+	struct gpuwmd *d = scene_unnamed(gpuwmd_start_kept(KEPT_LONG));
+	struct process worker = worker_of(d, "m@v1");
+
+	OK(gpuwm_retire_by_force(d->admin, "m@v1", 3000, 0));
+	kept_kill(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1 || version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
+	cr_assert_eq(worker_answer(&worker, 'r'), 'k');
+	worker_end(&worker);
+	gpuwmd_stop_empty(d);
+}
+
+/* gpuwmd does not run when the time is over. The next one frees the version at once, within the grace time too. */
+Test(revoke, a_version_whose_time_is_over_is_not_resumed)
+{
+	struct gpuwmd *d =
+		scene_unnamed(gpuwmd_start_kept(&(const struct kept){.limits = "grace_ms = 600000\n"}));
+	struct raw_lease lease;
+	int sock = raw_client(d->socket), code;
+	int64_t over;
+
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), 0);
+	OK(gpuwm_retire_by_force(d->admin, "m@v1", 500, 0));
+	cr_assert(kill(d->pid, SIGSTOP) == 0);
+	over = clock_ms() + 600;
+	cr_assert(EVENTUALLY(SOON_MS, clock_ms() > over));
+	kept_kill(d, SIGKILL);
+	close(sock);
+	sock = raw_client(d->socket);
+	code = raw_resume_one(d, sock, &lease);
+	cr_assert(code == -ESTALE || code == -ENOENT, "%d: it may be freed already", code);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	close(sock);
+	gpuwmd_stop_empty(d);
+}
