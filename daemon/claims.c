@@ -135,8 +135,7 @@ static void put_claim(struct message_writer *w, const struct claim *claim)
 	message_put_text(w, "model", claim->name.model);
 	message_put_text(w, "tag", claim->name.name);
 	message_put_u64(w, "since_ms", claim->since_ms);
-	if (claim_has_begun(claim))
-		put_version_id(w, "publish", &claim->publish);
+	message_put_bool(w, "begun", claim_has_begun(claim));
 }
 
 void put_claims_of(struct message_writer *w, const struct session *session)

@@ -1,6 +1,7 @@
 #include "methods.h"
 #include "claims.h"
 #include "loader.h"
+#include "rights.h"
 #include "room.h"
 #include "versions.h"
 
@@ -17,8 +18,20 @@ struct begin {
 	struct ref name;
 	char device[DEVICE_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	struct version_id join;
+	struct joiners joiners;
 	struct publish_request request;
 };
+
+static void read_joiners(struct fields *params, struct begin *begin)
+{
+	joiners_read(params, "join", &begin->joiners);
+	if (begin->joiners.uid_count + begin->joiners.gid_count == 0)
+		return;
+	begin->request.joiners = &begin->joiners;
+	if (begin->request.join && !params->error.code)
+		error_set(&params->error, -EINVAL, "the first begin names them",
+			  "\"join\" comes with \"publish\", which joins a publish that has begun");
+}
 
 static int begin_fields(struct request *request, struct fields *params, struct begin *begin,
 			struct error *error)
@@ -40,11 +53,13 @@ static int begin_fields(struct request *request, struct fields *params, struct b
 		.bytes = fields_u64(params, "bytes"),
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
+		.by_operator = request->session->kind == SESSION_ADMIN,
 	};
 	if (fields_have(params, "publish")) {
 		fields_hex128(params, "publish", begin->join.bytes);
 		begin->request.join = &begin->join;
 	}
+	read_joiners(params, begin);
 	r = params_check(params, error);
 	if (r == 0)
 		r = params_device(request->server, begin->device, &begin->request.device, error);
@@ -84,6 +99,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 				 "a dry run makes no version");
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
+	begin->request.by_operator = true;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
 		return r;
@@ -196,10 +212,23 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 	return r;
 }
 
+/* The answer is the same where there is no such publish. */
+static int check_join(const struct request *request, const struct begin *begin, struct error *error)
+{
+	const struct version_id *id = begin->request.join;
+	const struct publish *publish = id ? publish_find(request->server->publishes, id) : NULL;
+
+	if (!id || (publish && may_take_part(request->session, publish->version)))
+		return 0;
+	return publish_unknown(id, error);
+}
+
 static int begin_now(struct request *request, struct begin *begin, struct error *error)
 {
 	int r = params_open(request->server, error);
 
+	if (r == 0)
+		r = check_join(request, begin, error);
 	if (r < 0)
 		return r;
 	if (request->session->kind == SESSION_LOADER)
@@ -274,6 +303,7 @@ static int wait_for_room(struct request *request, const struct begin *given, int
 	begin->request.tag = begin->name.name;
 	begin->request.alias = begin->alias;
 	begin->request.join = given->request.join ? &begin->join : NULL;
+	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;
 	waiter->asked = begin;
 	loader_pool_turn(request->server->loaders);
 	return 0;
@@ -358,18 +388,18 @@ static int no_part(const struct commit *commit, struct error *error)
 static int not_yours(struct error *error)
 {
 	return error_set(error, -ENOENT,
-			 "who began a part commits or aborts it, on the connection that began it",
-			 "no such publish of this connection");
+			 "who began a part commits it, on the connection that began it",
+			 "no such part of this connection");
 }
 
 /* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
-static int look_at_part(struct server *server, const struct commit *commit, struct version **ret,
+static int look_at_part(const struct request *request, const struct commit *commit, struct version **ret,
 			struct error *error)
 {
-	struct version *version = registry_by_publish(server->registry, &commit->publish);
+	struct version *version = registry_by_publish(request->server->registry, &commit->publish);
 	const struct replica *replica = NULL;
 
-	if (!version)
+	if (!version || !may_take_part(request->session, version))
 		return error_set(error, -ENOENT, "it was freed, forgotten, or never was", "no such publish");
 	if (version->state == VERSION_FAILED) {
 		*error = version->error;
@@ -399,7 +429,7 @@ static void wake_checked(struct waiter *waiter, const struct version *changed, b
 	if (changed && !version_id_equal(&changed->publish, &waiter->id))
 		return;
 	commit.device = device_find(&server->devices, waiter->device);
-	r = look_at_part(server, &commit, &version, &error);
+	r = look_at_part(&waiter->request, &commit, &version, &error);
 	if (r == 0)
 		return;
 	if (r < 0)
@@ -463,8 +493,8 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 	if (r < 0)
 		return r;
 	publish = publish_find(request->server->publishes, &commit.publish);
-	if (!publish) {
-		r = look_at_part(request->server, &commit, &version, error);
+	if (!publish || !may_take_part(request->session, publish->version)) {
+		r = look_at_part(request, &commit, &version, error);
 		if (r >= 0)
 			answer_commit(request, version);
 		return r < 0 ? r : 0;
@@ -480,21 +510,6 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 
 /* ---- abort ---- */
 
-static bool may_abort(const struct publish *publish, const struct session *session)
-{
-	const void *who = session;
-
-	if (session->kind == SESSION_ADMIN)
-		return true;
-	if (session->kind == SESSION_LOADER)
-		who = session->loader ? loader_job(session->loader) : NULL;
-	for (uint32_t i = 0; i < publish->part_count; i++) {
-		if (who && publish->parts[i].publisher == who)
-			return true;
-	}
-	return false;
-}
-
 int method_publish_abort(struct request *request, struct fields *params, struct error *error)
 {
 	char reason[TEXT_BYTES_MAX + 1];
@@ -509,11 +524,8 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 	if (r < 0)
 		return r;
 	publish = publish_find(request->server->publishes, &id);
-	if (!publish)
-		return error_set(error, -ENOENT, "it was completed, failed, or never was",
-				 "no such open publish");
-	if (!may_abort(publish, request->session))
-		return not_yours(error);
+	if (!publish || !may_take_part(request->session, publish->version))
+		return publish_unknown(&id, error);
 	if (publish->version->storing)
 		return error_set(error, -EBUSY, "retire the version when it is ready",
 				 "this publish is complete: it can't be aborted any more");

@@ -41,8 +41,10 @@ struct publish_request {
 	uint32_t rank, world;
 	uint64_t bytes;
 	const struct version_id *join; /* NULL: a new one */
+	const struct joiners *joiners; /* of a new one: who else may take part; NULL: nobody */
 	void *publisher;
 	uid_t uid;
+	bool by_operator; /* the version is free of quotas */
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish
@@ -54,6 +56,8 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 		  struct publish_part **ret_part, struct error *error);
 /* NULL: not open. */
 struct publish *publish_find(const struct publish_table *table, const struct version_id *id);
+/* -ENOENT, for those too who may not take part in it. */
+int publish_unknown(const struct version_id *id, struct error *error);
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device);
 
 /* Whoever this is has ended. True: it was the last of those who began a part. */

@@ -11,6 +11,7 @@
 #include "../proto/digest.h"
 #include "../proto/names.h"
 #include "device.h"
+#include "joiners.h"
 #include "quota.h"
 
 enum version_state {
@@ -53,12 +54,14 @@ struct model;
 
 struct version {
 	struct version_id id;
-	struct version_id publish; /* the id of the publish that made it */
+	struct version_id publish; /* the id of the publish that made it: a secret of those who may take part in it */
+	struct joiners *joiners; /* malloced; NULL: the owner and operators alone take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
+	bool by_operator; /* loaded, or published on the operators' socket: it is free of quotas */
 	uint64_t created_ms, ready_ms; /* since 1970 */
 	struct replica *replicas; /* ranks times devices, at most PARTS_PER_VERSION_MAX */
 	uint32_t replica_count;
@@ -135,6 +138,8 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* ---- a version comes to be ---- */
 
+/* Copies who may take part in the version's publish. -ENOMEM. */
+int version_set_joiners(struct version *version, const struct joiners *joiners);
 /* A new version in building, with fresh ids of its own and of its publish. -EEXIST: the tag
  * names a version that did not fail, or is an alias; -EINVAL: a wrong name, the tag is `current` or
  * `previous`, world is 0 or above PARTS_PER_VERSION_MAX; -EDQUOT: VERSIONS_MAX; -ENOMEM.
@@ -161,8 +166,8 @@ void registry_fail(struct registry *registry, struct version *version, const str
 
 /* ---- a version comes back ---- */
 
-/* A version as a snapshot tells it: ready, retiring or failed. id, publish, tag, world, owner,
- * state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
+/* A version as a snapshot tells it: ready, retiring or failed. id, publish, joiners, tag, world, owner,
+ * by_operator, state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
  * forgotten. -EINVAL: names, world; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
@@ -171,6 +176,8 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
 /* A pin of a ready or retiring version. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
+/* Charges the owner with all that the version holds, above the limits too, unless an operator made it. -ENOMEM. */
+int version_adopt_charges(struct version *version, struct quota *quota, struct error *error);
 /* An alias as it was. -EINVAL: a wrong name, the version is not ready; -EEXIST: a tag or an
  * alias; -EDQUOT, -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,

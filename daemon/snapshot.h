@@ -14,6 +14,7 @@ struct snapshot {
 	uint64_t scrub_from_ms; /* scrub_from; 0: not known, as in what a gpuwmd without it wrote */
 	struct registry *registry;
 	struct device_table *devices;
+	struct quota *quota; /* of the owners of versions */
 };
 
 /* The whole map; message_finish tells whether it could be written. A version that is being freed
@@ -31,7 +32,7 @@ struct snapshot_fds {
 	void *data;
 };
 
-/* Fills an empty registry and device table, charges budgets as they were (also above a budget that
+/* Fills an empty registry and device table, charges budgets and quotas as they were (also above one that
  * is smaller now), and sets ledger, epoch, next_name and scrub_from_ms as they were written. A version whose
  * descriptors are not all there, and what was stored, is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also

@@ -44,6 +44,9 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	message_put_text(w, "tag", version->tag);
 	message_put_u64(w, "world", version->world);
 	message_put_u64(w, "owner", version->owner);
+	message_put_bool(w, "by_operator", version->by_operator);
+	if (version->joiners)
+		joiners_put(w, "join", version->joiners);
 	message_put_u64(w, "created_ms", version->created_ms);
 	message_put_u64(w, "ready_ms", version->ready_ms);
 	message_begin_array(w, "parts");

@@ -215,8 +215,14 @@ static bool is_lost(const struct taking *t, const struct version_id *id)
 	return false;
 }
 
-/* `f` is of what changes, `fixed` of what does not; *tainted is what like->tainted points to then. */
-static void read_version(const msgpack_object *o, char *model, struct version *like, struct error *tainted,
+/* What like->tainted and like->joiners point to. */
+struct pointed {
+	struct error tainted;
+	struct joiners joiners;
+};
+
+/* `f` is of what changes, `fixed` of what does not. */
+static void read_version(const msgpack_object *o, char *model, struct version *like, struct pointed *pointed,
 			 struct fields *f, struct fields *fixed)
 {
 	char state[16];
@@ -229,12 +235,16 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 	fields_hex128(fixed, "publish", like->publish.bytes);
 	like->world = fields_u32(fixed, "world");
 	like->owner = fields_u32(fixed, "owner");
+	like->by_operator = fields_bool_or(fixed, "by_operator", false);
+	joiners_read(fixed, "join", &pointed->joiners);
+	if (pointed->joiners.uid_count + pointed->joiners.gid_count > 0)
+		like->joiners = &pointed->joiners;
 	like->created_ms = fields_u64(fixed, "created_ms");
 	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
 	fields_error(f, "error", &like->error);
-	if (fields_error(f, "tainted", tainted))
-		like->tainted = tainted;
+	if (fields_error(f, "tainted", &pointed->tainted))
+		like->tainted = &pointed->tainted;
 	like->state = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
 	if (!f->error.code && strcmp(state, version_state_name(like->state)) != 0)
 		error_set(&f->error, -EINVAL, NULL, "the state \"%s\"", state);
@@ -325,6 +335,8 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 	if (like->tainted)
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
+	if (r == 0)
+		r = version_adopt_charges(version, t->into->quota, error);
 	return r < 0 ? r : take_pins(version, f, error);
 }
 
@@ -334,11 +346,12 @@ static int take_version(struct taking *t, const msgpack_object *o, struct place 
 	struct replica parts[PARTS_PER_VERSION_MAX] = {0};
 	struct version like = {0};
 	struct fields f, fixed;
-	struct error tainted = {0}, why;
+	struct pointed pointed = {0};
+	struct error why;
 	uint32_t count = 0;
 	int r;
 
-	read_version(o, model, &like, &tainted, &f, &fixed);
+	read_version(o, model, &like, &pointed, &f, &fixed);
 	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
 	if (f.error.code)
 		return wrong(t, place, &f.error);

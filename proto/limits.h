@@ -45,6 +45,11 @@
  * segments each are 12 MiB. */
 #define MESSAGE_BODY_MAX MIB(64)
 
+/* Users and groups that a publish names as its joiners: a group of ranks runs as one or two users, and who has more
+ * makes a group of them. */
+#define JOIN_UIDS_MAX 16
+#define JOIN_GIDS_MAX 16
+
 /* Leases of one resume: with a device and a version id each takes 110 bytes. */
 #define RESUME_LEASES_MAX 256
 /* And claims: a name takes 260. */
@@ -108,6 +113,13 @@
 /* Indices of all versions: host memory beside every device's budget. A thousand
  * versions of 10,000 tensors need 1.5 GiB; a publisher's could be 288 MiB each. */
 #define INDICES_BYTES_MAX GIB(4)
+
+/* What versions of one user's processes take, so that one user can't take all: half of each table. Operators' loads and
+ * publishes are free of these. Bytes have no limit by default but the budgets of the devices: on most machines one user
+ * publishes all that there is. */
+#define VERSIONS_PER_UID_MAX (VERSIONS_MAX / 2)
+#define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
+#define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
 
 #define SESSIONS_MAX 8192 /* two fds each: 16,384 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
