@@ -1,8 +1,10 @@
 #include "methods.h"
 #include "claims.h"
+#include "hand_in.h"
 #include "loader.h"
 #include "rights.h"
 #include "room.h"
+#include "silence.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -54,6 +56,8 @@ static int begin_fields(struct request *request, struct fields *params, struct b
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
+		.heard_ms = &request->session->heard_ms,
+		.silence_ms = request->server->config->publish_silence_ms,
 	};
 	if (fields_have(params, "publish")) {
 		fields_hex128(params, "publish", begin->join.bytes);
@@ -78,6 +82,7 @@ static void answer_begun(const struct request *request, const struct version *ve
 		return;
 	}
 	message_put_u64(&w, "checker", 0);
+	message_put_u64(&w, "alive_ms", request->server->config->publish_silence_ms / PUBLISH_SIGNS);
 	request_answer_fd(request, &w, checker);
 }
 
@@ -100,37 +105,13 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
 	begin->request.by_operator = true;
+	begin->request.heard_ms = NULL;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
 		return r;
 	job->version = publish->version->id;
 	answer_begun(request, publish->version, -1);
 	return 0;
-}
-
-/* Its checker was started, or never will be. */
-static void wake_started(struct waiter *waiter, const struct version *changed, bool expired)
-{
-	struct server *server = waiter->request.server;
-	const struct job *job = job_find(&server->jobs, waiter->job);
-	struct version *version = registry_by_publish(server->registry, &waiter->id);
-	struct error error;
-	int fd = waiter->fd;
-
-	(void)changed;
-	(void)expired;
-	if (job && job->state == JOB_QUEUED)
-		return;
-	if (job && job->state == JOB_RUNNING && version && version->state != VERSION_FAILED) {
-		waiter->fd = -1;
-		answer_begun(&waiter->request, version, fd);
-	} else {
-		error = version && version->state == VERSION_FAILED ? version->error : (struct error){0};
-		if (!error.code)
-			error_set(&error, -ECANCELED, NULL, "the publish has ended");
-		request_refuse(&waiter->request, &error);
-	}
-	waiter_free(waiter);
 }
 
 static int check_job(struct request *request, const struct begin *begin, int sock, struct job **ret_job,
@@ -152,29 +133,29 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	r = job_add_device(job, begin->request.device);
 	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
 		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
+	if (r == 0)
+		r = hand_in_await(server, job, error);
 	if (r < 0) {
 		job_drop(&server->jobs, job);
 		return r;
 	}
+	job_awaits_publisher(&server->jobs, job);
 	*ret_job = job;
 	return 0;
 }
 
-/* Takes both ends. The job comes first: it is what can be undone without a trace in the registry. */
-static int begin_with_checker(struct request *request, struct begin *begin, const int pair[2],
-			      struct waiter *waiter, struct error *error)
+/* Takes the checker's end. The job comes first: it is what can be undone without a trace in the registry. */
+static int begin_with_checker(struct request *request, struct begin *begin, int checker_sock,
+			      struct version **ret_version, struct error *error)
 {
 	struct server *server = request->server;
 	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
 	struct job *job = NULL;
-	int r;
+	int r = check_job(request, begin, checker_sock, &job, error);
 
-	waiter->fd = pair[0];
-	r = check_job(request, begin, pair[1], &job, error);
 	if (r < 0)
 		return r;
-	waiter->job = job->id;
 	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
 			  error);
 	if (r < 0) {
@@ -184,32 +165,33 @@ static int begin_with_checker(struct request *request, struct begin *begin, cons
 	if (!begin->request.join)
 		claims_begun(server, request->session, &begin->name, &publish->id);
 	part->checker = job;
-	job->publish = waiter->id = publish->id;
+	job->publish = publish->id;
 	job->version = publish->version->id;
-	loader_pool_turn(server->loaders);
+	*ret_version = publish->version;
 	return 0;
 }
 
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
-	struct waiter *waiter;
+	struct version *version = NULL;
 	int pair[2], r = 0;
 
 	if (!begin->request.join)
 		r = claims_check(request->server, request->session, &begin->name, error);
 	if (r < 0)
 		return r;
-	r = waiter_new(request, WAIT_STARTED, -1, wake_started, &waiter, error);
-	if (r < 0)
-		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		r = error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
-			      strerror(errno));
-	else
-		r = begin_with_checker(request, begin, pair, waiter, error);
-	if (r < 0)
-		waiter_free(waiter);
-	return r;
+		return error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
+				 strerror(errno));
+	r = begin_with_checker(request, begin, pair[1], &version, error);
+	if (r < 0) {
+		close(pair[0]);
+		return r;
+	}
+	answer_begun(request, version, pair[0]);
+	silence_watch(request->server->silence);
+	loader_pool_turn(request->server->loaders);
+	return 0;
 }
 
 /* The answer is the same where there is no such publish. */
@@ -475,6 +457,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return r;
 	if (part->checker)
 		job_watch(part->checker);
+	silence_watch(server->silence);
 	if (version_complete(publish->version))
 		versions_complete(server, publish, error); /* wakes the waiter */
 	else

@@ -112,7 +112,12 @@ static int add_part(struct publish *publish, const struct publish_request *reque
 	if (r < 0)
 		return r;
 	*part = (struct publish_part){
-		.replica = position, .publisher = request->publisher, .beginner = request->publisher};
+		.replica = position,
+		.publisher = request->publisher,
+		.beginner = request->publisher,
+		.heard_ms = request->heard_ms,
+		.silence_ms = request->silence_ms,
+	};
 	publish->part_count++;
 	*ret_part = part;
 	return 0;

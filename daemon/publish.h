@@ -17,6 +17,9 @@ struct publish_part {
 	void *publisher; /* the session, or the loader's job; NULL after its commit or death */
 	const void *beginner; /* the same also after its commit; NULL when it has ended */
 	void *checker; /* the job that checks; NULL when it has ended */
+	const uint64_t *heard_ms; /* steady: the publisher's last sign of life; NULL: its loader is watched */
+	uint64_t silence_ms; /* so long it may give none before its commit */
+	uint64_t doubted_ms; /* steady: the first look that found it silent for too long; 0: none */
 };
 
 struct publish {
@@ -45,6 +48,8 @@ struct publish_request {
 	void *publisher;
 	uid_t uid;
 	bool by_operator; /* the version is free of quotas */
+	const uint64_t *heard_ms; /* these two as in publish_part; valid as long as the publisher is */
+	uint64_t silence_ms;
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish

@@ -10,6 +10,7 @@
 #include "reload.h"
 #include "scrub.h"
 #include "session.h"
+#include "silence.h"
 #include "unread.h"
 #include "versions.h"
 #include "../proto/methods.h"
@@ -93,9 +94,10 @@ static int make_parts(struct server *server)
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
+	server->silence = silence_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->unread && server->loaders && server->keeping && server->notify &&
-			       server->scrub
+			       server->scrub && server->silence
 		       ? 0
 		       : -ENOMEM;
 }
@@ -163,6 +165,7 @@ static void close_handles(struct server *server)
 	mourning_end(server);
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
+	server->silence = silence_free(server->silence);
 	say_goodbyes(server); /* the loaders' */
 	server->unread = unread_free(server->unread);
 	for (size_t i = 0; i < SIGNALS; i++) {

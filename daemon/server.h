@@ -27,6 +27,7 @@ struct keeping;
 struct notify;
 struct freeing;
 struct scrub;
+struct silence;
 
 struct server {
 	struct config *config;
@@ -58,6 +59,7 @@ struct server {
 
 	struct loader_pool *loaders;
 	struct scrub *scrub;
+	struct silence *silence; /* of publishers */
 	struct unread *unread;
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct listener *listeners[LISTENERS];

@@ -34,6 +34,7 @@ struct session {
 	char name[NAME_BYTES_MAX + 1]; /* what hello said */
 	bool greeted;
 	uint64_t since_ms, requests;
+	uint64_t heard_ms; /* steady: its last request */
 
 	int sock;
 	uv_poll_t poll, death; /* the socket; the pidfd */

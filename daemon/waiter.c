@@ -75,7 +75,6 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request = *request;
 	w->request.packet = NULL;
 	w->wake = wake;
-	w->fd = -1;
 	enlist(server, kind, w);
 	enlist_of_session(request->session, w);
 	server->waiting++;
@@ -105,8 +104,6 @@ struct waiter *waiter_free(struct waiter *w)
 	w->request.session->waiter_count--;
 	w->request.server->waiting--;
 	quota_release(&w->charge);
-	if (w->fd >= 0)
-		close(w->fd);
 	free(w->asked);
 	if (w->timed)
 		uv_close((uv_handle_t *)&w->timer, on_closed);

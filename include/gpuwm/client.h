@@ -461,7 +461,9 @@ struct gpuwm_publish_options {
 	const char *name; /* "model@tag"; required */
 	const char *device; /* "host" or a UUID; required */
 	uint32_t rank, world; /* world 0 reads as 1 */
-	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL */
+	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL. gpuwmd takes it from the
+			     user who began the publish, from those whom join_uids and join_gids named then, and from
+			     operators: for everybody else there is no such publish (-ENOENT) */
 	const char *alias; /* moved to the version when it is ready; NULL */
 	uint64_t
 		align; /* of every tensor's address: a power of two from 16 to 2 MiB; 0: 256. Part of the layout:
@@ -478,6 +480,9 @@ struct gpuwm_publish_options {
 		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
 					      gpuwm_metadata tells the fields, as "key.NAME" */
 	size_t key_count;
+	const uint32_t *join_uids, *join_gids; /* users and groups who may join this publish besides the user who begins it; at
+						  most 16 of each, and only without `join`. NULL: nobody else */
+	size_t join_uid_count, join_gid_count;
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
@@ -490,7 +495,8 @@ int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_
 			const struct gpuwm_tensor_spec *specs, size_t count,
 			struct gpuwm_publish **ret_publish);
 
-/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. */
+/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. gpuwmd tells the id to nobody else: whoever is
+ * to join gets it from this process. */
 const char *gpuwm_publish_id(const struct gpuwm_publish *publish);
 
 /* Where tensor `position` of the specs is to be written: host memory or a

@@ -151,6 +151,10 @@ class PublishOptions(ctypes.Structure):
         ("stepwise", c_bool),
         ("key", POINTER(KeyField)),
         ("key_count", c_size_t),
+        ("join_uids", POINTER(c_uint32)),
+        ("join_gids", POINTER(c_uint32)),
+        ("join_uid_count", c_size_t),
+        ("join_gid_count", c_size_t),
     )
 
 

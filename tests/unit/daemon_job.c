@@ -475,7 +475,7 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 	struct error error;
 	struct job *job;
 
-	for (int i = 0; i < CHECKS_QUEUED_PER_UID_MAX; i++)
+	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
 	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);

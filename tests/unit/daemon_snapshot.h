@@ -119,7 +119,8 @@ static inline int back_take(struct back *back, const void *data, size_t bytes)
 	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
 	back->registry = registry_new();
-	back->snapshot = (struct snapshot){.registry = back->registry, .devices = &back->devices};
+	back->snapshot = (struct snapshot){
+		.registry = back->registry, .devices = &back->devices, .quota = ledger.quota};
 	back->lost = 0;
 	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
