@@ -66,6 +66,7 @@ void server_settle(struct server *server)
 			tell_events(server);
 	}
 	versions_settle(server);
+	claims_settle(server);
 	notify_changed(server->notify);
 	if (!server->stopping)
 		return;

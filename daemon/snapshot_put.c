@@ -113,6 +113,23 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 	message_end(w);
 }
 
+static void put_claims(struct message_writer *w, const struct claim_table *table)
+{
+	const struct claim *claim = NULL;
+
+	message_begin_array(w, "claims");
+	while ((claim = claim_next(table, claim))) {
+		if (!claim_is_kept(claim))
+			continue;
+		message_begin_map(w, NULL);
+		message_put_text(w, "model", claim->name.model);
+		message_put_text(w, "tag", claim->name.name);
+		message_put_u64(w, "uid", claim->uid);
+		message_end(w);
+	}
+	message_end(w);
+}
+
 static void put_devices(struct message_writer *w, const struct device_table *table)
 {
 	message_begin_array(w, "devices");
@@ -142,5 +159,6 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 	put_devices(w, snapshot->devices);
 	put_versions(w, snapshot->registry);
 	put_aliases(w, snapshot->registry);
+	put_claims(w, snapshot->claims);
 	message_end(w);
 }

@@ -410,6 +410,26 @@ static void take_fds(const struct taking *t)
 	}
 }
 
+/* ---- claims ---- */
+
+static int take_claim(struct taking *t, const msgpack_object *o, struct place *place)
+{
+	struct ref name = {0};
+	struct fields f;
+	uid_t uid;
+
+	fields_of(&f, o);
+	fields_text(&f, "model", name.model, sizeof(name.model));
+	fields_text(&f, "tag", name.name, sizeof(name.name));
+	uid = fields_u32(&f, "uid");
+	snprintf(place->what, sizeof(place->what), " (%s@%s)", name.model, name.name);
+	if (!f.error.code && (name_wrong(name.model) || name_wrong(name.name)))
+		error_set(&f.error, -EINVAL, NULL, "it claims what is no name of a version");
+	if (!f.error.code)
+		claim_reserve(t->into->claims, &name, t->into->quota, uid, &f.error);
+	return f.error.code ? wrong(t, place, &f.error) : 0;
+}
+
 /* Nothing after an error in the map itself, which is told at the end. */
 static int take_each(struct taking *t, struct fields *f, const char *key,
 		     int (*take)(struct taking *, const msgpack_object *, struct place *))
@@ -442,6 +462,8 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		r = take_each(t, &f, "versions", take_version);
 	if (r == 0)
 		r = take_each(t, &f, "aliases", take_alias);
+	if (r == 0 && fields_have(&f, "claims")) /* older ones have none */
+		r = take_each(t, &f, "claims", take_claim);
 	if (!f.error.code && t->into->next_name > STORE_NAME_MAX)
 		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
 			  (unsigned long long)t->into->next_name);
