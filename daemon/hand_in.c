@@ -1,8 +1,9 @@
 #include "hand_in.h"
 
+#include "clock.h"
 #include "loader.h"
 #include "server.h"
-#include "versions.h"
+#include "silence.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -13,6 +14,7 @@
 struct hand_in {
 	uv_poll_t poll;
 	struct job *job;
+	uint64_t left_ms;
 };
 
 static void on_closed(uv_handle_t *handle)
@@ -27,16 +29,9 @@ struct hand_in *hand_in_forget(struct hand_in *hand_in)
 	return NULL;
 }
 
-/* Its process may live on with the memory that it made: then the budget waits for the end of that. */
-static void publisher_left(struct server *server, struct job *job)
+uint64_t hand_in_left_ms(const struct hand_in *hand_in)
 {
-	struct publish *publish = publish_find(server->publishes, &job->publish);
-	const struct publish_part *part = publish_part_find(publish, job->rank, job->devices[0]);
-	struct error error;
-
-	error_set(&error, -ECANCELED, "hand_in comes before the end of the checker's socket",
-		  "the publisher went away before it handed its memory in");
-	versions_fail(server, publish, &error, part->publisher);
+	return hand_in->left_ms;
 }
 
 static void on_event(uv_poll_t *poll, int status, int events)
@@ -51,7 +46,9 @@ static void on_event(uv_poll_t *poll, int status, int events)
 	if (ioctl(job->publisher_sock, SIOCINQ, &unread) < 0)
 		unread = 0;
 	if (unread == 0) {
-		publisher_left(server, job);
+		hand_in->left_ms = clock_steady_ms();
+		uv_poll_stop(poll);
+		silence_watch(server->silence);
 		return;
 	}
 	job->hand_in = hand_in_forget(hand_in);

@@ -6,13 +6,17 @@
 
 #include "../proto/errors.h"
 
+#include <stdint.h>
+
 struct server;
 struct job;
 struct hand_in;
 
-/* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. If the publisher
- * closes the socket first, its publish fails. -ENOMEM, -errno. */
+/* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. -ENOMEM, -errno. */
 int hand_in_await(struct server *server, struct job *job, struct error *error);
+/* When the publisher closed the socket without a hand_in, steady; 0: it did not. silence.h ends its publish, a moment
+ * later: a process that dies closes its connection to gpuwmd too, which tells more. */
+uint64_t hand_in_left_ms(const struct hand_in *hand_in);
 /* Watches no longer: before the socket is closed or handed on. NULL is fine; always NULL. */
 struct hand_in *hand_in_forget(struct hand_in *hand_in);
 

@@ -133,11 +133,11 @@ static int check_open_checks(const struct job_table *table, uid_t uid, struct er
 
 static int check_queued(const struct job_table *table, struct error *error)
 {
-	uint64_t count = 0;
+	uint64_t checks = 0;
 
 	for (const struct job *job = table->first; job; job = job->next)
-		count += job->state == JOB_QUEUED && job->kind != JOB_CHECK;
-	if (count < JOBS_QUEUED_MAX)
+		checks += job->state == JOB_QUEUED && job->kind == JOB_CHECK && !job->hand_in;
+	if (table->queued - checks < JOBS_QUEUED_MAX)
 		return 0;
 	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
 			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);

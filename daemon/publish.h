@@ -54,7 +54,7 @@ struct publish_request {
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish
  * to join; -EINVAL: another name, alias or world than the publish's; what registry_alias_allowed, registry_add, version_add_replica,
- * budget_charge and quota_charge give. quota NULL: a load's, which is bounded by the loaders, and
+ * budget_charge and quota_charge give. quota NULL: a load's (by_operator), which is bounded by the loaders, and
  * must not wait for what a user's workers left open. Nothing is left behind on errors. */
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
 		  const struct publish_request *request, struct publish **ret_publish,

@@ -1,6 +1,7 @@
 #include "silence.h"
 
 #include "clock.h"
+#include "hand_in.h"
 #include "server.h"
 #include "session.h"
 #include "versions.h"
@@ -82,12 +83,26 @@ static uint64_t look_at_commit(const struct server *server, const struct job *ch
 	return 0;
 }
 
+/* The same for a part whose checker's socket the publisher has closed. */
+static uint64_t look_at_left(const struct hand_in *hand_in, uint64_t now, struct error *error)
+{
+	uint64_t due = hand_in_left_ms(hand_in) + PUBLISH_LOOK_AGAIN_MS;
+
+	if (now < due)
+		return due;
+	error_set(error, -ECANCELED, "hand_in comes before the end of the checker's socket",
+		  "the publisher went away before it handed its memory in");
+	return 0;
+}
+
 /* UINT64_MAX: it is not waited for. */
 static uint64_t look_at_part(const struct server *server, struct publish_part *part, uint64_t now,
 			     struct error *error)
 {
 	const struct job *check = part->checker;
 
+	if (check && check->hand_in && hand_in_left_ms(check->hand_in))
+		return look_at_left(check->hand_in, now, error);
 	if (part->publisher && part->heard_ms)
 		return look_at_publisher(part, now, error);
 	if (!part->publisher && check && check->hand_in)

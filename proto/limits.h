@@ -166,8 +166,8 @@
  * is stopped, or begs for memory that it never fills. */
 #define PUBLISH_SILENCE_MS 30000
 #define PUBLISH_SIGNS 4
-/* Between the first look that finds a publisher silent and the one that gives it up: what it has sent may lie unread when
- * gpuwmd itself was held up. */
+/* Between the first look that finds a publisher silent, or gone from its checker, and the one that gives it up: what it
+ * has sent may lie unread when gpuwmd itself was held up, and the end of its connection comes in a moment. */
 #define PUBLISH_LOOK_AGAIN_MS 500
 /* cuInit takes 0.1 to 0.2 s; ten GPUs with cold drivers took seconds. */
 #define LOADER_START_MS 20000

@@ -82,7 +82,7 @@ Test(claim, begins_with_a_publish)
 
 	cr_assert_eq(take(name_of("m", "v1"), 0, &claim), 0);
 	cr_expect(!claim_has_begun(claim));
-	claim_begin(claim, &publish);
+	claim_begin(table, claim, &publish);
 	cr_expect(claim_has_begun(claim));
 	cr_expect(version_id_equal(&claim->publish, &publish));
 }

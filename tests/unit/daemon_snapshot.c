@@ -408,8 +408,11 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 		const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
 		back.registry = registry_new();
-		back.snapshot = (struct snapshot){
-			.registry = back.registry, .devices = &back.devices, .quota = ledger.quota};
+		back.claims = claim_table_new();
+		back.snapshot = (struct snapshot){.registry = back.registry,
+						  .devices = &back.devices,
+						  .claims = back.claims,
+						  .quota = ledger.quota};
 		fake_taken = 0;
 		fail_alloc_arm(n);
 		r = snapshot_take(w.buffer.data, w.buffer.size, 1, &fds, &back.snapshot, &back.lost,
