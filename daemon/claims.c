@@ -50,9 +50,12 @@ int claims_elect(struct session *session, const struct ref *name, struct error *
 {
 	struct server *server = session->server;
 	struct claim *claim;
+	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
+			   &claim, error);
 
-	return claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
-			  &claim, error);
+	if (r == 0)
+		claims_settle(server);
+	return r;
 }
 
 /* ---- who is next ------------------------------------------------------- */
@@ -134,8 +137,10 @@ void claims_begun(struct server *server, const struct session *session, const st
 {
 	struct claim *claim = claim_find(server->claims, name);
 
-	if (claim && claim->holder == session)
-		claim_begin(server->claims, claim, publish);
+	if (!claim || claim->holder != session)
+		return;
+	claim_begin(server->claims, claim, publish);
+	claims_settle(server);
 }
 
 void claims_end(struct server *server, struct claim *claim)

@@ -8,8 +8,8 @@
 /* The server begins to serve. What was claimed before a restart is reserved for its user, for the grace time as it is
  * configured then: whoever else claims it waits. */
 void claims_begin_grace(struct server *server);
-/* Before the loop sleeps: what a restart would find is saved if it has changed. One write serves all changes of a turn. A
- * gpuwmd that is killed before it gives names to the first who asks, as it does after the grace time. */
+/* What a restart would find is saved if it has changed: before a session is told of it, and before the loop sleeps, when
+ * one write serves all claims that have ended. */
 void claims_settle(struct server *server);
 /* Gives the session what is reserved for its user. -EACCES: it is another user's. */
 int claims_take_back(struct session *session, struct claim *claim, struct error *error);

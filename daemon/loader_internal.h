@@ -76,6 +76,7 @@ struct loader_pool {
 	unsigned failures; /* at start, in a row */
 	struct error failure; /* the last one */
 	bool started;
+	bool turning; /* what ends in a turn makes no turn of its own */
 	uint64_t asked_ms; /* steady: the last report that was asked for */
 	struct turn turns[TURNS_KEPT];
 	uint64_t last_turn;

@@ -354,20 +354,26 @@ static void dismiss_idle(struct loader_pool *pool)
 		loader_dismiss(l);
 }
 
-void loader_pool_turn(struct loader_pool *pool)
+static void turn(struct loader_pool *pool)
 {
-	struct server *server = pool->server;
 	struct loader *l;
 	struct job *job;
 
-	if (!pool->started || server->stopping)
-		return;
 	while ((l = standby(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
 	start_missing(pool);
 	dismiss_idle(pool);
 	tell_waiting(pool);
+}
+
+void loader_pool_turn(struct loader_pool *pool)
+{
+	if (!pool || !pool->started || pool->turning || pool->server->stopping)
+		return;
+	pool->turning = true;
+	turn(pool);
+	pool->turning = false;
 }
 
 void loader_pool_watch(struct loader_pool *pool)

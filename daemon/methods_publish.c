@@ -370,8 +370,8 @@ static int no_part(const struct commit *commit, struct error *error)
 static int not_yours(struct error *error)
 {
 	return error_set(error, -ENOENT,
-			 "who began a part commits it, on the connection that began it",
-			 "no such part of this connection");
+			 "who began a part commits or aborts it, on the connection that began it",
+			 "no such publish of this connection");
 }
 
 /* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
@@ -493,6 +493,19 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 
 /* ---- abort ---- */
 
+static bool has_uncommitted_part(const struct publish *publish, const struct session *session)
+{
+	const void *who = session;
+
+	if (session->kind == SESSION_LOADER)
+		who = session->loader ? loader_job(session->loader) : NULL;
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		if (who && publish->parts[i].publisher == who)
+			return true;
+	}
+	return false;
+}
+
 int method_publish_abort(struct request *request, struct fields *params, struct error *error)
 {
 	char reason[TEXT_BYTES_MAX + 1];
@@ -509,6 +522,8 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 	publish = publish_find(request->server->publishes, &id);
 	if (!publish || !may_take_part(request->session, publish->version))
 		return publish_unknown(&id, error);
+	if (request->session->kind != SESSION_ADMIN && !has_uncommitted_part(publish, request->session))
+		return not_yours(error);
 	if (publish->version->storing)
 		return error_set(error, -EBUSY, "retire the version when it is ready",
 				 "this publish is complete: it can't be aborted any more");

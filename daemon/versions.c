@@ -291,6 +291,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 			job_cancel(server, checkers[i], reason);
 	}
 	loader_pool_report(server->loaders);
+	loader_pool_turn(server->loaders);
 }
 
 static bool is_publisher(const struct publish *publish, const void *publisher)
