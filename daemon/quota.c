@@ -15,6 +15,12 @@ const char *const quota_keys[QUOTA_KINDS] = {
 	[QUOTA_INDEX_BYTES] = "index_bytes_per_uid",
 };
 
+const char *const quota_names[QUOTA_KINDS] = {
+	[QUOTA_SESSIONS] = "sessions",   [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "requests",
+	[QUOTA_PUBLISHES] = "publishes", [QUOTA_CLAIMS] = "claims", [QUOTA_VERSIONS] = "versions",
+	[QUOTA_BYTES] = "bytes",         [QUOTA_FDS] = "fds",       [QUOTA_INDEX_BYTES] = "index_bytes",
+};
+
 static const char *const quota_nouns[QUOTA_KINDS] = {
 	[QUOTA_SESSIONS] = "connections",     [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "waiting requests",
 	[QUOTA_PUBLISHES] = "open publishes", [QUOTA_CLAIMS] = "claims",

@@ -28,6 +28,7 @@ struct quota_limits {
 	uint64_t per_uid[QUOTA_KINDS];
 };
 extern const char *const quota_keys[QUOTA_KINDS];
+extern const char *const quota_names[QUOTA_KINDS]; /* "leases": what is charged, on the wire */
 extern const struct quota_limits quota_defaults;
 
 struct quota; /* a table of users; a user without charges is forgotten */

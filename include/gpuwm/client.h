@@ -442,8 +442,8 @@ struct gpuwm_tensor_spec {
  * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
  * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
  * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
- * waited for too. Who was elected stays so across a restart of gpuwmd; nobody else is elected for grace_ms of its
- * configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
+ * waited for too. Who was elected stays so across a restart of gpuwmd: the claim is reserved for its user for grace_ms of
+ * the configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
  * and with it the claim: claim again.
  * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
  * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
@@ -487,10 +487,12 @@ struct gpuwm_publish_options {
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
  * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
- * only). The specs are copied. Needs the role publisher. Waits for as long as gpuwmd has no loader
- * free that could check the version.
+ * only). The specs are copied. Needs the role publisher. Until the publish ends a thread of the library tells gpuwmd that
+ * this process lives, however long it fills the memory. A process that is stopped for publish_silence_ms of the
+ * configuration (30 s by default) loses its grant: the commit is -ETIMEDOUT then.
  * -EACCES, -EEXIST (the tag or rank is taken), -EBUSY (another one has claimed the name: who), -ENOSPC (quotes the budget and
- * what is free), -EINVAL (names the tensor), -EDQUOT. */
+ * what is free), -EINVAL (names the tensor), -EDQUOT (a limit of this user: the error names it), -EAGAIN (the thread could
+ * not be made). */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count,
 			struct gpuwm_publish **ret_publish);
@@ -536,7 +538,7 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
  * this process is no longer needed. Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
  * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
- * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
+ * -EBADMSG: the check failed; -ETIMEDOUT: gpuwmd heard nothing of this process for too long; -ECANCELED: aborted meanwhile (another part died, or
  * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
  * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
  * commit and did not come back in time; -EIO: somebody may write the memory (a mapping, an RDMA pinning), so it

@@ -389,3 +389,44 @@ LedgerTest(publish, table_goes_through_open_ones)
 	cr_expect_null(publish_find(ledger.publishes, &(struct version_id){{9}}));
 	publish->parts[0].checker = &checker;
 }
+
+LedgerTest(publish, charges_its_owner_until_it_has_failed)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 1);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), request.bytes);
+	cr_assert_eq(check(2, 10, &content_a), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 20, "what was not used returns");
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 3);
+	give_up();
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 0);
+}
+
+LedgerTest(publish, joined_by_another_user_charges_its_owner)
+{
+	struct publish_request request = request_of("v1", 0, 2), joining = request_of("v1", 1, 2);
+
+	begin(&request);
+	joining.join = &publish->id;
+	joining.uid = LEDGER_UID + 1;
+	cr_assert_eq(begin(&joining), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 2 * request.bytes);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID + 1, QUOTA_BYTES), 0);
+	give_up();
+}
+
+LedgerTest(publish, above_a_quota_leaves_nothing_behind)
+{
+	struct quota_limits limits = quota_defaults;
+	struct publish_request request = request_of("v1", 0, 1);
+
+	limits.per_uid[QUOTA_BYTES] = request.bytes - 1;
+	quota_set_limits(ledger.quota, &limits);
+	expect_error(begin(&request), -EDQUOT, "of memory; it has 0 B");
+	cr_expect_null(registry_next_version(ledger.registry, NULL, NULL));
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, (enum quota_kind)kind), 0);
+}
