@@ -110,6 +110,22 @@ static struct gpuwmd *scene(const char *limit)
 	return limit ? gpuwmd_start(SCENE_FLAGS, "--set", limit, NULL) : gpuwmd_start(SCENE_FLAGS, NULL);
 }
 
+/* The bytes that `clients` tells of the user. */
+static uint64_t charged_to(struct gpuwmd *d, uid_t uid)
+{
+	json_t *clients = query(d->admin, "clients", NULL);
+	const json_t *user;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(clients, "users"), i, user) {
+		if (json_integer_value(json_object_get(user, "uid")) == uid)
+			bytes = (uint64_t)json_integer_value(json_object_get(user, "bytes"));
+	}
+	json_decref(clients);
+	return bytes;
+}
+
 /* ---- whose publish it is ------------------------------------------------- */
 
 /* The answer to one who may not is the answer to one who guesses. */
@@ -469,6 +485,21 @@ Test(publishers, a_stopped_publishers_grant_ends)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 0));
 	cr_assert(version_is(d, "m", "v1", "failed"));
 	process_kill(&p, SIGKILL);
+	gpuwmd_stop_empty(d);
+}
+
+/* It gives no signs of life, but for that it lives. */
+Test(publishers, a_grant_ends_where_only_the_connection_does)
+{
+	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
+	int owner = client_as(d, OWNER, 0);
+	struct raw_publish p;
+
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v1", .bytes = KB(64)}), 0);
+	cr_assert_eq(charged_to(d, OWNER), KB(64));
+	raw_publish_end(&p);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
+	cr_assert(EVENTUALLY(SOON_MS, charged_to(d, OWNER) == 0));
 	gpuwmd_stop_empty(d);
 }
 
