@@ -86,7 +86,8 @@ static int add_record(struct claim_table *table, const struct ref *name, uid_t u
 
 	if (!record)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	record->claim = (struct claim){.name = *name, .uid = uid, .since_ms = clock_wall_ms(), .charge = *charge};
+	record->claim =
+		(struct claim){.name = *name, .uid = uid, .since_ms = clock_wall_ms(), .charge = *charge};
 	key_of(name, record->key);
 	HASH_ADD_STR(table->records, key, record);
 	if (!record->hh.tbl) {

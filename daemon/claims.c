@@ -12,10 +12,11 @@
 static int name_user(const struct server *server, const struct claim *claim, int code, const char *detail,
 		     struct error *error)
 {
-	return error_set(error, code, detail,
-			 "%s@%s was claimed by uid %u before gpuwmd was restarted; it is kept for it for %llu ms more",
-			 claim->name.model, claim->name.name, (unsigned)claim->uid,
-			 (unsigned long long)clock_left_ms(server->claims_until_ms));
+	return error_set(
+		error, code, detail,
+		"%s@%s was claimed by uid %u before gpuwmd was restarted; it is kept for it for %llu ms more",
+		claim->name.model, claim->name.name, (unsigned)claim->uid,
+		(unsigned long long)clock_left_ms(server->claims_until_ms));
 }
 
 static int name_holder(const struct server *server, const struct claim *claim, int code, const char *detail,

@@ -155,8 +155,7 @@ int config_read(struct config *config, const char *path, struct error *error)
 int config_check_files(const struct config *config, struct error *error)
 {
 	uint64_t needed = FILES_BASE + FILES_PER_SESSION * config->sessions +
-			  FILES_PER_LOADER * config->loaders + STORE_FDS_MAX + CHECKS_OPEN_MAX +
-			  PACKET_FDS_MAX;
+			  FILES_PER_LOADER * config->loaders + STORE_FDS_MAX + CHECKS_OPEN_MAX + PACKET_FDS_MAX;
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)

@@ -66,7 +66,8 @@ int hand_in_await(struct server *server, struct job *job, struct error *error)
 	r = uv_poll_init(&server->loop, &hand_in->poll, job->publisher_sock);
 	if (r < 0) {
 		free(hand_in);
-		return error_set(error, r, NULL, "gpuwmd can't watch the socket to a checker: %s", strerror(-r));
+		return error_set(error, r, NULL, "gpuwmd can't watch the socket to a checker: %s",
+				 strerror(-r));
 	}
 	hand_in->poll.data = hand_in;
 	hand_in->job = job;

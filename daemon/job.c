@@ -127,7 +127,8 @@ static int check_open_checks(const struct job_table *table, uid_t uid, struct er
 				 CHECKS_OPEN_PER_UID_MAX);
 	if (all >= CHECKS_OPEN_MAX)
 		return error_set(error, -EDQUOT, "try again when other publishers have committed",
-				 "gpuwmd has all %d parts open and unchecked that it may have", CHECKS_OPEN_MAX);
+				 "gpuwmd has all %d parts open and unchecked that it may have",
+				 CHECKS_OPEN_MAX);
 	return 0;
 }
 

@@ -58,7 +58,8 @@ struct job {
 	uint32_t rank, world;
 	uint64_t bytes;
 	int publisher_sock; /* the checker's end; -1: handed on */
-	struct hand_in *hand_in; /* its publisher has not handed in: there is nothing to check yet; NULL: it has */
+	struct hand_in
+		*hand_in; /* its publisher has not handed in: there is nothing to check yet; NULL: it has */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
 	/* verify (verify.h), with rank and world */

@@ -79,7 +79,8 @@ static bool is_dying(int pidfd)
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	end = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL; /* a process may be called anything */
+	end = fgets(text, sizeof(text), file) ? strrchr(text, ')')
+					      : NULL; /* a process may be called anything */
 	fclose(file);
 	return end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 && flags & TASK_EXITING;
 }

@@ -141,8 +141,7 @@ static int charge_new(struct publish *publish, struct version_charges *charges, 
 {
 	int r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
 
-	return r < 0 || request->by_operator ? r
-					     : version_charges_begin(charges, quota, request->uid, error);
+	return r < 0 || request->by_operator ? r : version_charges_begin(charges, quota, request->uid, error);
 }
 
 static int add_version(struct registry *registry, const struct publish_request *request,

@@ -8,10 +8,14 @@
 #include <stdlib.h>
 
 const char *const quota_keys[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "sessions_per_uid", [QUOTA_LEASES] = "leases_per_uid",
-	[QUOTA_REQUESTS] = "requests_per_uid", [QUOTA_PUBLISHES] = "publishes_per_uid",
-	[QUOTA_CLAIMS] = "claims_per_uid",     [QUOTA_VERSIONS] = "versions_per_uid",
-	[QUOTA_BYTES] = "bytes_per_uid",       [QUOTA_FDS] = "fds_per_uid",
+	[QUOTA_SESSIONS] = "sessions_per_uid",
+	[QUOTA_LEASES] = "leases_per_uid",
+	[QUOTA_REQUESTS] = "requests_per_uid",
+	[QUOTA_PUBLISHES] = "publishes_per_uid",
+	[QUOTA_CLAIMS] = "claims_per_uid",
+	[QUOTA_VERSIONS] = "versions_per_uid",
+	[QUOTA_BYTES] = "bytes_per_uid",
+	[QUOTA_FDS] = "fds_per_uid",
 	[QUOTA_INDEX_BYTES] = "index_bytes_per_uid",
 };
 
@@ -22,10 +26,15 @@ const char *const quota_names[QUOTA_KINDS] = {
 };
 
 static const char *const quota_nouns[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "connections",     [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "waiting requests",
-	[QUOTA_PUBLISHES] = "open publishes", [QUOTA_CLAIMS] = "claims",
-	[QUOTA_VERSIONS] = "versions",	       [QUOTA_BYTES] = "of memory",
-	[QUOTA_FDS] = "descriptors in the store", [QUOTA_INDEX_BYTES] = "of indices",
+	[QUOTA_SESSIONS] = "connections",
+	[QUOTA_LEASES] = "leases",
+	[QUOTA_REQUESTS] = "waiting requests",
+	[QUOTA_PUBLISHES] = "open publishes",
+	[QUOTA_CLAIMS] = "claims",
+	[QUOTA_VERSIONS] = "versions",
+	[QUOTA_BYTES] = "of memory",
+	[QUOTA_FDS] = "descriptors in the store",
+	[QUOTA_INDEX_BYTES] = "of indices",
 };
 
 const struct quota_limits quota_defaults = {
@@ -133,9 +142,9 @@ static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind,
 	if (more == 1 && used == quota->limits.per_uid[kind])
 		return error_set(error, -EDQUOT, detail, "uid %u has all %s %s that it may have", (unsigned)uid,
 				 most, quota_nouns[kind]);
-	return error_set(error, -EDQUOT, detail,
-			 "uid %u may have %s %s; it has %s and asks for %s more", (unsigned)uid, most,
-			 quota_nouns[kind], figure(kind, used, held), figure(kind, more, asked));
+	return error_set(error, -EDQUOT, detail, "uid %u may have %s %s; it has %s and asks for %s more",
+			 (unsigned)uid, most, quota_nouns[kind], figure(kind, used, held),
+			 figure(kind, more, asked));
 }
 
 static int check_limit(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t more,

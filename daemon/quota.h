@@ -56,8 +56,8 @@ int quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, struct qu
 int quota_charge_amount(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount,
 			struct quota_charge *ret, struct error *error);
 /* Charges what the user held before a restart, above the limit too. -ENOMEM. */
-int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount,
-		struct quota_charge *ret, struct error *error);
+int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *ret,
+		struct error *error);
 /* Charges the same user with more. A zeroed charge stays one: 0. -EDQUOT. */
 int quota_grow(struct quota_charge *charge, uint64_t more, struct error *error);
 /* Gives back all above `amount`. A zeroed charge stays one. */

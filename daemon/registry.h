@@ -54,7 +54,8 @@ struct model;
 
 struct version {
 	struct version_id id;
-	struct version_id publish; /* the id of the publish that made it: a secret of those who may take part in it */
+	struct version_id
+		publish; /* the id of the publish that made it: a secret of those who may take part in it */
 	struct joiners *joiners; /* malloced; NULL: the owner and operators alone take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];

@@ -44,12 +44,12 @@ static int give_up_silent(const struct publish_part *part, struct error *error)
 {
 	const struct session *s = part->publisher;
 
-	return error_set(error, -ETIMEDOUT,
-			 "any request is a sign of life, and libgpuwm-client gives them by itself; an operator may "
-			 "raise publish_silence_ms in [limits] of gpuwmd's configuration",
-			 "its publisher (%s, pid %d, uid %u) gave no sign of life for %llu ms before its commit",
-			 s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid,
-			 (unsigned long long)part->silence_ms);
+	return error_set(
+		error, -ETIMEDOUT,
+		"any request is a sign of life, and libgpuwm-client gives them by itself; an operator may "
+		"raise publish_silence_ms in [limits] of gpuwmd's configuration",
+		"its publisher (%s, pid %d, uid %u) gave no sign of life for %llu ms before its commit",
+		s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)part->silence_ms);
 }
 
 /* When to look at the publisher again; 0: it is given up, *error. What it sent may lie unread, so it has two looks. */

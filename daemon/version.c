@@ -108,7 +108,8 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_FDS, record->fds, &charges->fds, error);
 	if (r == 0)
-		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes, error);
+		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes,
+				error);
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
 		struct replica *replica = &version->replicas[i];
 

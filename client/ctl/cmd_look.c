@@ -212,7 +212,8 @@ static int clients_print(const json_t *clients)
 
 static int users_print(const json_t *clients)
 {
-	struct table *table = table_new(">UID|>SESSIONS|>LEASES|>PUBLISHES|>CLAIMS|>VERSIONS|>MEMORY|>FDS|>INDICES");
+	struct table *table =
+		table_new(">UID|>SESSIONS|>LEASES|>PUBLISHES|>CLAIMS|>VERSIONS|>MEMORY|>FDS|>INDICES");
 	static const char *const counts[] = {"uid", "sessions", "leases", "publishes", "claims", "versions"};
 	char size[SHORT_TEXT];
 	const json_t *user;

@@ -78,7 +78,8 @@ static void claims_print(const json_t *list)
 		       (unsigned long long)answer_number(claim, "pid"),
 		       (unsigned long long)answer_number(claim, "uid"),
 		       age_text(answer_number(claim, "since_ms"), age),
-		       json_is_true(json_object_get(claim, "begun")) ? "builds it" : "has not begun to build it");
+		       json_is_true(json_object_get(claim, "begun")) ? "builds it"
+								     : "has not begun to build it");
 	}
 }
 

@@ -461,7 +461,8 @@ struct gpuwm_publish_options {
 	const char *name; /* "model@tag"; required */
 	const char *device; /* "host" or a UUID; required */
 	uint32_t rank, world; /* world 0 reads as 1 */
-	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL. gpuwmd takes it from the
+	const char *
+		join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL. gpuwmd takes it from the
 			     user who began the publish, from those whom join_uids and join_gids named then, and from
 			     operators: for everybody else there is no such publish (-ENOENT) */
 	const char *alias; /* moved to the version when it is ready; NULL */
@@ -480,7 +481,8 @@ struct gpuwm_publish_options {
 		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
 					      gpuwm_metadata tells the fields, as "key.NAME" */
 	size_t key_count;
-	const uint32_t *join_uids, *join_gids; /* users and groups who may join this publish besides the user who begins it; at
+	const uint32_t *join_uids,
+		*join_gids; /* users and groups who may join this publish besides the user who begins it; at
 						  most 16 of each, and only without `join`. NULL: nobody else */
 	size_t join_uid_count, join_gid_count;
 };

@@ -57,7 +57,8 @@ static int begin(struct raw_publish *p, int sock, const struct begin *what)
 	struct fields f;
 	int code;
 
-	*p = (struct raw_publish){.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
+	*p = (struct raw_publish){
+		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
 	strcpy(p->device, "host");
 	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
 	message_put_text(&w, "name", what->name);
@@ -140,10 +141,11 @@ Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
 	cr_assert_eq(begin(&first, owner, &(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2}), 0);
 	stolen = first;
 	stolen.sock = other;
+	cr_assert_eq(
+		begin(&joined, other, &(struct begin){.name = "m@v1", .rank = 1, .world = 2, .join = first.id}),
+		-ENOENT);
 	cr_assert_eq(begin(&joined, other,
-			   &(struct begin){.name = "m@v1", .rank = 1, .world = 2, .join = first.id}),
-		     -ENOENT);
-	cr_assert_eq(begin(&joined, other, &(struct begin){.name = "no@v1", .rank = 1, .world = 2, .join = first.id}),
+			   &(struct begin){.name = "no@v1", .rank = 1, .world = 2, .join = first.id}),
 		     -ENOENT, "nor does it tell the publish's name");
 	cr_assert_eq(raw_publish_abort(&stolen), -ENOENT);
 	cr_assert_eq(raw_commit(&stolen), -ENOENT);

@@ -477,7 +477,8 @@ LedgerTest(snapshot, claims_come_back_reserved_for_their_user)
 	struct back back = {0};
 
 	cr_assert_eq(claim_take(ledger.claims, &kept, &list, &list, ledger.quota, 7, &claim, &ledger.error), 0);
-	cr_assert_eq(claim_take(ledger.claims, &begun, &list, &list, ledger.quota, 7, &claim, &ledger.error), 0);
+	cr_assert_eq(claim_take(ledger.claims, &begun, &list, &list, ledger.quota, 7, &claim, &ledger.error),
+		     0);
 	claim_begin(ledger.claims, claim, &publish);
 	back_from_ledger(&back);
 	cr_assert_eq(claim_count(back.claims), 1);

@@ -122,9 +122,10 @@ static inline int back_take(struct back *back, const void *data, size_t bytes)
 
 	back->registry = registry_new();
 	back->claims = claim_table_new();
-	back->snapshot = (struct snapshot){
-		.registry = back->registry, .devices = &back->devices,
-		.claims = back->claims, .quota = ledger.quota};
+	back->snapshot = (struct snapshot){.registry = back->registry,
+					   .devices = &back->devices,
+					   .claims = back->claims,
+					   .quota = ledger.quota};
 	back->lost = 0;
 	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
