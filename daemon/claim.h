@@ -12,7 +12,8 @@
 
 struct claim {
 	struct ref name; /* a model and a tag */
-	void *holder; /* the session */
+	void *holder; /* the session; NULL: after a restart the name is reserved for the user */
+	uid_t uid;
 	uint64_t since_ms; /* since 1970 */
 	struct version_id publish; /* that the holder began; zero: none yet */
 	struct rule_cache rule; /* for whoever knows the rules */
@@ -38,8 +39,21 @@ int claim_take(struct claim_table *table, const struct ref *name, void *holder, 
 	       struct quota *quota, uid_t uid, struct claim **ret_claim, struct error *error);
 void claim_end(struct claim_table *table, struct claim *claim);
 
+/* The name, which nobody claims yet, is reserved for the user, who is charged with it above the limit too. -EEXIST: it is
+ * claimed; -ENOMEM. */
+int claim_reserve(struct claim_table *table, const struct ref *name, struct quota *quota, uid_t uid,
+		  struct error *error);
+/* What was reserved is the holder's. */
+void claim_give(struct claim_table *table, struct claim *claim, void *holder, struct claim **holder_claims);
+/* The holder leaves, and the name is reserved for its user. */
+void claim_leave(struct claim_table *table, struct claim *claim);
+/* Whether a restart would find it: nothing was begun for it, which would end with gpuwmd. */
+bool claim_is_kept(const struct claim *claim);
+/* Counts changes of what a restart would find. */
+uint64_t claim_changes(const struct claim_table *table);
+
 /* The holder began this publish. */
-void claim_begin(struct claim *claim, const struct version_id *publish);
+void claim_begin(struct claim_table *table, struct claim *claim, const struct version_id *publish);
 bool claim_has_begun(const struct claim *claim);
 
 #endif

@@ -9,19 +9,32 @@
 
 /* ---- who has it -------------------------------------------------------- */
 
-static int name_holder(const struct claim *claim, int code, const char *detail, struct error *error)
+static int name_user(const struct server *server, const struct claim *claim, int code, const char *detail,
+		     struct error *error)
+{
+	return error_set(
+		error, code, detail,
+		"%s@%s was claimed by uid %u before gpuwmd was restarted; it is kept for it for %llu ms more",
+		claim->name.model, claim->name.name, (unsigned)claim->uid,
+		(unsigned long long)clock_left_ms(server->claims_until_ms));
+}
+
+static int name_holder(const struct server *server, const struct claim *claim, int code, const char *detail,
+		       struct error *error)
 {
 	const struct session *s = claim->holder;
 
+	if (!s)
+		return name_user(server, claim, code, detail, error);
 	return error_set(error, code, detail, "%s@%s is claimed by session %llu (%s, pid %d, uid %u), which %s",
 			 claim->name.model, claim->name.name, (unsigned long long)s->id, s->peer.command,
 			 (int)s->peer.pid, (unsigned)s->peer.uid,
 			 claim_has_begun(claim) ? "builds it" : "has not begun to build it");
 }
 
-int claims_taken(const struct claim *claim, struct error *error)
+int claims_taken(const struct server *server, const struct claim *claim, struct error *error)
 {
-	return name_holder(claim, -ETIMEDOUT, "wait for it", error);
+	return name_holder(server, claim, -ETIMEDOUT, "wait for it", error);
 }
 
 int claims_check(const struct server *server, const struct session *session, const struct ref *name,
@@ -31,55 +44,22 @@ int claims_check(const struct server *server, const struct session *session, con
 
 	if (!claim || claim->holder == session)
 		return 0;
-	return name_holder(claim, -EBUSY, "claim it, and wait for what is built", error);
+	return name_holder(server, claim, -EBUSY, "claim it, and wait for what is built", error);
 }
 
 int claims_elect(struct session *session, const struct ref *name, struct error *error)
 {
 	struct server *server = session->server;
 	struct claim *claim;
+	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
+			   &claim, error);
 
-	return claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
-			  &claim, error);
+	if (r == 0)
+		claims_settle(server);
+	return r;
 }
 
-/* ---- after a restart ---------------------------------------------------- */
-
-static void on_grace_over(uv_timer_t *timer)
-{
-	struct server *server = timer->loop->data;
-
-	server->claims_until_ms = 0;
-	waiters_wake(server, WAIT_CLAIM, NULL);
-}
-
-void claims_begin_grace(struct server *server)
-{
-	uint64_t grace = server->config->grace_ms;
-
-	/* The first with its ledger has nobody who could come back. */
-	if (keeping_epoch(server->keeping) <= 1 || grace == 0)
-		return;
-	server->claims_until_ms = clock_steady_ms() + grace;
-	uv_update_time(&server->loop);
-	uv_timer_start(&server->claims_timer, on_grace_over, grace, 0);
-}
-
-uint64_t claims_grace_ms(const struct server *server)
-{
-	return clock_left_ms(server->claims_until_ms);
-}
-
-/* ---- its course -------------------------------------------------------- */
-
-void claims_begun(struct server *server, const struct session *session, const struct ref *name,
-		  const struct version_id *publish)
-{
-	struct claim *claim = claim_find(server->claims, name);
-
-	if (claim && claim->holder == session)
-		claim_begin(claim, publish);
-}
+/* ---- who is next ------------------------------------------------------- */
 
 static bool waits_for(const struct waiter *waiter, const struct ref *name)
 {
@@ -96,6 +76,72 @@ static void turn(struct server *server, const struct ref *name)
 		if (waits_for(w, name))
 			w->wake(w, NULL, false);
 	}
+}
+
+/* ---- after a restart ---------------------------------------------------- */
+
+/* Whoever waits for a name that was not taken back is elected. */
+static void end_reserved(struct server *server)
+{
+	struct claim *claim = claim_next(server->claims, NULL), *next;
+
+	for (; claim; claim = next) {
+		const struct ref name = claim->name;
+
+		next = claim_next(server->claims, claim);
+		if (claim->holder)
+			continue;
+		claim_end(server->claims, claim);
+		turn(server, &name);
+	}
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	struct server *server = timer->loop->data;
+
+	server->claims_until_ms = 0;
+	end_reserved(server);
+}
+
+void claims_begin_grace(struct server *server)
+{
+	uint64_t grace = server->config->grace_ms;
+
+	if (claim_count(server->claims) == 0)
+		return;
+	server->claims_until_ms = clock_steady_ms() + grace;
+	uv_update_time(&server->loop);
+	uv_timer_start(&server->claims_timer, on_grace_over, grace, 0);
+}
+
+int claims_take_back(struct session *session, struct claim *claim, struct error *error)
+{
+	if (claim->uid != session->peer.uid)
+		return name_user(session->server, claim, -EACCES, "claim it, and wait", error);
+	claim_give(session->server->claims, claim, session, &session->claims);
+	return 0;
+}
+
+void claims_settle(struct server *server)
+{
+	if (server->claims_saved == claim_changes(server->claims))
+		return;
+	server->claims_saved = claim_changes(server->claims);
+	keeping_save(server->keeping);
+}
+
+/* ---- its course -------------------------------------------------------- */
+
+void claims_begun(struct server *server, const struct session *session, const struct ref *name,
+		  const struct version_id *publish)
+{
+	struct claim *claim = claim_find(server->claims, name);
+
+	if (!claim || claim->holder != session)
+		return;
+	claim_begin(server->claims, claim, publish);
+	claims_settle(server);
 }
 
 void claims_end(struct server *server, struct claim *claim)
@@ -124,8 +170,14 @@ void claims_concluded(struct server *server, const struct version *version)
 
 void claims_drop(struct session *session)
 {
-	while (session->claims)
-		claims_end(session->server, session->claims);
+	struct server *server = session->server;
+
+	while (session->claims) {
+		if (server->stopping && claim_is_kept(session->claims))
+			claim_leave(server->claims, session->claims);
+		else
+			claims_end(server, session->claims);
+	}
 }
 
 /* ---- telling ----------------------------------------------------------- */
@@ -135,8 +187,7 @@ static void put_claim(struct message_writer *w, const struct claim *claim)
 	message_put_text(w, "model", claim->name.model);
 	message_put_text(w, "tag", claim->name.name);
 	message_put_u64(w, "since_ms", claim->since_ms);
-	if (claim_has_begun(claim))
-		put_version_id(w, "publish", &claim->publish);
+	message_put_bool(w, "begun", claim_has_begun(claim));
 }
 
 void put_claims_of(struct message_writer *w, const struct session *session)
@@ -162,10 +213,12 @@ void put_claims(struct message_writer *w, struct session *session, const char *m
 			continue;
 		message_begin_map(w, NULL);
 		put_claim(w, claim);
-		message_put_u64(w, "session", s->id);
-		message_put_u64(w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
-		message_put_u64(w, "uid", s->peer.uid);
-		message_put_text(w, "command", s->peer.command);
+		message_put_u64(w, "uid", claim->uid);
+		if (s) {
+			message_put_u64(w, "session", s->id);
+			message_put_u64(w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
+			message_put_text(w, "command", s->peer.command);
+		}
 		message_end(w);
 	}
 	message_end(w);

@@ -5,11 +5,14 @@
 
 #include "server.h"
 
-/* The server begins to serve. After a restart names are given, for the grace time as it is configured then, only to
- * those who say that they had them before; who else claims one waits. */
+/* The server begins to serve. What was claimed before a restart is reserved for its user, for the grace time as it is
+ * configured then: whoever else claims it waits. */
 void claims_begin_grace(struct server *server);
-/* What is left of that; 0: it is over, or never was. */
-uint64_t claims_grace_ms(const struct server *server);
+/* What a restart would find is saved if it has changed: before a session is told of it, and before the loop sleeps, when
+ * one write serves all claims that have ended. */
+void claims_settle(struct server *server);
+/* Gives the session what is reserved for its user. -EACCES: it is another user's. */
+int claims_take_back(struct session *session, struct claim *claim, struct error *error);
 
 /* The session becomes the one who builds it. -EACCES, -EDQUOT, -ENOMEM; the name must be free. */
 int claims_elect(struct session *session, const struct ref *name, struct error *error);
@@ -24,11 +27,11 @@ void claims_begun(struct server *server, const struct session *session, const st
 void claims_concluded(struct server *server, const struct version *version);
 /* The claim ends: who waited longest for its name is the next. */
 void claims_end(struct server *server, struct claim *claim);
-/* The same for all of a session that leaves. */
+/* The same for all of a session that leaves. When gpuwmd stops, they stay reserved for the next one to find. */
 void claims_drop(struct session *session);
 
 /* -ETIMEDOUT: who builds it. */
-int claims_taken(const struct claim *claim, struct error *error);
+int claims_taken(const struct server *server, const struct claim *claim, struct error *error);
 /* claims: [{model, tag, …}]: of a session, or all that the session sees; model NULL: of every model. */
 void put_claims_of(struct message_writer *w, const struct session *session);
 void put_claims(struct message_writer *w, struct session *session, const char *model);

@@ -58,6 +58,7 @@ void config_init(struct config *config)
 		.load_stall_ms = LOAD_STALL_MS,
 		.loader_start_ms = LOADER_START_MS,
 		.grace_ms = GRACE_MS,
+		.publish_silence_ms = PUBLISH_SILENCE_MS,
 		.store_confirm_ms = STORE_CONFIRM_MS,
 		.scrub_interval = SCRUB_INTERVAL,
 		.scrub_duty = SCRUB_DUTY,
@@ -163,7 +164,7 @@ int config_check_files(const struct config *config, struct error *error)
 {
 	uint64_t needed = FILES_BASE + FILES_PER_SESSION * config->sessions +
 			  FILES_PER_LOADER * config->loaders + STORE_FDS_MAX + REVOKED_GONE_MAX +
-			  PACKET_FDS_MAX;
+			  CHECKS_OPEN_MAX + PACKET_FDS_MAX;
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)

@@ -6,8 +6,8 @@
  *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
- *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms,
- *            store_confirm_ms
+ *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
+ *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms
  *   [log]     level = error | warning | info | debug
  */
 #ifndef GPUWM_DAEMON_CONFIG_H
@@ -39,7 +39,8 @@ struct config {
 	} budgets[CONFIG_BUDGETS_MAX];
 	size_t budget_count;
 	struct quota_limits quota;
-	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms, store_confirm_ms;
+	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms,
+		store_confirm_ms, publish_silence_ms;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
 	int argc; /* what config_arguments read, for a reload; the caller's */

@@ -212,6 +212,7 @@ static int set_budget(struct config *config, const struct config_key *row, const
 
 #define AT(member) .offset = offsetof(struct config, member)
 #define PER_UID(kind) AT(quota.per_uid[kind]), .min = 1, .max = 1000000
+#define PER_UID_BYTES(kind) AT(quota.per_uid[kind]), .min = 0, .max = INT64_MAX
 /* A constant's digits, as a text. */
 #define DIGITS(constant) DIGITS_(constant)
 #define DIGITS_(digits) #digits
@@ -270,6 +271,15 @@ const struct config_key config_keys[] = {
 	 PER_UID(QUOTA_PUBLISHES)},
 	{"limits", "claims_per_uid", NULL, "N", "versions that one user's processes have claimed to build",
 	 set_number, PER_UID(QUOTA_CLAIMS)},
+	{"limits", "versions_per_uid", NULL, "N", "versions that one user has published", set_number,
+	 PER_UID(QUOTA_VERSIONS)},
+	{"limits", "bytes_per_uid", NULL, "SIZE",
+	 "memory of one user's versions, on all devices together; by default as much as the budgets allow",
+	 set_number, PER_UID_BYTES(QUOTA_BYTES)},
+	{"limits", "fds_per_uid", NULL, "N", "descriptors of one user's versions, of segments and indices",
+	 set_number, PER_UID(QUOTA_FDS)},
+	{"limits", "index_bytes_per_uid", NULL, "SIZE", "indices of one user's versions", set_number,
+	 PER_UID_BYTES(QUOTA_INDEX_BYTES)},
 	{"limits", "loaders", NULL, "N", "loader processes at once, the standby one included", set_number,
 	 AT(loaders), .min = 1, .max = 256},
 	{"limits", "loader_start_ms", NULL, "MS", "a loader that has not said hello by then is killed",
@@ -279,6 +289,9 @@ const struct config_key config_keys[] = {
 	{"limits", "load_stall_ms", NULL, "MS",
 	 "a load that has made no progress for so long fails; 0: it may take any time", set_number,
 	 AT(load_stall_ms), .min = 0, .max = 86400000},
+	{"limits", "publish_silence_ms", NULL, "MS",
+	 "a publisher that has not committed and from which nothing was heard for so long is given up",
+	 set_number, AT(publish_silence_ms), .min = 100, .max = 86400000},
 	{"limits", "grace_ms", NULL, "MS",
 	 "after a restart nothing is freed for so long: clients come back and take their leases again",
 	 set_number, AT(grace_ms), .min = 0, .max = 3600000},

@@ -160,6 +160,11 @@ int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *r
 	return 0;
 }
 
+int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error)
+{
+	return quota_charge_amount(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+}
+
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error)
 {
 	if (device->context <= left_of(device, device->used)) {
@@ -196,11 +201,13 @@ void budget_shrink(struct budget_charge *charge, uint64_t bytes)
 	charge->device->used -= charge->bytes - bytes;
 	if (charge->context)
 		charge->device->contexts -= charge->bytes - bytes;
+	quota_shrink(&charge->quota, bytes);
 	charge->bytes = bytes;
 }
 
 void budget_release(struct budget_charge *charge)
 {
 	budget_shrink(charge, 0);
+	quota_release(&charge->quota);
 	charge->device = NULL;
 }

@@ -4,7 +4,7 @@
 #ifndef GPUWM_DAEMON_DEVICE_H
 #define GPUWM_DAEMON_DEVICE_H
 
-#include "../proto/errors.h"
+#include "quota.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,10 +61,13 @@ struct budget_charge {
 	struct device *device;
 	uint64_t bytes;
 	bool context;
+	struct quota_charge quota; /* the same bytes, of a user; zeroed: nobody's */
 };
 
 /* -ENOSPC quotes budget, used and free. ret is zeroed memory. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
+/* Charges the bytes to the user too, until they are given back. -EDQUOT, -ENOMEM: the charge stays as it is. */
+int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
 /* What a loader's context takes of the device, which may be nothing. -EAGAIN: there is room when other loaders'
  * contexts are gone; -ENOSPC: not even then. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);

@@ -1,4 +1,5 @@
 #include "dispatch.h"
+#include "clock.h"
 #include "complaint.h"
 #include "keeping.h"
 #include "methods.h"
@@ -152,6 +153,7 @@ static void call(struct session *session, struct packet *packet, struct message 
 	int r;
 
 	session->requests++;
+	session->heard_ms = clock_steady_ms();
 	session->server->requests++;
 	r = check_method(method, message, session, &error);
 	if (r == 0 && method->flags & NOTIFICATION)

@@ -1,5 +1,6 @@
 #include "job.h"
 #include "clock.h"
+#include "hand_in.h"
 #include "loader.h"
 #include "server.h"
 #include "verify.h"
@@ -47,11 +48,18 @@ static void release_contexts(struct job *job)
 	job->contexts = NULL;
 }
 
+static void close_publisher(struct job *job)
+{
+	job->hand_in = hand_in_forget(job->hand_in);
+	if (job->publisher_sock >= 0)
+		close(job->publisher_sock);
+	job->publisher_sock = -1;
+}
+
 static void job_free(struct job *job)
 {
 	release_contexts(job);
-	if (job->publisher_sock >= 0)
-		close(job->publisher_sock);
+	close_publisher(job);
 	free(job->source);
 	free(job->key);
 	free(job->plan);
@@ -103,19 +111,47 @@ void job_table_prune(struct job_table *table)
 	table->end = link;
 }
 
+static int check_open_checks(const struct job_table *table, uid_t uid, struct error *error)
+{
+	uint64_t all = 0, own = 0;
+
+	for (const struct job *job = table->first; job; job = job->next) {
+		if (job->state != JOB_QUEUED || job->kind != JOB_CHECK)
+			continue;
+		all++;
+		own += job->uid == uid;
+	}
+	if (own >= CHECKS_OPEN_PER_UID_MAX)
+		return error_set(error, -EDQUOT, "commit some first",
+				 "uid %u has all %d parts that may be open and unchecked", (unsigned)uid,
+				 CHECKS_OPEN_PER_UID_MAX);
+	if (all >= CHECKS_OPEN_MAX)
+		return error_set(error, -EDQUOT, "try again when other publishers have committed",
+				 "gpuwmd has all %d parts open and unchecked that it may have",
+				 CHECKS_OPEN_MAX);
+	return 0;
+}
+
+static int check_queued(const struct job_table *table, struct error *error)
+{
+	uint64_t checks = 0;
+
+	for (const struct job *job = table->first; job; job = job->next)
+		checks += job->state == JOB_QUEUED && job->kind == JOB_CHECK && !job->hand_in;
+	if (table->queued - checks < JOBS_QUEUED_MAX)
+		return 0;
+	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
+			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
+}
+
 int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
 	    struct job **ret_job, struct error *error)
 {
 	struct job_table *table = &server->jobs;
 	struct job *job;
 
-	if (table->queued >= JOBS_QUEUED_MAX)
-		return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
-				 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
-	if (kind == JOB_CHECK && job_queued_checks(table, uid, NULL) >= CHECKS_QUEUED_PER_UID_MAX)
-		return error_set(error, -EDQUOT, "commit some first",
-				 "uid %u has all %d parts that may wait for a checker", (unsigned)uid,
-				 CHECKS_QUEUED_PER_UID_MAX);
+	if (kind == JOB_CHECK ? check_open_checks(table, uid, error) < 0 : check_queued(table, error) < 0)
+		return error->code;
 	job_table_prune(table);
 	job = calloc(1, sizeof(*job));
 	if (!job)
@@ -145,8 +181,21 @@ void job_drop(struct job_table *table, struct job *job)
 	*link = job->next;
 	if (!*link)
 		table->end = link;
-	table->queued--;
+	if (!job->hand_in)
+		table->queued--;
 	job_free(job);
+}
+
+void job_awaits_publisher(struct job_table *table, struct job *job)
+{
+	table->queued--;
+	snprintf(job->phase, sizeof(job->phase), "waiting for the publisher");
+}
+
+void job_handed_in(struct job_table *table, struct job *job)
+{
+	table->queued++;
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
 }
 
 int job_add_device(struct job *job, struct device *device)
@@ -197,7 +246,16 @@ struct job *job_queued(const struct job_table *table, const struct job *after, b
 {
 	struct job *job = after ? after->next : table->queued ? table->first : NULL;
 
-	while (job && (job->state != JOB_QUEUED || (job->kind != JOB_LOAD && !checks)))
+	while (job && (job->state != JOB_QUEUED || job->hand_in || (job->kind != JOB_LOAD && !checks)))
+		job = job->next;
+	return job;
+}
+
+struct job *job_awaiting(const struct job_table *table)
+{
+	struct job *job = table->first;
+
+	while (job && !job->hand_in)
 		job = job->next;
 	return job;
 }
@@ -207,7 +265,7 @@ uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struc
 	uint64_t count = 0;
 
 	for (const struct job *job = table->first; job && job != before; job = job->next)
-		count += job->state == JOB_QUEUED && job->kind == JOB_CHECK && job->uid == uid;
+		count += job->state == JOB_QUEUED && !job->hand_in && job->kind == JOB_CHECK && job->uid == uid;
 	return count;
 }
 
@@ -271,7 +329,6 @@ void job_start(struct server *server, struct job *job, struct loader *loader)
 	server->jobs.queued--;
 	server->jobs.running++;
 	tell(server, job);
-	waiters_wake(server, WAIT_STARTED, NULL);
 }
 
 void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total)
@@ -288,8 +345,7 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 	} else if (phased) {
 		job->done = job->total; /* the last of them may not have been told */
 	}
-	/* A check waits for its publisher first. */
-	if (job->kind == JOB_LOAD ? moved : total > 0 || job->watched_ms)
+	if (job->kind != JOB_LOAD || moved)
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
 		tell(server, job);
@@ -372,10 +428,10 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	}
 	if (job->made)
 		error = NULL;
-	if (job->state == JOB_QUEUED)
-		server->jobs.queued--;
-	else
+	if (job->state == JOB_RUNNING)
 		server->jobs.running--;
+	else if (!job->hand_in)
+		server->jobs.queued--;
 	server->jobs.kept++;
 	job->state = !error                                        ? JOB_DONE
 		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
@@ -386,9 +442,7 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		keep_error(job, error);
 	else
 		job->done = job->total; /* the last progress may not have been told */
-	if (job->publisher_sock >= 0)
-		close(job->publisher_sock);
-	job->publisher_sock = -1;
+	close_publisher(job);
 	release_contexts(job);
 	fail_unfinished(server, job, error);
 	if (job->kind == JOB_VERIFY)
@@ -398,7 +452,6 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
 			    job_kind_name(job->kind), job->model, job->tag, error->message);
 	tell(server, job);
-	waiters_wake(server, WAIT_STARTED, NULL);
 	waiters_wake(server, WAIT_JOB, NULL);
 }
 

@@ -16,6 +16,7 @@ struct key_field;
 struct device;
 struct budget_charge;
 struct config;
+struct hand_in;
 struct message_writer;
 struct version;
 
@@ -57,6 +58,8 @@ struct job {
 	uint32_t rank, world;
 	uint64_t bytes;
 	int publisher_sock; /* the checker's end; -1: handed on */
+	struct hand_in
+		*hand_in; /* its publisher has not handed in: there is nothing to check yet; NULL: it has */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
 	/* verify (verify.h), with rank and world */
@@ -75,15 +78,19 @@ struct job {
 
 struct job_table {
 	struct job *first, **end; /* by age */
-	uint64_t last_id, running, queued, kept;
+	uint64_t last_id, running, queued, kept; /* queued: without checks that wait for their publisher */
 };
 
 void job_table_init(struct job_table *table);
 void job_table_clear(struct job_table *table);
 
-/* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX, or CHECKS_QUEUED_PER_UID_MAX of a check. */
+/* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX; of a check CHECKS_OPEN_MAX and CHECKS_OPEN_PER_UID_MAX. */
 int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
 	    struct job **ret_job, struct error *error);
+/* A check, from here on, waits for its publisher to hand in (hand_in_await): it needs no loader before that. */
+void job_awaits_publisher(struct job_table *table, struct job *job);
+/* It has what it is to check. */
+void job_handed_in(struct job_table *table, struct job *job);
 /* Forgets a queued job that nobody has heard of yet. */
 void job_drop(struct job_table *table, struct job *job);
 /* Copies one more device. -ENOMEM. */
@@ -94,9 +101,12 @@ int job_charge_contexts(struct job *job, struct error *error);
 void job_hand_contexts(struct job *job, struct loader *loader);
 /* NULL: never was, or forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
-/* The oldest that waits for a loader, after this one (NULL: of all); NULL. checks false: of the loads only. */
+/* The oldest that waits for a loader and has what to do, after this one (NULL: of all); NULL. checks false: of the loads
+ * only. */
 struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
-/* Checks of this user that are queued before this job; NULL: all of them. */
+/* The oldest check that waits for its publisher; NULL. */
+struct job *job_awaiting(const struct job_table *table);
+/* Checks of this user that wait for a loader, and stand before this job. */
 uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before);
 bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */

@@ -93,6 +93,8 @@ struct snapshot keeping_snapshot(const struct keeping *k)
 		.scrub_from_ms = scrub_from(k->server->scrub),
 		.registry = k->server->registry,
 		.devices = &k->server->devices,
+		.claims = k->server->claims,
+		.quota = k->server->quota,
 	};
 }
 

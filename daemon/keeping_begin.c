@@ -42,9 +42,11 @@ static int take(void *data, uint64_t name)
 static int forget_ledger(struct server *server)
 {
 	registry_free(server->registry);
+	claim_table_free(server->claims);
 	device_table_clear(&server->devices);
 	server->registry = registry_new();
-	return server->registry ? 0 : -ENOMEM;
+	server->claims = claim_table_new();
+	return server->registry && server->claims ? 0 : -ENOMEM;
 }
 
 static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)

@@ -64,6 +64,8 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 		  pool->failures, reason->message);
 	while ((job = job_queued(&server->jobs, NULL, true)))
 		job_end(server, job, &error);
+	while ((job = job_awaiting(&server->jobs)))
+		job_end(server, job, &error);
 }
 
 void loader_handle_closed(uv_handle_t *handle)
@@ -398,8 +400,8 @@ void loader_assign(struct loader *l, struct job *job)
 	job_put(&w, job, server->config);
 	loader_notify(l, &w, &with);
 	job_start(server, job, l);
-	if (job->kind != JOB_CHECK) /* it has all that it needs */
-		job_watch(job);
+	job_watch(job);
+	loader_watch(l);
 }
 
 void loader_cancel(struct loader *l)
@@ -461,6 +463,14 @@ void loader_is_leaving(struct loader *l)
 	l->job = NULL;
 	l->state = LOADER_LEAVING;
 	uv_timer_start(&l->timer, on_timer, LOADER_EXIT_MS, 0);
+}
+
+void loader_dismiss(struct loader *l)
+{
+	loader_is_leaving(l);
+	part_from_session(l);
+	if (!l->mourned)
+		loader_gone(l, "");
 }
 
 void loader_lost(struct loader *l)

@@ -21,7 +21,8 @@ struct loader_pool *loader_pool_free(struct loader_pool *pool);
 /* Keeps a standby loader from now on; ready is called once, when the first one
  * has spoken or could not be started. */
 void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server));
-/* Gives queued jobs to standby loaders, starts loaders that are missing. */
+/* Gives queued jobs to standby loaders, starts loaders that are missing, ends those that are not needed any more. NULL is
+ * fine. */
 void loader_pool_turn(struct loader_pool *pool);
 /* Asks the standby loader for the devices anew; without one: the next says it
  * anyway. NULL is fine: descriptors are still being closed when the pool is gone. */

@@ -59,6 +59,15 @@ struct loader {
 	struct kept *kept;
 };
 
+/* When a user's check was last given a loader. */
+struct turn {
+	uid_t uid;
+	uint64_t at; /* counts checks; 0: an empty entry */
+};
+
+/* Of users who publish at the same time there are few. One that is forgotten is served as if it came anew. */
+#define TURNS_KEPT 64
+
 struct loader_pool {
 	struct server *server;
 	struct loader *first;
@@ -67,7 +76,10 @@ struct loader_pool {
 	unsigned failures; /* at start, in a row */
 	struct error failure; /* the last one */
 	bool started;
+	bool turning; /* what ends in a turn makes no turn of its own */
 	uint64_t asked_ms; /* steady: the last report that was asked for */
+	struct turn turns[TURNS_KEPT];
+	uint64_t last_turn;
 	void (*ready)(struct server *server);
 };
 
@@ -75,6 +87,8 @@ struct loader_pool {
 bool loader_start(struct loader_pool *pool);
 /* Its publish_begin waits until contexts of other jobs are gone. */
 bool loader_waits_for_room(const struct loader *l);
+/* Ends a standby loader that is not needed any more. */
+void loader_dismiss(struct loader *l);
 /* Gives a standby loader its job. */
 void loader_assign(struct loader *l, struct job *job);
 /* Sends a notification that is complete but for its end, with the descriptors of `with`. */

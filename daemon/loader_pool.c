@@ -80,11 +80,9 @@ bool loader_waits_for_room(const struct loader *l)
 	return w != NULL;
 }
 
-/* A check lasts for as long as its publisher likes. */
 static bool is_passing(const struct loader *l)
 {
-	return l->state != LOADER_FORGOTTEN && !(l->job && l->job->kind == JOB_CHECK) &&
-	       !loader_waits_for_room(l);
+	return l->state != LOADER_FORGOTTEN && !loader_waits_for_room(l);
 }
 
 uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
@@ -146,8 +144,8 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *se
 	loader_pool_turn(pool);
 }
 
-/* A publisher may take its time to hand in, an operator's load does not wait for that:
- * of several loaders checks and verifies never have the last one. */
+/* An operator's load does not wait for what publishers hand in: of several loaders checks and verifies never have the
+ * last one. */
 static bool may_check(const struct loader_pool *pool)
 {
 	uint64_t loaders = pool->server->config->loaders, checks = 0;
@@ -157,8 +155,8 @@ static bool may_check(const struct loader_pool *pool)
 	return loaders == 1 || checks + 1 < loaders;
 }
 
-/* A publish may have many parts, each with its checker: as many of those as publishes are one user's share. True: that
- * is used up before the turn of this job, which waits. */
+/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if that share is used up by what is
+ * checked and by what waits before this job, so that the job has to wait. */
 static bool has_its_share(const struct loader_pool *pool, const struct job *job)
 {
 	const struct server *server = pool->server;
@@ -183,22 +181,74 @@ static void explain_room(const struct server *server, const struct job *job, str
 	}
 }
 
-/* The oldest that can begin, with its contexts charged. Where they never fit the job ends; where other loaders'
+/* ---- turns ---- */
+
+/* When a user's check was last given a loader; 0: not as far as is known. */
+static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < TURNS_KEPT; i++) {
+		if (pool->turns[i].uid == uid && pool->turns[i].at > at)
+			at = pool->turns[i].at;
+	}
+	return at;
+}
+
+/* Takes the user's entry, or the one of whoever was served longest ago. */
+static void note_served(struct loader_pool *pool, uid_t uid)
+{
+	struct turn *turn = &pool->turns[0];
+
+	for (size_t i = 0; i < TURNS_KEPT && !(turn->at && turn->uid == uid); i++) {
+		struct turn *other = &pool->turns[i];
+
+		if ((other->at && other->uid == uid) || other->at < turn->at)
+			turn = other;
+	}
+	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
+}
+
+/* Loads are operators' and go first, by age. Of all else the user goes first who was served longest ago: a user with
+ * many parts does not keep another one, who comes later with one, from a checker. */
+static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
+{
+	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
+		return other->kind != JOB_LOAD;
+	return last_served(pool, job->uid) < last_served(pool, other->uid);
+}
+
+static struct job *first_in_turn(const struct loader_pool *pool)
+{
+	const struct job_table *jobs = &pool->server->jobs;
+	struct job *job = NULL, *first = NULL;
+
+	while ((job = job_queued(jobs, job, may_check(pool)))) {
+		if (!job->crowded && !has_its_share(pool, job) && (!first || goes_before(pool, job, first)))
+			first = job;
+	}
+	return first;
+}
+
+/* The one whose turn it is, with its contexts charged. Where they never fit the job ends; where other loaders'
  * are in the way it waits, and lets others pass. */
-static struct job *next_job(const struct loader_pool *pool)
+static struct job *next_job(struct loader_pool *pool)
 {
 	struct server *server = pool->server;
-	struct job *job = NULL;
+	struct job *job;
 	struct error error;
-	int r;
 
-	while ((job = job_queued(&server->jobs, job, may_check(pool)))) {
-		if (has_its_share(pool, job))
-			continue;
-		r = job_charge_contexts(job, &error);
+	for (job = server->jobs.first; job; job = job->next)
+		job->crowded = false;
+	while ((job = first_in_turn(pool))) {
+		int r = job_charge_contexts(job, &error);
+
 		job->crowded = r == -EAGAIN;
-		if (r == 0)
+		if (r == 0) {
+			if (job->kind != JOB_LOAD)
+				note_served(pool, job->uid);
 			return job;
+		}
 		if (job->crowded)
 			continue;
 		if (r == -ENOSPC)
@@ -224,7 +274,7 @@ static void tell_waiting(const struct loader_pool *pool)
 	else if (pool->failures > 0)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
 	for (struct job *job = server->jobs.first; job; job = job->next) {
-		if (job->state == JOB_QUEUED)
+		if (job->state == JOB_QUEUED && !job->hand_in)
 			job_waits(server, job,
 				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
 				  : has_its_share(pool, job)
@@ -265,35 +315,65 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 		loader_assign(spare, job);
 }
 
-/* What could begin if there were loaders. */
-static uint64_t startable(const struct loader_pool *pool)
+/* Parts that are being filled will need a checker each: starting one takes 0.2 s, which passes meanwhile. A loader that
+ * stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
+static uint64_t expected(const struct loader_pool *pool)
 {
-	const struct job *job = NULL;
-	uint64_t count = 0;
+	uint64_t most = pool->server->config->loaders / 2, count = 0;
 
-	while ((job = job_queued(&pool->server->jobs, job, true)))
+	for (const struct job *job = pool->server->jobs.first; job && count < most; job = job->next)
+		count += job->hand_in != NULL;
+	return count;
+}
+
+/* Loaders that may be idle: one for each job that could begin, for each part to come, and one to spare. */
+static uint64_t wanted(const struct loader_pool *pool)
+{
+	uint64_t most = pool->server->config->loaders, count = expected(pool) + 1;
+	const struct job *job = NULL;
+
+	while (count < most && (job = job_queued(&pool->server->jobs, job, true)))
 		count += !has_its_share(pool, job);
 	return count;
 }
 
-void loader_pool_turn(struct loader_pool *pool)
+static void start_missing(struct loader_pool *pool)
 {
-	struct server *server = pool->server;
+	uint64_t there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY), most = wanted(pool);
+
+	while (there < most && loader_pool_count(pool) < pool->server->config->loaders &&
+	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
+		there++;
+}
+
+static void dismiss_idle(struct loader_pool *pool)
+{
+	struct loader *l;
+
+	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = standby(pool)))
+		loader_dismiss(l);
+}
+
+static void turn(struct loader_pool *pool)
+{
 	struct loader *l;
 	struct job *job;
-	uint64_t wanted, there;
 
-	if (!pool->started || server->stopping)
-		return;
 	while ((l = standby(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
-	wanted = startable(pool) + 1;
-	there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY);
-	while (there < wanted && loader_pool_count(pool) < server->config->loaders &&
-	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
-		there++;
+	start_missing(pool);
+	dismiss_idle(pool);
 	tell_waiting(pool);
+}
+
+void loader_pool_turn(struct loader_pool *pool)
+{
+	if (!pool || !pool->started || pool->turning || pool->server->stopping)
+		return;
+	pool->turning = true;
+	turn(pool);
+	pool->turning = false;
 }
 
 void loader_pool_watch(struct loader_pool *pool)

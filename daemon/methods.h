@@ -61,8 +61,9 @@ struct lease_wanted {
 	bool look; /* an operator looks at what workers don't get */
 	struct owner_wish owner;
 };
-/* Takes again what was claimed before a restart. -EEXIST: it is there, or others build it; -EBUSY: another session
- * has claimed it; -EINVAL, -EACCES, -EDQUOT. (methods_claim.c) */
+/* Takes again what was claimed before a restart, or before the connection ended, where the name is free. -EEXIST: it is
+ * there, or others build it; -EBUSY: another session has claimed it; -EACCES: no publisher, or it is kept for another
+ * user; -EINVAL, -EDQUOT. (methods_claim.c) */
 int claim_resume(const struct request *request, const char *text, struct error *error);
 /* 0: answered. *ret_later: not yet, but what is missing may come. */
 typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,

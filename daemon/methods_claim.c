@@ -15,18 +15,10 @@ static void answer_claimed(const struct request *request)
 }
 
 /* It is not there, and nobody else builds it. */
-static int elect(const struct request *request, const struct ref *name, bool *ret_later, struct error *error)
+static int elect(const struct request *request, const struct ref *name, struct error *error)
 {
-	uint64_t left = claims_grace_ms(request->server);
-	int r;
+	int r = claims_elect(request->session, name, error);
 
-	if (left > 0) {
-		*ret_later = true;
-		return error_set(error, -ETIMEDOUT, "wait_ms waits for it",
-				 "who was to build %s@%s before gpuwmd was restarted may come back for %llu ms",
-				 name->model, name->name, (unsigned long long)left);
-	}
-	r = claims_elect(request->session, name, error);
 	if (r == 0)
 		answer_claimed(request);
 	return r;
@@ -61,13 +53,13 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 		return r;
 	claim = claim_find(server->claims, wanted->ref);
 	if (!claim)
-		return elect(request, wanted->ref, ret_later, error);
+		return elect(request, wanted->ref, error);
 	if (claim->holder == request->session)
 		return error_set(error, -EBUSY, "publish it, or give the claim up",
 				 "this connection has claimed %s@%s already", wanted->ref->model,
 				 wanted->ref->name);
 	*ret_later = true;
-	return claims_taken(claim, error);
+	return claims_taken(server, claim, error);
 }
 
 static void wake(struct waiter *waiter, const struct version *changed, bool expired)
@@ -115,6 +107,7 @@ int method_claim(struct request *request, struct fields *params, struct error *e
 int claim_resume(const struct request *request, const char *text, struct error *error)
 {
 	const struct server *server = request->server;
+	struct claim *claim;
 	const char *why = "";
 	struct ref name;
 	int r = ref_parse(text, &name, &why);
@@ -126,10 +119,13 @@ int claim_resume(const struct request *request, const char *text, struct error *
 		r = params_open(server, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->registry, &name, error);
-	if (r == 0)
-		r = claims_check(server, request->session, &name, error);
-	if (r < 0 || claim_find(server->claims, &name)) /* its own, by an earlier resume */
+	if (r < 0)
 		return r;
+	claim = claim_find(server->claims, &name);
+	if (claim && !claim->holder)
+		return claims_take_back(request->session, claim, error);
+	if (claim) /* its own, by an earlier resume, or another session's */
+		return claims_check(server, request->session, &name, error);
 	return claims_elect(request->session, &name, error);
 }
 

@@ -271,6 +271,23 @@ static void put_client(struct message_writer *w, const struct session *session)
 	message_end(w);
 }
 
+static void put_users(struct message_writer *w, const struct quota *quota)
+{
+	const struct quota_user *user = NULL;
+
+	message_begin_array(w, "users");
+	while ((user = quota_next_user(quota, user))) {
+		uid_t uid = quota_user_uid(user);
+
+		message_begin_map(w, NULL);
+		message_put_u64(w, "uid", uid);
+		for (int kind = 0; kind < QUOTA_KINDS; kind++)
+			message_put_u64(w, quota_names[kind], quota_used(quota, uid, (enum quota_kind)kind));
+		message_end(w);
+	}
+	message_end(w);
+}
+
 int method_clients(struct request *request, struct fields *params, struct error *error)
 {
 	struct message_writer w;
@@ -285,6 +302,7 @@ int method_clients(struct request *request, struct fields *params, struct error 
 	}
 	put_revoked_gone(&w, request->server);
 	message_end(&w);
+	put_users(&w, request->server->quota);
 	request_answer(request, &w);
 	return 0;
 }

@@ -1,7 +1,10 @@
 #include "methods.h"
 #include "claims.h"
+#include "hand_in.h"
 #include "loader.h"
+#include "rights.h"
 #include "room.h"
+#include "silence.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -17,8 +20,20 @@ struct begin {
 	struct ref name;
 	char device[DEVICE_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	struct version_id join;
+	struct joiners joiners;
 	struct publish_request request;
 };
+
+static void read_joiners(struct fields *params, struct begin *begin)
+{
+	joiners_read(params, "join", &begin->joiners);
+	if (begin->joiners.uid_count + begin->joiners.gid_count == 0)
+		return;
+	begin->request.joiners = &begin->joiners;
+	if (begin->request.join && !params->error.code)
+		error_set(&params->error, -EINVAL, "the first begin names them",
+			  "\"join\" comes with \"publish\", which joins a publish that has begun");
+}
 
 static int begin_fields(struct request *request, struct fields *params, struct begin *begin,
 			struct error *error)
@@ -41,11 +56,14 @@ static int begin_fields(struct request *request, struct fields *params, struct b
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
+		.heard_ms = &request->session->heard_ms,
+		.silence_ms = request->server->config->publish_silence_ms,
 	};
 	if (fields_have(params, "publish")) {
 		fields_hex128(params, "publish", begin->join.bytes);
 		begin->request.join = &begin->join;
 	}
+	read_joiners(params, begin);
 	r = params_check(params, error);
 	if (r == 0)
 		r = params_device(request->server, begin->device, &begin->request.device, error);
@@ -64,6 +82,7 @@ static void answer_begun(const struct request *request, const struct version *ve
 		return;
 	}
 	message_put_u64(&w, "checker", 0);
+	message_put_u64(&w, "alive_ms", request->server->config->publish_silence_ms / PUBLISH_SIGNS);
 	request_answer_fd(request, &w, checker);
 }
 
@@ -86,37 +105,13 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
 	begin->request.by_operator = begin->request.entitled = true;
+	begin->request.heard_ms = NULL;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
 		return r;
 	job->version = publish->version->id;
 	answer_begun(request, publish->version, -1);
 	return 0;
-}
-
-/* Its checker was started, or never will be. */
-static void wake_started(struct waiter *waiter, const struct version *changed, bool expired)
-{
-	struct server *server = waiter->request.server;
-	const struct job *job = job_find(&server->jobs, waiter->job);
-	struct version *version = registry_by_publish(server->registry, &waiter->id);
-	struct error error;
-	int fd = waiter->fd;
-
-	(void)changed;
-	(void)expired;
-	if (job && job->state == JOB_QUEUED)
-		return;
-	if (job && job->state == JOB_RUNNING && version && version->state != VERSION_FAILED) {
-		waiter->fd = -1;
-		answer_begun(&waiter->request, version, fd);
-	} else {
-		error = version && version->state == VERSION_FAILED ? version->error : (struct error){0};
-		if (!error.code)
-			error_set(&error, -ECANCELED, NULL, "the publish has ended");
-		request_refuse(&waiter->request, &error);
-	}
-	waiter_free(waiter);
 }
 
 static int check_job(struct request *request, const struct begin *begin, int sock, struct job **ret_job,
@@ -138,29 +133,29 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	r = job_add_device(job, begin->request.device);
 	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
 		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
+	if (r == 0)
+		r = hand_in_await(server, job, error);
 	if (r < 0) {
 		job_drop(&server->jobs, job);
 		return r;
 	}
+	job_awaits_publisher(&server->jobs, job);
 	*ret_job = job;
 	return 0;
 }
 
-/* Takes both ends. The job comes first: it is what can be undone without a trace in the registry. */
-static int begin_with_checker(struct request *request, struct begin *begin, const int pair[2],
-			      struct waiter *waiter, struct error *error)
+/* Takes the checker's end. The job comes first: it is what can be undone without a trace in the registry. */
+static int begin_with_checker(struct request *request, struct begin *begin, int checker_sock,
+			      struct version **ret_version, struct error *error)
 {
 	struct server *server = request->server;
 	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
 	struct job *job = NULL;
-	int r;
+	int r = check_job(request, begin, checker_sock, &job, error);
 
-	waiter->fd = pair[0];
-	r = check_job(request, begin, pair[1], &job, error);
 	if (r < 0)
 		return r;
-	waiter->job = job->id;
 	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
 			  error);
 	if (r < 0) {
@@ -170,38 +165,55 @@ static int begin_with_checker(struct request *request, struct begin *begin, cons
 	if (!begin->request.join)
 		claims_begun(server, request->session, &begin->name, &publish->id);
 	part->checker = job;
-	job->publish = waiter->id = publish->id;
+	job->publish = publish->id;
 	job->version = publish->version->id;
-	loader_pool_turn(server->loaders);
+	*ret_version = publish->version;
 	return 0;
 }
 
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
-	struct waiter *waiter;
-	int pair[2], r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
+	struct version *version = NULL;
+	int pair[2], r = 0;
 
+	/* Who joins was named by one who may, or is that user. */
+	if (!begin->request.join)
+		r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
 	if (r == 0 && !begin->request.join)
 		r = claims_check(request->server, request->session, &begin->name, error);
 	if (r < 0)
 		return r;
-	r = waiter_new(request, WAIT_STARTED, -1, wake_started, &waiter, error);
-	if (r < 0)
-		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		r = error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
-			      strerror(errno));
-	else
-		r = begin_with_checker(request, begin, pair, waiter, error);
-	if (r < 0)
-		waiter_free(waiter);
-	return r;
+		return error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
+				 strerror(errno));
+	r = begin_with_checker(request, begin, pair[1], &version, error);
+	if (r < 0) {
+		close(pair[0]);
+		return r;
+	}
+	answer_begun(request, version, pair[0]);
+	silence_watch(request->server->silence);
+	loader_pool_turn(request->server->loaders);
+	return 0;
+}
+
+/* The answer is the same where there is no such publish. */
+static int check_join(const struct request *request, const struct begin *begin, struct error *error)
+{
+	const struct version_id *id = begin->request.join;
+	const struct publish *publish = id ? publish_find(request->server->publishes, id) : NULL;
+
+	if (!id || (publish && may_take_part(request->session, publish->version)))
+		return 0;
+	return publish_unknown(id, error);
 }
 
 static int begin_now(struct request *request, struct begin *begin, struct error *error)
 {
 	int r = params_open(request->server, error);
 
+	if (r == 0)
+		r = check_join(request, begin, error);
 	if (r < 0)
 		return r;
 	if (request->session->kind == SESSION_LOADER)
@@ -276,6 +288,7 @@ static int wait_for_room(struct request *request, const struct begin *given, int
 	begin->request.tag = begin->name.name;
 	begin->request.alias = begin->alias;
 	begin->request.join = given->request.join ? &begin->join : NULL;
+	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;
 	waiter->asked = begin;
 	loader_pool_turn(request->server->loaders);
 	return 0;
@@ -365,13 +378,13 @@ static int not_yours(struct error *error)
 }
 
 /* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
-static int look_at_part(struct server *server, const struct commit *commit, struct version **ret,
+static int look_at_part(const struct request *request, const struct commit *commit, struct version **ret,
 			struct error *error)
 {
-	struct version *version = registry_by_publish(server->registry, &commit->publish);
+	struct version *version = registry_by_publish(request->server->registry, &commit->publish);
 	const struct replica *replica = NULL;
 
-	if (!version)
+	if (!version || !may_take_part(request->session, version))
 		return error_set(error, -ENOENT, "it was freed, forgotten, or never was", "no such publish");
 	if (version->state == VERSION_FAILED) {
 		*error = version->error;
@@ -401,7 +414,7 @@ static void wake_checked(struct waiter *waiter, const struct version *changed, b
 	if (changed && !version_id_equal(&changed->publish, &waiter->id))
 		return;
 	commit.device = device_find(&server->devices, waiter->device);
-	r = look_at_part(server, &commit, &version, &error);
+	r = look_at_part(&waiter->request, &commit, &version, &error);
 	if (r == 0)
 		return;
 	if (r < 0)
@@ -447,6 +460,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return r;
 	if (part->checker)
 		job_watch(part->checker);
+	silence_watch(server->silence);
 	if (version_complete(publish->version))
 		versions_complete(server, publish, error); /* wakes the waiter */
 	else
@@ -465,8 +479,8 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 	if (r < 0)
 		return r;
 	publish = publish_find(request->server->publishes, &commit.publish);
-	if (!publish) {
-		r = look_at_part(request->server, &commit, &version, error);
+	if (!publish || !may_take_part(request->session, publish->version)) {
+		r = look_at_part(request, &commit, &version, error);
 		if (r >= 0)
 			answer_commit(request, version);
 		return r < 0 ? r : 0;
@@ -482,12 +496,10 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 
 /* ---- abort ---- */
 
-static bool may_abort(const struct publish *publish, const struct session *session)
+static bool has_uncommitted_part(const struct publish *publish, const struct session *session)
 {
 	const void *who = session;
 
-	if (session->kind == SESSION_ADMIN)
-		return true;
 	if (session->kind == SESSION_LOADER)
 		who = session->loader ? loader_job(session->loader) : NULL;
 	for (uint32_t i = 0; i < publish->part_count; i++) {
@@ -511,10 +523,9 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 	if (r < 0)
 		return r;
 	publish = publish_find(request->server->publishes, &id);
-	if (!publish)
-		return error_set(error, -ENOENT, "it was completed, failed, or never was",
-				 "no such open publish");
-	if (!may_abort(publish, request->session))
+	if (!publish || !may_take_part(request->session, publish->version))
+		return publish_unknown(&id, error);
+	if (request->session->kind != SESSION_ADMIN && !has_uncommitted_part(publish, request->session))
 		return not_yours(error);
 	if (publish->version->storing)
 		return error_set(error, -EBUSY, "retire the version when it is ready",

@@ -1,5 +1,6 @@
 /* Publishers that died before their commit: what they were granted returns when
- * the process is really gone, which its pidfd tells after its socket. */
+ * the process is really gone, which its pidfd tells after its socket. One that closed its connection and lives on gives no
+ * signs of life any more, so its grant returns after publish_silence_ms. */
 #ifndef GPUWM_DAEMON_MOURNING_H
 #define GPUWM_DAEMON_MOURNING_H
 
@@ -8,7 +9,7 @@
 struct server;
 
 /* What one publish was granted: drops one use of each when the process behind pidfd has
- * exited. Until then the publish counts as open, or a publisher that lives on could make
+ * exited, or lives on for too long. Until then the publish counts as open, or a publisher that lives on could make
  * gpuwmd hold any number of pidfds: the charge moves in. The pidfd stays the caller's. -1, or
  * out of memory: the grants are dropped at once, the charge stays. */
 void mourn(struct server *server, int pidfd, struct grant *const *grants, uint32_t count,

@@ -149,7 +149,9 @@ void put_limits(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "sessions", config->sessions);
 	message_put_u64(w, "connects_per_second", config->connects_per_second);
 	message_put_u64(w, "loaders", config->loaders);
-	for (int i = 0; i < QUOTA_KINDS; i++)
-		message_put_u64(w, quota_keys[i], config->quota.per_uid[i]);
+	for (int i = 0; i < QUOTA_KINDS; i++) {
+		if (config->quota.per_uid[i] != QUOTA_NONE)
+			message_put_u64(w, quota_keys[i], config->quota.per_uid[i]);
+	}
 	message_end(w);
 }

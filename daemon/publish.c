@@ -46,6 +46,16 @@ struct publish *publish_find(const struct publish_table *table, const struct ver
 	return publish;
 }
 
+int publish_unknown(const struct version_id *id, struct error *error)
+{
+	char text[VERSION_ID_TEXT];
+
+	hex128_format(id->bytes, text);
+	return error_set(error, -ENOENT,
+			 "it was completed, failed, never was, or its first begin does not name this user",
+			 "no open publish %s", text);
+}
+
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device)
 {
 	for (uint32_t i = 0; i < publish->part_count; i++) {
@@ -103,9 +113,52 @@ static int add_part(struct publish *publish, const struct publish_request *reque
 	if (r < 0)
 		return r;
 	*part = (struct publish_part){
-		.replica = position, .publisher = request->publisher, .beginner = request->publisher};
+		.replica = position,
+		.publisher = request->publisher,
+		.beginner = request->publisher,
+		.heard_ms = request->heard_ms,
+		.silence_ms = request->silence_ms,
+	};
 	publish->part_count++;
 	*ret_part = part;
+	return 0;
+}
+
+/* The bytes, of the device and of the version's owner. On errors nothing is charged. */
+static int charge_bytes(const struct publish_request *request, struct quota *quota, uid_t owner,
+			bool by_operator, struct budget_charge *ret, struct error *error)
+{
+	int r = budget_charge(request->device, request->bytes, ret, error);
+
+	if (r == 0 && !by_operator)
+		r = budget_charge_user(ret, quota, owner, error);
+	if (r < 0)
+		budget_release(ret);
+	return r;
+}
+
+static int charge_new(struct publish *publish, struct version_charges *charges, struct quota *quota,
+		      const struct publish_request *request, struct error *error)
+{
+	int r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
+
+	return r < 0 || request->by_operator ? r : version_charges_begin(charges, quota, request->uid, error);
+}
+
+static int add_version(struct registry *registry, const struct publish_request *request,
+		       struct version **ret_version, struct error *error)
+{
+	struct version *version;
+	int r = registry_add(registry, request->model, request->tag, request->world, request->uid, &version,
+			     error);
+
+	if (r < 0)
+		return r;
+	if (request->joiners && version_set_joiners(version, request->joiners) < 0) {
+		version_forget(version);
+		return out_of_memory(error);
+	}
+	*ret_version = version;
 	return 0;
 }
 
@@ -113,6 +166,7 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 		     const struct publish_request *request, struct publish **ret_publish,
 		     struct publish_part **ret_part, struct error *error)
 {
+	struct version_charges charges = {0};
 	struct budget_charge charge = {0};
 	struct publish *publish;
 	int r = check_alias(registry, request, error);
@@ -125,17 +179,19 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish = publish_new(request);
 	if (!publish)
 		return out_of_memory(error);
-	r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
+	r = charge_new(publish, &charges, quota, request, error);
 	if (r == 0)
-		r = budget_charge(request->device, request->bytes, &charge, error);
+		r = charge_bytes(request, quota, request->uid, request->by_operator, &charge, error);
 	if (r == 0)
-		r = registry_add(registry, request->model, request->tag, request->world, request->uid,
-				 &publish->version, error);
+		r = add_version(registry, request, &publish->version, error);
 	if (r < 0) {
 		budget_release(&charge);
+		version_charges_end(&charges);
 		publish_free(publish);
 		return r;
 	}
+	publish->version->by_operator = request->by_operator;
+	record_of(publish->version)->charges = charges;
 	publish->id = publish->version->publish;
 	publish->version->by_operator = request->by_operator;
 	r = add_part(publish, request, &charge, ret_part, error);
@@ -165,22 +221,19 @@ static int check_join(const struct publish *publish, const struct publish_reques
 	return 0;
 }
 
-static int join(struct publish_table *table, const struct publish_request *request,
+static int join(struct publish_table *table, struct quota *quota, const struct publish_request *request,
 		struct publish **ret_publish, struct publish_part **ret_part, struct error *error)
 {
 	struct publish *publish = publish_find(table, request->join);
 	struct budget_charge charge = {0};
 	int r;
 
-	if (!publish) {
-		char id[VERSION_ID_TEXT];
-		hex128_format(request->join->bytes, id);
-		return error_set(error, -ENOENT, "it was completed, failed, or never was", "no open publish %s",
-				 id);
-	}
+	if (!publish)
+		return publish_unknown(request->join, error);
 	r = check_join(publish, request, error);
 	if (r == 0)
-		r = budget_charge(request->device, request->bytes, &charge, error);
+		r = charge_bytes(request, quota, publish->version->owner, publish->version->by_operator,
+				 &charge, error);
 	if (r == 0)
 		r = add_part(publish, request, &charge, ret_part, error);
 	budget_release(&charge);
@@ -194,7 +247,7 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 		  struct publish_part **ret_part, struct error *error)
 {
 	if (request->join)
-		return join(table, request, ret_publish, ret_part, error);
+		return join(table, quota, request, ret_publish, ret_part, error);
 	return begin_new(table, registry, quota, request, ret_publish, ret_part, error);
 }
 
@@ -319,6 +372,9 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 		return r;
 	if (replica->committed && !digest_equal(&replica->promised, &checked->content))
 		return other_content(version, replica, &checked->content, &replica->promised, error);
+	r = version_charge_part(version, checked->segment_count + 1, checked->index.bytes, error);
+	if (r < 0)
+		return r;
 	take(replica, checked, bytes);
 	version_count(version, replica);
 	return 0;

@@ -17,6 +17,9 @@ struct publish_part {
 	void *publisher; /* the session, or the loader's job; NULL after its commit or death */
 	const void *beginner; /* the same also after its commit; NULL when it has ended */
 	void *checker; /* the job that checks; NULL when it has ended */
+	const uint64_t *heard_ms; /* steady: the publisher's last sign of life; NULL: its loader is watched */
+	uint64_t silence_ms; /* so long it may give none before its commit */
+	uint64_t doubted_ms; /* steady: the first look that found it silent for too long; 0: none */
 };
 
 struct publish {
@@ -42,20 +45,25 @@ struct publish_request {
 	uint32_t rank, world;
 	uint64_t bytes;
 	const struct version_id *join; /* NULL: a new one */
+	const struct joiners *joiners; /* of a new one: who else may take part; NULL: nobody */
 	void *publisher;
 	uid_t uid;
 	bool by_operator, entitled;
+	const uint64_t *heard_ms; /* these two as in publish_part; valid as long as the publisher is */
+	uint64_t silence_ms;
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish
  * to join; -EINVAL: another name, alias or world than the publish's; what registry_alias_allowed, registry_add, version_add_replica,
- * budget_charge and quota_charge give. quota NULL: a load's, which is bounded by the loaders, and
+ * budget_charge and quota_charge give. quota NULL: a load's (by_operator), which is bounded by the loaders, and
  * must not wait for what a user's workers left open. Nothing is left behind on errors. */
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
 		  const struct publish_request *request, struct publish **ret_publish,
 		  struct publish_part **ret_part, struct error *error);
 /* NULL: not open. */
 struct publish *publish_find(const struct publish_table *table, const struct version_id *id);
+/* -ENOENT, for those too who may not take part in it. */
+int publish_unknown(const struct version_id *id, struct error *error);
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device);
 
 /* Whoever this is has ended. True: it was the last of those who began a part. */

@@ -286,6 +286,7 @@ static struct version_record *record_new(const char *tag, uint32_t world, uid_t 
 
 static void record_free(struct version_record *record)
 {
+	free(record->version.joiners);
 	free(record->version.replicas);
 	free(record);
 }
@@ -368,6 +369,18 @@ int registry_add(struct registry *registry, const char *model, const char *tag, 
 	return 0;
 }
 
+int version_set_joiners(struct version *version, const struct joiners *joiners)
+{
+	struct joiners *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *joiners;
+	free(version->joiners);
+	version->joiners = copy;
+	return 0;
+}
+
 static int check_unknown(const struct registry *registry, const char *name, const struct version *like,
 			 struct error *error)
 {
@@ -405,6 +418,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version = &record->version;
 	version->id = like->id;
 	version->publish = like->publish;
+	version->by_operator = like->by_operator;
 	version->state = like->state;
 	version->created_ms = like->created_ms;
 	version->ready_ms = like->ready_ms;
@@ -412,7 +426,8 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->error = like->error;
 	version->force_at_ms = like->force_at_ms;
 	version->forced = like->forced;
-	if (record_insert(registry, model, record) < 0) {
+	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
+	    record_insert(registry, model, record) < 0) {
 		record_free(record);
 		return out_of_memory(error);
 	}
@@ -446,6 +461,7 @@ void version_forget(struct version *version)
 		model_uncount(model);
 	}
 	version_uncount(version);
+	version_charges_end(&record->charges);
 	record_unhash(registry, record);
 	if (record->named)
 		named_drop(model, record->named);
@@ -461,5 +477,6 @@ void version_forget(struct version *version)
 	free(version->replicas);
 	free(version->told);
 	version_free_taint(version);
+	free(version->joiners);
 	free(record);
 }

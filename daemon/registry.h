@@ -11,6 +11,7 @@
 #include "../proto/digest.h"
 #include "../proto/names.h"
 #include "device.h"
+#include "joiners.h"
 #include "quota.h"
 #include "rules.h"
 
@@ -56,13 +57,15 @@ struct revoked_id;
 
 struct version {
 	struct version_id id;
-	struct version_id publish; /* the id of the publish that made it */
+	struct version_id
+		publish; /* the id of the publish that made it: a secret of those who may take part in it */
+	struct joiners *joiners; /* malloced; NULL: the owner and operators alone take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
-	bool by_operator; /* an operator had it loaded, or published it on admin.sock */
+	bool by_operator; /* an operator had it loaded, or published it on admin.sock: it is free of quotas */
 	uint64_t created_ms, ready_ms; /* since 1970 */
 	struct replica *replicas; /* ranks times devices, at most PARTS_PER_VERSION_MAX */
 	uint32_t replica_count;
@@ -167,6 +170,8 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* ---- a version comes to be ---- */
 
+/* Copies who may take part in the version's publish. -ENOMEM. */
+int version_set_joiners(struct version *version, const struct joiners *joiners);
 /* A new version in building, with fresh ids of its own and of its publish. -EEXIST: the tag
  * names a version that did not fail, or is an alias; -EINVAL: a wrong name, the tag is `current` or
  * `previous`, world is 0 or above PARTS_PER_VERSION_MAX; -EDQUOT: VERSIONS_MAX; -ENOMEM.
@@ -193,8 +198,8 @@ void registry_fail(struct registry *registry, struct version *version, const str
 
 /* ---- a version comes back ---- */
 
-/* A version as a snapshot tells it: ready, retiring or failed. id, publish, tag, world, owner,
- * state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
+/* A version as a snapshot tells it: ready, retiring or failed. id, publish, joiners, tag, world, owner,
+ * by_operator, state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
  * forgotten. -EINVAL: names, world; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
@@ -208,6 +213,8 @@ void model_adopt_owner(struct model *model, const struct model_owner *owner);
 void registry_find_owners(struct registry *registry);
 /* Who the owner would be if that were not known: who made the oldest version that is ready or retiring. */
 struct model_owner model_oldest(const struct model *model);
+/* Charges the owner with all that the version holds, above the limits too, unless an operator made it. -ENOMEM. */
+int version_adopt_charges(struct version *version, struct quota *quota, struct error *error);
 /* An alias as it was. -EINVAL: a wrong name, the version is not ready; -EEXIST: a tag or an
  * alias; -EDQUOT, -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,

@@ -27,10 +27,16 @@ struct model {
 	UT_hash_handle hh;
 };
 
+/* Zeroed where an operator made it. The bytes of its segments are charged with the budget of each part. */
+struct version_charges {
+	struct quota_charge version, fds, index_bytes;
+};
+
 struct version_record {
 	struct version version; /* first: a version is its record */
 	struct named *named; /* NULL: its tag names something else now */
 	uint64_t segments, fds, bytes, index_bytes; /* its share of the counts */
+	struct version_charges charges; /* of that, what its owner is charged with */
 	struct version_record *next_failed;
 	UT_hash_handle by_id, by_publish;
 };
@@ -75,11 +81,16 @@ void named_drop(struct model *model, struct named *named);
 /* Out of every table and freed; its model too when it was the last version. */
 void version_forget(struct version *version);
 
-/* version.c. Every rank has a part and every part is committed. */
+/* version.c. Charges a user with one version that holds nothing yet; on errors nothing is charged. */
+int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error);
+void version_charges_end(struct version_charges *charges);
+/* Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
 /* Adds a checked replica to the version's share of the counts; drops the share. */
 void version_count(struct version *version, const struct replica *replica);
 void version_uncount(struct version *version);
+/* Charges the owner with a part that is about to be counted: so many descriptors, and an index. -EDQUOT. */
+int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error);
 void version_free_taint(struct version *version);
 /* Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
 void version_keep_failed(struct version *version);

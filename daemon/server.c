@@ -18,6 +18,7 @@
 #include "revoked.h"
 #include "scrub.h"
 #include "session.h"
+#include "silence.h"
 #include "versions.h"
 #include "../proto/methods.h"
 
@@ -74,6 +75,7 @@ void server_settle(struct server *server)
 	say_goodbyes(server);
 	wake_subscribers(server);
 	versions_settle(server);
+	claims_settle(server);
 	notify_changed(server->notify);
 	if (!server->stopping)
 		return;
@@ -108,11 +110,11 @@ static int make_parts(struct server *server)
 	server->notify = notify_new(server);
 	server->scrub = scrub_new(server);
 	server->revoked = revoked_table_new(server);
+	server->silence = silence_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
-			       server->discard && server->unread &&
-			       server->loaders && server->keeping && server->notify && server->scrub &&
-			       server->revoked
+			       server->discard && server->unread && server->loaders && server->keeping &&
+			       server->notify && server->scrub && server->revoked && server->silence
 		       ? 0
 		       : -ENOMEM;
 }
@@ -182,6 +184,7 @@ static void close_handles(struct server *server)
 	server->revoked = revoked_table_free(server->revoked);
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
+	server->silence = silence_free(server->silence);
 	say_goodbyes(server); /* the loaders' */
 	server->crowded = crowded_free(server->crowded);
 	server->discard = discard_free(server->discard);

@@ -34,6 +34,7 @@ struct keeping;
 struct notify;
 struct freeing;
 struct scrub;
+struct silence;
 
 struct server {
 	struct config *config;
@@ -70,6 +71,7 @@ struct server {
 	struct fair *fair; /* the loop's time, by user */
 	struct crowded *crowded;
 	struct discard *discard;
+	struct silence *silence; /* of publishers */
 	struct unread *unread;
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
@@ -79,6 +81,7 @@ struct server {
 	uv_prepare_t settle;
 	uv_timer_t stop_timer, claims_timer, force_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
+	uint64_t claims_saved; /* claim_changes of what was saved last */
 	uv_signal_t signals[SIGNALS];
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */

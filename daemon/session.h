@@ -39,6 +39,7 @@ struct session {
 	char name[NAME_BYTES_MAX + 1]; /* what hello said */
 	bool greeted;
 	uint64_t since_ms, requests;
+	uint64_t heard_ms; /* steady: its last request */
 
 	int sock;
 	struct fair_share *share;

@@ -1,11 +1,13 @@
 /* The part of the ledger that survives a restart, as one MessagePack map: versions that are ready
  * or retiring with their parts, pins, what is known of damage, and the names of their descriptors in the fd store; aliases;
- * owners of models, which in a state of a gpuwmd without them are who made the oldest version;
- * devices, so that no GPU is needed to go on. Not in it: leases, open publishes, failed versions, jobs. */
+ * owners of models, which in a state of a gpuwmd without them are who made the oldest version; which users have claimed
+ * names to build; devices, so that no GPU is needed to go on. Not in it: leases, open publishes, failed versions,
+ * jobs. */
 #ifndef GPUWM_DAEMON_SNAPSHOT_H
 #define GPUWM_DAEMON_SNAPSHOT_H
 
 #include "../proto/message.h"
+#include "claim.h"
 #include "registry.h"
 
 struct snapshot {
@@ -15,6 +17,8 @@ struct snapshot {
 	uint64_t scrub_from_ms; /* scrub_from; 0: not known, as in what a gpuwmd without it wrote */
 	struct registry *registry;
 	struct device_table *devices;
+	struct claim_table *claims; /* those that claim_is_kept */
+	struct quota *quota; /* of the owners of versions and claims */
 };
 
 /* The whole map; message_finish tells whether it could be written. A version that is being freed
@@ -32,7 +36,7 @@ struct snapshot_fds {
 	void *data;
 };
 
-/* Fills an empty registry and device table, charges budgets as they were (also above a budget that
+/* Fills an empty registry, claim table and device table, charges budgets and quotas as they were (also above one that
  * is smaller now), and sets ledger, epoch, next_name and scrub_from_ms as they were written. A version whose
  * descriptors are not all there, and what was stored, is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also

@@ -46,6 +46,8 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	message_put_u64(w, "owner", version->owner);
 	if (version->by_operator)
 		message_put_bool(w, "by_operator", true);
+	if (version->joiners)
+		joiners_put(w, "join", version->joiners);
 	message_put_u64(w, "created_ms", version->created_ms);
 	message_put_u64(w, "ready_ms", version->ready_ms);
 	message_begin_array(w, "parts");
@@ -161,6 +163,23 @@ static void put_owners(struct message_writer *w, const struct registry *registry
 	message_end(w);
 }
 
+static void put_claims(struct message_writer *w, const struct claim_table *table)
+{
+	const struct claim *claim = NULL;
+
+	message_begin_array(w, "claims");
+	while ((claim = claim_next(table, claim))) {
+		if (!claim_is_kept(claim))
+			continue;
+		message_begin_map(w, NULL);
+		message_put_text(w, "model", claim->name.model);
+		message_put_text(w, "tag", claim->name.name);
+		message_put_u64(w, "uid", claim->uid);
+		message_end(w);
+	}
+	message_end(w);
+}
+
 static void put_devices(struct message_writer *w, const struct device_table *table)
 {
 	message_begin_array(w, "devices");
@@ -191,5 +210,6 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 	put_versions(w, snapshot->registry);
 	put_aliases(w, snapshot->registry);
 	put_owners(w, snapshot->registry);
+	put_claims(w, snapshot->claims);
 	message_end(w);
 }

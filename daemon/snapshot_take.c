@@ -215,8 +215,14 @@ static bool is_lost(const struct taking *t, const struct version_id *id)
 	return false;
 }
 
-/* `f` is of what changes, `fixed` of what does not; *tainted is what like->tainted points to then. */
-static void read_version(const msgpack_object *o, char *model, struct version *like, struct error *tainted,
+/* What like->tainted and like->joiners point to. */
+struct pointed {
+	struct error tainted;
+	struct joiners joiners;
+};
+
+/* `f` is of what changes, `fixed` of what does not. */
+static void read_version(const msgpack_object *o, char *model, struct version *like, struct pointed *pointed,
 			 struct fields *f, struct fields *fixed)
 {
 	char state[16];
@@ -230,14 +236,17 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 	like->world = fields_u32(fixed, "world");
 	like->owner = fields_u32(fixed, "owner");
 	like->by_operator = fields_bool_or(fixed, "by_operator", false); /* older ones do not tell */
+	joiners_read(fixed, "join", &pointed->joiners);
+	if (pointed->joiners.uid_count + pointed->joiners.gid_count > 0)
+		like->joiners = &pointed->joiners;
 	like->created_ms = fields_u64(fixed, "created_ms");
 	like->ready_ms = fields_u64(fixed, "ready_ms");
 	fields_text(f, "state", state, sizeof(state));
 	like->force_at_ms = fields_u64_or(f, "force_at_ms", 0);
 	like->forced = fields_bool_or(f, "forced", false);
 	fields_error(f, "error", &like->error);
-	if (fields_error(f, "tainted", tainted))
-		like->tainted = tainted;
+	if (fields_error(f, "tainted", &pointed->tainted))
+		like->tainted = &pointed->tainted;
 	like->state = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
 	if (!f->error.code && strcmp(state, version_state_name(like->state)) != 0)
 		error_set(&f->error, -EINVAL, NULL, "the state \"%s\"", state);
@@ -349,6 +358,8 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 	r = adopt_parts(version, parts, count, error);
 	if (r == 0)
 		r = take_revoked(version, f, error);
+	if (r == 0)
+		r = version_adopt_charges(version, t->into->quota, error);
 	return r < 0 ? r : take_pins(version, f, error);
 }
 
@@ -358,11 +369,12 @@ static int take_version(struct taking *t, const msgpack_object *o, struct place 
 	struct replica parts[PARTS_PER_VERSION_MAX] = {0};
 	struct version like = {0};
 	struct fields f, fixed;
-	struct error tainted = {0}, why;
+	struct pointed pointed = {0};
+	struct error why;
 	uint32_t count = 0;
 	int r;
 
-	read_version(o, model, &like, &tainted, &f, &fixed);
+	read_version(o, model, &like, &pointed, &f, &fixed);
 	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
 	if (f.error.code)
 		return wrong(t, place, &f.error);
@@ -445,6 +457,26 @@ static void take_fds(const struct taking *t)
 	}
 }
 
+/* ---- claims ---- */
+
+static int take_claim(struct taking *t, const msgpack_object *o, struct place *place)
+{
+	struct ref name = {0};
+	struct fields f;
+	uid_t uid;
+
+	fields_of(&f, o);
+	fields_text(&f, "model", name.model, sizeof(name.model));
+	fields_text(&f, "tag", name.name, sizeof(name.name));
+	uid = fields_u32(&f, "uid");
+	snprintf(place->what, sizeof(place->what), " (%s@%s)", name.model, name.name);
+	if (!f.error.code && (name_wrong(name.model) || name_wrong(name.name)))
+		error_set(&f.error, -EINVAL, NULL, "it claims what is no name of a version");
+	if (!f.error.code)
+		claim_reserve(t->into->claims, &name, t->into->quota, uid, &f.error);
+	return f.error.code ? wrong(t, place, &f.error) : 0;
+}
+
 /* Nothing after an error in the map itself, which is told at the end. */
 static int take_each(struct taking *t, struct fields *f, const char *key,
 		     int (*take)(struct taking *, const msgpack_object *, struct place *))
@@ -479,6 +511,8 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		r = take_each(t, &f, "aliases", take_alias);
 	if (r == 0 && fields_have(&f, "owners")) /* older ones have none */
 		r = take_each(t, &f, "owners", take_owner);
+	if (r == 0 && fields_have(&f, "claims")) /* older ones have none */
+		r = take_each(t, &f, "claims", take_claim);
 	if (!f.error.code && t->into->next_name > STORE_NAME_MAX)
 		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
 			  (unsigned long long)t->into->next_name);

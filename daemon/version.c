@@ -59,6 +59,65 @@ void version_uncount(struct version *version)
 	record->segments = record->fds = record->bytes = record->index_bytes = 0;
 }
 
+/* ---- what its owner is charged with ---- */
+
+int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error)
+{
+	int r = quota_charge(quota, uid, QUOTA_VERSIONS, &charges->version, error);
+
+	if (r == 0)
+		r = quota_charge_amount(quota, uid, QUOTA_FDS, 0, &charges->fds, error);
+	if (r == 0)
+		r = quota_charge_amount(quota, uid, QUOTA_INDEX_BYTES, 0, &charges->index_bytes, error);
+	if (r < 0)
+		version_charges_end(charges);
+	return r;
+}
+
+void version_charges_end(struct version_charges *charges)
+{
+	quota_release(&charges->version);
+	quota_release(&charges->fds);
+	quota_release(&charges->index_bytes);
+}
+
+int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error)
+{
+	struct version_charges *charges = &record_of(version)->charges;
+	uint64_t before = charges->fds.amount;
+	int r = quota_grow(&charges->fds, fds, error);
+
+	if (r < 0)
+		return r;
+	r = quota_grow(&charges->index_bytes, index_bytes, error);
+	if (r < 0)
+		quota_shrink(&charges->fds, before);
+	return r;
+}
+
+int version_adopt_charges(struct version *version, struct quota *quota, struct error *error)
+{
+	struct version_record *record = record_of(version);
+	struct version_charges *charges = &record->charges;
+	uid_t uid = version->owner;
+	int r;
+
+	if (version->by_operator)
+		return 0;
+	r = quota_adopt(quota, uid, QUOTA_VERSIONS, 1, &charges->version, error);
+	if (r == 0)
+		r = quota_adopt(quota, uid, QUOTA_FDS, record->fds, &charges->fds, error);
+	if (r == 0)
+		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes,
+				error);
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
+		struct replica *replica = &version->replicas[i];
+
+		r = quota_adopt(quota, uid, QUOTA_BYTES, replica->bytes, &replica->charge.quota, error);
+	}
+	return r;
+}
+
 /* ---- replicas ---- */
 
 static int check_replica(const struct version *version, uint32_t rank, const struct device *device,
@@ -232,6 +291,7 @@ void version_keep_failed(struct version *version)
 	struct version_record **link = &registry->failed;
 
 	version_uncount(version);
+	version_charges_end(&record_of(version)->charges);
 	registry->counts.versions--;
 	model_uncount(version->model);
 	while (*link)

@@ -305,8 +305,8 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 		if (checkers[i])
 			job_cancel(server, checkers[i], reason);
 	}
-	waiters_wake(server, WAIT_STARTED, NULL);
 	loader_pool_report(server->loaders);
+	loader_pool_turn(server->loaders);
 }
 
 static bool is_publisher(const struct publish *publish, const void *publisher)

@@ -85,7 +85,6 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request = *request;
 	w->request.packet = NULL;
 	w->wake = wake;
-	w->fd = -1;
 	w->expiry.call = expire;
 	enlist(server, kind, w);
 	enlist_of_session(request->session, w);
@@ -117,8 +116,6 @@ struct waiter *waiter_free(struct waiter *w)
 	w->request.server->waiting--;
 	quota_release(&w->charge);
 	fair_undue(&w->expiry);
-	if (w->fd >= 0)
-		close(w->fd);
 	free(w->asked);
 	if (w->timed)
 		uv_close((uv_handle_t *)&w->timer, on_closed);

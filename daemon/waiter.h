@@ -22,7 +22,6 @@ enum wait_kind {
 	WAIT_CLAIM, /* the same, or to be the one who builds it */
 	WAIT_FREED, /* a version's end */
 	WAIT_JOB, /* a job's end */
-	WAIT_STARTED, /* a loader for a check */
 	WAIT_CHECKED, /* a part's check */
 	WAIT_STORED, /* a loader: what it handed over is in the fd store */
 	WAIT_ROOM, /* a publish that contexts of other jobs are in the way of */
@@ -53,7 +52,6 @@ struct waiter {
 	struct version_id id; /* of a version, or of a publish */
 	struct digest content;
 	uint64_t job;
-	int fd; /* -1; closed with the waiter */
 	void *asked; /* freed with the waiter */
 };
 

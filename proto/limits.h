@@ -55,6 +55,11 @@
  * segments each are 12 MiB. */
 #define MESSAGE_BODY_MAX MIB(64)
 
+/* Users and groups that a publish names as its joiners: a group of ranks runs as one or two users, and who has more
+ * makes a group of them. */
+#define JOIN_UIDS_MAX 16
+#define JOIN_GIDS_MAX 16
+
 /* Leases of one resume: with a device and a version id each takes 125 bytes. */
 #define RESUME_LEASES_MAX 256
 /* And claims: a name takes 260. */
@@ -122,7 +127,14 @@
  * versions of 10,000 tensors need 1.5 GiB; a publisher's could be 288 MiB each. */
 #define INDICES_BYTES_MAX GIB(4)
 
-#define SESSIONS_MAX 8192 /* two fds each: 16,384 of the usual 20,000 and more */
+/* What versions of one user's processes take, so that one user can't take all: half of each table. Operators' loads and
+ * publishes are free of these. Bytes have no limit by default but the budgets of the devices: on most machines one user
+ * publishes all that there is. */
+#define VERSIONS_PER_UID_MAX (VERSIONS_MAX / 2)
+#define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
+#define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
+
+#define SESSIONS_MAX 8000 /* two fds each: 16,000 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
 /* Revoked leases whose holders may still map the memory; 200 bytes each, in place of the lease's. As many as one
@@ -147,16 +159,17 @@
 /* What the scrub reads in one go: 60 us on an H200 (4.4 TB/s), which a worker's kernel waits at most. */
 #define SCRUB_CHUNK_BYTES MIB(256)
 #define LOADERS_MAX 16 /* processes at once, the standby one included */
-/* Each holds a loader process (4 MiB of GPU) as its checker, also while its publisher does
- * nothing: half of them, so that one user can't keep the others from publishing. */
+/* Open publishes of one user, and as many of its parts are checked at the same time: half of the loaders, so that one
+ * user can't keep the others from publishing. */
 #define PUBLISHES_PER_UID_MAX (LOADERS_MAX / 2)
 /* Names that sessions of one user are to build; 700 bytes each. Far more than can be built at once, and
  * few enough that one user's do not fill what `list` tells. */
 #define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
-/* Parts of one user that wait for a checker: all of a version. A quarter of the jobs that may wait, so that
- * publishers don't keep operators from loading. */
-#define CHECKS_QUEUED_PER_UID_MAX PARTS_PER_VERSION_MAX
+/* Parts that are begun and not checked; gpuwmd holds a socket for each (see config_check_files). Of one user all parts of
+ * a version, which is an eighth of all. */
+#define CHECKS_OPEN_MAX 512
+#define CHECKS_OPEN_PER_UID_MAX PARTS_PER_VERSION_MAX
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
@@ -186,6 +199,14 @@
  * waits for its server (NFS tells after 3 minutes by default) or for another one to take over comes back
  * after minutes, so this is longer; a load that hangs holds its memory and a loader, nothing else. */
 #define LOAD_STALL_MS 600000
+/* A publisher between begin and commit of which nothing was heard for so long is given up, and its grant returns. The
+ * library gives PUBLISH_SIGNS signs in this time from a thread of its own, so that one may be late; what is silent longer
+ * is stopped, or begs for memory that it never fills. */
+#define PUBLISH_SILENCE_MS 30000
+#define PUBLISH_SIGNS 4
+/* Between the first look that finds a publisher silent, or gone from its checker, and the one that gives it up: what it
+ * has sent may lie unread when gpuwmd itself was held up, and the end of its connection comes in a moment. */
+#define PUBLISH_LOOK_AGAIN_MS 500
 /* cuInit takes 0.1 to 0.2 s; ten GPUs with cold drivers took seconds. */
 #define LOADER_START_MS 20000
 /* Between starts of a standby loader that dies at once. */

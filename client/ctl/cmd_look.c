@@ -237,6 +237,25 @@ static int clients_print(const json_t *clients)
 	return table_print(table);
 }
 
+static int users_print(const json_t *clients)
+{
+	struct table *table =
+		table_new(">UID|>SESSIONS|>LEASES|>PUBLISHES|>CLAIMS|>VERSIONS|>MEMORY|>FDS|>INDICES");
+	static const char *const counts[] = {"uid", "sessions", "leases", "publishes", "claims", "versions"};
+	char size[SHORT_TEXT];
+	const json_t *user;
+	size_t i;
+
+	json_array_foreach(json_object_get(clients, "users"), i, user) {
+		for (size_t j = 0; j < sizeof(counts) / sizeof(*counts); j++)
+			table_cellf(table, "%llu", (unsigned long long)answer_number(user, counts[j]));
+		table_cell(table, size_text(answer_number(user, "bytes"), size));
+		table_cellf(table, "%llu", (unsigned long long)answer_number(user, "fds"));
+		table_cell(table, size_text(answer_number(user, "index_bytes"), size));
+	}
+	return table_print(table);
+}
+
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	json_t *clients;
@@ -244,8 +263,11 @@ int command_clients(struct gpuwm_client *client, const struct arguments *argumen
 
 	if (code != EXIT_DONE)
 		return code;
-	if (!arguments->json)
+	if (!arguments->json) {
 		code = clients_print(clients);
+		if (code == EXIT_DONE)
+			code = users_print(clients);
+	}
 	json_decref(clients);
 	return code;
 }

@@ -76,14 +76,20 @@ static void claims_print(const json_t *list)
 	size_t i;
 
 	json_array_foreach(json_object_get(list, "claims"), i, claim) {
+		printf("%s@%s is claimed by ", answer_text(claim, "model"), answer_text(claim, "tag"));
+		if (!json_object_get(claim, "session")) {
+			printf("uid %llu, for which gpuwmd keeps it for a time after its restart\n",
+			       (unsigned long long)answer_number(claim, "uid"));
+			continue;
+		}
 		text_printable(answer_text(claim, "command"), command, sizeof(command));
-		printf("%s@%s is claimed by session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
-		       answer_text(claim, "model"), answer_text(claim, "tag"),
+		printf("session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
 		       (unsigned long long)answer_number(claim, "session"), command,
 		       (unsigned long long)answer_number(claim, "pid"),
 		       (unsigned long long)answer_number(claim, "uid"),
 		       age_text(answer_number(claim, "since_ms"), age),
-		       json_object_get(claim, "publish") ? "builds it" : "has not begun to build it");
+		       json_is_true(json_object_get(claim, "begun")) ? "builds it"
+								     : "has not begun to build it");
 	}
 }
 

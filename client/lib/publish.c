@@ -65,6 +65,9 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r == 0 && !segment_bytes_are_fine(options->segment_bytes))
 		r = error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what it takes",
 			      "segments can't be of %llu bytes", (unsigned long long)options->segment_bytes);
+	if (r == 0 && ((!options->join_uids && options->join_uid_count) ||
+		       (!options->join_gids && options->join_gid_count)))
+		r = error_set(error, -EINVAL, NULL, "join_uids and join_gids are NULL, but not their counts");
 	if (r == 0 && !specs && count > 0)
 		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
 			      count);
@@ -137,6 +140,9 @@ static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_pub
 	return r < 0 ? r : key_put(publish->builder, options->key, options->key_count, error);
 }
 
+/* How often gpuwmd wants to hear of a publisher that does not say it. */
+#define ALIVE_MS (PUBLISH_SILENCE_MS / PUBLISH_SIGNS)
+
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
 	struct fields f;
@@ -145,6 +151,7 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	fields_of(&f, reply->message.body);
 	fields_text(&f, "publish", publish->id, sizeof(publish->id));
 	fields_text(&f, "version", publish->version, sizeof(publish->version));
+	publish->alive.every_ms = (int64_t)fields_u64_or(&f, "alive_ms", ALIVE_MS);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "publish_begin: %s", f.error.message);
 	if (!fields_have(&f, "checker"))
@@ -159,7 +166,34 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	return r;
 }
 
-/* Waits as long as all loaders are busy: to give up would cost the client's leases. */
+static void put_ids(struct message_writer *w, const char *key, const uint32_t *ids, size_t count)
+{
+	message_begin_array(w, key);
+	for (size_t i = 0; i < count; i++)
+		message_put_u64(w, NULL, ids[i]);
+	message_end(w);
+}
+
+static void put_joiners(struct message_writer *w, const struct gpuwm_publish_options *options)
+{
+	if (options->join_uid_count == 0 && options->join_gid_count == 0)
+		return;
+	message_begin_map(w, "join");
+	put_ids(w, "uids", options->join_uids, options->join_uid_count);
+	put_ids(w, "gids", options->join_gids, options->join_gid_count);
+	message_end(w);
+}
+
+static int give_signs(struct gpuwm_publish *publish, struct error *error)
+{
+	struct connection *connection;
+	uint64_t round;
+	int r = reviver_take(publish->client, publish->round, 0, &connection, &round, error);
+
+	return r < 0 ? r : alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
+}
+
+/* Waits as long as memory that is being freed is in the way: to give up would cost the client's leases. */
 static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     struct error *error)
 {
@@ -177,6 +211,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		message_put_text(&call.request, "publish", options->join);
 	if (options->alias)
 		message_put_text(&call.request, "alias", options->alias);
+	put_joiners(&call.request, options);
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
 		return r;
@@ -187,6 +222,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	r = read_begin(publish, &reply, error);
 	fork_unlock();
 	reply_clear(&reply);
+	if (r == 0 && publish->checker)
+		r = give_signs(publish, error);
 	/* Else it would keep its budget and a loader for as long as the connection goes on. */
 	if (r < 0 && *publish->id)
 		publish_tell_abort(publish, error->message, NULL);
@@ -287,6 +324,7 @@ struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
 {
 	if (!publish)
 		return NULL;
+	alive_end(&publish->alive);
 	publish_memory_end(publish);
 	fork_unwatch(&publish->hook);
 	if (publish->part.index_fd >= 0)

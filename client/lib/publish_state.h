@@ -2,6 +2,7 @@
 #ifndef GPUWM_LIB_PUBLISH_STATE_H
 #define GPUWM_LIB_PUBLISH_STATE_H
 
+#include "alive.h"
 #include "call.h"
 #include "mapping.h"
 #include "publish.h"
@@ -21,6 +22,7 @@ struct gpuwm_publish {
 	bool bare; /* the loader's: contexts and zeros are its own care */
 	bool held; /* the device: until freed */
 	struct connection *checker; /* NULL for a loader */
+	struct alive alive; /* from the begin to the end */
 	struct plan plan;
 	struct memory_range range; /* where all segments lie */
 	pthread_mutex_t making; /* of segments, step by step */

@@ -457,8 +457,8 @@ struct gpuwm_tensor_spec {
  * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
  * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
  * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
- * waited for too. Who was elected stays so across a restart of gpuwmd; nobody else is elected for grace_ms of its
- * configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
+ * waited for too. Who was elected stays so across a restart of gpuwmd: the claim is reserved for its user for grace_ms of
+ * the configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
  * and with it the claim: claim again.
  * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
  * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
@@ -476,7 +476,10 @@ struct gpuwm_publish_options {
 	const char *name; /* "model@tag"; required */
 	const char *device; /* "host" or a UUID; required */
 	uint32_t rank, world; /* world 0 reads as 1 */
-	const char *join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL */
+	const char *
+		join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL. gpuwmd takes it from the
+			     user who began the publish, from those whom join_uids and join_gids named then, and from
+			     operators: for everybody else there is no such publish (-ENOENT) */
 	const char *alias; /* moved to the version when it is ready; NULL */
 	uint64_t
 		align; /* of every tensor's address: a power of two from 16 to 2 MiB; 0: 256. Part of the layout:
@@ -498,19 +501,27 @@ struct gpuwm_publish_options {
 				       the mapping, as in gpuwm_attach_options; nothing is asked of this one */
 	size_t owner_uid_count;
 	bool owner_operator;
+	const uint32_t *join_uids,
+		*join_gids; /* users and groups who may join this publish besides the user who begins it; at
+						  most 16 of each, and only without `join`. NULL: nobody else */
+	size_t join_uid_count, join_gid_count;
 };
 
 /* Reserves budget, plans the layout (which follows from names, dtypes and
  * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
- * only). The specs are copied. Needs the right to publish into the model: see "Who may do what" in the README. Waits for as long as gpuwmd has no loader
- * free that could check the version.
+ * only). The specs are copied. Needs the right to publish into the model: see "Who may do what" in the README. Until the
+ * publish ends a thread of the library tells gpuwmd that this process lives, however long it fills the memory. A process
+ * that is stopped for publish_silence_ms of the configuration (30 s by default) loses its grant: the commit is
+ * -ETIMEDOUT then.
  * -EACCES, -EEXIST (the tag or rank is taken), -EBUSY (another one has claimed the name: who), -ENOSPC (quotes the budget and
- * what is free), -EINVAL (names the tensor), -EDQUOT. */
+ * what is free), -EINVAL (names the tensor), -EDQUOT (a limit of this user: the error names it), -EAGAIN (the thread could
+ * not be made). */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count,
 			struct gpuwm_publish **ret_publish);
 
-/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. */
+/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. gpuwmd tells the id to nobody else: whoever is
+ * to join gets it from this process. */
 const char *gpuwm_publish_id(const struct gpuwm_publish *publish);
 
 /* Where tensor `position` of the specs is to be written: host memory or a
@@ -550,7 +561,7 @@ int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const vo
  * this process is no longer needed. Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
  * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
- * -EBADMSG: the check failed; -ECANCELED: aborted meanwhile (another part died, or
+ * -EBADMSG: the check failed; -ETIMEDOUT: gpuwmd heard nothing of this process for too long; -ECANCELED: aborted meanwhile (another part died, or
  * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
  * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
  * commit and did not come back in time; -EIO: somebody may write the memory (a mapping, an RDMA pinning), so it

@@ -159,6 +159,10 @@ class PublishOptions(ctypes.Structure):
         ("owner_uids", POINTER(c_uint32)),
         ("owner_uid_count", c_size_t),
         ("owner_operator", c_bool),
+        ("join_uids", POINTER(c_uint32)),
+        ("join_gids", POINTER(c_uint32)),
+        ("join_uid_count", c_size_t),
+        ("join_gid_count", c_size_t),
     )
 
 

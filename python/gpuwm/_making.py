@@ -61,6 +61,8 @@ class What(NamedTuple):
     alias: str | None
     key: _lib.Key | None
     owner: _lib.Owner | None = None
+    join_uids: Sequence[int] = ()
+    join_gids: Sequence[int] = ()
 
 
 class Making:
@@ -80,6 +82,7 @@ class Making:
         array = (_abi.TensorSpec * len(self._specs))(*map(_spec, self._specs))
         fields, count = _lib.key_fields(what.key)
         uids, uid_count, operators = _lib.owner_fields(what.owner)
+        uids, gids = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
         options = _abi.PublishOptions(
             size=ctypes.sizeof(_abi.PublishOptions),
             name=_lib.text_bytes(what.name, "name"),
@@ -95,6 +98,10 @@ class Making:
             owner_uids=uids,
             owner_uid_count=uid_count,
             owner_operator=operators,
+            join_uids=uids,
+            join_gids=gids,
+            join_uid_count=len(uids),
+            join_gid_count=len(gids),
         )
         out = ctypes.c_void_p()
         begin = self._library.gpuwm_publish_begin
@@ -209,6 +216,15 @@ def _spec(spec: Spec) -> _abi.TensorSpec:
         None if spec.strides is None else (ctypes.c_int64 * count)(*spec.strides),
         _lib.maybe_text(spec.tied_to, "a tensor's name"),
     )
+
+
+def _ids(ids: Sequence[int], name: str) -> ctypes.Array[ctypes.c_uint32]:
+    try:
+        found = list(ids)
+    except TypeError:
+        raise _lib.wrong(name, ids, "numbers of users or groups") from None
+    numbers = [_lib.count(number, name, _lib.UINT32_MAX) for number in found]
+    return (ctypes.c_uint32 * len(numbers))(*numbers)
 
 
 def _segment_bytes(specs: Sequence[Spec]) -> int:

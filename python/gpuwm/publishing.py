@@ -41,6 +41,8 @@ def publish(
     rank: int = 0,
     world: int = 1,
     join: str | None = None,
+    join_uids: Sequence[int] = (),
+    join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
     client: clients.Client | None = None,
 ) -> Attached: ...
@@ -62,6 +64,8 @@ def publish(
     rank: int = 0,
     world: int = 1,
     join: str | None = None,
+    join_uids: Sequence[int] = (),
+    join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
     client: clients.Client | None = None,
 ) -> Version: ...
@@ -83,6 +87,8 @@ def publish(
     rank: int = 0,
     world: int = 1,
     join: str | None = None,
+    join_uids: Sequence[int] = (),
+    join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
     client: clients.Client | None = None,
 ) -> Attached | Version:
@@ -105,7 +111,9 @@ def publish(
     them (torch.bfloat16, numpy.float16, "bfloat16"), rounded as they are copied; others as is.
     rank, world: this is one of `world` parts. The first is told the publish's id by `announce`,
     before anything is copied, and gives it to the others, who `join` it; each returns when it
-    committed (bind: when all are ready), and when one ends before that, all fail.
+    committed (bind: when all are ready), and when one ends before that, all fail. Only the user
+    who began it joins, and users and groups that the first names by number: join_uids, join_gids,
+    16 of each. For others there is no such publish (NotFound).
     client: None: a connection of its own.
 
     Nobody else may use the model meanwhile. When it fails, or is interrupted, before the commit,
@@ -123,7 +131,8 @@ def publish(
     if announce is not None:
         _lib.function(announce, "announce", "a function that is told the publish's id")
     client = clients.given(client) or clients.connect()
-    what = What(name, _device(gathered, device, bind, client), rank, world, join, alias, key, owner)
+    place = _device(gathered, device, bind, client)
+    what = What(name, place, rank, world, join, alias, key, owner, join_uids, join_gids)
     making = Making(client, what, [part.spec for part in gathered.parts])
     try:
         if announce is not None:

@@ -402,6 +402,29 @@ def test_ctrl_c_while_other_parts_are_waited_for(daemon: Daemon, name: str) -> N
     )
 
 
+def test_users_and_groups_who_may_join_are_named(daemon: Daemon, name: str) -> None:
+    """Who is named and who is not: tests/system/publishers.c."""
+    tensor = {"x": torch.ones(1)}
+    gpuwm.publish(tensor, name, bind=False, join_uids=[1001, 1002], join_gids=(2000,))
+    assert state(daemon, name) == "ready"
+    with pytest.raises(TypeError, match="users or groups"):
+        gpuwm.publish(tensor, name + "b", bind=False, join_uids=1001)  # type: ignore[call-overload]
+    with pytest.raises(gpuwm.Invalid, match="join_gids=-1"):
+        gpuwm.publish(tensor, name + "b", bind=False, join_gids=[-1])
+    with pytest.raises(gpuwm.Invalid, match="takes at most 16"):
+        gpuwm.publish(tensor, name + "b", bind=False, join_uids=range(17))
+
+    def join(publish: str) -> None:
+        with pytest.raises(gpuwm.Invalid, match="which joins a publish"):
+            gpuwm.publish(
+                tensor, name + "b", bind=False, rank=1, world=2, join=publish, join_uids=[1001]
+            )
+        raise gpuwm.Cancelled("the test wants it")
+
+    with pytest.raises(gpuwm.Cancelled):
+        gpuwm.publish(tensor, name + "b", bind=False, world=2, announce=join)
+
+
 # ---- one tensor --------------------------------------------------------------------------------
 
 

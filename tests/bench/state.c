@@ -49,7 +49,8 @@ static void ledger_new(struct ledger *l, unsigned versions)
 
 	*l = (struct ledger){.snapshot = {.epoch = 1, .next_name = 1, .devices = &l->devices}};
 	l->snapshot.registry = registry_new();
-	if (!l->snapshot.registry)
+	l->snapshot.claims = claim_table_new();
+	if (!l->snapshot.registry || !l->snapshot.claims)
 		DIE("out of memory");
 	must(device_table_report(&l->devices, &host, 0), "a device");
 	for (unsigned i = 0; i < versions; i++)
@@ -61,6 +62,7 @@ static void ledger_free(struct ledger *l)
 {
 	state_free(l->state);
 	registry_free(l->snapshot.registry);
+	claim_table_free(l->snapshot.claims);
 	device_table_clear(&l->devices);
 }
 
@@ -94,7 +96,10 @@ static void load(const struct ledger *l)
 {
 	const struct snapshot_fds fds = {.look = look, .take = take};
 	struct device_table devices = {0};
-	struct snapshot into = {.registry = registry_new(), .devices = &devices};
+	struct snapshot into = {.registry = registry_new(),
+				.devices = &devices,
+				.claims = claim_table_new(),
+				.quota = quota_new(&quota_defaults)};
 	struct error error;
 	struct state *state;
 	uint64_t lost;
@@ -109,6 +114,8 @@ static void load(const struct ledger *l)
 	free(data);
 	state_free(state);
 	registry_free(into.registry);
+	claim_table_free(into.claims);
+	quota_free(into.quota);
 	device_table_clear(&devices);
 }
 

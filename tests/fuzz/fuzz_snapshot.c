@@ -53,7 +53,9 @@ static struct version *add_version(struct snapshot *snapshot, const char *model,
 			       .publish = {{2, (uint8_t)number}},
 			       .state = as,
 			       .world = world,
-			       .owner = 1000,
+			       .owner = 1000 + number % 3,
+			       .by_operator = number % 3 == 0,
+			       .joiners = number % 2 ? &(struct joiners){.uid_count = 1, .uids = {1001}} : NULL,
 			       .created_ms = 1700000000000,
 			       .ready_ms = 1700000000001};
 	struct version *version;
@@ -69,7 +71,15 @@ static struct version *add_version(struct snapshot *snapshot, const char *model,
 	return version;
 }
 
-/* With more versions, parts, pins and aliases the greater the seed. */
+static void add_claim(struct snapshot *snapshot, unsigned number)
+{
+	struct ref name = {.model = "llama"};
+
+	snprintf(name.name, sizeof(name.name), "next%u", number);
+	must(claim_reserve(snapshot->claims, &name, snapshot->quota, 1000 + number % 2, NULL) == 0, "no claim");
+}
+
+/* With more versions, parts, pins, aliases and claims the greater the seed. */
 static void write_seed(unsigned seed)
 {
 	struct device_table devices = {0};
@@ -77,7 +87,11 @@ static void write_seed(unsigned seed)
 	struct message_writer w;
 
 	snapshot.registry = registry_new();
-	must(snapshot.registry, "out of memory");
+	snapshot.claims = claim_table_new();
+	snapshot.quota = quota_new(&quota_defaults);
+	must(snapshot.registry && snapshot.claims && snapshot.quota, "out of memory");
+	for (unsigned i = 0; i < seed; i++)
+		add_claim(&snapshot, i);
 	add_device(&devices, "host", false);
 	add_device(&devices, "GPU-01234567-89ab-cdef-0123-456789abcdef", true);
 	for (unsigned i = 1; i <= 2 * seed; i++) {
@@ -99,6 +113,8 @@ static void write_seed(unsigned seed)
 	seeds[seed].count = w.buffer.size;
 	message_writer_clear(&w);
 	registry_free(snapshot.registry);
+	claim_table_free(snapshot.claims);
+	quota_free(snapshot.quota);
 	device_table_clear(&devices);
 }
 
@@ -216,8 +232,11 @@ static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint6
 	int r;
 
 	*l = (struct ledger){.store = {.missing = missing}};
-	l->snapshot = (struct snapshot){.registry = registry_new(), .devices = &l->devices};
-	must(copy && l->snapshot.registry, "out of memory");
+	l->snapshot = (struct snapshot){.registry = registry_new(),
+					.devices = &l->devices,
+					.claims = claim_table_new(),
+					.quota = quota_new(&quota_defaults)};
+	must(copy && l->snapshot.registry && l->snapshot.claims && l->snapshot.quota, "out of memory");
 	memcpy(copy, bytes, count);
 	r = snapshot_take(copy, count, 1, &fds, &l->snapshot, &l->lost, &error);
 	free(copy);
@@ -229,6 +248,9 @@ static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint6
 static void ledger_free(struct ledger *l)
 {
 	registry_free(l->snapshot.registry);
+	claim_table_free(l->snapshot.claims);
+	must(!quota_next_user(l->snapshot.quota, NULL), "a user stays charged");
+	quota_free(l->snapshot.quota);
 	must(charged(&l->devices) == 0, "bytes stay charged");
 	device_table_clear(&l->devices);
 }

@@ -337,7 +337,7 @@ Test(claim, who_has_one_is_told)
 	claim = json_array_get(json_object_get(answer, "claims"), 0);
 	cr_assert_eq(json_integer_value(json_object_get(claim, "pid")), p.pid);
 	cr_assert_str_eq(json_string_value(json_object_get(claim, "tag")), "v1");
-	cr_assert_null(json_object_get(claim, "publish"));
+	cr_assert(json_is_false(json_object_get(claim, "begun")));
 	json_decref(answer);
 	answer = query(d->admin, "list", "another");
 	cr_assert_eq(json_array_size(json_object_get(answer, "claims")), 0);
@@ -346,7 +346,8 @@ Test(claim, who_has_one_is_told)
 	process_expect(&p, 'o');
 	answer = query(d->admin, "list", NULL);
 	claim = json_array_get(json_object_get(answer, "claims"), 0);
-	cr_assert(json_is_string(json_object_get(claim, "publish")));
+	cr_assert(json_is_true(json_object_get(claim, "begun")));
+	cr_assert_null(json_object_get(claim, "publish"), "its id is its owner's secret");
 	json_decref(answer);
 	process_kill(&p, SIGKILL);
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));

@@ -190,8 +190,19 @@ Test(publishing_attached, an_abort_gives_the_budget_back_while_exports_live)
 	gpuwmd_stop_empty(d);
 }
 
+/* The one that has the part. */
+static void *checker_kill(void *data)
+{
+	struct gpuwmd *d = data;
+
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "jobs_running") == 1));
+	loaders_kill(d, SIGKILL);
+	return NULL;
+}
+
 Test(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes)
 {
+	pthread_t killer;
 	struct gpuwmd *d;
 	struct gpuwm_publish_options options;
 	struct gpuwm_client *client;
@@ -204,8 +215,10 @@ Test(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes)
 	options = options_of(d->device);
 	client = client_new();
 	OK(exported_begin(client, &options, &e));
-	loaders_kill(d, SIGKILL);
+	loaders_kill(d, SIGSTOP); /* what it gets it does not check */
+	cr_assert_eq(pthread_create(&killer, NULL, checker_kill, d), 0);
 	r = gpuwm_publish_commit_attached(e.publish, &mapping);
+	cr_assert_eq(pthread_join(killer, NULL), 0);
 	cr_assert(r == -EIO || r == -ECANCELED, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(exported_holds(&e, true));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed") && memory_of(d) == 0));

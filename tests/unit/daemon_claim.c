@@ -82,7 +82,7 @@ Test(claim, begins_with_a_publish)
 
 	cr_assert_eq(take(name_of("m", "v1"), 0, &claim), 0);
 	cr_expect(!claim_has_begun(claim));
-	claim_begin(claim, &publish);
+	claim_begin(table, claim, &publish);
 	cr_expect(claim_has_begun(claim));
 	cr_expect(version_id_equal(&claim->publish, &publish));
 }
@@ -179,4 +179,42 @@ Test(claim, does_what_a_model_does)
 		try_one((unsigned)rand(), step);
 		compare();
 	}
+}
+
+Test(claim, that_is_reserved_is_charged_and_given_to_a_holder)
+{
+	const struct ref name = {.model = "m", .name = "v1"};
+	struct claim *list = NULL, *claim;
+	uint64_t changes = claim_changes(table);
+
+	cr_assert_eq(claim_reserve(table, &name, quota, 9, &error), 0);
+	cr_expect_eq(claim_reserve(table, &name, quota, 9, &error), -EEXIST);
+	claim = claim_find(table, &name);
+	cr_assert(claim);
+	cr_expect_null(claim->holder);
+	cr_expect_eq(claim->uid, 9);
+	cr_expect(claim_is_kept(claim));
+	cr_expect_eq(quota_used(quota, 9, QUOTA_CLAIMS), 1);
+	cr_expect_gt(claim_changes(table), changes);
+	claim_give(table, claim, &list, &list);
+	cr_expect_eq(claim->holder, &list);
+	cr_expect_eq(list, claim);
+	claim_leave(table, claim);
+	cr_expect_null(claim->holder);
+	cr_expect_null(list);
+	claim_end(table, claim);
+	cr_expect_eq(quota_used(quota, 9, QUOTA_CLAIMS), 0);
+}
+
+Test(claim, that_has_begun_is_not_kept)
+{
+	const struct version_id publish = {{1}};
+	struct claim *list = NULL, *claim;
+	const struct ref name = {.model = "m", .name = "v1"};
+
+	cr_assert_eq(claim_take(table, &name, &list, &list, quota, 9, &claim, &error), 0);
+	cr_expect(claim_is_kept(claim));
+	claim_begin(table, claim, &publish);
+	cr_expect_not(claim_is_kept(claim));
+	claim_end(table, claim);
 }

@@ -475,7 +475,7 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 	struct error error;
 	struct job *job;
 
-	for (int i = 0; i < CHECKS_QUEUED_PER_UID_MAX; i++)
+	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
 	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
@@ -511,5 +511,54 @@ Test(job, checks_of_one_user_leave_loaders_to_the_others)
 	for (int i = 1; i < 4; i++)
 		close(loaders[i]);
 	TURN_UNTIL(job_ended(mine[1]) && job_ended(mine[2]) && job_ended(other));
+	leave();
+}
+
+/* The first user's second part is older, and waits for the other user's first. */
+Test(job, checks_are_given_to_the_users_in_turn)
+{
+	struct job *mine[2], *other;
+	int loaders[4];
+
+	config.loaders = 8;
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	mine[0] = check_by(1);
+	mine[1] = check_by(1);
+	other = check_by(2);
+	loaders[0] = standby_with(-1);
+	cr_expect_eq(mine[0]->state, JOB_RUNNING);
+	loaders[1] = standby_with(-1);
+	cr_expect_eq(other->state, JOB_RUNNING);
+	cr_expect_eq(mine[1]->state, JOB_QUEUED);
+	loaders[2] = standby_with(-1);
+	cr_expect_eq(mine[1]->state, JOB_RUNNING);
+	loaders[3] = standby_with(-1);
+	for (int i = 0; i < 4; i++)
+		close(loaders[i]);
+	TURN_UNTIL(job_ended(mine[0]) && job_ended(mine[1]) && job_ended(other));
+	leave();
+}
+
+Test(job, loads_come_before_checks)
+{
+	struct job *check, *load;
+	struct error error;
+	int loaders[2];
+
+	config.loaders = 8;
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	check = check_by(1);
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
+	cr_assert_eq(job_add_device(load, device_find(&server->devices, DEVICE_HOST)), 0);
+	loaders[0] = standby_with(-1);
+	cr_expect_eq(load->state, JOB_RUNNING);
+	cr_expect_eq(check->state, JOB_QUEUED);
+	loaders[1] = standby_with(-1);
+	cr_expect_eq(check->state, JOB_RUNNING);
+	close(loaders[0]);
+	close(loaders[1]);
+	TURN_UNTIL(job_ended(check) && job_ended(load));
 	leave();
 }

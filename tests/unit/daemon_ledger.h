@@ -2,6 +2,7 @@
 #ifndef GPUWM_TESTS_DAEMON_LEDGER_H
 #define GPUWM_TESTS_DAEMON_LEDGER_H
 
+#include "daemon/claim.h"
 #include "daemon/publish.h"
 
 #include <criterion/criterion.h>
@@ -19,6 +20,7 @@ static struct ledger {
 	struct quota *quota;
 	struct registry *registry;
 	struct publish_table *publishes;
+	struct claim_table *claims;
 	struct error error;
 } ledger;
 
@@ -39,12 +41,14 @@ static inline void ledger_open(void)
 	ledger.quota = quota_new(&quota_defaults);
 	ledger.registry = registry_new();
 	ledger.publishes = publish_table_new();
-	cr_assert(ledger.quota && ledger.registry && ledger.publishes);
+	ledger.claims = claim_table_new();
+	cr_assert(ledger.quota && ledger.registry && ledger.publishes && ledger.claims);
 }
 
 static inline void ledger_close(void)
 {
 	ledger.publishes = publish_table_free(ledger.publishes);
+	ledger.claims = claim_table_free(ledger.claims);
 	ledger.registry = registry_free(ledger.registry);
 	cr_expect_eq(ledger.host->used, 0, "%lu bytes of host are still charged", ledger.host->used);
 	cr_expect_eq(ledger.gpu->used, 0, "%lu bytes of the GPU are still charged", ledger.gpu->used);

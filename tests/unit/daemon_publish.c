@@ -314,6 +314,7 @@ LedgerTest(publish, check_refuses_too_many_descriptors)
 	struct publish_request request = request_of("v0", 0, 1);
 	char tag[16];
 
+	request.by_operator = true;
 	begin(&request);
 	expect_error(check(PART_SEGMENTS_MAX + 1, 1, &content_a), -EDQUOT,
 		     "253 segments; a part has at most 252");
@@ -338,10 +339,12 @@ LedgerTest(publish, of_a_load_counts_for_no_user)
 {
 	struct publish_request request = request_of("v1", 0, 1);
 
+	request.by_operator = true;
 	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &publish, &part,
 				   &ledger.error),
 		     0);
-	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, (enum quota_kind)kind), 0);
 	give_up();
 }
 
@@ -350,6 +353,7 @@ LedgerTest(publish, indices_have_a_limit_in_all)
 	struct publish_request request = request_of("v1", 0, 1);
 	struct publish_checked checked = checked_of(1, 1, &content_a);
 
+	request.by_operator = true;
 	begin(&request);
 	checked.index.bytes = INDICES_BYTES_MAX - 64;
 	cr_assert_eq(publish_checked(ledger.registry, publish, part, &checked, &ledger.error), 0);
@@ -384,4 +388,45 @@ LedgerTest(publish, table_goes_through_open_ones)
 	cr_expect_eq(publish_count(ledger.publishes), 1);
 	cr_expect_null(publish_find(ledger.publishes, &(struct version_id){{9}}));
 	publish->parts[0].checker = &checker;
+}
+
+LedgerTest(publish, charges_its_owner_until_it_has_failed)
+{
+	struct publish_request request = request_of("v1", 0, 1);
+
+	begin(&request);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 1);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), request.bytes);
+	cr_assert_eq(check(2, 10, &content_a), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 20, "what was not used returns");
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 3);
+	give_up();
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 0);
+}
+
+LedgerTest(publish, joined_by_another_user_charges_its_owner)
+{
+	struct publish_request request = request_of("v1", 0, 2), joining = request_of("v1", 1, 2);
+
+	begin(&request);
+	joining.join = &publish->id;
+	joining.uid = LEDGER_UID + 1;
+	cr_assert_eq(begin(&joining), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 2 * request.bytes);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID + 1, QUOTA_BYTES), 0);
+	give_up();
+}
+
+LedgerTest(publish, above_a_quota_leaves_nothing_behind)
+{
+	struct quota_limits limits = quota_defaults;
+	struct publish_request request = request_of("v1", 0, 1);
+
+	limits.per_uid[QUOTA_BYTES] = request.bytes - 1;
+	quota_set_limits(ledger.quota, &limits);
+	expect_error(begin(&request), -EDQUOT, "of memory; it has 0 B");
+	cr_expect_null(registry_next_version(ledger.registry, NULL, NULL));
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, (enum quota_kind)kind), 0);
 }

@@ -107,3 +107,47 @@ Test(quota, table_frees_what_is_still_charged)
 	quota_charge(quota, 1, QUOTA_LEASES, &charge, &error);
 	quota_charge(quota, 2, QUOTA_LEASES, &charge, &error);
 }
+
+Test(quota, amounts_are_charged_grow_and_shrink)
+{
+	struct quota_limits limits = {.per_uid = {[QUOTA_BYTES] = 100}};
+	struct quota_charge charge = {0}, other = {0}, nobodys = {0};
+
+	quota_set_limits(quota, &limits);
+	cr_assert_eq(quota_charge_amount(quota, 5, QUOTA_BYTES, 60, &charge, &error), 0);
+	cr_expect_eq(quota_charge_amount(quota, 5, QUOTA_BYTES, 41, &other, &error), -EDQUOT);
+	cr_expect_str_eq(error.message, "uid 5 may have 100 B of memory; it has 60 B and asks for 41 B more");
+	cr_expect(strstr(error.detail, "bytes_per_uid in [limits]"), "%s", error.detail);
+	cr_expect_eq(quota_charge_amount(quota, 5, QUOTA_BYTES, UINT64_MAX, &other, &error), -EDQUOT);
+	cr_expect_eq(quota_grow(&charge, 41, &error), -EDQUOT);
+	cr_expect_eq(quota_used(quota, 5, QUOTA_BYTES), 60);
+	cr_expect_eq(quota_grow(&charge, 40, &error), 0);
+	cr_expect_eq(quota_used(quota, 5, QUOTA_BYTES), 100);
+	quota_shrink(&charge, 200);
+	cr_expect_eq(quota_used(quota, 5, QUOTA_BYTES), 100, "it only shrinks");
+	quota_shrink(&charge, 10);
+	cr_expect_eq(quota_used(quota, 5, QUOTA_BYTES), 10);
+	quota_release(&charge);
+	quota_release(&charge);
+	cr_expect_null(quota_next_user(quota, NULL));
+	cr_expect_eq(quota_grow(&nobodys, 1000, &error), 0, "nobody is charged");
+	quota_shrink(&nobodys, 0);
+}
+
+Test(quota, what_was_held_before_a_restart_is_charged_above_the_limit)
+{
+	struct quota_charge held = {0}, more = {0};
+	const struct quota_user *user;
+
+	cr_assert_eq(quota_adopt(quota, 5, QUOTA_LEASES, 7, &held, &error), 0);
+	cr_expect_eq(quota_used(quota, 5, QUOTA_LEASES), 7);
+	cr_expect_eq(quota_charge(quota, 5, QUOTA_LEASES, &more, &error), -EDQUOT);
+	user = quota_next_user(quota, NULL);
+	cr_assert(user);
+	cr_expect_eq(quota_user_uid(user), 5);
+	cr_expect_null(quota_next_user(quota, user));
+	quota_shrink(&held, 1);
+	cr_expect_eq(quota_charge(quota, 5, QUOTA_LEASES, &more, &error), 0);
+	quota_release(&held);
+	quota_release(&more);
+}

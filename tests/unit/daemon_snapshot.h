@@ -93,7 +93,8 @@ static inline struct snapshot fake_snapshot(void)
 				 .next_name = fake_next_name,
 				 .scrub_from_ms = fake_scrub_from_ms,
 				 .registry = ledger.registry,
-				 .devices = &ledger.devices};
+				 .devices = &ledger.devices,
+				 .claims = ledger.claims};
 }
 
 /* The ledger as bytes. */
@@ -111,6 +112,7 @@ struct back {
 	struct device_table devices;
 	struct snapshot snapshot;
 	struct registry *registry;
+	struct claim_table *claims;
 	uint64_t lost;
 };
 
@@ -119,7 +121,11 @@ static inline int back_take(struct back *back, const void *data, size_t bytes)
 	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
 	back->registry = registry_new();
-	back->snapshot = (struct snapshot){.registry = back->registry, .devices = &back->devices};
+	back->claims = claim_table_new();
+	back->snapshot = (struct snapshot){.registry = back->registry,
+					   .devices = &back->devices,
+					   .claims = back->claims,
+					   .quota = ledger.quota};
 	back->lost = 0;
 	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
@@ -129,6 +135,7 @@ static inline int back_take(struct back *back, const void *data, size_t bytes)
 static inline void back_clear(struct back *back)
 {
 	back->registry = registry_free(back->registry);
+	back->claims = claim_table_free(back->claims);
 	for (size_t i = 0; i < back->devices.count; i++)
 		cr_expect_eq(back->devices.devices[i]->used, 0);
 	device_table_clear(&back->devices);

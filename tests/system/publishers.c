@@ -1,0 +1,544 @@
+/* Publishers of several users: who may take part in whose publish, what each may hold, and for how long. */
+#include "raw.h"
+
+#include "kept.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(publishers);
+
+#define OWNER 1001
+#define OTHER 1002
+#define GROUP "daemon" /* of publishers; Debian's gid 1 */
+#define TEAM 2000
+#define SCENE_FLAGS "--set", "socket.mode=0666", "--set", "access.publish_group=" GROUP
+
+/* A connection of another user: the kernel tells gpuwmd who connected, not who writes. team: a group besides. */
+static int client_as(const struct gpuwmd *d, uid_t uid, gid_t team)
+{
+	const struct group *publishers = getgrnam(GROUP);
+	gid_t groups[] = {publishers->gr_gid, team};
+	int sock;
+
+	cr_assert_eq(setgroups(team ? 2 : 1, groups), 0);
+	cr_assert(setegid(uid) == 0 && seteuid(uid) == 0);
+	sock = raw_client(d->socket);
+	cr_assert(seteuid(0) == 0 && setegid(0) == 0 && setgroups(0, NULL) == 0);
+	return sock;
+}
+
+struct begin {
+	const char *name;
+	uint64_t bytes;
+	uint32_t rank, world;
+	const uint8_t *join; /* NULL: a new one */
+	uid_t join_uid;
+	gid_t join_gid; /* 0: none */
+};
+
+static void put_id(struct message_writer *w, const char *key, uint32_t id)
+{
+	message_begin_array(w, key);
+	if (id)
+		message_put_u64(w, NULL, id);
+	message_end(w);
+}
+
+/* The code of publish_begin; p->sock is sock then. */
+static int begin(struct raw_publish *p, int sock, const struct begin *what)
+{
+	static struct raw_reply reply;
+	struct message_writer w;
+	struct fields f;
+	int code;
+
+	*p = (struct raw_publish){
+		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
+	strcpy(p->device, "host");
+	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", what->name);
+	message_put_text(&w, "device", "host");
+	message_put_u64(&w, "bytes", what->bytes);
+	message_put_u64(&w, "rank", what->rank);
+	message_put_u64(&w, "world", what->world ? what->world : 1);
+	if (what->join)
+		message_put_hex128(&w, "publish", what->join);
+	if (what->join_uid || what->join_gid) {
+		message_begin_map(&w, "join");
+		put_id(&w, "uids", what->join_uid);
+		put_id(&w, "gids", what->join_gid);
+		message_end(&w);
+	}
+	raw_send(sock, &w);
+	cr_assert(raw_receive(sock, &reply));
+	code = reply.message.error.code;
+	if (code == 0) {
+		fields_of(&f, reply.message.body);
+		fields_hex128(&f, "publish", p->id);
+		cr_assert_eq(packet_take_fd(&reply.packet, fields_u64(&f, "checker"), &p->checker), 0);
+	}
+	raw_reply_clear(&reply);
+	return code;
+}
+
+/* From a whole begin to a version that is ready: the first code that is none. */
+static int publish(struct raw_publish *p, int sock, const char *name, uint64_t bytes)
+{
+	int code = begin(p, sock, &(struct begin){.name = name, .bytes = bytes});
+
+	if (code == 0) {
+		raw_publish_fill(p);
+		code = raw_hand_in(p);
+	}
+	return code == 0 ? raw_commit(p) : code;
+}
+
+/* All but the connection. */
+static void publish_end(struct raw_publish *p)
+{
+	p->sock = -1;
+	raw_publish_end(p);
+}
+
+static struct gpuwmd *scene(const char *limit)
+{
+	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	return limit ? gpuwmd_start(SCENE_FLAGS, "--set", limit, NULL) : gpuwmd_start(SCENE_FLAGS, NULL);
+}
+
+/* The bytes that `clients` tells of the user. */
+static uint64_t charged_to(struct gpuwmd *d, uid_t uid)
+{
+	json_t *clients = query(d->admin, "clients", NULL);
+	const json_t *user;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(clients, "users"), i, user) {
+		if (json_integer_value(json_object_get(user, "uid")) == uid)
+			bytes = (uint64_t)json_integer_value(json_object_get(user, "bytes"));
+	}
+	json_decref(clients);
+	return bytes;
+}
+
+/* ---- whose publish it is ------------------------------------------------- */
+
+/* The answer to one who may not is the answer to one who guesses. */
+Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
+{
+	struct gpuwmd *d = scene(NULL);
+	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
+	const uint8_t guess[16] = {1};
+	struct raw_publish first, joined, stolen;
+	char unknown[1024];
+
+	cr_assert_eq(begin(&first, owner, &(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2}), 0);
+	stolen = first;
+	stolen.sock = other;
+	cr_assert_eq(
+		begin(&joined, other, &(struct begin){.name = "m@v1", .rank = 1, .world = 2, .join = first.id}),
+		-ENOENT);
+	cr_assert_eq(begin(&joined, other,
+			   &(struct begin){.name = "no@v1", .rank = 1, .world = 2, .join = first.id}),
+		     -ENOENT, "nor does it tell the publish's name");
+	cr_assert_eq(raw_publish_abort(&stolen), -ENOENT);
+	cr_assert_eq(raw_commit(&stolen), -ENOENT);
+	snprintf(unknown, sizeof unknown, "%s", raw_refusal());
+	memcpy(stolen.id, guess, 16);
+	cr_assert_eq(raw_commit(&stolen), -ENOENT);
+	cr_assert_str_eq(raw_refusal(), unknown);
+	cr_assert_eq(raw_publish_abort(&first), 0, "it goes on");
+	publish_end(&first);
+	close(owner);
+	close(other);
+	gpuwmd_stop_empty(d);
+}
+
+static void joins(const struct begin *first_begin, uid_t uid, gid_t team)
+{
+	struct gpuwmd *d = scene(NULL);
+	int owner = client_as(d, OWNER, 0), other = client_as(d, uid, team);
+	struct raw_publish first, second;
+	struct begin join = {.name = "m@v1", .bytes = KB(4), .rank = 1, .world = 2};
+
+	cr_assert_eq(begin(&first, owner, first_begin), 0);
+	join.join = first.id;
+	cr_assert_eq(begin(&second, other, &join), 0);
+	cr_assert_eq(raw_publish_abort(&second), 0, "who takes part may abort it");
+	publish_end(&first);
+	publish_end(&second);
+	close(owner);
+	close(other);
+	gpuwmd_stop_empty(d);
+}
+
+Test(publishers, a_named_user_joins)
+{
+	joins(&(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2, .join_uid = OTHER}, OTHER, 0);
+}
+
+Test(publishers, a_named_group_joins)
+{
+	joins(&(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2, .join_gid = TEAM}, OTHER, TEAM);
+}
+
+Test(publishers, another_process_of_the_user_joins)
+{
+	joins(&(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2}, OWNER, 0);
+}
+
+Test(publishers, a_commit_is_repeated_by_its_user_only)
+{
+	struct gpuwmd *d = scene(NULL);
+	int owner = client_as(d, OWNER, 0);
+	struct raw_publish p, again;
+
+	cr_assert_eq(publish(&p, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
+	again = p;
+	again.sock = client_as(d, OTHER, 0);
+	cr_assert_eq(raw_commit(&again), -ENOENT);
+	close(again.sock);
+	again.sock = client_as(d, OWNER, 0);
+	cr_assert_eq(raw_commit(&again), 0, "%s", raw_refusal());
+	close(again.sock);
+	publish_end(&p);
+	close(owner);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(publishers, an_operator_aborts_anybodys_publish)
+{
+	struct gpuwmd *d = scene(NULL);
+	int owner = client_as(d, OWNER, 0);
+	struct raw_publish p, operators;
+
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v1", .bytes = KB(4)}), 0);
+	operators = p;
+	operators.sock = raw_client(d->admin_socket);
+	cr_assert_eq(raw_publish_abort(&operators), 0, "%s", raw_refusal());
+	close(operators.sock);
+	publish_end(&p);
+	close(owner);
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- claims after a restart ---------------------------------------------- */
+
+static int claim(int sock, const char *name, int64_t wait_ms)
+{
+	struct message_writer w;
+
+	raw_request(&w, 7, METHOD_CLAIM);
+	message_put_text(&w, "name", name);
+	message_put_i64(&w, "wait_ms", wait_ms);
+	raw_send(sock, &w);
+	return raw_code(sock);
+}
+
+/* The code of the one claim. */
+static int claim_resume(int sock, const char *name)
+{
+	static struct raw_reply reply;
+	struct error error = {0};
+	struct message_writer w;
+	struct fields f, answer;
+	uint32_t count;
+
+	raw_request(&w, 5, METHOD_RESUME);
+	message_begin_array(&w, "leases");
+	message_end(&w);
+	message_begin_array(&w, "claims");
+	message_put_text(&w, NULL, name);
+	message_end(&w);
+	raw_send(sock, &w);
+	cr_assert(raw_receive(sock, &reply));
+	fields_of(&f, reply.message.body);
+	fields_of(&answer, fields_array(&f, "claims", &count));
+	cr_assert_eq(count, 1);
+	fields_error(&answer, "error", &error);
+	raw_reply_clear(&reply);
+	return error.code;
+}
+
+/* A gpuwmd that keeps claims of two users until the test is over. */
+static struct gpuwmd *kept_scene(void)
+{
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 600000\nclaims_per_uid = 2\n"
+						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
+						       "\n"});
+	return d;
+}
+
+static void stays_with_its_user(int signal_number)
+{
+	struct gpuwmd *d = kept_scene();
+	int owner = client_as(d, OWNER, 0), other;
+
+	cr_assert_eq(claim(owner, "m@v1", 0), 0);
+	kept_kill(d, signal_number);
+	close(owner);
+	owner = client_as(d, OWNER, 0);
+	other = client_as(d, OTHER, 0);
+	cr_assert_eq(status_of(d, "claims"), 1);
+	cr_assert_eq(claim_resume(other, "m@v1"), -EACCES);
+	cr_assert_eq(claim(other, "m@v1", 0), -ETIMEDOUT);
+	cr_assert(strstr(raw_refusal(), "uid 1001"), "%s", raw_refusal());
+	cr_assert_eq(claim(other, "m@v2", 0), 0, "what nobody had claimed needs no waiting");
+	/* It is charged while it is reserved. */
+	cr_assert_eq(claim(owner, "m@v3", 0), 0);
+	cr_assert_eq(claim(owner, "m@v4", 0), -EDQUOT);
+	cr_assert_eq(claim_resume(owner, "m@v1"), 0);
+	cr_assert_eq(claim_resume(owner, "m@v1"), 0, "it is its own by now");
+	cr_assert_eq(claim_resume(other, "m@v1"), -EBUSY);
+	close(owner);
+	close(other);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+Test(publishers, a_claim_stays_with_its_user_after_a_kill)
+{
+	stays_with_its_user(SIGKILL);
+}
+
+Test(publishers, a_claim_stays_with_its_user_after_a_stop)
+{
+	stays_with_its_user(SIGTERM);
+}
+
+Test(publishers, a_claim_that_was_begun_is_kept_for_nobody)
+{
+	struct gpuwmd *d = kept_scene();
+	int owner = client_as(d, OWNER, 0), other;
+	struct raw_publish p;
+
+	cr_assert_eq(claim(owner, "m@v1", 0), 0);
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v1", .bytes = KB(4)}), 0);
+	kept_kill(d, SIGKILL);
+	other = client_as(d, OTHER, 0);
+	cr_assert_eq(claim(other, "m@v1", 0), 0, "%s", raw_refusal());
+	publish_end(&p);
+	close(owner);
+	close(other);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- what each may hold -------------------------------------------------- */
+
+/* The limit refuses the owner's second publish, and nobody else's. */
+static void meets(const char *limit, const char *key, const char *figure)
+{
+	struct gpuwmd *d = scene(limit);
+	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0), admin = raw_client(d->admin_socket);
+	struct raw_publish first, second, free, others;
+	struct raw_publish *all[] = {&first, &second, &free, &others};
+
+	cr_assert_eq(publish(&first, owner, "m@v1", KB(8)), 0, "%s", raw_refusal());
+	cr_assert_eq(publish(&second, owner, "m@v2", KB(8)), -EDQUOT, "%s", raw_refusal());
+	if (second.checker < 0) /* begin's own reply is not kept */
+		raw_publish_begin_by(&second, owner, "m@v2", "host", KB(8));
+	cr_assert(strstr(raw_refusal(), "uid 1001"), "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), figure), "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), key) && strstr(raw_refusal(), "an operator may raise"), "%s",
+		  raw_refusal());
+	cr_assert_eq(publish(&free, admin, "m@v3", KB(8)), 0, "an operator is free of it: %s", raw_refusal());
+	cr_assert_eq(publish(&others, other, "m@v4", KB(8)), 0, "%s", raw_refusal());
+	for (size_t i = 0; i < 4; i++)
+		publish_end(all[i]);
+	version_drop(d, "m", "v1");
+	cr_assert_eq(publish(&first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
+	publish_end(&first);
+	version_drop(d, "m", "v3");
+	version_drop(d, "m", "v4");
+	version_drop(d, "m", "v5");
+	close(owner);
+	close(other);
+	close(admin);
+	gpuwmd_stop_empty(d);
+}
+
+Test(publishers, versions_of_a_user_are_bounded)
+{
+	meets("limits.versions_per_uid=1", "versions_per_uid", "all 1 versions");
+}
+
+Test(publishers, bytes_of_a_user_are_bounded)
+{
+	meets("limits.bytes_per_uid=12K", "bytes_per_uid", "may have 12.0 KiB of memory; it has 8.0 KiB");
+}
+
+Test(publishers, descriptors_of_a_user_are_bounded)
+{
+	meets("limits.fds_per_uid=3", "fds_per_uid", "may have 3 descriptors in the store; it has 2");
+}
+
+Test(publishers, indices_of_a_user_are_bounded)
+{
+	meets("limits.index_bytes_per_uid=300", "index_bytes_per_uid", "may have 300 B of indices; it has ");
+}
+
+Test(publishers, limits_of_a_user_hold_after_a_restart)
+{
+	struct gpuwmd *d;
+	struct raw_publish p;
+	int owner;
+
+	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 300\nversions_per_uid = 2\n"
+						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
+						       "\n"});
+	owner = client_as(d, OWNER, 0);
+	cr_assert_eq(publish(&p, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	cr_assert_eq(publish(&p, owner, "m@v2", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	kept_kill(d, SIGKILL);
+	close(owner);
+	owner = client_as(d, OWNER, 0);
+	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), -EDQUOT);
+	version_drop(d, "m", "v1");
+	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v3");
+	close(owner);
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- for how long -------------------------------------------------------- */
+
+/* All that the device has, and nothing behind it. */
+Test(publishers, a_grant_ends_with_the_signs_of_life)
+{
+	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
+	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
+	const json_t *device, *error;
+	json_t *status = query(d->admin, "status", NULL), *entry;
+	struct raw_publish greedy, next;
+	uint64_t budget;
+
+	device = json_array_get(json_object_get(status, "devices"), 0);
+	budget = (uint64_t)json_integer_value(json_object_get(device, "budget"));
+	json_decref(status);
+	cr_assert_eq(begin(&greedy, owner, &(struct begin){.name = "all@v1", .bytes = budget}), 0);
+	cr_assert_eq(begin(&next, other, &(struct begin){.name = "m@v1", .bytes = KB(4)}), -ENOSPC);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 0));
+	entry = version_entry(d, "all", "v1");
+	error = json_object_get(entry, "error");
+	cr_assert_str_eq(json_string_value(json_object_get(error, "code")), "ETIMEDOUT");
+	cr_assert(strstr(json_string_value(json_object_get(error, "message")), "no sign of life for 300 ms"));
+	cr_assert(strstr(json_string_value(json_object_get(error, "detail")), "publish_silence_ms"));
+	json_decref(entry);
+	cr_assert_eq(publish(&next, other, "m@v1", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&greedy);
+	publish_end(&next);
+	close(owner);
+	close(other);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* argv: how long it computes before it commits, in milliseconds. */
+static int builder(int argc, char **argv)
+{
+	struct gpuwm_publish *made;
+	struct gpuwm_client *client;
+
+	CHILD_ASSERT(argc == 1 && gpuwm_connect(NULL, &client) == 0);
+	CHILD_ASSERT(publish_begin(client, "host", "m@v1", SMALL(1), &made) == 0);
+	CHILD_ASSERT(publish_fill(made, SMALL(1)) == 0);
+	child_say('b');
+	usleep((useconds_t)atoi(argv[0]) * 1000);
+	CHILD_ASSERT(gpuwm_publish_commit(made, NULL) == 0);
+	gpuwm_close(client);
+	return 0;
+}
+
+Test(publishers, a_slow_builder_lives_by_the_librarys_signs)
+{
+	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
+	struct process p = process_start(builder, "2500", NULL);
+
+	process_expect(&p, 'b');
+	process_finish(&p);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(publishers, a_stopped_publishers_grant_ends)
+{
+	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
+	struct process p = process_start(builder, "600000", NULL);
+
+	process_expect(&p, 'b');
+	cr_assert_eq(status_of(d, "publishes"), 1);
+	cr_assert_eq(kill(p.pid, SIGSTOP), 0);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 0));
+	cr_assert(version_is(d, "m", "v1", "failed"));
+	process_kill(&p, SIGKILL);
+	gpuwmd_stop_empty(d);
+}
+
+/* It gives no signs of life, but for that it lives. */
+Test(publishers, a_grant_ends_where_only_the_connection_does)
+{
+	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
+	int owner = client_as(d, OWNER, 0);
+	struct raw_publish p;
+
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v1", .bytes = KB(64)}), 0);
+	cr_assert_eq(charged_to(d, OWNER), KB(64));
+	raw_publish_end(&p);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
+	cr_assert(EVENTUALLY(SOON_MS, charged_to(d, OWNER) == 0));
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- checkers ------------------------------------------------------------ */
+
+#define HOSTILE_USERS 4
+#define HOSTILE_EACH PUBLISHES_PER_UID_MAX
+
+/* Each has as many open publishes as it may, and hands nothing in. */
+Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
+{
+	struct gpuwmd *d = scene(NULL);
+	static struct raw_publish idle[HOSTILE_USERS * HOSTILE_EACH];
+	int socks[HOSTILE_USERS], owner = client_as(d, OWNER, 0);
+	struct raw_publish honest;
+	int64_t began;
+	char name[32];
+
+	for (int i = 0; i < HOSTILE_USERS * HOSTILE_EACH; i++) {
+		int user = i / HOSTILE_EACH;
+
+		if (i % HOSTILE_EACH == 0)
+			socks[user] = client_as(d, 3000 + (uid_t)user, 0);
+		snprintf(name, sizeof name, "idle@v%d", i);
+		cr_assert_eq(begin(&idle[i], socks[user], &(struct begin){.name = name, .bytes = KB(4)}), 0);
+	}
+	began = clock_ms();
+	cr_assert_eq(publish(&honest, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
+	cr_assert_lt(clock_ms() - began, SANITIZED ? 5000 : 1000);
+	for (int i = 0; i < HOSTILE_USERS * HOSTILE_EACH; i++) {
+		cr_assert_eq(raw_publish_abort(&idle[i]), 0, "%s", raw_refusal());
+		publish_end(&idle[i]);
+	}
+	for (int i = 0; i < HOSTILE_USERS; i++)
+		close(socks[i]);
+	publish_end(&honest);
+	close(owner);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
