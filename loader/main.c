@@ -1,5 +1,6 @@
 /* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
  * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+#include "../service/privacy.h"
 #include "activated.h"
 #include "standby.h"
 #include "watcher.h"
@@ -151,8 +152,13 @@ static int run(const struct arguments *arguments)
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
-	int r;
+	int r = privacy_begin();
 
+	if (r < 0) {
+		fprintf(stderr, "gpuwm-loader: it can't keep other processes from tracing it: %s\n",
+			strerror(-r));
+		return EXIT_FAILED;
+	}
 	if (parse_arguments(argc, argv, &arguments) < 0) {
 		fputs(help, stderr);
 		return EXIT_USAGE;

@@ -29,7 +29,7 @@
 #define ROUNDS_MAX 31
 #define COUNTS_MAX 8
 #define LOOK_MS 10
-#define SETTLE_US 120e6
+#define SETTLE_MS 300000
 
 struct goals {
 	double p50_ratio, p99_ratio; /* of the control */
@@ -45,6 +45,7 @@ struct settings {
 	unsigned counts[COUNTS_MAX], count_count, processes, rounds;
 	double seconds;
 	bool check, bounded;
+	int admin; /* an operator's connection */
 };
 
 /* ---- one measurement ---- */
@@ -53,31 +54,31 @@ struct figures {
 	double p50, p99, connect, gap;
 };
 
-static uint64_t sessions(const struct supervised *gpuwmd)
+/* Over a connection that was there before the floods. */
+static uint64_t sessions(int admin)
 {
 	static uint8_t buffer[PACKET_BYTES_MAX + 1];
 	struct packet packet = {.data = buffer};
+	struct pollfd ready = {.fd = admin, .events = POLLIN};
 	struct message_writer w;
 	struct request request;
-	int sock = connect_and_greet(gpuwmd->admin, &packet);
-	uint64_t count;
 
 	message_writer_init(&w, sizeof(request.data));
 	message_request(&w, REQUEST_ID, METHOD_STATUS);
 	message_end(&w);
 	request_finish(&w, &request);
-	round_trip(sock, &request, &packet);
-	count = answer_u64(&packet, "sessions");
-	close(sock);
-	return count;
+	send_request(admin, &request);
+	if (poll(&ready, 1, SETTLE_MS) != 1 || packet_receive(admin, true, &packet) != 1)
+		DIE("gpuwmd does not tell its status");
+	return answer_u64(&packet, "sessions");
 }
 
 /* Until gpuwmd has let go of what the last flood's connections held. */
-static void settle(struct supervised *gpuwmd)
+static void settle(int admin)
 {
-	double give_up = now_us() + SETTLE_US;
+	double give_up = now_us() + SETTLE_MS * 1e3;
 
-	while (sessions(gpuwmd) > 1) {
+	while (sessions(admin) > 1) {
 		if (now_us() > give_up)
 			DIE("gpuwmd still has connections of processes that are gone");
 		usleep(LOOK_MS * 1000);
@@ -99,20 +100,20 @@ static struct figures measure(struct supervised *gpuwmd, const struct settings *
 						  .gid = GOOD_UID,
 						  .attach_us = settings->seconds * 1e6,
 						  .connect_us = settings->seconds * 1e6 / 2};
+	struct good_worker *worker = good_worker_start(&good);
 	struct flooders flooders = flooders_start(flood, &hostile);
 	struct good_worker_times times;
-	struct good_worker *worker;
 	double gap;
 
 	supervised_gap_begin(gpuwmd);
-	worker = good_worker_start(&good);
+	good_worker_begin(worker);
 	while (!good_worker_done(worker, &times)) {
 		supervised_look(gpuwmd);
 		usleep(LOOK_MS * 1000);
 	}
 	gap = supervised_gap_us(gpuwmd);
 	flooders_stop(&flooders);
-	settle(gpuwmd);
+	settle(settings->admin);
 	return (struct figures){times.attach_p50, times.attach_p99, times.connect_p50, gap};
 }
 
@@ -304,6 +305,8 @@ int main(int argc, char **argv)
 {
 	struct settings s = {
 		.counts = {300, 6000}, .count_count = 2, .processes = 2, .rounds = 3, .seconds = 2};
+	uint8_t *buffer = malloc(PACKET_BYTES_MAX + 1);
+	struct packet packet = {.data = buffer};
 	struct supervised *gpuwmd;
 	unsigned missed = 0;
 
@@ -316,6 +319,8 @@ int main(int argc, char **argv)
 	raise_descriptors();
 	gpuwmd = supervised_start(s.bin, PUBLISH_GROUP);
 	publish(gpuwmd);
+	s.admin = connect_and_greet(gpuwmd->admin, &packet);
+	free(buffer);
 	print_head(&s);
 	for (size_t i = 0; optind == argc && i < flood_count; i++)
 		missed += run(gpuwmd, &s, &floods[i]);
