@@ -3,8 +3,9 @@
  *
  *   fairness [--bin FOLDER] [--connections N,N...] [--processes N] [--rounds N] [--seconds S] [--check] [FLOOD...]
  *
- * --bounded: a short form with wide margins, for a test: exits with 1 where one of them is missed, with 77 without root.
  * --check: exits with 1 where a goal is missed. Without names of floods it runs all.
+ * --bounded: a short form with wide margins, for `make check`: exits with 1 where one of them is missed each time.
+ * Without root it says so and exits with 77.
  */
 #include "bench.h"
 
@@ -31,14 +32,17 @@
 #define LOOK_MS 10
 #define SETTLE_MS 300000
 
+/* At most so many times the control's, and so much more. */
 struct goals {
-	double p50_ratio, p99_ratio; /* of the control */
-	double more_us; /* besides, for times that are small */
+	double p50_ratio, p50_more_us, p99_ratio, p99_more_us;
 	double connect_us, gap_us;
 };
-static const struct goals goals = {2, 3, 0, 20e3, 1e6};
-/* What the machine's other processes do must not fail a test: some milliseconds are one turn of the scheduler. */
-static const struct goals bounded_goals = {20, 20, 50e3, 300e3, 5e6};
+static const struct goals goals = {2, 0, 3, 0, 20e3, 1e6};
+/* What the machine's other processes do must not fail a test: a turn of the scheduler is some milliseconds, and
+ * a sanitizer makes all of it slower. A gpuwmd that serves connections in turns, whosever they are, misses: with 300 of a
+ * hostile user p50 was 90 ms and more. */
+static const struct goals bounded_goals = {20, 40e3, 20, 500e3, 150e3, 5e6};
+#define BOUNDED_ATTEMPTS 3
 
 struct settings {
 	char bin[512];
@@ -181,8 +185,8 @@ static unsigned print_missed(const struct row *row, const struct goals *g)
 		const char *what;
 		bool missed;
 	} all[] = {
-		{"p50", row->flood.p50 > g->p50_ratio * row->control.p50 + g->more_us},
-		{"p99", row->flood.p99 > g->p99_ratio * row->control.p99 + g->more_us},
+		{"p50", row->flood.p50 > g->p50_ratio * row->control.p50 + g->p50_more_us},
+		{"p99", row->flood.p99 > g->p99_ratio * row->control.p99 + g->p99_more_us},
 		{"reconnect", row->flood.connect > g->connect_us},
 		{"gap", row->flood.gap > g->gap_us},
 	};
@@ -209,15 +213,26 @@ static unsigned print_row(const struct flood *flood, unsigned connections, const
 	return missed;
 }
 
+/* A test measures again what missed: a bad moment of the machine does not come three times. */
+static unsigned run_row(struct supervised *gpuwmd, const struct settings *s, const struct flood *flood,
+			unsigned connections)
+{
+	unsigned missed = 1;
+
+	for (int attempt = 0; missed > 0 && attempt < (s->bounded ? BOUNDED_ATTEMPTS : 1); attempt++) {
+		struct row row = measure_row(gpuwmd, s, flood, connections);
+
+		missed = print_row(flood, connections, &row, s->bounded ? &bounded_goals : &goals);
+	}
+	return missed;
+}
+
 static unsigned run(struct supervised *gpuwmd, const struct settings *s, const struct flood *flood)
 {
 	unsigned missed = 0;
 
-	for (unsigned i = 0; i < s->count_count; i++) {
-		struct row row = measure_row(gpuwmd, s, flood, s->counts[i]);
-
-		missed += print_row(flood, s->counts[i], &row, s->bounded ? &bounded_goals : &goals);
-	}
+	for (unsigned i = 0; i < s->count_count; i++)
+		missed += run_row(gpuwmd, s, flood, s->counts[i]);
 	return missed;
 }
 
@@ -304,7 +319,7 @@ static void parse(int argc, char **argv, struct settings *s)
 int main(int argc, char **argv)
 {
 	struct settings s = {
-		.counts = {300, 6000}, .count_count = 2, .processes = 2, .rounds = 3, .seconds = 2};
+		.counts = {300, 6000}, .count_count = 2, .processes = 2, .rounds = 3, .seconds = 1};
 	uint8_t *buffer = malloc(PACKET_BYTES_MAX + 1);
 	struct packet packet = {.data = buffer};
 	struct supervised *gpuwmd;
@@ -332,5 +347,8 @@ int main(int argc, char **argv)
 		missed += run(gpuwmd, &s, flood);
 	}
 	supervised_stop(gpuwmd);
+	if (s.bounded && missed > 0)
+		printf("FAIL: %u of the figures above missed their bounds %d times\n", missed,
+		       BOUNDED_ATTEMPTS);
 	return (s.check || s.bounded) && missed > 0;
 }
