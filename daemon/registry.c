@@ -137,31 +137,27 @@ struct registry_counts registry_counts(const struct registry *registry)
 
 /* ---- finding ---- */
 
-/* Up to eight names as the end of an error. */
+/* Some names as the end of an error: so many that nobody's question costs more because others have more. */
+#define NAMES_SHOWN 8
 struct name_list {
 	char text[TEXT_BYTES_MAX + 1];
 	size_t used;
-	unsigned shown, left_out;
+	unsigned shown;
 };
 
 static void name_list_add(struct name_list *list, const char *name)
 {
 	size_t room = sizeof(list->text) - list->used;
-	int added;
+	int added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
 
-	if (list->shown == 8) {
-		list->left_out++;
-		return;
-	}
-	added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
 	list->used += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-static const char *name_list_end(struct name_list *list)
+static const char *name_list_end(struct name_list *list, unsigned there)
 {
-	if (list->left_out)
+	if (there > list->shown)
 		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more",
-			 list->left_out);
+			 there - list->shown);
 	return list->text;
 }
 
@@ -169,19 +165,24 @@ static int no_model(const struct registry *registry, const char *name, struct er
 {
 	struct name_list list = {0};
 
-	for (const struct model *model = registry->models; model; model = model->hh.next)
-		name_list_add(&list, model->name);
-	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
+	if (!error)
+		return -ENOENT;
+	for (const struct model *m = registry->models; m && list.shown < NAMES_SHOWN; m = m->hh.next)
+		name_list_add(&list, m->name);
+	return error_set(error, -ENOENT, name_list_end(&list, HASH_COUNT(registry->models)), "no model \"%s\"",
+			 name);
 }
 
 static int no_name(const struct model *model, const char *name, struct error *error)
 {
 	struct name_list list = {0};
 
-	for (const struct named *named = model->names; named; named = named->hh.next)
-		name_list_add(&list, named->name);
-	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
-			 model->name, name);
+	if (!error)
+		return -ENOENT;
+	for (const struct named *n = model->names; n && list.shown < NAMES_SHOWN; n = n->hh.next)
+		name_list_add(&list, n->name);
+	return error_set(error, -ENOENT, name_list_end(&list, HASH_COUNT(model->names)),
+			 "model \"%s\" has no tag or alias \"%s\"", model->name, name);
 }
 
 static int find_by_id(const struct registry *registry, const struct version_id *id,
