@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #define SAMPLES_MAX 400000
+#define PAUSE_US 1000
 
 /* Shared with its process. */
 struct good_worker {
@@ -33,10 +34,11 @@ static struct series series_begin(double us)
 	return series;
 }
 
-/* True: go on. */
+/* True: go on, after a pause. Without one the times at which nothing is in the way would have all of the samples. */
 static bool series_add(struct series *series, double us)
 {
 	series->us[series->count++] = us;
+	usleep(PAUSE_US);
 	return us < GOOD_WORKER_WAIT_US && series->count < SAMPLES_MAX && now_us() < series->end;
 }
 

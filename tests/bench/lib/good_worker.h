@@ -1,5 +1,5 @@
-/* A worker that does what workers do, timed, in a process of its own user: it attaches and releases over and over on
- * one connection, then connects over and over. */
+/* A worker that does what workers do, timed, in a process of its own user: it attaches and releases every millisecond
+ * on one connection, then connects as often. */
 #ifndef GPUWM_BENCH_GOOD_WORKER_H
 #define GPUWM_BENCH_GOOD_WORKER_H
 
