@@ -124,7 +124,7 @@ all: programs
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
   $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN)
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN) $(BUILD)/tests/bench/fairness
 
 # ---- rules ---------------------------------------------------------------
 

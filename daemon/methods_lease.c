@@ -168,13 +168,20 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 
 /* ---- waiting ---- */
 
+/* Whether the waiter's name is the changed version's now. Thousands may wait for others: they are not to cost more
+ * than this look. */
 static bool concerns(const struct waiter *waiter, const struct version *changed)
 {
+	struct version *named;
+	uint64_t generation;
+
 	if (!changed)
 		return true;
 	if (waiter->ref.has_id)
 		return version_id_equal(&waiter->ref.id, &changed->id);
-	return strcmp(waiter->ref.model, model_name(changed->model)) == 0;
+	return strcmp(waiter->ref.model, model_name(changed->model)) == 0 &&
+	       registry_find(waiter->request.server->registry, &waiter->ref, &named, &generation, NULL) == 0 &&
+	       named == changed;
 }
 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)

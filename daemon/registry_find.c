@@ -5,31 +5,35 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to eight names as the end of an error. */
+/* Some names as the end of an error: so many, and looked for among so many, that nobody's question costs more because
+ * others have more. */
+#define NAMES_SHOWN 8
+#define NAMES_LOOKED_AT 64
 struct name_list {
 	char text[TEXT_BYTES_MAX + 1];
 	size_t used;
-	unsigned shown, left_out;
+	unsigned shown, looked_at;
+	bool more;
 };
 
-static void name_list_add(struct name_list *list, const char *name)
+/* False: it is enough. */
+static bool name_list_add(struct name_list *list, const char *name, bool seen)
 {
 	size_t room = sizeof(list->text) - list->used;
 	int added;
 
-	if (list->shown == 8) {
-		list->left_out++;
-		return;
-	}
+	list->more = ++list->looked_at > NAMES_LOOKED_AT || (seen && list->shown == NAMES_SHOWN);
+	if (list->more || !seen)
+		return !list->more;
 	added = snprintf(list->text + list->used, room, "%s%s", list->shown++ ? ", " : "there are ", name);
 	list->used += (size_t)added < room ? (size_t)added : room - 1;
+	return true;
 }
 
 static const char *name_list_end(struct name_list *list)
 {
-	if (list->left_out)
-		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more",
-			 list->left_out);
+	if (list->more && list->shown)
+		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and more");
 	return list->text;
 }
 
@@ -42,20 +46,24 @@ static int no_model(const struct registry *registry, const struct model_view *vi
 		    struct error *error)
 {
 	struct name_list list = {0};
+	struct model *model = registry->models;
 
-	for (struct model *model = registry->models; model; model = model->hh.next) {
-		if (sees(view, model))
-			name_list_add(&list, model->name);
-	}
+	if (!error)
+		return -ENOENT;
+	while (model && name_list_add(&list, model->name, sees(view, model)))
+		model = model->hh.next;
 	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
 }
 
 static int no_name(const struct model *model, const char *name, struct error *error)
 {
 	struct name_list list = {0};
+	const struct named *named = model->names;
 
-	for (const struct named *named = model->names; named; named = named->hh.next)
-		name_list_add(&list, named->name);
+	if (!error)
+		return -ENOENT;
+	while (named && name_list_add(&list, named->name, true))
+		named = named->hh.next;
 	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
 			 model->name, name);
 }

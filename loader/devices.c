@@ -1,5 +1,7 @@
 #include "devices.h"
 
+#include "log.h"
+
 #include "../client/lib/memory.h"
 
 #include <dlfcn.h>
@@ -124,7 +126,7 @@ static void tell_unusable(const struct error *error)
 	if (!library)
 		return;
 	dlclose(library);
-	fprintf(stderr, "gpuwm-loader: no GPU is used: %s (%s)\n", error->message, error->detail);
+	loader_log("no GPU is used: %s (%s)", error->message, error->detail);
 }
 
 static int cuda_count(const struct cuda_driver **ret_cuda)
@@ -147,8 +149,7 @@ static size_t cuda_devices(const struct cuda_driver *cuda, int count, struct dev
 		if (cuda_device(cuda, i, &devices[used], &error) == 0)
 			used++;
 		else
-			fprintf(stderr, "gpuwm-loader: GPU %d is not used: %s (%s)\n", i, error.message,
-				error.detail);
+			loader_log("GPU %d is not used: %s (%s)", i, error.message, error.detail);
 	}
 	return used;
 }

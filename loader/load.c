@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include "lanes.h"
+#include "log.h"
 #include "report.h"
 #include "residency.h"
 
@@ -55,7 +56,7 @@ static int open_source(struct load *load)
 	if (r == 0)
 		r = source_open(load->job->source, &load->job->roots, &load->source, load->error);
 	if (r == 0 && load->source.warning[0])
-		fprintf(stderr, "gpuwm-loader: warning: %s\n", load->source.warning);
+		loader_log("warning: %s", load->source.warning);
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }
 

@@ -1,6 +1,8 @@
 /* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
  * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+#include "../service/privacy.h"
 #include "activated.h"
+#include "log.h"
 #include "standby.h"
 #include "watcher.h"
 
@@ -120,8 +122,8 @@ static void raise_file_limit(void)
 
 static int complain(const struct error *error)
 {
-	fprintf(stderr, "gpuwm-loader: %s%s%s%s\n", error->message, error->detail[0] ? " (" : "", error->detail,
-		error->detail[0] ? ")" : "");
+	loader_log("%s%s%s%s", error->message, error->detail[0] ? " (" : "", error->detail,
+		   error->detail[0] ? ")" : "");
 	return EXIT_FAILED;
 }
 
@@ -144,15 +146,19 @@ static int run(const struct arguments *arguments)
 	}
 	r = standby_run(sock, &roots);
 	if (r < 0)
-		fprintf(stderr, "gpuwm-loader: gpuwmd was not told the end: %s\n", strerror(-r));
+		loader_log("gpuwmd was not told the end: %s", strerror(-r));
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
-	int r;
+	int r = privacy_begin();
 
+	if (r < 0) {
+		loader_log("it can't keep other processes from tracing it: %s", strerror(-r));
+		return EXIT_FAILED;
+	}
 	if (parse_arguments(argc, argv, &arguments) < 0) {
 		fputs(help, stderr);
 		return EXIT_USAGE;

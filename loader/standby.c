@@ -3,6 +3,7 @@
 #include "devices.h"
 #include "hand_in.h"
 #include "load.h"
+#include "log.h"
 #include "report.h"
 #include "roots.h"
 #include "verify.h"
@@ -195,7 +196,7 @@ static int serve(struct standby *s)
 	int r = say_hello(s, &error);
 
 	if (r < 0) {
-		fprintf(stderr, "gpuwm-loader: %s (%s)\n", error.message, error.detail);
+		loader_log("%s (%s)", error.message, error.detail);
 		return r;
 	}
 	r = wait_for_job(s, &error);

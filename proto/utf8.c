@@ -1,5 +1,9 @@
 #include "utf8.h"
 
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
 size_t utf8_character(const char *text)
 {
 	static const struct {
@@ -45,6 +49,75 @@ bool utf8_valid(const char *text)
 static bool is_control(const unsigned char *text)
 {
 	return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0);
+}
+
+static uint32_t number_of(const unsigned char *text, size_t bytes)
+{
+	uint32_t number = bytes == 1 ? text[0] : text[0] & (0x7f >> bytes);
+
+	for (size_t i = 1; i < bytes; i++)
+		number = number << 6 | (text[i] & 0x3f);
+	return number;
+}
+
+/* Unicode's Default_Ignorable_Code_Point, which most fonts show nothing of, and besides the separators of lines
+ * and paragraphs, and what frames annotations. All of those that change directions are among them. */
+static bool is_invisible(uint32_t number)
+{
+	static const struct {
+		uint32_t first, last;
+	} ranges[] = {
+		{0xad, 0xad}, /* soft hyphen */
+		{0x34f, 0x34f}, /* combining grapheme joiner */
+		{0x61c, 0x61c}, /* Arabic letter mark */
+		{0x115f, 0x1160}, /* Hangul fillers */
+		{0x17b4, 0x17b5}, /* Khmer inherent vowels */
+		{0x180b, 0x180f}, /* Mongolian variation selectors */
+		{0x200b, 0x200f}, /* zero-width space and joiners, marks of direction */
+		{0x2028, 0x202e}, /* separators; embeddings and overrides of direction */
+		{0x2060, 0x206f}, /* word joiner, isolates of direction, shaping */
+		{0x3164, 0x3164}, /* Hangul filler */
+		{0xfe00, 0xfe0f}, /* variation selectors */
+		{0xfeff, 0xfeff}, /* byte order mark */
+		{0xffa0, 0xffa0}, /* half-width Hangul filler */
+		{0xfff0, 0xfffb}, /* unassigned ones; annotations */
+		{0x1bca0, 0x1bca3}, /* shorthand format controls */
+		{0x1d173, 0x1d17a}, /* musical format controls */
+		{0xe0000, 0xe0fff}, /* tags, further variation selectors */
+	};
+
+	for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+		if (number >= ranges[i].first && number <= ranges[i].last)
+			return true;
+	return false;
+}
+
+size_t utf8_show(const char *text, char *ret_text, size_t size)
+{
+	size_t length = 0;
+
+	while (*text) {
+		const unsigned char *at = (const unsigned char *)text;
+		size_t bytes = is_control(at) ? 0 : utf8_character(text);
+		char number[sizeof "\\u{10FFFF}"];
+		const char *shown = text;
+		size_t shown_bytes = bytes;
+
+		if (bytes == 0) {
+			shown = "?";
+			shown_bytes = 1;
+		} else if (is_invisible(number_of(at, bytes))) {
+			shown_bytes = (size_t)snprintf(number, sizeof number, "\\u{%X}", number_of(at, bytes));
+			shown = number;
+		}
+		if (shown_bytes >= size - length)
+			break;
+		memcpy(ret_text + length, shown, shown_bytes);
+		length += shown_bytes;
+		text += bytes ? bytes : 1;
+	}
+	ret_text[length] = 0;
+	return length;
 }
 
 void utf8_make_line(char *text)

@@ -1,9 +1,14 @@
 #include "log_line.h"
 
+#include "../proto/utf8.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* As long as the longest line of a service. */
+#define TEXT_BYTES 3072
 
 static const struct {
 	const char *name;
@@ -34,23 +39,16 @@ bool log_is_journal(void)
 size_t log_line(char *line, size_t size, const char *program, bool journal, enum log_level level,
 		const char *format, va_list arguments)
 {
-	size_t used, room;
-	int added;
+	char text[TEXT_BYTES];
+	size_t used;
 
 	if (journal)
 		used = (size_t)snprintf(line, size, "<%d>", levels[level].priority);
 	else
 		used = (size_t)snprintf(line, size, "%s: %s: ", program, levels[level].name);
-	room = size - used - 1; /* for the newline */
-	added = vsnprintf(line + used, room, format, arguments);
-	if (added > 0) {
-		size_t end = used + ((size_t)added < room ? (size_t)added : room - 1);
-		/* Texts of others must not make lines of their own. */
-		for (; used < end; used++) {
-			if ((unsigned char)line[used] < ' ' || line[used] == 0x7f)
-				line[used] = '?';
-		}
-	}
+	/* Texts of others must not make lines of their own, nor change how the line is read. */
+	if (vsnprintf(text, sizeof(text), format, arguments) > 0)
+		used += utf8_show(text, line + used, size - used - 1);
 	line[used++] = '\n';
 	return used;
 }

@@ -12,7 +12,7 @@ const char *log_level_name(enum log_level level);
 /* Whether stderr is the journal. */
 bool log_is_journal(void);
 
-/* "<4>...\n" for the journal, else "program: warning: ...\n"; control characters become '?', what is longer
+/* "<4>...\n" for the journal, else "program: warning: ...\n"; the text is shown as utf8_show makes it, what is longer
  * than size is cut. Returns the bytes; no zero byte follows. */
 size_t log_line(char *line, size_t size, const char *program, bool journal, enum log_level level,
 		const char *format, va_list arguments) __attribute__((format(printf, 6, 0)));

@@ -130,11 +130,11 @@ void answer_name_cell(struct table *table, const json_t *object)
 void answer_error_print(const json_t *object, const char *key, const char *what)
 {
 	const json_t *error = json_object_get(object, key);
-	char message[1100], detail[1100];
+	char message[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)], detail[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
 
 	if (!json_is_object(error))
 		return;
-	text_printable(answer_text(error, "message"), message, sizeof(message));
-	text_printable(answer_text(error, "detail"), detail, sizeof(detail));
+	utf8_show(answer_text(error, "message"), message, sizeof(message));
+	utf8_show(answer_text(error, "detail"), detail, sizeof(detail));
 	printf("%s: %s%s%s%s\n", what, message, *detail ? " (" : "", detail, *detail ? ")" : "");
 }

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Of a value. The longest is an error, with two texts of TEXT_BYTES_MAX. */
+#define VALUE_SHOWN UTF8_SHOWN_MAX(2 * TEXT_BYTES_MAX + 100)
+
 struct event_printing {
 	bool json;
 	uint64_t left; /* events to print */
@@ -34,14 +37,15 @@ static void event_rest_print(const json_t *event)
 
 	json_object_foreach(all, key, value) {
 		bool known = json_is_null(value);
-		char *text;
+		char *text, line[VALUE_SHOWN];
 
 		for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
 			known = known || strcmp(key, shown[i]) == 0;
 		if (known)
 			continue;
 		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-		printf(" %s=%s", key, text ? text : "?");
+		utf8_show(text ? text : "?", line, sizeof(line));
+		printf(" %s=%s", key, line);
 		free(text);
 	}
 }

@@ -42,10 +42,9 @@ static void job_row(struct table *table, const json_t *job)
 static void phase_row(struct table *table, const json_t *phase)
 {
 	uint64_t ms = answer_number(phase, "ms"), bytes = answer_number(phase, "bytes");
-	char text[SHORT_TEXT], name[64];
+	char text[SHORT_TEXT];
 
-	text_printable(answer_text(phase, "phase"), name, sizeof(name));
-	table_cell(table, name);
+	table_cell(table, answer_text(phase, "phase"));
 	table_cell(table, time_text(ms, text));
 	table_cell(table, bytes ? size_text(bytes, text) : "");
 	table_cell(table, rate_text(bytes, ms, text));
@@ -85,7 +84,7 @@ int job_course_print(const json_t *job)
 {
 	const json_t *phase, *note;
 	struct table *table = table_new("PHASE|>TIME|>BYTES|>RATE");
-	char text[1100];
+	char text[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
 	size_t i;
 	int code;
 
@@ -95,7 +94,7 @@ int job_course_print(const json_t *job)
 	total_row(table, job);
 	code = table_print(table);
 	json_array_foreach(json_object_get(job, "notes"), i, note) {
-		text_printable(json_string_value(note), text, sizeof(text));
+		utf8_show(json_string_value(note), text, sizeof(text));
 		printf("note: %s\n", text);
 	}
 	return code;

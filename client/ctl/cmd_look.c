@@ -26,7 +26,7 @@ static void status_restarts(const json_t *status)
 	unsigned long long lost = answer_number(status, "lost"), grace = answer_number(status, "grace_ms");
 
 	if (locked) {
-		printf("LOCKED: %s\n  %s\n", answer_text(locked, "message"), answer_text(locked, "detail"));
+		answer_error_print(status, "locked", "LOCKED");
 		return;
 	}
 	if (!json_is_true(json_object_get(status, "kept"))) {
@@ -78,9 +78,9 @@ static void status_summary(const json_t *status)
 		       (unsigned long long)answer_number(status, counts[i]));
 	printf("\nstandby loader: %s\n", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
-		char shown[4096];
+		char shown[UTF8_SHOWN_MAX(PATH_BYTES_MAX)];
 
-		text_printable(json_string_value(root), shown, sizeof(shown));
+		utf8_show(json_string_value(root), shown, sizeof(shown));
 		printf("loads from %s\n", shown);
 	}
 	status_limits(status);

@@ -71,7 +71,7 @@ static void version_row(struct table *table, const json_t *list, const json_t *v
 /* Who is to build what is not there. */
 static void claims_print(const json_t *list)
 {
-	char command[64], age[SHORT_TEXT];
+	char command[UTF8_SHOWN_MAX(64)], age[SHORT_TEXT];
 	const json_t *claim;
 	size_t i;
 
@@ -82,7 +82,7 @@ static void claims_print(const json_t *list)
 			       (unsigned long long)answer_number(claim, "uid"));
 			continue;
 		}
-		text_printable(answer_text(claim, "command"), command, sizeof(command));
+		utf8_show(answer_text(claim, "command"), command, sizeof(command));
 		printf("session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
 		       (unsigned long long)answer_number(claim, "session"), command,
 		       (unsigned long long)answer_number(claim, "pid"),

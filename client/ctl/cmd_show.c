@@ -104,7 +104,7 @@ static int json_show(const struct shown *shown, const struct index_texts *texts,
 static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 {
 	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
-	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33];
+	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33], refusal[UTF8_SHOWN_MAX(sizeof(shown->refusal))];
 
 	printf("%s@%s  %s\n", info->model, info->tag, info->id);
 	printf("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64 "\n", info->device, info->rank,
@@ -112,8 +112,9 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)\n",
 	       size_text(info->bytes, size), info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
-	if (shown->refusal[0])
-		printf("workers don't get it: %s\n", shown->refusal);
+	utf8_show(shown->refusal, refusal, sizeof(refusal));
+	if (refusal[0])
+		printf("workers don't get it: %s\n", refusal);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
 }
@@ -227,7 +228,7 @@ static int look(const struct arguments *arguments, struct gpuwm_attach_options *
 	int code = exit_code_of(error->code);
 	char detail[1100];
 
-	text_printable(error->message, ret->refusal, sizeof(ret->refusal));
+	snprintf(ret->refusal, sizeof(ret->refusal), "%s", error->message);
 	snprintf(detail, sizeof(detail), "%s", error->detail);
 	connect.socket = arguments->socket;
 	connect.name = "gpuwmctl";

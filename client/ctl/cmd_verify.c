@@ -156,9 +156,9 @@ static int jobs_print(const struct verify *verify)
 	code = table_print(table);
 	json_array_foreach(verify->told, i, job) {
 		json_array_foreach(json_object_get(job, "notes"), j, note) {
-			char shown[1100];
+			char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
 
-			text_printable(json_string_value(note), shown, sizeof(shown));
+			utf8_show(json_string_value(note), shown, sizeof(shown));
 			printf("job %" PRIu64 ": %s\n", answer_number(job, "job"), shown);
 		}
 	}

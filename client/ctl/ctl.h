@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "../../proto/limits.h"
+#include "../../proto/utf8.h"
 #include "exit.h"
 #include "table.h"
 

@@ -1,6 +1,6 @@
 #include "exit.h"
 
-#include "table.h"
+#include "../../proto/utf8.h"
 
 #include <gpuwm/client.h>
 
@@ -40,16 +40,16 @@ enum exit_code exit_code_of(int error)
 
 enum exit_code exit_with(enum exit_code code, const char *detail, const char *message, ...)
 {
-	char text[2048], shown[2048];
+	char text[2048], shown[UTF8_SHOWN_MAX(sizeof(text))];
 	va_list list;
 
 	va_start(list, message);
 	vsnprintf(text, sizeof(text), message, list);
 	va_end(list);
-	text_printable(text, shown, sizeof(shown));
+	utf8_show(text, shown, sizeof(shown));
 	fprintf(stderr, "gpuwmctl: %s\n", shown);
 	if (detail && detail[0] != '\0') {
-		text_printable(detail, shown, sizeof(shown));
+		utf8_show(detail, shown, sizeof(shown));
 		fprintf(stderr, "  %s\n", shown);
 	}
 	return code;

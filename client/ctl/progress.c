@@ -1,5 +1,6 @@
 #include "progress.h"
 
+#include "../../proto/utf8.h"
 #include "table.h"
 
 #include <stdio.h>
@@ -145,7 +146,7 @@ void progress_update(struct progress *progress, const char *phase, uint64_t done
 {
 	char shown[sizeof(progress->phase)];
 
-	text_printable(phase, shown, sizeof(shown));
+	utf8_show(phase, shown, sizeof(shown));
 	if (done > total && total > 0)
 		done = total;
 	if (done != progress->done)

@@ -28,13 +28,15 @@ static size_t text_width(const char *text)
 	return width;
 }
 
-void text_printable(const char *text, char *ret_text, size_t size)
+/* To be freed; NULL: memory is short. */
+static char *text_shown(const char *text, size_t length)
 {
-	size_t length = strnlen(text, size - 1);
+	char *copy = strndup(text, length), *shown = copy ? malloc(UTF8_SHOWN_MAX(length)) : NULL;
 
-	memmove(ret_text, text, length);
-	ret_text[length] = '\0';
-	utf8_make_line(ret_text);
+	if (shown)
+		utf8_show(copy, shown, UTF8_SHOWN_MAX(length));
+	free(copy);
+	return shown;
 }
 
 static void cell_append(struct table *table, const char *text, size_t length)
@@ -52,12 +54,11 @@ static void cell_append(struct table *table, const char *text, size_t length)
 		table->cell = cell;
 		table->capacity = capacity;
 	}
-	copy = strndup(text, length);
+	copy = text_shown(text, length);
 	if (!copy) {
 		table->failed = true;
 		return;
 	}
-	text_printable(copy, copy, length + 1);
 	table->cell[table->cells++] = copy;
 }
 

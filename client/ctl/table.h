@@ -12,7 +12,7 @@ struct table;
  * aligned to the right. NULL when memory is short. */
 struct table *table_new(const char *heads);
 struct table *table_free(struct table *table);
-/* The next cell, from left to right and then the next row; "" shows as "-".
+/* The next cell, from left to right and then the next row; "" shows as "-", other texts as utf8_show makes them.
  * Memory that is short shows when the table is printed. */
 void table_cell(struct table *table, const char *text);
 void table_cellf(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -32,9 +32,5 @@ const char *time_text(uint64_t ms, char ret_text[SHORT_TEXT]);
 const char *rate_text(uint64_t bytes, uint64_t ms, char ret_text[SHORT_TEXT]);
 /* Digests and ids in digits; ret_text has 2 * count + 1 bytes. */
 const char *hex_text(const uint8_t *bytes, size_t count, char *ret_text);
-
-/* Copies at most size - 1 bytes with control characters as '?', so that no
- * peer's name or file's path steers the terminal. */
-void text_printable(const char *text, char *ret_text, size_t size);
 
 #endif

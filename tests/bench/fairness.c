@@ -3,8 +3,9 @@
  *
  *   fairness [--bin FOLDER] [--connections N,N...] [--processes N] [--rounds N] [--seconds S] [--check] [FLOOD...]
  *
- * --bounded: a short form with wide margins, for a test: exits with 1 where one of them is missed, with 77 without root.
  * --check: exits with 1 where a goal is missed. Without names of floods it runs all.
+ * --bounded: a short form with wide margins, for `make check`: exits with 1 where one of them is missed each time.
+ * Without root it says so and exits with 77.
  */
 #include "bench.h"
 
@@ -29,55 +30,63 @@
 #define ROUNDS_MAX 31
 #define COUNTS_MAX 8
 #define LOOK_MS 10
-#define SETTLE_US 120e6
+#define SETTLE_MS 300000
 
+/* At most so many times the control's, and so much more. */
 struct goals {
-	double p50_ratio, p99_ratio; /* of the control */
-	double more_us; /* besides, for times that are small */
+	double p50_ratio, p50_more_us, p99_ratio, p99_more_us;
 	double connect_us, gap_us;
 };
-static const struct goals goals = {2, 3, 0, 20e3, 1e6};
-/* What the machine's other processes do must not fail a test: some milliseconds are one turn of the scheduler. */
-static const struct goals bounded_goals = {20, 20, 50e3, 300e3, 5e6};
+static const struct goals goals = {2, 0, 3, 0, 20e3, 1e6};
+/* What the machine's other processes do must not fail a test: a turn of the scheduler is some milliseconds, and
+ * a sanitizer makes all of it slower. A gpuwmd that serves connections in turns, whosever they are, misses: with 300 of a
+ * hostile user p50 was 90 ms and more. */
+static const struct goals bounded_goals = {20, 40e3, 20, 500e3, 150e3, 5e6};
+#define BOUNDED_ATTEMPTS 3
+/* Publishes are left out: a sanitizer makes each start of a loader ten times as long. */
+static const char *const bounded_floods[] = {"packets", "status", "list", "unknown", "leases", "held",
+					     "unread",  "events", "deaf", "claims",  "churn"};
 
 struct settings {
 	char bin[512];
 	unsigned counts[COUNTS_MAX], count_count, processes, rounds;
 	double seconds;
 	bool check, bounded;
+	int admin; /* an operator's connection */
 };
 
 /* ---- one measurement ---- */
 
 struct figures {
 	double p50, p99, connect, gap;
+	double rate; /* what the flood had answered, or connected, in a second */
 };
 
-static uint64_t sessions(const struct supervised *gpuwmd)
+/* Over a connection that was there before the floods. */
+static uint64_t sessions(int admin)
 {
 	static uint8_t buffer[PACKET_BYTES_MAX + 1];
 	struct packet packet = {.data = buffer};
+	struct pollfd ready = {.fd = admin, .events = POLLIN};
 	struct message_writer w;
 	struct request request;
-	int sock = connect_and_greet(gpuwmd->admin, &packet);
-	uint64_t count;
 
 	message_writer_init(&w, sizeof(request.data));
 	message_request(&w, REQUEST_ID, METHOD_STATUS);
 	message_end(&w);
 	request_finish(&w, &request);
-	round_trip(sock, &request, &packet);
-	count = answer_u64(&packet, "sessions");
-	close(sock);
-	return count;
+	send_request(admin, &request);
+	if (poll(&ready, 1, SETTLE_MS) != 1 || packet_receive(admin, true, &packet) != 1)
+		DIE("gpuwmd does not tell its status");
+	return answer_u64(&packet, "sessions");
 }
 
 /* Until gpuwmd has let go of what the last flood's connections held. */
-static void settle(struct supervised *gpuwmd)
+static void settle(int admin)
 {
-	double give_up = now_us() + SETTLE_US;
+	double give_up = now_us() + SETTLE_MS * 1e3;
 
-	while (sessions(gpuwmd) > 1) {
+	while (sessions(admin) > 1) {
 		if (now_us() > give_up)
 			DIE("gpuwmd still has connections of processes that are gone");
 		usleep(LOOK_MS * 1000);
@@ -99,21 +108,23 @@ static struct figures measure(struct supervised *gpuwmd, const struct settings *
 						  .gid = GOOD_UID,
 						  .attach_us = settings->seconds * 1e6,
 						  .connect_us = settings->seconds * 1e6 / 2};
+	struct good_worker *worker = good_worker_start(&good);
 	struct flooders flooders = flooders_start(flood, &hostile);
 	struct good_worker_times times;
-	struct good_worker *worker;
-	double gap;
+	uint64_t done = flooders_done(&flooders);
+	double gap, begin = now_us(), rate;
 
 	supervised_gap_begin(gpuwmd);
-	worker = good_worker_start(&good);
+	good_worker_begin(worker);
 	while (!good_worker_done(worker, &times)) {
 		supervised_look(gpuwmd);
 		usleep(LOOK_MS * 1000);
 	}
 	gap = supervised_gap_us(gpuwmd);
+	rate = (double)(flooders_done(&flooders) - done) / (now_us() - begin) * 1e6;
 	flooders_stop(&flooders);
-	settle(gpuwmd);
-	return (struct figures){times.attach_p50, times.attach_p99, times.connect_p50, gap};
+	settle(settings->admin);
+	return (struct figures){times.attach_p50, times.attach_p99, times.connect_p50, gap, rate};
 }
 
 /* ---- one row ---- */
@@ -134,15 +145,17 @@ static double median_of(const double *values, unsigned count)
 /* Medians of the rounds, of the gap the longest. */
 static struct figures summary(const struct figures *rounds, unsigned count)
 {
-	double p50[ROUNDS_MAX], p99[ROUNDS_MAX], connect[ROUNDS_MAX], gap = 0;
+	double p50[ROUNDS_MAX], p99[ROUNDS_MAX], connect[ROUNDS_MAX], rate[ROUNDS_MAX], gap = 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		p50[i] = rounds[i].p50;
 		p99[i] = rounds[i].p99;
 		connect[i] = rounds[i].connect;
+		rate[i] = rounds[i].rate;
 		gap = rounds[i].gap > gap ? rounds[i].gap : gap;
 	}
-	return (struct figures){median_of(p50, count), median_of(p99, count), median_of(connect, count), gap};
+	return (struct figures){median_of(p50, count), median_of(p99, count), median_of(connect, count), gap,
+				median_of(rate, count)};
 }
 
 /* Control and flood in turns. */
@@ -169,8 +182,8 @@ static void print_head(const struct settings *s)
 	printf("A good worker beside %u hostile process%s of another user: medians of %u rounds, in turns, of %g s; times in ms\n\n",
 	       s->processes, s->processes == 1 ? "" : "es", s->rounds, s->seconds);
 	printf("| flood | connections | p50: control | flood | x | p99: control | flood | x "
-	       "| reconnect: control | flood | longest gap of pings | missed |\n");
-	printf("|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+	       "| reconnect: control | flood | longest gap of pings | flood, a second | missed |\n");
+	printf("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
 }
 
 /* What exceeds its goal, as words for the table. */
@@ -180,8 +193,8 @@ static unsigned print_missed(const struct row *row, const struct goals *g)
 		const char *what;
 		bool missed;
 	} all[] = {
-		{"p50", row->flood.p50 > g->p50_ratio * row->control.p50 + g->more_us},
-		{"p99", row->flood.p99 > g->p99_ratio * row->control.p99 + g->more_us},
+		{"p50", row->flood.p50 > g->p50_ratio * row->control.p50 + g->p50_more_us},
+		{"p99", row->flood.p99 > g->p99_ratio * row->control.p99 + g->p99_more_us},
 		{"reconnect", row->flood.connect > g->connect_us},
 		{"gap", row->flood.gap > g->gap_us},
 	};
@@ -198,13 +211,27 @@ static unsigned print_row(const struct flood *flood, unsigned connections, const
 {
 	unsigned missed;
 
-	printf("| %s | %u | %.2f | %.2f | %.1f | %.2f | %.2f | %.1f | %.2f | %.2f | %.0f | ", flood->what,
-	       connections, row->control.p50 / 1e3, row->flood.p50 / 1e3, row->p50_ratio,
+	printf("| %s | %u | %.2f | %.2f | %.1f | %.2f | %.2f | %.1f | %.2f | %.2f | %.0f | %.0f | ",
+	       flood->what, connections, row->control.p50 / 1e3, row->flood.p50 / 1e3, row->p50_ratio,
 	       row->control.p99 / 1e3, row->flood.p99 / 1e3, row->p99_ratio, row->control.connect / 1e3,
-	       row->flood.connect / 1e3, row->flood.gap / 1e3);
+	       row->flood.connect / 1e3, row->flood.gap / 1e3, row->flood.rate);
 	missed = print_missed(row, g);
 	printf(" |\n");
 	fflush(stdout);
+	return missed;
+}
+
+/* A test measures again what missed: a bad moment of the machine does not come three times. */
+static unsigned run_row(struct supervised *gpuwmd, const struct settings *s, const struct flood *flood,
+			unsigned connections)
+{
+	unsigned missed = 1;
+
+	for (int attempt = 0; missed > 0 && attempt < (s->bounded ? BOUNDED_ATTEMPTS : 1); attempt++) {
+		struct row row = measure_row(gpuwmd, s, flood, connections);
+
+		missed = print_row(flood, connections, &row, s->bounded ? &bounded_goals : &goals);
+	}
 	return missed;
 }
 
@@ -212,11 +239,32 @@ static unsigned run(struct supervised *gpuwmd, const struct settings *s, const s
 {
 	unsigned missed = 0;
 
-	for (unsigned i = 0; i < s->count_count; i++) {
-		struct row row = measure_row(gpuwmd, s, flood, s->counts[i]);
+	for (unsigned i = 0; i < s->count_count; i++)
+		missed += run_row(gpuwmd, s, flood, s->counts[i]);
+	return missed;
+}
 
-		missed += print_row(flood, s->counts[i], &row, s->bounded ? &bounded_goals : &goals);
+static unsigned run_named(struct supervised *gpuwmd, const struct settings *s, const char *const *names,
+			  size_t count)
+{
+	unsigned missed = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct flood *flood = flood_find(names[i]);
+
+		if (!flood)
+			DIE("there is no flood %s", names[i]);
+		missed += run(gpuwmd, s, flood);
 	}
+	return missed;
+}
+
+static unsigned run_all(struct supervised *gpuwmd, const struct settings *s)
+{
+	unsigned missed = 0;
+
+	for (size_t i = 0; i < flood_count; i++)
+		missed += run(gpuwmd, s, &floods[i]);
 	return missed;
 }
 
@@ -303,7 +351,9 @@ static void parse(int argc, char **argv, struct settings *s)
 int main(int argc, char **argv)
 {
 	struct settings s = {
-		.counts = {300, 6000}, .count_count = 2, .processes = 2, .rounds = 3, .seconds = 2};
+		.counts = {300, 6000}, .count_count = 2, .processes = 2, .rounds = 3, .seconds = 1};
+	uint8_t *buffer = malloc(PACKET_BYTES_MAX + 1);
+	struct packet packet = {.data = buffer};
 	struct supervised *gpuwmd;
 	unsigned missed = 0;
 
@@ -316,16 +366,19 @@ int main(int argc, char **argv)
 	raise_descriptors();
 	gpuwmd = supervised_start(s.bin, PUBLISH_GROUP);
 	publish(gpuwmd);
+	s.admin = connect_and_greet(gpuwmd->admin, &packet);
+	free(buffer);
 	print_head(&s);
-	for (size_t i = 0; optind == argc && i < flood_count; i++)
-		missed += run(gpuwmd, &s, &floods[i]);
-	for (int i = optind; i < argc; i++) {
-		const struct flood *flood = flood_find(argv[i]);
-
-		if (!flood)
-			DIE("there is no flood %s", argv[i]);
-		missed += run(gpuwmd, &s, flood);
-	}
+	if (optind < argc)
+		missed = run_named(gpuwmd, &s, (const char *const *)argv + optind, (size_t)(argc - optind));
+	else if (s.bounded)
+		missed =
+			run_named(gpuwmd, &s, bounded_floods, sizeof(bounded_floods) / sizeof(*bounded_floods));
+	else
+		missed = run_all(gpuwmd, &s);
 	supervised_stop(gpuwmd);
+	if (s.bounded && missed > 0)
+		printf("FAIL: %u of the figures above missed their bounds %d times\n", missed,
+		       BOUNDED_ATTEMPTS);
 	return (s.check || s.bounded) && missed > 0;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,39 @@ Test(ctl, tables_show_versions_leases_clients_and_jobs)
 	cr_assert_eq(CTL("status"), 0);
 	cr_assert(strstr(output, "host"), "%s", output);
 	process_tell(&worker, 'd');
+	process_finish(&worker);
+	gpuwmd_stop(d);
+}
+
+/* Calls itself what looks like another name. */
+static int disguised(int argc, char **argv)
+{
+	struct gpuwm_mapping *mapping;
+	struct gpuwm_client *client;
+
+	CHILD_ASSERT(argc == 1 && prctl(PR_SET_NAME, argv[0]) == 0);
+	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0 && gpuwm_attach(client, "m", NULL, &mapping) == 0);
+	child_say('a');
+	child_hear();
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+	return 0;
+}
+
+Test(ctl, tables_show_characters_that_are_invisible_and_json_is_exact)
+{
+	static const char name[] = "a\u202Eb\u200Bc";
+	struct gpuwmd *d = start_with_two();
+	struct process worker = process_start(disguised, name, NULL);
+
+	process_expect(&worker, 'a');
+	cr_assert_eq(CTL("ps"), 0);
+	cr_assert(strstr(output, "a\\u{202E}b\\u{200B}c"), "%s", output);
+	cr_assert_eq(CTL("clients"), 0);
+	cr_assert(strstr(output, "a\\u{202E}b\\u{200B}c") && !strstr(output, "\u202E"), "%s", output);
+	cr_assert_eq(CTL("-o", "json", "clients"), 0);
+	cr_assert(strstr(output, name), "%s", output);
+	process_tell(&worker, 'x');
 	process_finish(&worker);
 	gpuwmd_stop(d);
 }

@@ -44,6 +44,13 @@ Test(log, line_names_its_level)
 				    "gpuwmd: debug: four\n");
 }
 
+Test(log, texts_of_others_are_shown_with_all_that_is_in_them)
+{
+	log_init(LOG_LEVEL_INFO);
+	log_info("command %s", "a\u202Eb\u200Bc\xff\n\u00e4");
+	cr_expect_str_eq(written(), "gpuwmd: info: command a\\u{202E}b\\u{200B}c??\u00e4\n");
+}
+
 Test(log, level_hides_what_matters_less)
 {
 	log_init(LOG_LEVEL_WARNING);

@@ -80,7 +80,7 @@ LedgerTest(registry, lists_eight_names_at_most)
 		ledger_building("m", tag);
 	}
 	cr_expect_null(ledger_find("m"));
-	cr_expect_str_eq(ledger.error.detail, "there are v1, v2, v3, v4, v5, v6, v7, v8 and 2 more");
+	cr_expect_str_eq(ledger.error.detail, "there are v1, v2, v3, v4, v5, v6, v7, v8 and more");
 }
 
 LedgerTest(registry, cuts_a_list_of_the_longest_names)

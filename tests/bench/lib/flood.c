@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -31,6 +32,7 @@ struct flooder {
 	const struct flood_way *way;
 	struct connection *connections;
 	unsigned process, count;
+	uint64_t *done;
 	int epoll;
 	struct packet packet;
 	uint8_t *costly; /* a request */
@@ -395,6 +397,7 @@ static void run_unread(struct flooder *f)
 		send_hello(c);
 		for (int n = 0; n < UNREAD_EACH; n++)
 			send_get_handles(f, c);
+		++*f->done;
 	}
 }
 
@@ -424,6 +427,8 @@ static void run_churn(struct flooder *f)
 		open[i] = connect_at_once(f->settings->socket);
 		if (open[i] < 0)
 			sched_yield();
+		else
+			++*f->done;
 	}
 }
 
@@ -475,6 +480,7 @@ static void on_readable(struct flooder *f, struct connection *c)
 		return;
 	}
 	packet_drop(&f->packet);
+	++*f->done;
 	if (message_read(f->packet.data, f->packet.bytes, &message, &why) < 0)
 		DIE("an answer that is none: %s", why);
 	f->way->next(f, c, &message);
@@ -517,9 +523,9 @@ static void wait_for_others(int sock)
 }
 
 _Noreturn static void run_process(const struct flood *flood, const struct flood_settings *s, unsigned process,
-				  int sock)
+				  uint64_t *done, int sock)
 {
-	struct flooder f = {.settings = s, .process = process, .way = flood ? flood->way : NULL};
+	struct flooder f = {.settings = s, .process = process, .done = done, .way = flood ? flood->way : NULL};
 
 	become(s->uid, s->gid);
 	signal(SIGPIPE, SIG_IGN);
@@ -556,6 +562,10 @@ struct flooders flooders_start(const struct flood *flood, const struct flood_set
 	struct flooders flooders = {.count = settings->processes};
 	int socks[FLOOD_PROCESSES_MAX], ends[2];
 
+	flooders.done = mmap(NULL, sizeof(uint64_t[FLOOD_PROCESSES_MAX]), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (flooders.done == MAP_FAILED)
+		DIE("out of memory");
 	fflush(NULL);
 	for (unsigned i = 0; i < settings->processes; i++) {
 		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -563,7 +573,7 @@ struct flooders flooders_start(const struct flood *flood, const struct flood_set
 		socks[i] = ends[0];
 		flooders.pids[i] = fork();
 		if (flooders.pids[i] == 0)
-			run_process(flood, settings, i, ends[1]);
+			run_process(flood, settings, i, &flooders.done[i], ends[1]);
 		close(ends[1]);
 	}
 	gather(socks, settings->processes); /* all connections are open */
@@ -573,11 +583,24 @@ struct flooders flooders_start(const struct flood *flood, const struct flood_set
 	return flooders;
 }
 
+uint64_t flooders_done(const struct flooders *flooders)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < flooders->count; i++)
+		sum += __atomic_load_n(&flooders->done[i], __ATOMIC_RELAXED);
+	return sum;
+}
+
 void flooders_stop(struct flooders *flooders)
 {
+	int status;
+
 	for (unsigned i = 0; i < flooders->count; i++)
 		kill(flooders->pids[i], SIGKILL);
 	for (unsigned i = 0; i < flooders->count; i++)
-		waitpid(flooders->pids[i], NULL, 0);
+		if (waitpid(flooders->pids[i], &status, 0) < 0 || !WIFSIGNALED(status))
+			DIE("a process of the flood ended before its time");
+	munmap(flooders->done, sizeof(uint64_t[FLOOD_PROCESSES_MAX]));
 	flooders->count = 0;
 }

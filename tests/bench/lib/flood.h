@@ -4,6 +4,7 @@
 #define GPUWM_BENCH_FLOOD_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct flood {
@@ -27,11 +28,13 @@ struct flood_settings {
 struct flooders {
 	pid_t pids[FLOOD_PROCESSES_MAX];
 	unsigned count;
+	uint64_t *done; /* shared: answers, or connections, of each process so far */
 };
 
 /* Returns when all connections are open and have their first requests under way. flood NULL, the control: the
  * connections idle, and the processes burn time. Needs root. */
 struct flooders flooders_start(const struct flood *flood, const struct flood_settings *settings);
+uint64_t flooders_done(const struct flooders *flooders);
 void flooders_stop(struct flooders *flooders);
 
 /* Gives the process away, for good. */

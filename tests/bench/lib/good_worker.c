@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 
 #define SAMPLES_MAX 400000
+#define PAUSE_US 1000
 
 /* Shared with its process. */
 #define RECONNECT_PAUSE_US 5000 /* gpuwmd takes a thousand connections a second of one user */
 
 struct good_worker {
 	pid_t pid;
+	int sock; /* to it */
 	struct good_worker_settings settings;
 	struct good_worker_times times;
 };
@@ -34,10 +36,11 @@ static struct series series_begin(double us)
 	return series;
 }
 
-/* True: go on. */
+/* True: go on, after a pause. Without one the times at which nothing is in the way would have all of the samples. */
 static bool series_add(struct series *series, double us)
 {
 	series->us[series->count++] = us;
+	usleep(PAUSE_US);
 	return us < GOOD_WORKER_WAIT_US && series->count < SAMPLES_MAX && now_us() < series->end;
 }
 
@@ -92,7 +95,7 @@ static double connect_and_say_hello(const char *path, struct packet *packet)
 	return took;
 }
 
-static void run(struct good_worker *worker)
+static void run(struct good_worker *worker, int parent)
 {
 	const struct good_worker_settings *s = &worker->settings;
 	struct good_worker_times *times = &worker->times;
@@ -101,7 +104,10 @@ static void run(struct good_worker *worker)
 	struct series series;
 	struct request get;
 	int sock = connect_and_greet(s->socket, &packet);
+	char byte = 0;
 
+	if (send(parent, &byte, 1, MSG_NOSIGNAL) != 1 || recv(parent, &byte, 1, 0) != 1)
+		_exit(1);
 	request_get_handles(s->ref, &get);
 	series = series_begin(s->attach_us);
 	while (series_add(&series, attach_and_release(sock, &get, &packet)))
@@ -121,22 +127,36 @@ struct good_worker *good_worker_start(const struct good_worker_settings *setting
 {
 	struct good_worker *worker =
 		mmap(NULL, sizeof(*worker), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ends[2];
+	char byte;
 	pid_t pid;
 
-	if (worker == MAP_FAILED)
-		DIE("out of memory");
+	if (worker == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		DIE("out of memory or descriptors");
 	worker->settings = *settings;
+	worker->sock = ends[0];
 	fflush(NULL);
 	pid = fork();
 	if (pid < 0)
 		DIE("fork: %s", strerror(errno));
 	if (pid == 0) {
 		become(settings->uid, settings->gid);
-		run(worker);
+		run(worker, ends[1]);
 		_exit(0);
 	}
 	worker->pid = pid;
+	close(ends[1]);
+	if (recv(worker->sock, &byte, 1, 0) != 1)
+		DIE("the good worker could not connect");
 	return worker;
+}
+
+void good_worker_begin(struct good_worker *worker)
+{
+	char byte = 0;
+
+	if (send(worker->sock, &byte, 1, MSG_NOSIGNAL) != 1)
+		DIE("the good worker has ended");
 }
 
 bool good_worker_done(struct good_worker *worker, struct good_worker_times *ret)
@@ -149,6 +169,7 @@ bool good_worker_done(struct good_worker *worker, struct good_worker_times *ret)
 	if (pid != worker->pid || status != 0)
 		DIE("the good worker failed");
 	*ret = worker->times;
+	close(worker->sock);
 	munmap(worker, sizeof(*worker));
 	return true;
 }

@@ -1,5 +1,5 @@
-/* A worker that does what workers do, timed, in a process of its own user: it attaches and releases over and over on
- * one connection, then connects over and over. */
+/* A worker that does what workers do, timed, in a process of its own user: it attaches and releases every millisecond
+ * on one connection, then connects as often. */
 #ifndef GPUWM_BENCH_GOOD_WORKER_H
 #define GPUWM_BENCH_GOOD_WORKER_H
 
@@ -24,8 +24,10 @@ struct good_worker_times {
 #define GOOD_WORKER_WAIT_US 20e6
 
 struct good_worker;
-/* Starts the process and returns. */
+/* Starts the process; returns when it is connected. */
 struct good_worker *good_worker_start(const struct good_worker_settings *settings);
+/* Lets it begin. */
+void good_worker_begin(struct good_worker *worker);
 /* True when it is done, which ends it: *ret is set. */
 bool good_worker_done(struct good_worker *worker, struct good_worker_times *ret);
 

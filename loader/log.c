@@ -1,0 +1,20 @@
+#include "log.h"
+
+#include "../proto/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_BYTES 4096
+
+void loader_log(const char *format, ...)
+{
+	char text[LINE_BYTES], shown[UTF8_SHOWN_MAX(LINE_BYTES)];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	utf8_show(text, shown, sizeof(shown));
+	fprintf(stderr, "gpuwm-loader: %s\n", shown);
+}
