@@ -296,7 +296,7 @@ static void stays_with_its_user(int signal_number)
 	cr_assert_eq(claim(other, "m@v2", 0), 0, "what nobody had claimed needs no waiting");
 	/* It is charged while it is reserved. */
 	cr_assert_eq(claim(owner, "m@v3", 0), 0);
-	cr_assert_eq(claim(owner, "m@v4", 0), -EDQUOT);
+	cr_assert_eq(claim(owner, "n@v4", 0), -EDQUOT);
 	cr_assert_eq(claim_resume(owner, "m@v1"), 0);
 	cr_assert_eq(claim_resume(owner, "m@v1"), 0, "it is its own by now");
 	cr_assert_eq(claim_resume(other, "m@v1"), -EBUSY);
@@ -353,14 +353,14 @@ static void meets(const char *limit, const char *key, const char *figure)
 	cr_assert(strstr(raw_refusal(), key) && strstr(raw_refusal(), "an operator may raise"), "%s",
 		  raw_refusal());
 	cr_assert_eq(publish(&free, admin, "m@v3", KB(8)), 0, "an operator is free of it: %s", raw_refusal());
-	cr_assert_eq(publish(&others, other, "m@v4", KB(8)), 0, "%s", raw_refusal());
+	cr_assert_eq(publish(&others, other, "n@v4", KB(8)), 0, "%s", raw_refusal());
 	for (size_t i = 0; i < 4; i++)
 		publish_end(all[i]);
 	version_drop(d, "m", "v1");
 	cr_assert_eq(publish(&first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
 	publish_end(&first);
 	version_drop(d, "m", "v3");
-	version_drop(d, "m", "v4");
+	version_drop(d, "n", "v4");
 	version_drop(d, "m", "v5");
 	close(owner);
 	close(other);

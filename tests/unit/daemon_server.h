@@ -64,7 +64,8 @@ static inline void server_close(void)
 /* All that can be done without waiting. */
 static inline void turn(void)
 {
-	for (int i = 0; i < 5; i++)
+	/* While a user's share has something to do the loop does not sleep. */
+	for (int i = 0; i < 5 || (uv_backend_timeout(&server->loop) == 0 && i < 10000); i++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 

@@ -62,6 +62,7 @@ struct fake {
 	sem_t paused, go;
 	unsigned lose; /* so many leases of the next resume get `loss` */
 	struct error loss;
+	bool loss_revoked; /* an operator revoked them */
 	bool no_events, no_fds; /* and not the descriptors that a reply speaks of */
 	bool revokes; /* the lease of get_handles, before any thread of the client has taken it */
 	bool hollow; /* resume says neither a lease nor why not */
@@ -235,7 +236,7 @@ static inline void fake_resume(struct fake *fake, nfds_t peer, struct fields *f,
 		} else if (fake->lose > 0) {
 			fake->lose--;
 			message_put_error(w, "error", &fake->loss);
-			if (fake->loss.code == -ESTALE)
+			if (fake->loss_revoked)
 				message_put_bool(w, "revoked", true);
 		} else if (one.error.code || !fake_has(fake, version) || strcmp(device, fake->device)) {
 			message_put_error(w, "error", &(struct error){-EINVAL, "not as it was granted", ""});

@@ -99,11 +99,12 @@ static inline void restart_setup(void)
 	fake = fake_start();
 	options = to_fake();
 	client = client_with(&options);
+	threads_before = threads();
 	cr_assert(eq(int, publish_begin(&publish), 0), "%s", gpuwm_error()->message);
 	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &data, NULL), 0));
 	memset(data, 7, 256);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
-	threads_before = threads();
+	UNTIL(threads_of_library() == 0); /* the one that told of the publisher's life */
 }
 
 static inline void restart_teardown(void)

@@ -135,6 +135,7 @@ Test(revoked, lease_may_be_refused_by_the_next_gpuwmd_first)
 	with_told(&told, 0);
 	mapping = attach();
 	error_set(&fake->loss, -ESTALE, "", "lease 1 was revoked by an operator");
+	fake->loss_revoked = true;
 	fake->lose = 1;
 	fake_restart();
 	UNTIL(told.count == 1);
