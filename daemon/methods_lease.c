@@ -168,8 +168,8 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 
 /* ---- waiting ---- */
 
-/* Whether the waiter's name is the changed version's now. Thousands may wait for others: they are not to cost more
- * than this look. */
+/* Whether the waiter's name is the changed version's now, or `previous`, which moves with `current`. Thousands may wait
+ * for other names: they are not to cost more than this look. */
 static bool concerns(const struct waiter *waiter, const struct version *changed)
 {
 	struct version *named;
@@ -180,8 +180,9 @@ static bool concerns(const struct waiter *waiter, const struct version *changed)
 	if (waiter->ref.has_id)
 		return version_id_equal(&waiter->ref.id, &changed->id);
 	return strcmp(waiter->ref.model, model_name(changed->model)) == 0 &&
+	       access_sees(waiter->request.session, changed->model) &&
 	       registry_find(waiter->request.server->registry, &waiter->ref, &named, &generation, NULL) == 0 &&
-	       named == changed;
+	       (named == changed || strcmp(waiter->ref.name, ALIAS_PREVIOUS) == 0);
 }
 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)

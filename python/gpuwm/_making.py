@@ -82,7 +82,7 @@ class Making:
         array = (_abi.TensorSpec * len(self._specs))(*map(_spec, self._specs))
         fields, count = _lib.key_fields(what.key)
         uids, uid_count, operators = _lib.owner_fields(what.owner)
-        uids, gids = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
+        joiners = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
         options = _abi.PublishOptions(
             size=ctypes.sizeof(_abi.PublishOptions),
             name=_lib.text_bytes(what.name, "name"),
@@ -98,10 +98,10 @@ class Making:
             owner_uids=uids,
             owner_uid_count=uid_count,
             owner_operator=operators,
-            join_uids=uids,
-            join_gids=gids,
-            join_uid_count=len(uids),
-            join_gid_count=len(gids),
+            join_uids=joiners[0],
+            join_gids=joiners[1],
+            join_uid_count=len(joiners[0]),
+            join_gid_count=len(joiners[1]),
         )
         out = ctypes.c_void_p()
         begin = self._library.gpuwm_publish_begin
