@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "keeping.h"
 #include "methods.h"
+#include "waiter_name.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,21 +62,22 @@ int claims_elect(struct session *session, const struct ref *name, struct error *
 
 /* ---- who is next ------------------------------------------------------- */
 
-static bool waits_for(const struct waiter *waiter, const struct ref *name)
-{
-	return strcmp(waiter->ref.name, name->name) == 0 && strcmp(waiter->ref.model, name->model) == 0;
-}
-
 /* Those who wait for it look again, until one of them is to build it: there is nothing new for the rest. */
 static void turn(struct server *server, const struct ref *name)
 {
-	struct waiter *next;
+	struct waiter *w = waiter_name_first(server, WAIT_CLAIM, name), *next;
 
-	for (struct waiter *w = server->waiters[WAIT_CLAIM]; w && !claim_find(server->claims, name); w = next) {
-		next = w->next;
-		if (waits_for(w, name))
-			w->wake(w, NULL, false);
+	for (; w && !claim_find(server->claims, name); w = next) {
+		next = w->next_of_name;
+		w->wake(w, NULL, false);
 	}
+}
+
+/* It is ready: each gets its handles, in its user's share of time. */
+static void all_due(struct server *server, const struct ref *name)
+{
+	for (struct waiter *w = waiter_name_first(server, WAIT_CLAIM, name); w; w = w->next_of_name)
+		waiter_due(w);
 }
 
 /* ---- after a restart ---------------------------------------------------- */
@@ -165,7 +167,10 @@ void claims_concluded(struct server *server, const struct version *version)
 		return;
 	if (claim)
 		claim_end(server->claims, claim);
-	turn(server, &name);
+	if (version->state == VERSION_FAILED)
+		turn(server, &name);
+	else
+		all_due(server, &name);
 }
 
 void claims_drop(struct session *session)

@@ -25,6 +25,12 @@
 #define ACCEPT_AWAITED_NS FAIR_QUANTUM_NS
 #define ACCEPT_RETRY_MS 1000 /* without even the spare descriptor: those who connect wait so long */
 
+/* Of one user's refused connections so many a second are told why: each word costs 2 us, which others wait for. */
+#define REFUSALS_TOLD 1000
+
+/* What is counted of a user. */
+enum { PACE_CONNECTS, PACE_TOLD };
+
 struct listener {
 	struct server *server;
 	enum session_kind kind;
@@ -281,9 +287,12 @@ static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 {
 	uint64_t rate = l->server->config->connects_per_second;
 
+	const struct pace_rate told = {.burst = REFUSALS_TOLD, .per_second = REFUSALS_TOLD};
+
 	if (l->refusal_rate != rate)
 		write_refusal(l, rate);
-	if (l->refusal_rate == rate)
+	if (l->refusal_rate == rate &&
+	    pace_take(l->server->connects, peer->uid, PACE_TOLD, told, clock_steady_ms()))
 		packet_send(sock, l->refusal.buffer.data, l->refusal.buffer.size, NULL, 0);
 	discard_socket(l->server->discard, sock);
 	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT,
@@ -300,9 +309,11 @@ static void take(struct listener *l, int sock)
 	struct peer peer;
 
 	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
-	    !pace_take(l->server->connects, peer.uid, 0, rate, clock_steady_ms())) {
+	    !pace_take(l->server->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms())) {
 		refuse_rate(l, sock, &peer);
-		pace_withheld(l->server->connects, peer.uid, 0); /* complaints count by themselves */
+		/* Complaints count by themselves. */
+		pace_withheld(l->server->connects, peer.uid, PACE_CONNECTS);
+		pace_withheld(l->server->connects, peer.uid, PACE_TOLD);
 	} else {
 		session_new(l->server, sock, l->kind, &session);
 	}

@@ -71,7 +71,7 @@ struct turn {
 struct loader_pool {
 	struct server *server;
 	struct loader *first;
-	uv_timer_t *retry; /* closes on its own */
+	uv_timer_t *retry, *idle; /* each closes on its own */
 	uint64_t retry_at_ms; /* steady */
 	unsigned failures; /* at start, in a row */
 	struct error failure; /* the last one */

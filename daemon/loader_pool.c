@@ -111,17 +111,21 @@ struct loader_pool *loader_pool_new(struct server *server)
 	if (!pool)
 		return NULL;
 	pool->retry = malloc(sizeof(*pool->retry));
-	if (!pool->retry) {
+	pool->idle = malloc(sizeof(*pool->idle));
+	if (!pool->retry || !pool->idle) {
+		free(pool->retry);
+		free(pool->idle);
 		free(pool);
 		return NULL;
 	}
 	pool->server = server;
-	pool->retry->data = pool;
+	pool->retry->data = pool->idle->data = pool;
 	uv_timer_init(&server->loop, pool->retry);
+	uv_timer_init(&server->loop, pool->idle);
 	return pool;
 }
 
-static void on_retry_closed(uv_handle_t *handle)
+static void on_timer_closed(uv_handle_t *handle)
 {
 	free(handle);
 }
@@ -132,7 +136,8 @@ struct loader_pool *loader_pool_free(struct loader_pool *pool)
 		return NULL;
 	while (pool->first)
 		loader_discard(pool->first);
-	uv_close((uv_handle_t *)pool->retry, on_retry_closed);
+	uv_close((uv_handle_t *)pool->retry, on_timer_closed);
+	uv_close((uv_handle_t *)pool->idle, on_timer_closed);
 	free(pool);
 	return NULL;
 }
@@ -346,12 +351,20 @@ static void start_missing(struct loader_pool *pool)
 		there++;
 }
 
-static void dismiss_idle(struct loader_pool *pool)
+static void on_idle(uv_timer_t *timer)
 {
+	struct loader_pool *pool = timer->data;
 	struct loader *l;
 
 	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = standby(pool)))
 		loader_dismiss(l);
+}
+
+/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
+static void dismiss_idle(struct loader_pool *pool)
+{
+	if (in_state(pool, LOADER_STANDBY) > wanted(pool) && !uv_is_active((uv_handle_t *)pool->idle))
+		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
 }
 
 static void turn(struct loader_pool *pool)

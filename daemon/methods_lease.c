@@ -2,6 +2,7 @@
 #include "keeping.h"
 #include "revoked.h"
 #include "versions.h"
+#include "waiter_name.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -168,23 +169,6 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 
 /* ---- waiting ---- */
 
-/* Whether the waiter's name is the changed version's now, or `previous`, which moves with `current`. Thousands may wait
- * for other names: they are not to cost more than this look. */
-static bool concerns(const struct waiter *waiter, const struct version *changed)
-{
-	struct version *named;
-	uint64_t generation;
-
-	if (!changed)
-		return true;
-	if (waiter->ref.has_id)
-		return version_id_equal(&waiter->ref.id, &changed->id);
-	return strcmp(waiter->ref.model, model_name(changed->model)) == 0 &&
-	       access_sees(waiter->request.session, changed->model) &&
-	       registry_find(waiter->request.server->registry, &waiter->ref, &named, &generation, NULL) == 0 &&
-	       (named == changed || strcmp(waiter->ref.name, ALIAS_PREVIOUS) == 0);
-}
-
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 {
 	const struct lease_wanted wanted = {.ref = &waiter->ref,
@@ -220,13 +204,16 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->look = wanted->look;
 	waiter->owner = wanted->owner;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
-	return 0;
+	if (waiter_name_enter(waiter) == 0)
+		return 0;
+	waiter_free(waiter);
+	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 }
 
 static void wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	if (concerns(waiter, changed))
-		lease_wake(waiter, expired, lease_answer);
+	(void)changed;
+	lease_wake(waiter, expired, lease_answer);
 }
 
 int method_get_handles(struct request *request, struct fields *params, struct error *error)

@@ -26,6 +26,7 @@ struct discard;
 struct complaints;
 struct pace;
 struct unread;
+struct waiter_name;
 struct listener;
 struct inherited;
 struct mourning;
@@ -58,6 +59,7 @@ struct server {
 	struct audience *audiences; /* a list */
 	struct job_table jobs;
 	struct waiter *waiters[WAIT_KINDS], **waiters_end[WAIT_KINDS]; /* oldest first */
+	struct waiter_name *waiter_names; /* by what they wait for */
 	uint64_t waiting;
 
 	struct session *sessions;

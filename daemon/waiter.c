@@ -1,26 +1,32 @@
 #include "waiter.h"
 #include "server.h"
 #include "session.h"
+#include "waiter_name.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool expire(struct fair_task *task)
+static bool look_again(struct fair_task *task)
 {
-	struct waiter *waiter = (struct waiter *)((char *)task - offsetof(struct waiter, expiry));
+	struct waiter *waiter = (struct waiter *)((char *)task - offsetof(struct waiter, task));
 
-	waiter->wake(waiter, NULL, true);
+	waiter->wake(waiter, NULL, waiter->expired);
 	return false;
 }
 
-/* Thousands may end at once. */
+void waiter_due(struct waiter *waiter)
+{
+	fair_due(waiter->request.session->share, &waiter->task);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct waiter *waiter = timer->data;
 
-	fair_due(waiter->request.session->share, &waiter->expiry);
+	waiter->expired = true;
+	waiter_due(waiter);
 }
 
 static int charge(const struct request *request, struct quota_charge *ret, struct error *error)
@@ -85,7 +91,7 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request = *request;
 	w->request.packet = NULL;
 	w->wake = wake;
-	w->expiry.call = expire;
+	w->task.call = look_again;
 	enlist(server, kind, w);
 	enlist_of_session(request->session, w);
 	server->waiting++;
@@ -115,7 +121,8 @@ struct waiter *waiter_free(struct waiter *w)
 	w->request.session->waiter_count--;
 	w->request.server->waiting--;
 	quota_release(&w->charge);
-	fair_undue(&w->expiry);
+	fair_undue(&w->task);
+	waiter_name_leave(w);
 	free(w->asked);
 	if (w->timed)
 		uv_close((uv_handle_t *)&w->timer, on_closed);
@@ -128,9 +135,16 @@ void waiters_wake(struct server *server, enum wait_kind kind, const struct versi
 {
 	struct waiter *next;
 
+	if (kind == WAIT_READY && changed) {
+		waiter_names_of_version(server, kind, changed, waiter_due);
+		return;
+	}
 	for (struct waiter *w = server->waiters[kind]; w; w = next) {
 		next = w->next;
-		w->wake(w, changed, false);
+		if (kind == WAIT_READY)
+			waiter_due(w);
+		else
+			w->wake(w, changed, false);
 	}
 }
 

@@ -14,6 +14,7 @@
 
 struct version;
 struct device;
+struct waiter_name;
 struct waiter;
 
 /* What they wait for. */
@@ -29,7 +30,7 @@ enum wait_kind {
 };
 
 /* Answers and frees the waiter, or leaves it waiting (never when expired).
- * changed: the version that did; NULL: look. */
+ * changed: the version that did (not told to those of WAIT_READY); NULL: look. */
 typedef void waiter_wake_fn(struct waiter *waiter, const struct version *changed, bool expired);
 
 struct waiter {
@@ -41,7 +42,10 @@ struct waiter {
 	waiter_wake_fn *wake;
 	uv_timer_t timer;
 	bool timed;
-	struct fair_task expiry; /* its time is over: the answer is its user's work */
+	struct fair_task task; /* it looks again: the answer is its user's work */
+	bool expired; /* its time is over */
+	struct waiter_name *of_name; /* waiter_name.h; NULL: it waits for no name */
+	struct waiter *next_of_name, **link_of_name;
 
 	/* What it was about, as far as its kind needs it. */
 	struct ref ref;
@@ -64,7 +68,10 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 /* Without an answer. NULL is fine. */
 struct waiter *waiter_free(struct waiter *waiter);
 
-/* Wakes all of a kind, the oldest first. */
+/* The waiter looks again in its user's share of time. */
+void waiter_due(struct waiter *waiter);
+/* Wakes all of a kind, the oldest first. Those of WAIT_READY may be thousands, whose answers are their users' work: those
+ * whose name the changed version has (NULL: all) become due. */
 void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed);
 /* Refuses and frees all of a kind. */
 void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error);

@@ -209,6 +209,9 @@
 #define PUBLISH_LOOK_AGAIN_MS 500
 /* cuInit takes 0.1 to 0.2 s; ten GPUs with cold drivers took seconds. */
 #define LOADER_START_MS 20000
+/* A loader that stood by for a part that did not come ends so much later: a publisher may begin the next one. It holds
+ * 4 MiB of a GPU, and its start takes gpuwmd 1 to 2 ms, which others wait for. */
+#define LOADER_IDLE_MS 2000
 /* Between starts of a standby loader that dies at once. */
 #define LOADER_RETRY_MS 2000
 /* Deaths at start in a row after which waiting jobs are failed. */
