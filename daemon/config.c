@@ -155,8 +155,8 @@ int config_read(struct config *config, const char *path, struct error *error)
 /* ---- descriptors ---- */
 
 /* Besides the limits below: the loop, standard streams, listeners, the lock, and to spare; each user's share of the
- * loop's time; refused connections that are being closed, and that wait for it. */
-#define FILES_BASE (64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX)
+ * loop's time; refused connections that are being closed, and that wait for it; operators' connections above all. */
+#define FILES_BASE (64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + FILES_PER_SESSION * ADMIN_SESSIONS_MORE)
 #define FILES_PER_SESSION 2 /* socket and pidfd */
 #define FILES_PER_LOADER 4 /* socket, pidfd, and a publisher's pair on its way */
 

@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "claims.h"
+#include "clock.h"
 #include "hand_in.h"
 #include "loader.h"
 #include "rights.h"
@@ -191,6 +192,8 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 		close(pair[0]);
 		return r;
 	}
+	/* The request may have waited for room: its publisher had nothing to say meanwhile. */
+	request->session->heard_ms = clock_steady_ms();
 	answer_begun(request, version, pair[0]);
 	silence_watch(request->server->silence);
 	loader_pool_turn(request->server->loaders);

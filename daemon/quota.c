@@ -152,7 +152,7 @@ static int check_limit(const struct quota *quota, uid_t uid, enum quota_kind kin
 {
 	uint64_t used = quota_used(quota, uid, kind), most = quota->limits.per_uid[kind];
 
-	if (used <= most && more <= most - used)
+	if (more == 0 || (used <= most && more <= most - used))
 		return 0;
 	return exhausted(quota, uid, kind, used, more, error);
 }

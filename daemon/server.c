@@ -61,6 +61,14 @@ static void finish_stopping(struct server *server)
 	}
 }
 
+static void turn_loaders(struct server *server)
+{
+	while (server->turn_due) {
+		server->turn_due = false;
+		loader_pool_turn(server->loaders);
+	}
+}
+
 static void give_room(struct server *server)
 {
 	if (!server->room_came)
@@ -73,6 +81,7 @@ void server_settle(struct server *server)
 {
 	give_room(server);
 	say_goodbyes(server);
+	turn_loaders(server);
 	wake_subscribers(server);
 	versions_settle(server);
 	claims_settle(server);

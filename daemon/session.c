@@ -153,9 +153,10 @@ static int admit(struct session *s, struct error *error)
 		return error_set(error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
 	if (server->stopping)
 		return server_refuse_stopping(error);
-	if (server->session_count >= server->config->sessions)
+	/* Who operates gets in, to see whose workers have taken all that there is. */
+	if (server->session_count + unread_leftovers(server->unread) >=
+	    server->config->sessions + (s->kind == SESSION_ADMIN ? ADMIN_SESSIONS_MORE : 0))
 		return too_many(server, error);
-	/* Who operates gets in to see which of the user's workers have taken all that the user may have. */
 	if (s->kind == SESSION_WORKER)
 		r = quota_charge(server->quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
 	if (r < 0)

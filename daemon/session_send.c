@@ -97,13 +97,19 @@ static bool blocked(struct session *s, int reason)
 	return packet_unread(s->sock); /* it may have read before the watch began */
 }
 
+/* The first packet is gone: the next one has its own time. */
+static void forget_crowd(struct session *s)
+{
+	s->crowded_since = 0;
+	crowded_remove(s);
+}
+
 /* The first packet's descriptors can't go for too long: an error goes instead. */
 static void give_up_descriptors(struct session *s)
 {
 	struct parcel parcel = s->out->parcel;
 
-	s->crowded_since = 0;
-	crowded_remove(s);
+	forget_crowd(s);
 	outgoing_pop(s);
 	complain(s->server->complaints, s->peer.uid, COMPLAINT_CROWDED,
 		 "session %llu: %zu descriptors could not be sent for %d ms: peers of gpuwmd leave too many unread",
@@ -130,8 +136,7 @@ void session_flush(struct session *s)
 		int r = try_send(s, &s->out->parcel);
 
 		if (r == 0) {
-			s->crowded_since = 0;
-			crowded_remove(s);
+			forget_crowd(s);
 			outgoing_pop(s);
 		} else if (r == -ETOOMANYREFS && s->crowded_since != 0 &&
 			   clock_steady_ms() - s->crowded_since > CROWDED_MS) {
@@ -189,8 +194,10 @@ bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
 		s->out_end = link;
 	close_fds(&o->parcel);
 	free(o);
-	if (link == &s->out) /* what is behind it may go now */
+	if (link == &s->out) { /* what is behind it may go now */
+		forget_crowd(s);
 		session_flush(s);
+	}
 	return true;
 }
 

@@ -32,6 +32,7 @@ struct leftover {
 
 struct unread {
 	struct unread_user *users; /* by uid; only those who have some */
+	uint64_t leftovers; /* of all users */
 };
 
 struct unread *unread_new(void)
@@ -148,17 +149,30 @@ static bool look_at_oldest(struct unread_user *user)
 	return !last;
 }
 
+uint64_t unread_leftovers(const struct unread *unread)
+{
+	return unread->leftovers;
+}
+
+/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
+ * users together reach what the kernel takes. */
+static uint64_t share_of_each(const struct unread *unread)
+{
+	return UNREAD_FDS_ALL_MAX / (HASH_COUNT(unread->users) + 1);
+}
+
 bool unread_has_room(struct session *session, size_t fds)
 {
+	uint64_t most = share_of_each(session->server->unread);
 	struct unread_user *user = user_find(session->server->unread, session->peer.uid);
 
 	if (session->kind != SESSION_WORKER || !user)
 		return true;
-	for (int i = 0; i < LOOKED_AT && user->first && user->count + fds > UNREAD_FDS_PER_UID_MAX; i++) {
+	for (int i = 0; i < LOOKED_AT && user->first && user->count + fds > most; i++) {
 		if (!look_at_oldest(user))
 			return true;
 	}
-	return user->count + fds <= UNREAD_FDS_PER_UID_MAX;
+	return user->count + fds <= most;
 }
 
 /* ---- what is left of sessions ---- */
@@ -167,6 +181,7 @@ static void leftover_free(struct leftover *left)
 {
 	struct unread_user *user = left->user;
 
+	user->unread->leftovers--;
 	fair_forget(&left->watch);
 	close(left->watch.fd);
 	fair_leave(left->share);
@@ -178,12 +193,13 @@ static void leftover_free(struct leftover *left)
 	free(left);
 }
 
+/* The kernel signals writability when the peer reads, and when it closes, which frees what it had not read. That the
+ * peer has shut its end down is no sign: what it did not read stays. */
 static void on_read(struct fair_watch *watch, uint32_t events)
 {
-	struct leftover *left = (struct leftover *)watch; /* its first member */
-
-	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) || !packet_unread(watch->fd))
-		leftover_free(left);
+	(void)events;
+	if (!packet_unread(watch->fd))
+		leftover_free((struct leftover *)watch); /* its first member */
 }
 
 bool unread_take_over(struct session *session)
@@ -200,11 +216,12 @@ bool unread_take_over(struct session *session)
 				  .charge = session->charge,
 				  .share = session->share,
 				  .fds = session->fds_sent};
-	if (fair_watch(left->share, &left->watch, EPOLLRDHUP | EPOLLOUT | EPOLLET) < 0) {
+	if (fair_watch(left->share, &left->watch, EPOLLOUT | EPOLLET) < 0) {
 		free(left);
 		unread_clear(session);
 		return false;
 	}
+	session->server->unread->leftovers++;
 	delist(session);
 	left->next = user->leftovers;
 	left->link = &user->leftovers;

@@ -306,7 +306,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 			job_cancel(server, checkers[i], reason);
 	}
 	loader_pool_report(server->loaders);
-	loader_pool_turn(server->loaders);
+	server->turn_due = true; /* it may end jobs and publishes, which the caller goes through */
 }
 
 static bool is_publisher(const struct publish *publish, const void *publisher)

@@ -31,9 +31,10 @@
  * one system call in four of get_handles. */
 #define UNREAD_FDS_MAX 16
 
-/* And in all connections of one user: the kernel takes RLIMIT_NOFILE of them (20,000) from gpuwmd to all of its peers
- * together. 16 workers may leave a largest reply unread, or 256 several small ones; others of the user wait then. */
-#define UNREAD_FDS_PER_UID_MAX 4096
+/* And what the connections of all users may leave unread, which they share: the kernel takes RLIMIT_NOFILE of them
+ * (20,000) from gpuwmd to all of its peers together. A user alone may leave half of this: 16 of its workers a largest
+ * reply, or 256 several small ones. */
+#define UNREAD_FDS_ALL_MAX 8192
 
 /* One descriptor of a packet is the index. */
 #define PART_SEGMENTS_MAX (PACKET_FDS_MAX - 1)
@@ -134,7 +135,8 @@
 #define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
 #define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
 
-#define SESSIONS_MAX 8000 /* two fds each: 16,000 of the usual 20,000 and more */
+#define SESSIONS_MAX 7936 /* two fds each: 15,872 of the usual 20,000 and more */
+#define ADMIN_SESSIONS_MORE 64 /* on admin.sock, when workers have taken all */
 #define SESSIONS_PER_UID_MAX 6144
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
 /* Revoked leases whose holders may still map the memory; 200 bytes each, in place of the lease's. As many as one

@@ -242,7 +242,8 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 
 /* ---- descriptors that a user's connections leave unread ---- */
 
-#define LEAVING (UNREAD_FDS_PER_UID_MAX / UNREAD_FDS_MAX)
+/* A user alone has half. */
+#define LEAVING (UNREAD_FDS_ALL_MAX / 2 / UNREAD_FDS_MAX)
 
 /* Connections that leave as many unread as each may: all that the user may leave. */
 static void leave_unread(int socks[LEAVING])
@@ -254,7 +255,7 @@ static void leave_unread(int socks[LEAVING])
 			send_get(socks[i], id, "m", 0);
 	}
 	TURN_UNTIL(leases() == LEAVING * UNREAD_REPLIES);
-	cr_assert_eq(unread_count(server->unread, getuid()), UNREAD_FDS_PER_UID_MAX);
+	cr_assert_eq(unread_count(server->unread, getuid()), UNREAD_FDS_ALL_MAX / 2);
 }
 
 static void read_all(int sock)
@@ -296,33 +297,83 @@ Test(session, operators_do_not_wait_for_what_workers_leave_unread)
 	TURN_UNTIL(server->session_count == 0);
 }
 
-/* The kernel counts them until the peer has read or closed, whatever gpuwmd does. */
-Test(session, that_ended_still_counts_for_what_lies_unread)
+/* A connection whose reply lies unread, and which gpuwmd ends then. */
+static int end_unread(void (*provoke)(int sock))
 {
-	int sock = greeted(SESSION_WORKER), other;
+	int sock = greeted(SESSION_WORKER);
 
-	ready("m", "v1");
 	send_get(sock, 1, "m", 0);
 	TURN_UNTIL(leases() == 1);
-	cr_assert_eq(send(sock, "\xc1", 1, 0), 1);
+	provoke(sock);
 	TURN_UNTIL(server->session_count == 0);
+	turn();
 	cr_expect_eq(unread_count(server->unread, getuid()), 2);
 	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1, "it may not do so again and again");
-	cr_assert(comes(sock));
-	cr_assert(comes(sock));
+	return sock;
+}
+
+static void send_nonsense(int sock)
+{
+	cr_assert_eq(send(sock, "\xc1", 1, 0), 1);
+}
+
+static void send_no_more(int sock)
+{
+	cr_assert_eq(shutdown(sock, SHUT_WR), 0);
+}
+
+static void shut_down(int sock)
+{
+	cr_assert_eq(shutdown(sock, SHUT_RDWR), 0);
+}
+
+static void is_given_back(void)
+{
 	turn();
 	cr_expect_eq(unread_count(server->unread, getuid()), 0);
 	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 0);
-	close(sock);
+	cr_expect_eq(unread_leftovers(server->unread), 0);
+}
 
-	other = greeted(SESSION_WORKER);
-	send_get(other, 1, "m", 0);
-	TURN_UNTIL(leases() == 1);
-	cr_assert_eq(send(other, "\xc1", 1, 0), 1);
-	TURN_UNTIL(server->session_count == 0);
+/* The kernel counts them until the peer has read or closed, whatever gpuwmd and the peer do besides. */
+Test(session, that_ended_still_counts_for_what_lies_unread)
+{
+	void (*const ways[])(int sock) = {send_nonsense, send_no_more, shut_down};
+
+	ready("m", "v1");
+	for (size_t i = 0; i < 3; i++) {
+		close(end_unread(ways[i]));
+		is_given_back();
+	}
+}
+
+Test(session, that_ended_no_longer_counts_when_its_peer_has_read)
+{
+	int sock;
+
+	ready("m", "v1");
+	sock = end_unread(send_nonsense);
+	cr_assert(comes(sock));
+	cr_assert(comes(sock));
+	is_given_back();
+	close(sock);
+}
+
+/* They are descriptors of gpuwmd too. */
+Test(session, that_ended_and_lies_unread_counts_among_all_sessions)
+{
+	int sock, other;
+
+	ready("m", "v1");
+	sock = end_unread(send_no_more);
+	config.sessions = 1;
+	other = connect_as(SESSION_WORKER);
+	cr_expect_eq(answered(other), -EDQUOT);
+	close(sock);
 	close(other);
 	turn();
-	cr_expect_eq(unread_count(server->unread, getuid()), 0);
+	other = greeted(SESSION_WORKER);
+	close(other);
 }
 
 /* ---- too many descriptors in flight ---- */
