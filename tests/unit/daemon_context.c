@@ -84,15 +84,20 @@ Test(context, of_a_load_that_does_not_fit_fails_it)
 	leave();
 }
 
-static void send_begin(int sock, uint64_t bytes)
+static void send_begin_of(int sock, const char *name, uint64_t bytes)
 {
 	struct message_writer w;
 
 	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@v1");
+	message_put_text(&w, "name", name);
 	message_put_text(&w, "device", GPU);
 	message_put_u64(&w, "bytes", bytes);
 	send_request(sock, &w);
+}
+
+static void send_begin(int sock, uint64_t bytes)
+{
+	send_begin_of(sock, "m@v1", bytes);
 }
 
 /* What publish_begin's answer names. */
@@ -386,5 +391,70 @@ Test(context, is_what_loaders_say)
 	cr_expect_eq(fields_u64(&device, "context"), 12345);
 	close(admin);
 	close(loader);
+	leave();
+}
+
+/* Its publisher had nothing to say while it waited for room. */
+Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
+{
+	struct device *host;
+	struct message_writer w;
+	uint64_t granted;
+	int publisher;
+
+	begin(GIB(1), -1);
+	host = device_find(&server->devices, DEVICE_HOST);
+	config.publish_silence_ms = 300;
+	publisher = greeted(SESSION_ADMIN);
+	host->used = host->budget;
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "m@v1");
+	message_put_text(&w, "device", DEVICE_HOST);
+	message_put_u64(&w, "bytes", 4096);
+	send_request(publisher, &w);
+	turn();
+	cr_assert_eq(server->waiting, 1);
+	server->sessions->heard_ms -= 10000; /* so long ago */
+	host->used = 0;
+	server->room_came = true;
+	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
+	granted = clock_steady_ms();
+	TURN_UNTIL(publish_count(server->publishes) == 0);
+	cr_expect_geq(clock_steady_ms() - granted, 300);
+	close(publisher);
+	close(loader);
+	leave();
+}
+
+/* What ends with it may be the next one that is looked at. */
+Test(context, of_a_job_that_ends_as_a_publish_fails_is_no_trap, .timeout = 60)
+{
+	int silent, next, checkers[2], other;
+
+	config.loaders = 4;
+	begin(CONTEXT + MIB(60), -1);
+	silent = greeted(SESSION_ADMIN);
+	next = greeted(SESSION_ADMIN);
+	cr_assert_eq(load_to(gpu)->state, JOB_RUNNING);
+	other = standby_with(-1);
+	config.publish_silence_ms = 60000;
+	send_begin_of(silent, "m@v1", MIB(50));
+	cr_assert_eq(answered(silent), 0, "%s", message.error.message);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checkers[0]), 0);
+	cr_assert_eq(packet_send(checkers[0], "", 1, NULL, 0), 0);
+	turn();
+	config.publish_silence_ms = 100;
+	send_begin_of(next, "m@v2", 0);
+	cr_assert_eq(answered(next), 0, "%s", message.error.message);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checkers[1]), 0);
+	gpu->budget = MIB(120); /* as a reload */
+	TURN_UNTIL(publish_count(server->publishes) == 0);
+	for (size_t i = 0; i < 2; i++)
+		close(checkers[i]);
+	close(silent);
+	close(next);
+	close(loader);
+	close(other);
+	TURN_UNTIL(gpu->used == 0);
 	leave();
 }

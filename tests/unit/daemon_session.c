@@ -376,6 +376,31 @@ Test(session, that_ended_and_lies_unread_counts_among_all_sessions)
 	close(other);
 }
 
+Test(session, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
+{
+	int socks[LEAVING], one, admin = greeted(SESSION_ADMIN);
+	struct session *crowded;
+	struct message_writer w;
+
+	leave_unread(socks);
+	one = greeted(SESSION_WORKER);
+	crowded = server->sessions;
+	send_get(one, 9, "m", 0);
+	TURN_UNTIL(crowded->link_crowded);
+	begin_request(&w, 1, METHOD_KICK);
+	message_put_u64(&w, "lease", crowded->leases->id);
+	send_request(admin, &w);
+	cr_expect_eq(answered(admin), 0, "%s", message.error.message);
+	cr_expect_null(crowded->out);
+	cr_expect_null(crowded->link_crowded);
+	cr_expect_eq(crowded->crowded_since, 0);
+	for (size_t i = 0; i < LEAVING; i++)
+		close(socks[i]);
+	close(one);
+	close(admin);
+	TURN_UNTIL(server->session_count == 0);
+}
+
 /* ---- too many descriptors in flight ---- */
 
 #define CROWD 6
