@@ -6,8 +6,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A user whose processes keep the processors busy is not to keep gpuwmd from the others. Root may raise itself, and
+ * systemd's unit does it for gpuwmd (Nice=); elsewhere gpuwmd takes its turns as everybody does. */
+#define NICE (-5)
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
@@ -54,6 +59,8 @@ int main(int argc, char **argv)
 			  strerror(-private));
 		return complain(&error, EXIT_COULD_NOT_START);
 	}
+	if (getpriority(PRIO_PROCESS, 0) == 0)
+		setpriority(PRIO_PROCESS, 0, NICE);
 	config_init(&config);
 	r = config_arguments(&config, argc, argv, &error);
 	if (r < 0) {

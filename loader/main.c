@@ -166,6 +166,8 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();
+	if (getpriority(PRIO_PROCESS, 0) < 0)
+		setpriority(PRIO_PROCESS, 0, 0); /* gpuwmd runs ahead of others; what loaders do takes long */
 	r = run(&arguments);
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
