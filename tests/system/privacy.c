@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,4 +165,22 @@ Test(privacy, no_process_of_the_same_user_looks_into_the_services)
 	kill(ordinary, SIGKILL);
 	kill(keeper, SIGTERM);
 	cr_assert(waitpid(ordinary, NULL, 0) == ordinary && waitpid(keeper, NULL, 0) == keeper);
+}
+
+static int nice_of(pid_t pid)
+{
+	errno = 0;
+	return getpriority(PRIO_PROCESS, (id_t)pid);
+}
+
+Test(privacy, gpuwmd_runs_ahead_of_those_it_serves_and_loaders_do_not)
+{
+	pid_t loaders[CHILDREN_MAX];
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(geteuid() == 0 && nice_of(0) == 0, "only root may raise itself");
+	d = gpuwmd_start(NULL);
+	cr_expect_lt(nice_of(d->pid), 0);
+	cr_assert(EVENTUALLY(SOON_MS, loaders_of(d->pid, loaders) > 0 && nice_of(loaders[0]) == 0));
+	gpuwmd_stop_empty(d);
 }
