@@ -43,7 +43,7 @@ int access_publish(struct session *session, const char *model, bool *ret_entitle
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);
-/* Pin, unpin and verify: `what` names it. */
+/* Pin, unpin, verify, and retire with force: `what` names it. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
 
 #endif

@@ -232,6 +232,8 @@ int method_retire(struct request *request, struct fields *params, struct error *
 
 	if (r == 0)
 		r = access_retire(request->session, version, error);
+	if (r == 0 && force.wanted) /* it takes leases from other users */
+		r = access_operate(request->session, version->model, "retire with force", error);
 	if (r < 0)
 		return r;
 	id = version->id;

@@ -360,6 +360,39 @@ Test(access, others_retire_only_what_they_published)
 	close(other);
 }
 
+static int retire_by_force(int sock, const char *ref)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_RETIRE);
+	message_put_text(&w, "ref", ref);
+	message_put_bool(&w, "force", true);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+Test(access, a_retire_by_force_is_for_those_who_operate)
+{
+	int owner = connect_uid(OWNER, ROLE_PUBLISHER), named = connect_uid(NAMED, 0),
+	    other = connect_uid(OTHER, 0), admin = greeted(SESSION_ADMIN);
+
+	owned("m", "v1", OWNER);
+	owned("m", "v2", OWNER);
+	owned("m", "v3", OWNER);
+	rule("model.1", "match", "m");
+	rule("model.1", "operate", "1002");
+	rule("model.1", "publish", "1003");
+	cr_expect_eq(retire_by_force(owner, "m@v2"), -EACCES);
+	cr_expect_str_eq(message.error.message, "retire with force needs the role operator for model \"m\"");
+	cr_expect_eq(retire_by_force(other, "m@v2"), -EACCES, "publish does not do");
+	cr_expect_eq(retire_by_force(named, "m@v2"), 0);
+	cr_expect_eq(retire_by_force(admin, "m@v3"), 0);
+	close(owner);
+	close(named);
+	close(other);
+	close(admin);
+}
+
 Test(access, pins_and_verifies_are_for_those_who_operate)
 {
 	int owner = connect_uid(OWNER, ROLE_PUBLISHER), named = connect_uid(NAMED, 0);
