@@ -1,4 +1,5 @@
 /* What a session may do to a model, and what it is told of those that it may not attach to. */
+#include "daemon/rights.h"
 #include "daemon_server.h"
 
 TestSuite(access, .init = server_open, .fini = server_close, .timeout = 120);
@@ -425,6 +426,60 @@ Test(access, what_an_operator_made_is_operated_on_the_admin_socket)
 	cr_expect_eq(access_publish(server->sessions->next, "m", NULL, NULL), 0, "it publishes, as ever");
 	cr_expect_eq(swap(admin, "m", "v2"), 0);
 	close(same_uid);
+	close(admin);
+}
+
+/* The code of an abort of the publish. */
+static int abort_of(int sock, const struct publish *publish)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_PUBLISH_ABORT);
+	message_put_hex128(&w, "publish", publish->id.bytes);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+Test(access, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
+{
+	int same_uid = connect_uid(0, ROLE_PUBLISHER), joiner = connect_uid(NAMED, 0),
+	    admin = greeted(SESSION_ADMIN);
+	struct joiners joiners = {.uid_count = 1, .uids = {NAMED}};
+	struct publish_part *part;
+	struct publish *publish = building("m", "v1", &part);
+	const struct session *s = server->sessions;
+
+	cr_assert_eq(version_set_joiners(publish->version, &joiners), 0);
+	cr_expect(may_take_part(s->next->next, publish->version), "it is of this user");
+	publish->version->by_operator = true;
+	cr_expect_not(may_take_part(s->next->next, publish->version));
+	cr_expect(may_take_part(s->next, publish->version), "who is named");
+	cr_expect(may_take_part(s, publish->version));
+	cr_expect_eq(abort_of(same_uid, publish), -ENOENT);
+	cr_expect(strstr(message.error.message, "no open publish"), "%s", message.error.message);
+	cr_expect_eq(abort_of(admin, publish), 0);
+	close(same_uid);
+	close(joiner);
+	close(admin);
+}
+
+/* Whether `clients` tells the session of publishes, in all its entries or in none. */
+static bool is_told_publishes(int sock)
+{
+	cr_assert_eq(ask(sock, METHOD_CLIENTS), 0);
+	return memmem(packet.data, packet.bytes, "\251publishes\335\0\0\0\1", 15);
+}
+
+Test(access, clients_tells_ids_of_publishes_to_operators_only)
+{
+	int observer = connect_uid(OTHER, ROLE_OBSERVER), admin = greeted(SESSION_ADMIN);
+	struct publish_part *part;
+
+	building("m", "v1", &part);
+	part->publisher = server->sessions;
+	cr_expect(is_told_publishes(admin));
+	cr_expect_not(is_told_publishes(observer));
+	close(observer);
 	close(admin);
 }
 
