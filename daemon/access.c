@@ -217,19 +217,6 @@ static int not_named(const struct session *s, const struct subject *subject, con
 			 subject->name);
 }
 
-static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
-{
-	if (!sees(s, subject))
-		return error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
-				 (unsigned)s->peer.uid, what, subject->name);
-	if (subject->owner.by_operator)
-		return error_set(error, -EACCES, change_remedy,
-				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
-				 (unsigned)s->peer.uid, what);
-	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
-			 subject->name, (unsigned)subject->owner.uid, (unsigned)s->peer.uid, what);
-}
-
 /* Of a model that nobody owns yet. */
 static int change_unowned(const struct session *s, const struct subject *subject, const char *what,
 			  struct error *error)
@@ -243,6 +230,30 @@ static int change_unowned(const struct session *s, const struct subject *subject
 			 "membership in the publishers' group gives it, as do publish and operate of a section "
 			 "[model.N] of gpuwmd's configuration",
 			 "to %s model \"%s\" needs the role publisher", what, subject->name);
+}
+
+/* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
+ * the same answer as there. */
+static int hidden_from(const struct session *s, const struct subject *subject, const char *what,
+		       struct error *error)
+{
+	int r = change_unowned(s, subject, what, error);
+
+	return r < 0 ? r
+		     : error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
+				 (unsigned)s->peer.uid, what, subject->name);
+}
+
+static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
+{
+	if (!sees(s, subject))
+		return hidden_from(s, subject, what, error);
+	if (subject->owner.by_operator)
+		return error_set(error, -EACCES, change_remedy,
+				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
+				 (unsigned)s->peer.uid, what);
+	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
+			 subject->name, (unsigned)subject->owner.uid, (unsigned)s->peer.uid, what);
 }
 
 static bool is_entitled(struct session *s, const struct subject *subject)

@@ -1,4 +1,5 @@
 /* What a session may do to a model, and what it is told of those that it may not attach to. */
+#include "daemon/methods.h"
 #include "daemon/rights.h"
 #include "daemon_server.h"
 
@@ -307,6 +308,50 @@ Test(access, a_refusal_does_not_tell_who_owns_what_is_hidden)
 	owned("m", "v1", OWNER);
 	cr_expect_eq(may_publish(OTHER, ROLE_PUBLISHER, "m", &error), -EACCES);
 	cr_expect_str_eq(error.message, "uid 1003 may not publish into model \"m\"");
+}
+
+/* What a session without any right is told when it publishes, claims and takes a claim again. */
+static const char *refusals_of(int sock)
+{
+	static char text[4 * TEXT_BYTES_MAX];
+	const struct session *s = server->sessions;
+	struct request request = {.server = server, .session = server->sessions};
+	struct error error;
+	size_t used = 0;
+
+	cr_assert_eq(access_publish(request.session, "s", NULL, &error), -EACCES);
+	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|%s|", error.message, error.detail);
+	cr_assert_eq(ASK(sock, METHOD_CLAIM, "name", "s@v9"), -EACCES);
+	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|", message.error.message);
+	cr_assert_eq(s->peer.uid, OTHER);
+	cr_assert_eq(claim_resume(&request, "s@v1", &error), -EACCES);
+	snprintf(text + used, sizeof(text) - used, "%s|", error.message);
+	return text;
+}
+
+/* Under rules of which `key` names another user. */
+static void expect_same_refusals(const char *key)
+{
+	int other = connect_uid(OTHER, 0);
+	char before[4 * TEXT_BYTES_MAX];
+
+	rule("model.1", "match", "s");
+	rule("model.1", "attach", "1002");
+	rule("model.1", key, "1002");
+	strcpy(before, refusals_of(other));
+	owned("s", "v1", OWNER);
+	cr_expect_str_eq(refusals_of(other), before);
+	close(other);
+}
+
+Test(access, a_refused_publish_does_not_tell_that_a_hidden_model_is_there)
+{
+	expect_same_refusals("attach");
+}
+
+Test(access, nor_does_a_publish_that_the_section_refuses)
+{
+	expect_same_refusals("publish");
 }
 
 Test(access, a_section_with_publish_names_all_who_publish)
