@@ -128,6 +128,11 @@ static bool is_owners_uid(const struct session *s, const struct subject *subject
 }
 
 /* What operators made they operate on admin.sock only: else root of a container, which has the other socket, could. */
+static bool is_made_by(const struct session *s, const struct version *version)
+{
+	return version->owner == s->peer.uid && !version->by_operator;
+}
+
 static bool owns(const struct session *s, const struct subject *subject)
 {
 	return is_owners_uid(s, subject) && !subject->owner.by_operator;
@@ -169,6 +174,17 @@ int access_find(struct session *s, const struct ref *ref, struct version **ret_v
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
 	return registry_find_in(s->server->registry, &view, ref, ret_version, ret_generation, error);
+}
+
+int access_find_own(struct session *s, const struct ref *ref, struct version **ret_version, struct error *error)
+{
+	struct version *version;
+	uint64_t generation;
+
+	if (registry_find(s->server->registry, ref, &version, &generation, NULL) < 0 || !is_made_by(s, version))
+		return access_find(s, ref, ret_version, &generation, error);
+	*ret_version = version;
+	return 0;
 }
 
 int access_find_model(struct session *s, const char *name, struct model **ret_model, struct error *error)
@@ -291,8 +307,7 @@ int access_retire(struct session *s, const struct version *version, struct error
 {
 	const struct subject subject = subject_of(s->server, version->model);
 
-	if (is_entitled(s, &subject) || owns(s, &subject) ||
-	    (version->owner == s->peer.uid && !version->by_operator))
+	if (is_entitled(s, &subject) || owns(s, &subject) || is_made_by(s, version))
 		return 0;
 	if (version->by_operator)
 		return error_set(error, -EACCES, change_remedy,

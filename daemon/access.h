@@ -29,6 +29,9 @@ bool access_sees_claim(struct session *session, struct claim *claim);
 /* registry_find and registry_model for this session. */
 int access_find(struct session *session, const struct ref *ref, struct version **ret_version,
 		uint64_t *ret_generation, struct error *error);
+/* The same, but the session also finds versions that its user published, where the model does not exist for it. */
+int access_find_own(struct session *session, const struct ref *ref, struct version **ret_version,
+		    struct error *error);
 int access_find_model(struct session *session, const char *name, struct model **ret_model, struct error *error);
 /* The events after number `after` that the session may not see are passed over: the number to go on from. */
 uint64_t access_skip_events(struct session *session, uint64_t after);

@@ -439,6 +439,29 @@ Test(access, a_retire_by_force_is_for_those_who_operate)
 	close(admin);
 }
 
+Test(access, a_version_of_a_hidden_model_is_retired_by_who_published_it)
+{
+	int other = connect_uid(OTHER, 0);
+	struct version *second;
+	char id[VERSION_ID_TEXT];
+
+	owned("s", "v1", OWNER);
+	owned("s", "v2", OTHER);
+	second = owned("s", "v3", OTHER);
+	owned("s", "o", OTHER)->by_operator = true;
+	rule("model.1", "match", "s");
+	rule("model.1", "attach", "1002");
+	cr_expect_eq(retire(other, "s@v1"), -ENOENT);
+	cr_expect_eq(retire(other, "s@o"), -ENOENT, "an operator with this uid made it");
+	cr_expect_eq(retire(other, "s@v2"), 0);
+	hex128_format(second->id.bytes, id);
+	cr_expect_eq(retire(other, id), 0);
+	TURN_UNTIL(registry_counts(server->registry).versions == 2);
+	cr_expect_eq(retire(other, "s@v2"), -ENOENT);
+	cr_expect_str_eq(message.error.message, "no model \"s\"");
+	close(other);
+}
+
 Test(access, pins_and_verifies_are_for_those_who_operate)
 {
 	int owner = connect_uid(OWNER, ROLE_PUBLISHER), named = connect_uid(NAMED, 0);
