@@ -171,6 +171,18 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 	return 0;
 }
 
+/* The owner's uid may publish without the right to move aliases: where an operator made the model. A publish with an
+ * alias asks for both. */
+static int check_rights(const struct request *request, struct begin *begin, struct error *error)
+{
+	struct model *model = registry_model(request->server->registry, begin->name.model);
+	int r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
+
+	if (r == 0 && begin->alias[0] && model && model_owner(model).known)
+		r = access_swap(request->session, model, error);
+	return r;
+}
+
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
 	struct version *version = NULL;
@@ -178,7 +190,7 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 
 	/* Who joins was named by one who may, or is that user. */
 	if (!begin->request.join)
-		r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
+		r = check_rights(request, begin, error);
 	if (r == 0 && !begin->request.join)
 		r = claims_check(request->server, request->session, &begin->name, error);
 	if (r < 0)

@@ -497,6 +497,39 @@ Test(access, what_an_operator_made_is_operated_on_the_admin_socket)
 	close(admin);
 }
 
+/* The code of a publish_begin. */
+static int begin(int sock, const char *name, const char *alias)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", name);
+	message_put_text(&w, "device", DEVICE_HOST);
+	message_put_u64(&w, "bytes", 0);
+	if (alias)
+		message_put_text(&w, "alias", alias);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+Test(access, a_publish_with_an_alias_needs_the_right_to_move_aliases)
+{
+	int same_uid = connect_uid(0, ROLE_PUBLISHER), owner = connect_uid(OWNER, 0);
+	struct publish_part *part;
+	struct publish *publish = building("m", "v1", &part);
+
+	publish->version->by_operator = true;
+	complete(publish, part, 1);
+	owned("n", "v1", OWNER);
+	cr_expect_eq(begin(same_uid, "m@v2", "current"), -EACCES);
+	cr_expect_str_eq(message.error.message, "model \"m\" is operators': uid 0 may not move aliases of it here");
+	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
+	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
+	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
+	close(same_uid);
+	close(owner);
+}
+
 /* The code of an abort of the publish. */
 static int abort_of(int sock, const struct publish *publish)
 {
