@@ -37,11 +37,8 @@ static bool is_operator(const struct session *s)
 
 /* ---- where the rules name it ---- */
 
-/* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
- * again the next time. */
-static void look_up(struct session *s)
+gid_t *access_groups(const struct session *s, size_t *ret_count)
 {
-	const struct server *server = s->server;
 	gid_t *groups = NULL, *more;
 	size_t count = 0;
 
@@ -50,13 +47,27 @@ static void look_up(struct session *s)
 	more = realloc(groups, (count + 1) * sizeof(*groups));
 	if (!more) {
 		free(groups);
-		s->access = (struct access){0};
-		return;
+		return NULL;
 	}
 	more[count] = s->peer.gid;
-	s->access.named = rules_named(&server->config->rules, s->peer.uid, more, count + 1);
+	*ret_count = count + 1;
+	return more;
+}
+
+/* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
+ * again the next time. */
+static void look_up(struct session *s)
+{
+	const struct server *server = s->server;
+	size_t count;
+	gid_t *groups = access_groups(s, &count);
+
+	s->access = (struct access){0};
+	if (!groups)
+		return;
+	s->access.named = rules_named(&server->config->rules, s->peer.uid, groups, count);
 	s->access.generation = server->rules_generation;
-	free(more);
+	free(groups);
 }
 
 /* The position is the section that counts for a model. */
@@ -248,6 +259,16 @@ static int change_unowned(const struct session *s, const struct subject *subject
 			 "to %s model \"%s\" needs the role publisher", what, subject->name);
 }
 
+static int is_anothers(const struct subject *subject, uid_t uid, const char *what, struct error *error)
+{
+	if (subject->owner.by_operator)
+		return error_set(error, -EACCES, change_remedy,
+				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
+				 (unsigned)uid, what);
+	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
+			 subject->name, (unsigned)subject->owner.uid, (unsigned)uid, what);
+}
+
 /* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
  * the same answer as there. */
 static int hidden_from(const struct session *s, const struct subject *subject, const char *what,
@@ -264,12 +285,7 @@ static int not_owner(struct session *s, const struct subject *subject, const cha
 {
 	if (!sees(s, subject))
 		return hidden_from(s, subject, what, error);
-	if (subject->owner.by_operator)
-		return error_set(error, -EACCES, change_remedy,
-				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
-				 (unsigned)s->peer.uid, what);
-	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
-			 subject->name, (unsigned)subject->owner.uid, (unsigned)s->peer.uid, what);
+	return is_anothers(subject, s->peer.uid, what, error);
 }
 
 static bool is_entitled(struct session *s, const struct subject *subject)
@@ -277,20 +293,15 @@ static bool is_entitled(struct session *s, const struct subject *subject)
 	return is_operator(s) || has_right(s, subject->position, RULE_PUBLISH);
 }
 
-int access_publish(struct session *s, const char *model, bool *ret_entitled, struct error *error)
+int access_publish(struct session *s, const char *model, struct error *error)
 {
 	struct rule_cache cache = {0};
 	const struct subject subject = subject_named(s->server, model, &cache);
-	const bool entitled = is_entitled(s, &subject);
-	int r = 0;
 
-	if (!entitled && !subject.owner.known)
-		r = change_unowned(s, &subject, "publish into", error);
-	else if (!entitled && !is_owners_uid(s, &subject))
-		r = not_owner(s, &subject, "publish into", error);
-	if (r == 0 && ret_entitled)
-		*ret_entitled = entitled;
-	return r;
+	if (is_entitled(s, &subject) || is_owners_uid(s, &subject))
+		return 0;
+	return subject.owner.known ? not_owner(s, &subject, "publish into", error)
+				   : change_unowned(s, &subject, "publish into", error);
 }
 
 int access_swap(struct session *s, struct model *model, struct error *error)
@@ -301,6 +312,22 @@ int access_swap(struct session *s, struct model *model, struct error *error)
 		return 0;
 	return subject.owner.known ? not_owner(s, &subject, "move aliases of", error)
 				   : change_unowned(s, &subject, "move aliases of", error);
+}
+
+int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+		     struct error *error)
+{
+	const struct subject subject = subject_of(server, version->model);
+	const bool owns = subject.owner.uid == version->owner && !subject.owner.by_operator;
+	struct rules_named named;
+
+	if (version->by_operator || owns)
+		return 0;
+	named = rules_named(&server->config->rules, version->owner, groups, count);
+	if (subject.position != RULE_NONE &&
+	    (named.rights[RULE_PUBLISH] | named.rights[RULE_OPERATE]) >> subject.position & 1)
+		return 0;
+	return is_anothers(&subject, version->owner, "move aliases of", error);
 }
 
 int access_retire(struct session *s, const struct version *version, struct error *error)

@@ -22,6 +22,9 @@ struct access {
 /* The roles of a connection whose peer is identified; once, when it begins. */
 unsigned access_roles(const struct session *session);
 
+/* All groups of the session's peer; the caller frees them. NULL: out of memory. */
+gid_t *access_groups(const struct session *session, size_t *ret_count);
+
 /* ---- what is there for the session ---- */
 
 bool access_sees(struct session *session, struct model *model);
@@ -40,11 +43,14 @@ uint64_t access_skip_events(struct session *session, uint64_t after);
 
 /* Take leases. An observer sees a model without this right. */
 int access_attach(struct session *session, struct model *model, struct error *error);
-/* Publish into the model, whose aliases the publish may move. There need be no model of this name yet. *ret_entitled (may
- * be NULL): whoever becomes the owner meanwhile, the right stays. */
-int access_publish(struct session *session, const char *model, bool *ret_entitled, struct error *error);
+/* Publish into the model. There need be no model of this name yet. */
+int access_publish(struct session *session, const char *model, struct error *error);
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
+/* The same under the rules of now, for whoever began the publish of a version that is ready: the version's owner, who
+ * had these groups then, and may have gone. The call sorts the groups. */
+int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+		     struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);
 /* Pin, unpin, verify, and retire with force: `what` names it. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);

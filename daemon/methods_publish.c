@@ -104,7 +104,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 				 "a dry run makes no version");
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
-	begin->request.by_operator = begin->request.entitled = true;
+	begin->request.by_operator = true;
 	begin->request.heard_ms = NULL;
 	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
 	if (r < 0)
@@ -144,6 +144,30 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	return 0;
 }
 
+/* Whoever began it may have gone when the alias is to be moved, and the rules may be others. */
+static int begin_with_groups(const struct request *request, struct begin *begin, struct publish **ret_publish,
+			     struct publish_part **ret_part, struct error *error)
+{
+	const struct server *server = request->server;
+	gid_t *groups = NULL;
+	size_t count = 0;
+	int r;
+
+	if (begin->alias[0] && !begin->request.join) {
+		groups = access_groups(request->session, &count);
+		if (!groups)
+			return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	begin->request.groups = groups;
+	begin->request.group_count = count;
+	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, ret_publish,
+			  ret_part, error);
+	begin->request.groups = NULL;
+	begin->request.group_count = 0;
+	free(groups);
+	return r;
+}
+
 /* Takes the checker's end. The job comes first: it is what can be undone without a trace in the registry. */
 static int begin_with_checker(struct request *request, struct begin *begin, int checker_sock,
 			      struct version **ret_version, struct error *error)
@@ -156,8 +180,7 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 
 	if (r < 0)
 		return r;
-	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, &publish, &part,
-			  error);
+	r = begin_with_groups(request, begin, &publish, &part, error);
 	if (r < 0) {
 		job_drop(&server->jobs, job);
 		return r;
@@ -173,10 +196,10 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 
 /* The owner's uid may publish without the right to move aliases: where an operator made the model. A publish with an
  * alias asks for both. */
-static int check_rights(const struct request *request, struct begin *begin, struct error *error)
+static int check_rights(const struct request *request, const struct begin *begin, struct error *error)
 {
 	struct model *model = registry_model(request->server->registry, begin->name.model);
-	int r = access_publish(request->session, begin->name.model, &begin->request.entitled, error);
+	int r = access_publish(request->session, begin->name.model, error);
 
 	if (r == 0 && begin->alias[0] && model && model_owner(model).known)
 		r = access_swap(request->session, model, error);

@@ -85,7 +85,7 @@ static int pin(int sock, const char *ref)
 
 static int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)
 {
-	int sock = connect_uid(uid, roles), r = access_publish(server->sessions, model, NULL, error);
+	int sock = connect_uid(uid, roles), r = access_publish(server->sessions, model, error);
 
 	close(sock);
 	turn();
@@ -319,7 +319,7 @@ static const char *refusals_of(int sock)
 	struct error error;
 	size_t used = 0;
 
-	cr_assert_eq(access_publish(request.session, "s", NULL, &error), -EACCES);
+	cr_assert_eq(access_publish(request.session, "s", &error), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|%s|", error.message, error.detail);
 	cr_assert_eq(ASK(sock, METHOD_CLAIM, "name", "s@v9"), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|", message.error.message);
@@ -491,7 +491,7 @@ Test(access, what_an_operator_made_is_operated_on_the_admin_socket)
 	cr_expect_eq(retire(same_uid, "m@v1"), -EACCES, "root of a container is no operator");
 	cr_expect_eq(retire(same_uid, "m@v2"), -EACCES);
 	cr_expect_eq(swap(same_uid, "m", "v2"), -EACCES);
-	cr_expect_eq(access_publish(server->sessions->next, "m", NULL, NULL), 0, "it publishes, as ever");
+	cr_expect_eq(access_publish(server->sessions->next, "m", NULL), 0, "it publishes, as ever");
 	cr_expect_eq(swap(admin, "m", "v2"), 0);
 	close(same_uid);
 	close(admin);
@@ -526,6 +526,7 @@ Test(access, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
 	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
+	cr_expect_gt(publish_next(server->publishes, NULL)->group_count, 0, "who asks later knows the groups");
 	close(same_uid);
 	close(owner);
 }
@@ -597,8 +598,66 @@ Test(access, an_alias_is_not_moved_for_who_was_overtaken)
 	late = complete(publish, part, 1);
 	cr_expect_eq(late->state, VERSION_READY);
 	cr_expect_eq(late->error.code, -EACCES);
-	cr_expect(strstr(late->error.message, "model \"m\" has become uid 1001's"), "%s", late->error.message);
+	cr_expect(strstr(late->error.message, "model \"m\" is uid 1001's: uid 1003 may not"), "%s", late->error.message);
 	cr_expect_eq(first->alias_count, 1);
+}
+
+/* A publish into OWNER's model with the alias current, by uid NAMED with this group. */
+static struct version *late_publish(gid_t group, const char *before, const char *after)
+{
+	struct publish_part *part;
+	struct publish *publish;
+
+	owned("m", "v1", OWNER);
+	publish = building("m", "v2", &part);
+	strcpy(publish->alias, "current");
+	publish->version->owner = NAMED;
+	publish->groups = calloc(1, sizeof(gid_t));
+	publish->groups[0] = group;
+	publish->group_count = 1;
+	rule("model.1", "match", "m");
+	rule("model.1", "publish", before);
+	if (after) {
+		rules_clear(&config.rules);
+		rule("model.1", "match", "m");
+		rule("model.1", "publish", after);
+	}
+	return complete(publish, part, 1);
+}
+
+Test(access, an_alias_is_moved_for_the_named)
+{
+	cr_expect_eq(late_publish(7, "1002", NULL)->alias_count, 1);
+}
+
+Test(access, an_alias_is_moved_for_a_named_group)
+{
+	cr_expect_eq(late_publish(7, "1002", "@7")->alias_count, 1);
+}
+
+Test(access, an_alias_is_not_moved_for_who_lost_the_right_by_a_reload)
+{
+	const struct version *version = late_publish(7, "1002", "1003");
+
+	cr_expect_eq(version->state, VERSION_READY);
+	cr_expect_eq(version->alias_count, 0);
+	cr_expect_eq(version->error.code, -EACCES);
+	cr_expect(strstr(version->error.message, "its alias current was not moved: model \"m\" is uid 1001's"),
+		  "%s", version->error.message);
+}
+
+Test(access, an_alias_of_an_operators_model_is_not_moved_for_its_uid)
+{
+	struct publish_part *part, *late_part;
+	struct publish *late = building("m", "v2", &late_part), *first = building("m", "v1", &part);
+	struct version *version;
+
+	strcpy(late->alias, "current");
+	first->version->by_operator = true;
+	complete(first, part, 1);
+	version = complete(late, late_part, 1);
+	cr_expect_eq(version->error.code, -EACCES);
+	cr_expect(strstr(version->error.message, "model \"m\" is operators'"), "%s", version->error.message);
 }
 
 Test(access, a_verify_is_told_to_who_began_it)
