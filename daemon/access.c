@@ -13,7 +13,7 @@ static bool is_member(const struct session *s, bool there, gid_t group)
 	return there && peer_in_group(s->sock, &s->peer, group);
 }
 
-unsigned access_roles(const struct session *s)
+static unsigned find_roles(const struct session *s)
 {
 	const struct server *server = s->server;
 	unsigned roles = ROLE_WORKER;
@@ -30,9 +30,18 @@ unsigned access_roles(const struct session *s)
 	return roles;
 }
 
-static bool is_operator(const struct session *s)
+unsigned access_roles(struct session *s)
 {
-	return s->roles & (ROLE_OPERATOR | ROLE_LOADER);
+	if (s->roles_generation != s->server->roles_generation) {
+		s->roles = find_roles(s);
+		s->roles_generation = s->server->roles_generation;
+	}
+	return s->roles;
+}
+
+static bool is_operator(struct session *s)
+{
+	return access_roles(s) & (ROLE_OPERATOR | ROLE_LOADER);
 }
 
 /* ---- where the rules name it ---- */
@@ -157,7 +166,7 @@ static bool may_attach(struct session *s, const struct subject *subject)
 
 static bool sees(struct session *s, const struct subject *subject)
 {
-	return s->roles & ROLE_OBSERVER || may_attach(s, subject);
+	return access_roles(s) & ROLE_OBSERVER || may_attach(s, subject);
 }
 
 bool access_sees(struct session *s, struct model *model)
@@ -245,13 +254,13 @@ static int not_named(const struct session *s, const struct subject *subject, con
 }
 
 /* Of a model that nobody owns yet. */
-static int change_unowned(const struct session *s, const struct subject *subject, const char *what,
+static int change_unowned(struct session *s, const struct subject *subject, const char *what,
 			  struct error *error)
 {
 	if (restricts(s->server, subject->position, RULE_PUBLISH) ||
 	    restricts(s->server, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
-	if (s->roles & ROLE_PUBLISHER)
+	if (access_roles(s) & ROLE_PUBLISHER)
 		return 0;
 	return error_set(error, -EACCES,
 			 "membership in the publishers' group gives it, as do publish and operate of a section "
@@ -271,7 +280,7 @@ static int is_anothers(const struct subject *subject, uid_t uid, const char *wha
 
 /* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
  * the same answer as there. */
-static int hidden_from(const struct session *s, const struct subject *subject, const char *what,
+static int hidden_from(struct session *s, const struct subject *subject, const char *what,
 		       struct error *error)
 {
 	int r = change_unowned(s, subject, what, error);

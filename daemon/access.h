@@ -19,8 +19,8 @@ struct access {
 	struct rules_named named;
 };
 
-/* The roles of a connection whose peer is identified; once, when it begins. */
-unsigned access_roles(const struct session *session);
+/* The roles of a connection whose peer is identified: found when it begins, and again after each reload. */
+unsigned access_roles(struct session *session);
 
 /* All groups of the session's peer; the caller frees them. NULL: out of memory. */
 gid_t *access_groups(const struct session *session, size_t *ret_count);

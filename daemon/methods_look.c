@@ -64,7 +64,7 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 	message_put_u64(&w, "epoch", keeping_epoch(server->keeping));
 	message_put_text(&w, "server", GPUWM_VERSION);
 	message_put_u64(&w, "pid", (uint64_t)getpid());
-	put_roles(&w, session->roles);
+	put_roles(&w, access_roles(session));
 	put_limits(&w, server);
 	put_devices(&w, server);
 	request_answer(request, &w);
@@ -250,7 +250,7 @@ static void put_publishes(struct message_writer *w, const struct session *sessio
 }
 
 /* seen_by: a publish's id is a secret, which only operators are told. */
-static void put_client(struct message_writer *w, const struct session *session, const struct session *seen_by)
+static void put_client(struct message_writer *w, const struct session *session, struct session *seen_by)
 {
 	message_begin_map(w, NULL);
 	message_put_u64(w, "session", session->id);
@@ -267,7 +267,7 @@ static void put_client(struct message_writer *w, const struct session *session, 
 		put_lease(w, lease);
 	put_revoked_of(w, session);
 	message_end(w);
-	if (seen_by->roles & ROLE_OPERATOR)
+	if (access_roles(seen_by) & ROLE_OPERATOR)
 		put_publishes(w, session);
 	put_claims_of(w, session);
 	message_end(w);

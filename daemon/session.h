@@ -32,7 +32,8 @@ struct session {
 	struct session *next_ended;
 	uint64_t id;
 	enum session_kind kind;
-	unsigned roles;
+	unsigned roles; /* access_roles gives them */
+	uint64_t roles_generation; /* of the configuration that they were found under; 0: not yet */
 	struct access access;
 	struct peer peer;
 	struct quota_charge charge;

@@ -278,6 +278,49 @@ Test(access, an_observer_sees_and_does_not_attach)
 	close(observer);
 }
 
+/* Who is in the groups of publishers and of observers, from now on: as a reload says. */
+static void reload_groups(bool publishes, gid_t publishers, bool observes, gid_t observers)
+{
+	server->has_publish_group = publishes;
+	server->publish_group = publishers;
+	server->has_observe_group = observes;
+	server->observe_group = observers;
+	server->roles_generation++;
+}
+
+Test(access, an_observer_is_none_after_a_reload_with_another_group)
+{
+	int sock = connect_uid(OTHER, 0);
+
+	rule("model.1", "match", "s");
+	rule("model.1", "attach", "1002");
+	reload_groups(false, 0, true, OTHER);
+	cr_expect_eq(ask(sock, METHOD_CLIENTS), 0);
+	cr_assert_eq(ask(sock, METHOD_SUBSCRIBE), 0);
+	owned("s", "v1", OWNER);
+	cr_expect_eq(events_about(sock, "s"), 2);
+	reload_groups(false, 0, true, NAMED);
+	owned("s", "v2", OWNER);
+	cr_expect_eq(events_about(sock, "s"), 0);
+	cr_expect_eq(told(sock, "versions"), 0);
+	cr_expect_eq(ask(sock, METHOD_CLIENTS), -EACCES);
+	cr_expect_eq(ask(sock, METHOD_JOBS), -EACCES);
+	close(sock);
+}
+
+Test(access, a_publisher_is_none_after_a_reload_with_another_group)
+{
+	int sock = connect_uid(OTHER, 0);
+
+	reload_groups(true, OTHER, false, 0);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v1"), 0);
+	reload_groups(true, NAMED, false, 0);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v2"), -EACCES);
+	reload_groups(true, OTHER, false, 0);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v2"), 0);
+	close(sock);
+}
+
 /* ---- changing ---- */
 
 Test(access, a_publisher_publishes_into_what_nobody_owns)
