@@ -1,5 +1,6 @@
 #include "ctl.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,6 +96,12 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
+/* Whether the admin socket lets this user not in, or is not there. Any other error is worth telling. */
+static bool is_no_operator(int code)
+{
+	return code == -EACCES || code == -EPERM || code == -ENOENT || code == -ECONNREFUSED;
+}
+
 /* Operators see every model, on their own socket. Who may not use it sees on the other one what rules let them see. */
 static int command_connect(const struct command *command, const struct arguments *arguments,
 			   struct gpuwm_client **ret_client)
@@ -106,7 +113,7 @@ static int command_connect(const struct command *command, const struct arguments
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
 	r = gpuwm_connect(&options, ret_client);
-	if (r == 0 || command->admin)
+	if (command->admin || !is_no_operator(r))
 		return r;
 	options.flags = 0;
 	return gpuwm_connect(&options, ret_client);
