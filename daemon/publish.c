@@ -206,7 +206,6 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish->version->by_operator = request->by_operator;
 	record_of(publish->version)->charges = charges;
 	publish->id = publish->version->publish;
-	publish->version->by_operator = request->by_operator;
 	r = add_part(publish, request, &charge, ret_part, error);
 	assert(r == 0); /* a new version's first part was checked, and has its room */
 	publish->next = table->first;
