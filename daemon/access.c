@@ -280,8 +280,7 @@ static int is_anothers(const struct subject *subject, uid_t uid, const char *wha
 
 /* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
  * the same answer as there. */
-static int hidden_from(struct session *s, const struct subject *subject, const char *what,
-		       struct error *error)
+static int hidden_from(struct session *s, const struct subject *subject, const char *what, struct error *error)
 {
 	int r = change_unowned(s, subject, what, error);
 

@@ -86,9 +86,11 @@ static int add_name(struct rule *rule, enum rule_right right, const char *sectio
 	struct principal principal;
 
 	if (!resolve(name, &principal))
-		return error_set(error, -EINVAL, "name users and @groups of this machine, or their numbers, without leading zeros",
-				 "[%s] %s: there is no %s \"%.*s\" here", section, key,
-				 name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
+		return error_set(
+			error, -EINVAL,
+			"name users and @groups of this machine, or their numbers, without leading zeros",
+			"[%s] %s: there is no %s \"%.*s\" here", section, key,
+			name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
 	if (!rule_name(rule, right, principal))
 		return error_set(error, -EINVAL, "name a group that they are members of",
 				 "[%s] %s names more than %d users and groups", section, key, RULE_NAMES_MAX);
@@ -125,10 +127,11 @@ static int set_match(struct rule *rule, const char *section, const char *value, 
 				 "[%s] match has %zu bytes; 1 to %d are possible", section, strlen(value),
 				 RULE_MATCH_BYTES_MAX);
 	if (wrong)
-		return error_set(error, -EINVAL,
-				 "names have letters, digits, '.', '_', '-' and '/'; * stands for any, ? for one, "
-				 "[ab], [a-z] and [!ab] for one of a set; another pattern needs another section",
-				 "[%s] match: no model can match \"%.256s\", which %s", section, value, wrong);
+		return error_set(
+			error, -EINVAL,
+			"names have letters, digits, '.', '_', '-' and '/'; * stands for any, ? for one, "
+			"[ab], [a-z] and [!ab] for one of a set; another pattern needs another section",
+			"[%s] match: no model can match \"%.256s\", which %s", section, value, wrong);
 	if (rule->match[0])
 		return error_set(error, -EINVAL, "another pattern needs another section",
 				 "[%s] has two patterns: %.256s and %.256s", section, rule->match, value);

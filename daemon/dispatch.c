@@ -126,8 +126,8 @@ static int check_role(const struct method *method, struct session *session, stru
 		method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
-static int check_method(const struct method *method, const struct message *message,
-			struct session *session, struct error *error)
+static int check_method(const struct method *method, const struct message *message, struct session *session,
+			struct error *error)
 {
 	const struct error *locked = keeping_locked(session->server->keeping);
 

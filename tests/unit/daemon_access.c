@@ -565,7 +565,8 @@ Test(access, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	complete(publish, part, 1);
 	owned("n", "v1", OWNER);
 	cr_expect_eq(begin(same_uid, "m@v2", "current"), -EACCES);
-	cr_expect_str_eq(message.error.message, "model \"m\" is operators': uid 0 may not move aliases of it here");
+	cr_expect_str_eq(message.error.message,
+			 "model \"m\" is operators': uid 0 may not move aliases of it here");
 	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
 	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
@@ -641,7 +642,8 @@ Test(access, an_alias_is_not_moved_for_who_was_overtaken)
 	late = complete(publish, part, 1);
 	cr_expect_eq(late->state, VERSION_READY);
 	cr_expect_eq(late->error.code, -EACCES);
-	cr_expect(strstr(late->error.message, "model \"m\" is uid 1001's: uid 1003 may not"), "%s", late->error.message);
+	cr_expect(strstr(late->error.message, "model \"m\" is uid 1001's: uid 1003 may not"), "%s",
+		  late->error.message);
 	cr_expect_eq(first->alias_count, 1);
 }
 

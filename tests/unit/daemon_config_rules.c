@@ -140,9 +140,8 @@ Test(config_rules, a_section_has_one_pattern)
 
 Test(config_rules, a_pattern_can_match_a_name)
 {
-	static const char *const right[] = {"*",      "s/*",   "a.b/?[ab]", "[a-z0-9]*", "[!a]*",
-					    "[a-]*",  "[-a]*", "*[./]*",    "m",         "a-b_c/d.e",
-					    "[!-a]*", "a[b]"};
+	static const char *const right[] = {"*",     "s/*",    "a.b/?[ab]", "[a-z0-9]*", "[!a]*",  "[a-]*",
+					    "[-a]*", "*[./]*", "m",         "a-b_c/d.e", "[!-a]*", "a[b]"};
 	char section[32];
 
 	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
@@ -178,8 +177,9 @@ Test(config_rules, a_pattern_that_no_name_can_match_is_refused)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		expect_wrong(set("model.7", "match", wrong[i][0]), wrong[i][1], "another section");
 	set("model.7", "match", "s6/*, s7/*");
-	cr_expect_str_eq(error.message,
-			 "[model.7] match: no model can match \"s6/*, s7/*\", which has a character that no name has");
+	cr_expect_str_eq(
+		error.message,
+		"[model.7] match: no model can match \"s6/*, s7/*\", which has a character that no name has");
 }
 
 Test(config_rules, a_pattern_needs_no_more_than_a_name_may_have)
