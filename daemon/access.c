@@ -13,7 +13,7 @@ static bool is_member(const struct session *s, bool there, gid_t group)
 	return there && peer_in_group(s->sock, &s->peer, group);
 }
 
-unsigned access_roles(const struct session *s)
+static unsigned find_roles(const struct session *s)
 {
 	const struct server *server = s->server;
 	unsigned roles = ROLE_WORKER;
@@ -30,18 +30,24 @@ unsigned access_roles(const struct session *s)
 	return roles;
 }
 
-static bool is_operator(const struct session *s)
+unsigned access_roles(struct session *s)
 {
-	return s->roles & (ROLE_OPERATOR | ROLE_LOADER);
+	if (s->roles_generation != s->server->roles_generation) {
+		s->roles = find_roles(s);
+		s->roles_generation = s->server->roles_generation;
+	}
+	return s->roles;
+}
+
+static bool is_operator(struct session *s)
+{
+	return access_roles(s) & (ROLE_OPERATOR | ROLE_LOADER);
 }
 
 /* ---- where the rules name it ---- */
 
-/* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
- * again the next time. */
-static void look_up(struct session *s)
+gid_t *access_groups(const struct session *s, size_t *ret_count)
 {
-	const struct server *server = s->server;
 	gid_t *groups = NULL, *more;
 	size_t count = 0;
 
@@ -50,13 +56,27 @@ static void look_up(struct session *s)
 	more = realloc(groups, (count + 1) * sizeof(*groups));
 	if (!more) {
 		free(groups);
-		s->access = (struct access){0};
-		return;
+		return NULL;
 	}
 	more[count] = s->peer.gid;
-	s->access.named = rules_named(&server->config->rules, s->peer.uid, more, count + 1);
+	*ret_count = count + 1;
+	return more;
+}
+
+/* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
+ * again the next time. */
+static void look_up(struct session *s)
+{
+	const struct server *server = s->server;
+	size_t count;
+	gid_t *groups = access_groups(s, &count);
+
+	s->access = (struct access){0};
+	if (!groups)
+		return;
+	s->access.named = rules_named(&server->config->rules, s->peer.uid, groups, count);
 	s->access.generation = server->rules_generation;
-	free(more);
+	free(groups);
 }
 
 /* The position is the section that counts for a model. */
@@ -128,6 +148,11 @@ static bool is_owners_uid(const struct session *s, const struct subject *subject
 }
 
 /* What operators made they operate on admin.sock only: else root of a container, which has the other socket, could. */
+static bool is_made_by(const struct session *s, const struct version *version)
+{
+	return version->owner == s->peer.uid && !version->by_operator;
+}
+
 static bool owns(const struct session *s, const struct subject *subject)
 {
 	return is_owners_uid(s, subject) && !subject->owner.by_operator;
@@ -141,7 +166,7 @@ static bool may_attach(struct session *s, const struct subject *subject)
 
 static bool sees(struct session *s, const struct subject *subject)
 {
-	return s->roles & ROLE_OBSERVER || may_attach(s, subject);
+	return access_roles(s) & ROLE_OBSERVER || may_attach(s, subject);
 }
 
 bool access_sees(struct session *s, struct model *model)
@@ -169,6 +194,17 @@ int access_find(struct session *s, const struct ref *ref, struct version **ret_v
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
 	return registry_find_in(s->server->registry, &view, ref, ret_version, ret_generation, error);
+}
+
+int access_find_own(struct session *s, const struct ref *ref, struct version **ret_version, struct error *error)
+{
+	struct version *version;
+	uint64_t generation;
+
+	if (registry_find(s->server->registry, ref, &version, &generation, NULL) < 0 || !is_made_by(s, version))
+		return access_find(s, ref, ret_version, &generation, error);
+	*ret_version = version;
+	return 0;
 }
 
 int access_find_model(struct session *s, const char *name, struct model **ret_model, struct error *error)
@@ -217,27 +253,14 @@ static int not_named(const struct session *s, const struct subject *subject, con
 			 subject->name);
 }
 
-static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
-{
-	if (!sees(s, subject))
-		return error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
-				 (unsigned)s->peer.uid, what, subject->name);
-	if (subject->owner.by_operator)
-		return error_set(error, -EACCES, change_remedy,
-				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
-				 (unsigned)s->peer.uid, what);
-	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
-			 subject->name, (unsigned)subject->owner.uid, (unsigned)s->peer.uid, what);
-}
-
 /* Of a model that nobody owns yet. */
-static int change_unowned(const struct session *s, const struct subject *subject, const char *what,
+static int change_unowned(struct session *s, const struct subject *subject, const char *what,
 			  struct error *error)
 {
 	if (restricts(s->server, subject->position, RULE_PUBLISH) ||
 	    restricts(s->server, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
-	if (s->roles & ROLE_PUBLISHER)
+	if (access_roles(s) & ROLE_PUBLISHER)
 		return 0;
 	return error_set(error, -EACCES,
 			 "membership in the publishers' group gives it, as do publish and operate of a section "
@@ -245,25 +268,48 @@ static int change_unowned(const struct session *s, const struct subject *subject
 			 "to %s model \"%s\" needs the role publisher", what, subject->name);
 }
 
+static int is_anothers(const struct subject *subject, uid_t uid, const char *what, struct error *error)
+{
+	if (subject->owner.by_operator)
+		return error_set(error, -EACCES, change_remedy,
+				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
+				 (unsigned)uid, what);
+	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
+			 subject->name, (unsigned)subject->owner.uid, (unsigned)uid, what);
+}
+
+/* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
+ * the same answer as there. */
+static int hidden_from(struct session *s, const struct subject *subject, const char *what, struct error *error)
+{
+	int r = change_unowned(s, subject, what, error);
+
+	return r < 0 ? r
+		     : error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
+				 (unsigned)s->peer.uid, what, subject->name);
+}
+
+static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
+{
+	if (!sees(s, subject))
+		return hidden_from(s, subject, what, error);
+	return is_anothers(subject, s->peer.uid, what, error);
+}
+
 static bool is_entitled(struct session *s, const struct subject *subject)
 {
 	return is_operator(s) || has_right(s, subject->position, RULE_PUBLISH);
 }
 
-int access_publish(struct session *s, const char *model, bool *ret_entitled, struct error *error)
+int access_publish(struct session *s, const char *model, struct error *error)
 {
 	struct rule_cache cache = {0};
 	const struct subject subject = subject_named(s->server, model, &cache);
-	const bool entitled = is_entitled(s, &subject);
-	int r = 0;
 
-	if (!entitled && !subject.owner.known)
-		r = change_unowned(s, &subject, "publish into", error);
-	else if (!entitled && !is_owners_uid(s, &subject))
-		r = not_owner(s, &subject, "publish into", error);
-	if (r == 0 && ret_entitled)
-		*ret_entitled = entitled;
-	return r;
+	if (is_entitled(s, &subject) || is_owners_uid(s, &subject))
+		return 0;
+	return subject.owner.known ? not_owner(s, &subject, "publish into", error)
+				   : change_unowned(s, &subject, "publish into", error);
 }
 
 int access_swap(struct session *s, struct model *model, struct error *error)
@@ -276,12 +322,27 @@ int access_swap(struct session *s, struct model *model, struct error *error)
 				   : change_unowned(s, &subject, "move aliases of", error);
 }
 
+int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+		     struct error *error)
+{
+	const struct subject subject = subject_of(server, version->model);
+	const bool owns = subject.owner.uid == version->owner && !subject.owner.by_operator;
+	struct rules_named named;
+
+	if (version->by_operator || owns)
+		return 0;
+	named = rules_named(&server->config->rules, version->owner, groups, count);
+	if (subject.position != RULE_NONE &&
+	    (named.rights[RULE_PUBLISH] | named.rights[RULE_OPERATE]) >> subject.position & 1)
+		return 0;
+	return is_anothers(&subject, version->owner, "move aliases of", error);
+}
+
 int access_retire(struct session *s, const struct version *version, struct error *error)
 {
 	const struct subject subject = subject_of(s->server, version->model);
 
-	if (is_entitled(s, &subject) || owns(s, &subject) ||
-	    (version->owner == s->peer.uid && !version->by_operator))
+	if (is_entitled(s, &subject) || owns(s, &subject) || is_made_by(s, version))
 		return 0;
 	if (version->by_operator)
 		return error_set(error, -EACCES, change_remedy,

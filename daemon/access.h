@@ -19,8 +19,11 @@ struct access {
 	struct rules_named named;
 };
 
-/* The roles of a connection whose peer is identified; once, when it begins. */
-unsigned access_roles(const struct session *session);
+/* The roles of a connection whose peer is identified: found when it begins, and again after each reload. */
+unsigned access_roles(struct session *session);
+
+/* All groups of the session's peer; the caller frees them. NULL: out of memory. */
+gid_t *access_groups(const struct session *session, size_t *ret_count);
 
 /* ---- what is there for the session ---- */
 
@@ -29,6 +32,9 @@ bool access_sees_claim(struct session *session, struct claim *claim);
 /* registry_find and registry_model for this session. */
 int access_find(struct session *session, const struct ref *ref, struct version **ret_version,
 		uint64_t *ret_generation, struct error *error);
+/* The same, but the session also finds versions that its user published, where the model does not exist for it. */
+int access_find_own(struct session *session, const struct ref *ref, struct version **ret_version,
+		    struct error *error);
 int access_find_model(struct session *session, const char *name, struct model **ret_model, struct error *error);
 /* The events after number `after` that the session may not see are passed over: the number to go on from. */
 uint64_t access_skip_events(struct session *session, uint64_t after);
@@ -37,13 +43,16 @@ uint64_t access_skip_events(struct session *session, uint64_t after);
 
 /* Take leases. An observer sees a model without this right. */
 int access_attach(struct session *session, struct model *model, struct error *error);
-/* Publish into the model, whose aliases the publish may move. There need be no model of this name yet. *ret_entitled (may
- * be NULL): whoever becomes the owner meanwhile, the right stays. */
-int access_publish(struct session *session, const char *model, bool *ret_entitled, struct error *error);
+/* Publish into the model. There need be no model of this name yet. */
+int access_publish(struct session *session, const char *model, struct error *error);
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
+/* The same under the rules of now, for whoever began the publish of a version that is ready: the version's owner, who
+ * had these groups then, and may have gone. The call sorts the groups. */
+int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+		     struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);
-/* Pin, unpin and verify: `what` names it. */
+/* Pin, unpin, verify, and retire with force: `what` names it. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
 
 #endif

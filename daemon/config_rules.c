@@ -1,5 +1,6 @@
 /* The sections [model.N]. */
 #include "config_internal.h"
+#include "pattern.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -51,8 +52,8 @@ static bool parse_id(const char *text, uint32_t *ret)
 	size_t digits = strspn(text, "0123456789");
 	unsigned long long id;
 
-	if (digits == 0 || digits > 10 || text[digits] != '\0')
-		return false;
+	if (digits == 0 || digits > 10 || text[digits] != '\0' || (text[0] == '0' && digits > 1))
+		return false; /* 010: eight or ten? */
 	id = strtoull(text, NULL, 10);
 	*ret = (uint32_t)id;
 	return id < UINT32_MAX; /* which is no user's and no group's */
@@ -85,9 +86,11 @@ static int add_name(struct rule *rule, enum rule_right right, const char *sectio
 	struct principal principal;
 
 	if (!resolve(name, &principal))
-		return error_set(error, -EINVAL, "name users and @groups of this machine, or their numbers",
-				 "[%s] %s: there is no %s \"%.*s\" here", section, key,
-				 name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
+		return error_set(
+			error, -EINVAL,
+			"name users and @groups of this machine, or their numbers, without leading zeros",
+			"[%s] %s: there is no %s \"%.*s\" here", section, key,
+			name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
 	if (!rule_name(rule, right, principal))
 		return error_set(error, -EINVAL, "name a group that they are members of",
 				 "[%s] %s names more than %d users and groups", section, key, RULE_NAMES_MAX);
@@ -117,10 +120,18 @@ static int add_names(struct rule *rule, enum rule_right right, const char *secti
 
 static int set_match(struct rule *rule, const char *section, const char *value, struct error *error)
 {
+	const char *wrong = pattern_wrong(value);
+
 	if (value[0] == '\0' || strlen(value) > RULE_MATCH_BYTES_MAX)
 		return error_set(error, -EINVAL, "a pattern such as llama/*",
 				 "[%s] match has %zu bytes; 1 to %d are possible", section, strlen(value),
 				 RULE_MATCH_BYTES_MAX);
+	if (wrong)
+		return error_set(
+			error, -EINVAL,
+			"names have letters, digits, '.', '_', '-' and '/'; * stands for any, ? for one, "
+			"[ab], [a-z] and [!ab] for one of a set; another pattern needs another section",
+			"[%s] match: no model can match \"%.256s\", which %s", section, value, wrong);
 	if (rule->match[0])
 		return error_set(error, -EINVAL, "another pattern needs another section",
 				 "[%s] has two patterns: %.256s and %.256s", section, rule->match, value);

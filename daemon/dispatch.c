@@ -107,12 +107,12 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 
 /* ---- what the table says ---- */
 
-static int check_role(const struct method *method, const struct session *session, struct error *error)
+static int check_role(const struct method *method, struct session *session, struct error *error)
 {
 	const enum role roles[] = {ROLE_WORKER, ROLE_OPERATOR, ROLE_LOADER};
 	size_t i = 0;
 
-	if (method->roles & session->roles)
+	if (method->roles & access_roles(session))
 		return 0;
 	while (!(method->roles & roles[i]))
 		i++;
@@ -126,8 +126,8 @@ static int check_role(const struct method *method, const struct session *session
 		method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
-static int check_method(const struct method *method, const struct message *message,
-			const struct session *session, struct error *error)
+static int check_method(const struct method *method, const struct message *message, struct session *session,
+			struct error *error)
 {
 	const struct error *locked = keeping_locked(session->server->keeping);
 

@@ -25,8 +25,10 @@ method_fn method_claim, method_claim_give_up;
 method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_drain;
 /* methods_kick.c */
 method_fn method_kick;
-/* methods_publish.c */
-method_fn method_publish_begin, method_publish_commit, method_publish_abort;
+/* methods_publish_begin.c */
+method_fn method_publish_begin;
+/* methods_publish_commit.c */
+method_fn method_publish_commit, method_publish_abort;
 /* methods_jobs.c */
 method_fn method_load, method_jobs, method_cancel;
 /* methods_verify.c */

@@ -46,7 +46,7 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 	if (r == 0 && is_there(request->session, wanted->ref))
 		return lease_answer(request, wanted, ret_later, error);
 	if (r == 0)
-		r = access_publish(request->session, wanted->ref->model, NULL, error);
+		r = access_publish(request->session, wanted->ref->model, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->registry, wanted->ref, error);
 	if (r < 0)
@@ -114,7 +114,7 @@ int claim_resume(const struct request *request, const char *text, struct error *
 
 	if (r < 0 || name.has_id || !strchr(text, '@'))
 		return error_set(error, -EINVAL, NULL, "%s is no model@tag", text);
-	r = access_publish(request->session, name.model, NULL, error);
+	r = access_publish(request->session, name.model, error);
 	if (r == 0)
 		r = params_open(server, error);
 	if (r == 0)

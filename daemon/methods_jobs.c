@@ -274,9 +274,9 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 }
 
 /* Who began a verify, by `operate` of a section, waits for it. Nobody else learns whether there is such a job. */
-static int may_look(const struct session *session, const struct job *job, struct error *error)
+static int may_look(struct session *session, const struct job *job, struct error *error)
 {
-	if (session->roles & (ROLE_OPERATOR | ROLE_OBSERVER) ||
+	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
 	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
 		return 0;
 	return error_set(error, -EACCES,

@@ -64,7 +64,7 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 	message_put_u64(&w, "epoch", keeping_epoch(server->keeping));
 	message_put_text(&w, "server", GPUWM_VERSION);
 	message_put_u64(&w, "pid", (uint64_t)getpid());
-	put_roles(&w, session->roles);
+	put_roles(&w, access_roles(session));
 	put_limits(&w, server);
 	put_devices(&w, server);
 	request_answer(request, &w);
@@ -249,7 +249,8 @@ static void put_publishes(struct message_writer *w, const struct session *sessio
 	message_end(w);
 }
 
-static void put_client(struct message_writer *w, const struct session *session)
+/* seen_by: a publish's id is a secret, which only operators are told. */
+static void put_client(struct message_writer *w, const struct session *session, struct session *seen_by)
 {
 	message_begin_map(w, NULL);
 	message_put_u64(w, "session", session->id);
@@ -266,7 +267,8 @@ static void put_client(struct message_writer *w, const struct session *session)
 		put_lease(w, lease);
 	put_revoked_of(w, session);
 	message_end(w);
-	put_publishes(w, session);
+	if (access_roles(seen_by) & ROLE_OPERATOR)
+		put_publishes(w, session);
 	put_claims_of(w, session);
 	message_end(w);
 }
@@ -298,7 +300,7 @@ int method_clients(struct request *request, struct fields *params, struct error 
 	message_begin_array(&w, "clients");
 	for (const struct session *s = request->server->sessions; s; s = s->next) {
 		if (s->kind != SESSION_LOADER && !s->ended)
-			put_client(&w, s);
+			put_client(&w, s, request->session);
 	}
 	put_revoked_gone(&w, request->server);
 	message_end(&w);

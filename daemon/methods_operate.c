@@ -225,13 +225,18 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	struct version *version;
 	struct version_id id;
 	struct force force;
+	struct ref ref;
 	int r;
 
 	force_fields(params, &force);
-	r = params_version(request, params, "ref", &version, error);
-
+	params_ref(params, "ref", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = access_find_own(request->session, &ref, &version, error);
 	if (r == 0)
 		r = access_retire(request->session, version, error);
+	if (r == 0 && force.wanted) /* it takes leases from other users */
+		r = access_operate(request->session, version->model, "retire with force", error);
 	if (r < 0)
 		return r;
 	id = version->id;

@@ -68,6 +68,27 @@ struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, c
 
 /* ---- begin ---- */
 
+static void publish_free(struct publish *publish)
+{
+	quota_release(&publish->charge);
+	free(publish->groups);
+	free(publish->parts);
+	free(publish);
+}
+
+/* False: out of memory. */
+static bool take_groups(struct publish *publish, const struct publish_request *request)
+{
+	if (request->group_count == 0)
+		return true;
+	publish->groups = calloc(request->group_count, sizeof(*publish->groups));
+	if (!publish->groups)
+		return false;
+	memcpy(publish->groups, request->groups, request->group_count * sizeof(*publish->groups));
+	publish->group_count = request->group_count;
+	return true;
+}
+
 static struct publish *publish_new(const struct publish_request *request)
 {
 	struct publish *publish = calloc(1, sizeof(*publish));
@@ -75,20 +96,12 @@ static struct publish *publish_new(const struct publish_request *request)
 	if (!publish)
 		return NULL;
 	publish->parts = calloc(PARTS_PER_VERSION_MAX, sizeof(*publish->parts));
-	if (!publish->parts) {
-		free(publish);
+	if (!publish->parts || !take_groups(publish, request)) {
+		publish_free(publish);
 		return NULL;
 	}
 	snprintf(publish->alias, sizeof(publish->alias), "%s", request->alias);
-	publish->entitled = request->entitled;
 	return publish;
-}
-
-static void publish_free(struct publish *publish)
-{
-	quota_release(&publish->charge);
-	free(publish->parts);
-	free(publish);
 }
 
 static int check_alias(const struct registry *registry, const struct publish_request *request,
@@ -193,7 +206,6 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish->version->by_operator = request->by_operator;
 	record_of(publish->version)->charges = charges;
 	publish->id = publish->version->publish;
-	publish->version->by_operator = request->by_operator;
 	r = add_part(publish, request, &charge, ret_part, error);
 	assert(r == 0); /* a new version's first part was checked, and has its room */
 	publish->next = table->first;

@@ -26,7 +26,8 @@ struct publish {
 	struct version_id id;
 	struct version *version;
 	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
-	bool entitled; /* moves it also where the model has become somebody else's meanwhile */
+	gid_t *groups; /* of whoever began it, for the right to move the alias then; malloced, NULL: not known */
+	size_t group_count;
 	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
 	uint32_t part_count;
 	struct quota_charge charge;
@@ -48,7 +49,9 @@ struct publish_request {
 	const struct joiners *joiners; /* of a new one: who else may take part; NULL: nobody */
 	void *publisher;
 	uid_t uid;
-	bool by_operator, entitled;
+	bool by_operator;
+	const gid_t *groups; /* the uid's, where there is an alias; copied */
+	size_t group_count;
 	const uint64_t *heard_ms; /* these two as in publish_part; valid as long as the publisher is */
 	uint64_t silence_ms;
 };

@@ -422,7 +422,6 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->state = like->state;
 	version->created_ms = like->created_ms;
 	version->ready_ms = like->ready_ms;
-	version->by_operator = like->by_operator;
 	version->error = like->error;
 	version->force_at_ms = like->force_at_ms;
 	version->forced = like->forced;

@@ -53,6 +53,7 @@ int config_apply(struct server *server, struct error *error)
 {
 	find_groups(server);
 	server->rules_generation++;
+	server->roles_generation++;
 	quota_set_limits(server->quota, &server->config->quota);
 	log_init(server->config->log_level);
 	scrub_configure(server->scrub);

@@ -28,7 +28,8 @@ bool may_take_part(const struct session *session, const struct version *version)
 		return true;
 	if (session->kind == SESSION_LOADER)
 		return is_made_by_its_loader(session, version);
-	if (version->owner == uid)
+	/* Root of a container has the uid of an operator. */
+	if (version->owner == uid && !version->by_operator)
 		return true;
 	return version->joiners &&
 	       (joiners_have_uid(version->joiners, uid) || is_in_named_group(session, version->joiners));

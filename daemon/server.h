@@ -45,6 +45,7 @@ struct server {
 	gid_t publish_group, observe_group;
 	bool has_publish_group, has_observe_group;
 	uint64_t rules_generation; /* how often rules were taken into force, from 1 */
+	uint64_t roles_generation; /* how often the groups that give roles were looked up, from 1 */
 
 	struct registry *registry;
 	struct publish_table *publishes;

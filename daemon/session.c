@@ -128,7 +128,7 @@ static bool arrive(struct fair_task *task)
 		refuse_arrival(s, &error);
 		return false;
 	}
-	s->roles = access_roles(s);
+	access_roles(s);
 	session_watch(s, WATCH_READ);
 	s->death.fd = s->peer.pidfd;
 	if (s->peer.pidfd >= 0)
@@ -172,7 +172,7 @@ static int admit_loader(struct session *s, struct error *error)
 	int r;
 
 	s->share = fair_join_first(s->server->fair);
-	s->roles = access_roles(s);
+	access_roles(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);
 	if (r < 0)
 		error_set(error, r, NULL, "gpuwmd could not watch the connection: %s", strerror(-r));

@@ -32,7 +32,8 @@ struct session {
 	struct session *next_ended;
 	uint64_t id;
 	enum session_kind kind;
-	unsigned roles;
+	unsigned roles; /* access_roles gives them */
+	uint64_t roles_generation; /* of the configuration that they were found under; 0: not yet */
 	struct access access;
 	struct peer peer;
 	struct quota_charge charge;
@@ -44,7 +45,8 @@ struct session {
 	int sock;
 	struct fair_share *share;
 	struct fair_watch io, death; /* the socket; the pidfd */
-	struct fair_task task; /* what the session does next without an event: it arrives, or tries to send again */
+	struct fair_task
+		task; /* what the session does next without an event: it arrives, or tries to send again */
 	struct outgoing *out, **out_end;
 	unsigned fds_sent; /* descriptors since the socket was last seen to be empty; unread.h counts them */
 	struct unread_user *unread_of; /* NULL: it has none */

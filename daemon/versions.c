@@ -25,26 +25,15 @@ static uint64_t generation_of_current(const struct server *server, const char *m
 	return generation;
 }
 
-/* Who became the owner while this was published decides on aliases. */
-static int check_mover(const struct version *version, bool entitled, struct error *error)
+/* The alias was free when the publish began, and its beginner might move it; that may have changed. The version is
+ * ready in any case. True: it was moved. */
+static bool move_alias(struct server *server, const struct publish *publish, struct swap_result *ret)
 {
-	const struct model_owner owner = model_owner(version->model);
-
-	if (entitled || owner.uid == version->owner)
-		return 0;
-	return error_set(error, -EACCES,
-			 "the owner of the model, whom its section [model.N] names, or an operator moves it",
-			 "model \"%s\" has become uid %u's", model_name(version->model), (unsigned)owner.uid);
-}
-
-/* It was free when the publish began; the version is ready in any case. True: it was moved. */
-static bool move_alias(struct server *server, struct version *version, const char *alias, bool entitled,
-		       struct swap_result *ret)
-{
-	const char *model = model_name(version->model);
+	struct version *version = publish->version;
+	const char *model = model_name(version->model), *alias = publish->alias;
 	struct error error;
 
-	if (check_mover(version, entitled, &error) == 0 &&
+	if (access_swap_late(server, version, publish->groups, publish->group_count, &error) == 0 &&
 	    registry_swap(server->registry, model, alias, version, NULL, ret, &error) == 0)
 		return ret->changed;
 	error_set(&version->error, error.code, error.detail,
@@ -62,15 +51,15 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 	const char *model = model_name(version->model);
 	char alias[NAME_BYTES_MAX + 1];
 	struct swap_result first = {.now = version}, moved;
-	bool current, has_moved, entitled = publish->entitled;
+	bool current, has_moved;
 
 	if (registry_ready(server->registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;
+	first.generation = generation_of_current(server, model);
+	has_moved = publish->alias[0] && move_alias(server, publish, &moved);
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
 	publish_end(server->publishes, publish);
-	first.generation = generation_of_current(server, model);
-	has_moved = alias[0] && move_alias(server, version, alias, entitled, &moved);
 	keeping_save(server->keeping);
 	tell_version(server, EVENT_READY, version);
 	if (current)

@@ -178,62 +178,65 @@ static int single_check(const struct arguments *arguments, int option)
 	return EXIT_DONE;
 }
 
-static int option_parse(struct arguments *arguments, int option, int argc, char **argv)
+static int rank_parse(struct arguments *arguments)
 {
 	uint64_t rank;
-	int code;
+	int code = number_parse("--rank", optarg, UINT32_MAX, &rank);
 
+	arguments->rank = (uint32_t)rank;
+	return code;
+}
+
+static int text_take(const char **ret_text)
+{
+	*ret_text = optarg;
+	return EXIT_DONE;
+}
+
+static int value_parse(struct arguments *arguments, int option)
+{
 	switch (option) {
 	case OPTION_DEVICE:
-		code = device_add(arguments);
-		break;
+		return device_add(arguments);
 	case OPTION_KEY:
-		code = key_add(arguments);
-		break;
+		return key_add(arguments);
 	case OPTION_RANK:
-		code = number_parse("--rank", optarg, UINT32_MAX, &rank);
-		arguments->rank = (uint32_t)rank;
-		break;
+		return rank_parse(arguments);
+	case OPTION_ALIAS:
+		return text_take(&arguments->alias);
+	case OPTION_EXPECT:
+		return text_take(&arguments->expect);
+	case OPTION_LOAD:
+		return text_take(&arguments->load);
+	case OPTION_AFTER:
+		return after_parse(arguments);
+	case OPTION_PID:
+		return number_parse("--pid", optarg, INT32_MAX, &arguments->pid);
+	case OPTION_UID:
+		return number_parse("--uid", optarg, UINT32_MAX - 1, &arguments->uid);
+	case OPTION_COUNT:
+		return number_parse("--count", optarg, UINT64_MAX, &arguments->count);
+	default:
+		return EXIT_DONE; /* it takes none */
+	}
+}
+
+static int option_parse(struct arguments *arguments, int option, int argc, char **argv)
+{
+	switch (option) {
+	case 1:
+	case '?':
+	case GLOBAL_SOCKET:
+	case GLOBAL_OUTPUT:
+	case GLOBAL_HELP:
+	case GLOBAL_VERSION:
+		return global_parse(arguments, option);
 	case OPTION_WAIT:
 		return wait_parse(arguments, argc, argv);
-	case OPTION_ALIAS:
-		arguments->alias = optarg;
-		code = EXIT_DONE;
-		break;
-	case OPTION_EXPECT:
-		arguments->expect = optarg;
-		code = EXIT_DONE;
-		break;
-	case OPTION_LOAD:
-		arguments->load = optarg;
-		code = EXIT_DONE;
-		break;
-	case OPTION_AFTER:
-		code = after_parse(arguments);
-		break;
-	case OPTION_PID:
-		code = number_parse("--pid", optarg, INT32_MAX, &arguments->pid);
-		break;
-	case OPTION_UID:
-		code = number_parse("--uid", optarg, UINT32_MAX - 1, &arguments->uid);
-		break;
-	case OPTION_COUNT:
-		code = number_parse("--count", optarg, UINT64_MAX, &arguments->count);
-		break;
-	case OPTION_SWAP:
-	case OPTION_RETIRE_OLD:
-	case OPTION_REMOVE:
-	case OPTION_KEEP_OLD:
-	case OPTION_DRY_RUN:
-	case OPTION_NO_WAIT:
-	case OPTION_FORCE:
-		code = EXIT_DONE;
-		break;
 	default:
-		return global_parse(arguments, option);
+		arguments->given |= (unsigned)option;
+		return value_parse(arguments, option);
 	}
-	arguments->given |= (unsigned)option;
-	return code;
 }
 
 int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)

@@ -211,6 +211,17 @@ int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
 	return code;
 }
 
+/* Observers are not told of publishes. */
+static void publishes_cell(struct table *table, const json_t *session)
+{
+	const json_t *publishes = json_object_get(session, "publishes");
+
+	if (publishes)
+		table_cellf(table, "%zu", json_array_size(publishes));
+	else
+		table_cell(table, "-");
+}
+
 static int clients_print(const json_t *clients)
 {
 	struct table *table =
@@ -228,7 +239,7 @@ static int clients_print(const json_t *clients)
 					  : answer_text(session, "socket"));
 		table_cell(table, answer_text(session, "name"));
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "leases")));
-		table_cellf(table, "%zu", json_array_size(json_object_get(session, "publishes")));
+		publishes_cell(table, session);
 		table_cellf(table, "%zu", json_array_size(json_object_get(session, "claims")));
 		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "requests"));
 		table_cell(table, age_text(answer_number(session, "since_ms"), age));

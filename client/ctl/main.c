@@ -1,5 +1,6 @@
 #include "ctl.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +41,8 @@ static const struct command commands[] = {
 	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, WORD_REF, WORD_NAME, 0, false, command_unpin},
 	{"retire", NULL, "retire REF [--wait [SECONDS]] [--force [--after TIME]]",
 	 "give no new leases; freed when the last lease and pin are gone, or by force: leases are revoked", 1,
-	 1, WORD_REF, 0, OPTION_WAIT | OPTION_WAIT_SECONDS | OPTION_FORCE | OPTION_AFTER, false, command_retire},
+	 1, WORD_REF, 0, OPTION_WAIT | OPTION_WAIT_SECONDS | OPTION_FORCE | OPTION_AFTER, false,
+	 command_retire},
 	{"kick", NULL, "kick [LEASE] [--pid PID] [--uid UID]",
 	 "revoke a lease, or all leases of a process or a user", 0, 1, WORD_ANY, 0, OPTION_PID | OPTION_UID,
 	 true, command_kick},
@@ -95,6 +97,12 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
+/* Whether the admin socket lets this user not in, or is not there. Any other error is worth telling. */
+static bool is_no_operator(int code)
+{
+	return code == -EACCES || code == -EPERM || code == -ENOENT || code == -ECONNREFUSED;
+}
+
 /* Operators see every model, on their own socket. Who may not use it sees on the other one what rules let them see. */
 static int command_connect(const struct command *command, const struct arguments *arguments,
 			   struct gpuwm_client **ret_client)
@@ -106,7 +114,7 @@ static int command_connect(const struct command *command, const struct arguments
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
 	r = gpuwm_connect(&options, ret_client);
-	if (r == 0 || command->admin)
+	if (command->admin || !is_no_operator(r))
 		return r;
 	options.flags = 0;
 	return gpuwm_connect(&options, ret_client);

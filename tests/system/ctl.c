@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -253,6 +255,38 @@ static void is_wrong_use(const char *what, const char *looks)
 }
 
 /* Before anybody is asked: there is no gpuwmd. */
+/* A socket of another type, at which every connection fails. */
+static int strange_socket(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof address), 0);
+	cr_assert_eq(listen(sock, 1), 0);
+	return sock;
+}
+
+Test(ctl, only_who_is_no_operator_goes_to_the_workers_socket)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwmd other = {.pid = 0};
+	char workers[96], admins[96];
+	int sock;
+
+	folder_make(&other);
+	snprintf(workers, sizeof workers, "%s/gpuwm.sock", other.dir);
+	snprintf(admins, sizeof admins, "%s/admin.sock", other.dir);
+	cr_assert_eq(symlink(d->socket, workers), 0);
+	cr_expect_eq(CTL("--socket", workers, "ls"), 0, "there is no admin.sock: %s", output);
+	sock = strange_socket(admins);
+	cr_expect_neq(CTL("--socket", workers, "ls"), 0, "%s", output);
+	cr_expect(strstr(output, admins), "%s", output);
+	close(sock);
+	cr_expect_eq(CTL("--socket", workers, "ls"), 0, "nobody listens at admin.sock: %s", output);
+	gpuwmd_stop_empty(d);
+}
+
 Test(ctl, words_that_are_no_names_are_wrong_use)
 {
 	static const char ref[] = "MODEL@TAG, MODEL@ALIAS or a version id", name[] = "1 to 128 letters";

@@ -138,6 +138,68 @@ Test(config_rules, a_section_has_one_pattern)
 	expect_wrong(set("model.2", "match", "b"), "[model.2] has two patterns: a and b", "another section");
 }
 
+Test(config_rules, a_pattern_can_match_a_name)
+{
+	static const char *const right[] = {"*",     "s/*",    "a.b/?[ab]", "[a-z0-9]*", "[!a]*",  "[a-]*",
+					    "[-a]*", "*[./]*", "m",         "a-b_c/d.e", "[!-a]*", "a[b]"};
+	char section[32];
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+		snprintf(section, sizeof(section), "model.%zu", i + 1);
+		cr_expect_eq(set(section, "match", right[i]), 0, "%s: %s", right[i], error.message);
+	}
+}
+
+Test(config_rules, a_pattern_that_no_name_can_match_is_refused)
+{
+	static const char *const wrong[][2] = {
+		{"s6/*, s7/*", "has a character that no name has"},
+		{"x y", "has a character other than"},
+		{"x\\*", "has a character that no name has"},
+		{"[secret/*", "has a character between"},
+		{"s2/[ab", "has a '[' without its ']'"},
+		{"s2/[a-", "has a '[' without its ']'"},
+		{"s2/[", "has a '[' without its ']'"},
+		{"ab]*", "has a ']' without its '['"},
+		{"a[]b]", "has an empty set"},
+		{"a[!]", "has an empty set"},
+		{"[^a]*", "has a character between"},
+		{"[a!]*", "has a character between"},
+		{"[[:alpha:]]*", "has a character between"},
+		{"[z-a]*", "has a range whose end"},
+		{"/m*", "begins with '.' or '/'"},
+		{".*", "begins with '.' or '/'"},
+		{"a..b*", "has \"..\" in it"},
+		{".m", "has a leading '.'"},
+		{"0123456789abcdef0123456789abcdef", "is 32 hexadecimal digits"},
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		expect_wrong(set("model.7", "match", wrong[i][0]), wrong[i][1], "another section");
+	set("model.7", "match", "s6/*, s7/*");
+	cr_expect_str_eq(
+		error.message,
+		"[model.7] match: no model can match \"s6/*, s7/*\", which has a character that no name has");
+}
+
+Test(config_rules, a_pattern_needs_no_more_than_a_name_may_have)
+{
+	char long_one[NAME_BYTES_MAX + 3];
+
+	memset(long_one, '?', sizeof(long_one) - 1);
+	long_one[NAME_BYTES_MAX + 1] = '\0';
+	expect_wrong(set("model.1", "match", long_one), "needs a name of more than 128 bytes", "");
+	long_one[NAME_BYTES_MAX] = '*';
+	cr_expect_eq(set("model.1", "match", long_one), 0, "%s", error.message);
+}
+
+Test(config_rules, a_users_number_has_no_leading_zero)
+{
+	expect_wrong(set("model.2", "attach", "010"), "there is no user \"010\"", "without leading zeros");
+	expect_wrong(set("model.2", "attach", "@00"), "there is no group \"00\"", "without leading zeros");
+	cr_expect_eq(set("model.2", "attach", "0 @0 10"), 0, "%s", error.message);
+}
+
 Test(config_rules, a_list_names_somebody)
 {
 	expect_wrong(set("model.2", "attach", " , "), "[model.2] attach names nobody", "root");

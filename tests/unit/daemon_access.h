@@ -1,0 +1,94 @@
+/* Sessions of several users, rules, and what they ask for. */
+#ifndef GPUWM_TESTS_DAEMON_ACCESS_H
+#define GPUWM_TESTS_DAEMON_ACCESS_H
+
+#include "daemon_server.h"
+
+#define OWNER 1001
+#define NAMED 1002
+#define OTHER 1003
+
+/* A new connection of this user. */
+static inline int connect_uid(uid_t uid, unsigned roles)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	server->sessions->peer.uid = uid;
+	server->sessions->peer.gid = uid;
+	server->sessions->roles = ROLE_WORKER | roles;
+	server->sessions->access = (struct access){0};
+	return sock;
+}
+
+static inline void rule(const char *section, const char *key, const char *value)
+{
+	struct error error;
+
+	cr_assert_eq(config_set(&config, section, key, value, &error), 0, "%s", error.message);
+	server->rules_generation++;
+}
+
+static inline struct version *owned(const char *model, const char *tag, uid_t uid)
+{
+	struct publish_part *part;
+	struct publish *publish = building(model, tag, &part);
+
+	publish->version->owner = uid;
+	return complete(publish, part, 1);
+}
+
+static inline int get(int sock, const char *ref)
+{
+	send_get(sock, 1, ref, 0);
+	return answered(sock);
+}
+
+/* The code of a request with these texts; a NULL key ends them. */
+static inline int ask_with(int sock, const char *method, const char *const *pairs)
+{
+	struct message_writer w;
+
+	begin_request(&w, 1, method);
+	for (; *pairs; pairs += 2)
+		message_put_text(&w, pairs[0], pairs[1]);
+	send_request(sock, &w);
+	return answered(sock);
+}
+#define ASK(sock, method, ...) ask_with(sock, method, (const char *const[]){__VA_ARGS__, NULL})
+
+static inline uint32_t told(int sock, const char *what)
+{
+	struct fields f;
+	uint32_t count;
+
+	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	fields_of(&f, message.body);
+	fields_array(&f, what, &count);
+	return count;
+}
+
+static inline int retire(int sock, const char *ref)
+{
+	return ASK(sock, METHOD_RETIRE, "ref", ref);
+}
+
+static inline int swap(int sock, const char *model, const char *to)
+{
+	return ASK(sock, METHOD_HOT_SWAP, "model", model, "to", to);
+}
+
+static inline int pin(int sock, const char *ref)
+{
+	return ASK(sock, METHOD_PIN_VERSION, "ref", ref, "pin", "p");
+}
+
+static inline int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)
+{
+	int sock = connect_uid(uid, roles), r = access_publish(server->sessions, model, error);
+
+	close(sock);
+	turn();
+	return r;
+}
+
+#endif
