@@ -58,6 +58,7 @@ static struct of_version *of_version(const struct version *version)
 		of->id = version->id;
 		snprintf(of->model, sizeof(of->model), "%s", model_name(version->model));
 		snprintf(of->tag, sizeof(of->tag), "%s", version->tag);
+		of->owner = model_owner(version->model);
 	}
 	return of;
 }

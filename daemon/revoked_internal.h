@@ -11,6 +11,7 @@
 struct of_version {
 	struct version_id id;
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	struct model_owner owner; /* of the model, when the first of them was revoked */
 	uint64_t uses;
 };
 

@@ -30,7 +30,8 @@ static void tell_subscribers(const struct revoked *revoked, const char *reason)
 	put_what(&w, revoked);
 	put_who(&w, revoked->holder);
 	message_put_text(&w, "reason", reason);
-	event_emit(server->events, &w);
+	event_emit_about(server->events, &w,
+			 &(struct event_about){.model = revoked->of->model, .owner = revoked->of->owner});
 }
 
 /* As many as one packet has, from `revoked` on; the one after them. */
