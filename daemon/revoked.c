@@ -175,18 +175,6 @@ struct revoked_table *revoked_table_free(struct revoked_table *table)
 
 /* ---- revoking ---- */
 
-int revoked_check(const struct server *server, uint64_t count, struct error *error)
-{
-	uint64_t there = server->revoked->count;
-
-	if (count <= REVOKED_MAX - there)
-		return 0;
-	return error_set(
-		error, -EDQUOT, "end the processes that gpuwmctl ps lists as revoked",
-		"%llu leases are to be revoked and %llu are that may still be mapped; at most %d may be",
-		(unsigned long long)count, (unsigned long long)there, REVOKED_MAX);
-}
-
 static void refuse_unsent(struct session *session, uint64_t request_id)
 {
 	struct request request = {.server = session->server, .session = session, .id = request_id};
@@ -238,12 +226,9 @@ int revoked_add(struct server *server, struct lease *lease, struct error *error)
 {
 	struct session *session = lease->holder;
 	uint64_t request;
-	int r = revoked_check(server, 1, error);
-	struct revoked_holder *holder = r == 0 ? holder_of(session) : NULL;
+	struct revoked_holder *holder = holder_of(session);
 	struct revoked *revoked = holder ? revoked_new(lease) : NULL;
 
-	if (r < 0)
-		return r;
 	if (!revoked || !list(server->revoked, revoked, holder, lease->version)) {
 		if (revoked)
 			of_version_drop(revoked->of);

@@ -11,7 +11,7 @@
 
 static void arm(struct server *server);
 
-/* Those for which there is no room, or no memory, are tried again. */
+/* Leases for which there is no memory are tried again. */
 static void revoke_all(struct server *server, struct version *version)
 {
 	struct error error;
@@ -68,8 +68,6 @@ int versions_retire_by_force(struct server *server, struct version *version, uin
 {
 	int r = version_check_unpinned(version, error);
 
-	if (r == 0 && after_ms == 0)
-		r = revoked_check(server, version->lease_count, error);
 	if (r == 0)
 		r = registry_retire(server->registry, version, error);
 	if (r < 0 || version->freeing || version->forced)

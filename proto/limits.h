@@ -136,11 +136,8 @@
 
 #define SESSIONS_MAX 8000 /* two fds each: 16,000 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
-#define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
-/* Revoked leases whose holders may still map the memory; 200 bytes each, in place of the lease's. As many as one
- * user's leases, so that a version that one user fills can be retired by force. */
-#define REVOKED_MAX LEASES_PER_UID_MAX
-/* Of them those whose session has ended while its process lives: each is a pidfd more. */
+#define LEASES_PER_UID_MAX 65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
+/* Revoked leases whose session has ended while its process lives: each is a pidfd more. */
 #define REVOKED_GONE_MAX 512
 /* Ids of kicked leases that no client gets again: 9 bytes each of every state that is written. */
 #define REVOKED_IDS_MAX 8192
@@ -238,7 +235,7 @@
 #define GRACE_MS 10000
 /* How long a forced retire may leave to the holders of leases: a month. */
 #define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
-/* The pause before gpuwmd tries again to revoke leases for which there was no room or memory. */
+/* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
 /* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
 #define RECONNECT_MIN_MS 5

@@ -627,7 +627,7 @@ int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
 /* The same, and leases that are left after_ms from now (0: at once; a month at most) are revoked, so that the version is
  * freed then, whatever their holders do. Its name is free then. What a holder still maps stays charged to the device until
- * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EDQUOT: too many revoked leases. */
+ * the holder has detached or exited. -EBUSY: it has pins, or an alias names it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */

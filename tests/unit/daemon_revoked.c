@@ -99,6 +99,26 @@ static bool is_gone(const char *tag)
 	return registry_find(server->registry, &ref, &found, &generation, NULL) < 0;
 }
 
+static struct session *session_of(enum session_kind kind)
+{
+	struct session *session = server->sessions;
+
+	while (session->kind != kind)
+		session = session->next;
+	return session;
+}
+
+static void grant_many(struct session *session, struct version *version, uint64_t count)
+{
+	struct lease *lease;
+	struct error error;
+
+	for (uint64_t i = 0; i < count; i++)
+		cr_assert_eq(lease_grant(server->registry, version, 0, session, &session->leases, server->quota,
+					 session->peer.uid, &lease, &error),
+			     0, "%s", error.message);
+}
+
 /* ---- kick ---- */
 
 Test(revoked, a_kicked_lease_ends_and_its_holder_hears_of_it)
@@ -211,16 +231,8 @@ Test(revoked, a_peer_that_never_reads_stays_connected)
 	enum { MANY = 3000 };
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), heard = 0;
 	struct version *version = ready("m", "v1");
-	struct session *session = server->sessions;
-	struct lease *lease;
-	struct error error;
 
-	while (session->kind != SESSION_WORKER)
-		session = session->next;
-	for (int i = 0; i < MANY; i++)
-		cr_assert_eq(lease_grant(server->registry, version, 0, session, &session->leases, server->quota,
-					 session->peer.uid, &lease, &error),
-			     0);
+	grant_many(session_of(SESSION_WORKER), version, MANY);
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
 	cr_expect_eq(server->session_count, 2);
 	while (comes(worker)) {
@@ -234,6 +246,33 @@ Test(revoked, a_peer_that_never_reads_stays_connected)
 	}
 	cr_expect_eq(heard, MANY);
 	close(admin);
+	close(worker);
+}
+
+Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
+{
+	int admin = greeted(SESSION_ADMIN), hoarder = greeted(SESSION_WORKER), worker;
+	struct version *version = unnamed("v1");
+	uint64_t lease;
+
+	session_of(SESSION_WORKER)->peer.uid = 4000;
+	grant_many(session_of(SESSION_WORKER), version, LEASES_PER_UID_MAX);
+	cr_assert_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
+	TURN_UNTIL(is_gone("v1"));
+	cr_expect_eq(revoked_count(server), LEASES_PER_UID_MAX);
+	cr_expect_eq(quota_used(server->quota, 4000, QUOTA_LEASES), LEASES_PER_UID_MAX,
+		     "the quota bounds them");
+	unnamed("v2");
+	worker = greeted(SESSION_WORKER);
+	lease = lease_by(worker, "m@v2");
+	cr_assert_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
+	hears_that_it_is_revoked(worker, lease);
+	lease_by(worker, "m@v2");
+	cr_assert_eq(retire(admin, "m@v2", true, 0), 0, "%s", message.error.message);
+	TURN_UNTIL(is_gone("v2"));
+	cr_expect_eq(leases(), 0);
+	close(admin);
+	close(hoarder);
 	close(worker);
 }
 
@@ -346,10 +385,8 @@ Test(revoked, a_version_retired_by_force_is_freed_and_its_bytes_stay_charged)
 Test(revoked, memory_of_a_holder_without_a_pidfd_counts_until_its_session_ends)
 {
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), pidfd;
-	struct session *session = server->sessions;
+	struct session *session = session_of(SESSION_WORKER);
 
-	while (session->kind != SESSION_WORKER)
-		session = session->next;
 	unnamed("v1");
 	lease_by(worker, "m@v1");
 	cr_assert_eq(retire(admin, "m@v1", true, 0), 0);
