@@ -4,6 +4,7 @@
 #include "versions.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define REASON "an operator revoked it"
 
@@ -74,12 +75,25 @@ static int found_nothing(const struct server *server, const struct kick *kick, s
 			 keys[kick->by], number);
 }
 
-/* A lease of a version that was retired by force need not be remembered: nobody gets one of it again. */
-static int kick_lease(struct server *server, struct lease *lease, struct error *error)
+/* What resume refuses from now on. Nobody gets a lease again of a version that was retired by force, so its leases need
+ * not be remembered. */
+static int remember(struct server *server, const struct kick *kick, const struct lease *lease,
+		    struct error *error)
+{
+	const struct session *holder = lease->holder;
+	const uid_t uid = holder->peer.uid;
+
+	if (lease->version->forced || version_lease_revoked(lease->version, uid, lease->id))
+		return 0;
+	if (kick->by == BY_UID)
+		return version_revoke_user(lease->version, uid, lease_last(server->registry), error);
+	return version_revoke_id(lease->version, uid, lease->id, error);
+}
+
+static int kick_lease(struct server *server, const struct kick *kick, struct lease *lease, struct error *error)
 {
 	struct version *version = lease->version;
-	const bool known = version->forced || lease_is_revoked(server->registry, lease->id);
-	int r = known ? 0 : version_revoke_id(version, lease->id, error);
+	int r = remember(server, kick, lease, error);
 
 	if (r == 0)
 		r = revoked_add(server, lease, error);
@@ -93,25 +107,55 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 	int r = 0;
 
 	if (kick->by == BY_LEASE)
-		return kick_lease(server, lease_by_id(server->registry, kick->number), error);
+		return kick_lease(server, kick, lease_by_id(server->registry, kick->number), error);
 	for (struct session *s = server->sessions; s && r == 0; s = s->next) {
 		bool concerned = concerns(kick, s);
 
 		while (concerned && s->leases && r == 0)
-			r = kick_lease(server, s->leases, error);
+			r = kick_lease(server, kick, s->leases, error);
 	}
 	return r;
 }
 
-static int check_room(const struct server *server, uint64_t leases, struct error *error)
+static int check_room_of(const struct server *server, uid_t uid, uint64_t leases, struct error *error)
 {
-	const struct registry_counts counts = registry_counts(server->registry);
+	const uint64_t known = registry_revoked_ids(server->registry, uid);
+	char remedy[160];
 
-	if (leases > REVOKED_IDS_MAX - counts.revoked_ids)
-		return error_set(
-			error, -EDQUOT, "ids go with their versions: retire versions, by force if need be",
-			"%llu leases are to be kicked and gpuwmd remembers %llu; at most %d",
-			(unsigned long long)leases, (unsigned long long)counts.revoked_ids, REVOKED_IDS_MAX);
+	if (known + leases <= REVOKED_IDS_PER_UID_MAX)
+		return 0;
+	snprintf(remedy, sizeof(remedy),
+		 "kick all leases of the user: gpuwmctl kick --uid %u, of which gpuwmd remembers one entry for "
+		 "each version",
+		 (unsigned)uid);
+	return error_set(
+		error, -EDQUOT, remedy,
+		"%llu leases of uid %u are to be kicked and gpuwmd remembers %llu that were; it remembers "
+		"at most %d of a user",
+		(unsigned long long)leases, (unsigned)uid, (unsigned long long)known, REVOKED_IDS_PER_UID_MAX);
+}
+
+/* Of a process that has changed its user, all leases are counted for each of its users. */
+static int check_room(const struct server *server, const struct kick *kick, uint64_t leases,
+		      struct error *error)
+{
+	const struct session *holder = NULL;
+
+	if (kick->by == BY_UID)
+		return 0;
+	if (kick->by == BY_LEASE) {
+		holder = lease_by_id(server->registry, kick->number)->holder;
+		return check_room_of(server, holder->peer.uid, leases, error);
+	}
+	for (const struct session *s = server->sessions; s; s = s->next) {
+		const bool checked = holder && holder->peer.uid == s->peer.uid;
+
+		if (!concerns(kick, s) || checked)
+			continue;
+		holder = s;
+		if (check_room_of(server, s->peer.uid, leases, error) < 0)
+			return error->code;
+	}
 	return 0;
 }
 
@@ -127,7 +171,7 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	if (r < 0)
 		return r;
 	leases = count(server, &kick);
-	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, leases, error);
+	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, &kick, leases, error);
 	if (r < 0)
 		return r;
 	r = kick_all(server, &kick, error);

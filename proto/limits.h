@@ -139,8 +139,9 @@
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
 /* Revoked leases whose session has ended while its process lives: each is a pidfd more. */
 #define REVOKED_GONE_MAX 512
-/* Ids of kicked leases that no client gets again: 9 bytes each of every state that is written. */
-#define REVOKED_IDS_MAX 8192
+/* Ids of one user's leases that were kicked one by one or by process, and that the user does not get again: 9 bytes each
+ * of every state that is written. To kick all leases of the user takes one entry for each version. */
+#define REVOKED_IDS_PER_UID_MAX 8192
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
 /* New connections of one user: all that it may have at once, then so many a second, which is a worker's start each

@@ -635,7 +635,8 @@ enum gpuwm_kick_by {
 	GPUWM_KICK_UID, /* or of this user */
 };
 /* Revokes leases: their holders are told (gpuwm_lost), and don't get them again. *ret_json (may be NULL): the leases,
- * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT. */
+ * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT: gpuwmd remembers no more single
+ * leases of that user (GPUWM_KICK_UID has no such limit). */
 int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json);
 #define GPUWM_VERIFY_JOBS_MAX 64
 /* Begins to read the memory of a ready or retiring version again, a job for each replica (device NULL), or for

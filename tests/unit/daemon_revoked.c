@@ -276,25 +276,72 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	close(worker);
 }
 
-Test(revoked, more_than_can_be_remembered_are_refused)
+/* ---- what is remembered for resume ---- */
+
+Test(revoked, a_user_with_more_leases_than_numbers_are_remembered_is_kicked)
+{
+	int admin = greeted(SESSION_ADMIN), hoarder = greeted(SESSION_WORKER), worker;
+	struct version *version = ready("m", "v1");
+	uint64_t lease;
+
+	session_of(SESSION_WORKER)->peer.uid = 4000;
+	for (int i = 0; i < 2; i++) {
+		grant_many(session_of(SESSION_WORKER), version, REVOKED_IDS_PER_UID_MAX + 1);
+		cr_assert_eq(kick(admin, "uid", 4000), 0, "%s", message.error.message);
+		cr_expect_eq(leases(), 0);
+	}
+	cr_expect_eq(registry_revoked_ids(server->registry, 4000), 0, "one entry, no numbers");
+	worker = greeted(SESSION_WORKER);
+	lease = lease_by(worker, "m");
+	cr_expect_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
+	close(admin);
+	close(hoarder);
+	close(worker);
+}
+
+Test(revoked, more_numbers_of_a_user_than_can_be_remembered_are_refused)
 {
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER);
 	struct version *version = ready("m", "v1");
+	const uid_t uid = getuid();
+	struct error error;
+	uint64_t lease;
+
+	lease_begin(server->registry, 1000000);
+	lease = lease_by(worker, "m");
+	lease_by(worker, "m");
+	for (uint64_t i = 0; i < REVOKED_IDS_PER_UID_MAX - 1; i++) {
+		cr_assert_eq(version_revoke_id(version, uid, 1 + i, &error), 0, "%s", error.message);
+		cr_assert_eq(version_revoke_id(version, uid + 1, 500000 + i, &error), 0, "%s", error.message);
+	}
+	cr_expect_eq(kick(admin, "pid", (uint64_t)getpid()), -EDQUOT);
+	cr_expect(strstr(message.error.message, "at most 8192 of a user"), "%s", message.error.message);
+	cr_expect(strstr(message.error.detail, "gpuwmctl kick --uid "), "%s", message.error.detail);
+	cr_expect_eq(leases(), 2, "nothing was done, though there is room for one");
+	cr_expect_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
+	cr_expect_eq(registry_revoked_ids(server->registry, uid), REVOKED_IDS_PER_UID_MAX);
+	cr_expect_eq(kick(admin, "uid", uid), 0, "%s", message.error.message);
+	cr_expect_eq(registry_revoked_ids(server->registry, uid), 0, "the numbers give room");
+	cr_expect(version_lease_revoked(version, uid, lease));
+	cr_expect_not(version_lease_revoked(version, uid + 1, lease), "another user's");
+	cr_expect(version_lease_revoked(version, uid + 1, 500000));
+	close(admin);
+	close(worker);
+}
+
+Test(revoked, by_force_there_is_nothing_to_remember)
+{
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER);
+	struct version *version = unnamed("v1");
 	struct error error;
 
-	lease_by(worker, "m");
-	lease_by(worker, "m");
-	for (uint64_t i = 0; i < REVOKED_IDS_MAX - 1; i++)
-		cr_assert_eq(version_revoke_id(version, 1000000 + i, &error), 0, "%s", error.message);
-	cr_expect_eq(kick(admin, "uid", getuid()), -EDQUOT);
-	cr_expect(strstr(message.error.message, "8192"), "%s", message.error.message);
-	cr_expect_eq(leases(), 2, "nothing was done, though there is room for one");
-	/* By force there is nothing to remember. */
-	registry_remove_aliases(server->registry);
+	lease_by(worker, "m@v1");
+	for (uint64_t i = 0; i < REVOKED_IDS_PER_UID_MAX; i++)
+		cr_assert_eq(version_revoke_id(version, getuid(), 1000000 + i, &error), 0, "%s", error.message);
 	cr_expect_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	cr_expect_eq(leases(), 0);
 	TURN_UNTIL(is_gone("v1"));
-	cr_expect_eq(registry_counts(server->registry).revoked_ids, 0, "ids go with their version");
+	cr_expect_eq(registry_revoked_ids(server->registry, getuid()), 0, "numbers go with their version");
 	close(admin);
 	close(worker);
 }
@@ -351,6 +398,30 @@ Test(revoked, a_kicked_lease_is_not_resumed_and_one_that_never_was_neither)
 	/* The process that comes back says that it has unmapped. */
 	cr_expect_eq(release(worker, kicked), 0);
 	cr_expect_eq(resume(worker, &version->id, kicked, &is_revoked), -ESTALE, "for as long as it is there");
+	close(admin);
+	close(worker);
+}
+
+/* Those too that were without a connection at that moment. */
+Test(revoked, of_a_kicked_user_no_lease_of_before_is_resumed)
+{
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), away = greeted(SESSION_WORKER);
+	struct version *version = ready("m", "v1");
+	uint64_t lost = lease_by(away, "m"), kicked = lease_by(worker, "m"), anew;
+	bool is_revoked;
+
+	close(away);
+	turn();
+	cr_assert_eq(kick(admin, "uid", getuid()), 0);
+	hears_that_it_is_revoked(worker, kicked);
+	anew = lease_by(worker, "m");
+	close(worker);
+	turn();
+	worker = greeted(SESSION_WORKER);
+	cr_expect_eq(resume(worker, &version->id, kicked, &is_revoked), -ESTALE);
+	cr_expect_eq(resume(worker, &version->id, lost, &is_revoked), -ESTALE);
+	cr_expect(is_revoked);
+	cr_expect_eq(resume(worker, &version->id, anew, &is_revoked), 0, "it was taken after the kick");
 	close(admin);
 	close(worker);
 }
