@@ -28,6 +28,7 @@ static const char *noun_of(enum complaint_kind kind)
 		[COMPLAINT_CROWDED] = "descriptors that could not be sent",
 		[COMPLAINT_LEASES] = "sessions that ended with leases",
 		[COMPLAINT_FAILED] = "failed versions and jobs",
+		[COMPLAINT_UNWATCHED] = "processes that can't be watched",
 	};
 
 	return nouns[kind];

@@ -14,6 +14,7 @@ enum complaint_kind {
 	COMPLAINT_CROWDED, /* descriptors that could not be sent */
 	COMPLAINT_LEASES, /* a session ended with leases */
 	COMPLAINT_FAILED, /* a version or a job failed */
+	COMPLAINT_UNWATCHED, /* a process may map what was revoked, and its end can't be watched */
 	COMPLAINT_KINDS,
 };
 

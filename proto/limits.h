@@ -137,8 +137,10 @@
 #define SESSIONS_MAX 8000 /* two fds each: 16,000 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
 #define LEASES_PER_UID_MAX 65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
-/* Revoked leases whose session has ended while its process lives: each is a pidfd more. */
+/* Processes that live, whose sessions have ended, and that may map what was revoked: each is a pidfd more. One user's may
+ * be a quarter of them. */
 #define REVOKED_GONE_MAX 512
+#define REVOKED_GONE_PER_UID_MAX (REVOKED_GONE_MAX / 4)
 /* Ids of one user's leases that were kicked one by one or by process, and that the user does not get again: 9 bytes each
  * of every state that is written. To kick all leases of the user takes one entry for each version. */
 #define REVOKED_IDS_PER_UID_MAX 8192

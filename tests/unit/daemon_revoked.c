@@ -5,6 +5,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 TestSuite(revoked, .init = server_open, .fini = server_close, .timeout = 120);
 
@@ -468,6 +471,96 @@ Test(revoked, memory_of_a_holder_without_a_pidfd_counts_until_its_session_ends)
 	TURN_UNTIL(host()->used == 0);
 	cr_expect_eq(revoked_count(server), 0);
 	close(pidfd);
+	close(admin);
+}
+
+/* A process that lives until it is killed. */
+static pid_t child(int *ret_pidfd)
+{
+	pid_t pid = fork();
+
+	cr_assert_geq(pid, 0);
+	if (pid == 0)
+		for (;;)
+			pause();
+	*ret_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	cr_assert_geq(*ret_pidfd, 0);
+	return pid;
+}
+
+/* Connections as of this process and user, each with a revoked lease of m; they end. */
+static void leave_revoked(int admin, pid_t pid, int pidfd, uid_t uid, int connections)
+{
+	for (int i = 0; i < connections; i++) {
+		int worker = greeted(SESSION_WORKER);
+		struct session *session = session_of(SESSION_WORKER);
+
+		close(session->peer.pidfd);
+		session->peer.pidfd = dup(pidfd);
+		session->peer.pid = pid;
+		session->peer.uid = uid;
+		cr_assert_eq(kick(admin, "lease", lease_by(worker, "m")), 0, "%s", message.error.message);
+		close(worker);
+		turn();
+	}
+}
+
+static void end_child(pid_t pid, int pidfd)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(pidfd);
+}
+
+Test(revoked, connections_of_one_process_are_watched_as_one)
+{
+	int admin = greeted(SESSION_ADMIN), pidfds[2];
+	pid_t pids[2] = {child(&pidfds[0]), child(&pidfds[1])};
+	const int many = REVOKED_GONE_MAX + 8;
+
+	ready("m", "v1");
+	leave_revoked(admin, pids[0], pidfds[0], 4000, many);
+	cr_expect_eq(revoked_count(server), (uint64_t)many);
+	leave_revoked(admin, pids[1], pidfds[1], 4000, 1);
+	cr_expect_eq(revoked_count(server), (uint64_t)many + 1);
+	cr_expect_leq(fd_count(), fds_before + 20, "%d descriptors", fd_count() - fds_before);
+	end_child(pids[0], pidfds[0]);
+	TURN_UNTIL(revoked_count(server) == 1);
+	end_child(pids[1], pidfds[1]);
+	TURN_UNTIL(revoked_count(server) == 0);
+	close(admin);
+}
+
+Test(revoked, one_user_has_a_quarter_of_the_watches)
+{
+	int admin = greeted(SESSION_ADMIN), pidfd;
+	pid_t pid = child(&pidfd);
+
+	ready("m", "v1");
+	/* Of other PID namespaces it can't be told whether processes are the same. */
+	leave_revoked(admin, 0, pidfd, 4000, REVOKED_GONE_PER_UID_MAX + 8);
+	cr_expect_eq(revoked_count(server), REVOKED_GONE_PER_UID_MAX);
+	leave_revoked(admin, pid, pidfd, 4001, 1);
+	cr_expect_eq(revoked_count(server), REVOKED_GONE_PER_UID_MAX + 1, "another user has its own");
+	end_child(pid, pidfd);
+	TURN_UNTIL(revoked_count(server) == 0);
+	close(admin);
+}
+
+Test(revoked, a_process_that_is_gone_maps_nothing)
+{
+	int admin = greeted(SESSION_ADMIN), pidfd, dead;
+	pid_t pid = child(&pidfd), other = child(&dead);
+
+	ready("m", "v1");
+	leave_revoked(admin, pid, pidfd, 4000, 1);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	leave_revoked(admin, pid, dead, 4000, 1);
+	cr_expect_eq(revoked_count(server), 1, "its number is another process's by now");
+	close(dead);
+	end_child(pid, pidfd);
+	TURN_UNTIL(revoked_count(server) == 0);
 	close(admin);
 }
 
