@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "keeping.h"
+#include "log.h"
 #include "revoked.h"
 #include "versions.h"
 
@@ -60,6 +61,18 @@ static uint64_t count(const struct server *server, const struct kick *kick)
 			found++;
 	}
 	return found;
+}
+
+/* There is one. */
+static const struct session *any_holder(const struct server *server, const struct kick *kick)
+{
+	const struct session *session = server->sessions;
+
+	if (kick->by == BY_LEASE)
+		return lease_by_id(server->registry, kick->number)->holder;
+	while (!concerns(kick, session))
+		session = session->next;
+	return session;
 }
 
 static int found_nothing(const struct server *server, const struct kick *kick, struct error *error)
@@ -139,24 +152,30 @@ static int check_room_of(const struct server *server, uid_t uid, uint64_t leases
 static int check_room(const struct server *server, const struct kick *kick, uint64_t leases,
 		      struct error *error)
 {
-	const struct session *holder = NULL;
+	uid_t uid = any_holder(server, kick)->peer.uid;
+	int r = kick->by == BY_UID ? 0 : check_room_of(server, uid, leases, error);
 
-	if (kick->by == BY_UID)
-		return 0;
-	if (kick->by == BY_LEASE) {
-		holder = lease_by_id(server->registry, kick->number)->holder;
-		return check_room_of(server, holder->peer.uid, leases, error);
-	}
-	for (const struct session *s = server->sessions; s; s = s->next) {
-		const bool checked = holder && holder->peer.uid == s->peer.uid;
-
-		if (!concerns(kick, s) || checked)
+	for (const struct session *s = server->sessions; s && r == 0 && kick->by == BY_PID; s = s->next) {
+		if (!concerns(kick, s) || s->peer.uid == uid)
 			continue;
-		holder = s;
-		if (check_room_of(server, s->peer.uid, leases, error) < 0)
-			return error->code;
+		uid = s->peer.uid;
+		r = check_room_of(server, uid, leases, error);
 	}
-	return 0;
+	return r;
+}
+
+/* One line a request, however many leases. `holder` had one of them. */
+static void log_kick(const struct request *request, const struct kick *kick, const struct session *holder,
+		     uint64_t leases)
+{
+	char who[64] = "";
+
+	if (kick->by != BY_UID)
+		snprintf(who, sizeof(who), " (%s, pid %d, uid %u)", holder->peer.command, (int)holder->peer.pid,
+			 (unsigned)holder->peer.uid);
+	log_info("uid %u kicked %s %llu%s: %llu lease%s revoked", (unsigned)request->session->peer.uid,
+		 keys[kick->by], (unsigned long long)kick->number, who, (unsigned long long)leases,
+		 leases == 1 ? " is" : "s are");
 }
 
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
@@ -165,6 +184,7 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	struct server *server = request->server;
 	struct message_writer w;
 	struct kick kick = {0};
+	const struct session *holder;
 	uint64_t leases;
 	int r = kick_fields(params, &kick, error);
 
@@ -174,7 +194,9 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, &kick, leases, error);
 	if (r < 0)
 		return r;
+	holder = any_holder(server, &kick);
 	r = kick_all(server, &kick, error);
+	log_kick(request, &kick, holder, leases - count(server, &kick));
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");

@@ -13,6 +13,10 @@ struct of_version {
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
 	struct model_owner owner; /* of the model, when the first of them was revoked */
 	uint64_t uses;
+	/* While an event is put together: those of one holder that were revoked. */
+	struct revoked *event_first, **event_end;
+	uint64_t event_count;
+	struct of_version *event_next;
 };
 
 struct revoked {
@@ -28,7 +32,7 @@ struct revoked {
 	bool unsent; /* its descriptors never went out: nothing is mapped */
 	struct revoked *next_of_holder, **link_of_holder;
 	struct revoked *next_of_version, **link_of_version;
-	struct revoked *next_untold;
+	struct revoked *next_untold, *next_of_event;
 	UT_hash_handle hh;
 };
 

@@ -68,6 +68,9 @@
 /* Ids of one packet that tells a session which of its leases were revoked: each takes 9 bytes. */
 #define REVOKED_PER_PACKET 1024
 
+/* Ids of one event that tells subscribers which leases were revoked: one line of gpuwmctl events. */
+#define REVOKED_PER_EVENT 100
+
 /* --- names (fixed) ----------------------------------------------------- */
 
 #define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */

@@ -195,7 +195,7 @@ Test(revoke, kick_says_what_it_takes_and_what_is_not_there)
 }
 
 struct seen {
-	uint64_t lease, retiring_in;
+	uint64_t lease, count, retiring_in;
 	char reason[128];
 	bool has_deadline;
 };
@@ -206,7 +206,8 @@ static void see(const struct gpuwm_event *event, void *user_data)
 	json_t *json = json_loads(event->json, 0, NULL);
 
 	if (strcmp(event->kind, "revoked") == 0) {
-		seen->lease = (uint64_t)json_integer_value(json_object_get(json, "lease"));
+		seen->count = (uint64_t)json_integer_value(json_object_get(json, "count"));
+		seen->lease = (uint64_t)json_integer_value(json_array_get(json_object_get(json, "leases"), 0));
 		snprintf(seen->reason, sizeof seen->reason, "%s",
 			 json_string_value(json_object_get(json, "reason")));
 	}
@@ -222,7 +223,7 @@ static bool event_comes(struct gpuwm_events *events, struct seen *seen)
 	return gpuwm_events_dispatch(events, 10, see, seen) >= 0 && seen->lease;
 }
 
-Test(revoke, subscribers_are_told_of_each_lease)
+Test(revoke, subscribers_are_told_of_a_kicked_lease)
 {
 	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
@@ -234,6 +235,7 @@ Test(revoke, subscribers_are_told_of_each_lease)
 	OK(gpuwm_kick(d->admin, GPUWM_KICK_LEASE, lease, NULL));
 	cr_assert(EVENTUALLY(SOON_MS, event_comes(events, &seen)));
 	cr_assert_eq(seen.lease, lease);
+	cr_assert_eq(seen.count, 1);
 	cr_assert(strstr(seen.reason, "an operator"), "%s", seen.reason);
 	gpuwm_events_close(events);
 	worker_end(&worker);

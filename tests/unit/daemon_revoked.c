@@ -279,6 +279,76 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	close(worker);
 }
 
+/* ---- the log ---- */
+
+static int stderr_before, log_pipe[2];
+
+static void log_catch(void)
+{
+	fflush(stderr);
+	stderr_before = dup(STDERR_FILENO);
+	cr_assert_eq(pipe(log_pipe), 0);
+	dup2(log_pipe[1], STDERR_FILENO);
+	close(log_pipe[1]);
+	log_init(LOG_LEVEL_INFO);
+}
+
+static const char *log_caught(void)
+{
+	static char text[4096];
+	ssize_t n;
+
+	dup2(stderr_before, STDERR_FILENO);
+	close(stderr_before);
+	n = read(log_pipe[0], text, sizeof(text) - 1);
+	cr_assert_geq(n, 0);
+	close(log_pipe[0]);
+	text[n] = '\0';
+	return text;
+}
+
+Test(revoked, the_log_names_the_operator_and_who_is_kicked)
+{
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER);
+	char expected[256];
+	const char *text;
+
+	ready("m", "v1");
+	lease_by(worker, "m");
+	lease_by(worker, "m");
+	session_of(SESSION_ADMIN)->peer.uid = 4007;
+	log_catch();
+	cr_expect_eq(kick(admin, "pid", (uint64_t)getpid()), 0);
+	text = log_caught();
+	snprintf(
+		expected, sizeof(expected),
+		"gpuwmd: info: uid 4007 kicked pid %d (daemon_revoked, pid %d, uid %u): 2 leases are revoked\n",
+		(int)getpid(), (int)getpid(), (unsigned)getuid());
+	cr_expect_str_eq(text, expected, "one line, not one for each lease: %s", text);
+	close(admin);
+	close(worker);
+}
+
+Test(revoked, the_log_names_who_retires_by_force)
+{
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER);
+	const char *text;
+
+	unnamed("v1");
+	lease_by(worker, "m@v1");
+	session_of(SESSION_ADMIN)->peer.uid = 4007;
+	log_catch();
+	cr_expect_eq(retire(admin, "m@v1", true, 0), 0);
+	text = log_caught();
+	cr_expect_str_eq(
+		text,
+		"gpuwmd: info: uid 4007 retires m@v1 by force: 1 leases hold it, which are revoked in 0 ms\n",
+		"%s", text);
+	TURN_UNTIL(is_gone("v1"));
+	close(admin);
+	close(worker);
+}
+
 /* ---- what is remembered for resume ---- */
 
 Test(revoked, a_user_with_more_leases_than_numbers_are_remembered_is_kicked)
@@ -658,10 +728,25 @@ Test(revoked, the_time_of_a_version_goes_on_after_a_restart)
 	close(admin);
 }
 
-Test(revoked, subscribers_are_told_of_the_time_and_of_each_lease)
+/* An event that was received: its count, and how many leases it lists. */
+static uint64_t revoked_told(uint64_t *ret_first, uint32_t *ret_listed)
+{
+	const msgpack_object *ids;
+	struct fields f;
+
+	cr_assert_str_eq(answer_text("kind"), EVENT_REVOKED);
+	fields_of(&f, message.body);
+	ids = fields_array(&f, "leases", ret_listed);
+	cr_assert_gt(*ret_listed, 0);
+	*ret_first = ids[0].via.u64;
+	return answer_u64("count");
+}
+
+Test(revoked, subscribers_are_told_of_the_time_and_of_leases)
 {
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), other = greeted(SESSION_WORKER);
-	uint64_t lease;
+	uint64_t lease, first;
+	uint32_t listed;
 
 	unnamed("v1");
 	lease = lease_by(worker, "m@v1");
@@ -671,11 +756,45 @@ Test(revoked, subscribers_are_told_of_the_time_and_of_each_lease)
 	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
 	cr_expect_eq(answer_u64("force_in_ms"), 0);
 	cr_assert(comes(other));
-	cr_expect_str_eq(answer_text("kind"), EVENT_REVOKED);
-	cr_expect_eq(answer_u64("lease"), lease);
+	cr_expect_eq(revoked_told(&first, &listed), 1);
+	cr_expect_eq(first, lease);
+	cr_expect_eq(listed, 1);
 	cr_expect_eq(answer_u64("pid"), (uint64_t)getpid());
 	cr_expect_str_eq(answer_text("tag"), "v1");
 	cr_expect(strstr(answer_text("reason"), "by force"));
+	TURN_UNTIL(is_gone("v1"));
+	close(admin);
+	close(worker);
+	close(other);
+}
+
+Test(revoked, a_holder_of_many_leases_is_one_event_for_each_version)
+{
+	enum { MANY = 3000 };
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), other = greeted(SESSION_ADMIN);
+	struct version *versions[] = {ready("m", "v1"), ready("m", "v2")};
+	uint64_t first, before, lease[2];
+	uint32_t listed;
+
+	for (int i = 0; i < MANY; i++)
+		grant_many(session_of(SESSION_WORKER), versions[i % 2], 1);
+	lease[0] = versions[0]->leases->id;
+	lease[1] = versions[1]->leases->id;
+	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	before = event_last(server->events);
+	for (int round = 0; round < 2; round++) {
+		cr_assert_eq(kick(admin, "uid", getuid()), 0, "%s", message.error.message);
+		cr_expect_eq(event_last(server->events), before + 2);
+		for (int i = 0; i < 2; i++) {
+			cr_assert(comes(other));
+			cr_expect_eq(revoked_told(&first, &listed), round ? 1 : MANY / 2);
+			cr_expect_eq(listed, round ? 1 : REVOKED_PER_EVENT);
+			cr_expect(round || first == lease[0] || first == lease[1]);
+		}
+		before += 2;
+		grant_many(session_of(SESSION_WORKER), versions[0], 1);
+		grant_many(session_of(SESSION_WORKER), versions[1], 1);
+	}
 	close(admin);
 	close(worker);
 	close(other);
