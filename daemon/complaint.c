@@ -17,7 +17,7 @@ struct complaints {
 
 static enum log_level level_of(enum complaint_kind kind)
 {
-	return kind == COMPLAINT_LEASES ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
+	return kind == COMPLAINT_LEASES || kind == COMPLAINT_FORCED ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
 }
 
 static const char *noun_of(enum complaint_kind kind)
@@ -28,6 +28,8 @@ static const char *noun_of(enum complaint_kind kind)
 		[COMPLAINT_CROWDED] = "descriptors that could not be sent",
 		[COMPLAINT_LEASES] = "sessions that ended with leases",
 		[COMPLAINT_FAILED] = "failed versions and jobs",
+		[COMPLAINT_FORCED] = "versions that were retired by force",
+		[COMPLAINT_UNWATCHED] = "processes that can't be watched",
 	};
 
 	return nouns[kind];

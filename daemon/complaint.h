@@ -14,6 +14,8 @@ enum complaint_kind {
 	COMPLAINT_CROWDED, /* descriptors that could not be sent */
 	COMPLAINT_LEASES, /* a session ended with leases */
 	COMPLAINT_FAILED, /* a version or a job failed */
+	COMPLAINT_FORCED, /* a user retires a version by force */
+	COMPLAINT_UNWATCHED, /* a process may map what was revoked, and its end can't be watched */
 	COMPLAINT_KINDS,
 };
 
@@ -25,7 +27,7 @@ struct complaints *complaints_new(uv_loop_t *loop);
 void complaints_end(struct complaints *complaints);
 struct complaints *complaints_free(struct complaints *complaints);
 
-/* Logs the line (as a warning; COMPLAINT_LEASES as information), or counts it. */
+/* Logs the line (as a warning; COMPLAINT_LEASES and COMPLAINT_FORCED as information), or counts it. */
 void complain(struct complaints *complaints, uid_t uid, enum complaint_kind kind, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -52,7 +52,7 @@ void event_begin(struct event_ring *ring, struct message_writer *w, const char *
 	message_put_u64(w, "time_ms", clock_wall_ms());
 }
 
-/* The writer's own buffer is 8 KiB, an event some 200 bytes. */
+/* The writer's own buffer is 8 KiB, an event some 200 bytes; with REVOKED_PER_EVENT leases 1 KiB. */
 static void keep(struct event_slot *slot, const struct message_writer *w, const struct event_about *about)
 {
 	size_t name = about->model ? strlen(about->model) + 1 : 0;

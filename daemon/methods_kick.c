@@ -1,9 +1,11 @@
 #include "methods.h"
 #include "keeping.h"
+#include "log.h"
 #include "revoked.h"
 #include "versions.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define REASON "an operator revoked it"
 
@@ -61,6 +63,18 @@ static uint64_t count(const struct server *server, const struct kick *kick)
 	return found;
 }
 
+/* There is one. */
+static const struct session *any_holder(const struct server *server, const struct kick *kick)
+{
+	const struct session *session = server->sessions;
+
+	if (kick->by == BY_LEASE)
+		return lease_by_id(server->registry, kick->number)->holder;
+	while (!concerns(kick, session))
+		session = session->next;
+	return session;
+}
+
 static int found_nothing(const struct server *server, const struct kick *kick, struct error *error)
 {
 	unsigned long long number = kick->number;
@@ -74,12 +88,25 @@ static int found_nothing(const struct server *server, const struct kick *kick, s
 			 keys[kick->by], number);
 }
 
-/* A lease of a version that was retired by force need not be remembered: nobody gets one of it again. */
-static int kick_lease(struct server *server, struct lease *lease, struct error *error)
+/* What resume refuses from now on. Nobody gets a lease again of a version that was retired by force, so its leases need
+ * not be remembered. */
+static int remember(struct server *server, const struct kick *kick, const struct lease *lease,
+		    struct error *error)
+{
+	const struct session *holder = lease->holder;
+	const uid_t uid = holder->peer.uid;
+
+	if (lease->version->forced || version_lease_revoked(lease->version, uid, lease->id))
+		return 0;
+	if (kick->by == BY_UID)
+		return version_revoke_user(lease->version, uid, lease_last(server->registry), error);
+	return version_revoke_id(lease->version, uid, lease->id, error);
+}
+
+static int kick_lease(struct server *server, const struct kick *kick, struct lease *lease, struct error *error)
 {
 	struct version *version = lease->version;
-	const bool known = version->forced || lease_is_revoked(server->registry, lease->id);
-	int r = known ? 0 : version_revoke_id(version, lease->id, error);
+	int r = remember(server, kick, lease, error);
 
 	if (r == 0)
 		r = revoked_add(server, lease, error);
@@ -93,26 +120,62 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 	int r = 0;
 
 	if (kick->by == BY_LEASE)
-		return kick_lease(server, lease_by_id(server->registry, kick->number), error);
+		return kick_lease(server, kick, lease_by_id(server->registry, kick->number), error);
 	for (struct session *s = server->sessions; s && r == 0; s = s->next) {
 		bool concerned = concerns(kick, s);
 
 		while (concerned && s->leases && r == 0)
-			r = kick_lease(server, s->leases, error);
+			r = kick_lease(server, kick, s->leases, error);
 	}
 	return r;
 }
 
-static int check_room(const struct server *server, uint64_t leases, struct error *error)
+static int check_room_of(const struct server *server, uid_t uid, uint64_t leases, struct error *error)
 {
-	const struct registry_counts counts = registry_counts(server->registry);
+	const uint64_t known = registry_revoked_ids(server->registry, uid);
+	char remedy[160];
 
-	if (leases > REVOKED_IDS_MAX - counts.revoked_ids)
-		return error_set(
-			error, -EDQUOT, "ids go with their versions: retire versions, by force if need be",
-			"%llu leases are to be kicked and gpuwmd remembers %llu; at most %d",
-			(unsigned long long)leases, (unsigned long long)counts.revoked_ids, REVOKED_IDS_MAX);
-	return revoked_check(server, leases, error);
+	if (known + leases <= REVOKED_IDS_PER_UID_MAX)
+		return 0;
+	snprintf(remedy, sizeof(remedy),
+		 "kick all leases of the user: gpuwmctl kick --uid %u, of which gpuwmd remembers one entry for "
+		 "each version",
+		 (unsigned)uid);
+	return error_set(
+		error, -EDQUOT, remedy,
+		"%llu leases of uid %u are to be kicked and gpuwmd remembers %llu that were; it remembers "
+		"at most %d of a user",
+		(unsigned long long)leases, (unsigned)uid, (unsigned long long)known, REVOKED_IDS_PER_UID_MAX);
+}
+
+/* Of a process that has changed its user, all leases are counted for each of its users. */
+static int check_room(const struct server *server, const struct kick *kick, uint64_t leases,
+		      struct error *error)
+{
+	uid_t uid = any_holder(server, kick)->peer.uid;
+	int r = kick->by == BY_UID ? 0 : check_room_of(server, uid, leases, error);
+
+	for (const struct session *s = server->sessions; s && r == 0 && kick->by == BY_PID; s = s->next) {
+		if (!concerns(kick, s) || s->peer.uid == uid)
+			continue;
+		uid = s->peer.uid;
+		r = check_room_of(server, uid, leases, error);
+	}
+	return r;
+}
+
+/* One line a request, however many leases. `holder` had one of them. */
+static void log_kick(const struct request *request, const struct kick *kick, const struct session *holder,
+		     uint64_t leases)
+{
+	char who[64] = "";
+
+	if (kick->by != BY_UID)
+		snprintf(who, sizeof(who), " (%s, pid %d, uid %u)", holder->peer.command, (int)holder->peer.pid,
+			 (unsigned)holder->peer.uid);
+	log_info("uid %u kicked %s %llu%s: %llu lease%s revoked", (unsigned)request->session->peer.uid,
+		 keys[kick->by], (unsigned long long)kick->number, who, (unsigned long long)leases,
+		 leases == 1 ? " is" : "s are");
 }
 
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
@@ -121,16 +184,19 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	struct server *server = request->server;
 	struct message_writer w;
 	struct kick kick = {0};
+	const struct session *holder;
 	uint64_t leases;
 	int r = kick_fields(params, &kick, error);
 
 	if (r < 0)
 		return r;
 	leases = count(server, &kick);
-	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, leases, error);
+	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, &kick, leases, error);
 	if (r < 0)
 		return r;
+	holder = any_holder(server, &kick);
 	r = kick_all(server, &kick, error);
+	log_kick(request, &kick, holder, leases - count(server, &kick));
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");

@@ -268,12 +268,12 @@ int method_release(struct request *request, struct fields *params, struct error 
 /* ---- leases of before a restart ---- */
 
 /* A client may name any number. Of those that no gpuwmd has given none is resumed. */
-static int check_resumed(const struct registry *registry, const struct version *version, uint64_t id,
+static int check_resumed(const struct registry *registry, const struct version *version, uid_t uid, uint64_t id,
 			 struct error *error)
 {
 	const char *model = model_name(version->model);
 
-	if (lease_is_revoked(registry, id))
+	if (version_lease_revoked(version, uid, id))
 		return error_set(error, -ESTALE, "attach again, if the version gives leases",
 				 "lease %llu of %s@%s was revoked by an operator", (unsigned long long)id,
 				 model, version->tag);
@@ -301,7 +301,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	if (r == 0)
 		r = access_attach(session, version->model, error);
 	if (r == 0)
-		r = check_resumed(server->registry, version, id, error);
+		r = check_resumed(server->registry, version, session->peer.uid, id, error);
 	*ret_revoked = r == -ESTALE;
 	if (r < 0)
 		return r;

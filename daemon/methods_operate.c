@@ -246,7 +246,8 @@ int method_retire(struct request *request, struct fields *params, struct error *
 		return r;
 	if (waiter)
 		waiter->id = id;
-	r = force.wanted ? versions_retire_by_force(request->server, version, force.after_ms, error)
+	r = force.wanted ? versions_retire_by_force(request->server, version, force.after_ms,
+						    request->session->peer.uid, error)
 			 : versions_retire(request->server, version, error);
 	if (r < 0) {
 		waiter_free(waiter);

@@ -53,7 +53,7 @@ struct replica {
 struct lease;
 struct model;
 struct revoked;
-struct revoked_id;
+struct revoked_user;
 
 struct version {
 	struct version_id id;
@@ -83,7 +83,7 @@ struct version {
 	uint64_t force_at_ms; /* since 1970: when leases that are left are revoked; 0: never */
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
 	bool forced; /* that time is over: nobody gets a lease again */
-	struct revoked_id *revoked_ids; /* a list: kicked leases, which nobody gets again */
+	struct revoked_user *revoked_users; /* a list: whose leases were kicked, which nobody gets again */
 	struct revoked *revoked; /* a list: leases whose holders may still map it (revoked.h) */
 	struct version *next_in_model, *previous_in_model;
 	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
@@ -124,7 +124,7 @@ struct registry; /* opaque: hash tables */
  * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
  * versions hold that did not fail. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, revoked_ids, segments, fds, bytes, index_bytes;
+	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);
@@ -243,13 +243,18 @@ uint64_t lease_last(const struct registry *registry);
 
 /* ---- revoked leases: revoked_ids.c ---- */
 
-/* From now on nobody gets a lease with this id again, for as long as the version is there. -EEXIST; -EDQUOT:
- * REVOKED_IDS_MAX; -ENOMEM. */
-int version_revoke_id(struct version *version, uint64_t id, struct error *error);
-bool lease_is_revoked(const struct registry *registry, uint64_t id);
-/* The ids of a version, in no order; NULL: the first; NULL at the end. */
-const struct revoked_id *version_next_revoked(const struct version *version, const struct revoked_id *after,
-					      uint64_t *ret_id);
+/* From now on the user does not get the lease with this id again, for as long as the version is there. -EEXIST: it was
+ * revoked before; -ENOMEM. The caller bounds the ids of a user (REVOKED_IDS_PER_UID_MAX). */
+int version_revoke_id(struct version *version, uid_t uid, uint64_t id, struct error *error);
+/* The same of all leases of the user whose ids are at most `all_to`: one entry, in place of their ids. -ENOMEM. */
+int version_revoke_user(struct version *version, uid_t uid, uint64_t all_to, struct error *error);
+bool version_lease_revoked(const struct version *version, uid_t uid, uint64_t id);
+/* How many ids of leases of this user are remembered, of all versions. */
+uint64_t registry_revoked_ids(const struct registry *registry, uid_t uid);
+/* Writes what version_take_revoked reads, under a key. */
+void version_put_revoked(struct message_writer *w, const char *key, const struct version *version);
+/* Into a version that has none; without the key there are none. Errors: -EINVAL, -EEXIST, -ENOMEM. */
+int version_take_revoked(struct version *version, struct fields *f, const char *key, struct error *error);
 
 /* ---- operators ---- */
 

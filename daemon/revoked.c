@@ -1,13 +1,9 @@
 #include "revoked_internal.h"
 #include "clock.h"
-#include "log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- making ---- */
 
@@ -58,6 +54,7 @@ static struct of_version *of_version(const struct version *version)
 		of->id = version->id;
 		snprintf(of->model, sizeof(of->model), "%s", model_name(version->model));
 		snprintf(of->tag, sizeof(of->tag), "%s", version->tag);
+		of->owner = model_owner(version->model);
 	}
 	return of;
 }
@@ -130,32 +127,18 @@ void revoked_end(struct revoked *revoked)
 	free(revoked);
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-	struct revoked_holder *holder = handle->data;
-
-	peer_clear(&holder->peer);
-	free(holder);
-}
-
 void revoked_holder_end(struct revoked_holder *holder)
 {
-	struct revoked_table *table = holder->server->revoked;
-
 	if (holder->session)
 		holder->session->revoked = NULL;
+	revoked_unwatch(holder);
 	*holder->link = holder->next;
 	if (holder->next)
 		holder->next->link = holder->link;
-	if (holder->peer.pidfd < 0) {
-		free(holder);
-		return;
-	}
-	table->gone--;
-	uv_close((uv_handle_t *)&holder->poll, on_closed);
+	free(holder);
 }
 
-static void holder_end_all(struct revoked_holder *holder)
+void revoked_holder_end_all(struct revoked_holder *holder)
 {
 	while (holder->first)
 		revoked_end(holder->first);
@@ -167,24 +150,12 @@ struct revoked_table *revoked_table_free(struct revoked_table *table)
 	if (!table)
 		return NULL;
 	while (table->holders)
-		holder_end_all(table->holders);
+		revoked_holder_end_all(table->holders);
 	free(table);
 	return NULL;
 }
 
 /* ---- revoking ---- */
-
-int revoked_check(const struct server *server, uint64_t count, struct error *error)
-{
-	uint64_t there = server->revoked->count;
-
-	if (count <= REVOKED_MAX - there)
-		return 0;
-	return error_set(
-		error, -EDQUOT, "end the processes that gpuwmctl ps lists as revoked",
-		"%llu leases are to be revoked and %llu are that may still be mapped; at most %d may be",
-		(unsigned long long)count, (unsigned long long)there, REVOKED_MAX);
-}
 
 static void refuse_unsent(struct session *session, uint64_t request_id)
 {
@@ -237,12 +208,9 @@ int revoked_add(struct server *server, struct lease *lease, struct error *error)
 {
 	struct session *session = lease->holder;
 	uint64_t request;
-	int r = revoked_check(server, 1, error);
-	struct revoked_holder *holder = r == 0 ? holder_of(session) : NULL;
+	struct revoked_holder *holder = holder_of(session);
 	struct revoked *revoked = holder ? revoked_new(lease) : NULL;
 
-	if (r < 0)
-		return r;
 	if (!revoked || !list(server->revoked, revoked, holder, lease->version)) {
 		if (revoked)
 			of_version_drop(revoked->of);
@@ -296,45 +264,6 @@ bool revoked_release(struct server *server, const struct session *session, uint6
 	return true;
 }
 
-static void on_exit_of(uv_poll_t *poll, int status, int events)
-{
-	struct revoked_holder *holder = poll->data;
-
-	(void)status;
-	(void)events;
-	holder_end_all(holder);
-}
-
-/* False: its end can't be watched. */
-static bool watch_process(struct revoked_holder *holder, int pidfd)
-{
-	struct revoked_table *table = holder->server->revoked;
-	int fd;
-
-	if (pidfd < 0)
-		return false;
-	if (table->gone == REVOKED_GONE_MAX) {
-		log_error(
-			"%d processes whose connection ended may still map what was revoked, the most that gpuwmd "
-			"watches: memory that pid %d may map is counted as given back",
-			REVOKED_GONE_MAX, (int)holder->peer.pid);
-		return false;
-	}
-	fd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-	if (fd < 0 || uv_poll_init(&holder->server->loop, &holder->poll, fd) < 0) {
-		log_error("pid %d can't be watched (%s): memory that it may map is counted as given back",
-			  (int)holder->peer.pid, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	holder->peer.pidfd = fd;
-	holder->poll.data = holder;
-	table->gone++;
-	uv_poll_start(&holder->poll, UV_READABLE, on_exit_of);
-	return true;
-}
-
 void revoked_leave(struct session *session)
 {
 	struct revoked_holder *holder = session->revoked;
@@ -343,8 +272,8 @@ void revoked_leave(struct session *session)
 		return;
 	session->revoked = NULL;
 	holder->session = NULL;
-	if (session->dead || !watch_process(holder, session->peer.pidfd))
-		holder_end_all(holder);
+	if (session->dead || !revoked_watch(holder, &session->peer))
+		revoked_holder_end_all(holder);
 }
 
 void revoked_keep(struct version *version, uint32_t replica, struct grant *grant)

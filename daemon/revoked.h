@@ -16,11 +16,10 @@ struct revoked_table *revoked_table_new(struct server *server);
 /* Forgets all of them; what they kept is given back. Always NULL; NULL is fine. */
 struct revoked_table *revoked_table_free(struct revoked_table *table);
 
-/* 0: so many leases more can be revoked. -EDQUOT: REVOKED_MAX. */
-int revoked_check(const struct server *server, uint64_t count, struct error *error);
-/* The lease ends, and its place in the table begins (the quota's charge moves). A lease whose descriptors were not sent
+/* The lease ends, and its place in the table begins. The quota's charge moves: leases_per_uid bounds leases and revoked
+ * leases together. A lease whose descriptors were not sent
  * yet is refused to the session instead. The caller frees the version if nothing holds it any more, saves, and calls
- * revoked_tell. -EDQUOT, -ENOMEM: the lease goes on. */
+ * revoked_tell. -ENOMEM: the lease goes on. */
 int revoked_add(struct server *server, struct lease *lease, struct error *error);
 /* Tells the holders and the subscribers of all that were revoked since the last call. leases: where each is put as a
  * map; NULL: nowhere. */

@@ -11,26 +11,70 @@ static void put_who(struct message_writer *w, const struct revoked_holder *holde
 	message_put_u64(w, "uid", holder->peer.uid);
 }
 
+static void put_version(struct message_writer *w, const struct of_version *of)
+{
+	message_put_hex128(w, "version", of->id.bytes);
+	message_put_text(w, "model", of->model);
+	message_put_text(w, "tag", of->tag);
+}
+
 static void put_what(struct message_writer *w, const struct revoked *revoked)
 {
 	message_put_u64(w, "lease", revoked->id);
-	message_put_hex128(w, "version", revoked->of->id.bytes);
-	message_put_text(w, "model", revoked->of->model);
-	message_put_text(w, "tag", revoked->of->tag);
+	put_version(w, revoked->of);
 	message_put_text(w, "device", revoked->device->id);
 	message_put_u64(w, "rank", revoked->rank);
 }
 
-static void tell_subscribers(const struct revoked *revoked, const char *reason)
+/* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
+static void emit_revoked(const struct revoked_holder *holder, const struct of_version *of, const char *reason)
 {
-	struct server *server = revoked->holder->server;
+	struct event_ring *events = holder->server->events;
+	const struct revoked *revoked = of->event_first;
 	struct message_writer w;
 
-	event_begin(server->events, &w, EVENT_REVOKED);
-	put_what(&w, revoked);
-	put_who(&w, revoked->holder);
+	event_begin(events, &w, EVENT_REVOKED);
+	put_version(&w, of);
+	put_who(&w, holder);
+	message_put_u64(&w, "count", of->event_count);
+	message_begin_array(&w, "leases");
+	for (int i = 0; revoked && i < REVOKED_PER_EVENT; i++, revoked = revoked->next_of_event)
+		message_put_u64(&w, NULL, revoked->id);
+	message_end(&w);
 	message_put_text(&w, "reason", reason);
-	event_emit(server->events, &w);
+	event_emit_about(events, &w, &(struct event_about){.model = of->model, .owner = of->owner});
+}
+
+/* Sorts the holder's untold leases by version; the first version. */
+static struct of_version *by_version(struct revoked_holder *holder)
+{
+	struct of_version *first = NULL, **end = &first;
+
+	for (struct revoked *revoked = holder->untold; revoked; revoked = revoked->next_untold) {
+		struct of_version *of = revoked->of;
+
+		if (of->event_count++ == 0) {
+			of->event_end = &of->event_first;
+			*end = of;
+			end = &of->event_next;
+		}
+		*of->event_end = revoked;
+		of->event_end = &revoked->next_of_event;
+	}
+	return first;
+}
+
+static void tell_subscribers(struct revoked_holder *holder, const char *reason)
+{
+	struct of_version *of = by_version(holder), *next;
+
+	for (; of; of = next) {
+		next = of->event_next;
+		emit_revoked(holder, of, reason);
+		of->event_count = 0;
+		of->event_first = NULL;
+		of->event_next = NULL;
+	}
 }
 
 /* As many as one packet has, from `revoked` on; the one after them. */
@@ -65,12 +109,12 @@ static void tell_holder(struct revoked_holder *holder, const char *reason, struc
 
 	while (first && holder->session)
 		first = tell_session(first, reason);
+	tell_subscribers(holder, reason);
 	holder->untold = NULL;
 	holder->untold_end = &holder->untold;
 	for (; revoked; revoked = next) {
 		next = revoked->next_untold;
 		revoked->next_untold = NULL;
-		tell_subscribers(revoked, reason);
 		if (leases) {
 			message_begin_map(leases, NULL);
 			put_what(leases, revoked);

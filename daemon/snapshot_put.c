@@ -62,20 +62,6 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	memcpy(version->told, w->buffer.data + begin, version->told_bytes);
 }
 
-/* Of kicked leases, which no client gets again. */
-static void put_revoked(struct message_writer *w, const struct version *version)
-{
-	const struct revoked_id *revoked = NULL;
-	uint64_t id;
-
-	if (!version->revoked_ids)
-		return;
-	message_begin_array(w, "revoked");
-	while ((revoked = version_next_revoked(version, revoked, &id)))
-		message_put_u64(w, NULL, id);
-	message_end(w);
-}
-
 static void put_version(struct message_writer *w, struct version *version)
 {
 	message_begin_map(w, NULL);
@@ -88,7 +74,8 @@ static void put_version(struct message_writer *w, struct version *version)
 		message_put_bool(w, "forced", true);
 	else if (version->force_at_ms)
 		message_put_u64(w, "force_at_ms", version->force_at_ms);
-	put_revoked(w, version);
+	if (version->revoked_users)
+		version_put_revoked(w, "revoked", version);
 	message_begin_array(w, "pins");
 	for (uint32_t i = 0; i < version->pin_count; i++)
 		message_put_text(w, NULL, version->pins[i]);

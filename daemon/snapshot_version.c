@@ -199,25 +199,6 @@ static int take_pins(struct version *version, struct fields *f, struct error *er
 	return f->error.code;
 }
 
-/* Kicked leases, which no client gets again. */
-static int take_revoked(struct version *version, struct fields *f, struct error *error)
-{
-	const msgpack_object *ids;
-	uint32_t count = 0;
-	int r = 0;
-
-	ids = fields_have(f, "revoked") ? fields_array(f, "revoked", &count) : NULL;
-	for (uint32_t i = 0; i < count && r == 0; i++) {
-		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-			r = error_set(error, -EINVAL, NULL, "\"revoked\" has what is no lease's number");
-		else
-			r = version_revoke_id(version, ids[i].via.u64, error);
-	}
-	if (r == 0 && f->error.code)
-		*error = f->error;
-	return r < 0 ? r : f->error.code;
-}
-
 static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -283,7 +264,7 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
 	if (r == 0)
-		r = take_revoked(version, f, error);
+		r = version_take_revoked(version, f, "revoked", error);
 	if (r == 0)
 		r = version_adopt_charges(version, t->into->quota, error);
 	return r < 0 ? r : take_pins(version, f, error);

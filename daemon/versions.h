@@ -36,8 +36,8 @@ int versions_unpin(struct server *server, struct version *version, const char *p
 /* No new leases; freed when unused, after this call. */
 int versions_retire(struct server *server, struct version *version, struct error *error);
 /* The same, and leases that are left after after_ms are revoked, so that it is freed then: versions_forced.c. Again
- * before that time is over: it counts from now. -EBUSY: it has pins; -EDQUOT: more leases than can be revoked. */
-int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms,
+ * before that time is over: it counts from now. `by` is the user who wants it so, for the log. -EBUSY: it has pins. */
+int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms, uid_t by,
 			     struct error *error);
 /* At start: the times of versions that were to be freed by force before the restart go on. */
 void versions_force_begin(struct server *server);

@@ -32,7 +32,7 @@ void tell_retiring(struct server *server, const struct version *version, const u
 	begin(server, &w, EVENT_RETIRING, version);
 	if (after_ms)
 		message_put_u64(&w, "force_in_ms", *after_ms);
-	event_emit(server->events, &w);
+	emit(server, &w, version->model);
 }
 
 void tell_failed(struct server *server, const struct version *version)

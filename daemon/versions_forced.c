@@ -1,6 +1,7 @@
 /* Retired by force: leases that are left when a version's time is over are revoked, and the version is freed. */
 #include "versions_internal.h"
 #include "clock.h"
+#include "complaint.h"
 #include "keeping.h"
 #include "revoked.h"
 #include "../proto/methods.h"
@@ -11,7 +12,7 @@
 
 static void arm(struct server *server);
 
-/* Those for which there is no room, or no memory, are tried again. */
+/* Leases for which there is no memory are tried again. */
 static void revoke_all(struct server *server, struct version *version)
 {
 	struct error error;
@@ -63,17 +64,24 @@ static void arm(struct server *server)
 	uv_timer_start(&server->force_timer, on_due, clock_left_ms(next), 0);
 }
 
-int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms,
+static void log_force(struct server *server, const struct version *version, uint64_t after_ms, uid_t by)
+{
+	complain(server->complaints, by, COMPLAINT_FORCED,
+		 "uid %u retires %s@%s by force: %llu leases hold it, which are revoked in %llu ms",
+		 (unsigned)by, model_name(version->model), version->tag,
+		 (unsigned long long)version->lease_count, (unsigned long long)after_ms);
+}
+
+int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms, uid_t by,
 			     struct error *error)
 {
 	int r = version_check_unpinned(version, error);
 
-	if (r == 0 && after_ms == 0)
-		r = revoked_check(server, version->lease_count, error);
 	if (r == 0)
 		r = registry_retire(server->registry, version, error);
 	if (r < 0 || version->freeing || version->forced)
 		return r;
+	log_force(server, version, after_ms, by);
 	version->force_at_ms = clock_wall_ms() + after_ms;
 	version->force_due_ms = clock_steady_ms() + after_ms;
 	if (after_ms == 0)

@@ -69,6 +69,9 @@
 /* Ids of one packet that tells a session which of its leases were revoked: each takes 9 bytes. */
 #define REVOKED_PER_PACKET 1024
 
+/* Ids of one event that tells subscribers which leases were revoked: one line of gpuwmctl events. */
+#define REVOKED_PER_EVENT 100
+
 /* --- names (fixed) ----------------------------------------------------- */
 
 #define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */
@@ -138,14 +141,14 @@
 #define SESSIONS_MAX 7936 /* two fds each: 15,872 of the usual 20,000 and more */
 #define ADMIN_SESSIONS_MORE 64 /* on admin.sock, when workers have taken all */
 #define SESSIONS_PER_UID_MAX 6144
-#define LEASES_PER_UID_MAX 65536 /* 100 bytes each */
-/* Revoked leases whose holders may still map the memory; 200 bytes each, in place of the lease's. As many as one
- * user's leases, so that a version that one user fills can be retired by force. */
-#define REVOKED_MAX LEASES_PER_UID_MAX
-/* Of them those whose session has ended while its process lives: each is a pidfd more. */
+#define LEASES_PER_UID_MAX 65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
+/* Processes that live, whose sessions have ended, and that may map what was revoked: each is a pidfd more. One user's may
+ * be a quarter of them. */
 #define REVOKED_GONE_MAX 512
-/* Ids of kicked leases that no client gets again: 9 bytes each of every state that is written. */
-#define REVOKED_IDS_MAX 8192
+#define REVOKED_GONE_PER_UID_MAX (REVOKED_GONE_MAX / 4)
+/* Ids of one user's leases that were kicked one by one or by process, and that the user does not get again: 9 bytes each
+ * of every state that is written. To kick all leases of the user takes one entry for each version. */
+#define REVOKED_IDS_PER_UID_MAX 8192
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
 /* New connections of one user: all that it may have at once, then so many a second, which is a worker's start each
@@ -240,7 +243,7 @@
 #define GRACE_MS 10000
 /* How long a forced retire may leave to the holders of leases: a month. */
 #define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
-/* The pause before gpuwmd tries again to revoke leases for which there was no room or memory. */
+/* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
 /* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
 #define RECONNECT_MIN_MS 5

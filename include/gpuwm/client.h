@@ -627,8 +627,8 @@ int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
 /* The same, and leases that are left after_ms from now (0: at once; a month at most) are revoked, so that the version is
  * freed then, whatever their holders do. Its name is free then. What a holder still maps stays charged to the device until
- * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EDQUOT: too many revoked leases; -EACCES:
- * the user is no operator, and `operate` of the model's section does not name it. */
+ * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EACCES: the user is no operator, and
+ * `operate` of the model's section does not name it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */
@@ -636,7 +636,8 @@ enum gpuwm_kick_by {
 	GPUWM_KICK_UID, /* or of this user */
 };
 /* Revokes leases: their holders are told (gpuwm_lost), and don't get them again. *ret_json (may be NULL): the leases,
- * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT. */
+ * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT: gpuwmd remembers no more single
+ * leases of that user (GPUWM_KICK_UID has no such limit). */
 int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json);
 #define GPUWM_VERIFY_JOBS_MAX 64
 /* Begins to read the memory of a ready or retiring version again, a job for each replica (device NULL), or for

@@ -46,6 +46,15 @@ static void add_part(struct version *version, uint32_t rank, struct device *devi
 
 static const struct error damage = {.code = -EBADMSG, .message = "tensor w has the digest 12, not 34"};
 
+/* Leases of two users by number, and all of another one's. */
+static void add_kicked(struct version *version, unsigned number)
+{
+	for (unsigned i = 0; i < number % 4; i++)
+		must(version_revoke_id(version, 1000 + i % 2, 100 * number + i, NULL) == 0, "no kicked lease");
+	if (number % 2)
+		must(version_revoke_user(version, 1003, 50 * number, NULL) == 0, "no kicked user");
+}
+
 static struct version *add_version(struct snapshot *snapshot, const char *model, unsigned number,
 				   uint32_t world, enum version_state as)
 {
@@ -66,6 +75,7 @@ static struct version *add_version(struct snapshot *snapshot, const char *model,
 	must(registry_adopt(snapshot->registry, model, &like, &version, NULL) == 0, "no version");
 	if (number == 3)
 		version_taint(version, &damage);
+	add_kicked(version, number);
 	for (uint32_t rank = 0; rank < world; rank++)
 		add_part(version, rank, snapshot->devices->devices[rank % 2], number % 3, &snapshot->next_name);
 	return version;
@@ -159,8 +169,9 @@ static size_t mutate(char *bytes, size_t count)
 /* Also exactly one value: the last digit of an id, a name, a rank or a size. */
 static size_t mutate_one(char *bytes, size_t count)
 {
-	static const char *const keys[] = {"name", "bytes", "rank",    "world", "model",      "tag",  "id",
-					   "kind", "state", "version", "owner", "generation", "index"};
+	static const char *const keys[] = {"name",  "bytes", "rank",   "world",   "model", "tag",
+					   "id",    "kind",  "state",  "version", "owner", "generation",
+					   "index", "uid",   "all_to", "leases"};
 	const char *key = keys[draw(sizeof(keys) / sizeof(keys[0]))];
 	char *at = memmem(bytes, count, key, strlen(key));
 

@@ -123,6 +123,34 @@ Test(access, events_of_hidden_models_are_not_told)
 	close(named);
 }
 
+Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
+{
+	int owner = connect_uid(OWNER, 0), other = connect_uid(OTHER, 0), named = connect_uid(NAMED, 0),
+	    admin = greeted(SESSION_ADMIN);
+	struct message_writer w;
+
+	rule("model.1", "match", "s");
+	rule("model.1", "attach", "1002");
+	owned("s", "v1", OWNER);
+	cr_assert_eq(get(owner, "s"), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, "model", "s"), 0);
+	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(named, METHOD_SUBSCRIBE), 0);
+	begin_request(&w, 1, METHOD_KICK);
+	message_put_u64(&w, "uid", OWNER);
+	send_request(admin, &w);
+	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
+	cr_expect_eq(events_about(named, "s"), 1, "revoked");
+	cr_assert_eq(retire(admin, "s@v1"), 0);
+	TURN_UNTIL(!registry_model(server->registry, "s"));
+	cr_expect_eq(events_about(named, "s"), 2, "retiring, freed");
+	cr_expect_eq(events_about(other, "s"), 0);
+	close(owner);
+	close(other);
+	close(named);
+	close(admin);
+}
+
 Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 {
 	int owner = connect_uid(OWNER, 0), admin = greeted(SESSION_ADMIN);

@@ -37,9 +37,10 @@ LedgerTest(snapshot, revoked_leases_and_forced_ends_come_back)
 	struct version *version = fake_ready("m", "v1"), *late, *over;
 	struct back back = {0};
 
-	cr_assert_eq(version_revoke_id(version, 7, &ledger.error), 0);
-	cr_assert_eq(version_revoke_id(version, UINT64_C(1) << 40, &ledger.error), 0);
-	expect_error(version_revoke_id(version, 7, &ledger.error), -EEXIST, "lease 7 was revoked before");
+	cr_assert_eq(version_revoke_id(version, 1000, 7, &ledger.error), 0);
+	cr_assert_eq(version_revoke_id(version, 1000, UINT64_C(1) << 40, &ledger.error), 0);
+	cr_assert_eq(version_revoke_user(version, 1001, 30, &ledger.error), 0);
+	expect_error(version_revoke_id(version, 1000, 7, &ledger.error), -EEXIST, "lease 7 was revoked before");
 	late = fake_ready("m", "v2");
 	over = fake_ready("m", "v3");
 	cr_assert_eq(registry_retire(ledger.registry, late, NULL), 0);
@@ -47,9 +48,15 @@ LedgerTest(snapshot, revoked_leases_and_forced_ends_come_back)
 	late->force_at_ms = 12345;
 	over->forced = true;
 	back_from_ledger(&back);
-	cr_expect(lease_is_revoked(back.registry, 7) && lease_is_revoked(back.registry, UINT64_C(1) << 40));
-	cr_expect_not(lease_is_revoked(back.registry, 8));
-	cr_expect_eq(registry_counts(back.registry).revoked_ids, 2);
+	version = back_find(&back, "m@v1");
+	cr_expect(version_lease_revoked(version, 1000, 7) &&
+		  version_lease_revoked(version, 1000, UINT64_C(1) << 40));
+	cr_expect_not(version_lease_revoked(version, 1000, 8));
+	cr_expect(version_lease_revoked(version, 1001, 8) && version_lease_revoked(version, 1001, 30));
+	cr_expect_not(version_lease_revoked(version, 1001, 31));
+	cr_expect_eq(registry_revoked_ids(back.registry, 1000), 2);
+	cr_expect_eq(registry_revoked_ids(back.registry, 1001), 0);
+	expect_same_bytes(&back);
 	cr_expect_eq(back_find(&back, "m@v2")->force_at_ms, 12345);
 	cr_expect_not(back_find(&back, "m@v2")->forced);
 	cr_expect(back_find(&back, "m@v3")->forced);

@@ -205,14 +205,40 @@ LedgerTest(bad_snapshot, key_that_is_missing_or_of_another_type_is_named)
 	refuse(&w, "the state's versions[0] (m@v1): parts[0]: \"index\" is no map", "an array");
 	put_changed(&w, 1, "'pins':['a'", "'pins':[9");
 	refuse(&w, "the state's versions[0] (m@v1): \"pins\" is no text", "a number");
-	put_changed(&w, 1, "'pins'", "'revoked':['x'],'pins'");
-	refuse(&w, "the state's versions[0] (m@v1): \"revoked\" has what is no lease's number", "a text");
-	put_changed(&w, 1, "'pins'", "'revoked':[9,9],'pins'");
-	refuse(&w, "the state's versions[0] (m@v1): lease 9 was revoked before", "twice");
 	put_changed(&w, 1, "'pins'", "'force_at_ms':'x','pins'");
 	refuse(&w, "the state's versions[0] (m@v1): \"force_at_ms\" is no unsigned integer", "a text");
 	put_changed(&w, 1, "'error':-", "'error':'x'");
 	refuse(&w, "the state's versions[0] (m@v1): \"error\" is no map", "a text");
+}
+
+LedgerTest(bad_snapshot, kicked_leases_that_cannot_be_are_named)
+{
+	static const struct {
+		const char *put, *message;
+	} revoked[] = {
+		{"9", "\"revoked\" is no array"},
+		{"[9]", "revoked[0]: a map was expected"},
+		{"[{'uid':7,'all_to':0}]", "revoked[0]: \"leases\" is missing"},
+		{"[{'uid':7,'all_to':0,'leases':['x']}]",
+		 "revoked[0]: \"leases\" has what is no lease's number"},
+		{"[{'uid':4294967295,'all_to':0,'leases':[]}]", "revoked[0]: 4294967295 is no uid"},
+		{"[{'uid':7,'all_to':0,'leases':[9,9]}]", "revoked[0]: lease 9 was revoked before"},
+		{"[{'uid':7,'all_to':9,'leases':[9]}]", "revoked[0]: lease 9 was revoked before"},
+		{"[{'uid':7,'all_to':0,'leases':[9]},{'uid':8,'all_to':0,'leases':[9]}]",
+		 "revoked[1]: lease 9 was revoked before"},
+		{"[{'uid':7,'all_to':0,'leases':[]},{'uid':7,'all_to':9,'leases':[]}]",
+		 "revoked[1]: uid 7 is there twice"},
+	};
+	struct message_writer w;
+
+	for (size_t i = 0; i < sizeof(revoked) / sizeof(revoked[0]); i++) {
+		char changed[128], told[160];
+
+		snprintf(changed, sizeof(changed), "'revoked':%s,'pins'", revoked[i].put);
+		snprintf(told, sizeof(told), "the state's versions[0] (m@v1): %s", revoked[i].message);
+		put_changed(&w, 1, "'pins'", changed);
+		refuse(&w, told, revoked[i].put);
+	}
 }
 
 /* Those that registry and device table refuse, and those that are between entries. */
