@@ -39,8 +39,8 @@ struct config {
 	} budgets[CONFIG_BUDGETS_MAX];
 	size_t budget_count;
 	struct quota_limits quota;
-	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms, grace_ms,
-		store_confirm_ms, publish_silence_ms;
+	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms,
+		grace_ms, store_confirm_ms, publish_silence_ms;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
 	int argc; /* what config_arguments read, for a reload; the caller's */

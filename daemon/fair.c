@@ -45,7 +45,8 @@ struct fair {
 	uv_loop_t *loop;
 	void (*after)(void *data);
 	void *data;
-	struct fair_share *first, *rest; /* operators and loaders; the users beyond FAIR_SHARES_MAX; NULL: nobody */
+	struct fair_share *first,
+		*rest; /* operators and loaders; the users beyond FAIR_SHARES_MAX; NULL: nobody */
 	struct fair_share *shares; /* by uid */
 	struct queue fresh, busy; /* that have something to do: since a moment, since their last turn */
 	struct queue operators; /* `first` alone */
@@ -109,7 +110,9 @@ static void wake(struct fair_share *share)
 
 	if (share->queue || share->served)
 		return;
-	enqueue(share, share == fair->first ? &fair->operators : share->rests_until_ns ? &fair->busy : &fair->fresh);
+	enqueue(share, share == fair->first    ? &fair->operators
+		       : share->rests_until_ns ? &fair->busy
+					       : &fair->fresh);
 }
 
 /* ---- one share's turn ---- */

@@ -66,8 +66,10 @@ void holdings_refuse(struct session *s, uint64_t lease_id, uint64_t request_id)
 
 	if (lease)
 		versions_free_unused(s->server, lease_release(s->server->registry, lease));
-	error_set(&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",
-		  "no more descriptors can be sent to uid %u: its connections, or those of all users, leave too many "
-		  "unread", (unsigned)s->peer.uid);
+	error_set(
+		&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",
+		"no more descriptors can be sent to uid %u: its connections, or those of all users, leave too many "
+		"unread",
+		(unsigned)s->peer.uid);
 	request_refuse(&request, &error);
 }

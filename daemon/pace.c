@@ -62,8 +62,8 @@ static void refill(struct bucket *bucket, uint64_t now_ms)
 	uint64_t missing = full - bucket->thousandths;
 
 	bucket->at_ms = now_ms;
-	bucket->thousandths += passed > missing / bucket->rate.per_second ? missing
-									   : passed * bucket->rate.per_second;
+	bucket->thousandths +=
+		passed > missing / bucket->rate.per_second ? missing : passed * bucket->rate.per_second;
 }
 
 /* To the end of the table; without memory it is forgotten. */

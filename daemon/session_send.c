@@ -111,9 +111,10 @@ static void give_up_descriptors(struct session *s)
 
 	forget_crowd(s);
 	outgoing_pop(s);
-	complain(s->server->complaints, s->peer.uid, COMPLAINT_CROWDED,
-		 "session %llu: %zu descriptors could not be sent for %d ms: peers of gpuwmd leave too many unread",
-		 (unsigned long long)s->id, parcel.fd_count, CROWDED_MS);
+	complain(
+		s->server->complaints, s->peer.uid, COMPLAINT_CROWDED,
+		"session %llu: %zu descriptors could not be sent for %d ms: peers of gpuwmd leave too many unread",
+		(unsigned long long)s->id, parcel.fd_count, CROWDED_MS);
 	if (parcel.lease == 0)
 		session_end(s);
 	else

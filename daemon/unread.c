@@ -15,7 +15,8 @@ struct unread_user {
 	struct unread *unread;
 	uid_t uid;
 	uint64_t count; /* with leftovers' */
-	struct session *first, **end; /* who may have some unread; those that were looked at longest ago come first */
+	struct session *first,
+		**end; /* who may have some unread; those that were looked at longest ago come first */
 	struct leftover *leftovers;
 	UT_hash_handle hh;
 };

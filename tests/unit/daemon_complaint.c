@@ -86,7 +86,8 @@ Test(complaint, that_was_left_out_is_counted_at_the_end)
 	logged();
 	complaints_end(complaints);
 	cr_expect(strstr(logged(), " more of uid 1000 were not logged: refused packets\n"), "%s", text);
-	cr_expect_geq(strtoul(strstr(text, "warning: ") + strlen("warning: "), NULL, 10), 100 - LOG_LINES_BURST - 2);
+	cr_expect_geq(strtoul(strstr(text, "warning: ") + strlen("warning: "), NULL, 10),
+		      100 - LOG_LINES_BURST - 2);
 	/* The loop's last steps may still fail versions. */
 	complain_often(1000, COMPLAINT_PACKET, 100);
 	uv_run(&loop, UV_RUN_DEFAULT);

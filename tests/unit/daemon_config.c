@@ -508,7 +508,9 @@ Test(config, soft_limit_of_files_is_raised_to_what_is_needed)
 	limit_files(1024, 8192);
 	cr_assert_eq(config_check_files(&config, &error), 0, "%s", error.message);
 	getrlimit(RLIMIT_NOFILE, &files);
-	cr_expect_eq(files.rlim_cur, 64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + 2 * ADMIN_SESSIONS_MORE + 2 * 100 + 4 * 2 + STORE_FDS_MAX + REVOKED_GONE_MAX + CHECKS_OPEN_MAX + PACKET_FDS_MAX);
+	cr_expect_eq(files.rlim_cur, 64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + 2 * ADMIN_SESSIONS_MORE +
+					     2 * 100 + 4 * 2 + STORE_FDS_MAX + REVOKED_GONE_MAX +
+					     CHECKS_OPEN_MAX + PACKET_FDS_MAX);
 	cr_expect_eq(files.rlim_max, 8192);
 	cr_assert_eq(config_check_files(&config, &error), 0, "enough already");
 }

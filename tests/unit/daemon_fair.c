@@ -77,7 +77,8 @@ static void on_event(struct fair_watch *watch, uint32_t events)
 
 static void begin(struct source *source, struct fair_share *share, uint64_t costs_ns)
 {
-	*source = (struct source){.watch = {.fd = eventfd(1, EFD_CLOEXEC), .call = on_event}, .costs_ns = costs_ns};
+	*source = (struct source){.watch = {.fd = eventfd(1, EFD_CLOEXEC), .call = on_event},
+				  .costs_ns = costs_ns};
 	cr_assert(share && source->watch.fd >= 0);
 	cr_assert_eq(fair_watch(share, &source->watch, EPOLLIN), 0);
 }

@@ -111,7 +111,8 @@ Test(listener, who_connects_too_often_is_refused_and_others_are_not)
 		socks[i] = dial();
 	turn();
 	cr_expect_eq(answered(socks[2]), -EAGAIN);
-	cr_expect(strstr(message.error.message, "more often than 1 times a second"), "%s", message.error.message);
+	cr_expect(strstr(message.error.message, "more often than 1 times a second"), "%s",
+		  message.error.message);
 	cr_expect(strstr(message.error.detail, "connects_per_second"), "%s", message.error.detail);
 	cr_expect_not(message.has_id);
 	TURN_UNTIL(is_ended(socks[2])); /* it is closed on another thread */

@@ -95,7 +95,8 @@ Test(pace, without_memory_nobody_is_held_up)
 {
 	bool took = true;
 
-	for (unsigned n = 1; fail_alloc_arm(n), took &= pace_take(pace, n, 0, rate, 1000), fail_alloc_disarm(); n++)
+	for (unsigned n = 1; fail_alloc_arm(n), took &= pace_take(pace, n, 0, rate, 1000), fail_alloc_disarm();
+	     n++)
 		;
 	cr_expect(took);
 }

@@ -288,7 +288,7 @@ Test(session, operators_do_not_wait_for_what_workers_leave_unread)
 	int socks[LEAVING], operator;
 
 	leave_unread(socks);
-	operator = greeted(SESSION_ADMIN);
+	operator= greeted(SESSION_ADMIN);
 	send_get(operator, 9, "m", 0);
 	cr_expect_eq(answered(operator), 0);
 	for (size_t i = 0; i < LEAVING; i++)
@@ -308,7 +308,8 @@ static int end_unread(void (*provoke)(int sock))
 	TURN_UNTIL(server->session_count == 0);
 	turn();
 	cr_expect_eq(unread_count(server->unread, getuid()), 2);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1, "it may not do so again and again");
+	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1,
+		     "it may not do so again and again");
 	return sock;
 }
 
