@@ -65,10 +65,11 @@ static struct revoked_user *find_or_add_user(struct version *version, uid_t uid)
 {
 	struct revoked_user **link = &version->revoked_users, *user;
 
-	while (*link && (*link)->uid != uid)
-		link = &(*link)->next;
-	if (*link)
-		return *link;
+	for (user = *link; user; user = *link) {
+		if (user->uid == uid)
+			return user;
+		link = &user->next;
+	}
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return NULL;
