@@ -139,7 +139,8 @@
 
 #define SESSIONS_MAX 8000 /* two fds each: 16,000 of the usual 20,000 and more */
 #define SESSIONS_PER_UID_MAX 6144
-#define LEASES_PER_UID_MAX 65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
+#define LEASES_PER_UID_MAX                                                                                     \
+	65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
 /* Processes that live, whose sessions have ended, and that may map what was revoked: each is a pidfd more. One user's may
  * be a quarter of them. */
 #define REVOKED_GONE_MAX 512
