@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -550,9 +551,11 @@ static pid_t child(int *ret_pidfd)
 	pid_t pid = fork();
 
 	cr_assert_geq(pid, 0);
-	if (pid == 0)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
 		for (;;)
 			pause();
+	}
 	*ret_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	cr_assert_geq(*ret_pidfd, 0);
 	return pid;
