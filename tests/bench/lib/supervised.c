@@ -125,6 +125,8 @@ void supervised_look(struct supervised *s)
 void supervised_gap_begin(struct supervised *s)
 {
 	look(s);
+	/* While nobody looked, the socket kept ten pings and lost the others. */
+	s->last_ping_us = wall_us();
 	s->gap_us = 0;
 }
 
