@@ -265,10 +265,12 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 	struct server *server = request->server;
 	struct version *version = NULL;
 	struct message_writer w;
+	struct error why;
 	int r;
 
 	(void)params;
-	server_begin_draining(server, "draining");
+	error_set(&why, -ESHUTDOWN, NULL, "gpuwmd is draining");
+	server_begin_draining(server, &why);
 	server->drained = true;
 	versions_retire_all(server);
 	r = keeping_let_go(server->keeping, error);

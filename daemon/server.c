@@ -63,10 +63,10 @@ static void finish_stopping(struct server *server)
 
 static void turn_loaders(struct server *server)
 {
-	while (server->turn_due) {
-		server->turn_due = false;
-		loader_pool_turn(server->loaders);
-	}
+	if (!server->turn_due)
+		return;
+	server->turn_due = false;
+	loader_pool_turn(server->loaders);
 }
 
 static void give_room(struct server *server)
@@ -339,23 +339,21 @@ static void fail_publishes(struct server *server, const struct error *error)
 	}
 }
 
-void server_begin_draining(struct server *server, const char *why)
+void server_begin_draining(struct server *server, const struct error *why)
 {
 	struct message_writer w;
-	struct error error;
 
 	if (server->draining)
 		return;
 	server->draining = true;
-	log_info("%s: no new leases, publishes or loads", why);
+	log_info("%s: no new leases, publishes or loads", why->message);
 	event_begin(server->events, &w, EVENT_DRAINING);
 	event_emit(server->events, &w);
-	error_set(&error, -ESHUTDOWN, NULL, "gpuwmd is %s", why);
-	waiters_refuse(server, WAIT_READY, &error);
-	waiters_refuse(server, WAIT_CLAIM, &error);
-	fail_publishes(server, &error);
+	waiters_refuse(server, WAIT_READY, why);
+	waiters_refuse(server, WAIT_CLAIM, why);
+	fail_publishes(server, why);
 	for (struct job *job = server->jobs.first; job; job = job->next)
-		job_cancel(server, job, &error);
+		job_cancel(server, job, why);
 }
 
 static void on_stop_timer(uv_timer_t *timer)
@@ -401,7 +399,7 @@ void server_stop(struct server *server)
 	server_refuse_stopping(&error);
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
 		waiters_refuse(server, (enum wait_kind)kind, &error);
-	server_begin_draining(server, "stopping");
+	server_begin_draining(server, &error);
 	say_what_stays(server);
 	server->stopping = true;
 	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);

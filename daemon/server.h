@@ -112,7 +112,7 @@ void server_stop(struct server *server);
 /* What a gpuwmd that stops says to whatever comes or waits: -ECONNRESET. */
 int server_refuse_stopping(struct error *error);
 /* drain, and the first half of server_stop: no new leases, publishes, loads. */
-void server_begin_draining(struct server *server, const char *why);
+void server_begin_draining(struct server *server, const struct error *why);
 
 /* Before the loop sleeps: goodbyes that are due, then events. Also for tests,
  * which turn the loop themselves. */

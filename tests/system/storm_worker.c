@@ -239,11 +239,13 @@ static int publish(struct gpuwm_client *client, char **argv, char version[ID_TEX
 
 int storm_publisher(int argc, char **argv)
 {
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
 	struct work_done done = {.what = WORK_OPERATE};
 
 	CHILD_ASSERT(argc == 4);
-	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
+	options.flags = GPUWM_CONNECT_ADMIN; /* it moves aliases of operators' models */
+	CHILD_ASSERT(gpuwm_connect(&options, &client) == 0);
 	put_error(&done, publish(client, argv, done.version));
 	say(&done);
 	gpuwm_close(client);
