@@ -309,11 +309,40 @@ size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX])
 	return count;
 }
 
-void loaders_kill(struct gpuwmd *d, int signal_number)
+/* False for a child of gpuwmd between its fork and its exec, for which gpuwmd waits. */
+static bool is_loader(pid_t pid)
+{
+	char path[64], name[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file && !fgets(name, sizeof name, file))
+		name[0] = '\0';
+	if (file)
+		fclose(file);
+	return strncmp(name, "gpuwm-loader", strlen("gpuwm-loader")) == 0;
+}
+
+static bool are_loaders(const struct gpuwmd *d)
 {
 	pid_t pids[CHILDREN_MAX];
 	size_t count = loaders_of(d->pid, pids);
 
+	for (size_t i = 0; i < count; i++) {
+		if (!is_loader(pids[i]))
+			return false;
+	}
+	return true;
+}
+
+void loaders_kill(struct gpuwmd *d, int signal_number)
+{
+	pid_t pids[CHILDREN_MAX];
+	size_t count;
+
+	EVENTUALLY(SOON_MS, are_loaders(d)); /* stopped before its exec, a child would stop gpuwmd too */
+	count = loaders_of(d->pid, pids);
 	for (size_t i = 0; i < count; i++)
 		kill(pids[i], signal_number);
 }
