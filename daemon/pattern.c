@@ -14,7 +14,7 @@ static bool is_of_names(char c)
 /* One character of a set, or a range; NULL: what is wrong. */
 static const char *item_end(const char *item, const char **ret_wrong)
 {
-	const bool is_range = item[1] == '-' && item[2] != ']' && item[2] != '\0';
+	const bool is_range = *item && item[1] == '-' && item[2] != ']' && item[2] != '\0';
 
 	if (*item == '\0')
 		*ret_wrong = "has a '[' without its ']'";
