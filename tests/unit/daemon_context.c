@@ -427,7 +427,7 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 }
 
 /* What ends with it may be the next one that is looked at. */
-Test(context, of_a_job_that_ends_as_a_publish_fails_is_no_trap, .timeout = 60)
+Test(context, of_a_job_that_ends_as_a_publish_fails_is_no_trap)
 {
 	int silent, next, checkers[2], other;
 
