@@ -64,7 +64,7 @@ struct complaints *complaints_new(uv_loop_t *loop)
 
 	if (!c)
 		return NULL;
-	c->pace = pace_new();
+	c->pace = pace_new(true);
 	c->timer = malloc(sizeof(*c->timer));
 	if (!c->pace || !c->timer) {
 		free(c->timer);

@@ -285,8 +285,7 @@ static void write_refusal(struct listener *l, uint64_t rate)
  * the connection before the packet. */
 static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 {
-	uint64_t rate = l->server->config->connects_per_second;
-
+	const uint64_t rate = l->server->config->connects_per_second;
 	const struct pace_rate told = {.burst = REFUSALS_TOLD, .per_second = REFUSALS_TOLD};
 
 	if (l->refusal_rate != rate)
@@ -309,14 +308,10 @@ static void take(struct listener *l, int sock)
 	struct peer peer;
 
 	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
-	    !pace_take(l->server->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms())) {
+	    !pace_take(l->server->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms()))
 		refuse_rate(l, sock, &peer);
-		/* Complaints count by themselves. */
-		pace_withheld(l->server->connects, peer.uid, PACE_CONNECTS);
-		pace_withheld(l->server->connects, peer.uid, PACE_TOLD);
-	} else {
+	else
 		session_new(l->server, sock, l->kind, &session);
-	}
 }
 
 /* False: nobody is there, or nobody can be taken now. */

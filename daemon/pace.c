@@ -22,12 +22,17 @@ struct bucket {
 };
 
 struct pace {
+	bool counts; /* refusals */
 	struct bucket *buckets; /* by key; those that were looked at longest ago come first */
 };
 
-struct pace *pace_new(void)
+struct pace *pace_new(bool counts)
 {
-	return calloc(1, sizeof(struct pace));
+	struct pace *pace = calloc(1, sizeof(*pace));
+
+	if (pace)
+		pace->counts = counts;
+	return pace;
 }
 
 struct pace *pace_free(struct pace *pace)
@@ -118,7 +123,7 @@ bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rat
 	bucket->rate = rate;
 	refill(bucket, now_ms);
 	if (bucket->thousandths < TOKEN) {
-		bucket->withheld++;
+		bucket->withheld += pace->counts;
 		return false;
 	}
 	bucket->thousandths -= TOKEN;

@@ -1,5 +1,5 @@
-/* How often something happens for a uid: token buckets, one for each uid and kind. A bucket that is full again, and
- * whose count of refusals was asked for, is forgotten, so the table holds those who were there in the last seconds. */
+/* How often something happens for a uid: token buckets, one for each uid and kind. A table forgets a bucket that is full
+ * again, so it holds the users of the last seconds. A table that counts refusals keeps a bucket until its count was read. */
 #ifndef GPUWM_DAEMON_PACE_H
 #define GPUWM_DAEMON_PACE_H
 
@@ -14,16 +14,16 @@ struct pace_rate {
 
 struct pace; /* opaque: a table */
 
-/* NULL: out of memory. */
-struct pace *pace_new(void);
+/* Makes an empty table. NULL: out of memory. If `counts` is set, pace_withheld must be called for each bucket that
+ * refused, or the bucket stays for ever. */
+struct pace *pace_new(bool counts);
 uint64_t pace_count(const struct pace *pace);
 /* NULL is fine. */
 struct pace *pace_free(struct pace *pace);
 
-/* Takes a token. False: there is none, and `withheld` of the bucket goes up. Without memory for a new bucket there is
- * always one. */
+/* Takes a token. Returns false if the bucket has none. If there is no memory for a new bucket, returns true. */
 bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms);
-/* How often pace_take refused this uid since the last call, which sets it to 0. */
+/* Of a table that counts: how often pace_take refused this uid and kind since the last call of pace_withheld. */
 uint64_t pace_withheld(struct pace *pace, uid_t uid, unsigned kind);
 /* Any bucket that withheld something; false: none did. */
 bool pace_next_withheld(const struct pace *pace, uid_t *ret_uid, unsigned *ret_kind);

@@ -113,7 +113,7 @@ static int make_parts(struct server *server)
 	server->complaints = complaints_new(&server->loop);
 	server->discard = discard_new(&server->loop);
 	server->unread = unread_new();
-	server->connects = pace_new();
+	server->connects = pace_new(false);
 	server->loaders = loader_pool_new(server);
 	server->keeping = keeping_new(server);
 	server->notify = notify_new(server);

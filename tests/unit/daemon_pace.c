@@ -9,7 +9,7 @@ static const struct pace_rate rate = {.burst = 3, .per_second = 2};
 
 static void setup(void)
 {
-	pace = pace_new();
+	pace = pace_new(true);
 	cr_assert(pace);
 }
 
@@ -72,6 +72,17 @@ Test(pace, what_was_withheld_is_not_forgotten)
 	for (uid_t uid = 2; uid < 20; uid++)
 		taken(uid, 0, 1000000, 1);
 	cr_expect_eq(pace_withheld(pace, 1, 0), 7);
+}
+
+Test(pace, a_table_that_counts_nothing_forgets_who_was_refused)
+{
+	pace_free(pace);
+	pace = pace_new(false);
+	taken(1, 0, 1000, 10);
+	cr_expect_eq(pace_withheld(pace, 1, 0), 0);
+	for (uid_t uid = 2; uid < 20; uid++)
+		taken(uid, 0, 1000000, 1);
+	cr_expect_eq(pace_count(pace), 18);
 }
 
 Test(pace, a_changed_rate_counts_at_once)
