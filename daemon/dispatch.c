@@ -66,22 +66,12 @@ static const struct method *method_find(const char *name)
 /* The packet is not to be trusted, nor what follows it. */
 static void refuse_and_end(struct session *session, const struct message *message, const struct error *error)
 {
-	struct parcel parcel = {0};
-	struct message_writer w;
-
 	complain(session->server->complaints, session->peer.uid, COMPLAINT_PACKET,
 		 "session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
 		 session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
 		 (unsigned)session->peer.uid, error->message);
 	session->server->refused++;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response_error(&w, message->has_id ? &message->id : NULL, error);
-	if (message_finish(&w) == 0) {
-		parcel.data = w.buffer.data;
-		parcel.bytes = w.buffer.size;
-		session_send(session, &parcel);
-	}
-	message_writer_clear(&w);
+	session_refuse(session, message->has_id ? &message->id : NULL, error);
 	session_finish(session);
 }
 

@@ -9,6 +9,7 @@
 #define GPUWM_DAEMON_FAIR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
@@ -38,6 +39,9 @@ struct fair_task {
 	struct fair_task *next, **link;
 	bool (*call)(struct fair_task *task); /* true: there is more, the task is due again */
 };
+
+/* The struct that embeds this watch or task as `member`. */
+#define fair_owner(part, type, member) ((type *)((char *)(part)-offsetof(type, member)))
 
 /* `after` is called after each call of a watch or task: what it frees is not looked at again. NULL: out of memory or
  * descriptors. */

@@ -144,16 +144,7 @@ void request_answer_fd(const struct request *request, struct message_writer *w, 
 
 void request_refuse(const struct request *request, const struct error *error)
 {
-	struct parcel parcel = {0};
-	struct message_writer w;
-
 	request->server->refused++;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response_error(&w, &request->id, error);
-	if (message_finish(&w) == 0) {
-		send_parcel(request, &w, &parcel);
-	} else {
-		message_writer_clear(&w);
+	if (session_refuse(request->session, &request->id, error) < 0)
 		session_end(request->session);
-	}
 }

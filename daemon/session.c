@@ -32,7 +32,7 @@ static void receive(struct session *s)
 
 static void on_socket(struct fair_watch *watch, uint32_t events)
 {
-	struct session *s = (struct session *)((char *)watch - offsetof(struct session, io));
+	struct session *s = fair_owner(watch, struct session, io);
 	bool reads = watch->events & WATCH_READ;
 
 	if (s->ended)
@@ -56,7 +56,7 @@ void session_watch(struct session *s, uint32_t events)
 /* The socket may be held open by a child of a peer that is gone. */
 static void on_death(struct fair_watch *watch, uint32_t events)
 {
-	struct session *s = (struct session *)((char *)watch - offsetof(struct session, death));
+	struct session *s = fair_owner(watch, struct session, death);
 
 	(void)events;
 	s->dead = true;
@@ -90,33 +90,16 @@ void session_turn_away(int sock, const struct error *error)
 	close(sock);
 }
 
-/* Tells the peer, as an answer to nothing, and ends. */
-static void refuse_arrival(struct session *s, const struct error *error)
-{
-	struct parcel parcel = {0};
-	struct message_writer w;
-
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response_error(&w, NULL, error);
-	if (message_finish(&w) == 0) {
-		parcel.data = w.buffer.data;
-		parcel.bytes = w.buffer.size;
-		session_send(s, &parcel);
-	}
-	message_writer_clear(&w);
-	session_finish(s);
-}
-
 static bool try_again(struct fair_task *task)
 {
-	session_flush((struct session *)((char *)task - offsetof(struct session, task)));
+	session_flush(fair_owner(task, struct session, task));
 	return false;
 }
 
 /* In its share's turn: who the peer is costs more than all that a connection has cost so far. */
 static bool arrive(struct fair_task *task)
 {
-	struct session *s = (struct session *)((char *)task - offsetof(struct session, task));
+	struct session *s = fair_owner(task, struct session, task);
 	struct error error;
 	int r = peer_look(s->sock, &s->peer);
 
@@ -125,7 +108,8 @@ static bool arrive(struct fair_task *task)
 		return false;
 	if (r < 0) {
 		error_set(&error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
-		refuse_arrival(s, &error);
+		session_refuse(s, NULL, &error);
+		session_finish(s);
 		return false;
 	}
 	access_roles(s);

@@ -14,6 +14,7 @@
 #include "peer.h"
 #include "quota.h"
 
+struct error;
 struct server;
 struct audience;
 struct claim;
@@ -90,6 +91,8 @@ void session_send(struct session *session, const struct parcel *parcel);
 /* The reply that grants this lease was not sent yet, and never is: true, and its request, which the caller answers. */
 bool session_withdraw(struct session *session, uint64_t lease, uint64_t *ret_request);
 
+/* Sends an error: the answer to the request `id`, or to nothing (NULL). -ENOMEM: it was not sent. */
+int session_refuse(struct session *session, const uint64_t *id, const struct error *error);
 /* Ends when all that was sent has been handed to the kernel. */
 void session_finish(struct session *session);
 /* Ends; what the peer holds is undone before the loop sleeps. */
@@ -103,7 +106,6 @@ bool session_tell_events(struct session *session);
 void session_flush(struct session *session);
 
 /* Tells an error to a connection that is no session, and closes it. */
-struct error;
 void session_turn_away(int sock, const struct error *error);
 
 #endif

@@ -180,6 +180,24 @@ void session_send(struct session *s, const struct parcel *parcel)
 		session_flush(s);
 }
 
+int session_refuse(struct session *s, const uint64_t *id, const struct error *error)
+{
+	struct parcel parcel = {0};
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_response_error(&w, id, error);
+	r = message_finish(&w);
+	if (r == 0) {
+		parcel.data = w.buffer.data;
+		parcel.bytes = w.buffer.size;
+		session_send(s, &parcel);
+	}
+	message_writer_clear(&w);
+	return r;
+}
+
 bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
 {
 	struct outgoing **link = &s->out, *o;

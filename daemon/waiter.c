@@ -10,7 +10,7 @@
 
 static bool look_again(struct fair_task *task)
 {
-	struct waiter *waiter = (struct waiter *)((char *)task - offsetof(struct waiter, task));
+	struct waiter *waiter = fair_owner(task, struct waiter, task);
 
 	waiter->wake(waiter, NULL, waiter->expired);
 	return false;
