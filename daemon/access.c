@@ -147,7 +147,8 @@ static bool is_owners_uid(const struct session *s, const struct subject *subject
 	return subject->owner.known && subject->owner.uid == s->peer.uid;
 }
 
-/* What operators made they operate on admin.sock only: else root of a container, which has the other socket, could. */
+/* Operators operate on their versions through admin.sock only. Root of a container has the operators' uid, but only the
+ * workers' socket. */
 static bool is_made_by(const struct session *s, const struct version *version)
 {
 	return version->owner == s->peer.uid && !version->by_operator;

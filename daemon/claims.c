@@ -15,8 +15,8 @@ static int name_user(const struct server *server, const struct claim *claim, int
 {
 	return error_set(
 		error, code, detail,
-		"%s@%s was claimed by uid %u before gpuwmd was restarted; it is kept for it for %llu ms more",
-		claim->name.model, claim->name.name, (unsigned)claim->uid,
+		"uid %u claimed %s@%s before gpuwmd was restarted; gpuwmd reserves the name for that uid for another %llu ms",
+		(unsigned)claim->uid, claim->name.model, claim->name.name,
 		(unsigned long long)clock_left_ms(server->claims_until_ms));
 }
 

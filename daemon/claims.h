@@ -1,15 +1,15 @@
-/* Claims with all that follows from their end: who waited for them is the next, or gets what was built.
- * Between the table of claims, which knows no loop, and the methods. */
+/* Claims, and what gpuwmd does when one ends: it elects the next session that waits for the name, or gives the
+ * waiting sessions the version that was built. claim.h, the table of claims, knows no loop and no sessions. */
 #ifndef GPUWM_DAEMON_CLAIMS_H
 #define GPUWM_DAEMON_CLAIMS_H
 
 #include "server.h"
 
-/* The server begins to serve. What was claimed before a restart is reserved for its user, for the grace time as it is
- * configured then: whoever else claims it waits. */
+/* Call when the server begins to serve. For the configured grace time, gpuwmd reserves each name that was claimed before
+ * the restart for the uid that claimed it. Sessions of other users wait for the name. */
 void claims_begin_grace(struct server *server);
-/* What a restart would find is saved if it has changed: before a session is told of it, and before the loop sleeps, when
- * one write serves all claims that have ended. */
+/* Saves the claims if they have changed since they were saved. Call it before a session learns of a claim, and before the
+ * loop sleeps: one write then serves all claims that have ended. */
 void claims_settle(struct server *server);
 /* Gives the session what is reserved for its user. -EACCES: it is another user's. */
 int claims_take_back(struct session *session, struct claim *claim, struct error *error);

@@ -72,7 +72,8 @@ static int not_ready(const struct version *version, bool *ret_later, struct erro
 			 version->tag, state);
 }
 
-/* What is not ready yet may fail, and be built anew by the owner who is wished for. */
+/* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
+ * then build it anew. */
 static int check(const struct lease_wanted *wanted, const struct version *version, struct found *ret,
 		 struct error *error)
 {

@@ -225,7 +225,7 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 		close(pair[0]);
 		return r;
 	}
-	/* The request may have waited for room: its publisher had nothing to say meanwhile. */
+	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */
 	request->session->heard_ms = clock_steady_ms();
 	answer_begun(request, version, pair[0]);
 	silence_watch(request->server->silence);

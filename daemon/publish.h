@@ -46,14 +46,14 @@ struct publish_request {
 	uint32_t rank, world;
 	uint64_t bytes;
 	const struct version_id *join; /* NULL: a new one */
-	const struct joiners *joiners; /* of a new one: who else may take part; NULL: nobody */
+	const struct joiners *joiners; /* of a new publish: users and groups that may join it; NULL: none */
 	void *publisher;
 	uid_t uid;
 	bool by_operator;
-	const gid_t *groups; /* the uid's, where there is an alias; copied */
+	const gid_t *groups; /* of the uid, copied; only if there is an alias */
 	size_t group_count;
-	const uint64_t *heard_ms; /* these two as in publish_part; valid as long as the publisher is */
-	uint64_t silence_ms;
+	const uint64_t *heard_ms; /* as in publish_part; valid as long as the publisher is */
+	uint64_t silence_ms; /* as in publish_part */
 };
 
 /* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish

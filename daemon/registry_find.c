@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Some names as the end of an error: so many, and looked for among so many, that nobody's question costs more because
- * others have more. */
+/* An error that names what exists lists at most NAMES_SHOWN names, and looks at NAMES_LOOKED_AT at most: the cost of one
+ * user's request must not grow with what other users have. */
 #define NAMES_SHOWN 8
 #define NAMES_LOOKED_AT 64
 struct name_list {

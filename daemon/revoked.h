@@ -16,21 +16,21 @@ struct revoked_table *revoked_table_new(struct server *server);
 /* Forgets all of them; what they kept is given back. Always NULL; NULL is fine. */
 struct revoked_table *revoked_table_free(struct revoked_table *table);
 
-/* The lease ends, and its place in the table begins. The quota's charge moves: leases_per_uid bounds leases and revoked
- * leases together. A lease whose descriptors were not sent
- * yet is refused to the session instead. The caller frees the version if nothing holds it any more, saves, and calls
- * revoked_tell. -ENOMEM: the lease goes on. */
+/* Ends the lease and enters it into the table, with its charge: leases_per_uid bounds leases and revoked leases together.
+ * If the lease's descriptors were not sent yet, the session's request is refused instead. The caller then frees the version
+ * if nothing else holds it, saves the state, and calls revoked_tell. -ENOMEM: the lease goes on. */
 int revoked_add(struct server *server, struct lease *lease, struct error *error);
-/* Tells the holders and the subscribers of all that were revoked since the last call. leases: where each is put as a
- * map; NULL: nowhere. */
+/* Sends an event for each lease that was revoked since the last call, to its holder and to the subscribers. `leases` gets a
+ * map for each; NULL: nothing is written. */
 void revoked_tell(struct server *server, const char *reason, struct message_writer *leases);
 
-/* True when the lease was revoked, and the session may release it: one of the process that held it. It is forgotten. */
+/* Forgets a revoked lease that its own process releases. Returns false if the lease was not revoked, or if the session's
+ * process is not the one that held it. */
 bool revoked_release(struct server *server, const struct session *session, uint64_t lease);
 /* Whether a lease of this number was revoked and may still be mapped. */
 bool revoked_find(const struct server *server, uint64_t lease);
-/* The session ends. Its process may live on: then its pidfd tells when it is gone. Without a pidfd the end of the
- * session counts. */
+/* Call when the session ends. Its process may live on, with the memory mapped: gpuwmd then watches the process's pidfd.
+ * Without a pidfd the end of the session counts as the end of the process. */
 void revoked_leave(struct session *session);
 /* A part of a version is closed: each that may still map it keeps a use of the grant (NULL is fine). */
 void revoked_keep(struct version *version, uint32_t replica, struct grant *grant);

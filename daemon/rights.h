@@ -1,4 +1,4 @@
-/* What a peer may do with what others have made. */
+/* Who may take part in a publish. */
 #ifndef GPUWM_DAEMON_RIGHTS_H
 #define GPUWM_DAEMON_RIGHTS_H
 
@@ -7,10 +7,9 @@
 struct session;
 struct version;
 
-/* Whether the peer may take part in the publish that makes, or made, the version: operators, the user who began it
- * (if not as an operator),
- * and users and groups that the first publish_begin named. A loader only makes what its own job is to make. To
- * everybody else the publish's id names nothing. */
+/* Returns whether the peer may take part in the publish that makes, or made, this version. Operators may; so may the user
+ * who began the publish (unless as an operator), and the users and groups that its first publish_begin named. A loader
+ * may if the version is its own job's. For everybody else the publish's id reads as unknown. */
 bool may_take_part(const struct session *session, const struct version *version);
 
 #endif

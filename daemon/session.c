@@ -127,7 +127,7 @@ static int too_many(const struct server *server, struct error *error)
 			 (unsigned long long)server->config->sessions);
 }
 
-/* What is known without asking much: the uid, which has its share and its limits. */
+/* Takes the peer's uid alone, whose share and limits count from here on. arrive() looks up the rest. */
 static int admit(struct session *s, struct error *error)
 {
 	struct server *server = s->server;

@@ -88,11 +88,13 @@ struct parcel {
  * open while the session has a lease on them). What can't be sent ends the session. */
 void session_send(struct session *session, const struct parcel *parcel);
 
-/* The reply that grants this lease was not sent yet, and never is: true, and its request, which the caller answers. */
+/* Drops the reply that grants this lease, if the reply still waits to be sent. Returns true and the id of the request,
+ * which the caller must answer; false if the reply was sent. */
 bool session_withdraw(struct session *session, uint64_t lease, uint64_t *ret_request);
 
-/* Sends an error: the answer to the request `id`, or to nothing (NULL). -ENOMEM: it was not sent. */
+/* Sends an error as the answer to the request `id`; NULL: to no request. -ENOMEM: nothing was sent. */
 int session_refuse(struct session *session, const uint64_t *id, const struct error *error);
+
 /* Ends when all that was sent has been handed to the kernel. */
 void session_finish(struct session *session);
 /* Ends; what the peer holds is undone before the loop sleeps. */

@@ -16,8 +16,8 @@
 /* Events that one session is sent before others of its user are: some 2 us each. */
 #define EVENTS_AT_ONCE 8
 
-/* So long a reply with descriptors is tried again when peers of this user leave
- * too many unread: longer than 64 workers need to take 252 each, shorter than a client waits. */
+/* While peers of this user leave too many descriptors unread, gpuwmd tries a reply with descriptors again for this time:
+ * 64 workers take 252 descriptors each in less, and a client waits for longer. */
 #define CROWDED_MS 5000
 
 /* A packet that waits; data lies behind the descriptors. */

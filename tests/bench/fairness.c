@@ -131,7 +131,6 @@ static struct figures measure(struct supervised *gpuwmd, const struct settings *
 
 struct row {
 	struct figures control, flood;
-	double p50_ratio, p99_ratio;
 };
 
 static double median_of(const double *values, unsigned count)
@@ -163,16 +162,12 @@ static struct row measure_row(struct supervised *gpuwmd, const struct settings *
 			      const struct flood *flood, unsigned connections)
 {
 	struct figures controls[ROUNDS_MAX], flooded[ROUNDS_MAX];
-	double p50_ratios[ROUNDS_MAX], p99_ratios[ROUNDS_MAX];
 
 	for (unsigned i = 0; i < settings->rounds; i++) {
 		controls[i] = measure(gpuwmd, settings, NULL, connections);
 		flooded[i] = measure(gpuwmd, settings, flood, connections);
-		p50_ratios[i] = flooded[i].p50 / controls[i].p50;
-		p99_ratios[i] = flooded[i].p99 / controls[i].p99;
 	}
-	return (struct row){summary(controls, settings->rounds), summary(flooded, settings->rounds),
-			    median_of(p50_ratios, settings->rounds), median_of(p99_ratios, settings->rounds)};
+	return (struct row){summary(controls, settings->rounds), summary(flooded, settings->rounds)};
 }
 
 /* ---- the table ---- */
@@ -212,9 +207,10 @@ static unsigned print_row(const struct flood *flood, unsigned connections, const
 	unsigned missed;
 
 	printf("| %s | %u | %.2f | %.2f | %.1f | %.2f | %.2f | %.1f | %.2f | %.2f | %.0f | %.0f | ",
-	       flood->what, connections, row->control.p50 / 1e3, row->flood.p50 / 1e3, row->p50_ratio,
-	       row->control.p99 / 1e3, row->flood.p99 / 1e3, row->p99_ratio, row->control.connect / 1e3,
-	       row->flood.connect / 1e3, row->flood.gap / 1e3, row->flood.rate);
+	       flood->what, connections, row->control.p50 / 1e3, row->flood.p50 / 1e3,
+	       row->flood.p50 / row->control.p50, row->control.p99 / 1e3, row->flood.p99 / 1e3,
+	       row->flood.p99 / row->control.p99, row->control.connect / 1e3, row->flood.connect / 1e3,
+	       row->flood.gap / 1e3, row->flood.rate);
 	missed = print_missed(row, g);
 	printf(" |\n");
 	fflush(stdout);

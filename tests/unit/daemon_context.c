@@ -394,7 +394,7 @@ Test(context, is_what_loaders_say)
 	leave();
 }
 
-/* Its publisher had nothing to say while it waited for room. */
+/* While the publisher waits for room, the library sends no signs of life. */
 Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 {
 	struct device *host;

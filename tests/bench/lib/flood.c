@@ -386,7 +386,7 @@ static void next_unknown(struct flooder *f, struct connection *c, const struct m
 	send_written(c, &w);
 }
 
-/* Connections of which none is read: gpuwmd keeps the replies, and the kernel the descriptors. */
+/* No connection reads its replies: gpuwmd keeps the replies, and the kernel keeps the descriptors. */
 static void run_unread(struct flooder *f)
 {
 	for (unsigned i = 0;; i = (i + 1) % f->count) {
