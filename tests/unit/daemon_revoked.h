@@ -1,0 +1,120 @@
+/* What the tests of revoked leases share. The peer of every connection is this process. */
+#ifndef GPUWM_TESTS_DAEMON_REVOKED_H
+#define GPUWM_TESTS_DAEMON_REVOKED_H
+
+#include "daemon/registry_internal.h"
+#include "daemon/revoked.h"
+#include "daemon_server.h"
+
+static inline struct device *host(void)
+{
+	return device_find(&server->devices, DEVICE_HOST);
+}
+
+static inline uint64_t lease_by(int sock, const char *ref)
+{
+	uint64_t lease;
+
+	send_get(sock, 5, ref, 0);
+	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+	lease = answer_u64("lease");
+	forget();
+	return lease;
+}
+
+static inline void send_kick(int admin, const char *key, uint64_t number)
+{
+	struct message_writer w;
+
+	begin_request(&w, 6, METHOD_KICK);
+	if (key)
+		message_put_u64(&w, key, number);
+	send_request(admin, &w);
+}
+
+static inline int kick(int admin, const char *key, uint64_t number)
+{
+	send_kick(admin, key, number);
+	return answered(admin);
+}
+
+static inline int release(int sock, uint64_t lease)
+{
+	struct message_writer w;
+
+	begin_request(&w, 7, METHOD_RELEASE);
+	message_put_u64(&w, "lease", lease);
+	send_request(sock, &w);
+	return answered(sock);
+}
+
+static inline int retire(int admin, const char *ref, bool force, uint64_t after_ms)
+{
+	struct message_writer w;
+
+	begin_request(&w, 8, METHOD_RETIRE);
+	message_put_text(&w, "ref", ref);
+	message_put_bool(&w, "force", force);
+	message_put_u64(&w, "after_ms", after_ms);
+	send_request(admin, &w);
+	return answered(admin);
+}
+
+/* What gpuwmd says unasked of a lease of this connection. */
+static inline void hears_that_it_is_revoked(int sock, uint64_t lease)
+{
+	const msgpack_object *ids;
+	struct fields f;
+	uint32_t count;
+
+	cr_assert(comes(sock), "nothing is said");
+	cr_assert_eq(message.type, MESSAGE_NOTIFICATION);
+	cr_assert_str_eq(message.method, NOTIFY_REVOKED);
+	fields_of(&f, message.body);
+	ids = fields_array(&f, "leases", &count);
+	cr_assert_eq(count, 1);
+	cr_expect_eq(ids[0].via.u64, lease);
+	cr_expect(strstr(answer_text("reason"), "an operator"));
+}
+
+/* A version without aliases, so that it can be retired. */
+static inline struct version *unnamed(const char *tag)
+{
+	struct version *version = ready("m", tag);
+
+	registry_remove_aliases(server->registry);
+	return version;
+}
+
+static inline bool is_gone(const char *tag)
+{
+	struct ref ref = {0};
+	struct version *found;
+	uint64_t generation;
+
+	snprintf(ref.model, sizeof(ref.model), "m");
+	snprintf(ref.name, sizeof(ref.name), "%s", tag);
+	return registry_find(server->registry, &ref, &found, &generation, NULL) < 0;
+}
+
+static inline struct session *session_of(enum session_kind kind)
+{
+	struct session *session = server->sessions;
+
+	while (session->kind != kind)
+		session = session->next;
+	return session;
+}
+
+static inline void grant_many(struct session *session, struct version *version, uint64_t count)
+{
+	struct lease *lease;
+	struct error error;
+
+	for (uint64_t i = 0; i < count; i++)
+		cr_assert_eq(lease_grant(server->registry, version, 0, session, &session->leases, server->quota,
+					 session->peer.uid, &lease, &error),
+			     0, "%s", error.message);
+}
+
+#endif
