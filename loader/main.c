@@ -1,5 +1,6 @@
 /* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
  * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+#include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "activated.h"
 #include "log.h"
@@ -163,6 +164,7 @@ int main(int argc, char **argv)
 		fputs(help, stderr);
 		return EXIT_USAGE;
 	}
+	abort_line_begin("gpuwm-loader");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();
