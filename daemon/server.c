@@ -142,6 +142,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	server->loop.data = server;
 	server->config = config;
 	server->packet.data = server->packet_data;
+	server->answer = (struct message_memory){server->answer_data, sizeof(server->answer_data), false};
 	server->started_ms = clock_steady_ms();
 	job_table_init(&server->jobs);
 	waiters_init(server);

@@ -3,6 +3,7 @@
 #ifndef GPUWM_DAEMON_SERVER_H
 #define GPUWM_DAEMON_SERVER_H
 
+#include "../proto/message.h"
 #include "../proto/packet.h"
 #include "claim.h"
 #include "config.h"
@@ -54,6 +55,7 @@ struct server {
 	struct device_table devices;
 	struct keeping *keeping; /* what a restart finds */
 	struct freeing *freeing; /* versions that are to go */
+	bool unfreed; /* there was no memory to free one: tried again before the loop sleeps */
 	struct notify *notify;
 	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were woken for */
@@ -95,6 +97,8 @@ struct server {
 	bool stopping;
 	struct error failed; /* why gpuwmd ends; code 0: it goes on */
 
+	struct message_memory answer; /* for answers up to a packet: it is there before anything is done */
+	char answer_data[PACKET_BYTES_MAX];
 	struct packet packet; /* one for all sessions */
 	uint8_t packet_data[PACKET_BYTES_MAX + 1];
 };
