@@ -20,6 +20,7 @@
 #include "serving.h"
 #include "session.h"
 #include "silence.h"
+#include "threads.h"
 #include "versions.h"
 #include "watching.h"
 #include "../proto/methods.h"
@@ -300,8 +301,10 @@ static void begin_serving(struct server *server)
 
 static int open_all(struct server *server, struct inherited *left, struct error *error)
 {
-	int r = open_listeners(server, left, error);
+	int r = threads_begin(&server->loop, &server->first_work, error);
 
+	if (r == 0)
+		r = open_listeners(server, left, error);
 	notify_extend(EXTEND_SECONDS);
 	if (r == 0)
 		r = keeping_begin(server->keeping, left, error);

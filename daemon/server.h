@@ -83,6 +83,7 @@ struct server {
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
+	uv_work_t first_work; /* threads.h */
 	uv_prepare_t settle;
 	uv_idle_t serving_soon; /* these two: serving.h */
 	uv_check_t serving;
