@@ -53,7 +53,7 @@ def bind(
     share_buffers: bool | Globs = False,
     private: Globs = (),
     guard: bool = True,
-    names: dict[str, str] | None = None,
+    names: dict[str, str | None] | None = None,
 ) -> BindResult:
     """Makes the model's parameters the version's memory, by name: zero copy, all or nothing.
 
@@ -68,7 +68,8 @@ def bind(
     other shapes, dtypes and devices, and parameters left without memory, are mismatches always.
     guard: writes into what is shared raise where Python sees them (see `gpuwm.guards`); without,
     they end the process or its CUDA context.
-    names: of the version's tensors, those that the model calls otherwise.
+    names: of the version's tensors, those that the model calls otherwise; None: one that is left
+    out, as if the version lacked it.
 
     BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
     has no parameters and buffers. Nothing was changed then.
@@ -145,7 +146,7 @@ class _Plan:
         share_buffers: bool | Globs,
         private: Globs,
         guard: bool,
-        called: dict[str, str],
+        called: dict[str, str | None],
     ) -> None:
         self.places = places(modules)
         if not self.places:
@@ -159,9 +160,12 @@ class _Plan:
         self._shared = chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
-        tensors = mapping.state_dict()  # by the version's names
-        self._of = {ours: name for name, ours in called.items()}
-        self.sources = {called.get(name, name): tensor for name, tensor in tensors.items()}
+        self._of = {ours: name for name, ours in called.items() if ours is not None}
+        self.sources = {
+            ours: tensor
+            for name, tensor in mapping.state_dict().items()
+            if (ours := called.get(name, name)) is not None
+        }
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
