@@ -11,8 +11,11 @@ Neither torch nor NumPy is needed to import it; what makes their tensors imports
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
+from . import _needs
 from ._events import Event, Events
 from ._handle import TensorInfo
 from ._lib import __version__
@@ -37,6 +40,7 @@ from .errors import (
     NoRoom,
     NoTensor,
     NotFound,
+    NotInstalled,
     Quota,
     Refused,
     TimedOut,
@@ -71,17 +75,32 @@ _WITH_TORCH = {
 }
 
 
+class _NotThere(Unsupported, AttributeError):
+    """As NotInstalled, for hasattr() and help(), which go on after an AttributeError."""
+
+    name: str
+
+
 def __getattr__(name: str) -> Any:
-    if name == "transformers":
-        return importlib.import_module(f"{__name__}.transformers")
-    if name not in _WITH_TORCH:
+    if name not in _WITH_TORCH and name != "transformers":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if name == "transformers":
+            return importlib.import_module(f"{__name__}.transformers")
+        _needs.torch(f"gpuwm.{name}")
+    except NotInstalled as error:
+        if _is_importing(sys._getframe(1)):
             raise
-        raise Unsupported(f"gpuwm.{name} needs torch, and there is none", "install torch") from None
+        raise _NotThere(error.message, error.detail) from None
+    return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+
+
+def _is_importing(frame: types.FrameType) -> bool:
+    """Whether it is at `from gpuwm import build`, which makes an ImportError without our words of
+    any AttributeError."""
+    import dis
+
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
 def __dir__() -> list[str]:

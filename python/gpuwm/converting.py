@@ -50,9 +50,9 @@ def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
     problems = [
         _made(name, sorted(parts), operations[name]) for name, parts in sorted(made.items())
     ]
-    called = {key: name for key in keys if (name := names.get(key, key)) is not None}
+    called = {key: ours for key in keys if (ours := names.get(key, key)) is not None}
     problems += _renamed_twice(called)
-    problems += _converted(state, {name: keys[key] for key, name in called.items()})
+    problems += _converted(state, {ours: keys[key] for key, ours in called.items()})
     there = set(called.values())
     buffers = [name for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)]
     missing = [name for name in buffers if name not in there]

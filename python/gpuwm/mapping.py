@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from . import _abi, _lib, dtypes, errors
+from . import _abi, _lib, _needs, dtypes, errors
 from ._handle import Handle, TensorInfo
 from .selection import Selection
 from .tensor import Slice, Tensor, slice_of
@@ -282,6 +282,7 @@ class Mapping:
         guard: bool = True,
     ) -> BindResult:
         """The model's parameters become this memory, by name: see gpuwm.binding.bind."""
+        _needs.torch("Mapping.bind")
         from . import binding
 
         return binding.bind(
@@ -319,6 +320,7 @@ class Mapping:
         """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost.
         model: instead, what of it is shared, private, or lost its sharing: gpuwm.checking.check."""
         if model is not None:
+            _needs.torch("Mapping.check of a model")
             from . import checking
 
             return checking.check(self, model)

@@ -20,12 +20,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
-from . import _lib, binding, converting, errors, init
+from . import _lib, _needs, errors
 from .attaching import attach_mapping
 from .client import Client
 from .mapping import Mapping
+
+try:
+    import torch
+
+    from . import binding, converting, init
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise _needs.no_torch("gpuwm.transformers", "install gpuwm[transformers]") from None
 
 _HOW = (
     "\nload it with transformers in one process and publish what it made of it, which all others "
