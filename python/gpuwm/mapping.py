@@ -7,7 +7,7 @@ import ctypes
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from . import _abi, _lib, _needs, dtypes, errors
 from ._handle import Handle, TensorInfo
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .binding import BindResult
     from .checking import CheckResult
     from .references import Ref
+
+T = TypeVar("T")
 
 
 class Version(NamedTuple):
@@ -100,8 +102,8 @@ class _Files(collections.abc.Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-class Mapping:
-    """A version's tensors, shared and read-only; `gpuwm.attach` makes it.
+class Mapping(collections.abc.Mapping[str, Tensor]):
+    """A version's tensors by name, shared and read-only; `gpuwm.attach` makes it.
 
     The memory and the lease stay until the mapping and the last tensor made from it are gone.
     `with` and `del` give up the mapping only: its tensors live on. Any thread may read; after a
@@ -172,14 +174,15 @@ class Mapping:
         """All tensors, in the order of their names' bytes."""
         return list(self._selection.of(self._held().table().infos))
 
-    def keys(self) -> list[str]:
-        return [info.name for info in self.infos()]
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
+        return iter([info.name for info in self.infos()])
 
     def __len__(self) -> int:
         return len(self.infos())
+
+    # Two mappings are one when they are the same object: their tensors are not compared.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __contains__(self, name: object) -> bool:
         return (
@@ -202,6 +205,18 @@ class Mapping:
                 f"only these were: {self._selection}",
             )
         return Tensor(handle, position, self.private_writes)
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Tensor | None: ...
+
+    @overload
+    def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """A tensor, or the default: without a look for similar names, as NoTensor tells them."""
+        if name not in self:
+            return default
+        return self[name]
 
     def get_slice(self, name: str, framework: str = "pt") -> Slice:
         """As safetensors': get_slice(name)[2:4] is a view, zero copy. framework: "pt" or "np"."""
@@ -253,7 +268,7 @@ class Mapping:
         being captured. `version.content` is the digest of all of them: processes in which that is
         equal, and this finds nothing, read the same weights.
         """
-        chosen = self.keys() if names is None else [*_lib.names(names, "names")]
+        chosen = list(self) if names is None else [*_lib.names(names, "names")]
         for name in chosen:
             self[name]  # NoTensor
         if sample is not None:
@@ -392,5 +407,5 @@ def _first_alike(infos: Iterable[TensorInfo]) -> dict[str, str]:
 def _similar(mapping: Mapping, name: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, mapping.keys(), 3)
+    near = difflib.get_close_matches(name, list(mapping), 3)
     return f"it has {', '.join(near)}" if near else "keys() has their names"

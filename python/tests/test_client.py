@@ -225,7 +225,7 @@ def test_a_copy_is_private(daemon: Daemon, versions: tuple[str, str]) -> None:
         copies["a"][0] = 7
         assert copies.torch("a")[0] == 7
         assert str(copies.version) == versions[0]
-        assert list(copies.state_dict()) == copies.keys() == ["a"]
+        assert list(copies.state_dict()) == list(copies) == ["a"]
         assert gpuwm.attach(versions[0]).torch("a")[0] == 1
         with pytest.raises(gpuwm.NoTensor):
             copies["b"]
