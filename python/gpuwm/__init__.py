@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .guards import WriteError
     from .init import Unbound, empty_init
     from .passing import ref
+    from .remembering import mapping_of
 
 # What needs torch is imported when it is first asked for.
 _WITH_TORCH = {
@@ -71,6 +72,7 @@ _WITH_TORCH = {
     "WriteError": "guards",
     "build": "building",
     "empty_init": "init",
+    "mapping_of": "remembering",
     "ref": "passing",
 }
 
@@ -154,6 +156,7 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "mapping_of",
     "obtain",
     "publish",
     "ref",

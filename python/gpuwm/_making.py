@@ -15,7 +15,6 @@ from ._handle import Handle
 from .client import Client
 from .mapping import Mapping as Attached
 from .mapping import Version, version_of
-from .selection import Selection
 from .tensor import capsule
 
 T = TypeVar("T")
@@ -168,8 +167,7 @@ class Making:
         def commit(pointer: int) -> tuple[Attached, str]:
             out = ctypes.c_void_p()
             said = _said(_lib.check(call(pointer, ctypes.byref(out))))
-            handle = Handle(out.value or 0, self._socket)
-            return Attached(handle, Selection(), False, self._name), said
+            return Attached(Handle(out.value or 0, self._socket, self._name)), said
 
         mapping, said = self._end(commit)
         _warn(said)

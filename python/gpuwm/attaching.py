@@ -186,7 +186,8 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
             ctypes.byref(out),
         )
     )
-    return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
+    private = options.private_writes
+    return Mapping(Handle(out.value or 0, client.socket, ref, selection, private))
 
 
 def _names(client: Client, ref: str, options: _abi.AttachOptions) -> tuple[str, list[str]]:

@@ -49,7 +49,7 @@ def switch(
     """
     handle = mapping._held()
     globs = _lib.names(stale, "stale")
-    ref = mapping.follows if ref is None else ref
+    ref = handle.follows if ref is None else ref
     if _lib.milliseconds(wait, "wait"):
         assert wait is not None
         # Before, since a switch that goes on by itself would take the memory from under the caller.
@@ -63,7 +63,7 @@ def switch(
             _lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
     finally:
         handle.forget()
-    mapping.follows = ref
+    handle.follows = ref
     _refresh(mapping, copies)
     return mapping.version
 

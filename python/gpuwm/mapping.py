@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import errno
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from . import _abi, _lib, _needs, dtypes, errors
 from ._handle import Handle, TensorInfo
-from .selection import Selection
 from .tensor import Slice, Tensor, slice_of
 
 if TYPE_CHECKING:
@@ -110,13 +110,9 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     fork the child may read what it has on host, and every call raises InChild.
     """
 
-    def __init__(
-        self, handle: Handle, selection: Selection, private_writes: bool, ref: str
-    ) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle: Handle | None = handle
-        self._selection = selection
-        self.private_writes = private_writes
-        self.follows = ref  # what was attached, or switched to last
+        handle.mapping = weakref.ref(self)
 
     # ---- what it is ----
 
@@ -130,6 +126,11 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         """The address of the `struct gpuwm_mapping`, for calls to the C library."""
         with self._held().use() as pointer:
             return pointer
+
+    @property
+    def private_writes(self) -> bool:
+        """Whether it may be written, and what is written stays in this process."""
+        return self._held().private_writes
 
     @property
     def version(self) -> Version:
@@ -172,7 +173,8 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     def infos(self) -> list[TensorInfo]:
         """All tensors, in the order of their names' bytes."""
-        return list(self._selection.of(self._held().table().infos))
+        handle = self._held()
+        return list(handle.selection.of(handle.table().infos))
 
     def __iter__(self) -> Iterator[str]:
         return iter([info.name for info in self.infos()])
@@ -188,7 +190,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         return (
             isinstance(name, str)
             and name in self._held().table().positions
-            and name in self._selection
+            and name in self._held().selection
         )
 
     def __getitem__(self, name: str) -> Tensor:
@@ -199,12 +201,12 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         position = handle.table().positions.get(name)
         if position is None:
             raise errors.NoTensor(f"{self.version} has no tensor {name}", _similar(self, name))
-        if name not in self._selection:
+        if name not in handle.selection:
             raise errors.NoTensor(
                 f"tensor {name} of {self.version} was not attached",
-                f"only these were: {self._selection}",
+                f"only these were: {handle.selection}",
             )
-        return Tensor(handle, position, self.private_writes)
+        return Tensor(handle, position, handle.private_writes)
 
     @overload
     def get(self, name: str, default: None = None, /) -> Tensor | None: ...
@@ -239,7 +241,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         shape are one tensor. copy: private ones of this process, which may be written."""
         handle = self._held()
         table = handle.table()
-        infos = self._selection.of(table.infos)
+        infos = handle.selection.of(table.infos)
         if not infos:
             return {}
         dtypes.need("torch", infos[0].name)
@@ -247,7 +249,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
         first = _first_alike(infos)  # by name, where it isn't the name itself
         positions = [table.positions[i.name] for i in infos if i.name not in first]
-        tensors = tensor_torch.tensors(handle, positions, self.private_writes)
+        tensors = tensor_torch.tensors(handle, positions, handle.private_writes)
         if copy:
             tensors = list(map(tensor_torch.clone, tensors))
         made = iter(tensors)

@@ -18,7 +18,6 @@ from ._making import Files
 from .attaching import attach, attach_options
 from .mapping import Mapping as Attached
 from .publishing import publish
-from .selection import Selection
 
 Mode = Literal["save", "load", "auto"]
 _MODES: tuple[Mode, ...] = ("save", "load", "auto")
@@ -110,7 +109,7 @@ def claim(
         if result == 1:
             left.note("elected")
             return None
-        return Attached(Handle(out.value or 0, client.socket), Selection(), False, name)
+        return Attached(Handle(out.value or 0, client.socket, name))
 
     try:
         return _threads.wait_for(call)

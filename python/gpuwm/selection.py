@@ -7,9 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from . import _lib, errors
-from ._handle import TensorInfo
+
+if TYPE_CHECKING:
+    from ._handle import TensorInfo
 
 # Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7,
 # layers.0007.weight.

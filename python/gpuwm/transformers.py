@@ -62,7 +62,7 @@ def from_pretrained(
 ) -> Any:
     """A model of transformers whose parameters are the version's memory, in evaluation mode.
 
-    ref: what to attach; or a Mapping, which can then `switch` the model. model_class: an Auto class
+    ref: what to attach; or a Mapping. gpuwm.mapping_of(model) has it, to `switch` it. model_class: an Auto class
     or a model's; None: the one that the config names. dtype: "auto": the config's, or the
     version's. device, rank, wait, key, owner, client: of `gpuwm.attach`; share_buffers, private,
     guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
