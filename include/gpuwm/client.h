@@ -416,6 +416,15 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
+/* Installs a handler for SIGSEGV, once for the process, which no other call does. When a thread writes into a tensor on
+ * host that the library mapped read-only, the handler says so on standard error in one line, with the names of the
+ * tensor and the version. Then it puts back the handler that was there before (or the default), and the write fails
+ * again: the process dies, dumps core or prints a backtrace as it would have without this. Every other SIGSEGV goes to
+ * the handler that was there before. A handler that the program installs later replaces this one, unless it calls it.
+ * The handler only calls what a signal's handler may call. A write by a GPU's kernel raises no signal: CUDA ends the
+ * context with CUDA_ERROR_ILLEGAL_ADDRESS, which the next calls return, and tells no address. */
+void gpuwm_name_faults(void);
+
 /* ---- raw handles: for those who map themselves ------------------------ */
 
 /* A lease and its descriptors, nothing mapped but the index. */

@@ -62,11 +62,11 @@ def from_pretrained(
 ) -> Any:
     """A model of transformers whose parameters are the version's memory, in evaluation mode.
 
-    ref: what to attach; or a Mapping. gpuwm.mapping_of(model) has it, to `switch` it. model_class: an Auto class
-    or a model's; None: the one that the config names. dtype: "auto": the config's, or the
-    version's. device, rank, wait, key, owner, client: of `gpuwm.attach`; share_buffers, private,
-    guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
-    (attn_implementation="sdpa", tie_word_embeddings=False).
+    ref: what to attach; or a Mapping. gpuwm.mapping_of(model) has it, to `switch` it.
+    model_class: an Auto class or a model's; None: the one that the config names. dtype: "auto": the
+    config's, or the version's. device, rank, wait, key, owner, client: of `gpuwm.attach`;
+    share_buffers, private, guard: of `Mapping.bind`. config: attributes that differ from the
+    version's config.json (attn_implementation="sdpa", tie_word_embeddings=False).
 
     Names that this transformers changes at load follow in place. Tensors of the version that the
     model lacks are left out, and a warning names them. strict: buffers that the version lacks are
