@@ -566,8 +566,10 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
 /* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
- * and waits until it is checked. On success the version is ready (or, of several parts, waits for the others) and
- * this process is no longer needed. Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
+ * and waits until it is checked. On success the version is ready, and this process is no longer needed. A version of
+ * several parts becomes ready later, when the others are committed: keep the client until all ranks have begun (the
+ * version fails if the last connection that began one ends before), and attach with wait_ms to hear what became of it.
+ * Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
  * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
  * -EBADMSG: the check failed; -ETIMEDOUT: gpuwmd heard nothing of this process for too long; -ECANCELED: aborted meanwhile (another part died, or

@@ -14,7 +14,7 @@ from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle
 from .client import Client, connect, given, shared
 from .copies import Copies
-from .mapping import Mapping
+from .mapping import Mapping, Version
 from .selection import Selection
 
 Writes = Literal["refused", "private"]
@@ -228,8 +228,22 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
     deadline = time.monotonic() + wait
     client = connect(like.socket, wait=wait)
     left = max(deadline - time.monotonic(), 0)
-    options = attach_options(like.device, like.version.rank, left, None, None)
+    _wait_for(client, ref, attach_options(like.device, like.version.rank, left, None, None))
 
+
+def wait_for_parts(version: Version, client: Client, wait: float) -> None:
+    """Waits (seconds) until all parts of a version are there, of which this process committed one.
+    What another part failed with; TimedOut. On a connection of its own: calls on a client wait for
+    each other, and those of the other parts may be on the same."""
+    other = connect(client.socket, admin=client.admin)
+    options = attach_options(version.device, version.rank, wait, None, None)
+    try:
+        _wait_for(other, version.id, options)
+    except errors.Quota:
+        return  # gpuwmd asks for a quota when the version is ready
+
+
+def _wait_for(client: Client, ref: str, options: _abi.AttachOptions) -> None:
     def call() -> None:
         with _handles(client, ref, options):
             pass

@@ -64,8 +64,9 @@ class Client:
     without. What gpuwmd tells comes as it is: its keys are those of docs/protocol.md.
     """
 
-    def __init__(self, pointer: int, socket: str | None = None) -> None:
+    def __init__(self, pointer: int, socket: str | None = None, admin: bool = False) -> None:
         self.socket = socket  # its path; None: the one that is found without a path
+        self.admin = admin  # whether it is on admin.sock, beside that path
         self._library = _lib.load()
         self._owner: Owner | None = Owner(pointer, self._library.gpuwm_close)
 
@@ -372,7 +373,7 @@ def connect(
     def call() -> Client:
         out = ctypes.c_void_p()
         _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
-        return Client(out.value or 0, path)
+        return Client(out.value or 0, path, admin)
 
     try:
         return _threads.wait_for(call)
