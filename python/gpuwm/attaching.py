@@ -137,12 +137,14 @@ def attach_mapping(
     selection = Selection(layers, glob)
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
-    # Calls on one client wait for each other: one that may wait long gets a client of its own.
-    waits = _lib.milliseconds(wait, "wait") != 0
-    client = given(client) or (connect() if waits else shared())
-    options = attach_options(devices.resolve(device, client), rank, wait, key, owner)
+    _lib.ref_bytes(ref)
+    options = attach_options(devices.named(device), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
+    # Calls on one client wait for each other: one that may wait long gets a client of its own.
+    waits = options.wait_ms != 0
+    client = given(client) or (connect() if waits else shared())
+    options.device = _lib.maybe_text(devices.resolve(device, client), "device")
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call)
 
@@ -181,7 +183,7 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     _lib.check(
         library.gpuwm_attach(
             client._held(),
-            _lib.text_bytes(version, "ref"),
+            _lib.ref_bytes(version),
             ctypes.byref(options),
             ctypes.byref(out),
         )
@@ -209,7 +211,7 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
     out = ctypes.c_void_p()
     _lib.check(
         library.gpuwm_get_handles(
-            client._held(), _lib.text_bytes(ref, "ref"), ctypes.byref(options), ctypes.byref(out)
+            client._held(), _lib.ref_bytes(ref), ctypes.byref(options), ctypes.byref(out)
         )
     )
     try:

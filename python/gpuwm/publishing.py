@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import _lib, devices, dtypes, errors
 from . import client as clients
-from ._making import SEGMENT_BYTES, Files, Making, What, files_of
+from ._making import SEGMENT_BYTES, Files, Making, What, files_of, metadata_of, options_of
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
@@ -137,6 +137,15 @@ def publish(
     stored = _stored(dtype, bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(files)
+    if announce is not None:
+        _lib.function(announce, "announce", "a function that is told the publish's id")
+    texts = metadata_of(metadata)
+    what = What(
+        *(name, devices.named(device) or "host", rank, world, join),
+        *(alias, key, owner, join_uids, join_gids),
+    )
+    specs = [part.spec for part in gathered.parts]
+    options_of(what, specs)  # before anything is connected
     waits = _lib.milliseconds(wait, "wait") != 0
     if not waits and not bind and world > 1 and client is None:
         raise errors.Invalid(
@@ -144,16 +153,12 @@ def publish(
             "parts have begun",
             "give a client that lives until then: client=gpuwm.connect()",
         )
-    if announce is not None:
-        _lib.function(announce, "announce", "a function that is told the publish's id")
     client = clients.given(client) or clients.connect()
-    place = _device(gathered, device, bind, client)
-    what = What(name, place, rank, world, join, alias, key, owner, join_uids, join_gids)
-    making = Making(client, what, [part.spec for part in gathered.parts])
+    making = Making(client, what._replace(device=_device(gathered, device, bind, client)), specs)
     try:
         if announce is not None:
             announce(making.id)
-        making.metadata(metadata or {})
+        making.metadata(texts)
         for file, content in contents.items():
             making.file(file, content)
         with _outside_inference():
