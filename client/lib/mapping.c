@@ -3,10 +3,11 @@
 #include "key.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct mapped_part *parts; /* under fork_lock */
+static struct mapped_part *parts; /* under fork_lock; atomic: a signal's handler reads it without the lock */
 
 static bool part_is(const struct mapped_part *part, const struct grant *grant,
 		    const struct memory_device *device, const struct subset *subset)
@@ -32,12 +33,18 @@ static void part_name(struct mapped_part *part, const struct gpuwm_version_info 
 {
 	strcpy(part->version, version->id);
 	part->rank = version->rank;
+	snprintf(part->label, sizeof(part->label), "%s@%s", version->model, version->tag);
 }
 
 static void part_link(struct mapped_part *part)
 {
 	part->next = parts;
-	parts = part;
+	__atomic_store_n(&parts, part, __ATOMIC_RELEASE);
+}
+
+const struct mapped_part *mapped_part_first(void)
+{
+	return __atomic_load_n(&parts, __ATOMIC_ACQUIRE);
 }
 
 /* One that is lost is not there. */
@@ -329,26 +336,6 @@ int mapped_part_drop(struct mapped_part *part, struct error *error)
 	if (r == 1)
 		mapped_part_free(part);
 	return r < 0 ? r : 0;
-}
-
-int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error)
-{
-	const struct index_view *view = &part->index.view;
-	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
-	uint64_t bytes = 0;
-
-	if (tensor->segment < view->header->segment_count)
-		bytes = view->segments[tensor->segment].bytes;
-	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)
-		return error_set(error, -ERANGE, "gpuwm_tensor_at and gpuwm_tensor_find tell what it holds",
-				 "the mapping has no tensor %.512s of %llu bytes", tensor->name,
-				 (unsigned long long)tensor->bytes);
-	if (!segment && tensor->bytes > 0)
-		return error_set(error, -ENODATA, "attach with a glob that matches it, or without globs",
-				 "tensor %.512s was not mapped: no glob of the attach asked for it",
-				 tensor->name);
-	tensor->data = tensor->bytes > 0 ? (const char *)segment->address + tensor->offset : NULL;
-	return 0;
 }
 
 /* ---- made by this process ---------------------------------------------- */

@@ -12,8 +12,13 @@
 
 #include <pthread.h>
 
+/* "model@tag". */
+#define VERSION_LABEL_TEXT                                                                                     \
+	(sizeof((struct gpuwm_version_info){0}.model) + sizeof((struct gpuwm_version_info){0}.tag))
+
 struct mapped_part {
 	char version[VERSION_ID_TEXT];
+	char label[VERSION_LABEL_TEXT]; /* for people */
 	uint32_t rank;
 	uint64_t generation; /* of fork: a child shares nothing with its parent */
 	struct memory_device device;
@@ -77,6 +82,10 @@ int mapped_part_drop(struct mapped_part *part, struct error *error);
  * use it. -EBUSY. */
 int mapped_part_leave(struct mapped_part *part, struct error *error);
 void mapped_part_free(struct mapped_part *part);
+
+/* The first of a list of all parts that are mapped, but for those amid a switch; the others by `next`. Takes no lock:
+ * a signal's handler reads the list, whatever other threads do to it meanwhile. */
+const struct mapped_part *mapped_part_first(void);
 
 /* What is mapped of a segment of the part's index; NULL: nothing. */
 const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment);

@@ -49,6 +49,26 @@ static void put_data(const struct mapped_part *part, struct gpuwm_tensor *tensor
 	tensor->data = segment ? (const char *)segment->address + tensor->offset : NULL;
 }
 
+int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error)
+{
+	const struct index_view *view = &part->index.view;
+	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
+	uint64_t bytes = 0;
+
+	if (tensor->segment < view->header->segment_count)
+		bytes = view->segments[tensor->segment].bytes;
+	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)
+		return error_set(error, -ERANGE, "gpuwm_tensor_at and gpuwm_tensor_find tell what it holds",
+				 "the mapping has no tensor %.512s of %llu bytes", tensor->name,
+				 (unsigned long long)tensor->bytes);
+	if (!segment && tensor->bytes > 0)
+		return error_set(error, -ENODATA, "attach with a glob that matches it, or without globs",
+				 "tensor %.512s was not mapped: no glob of the attach asked for it",
+				 tensor->name);
+	tensor->data = tensor->bytes > 0 ? (const char *)segment->address + tensor->offset : NULL;
+	return 0;
+}
+
 static int tensors_at(const struct gpuwm_mapping *mapping, uint64_t position, uint64_t count,
 		      struct gpuwm_tensor *ret_tensors)
 {

@@ -417,6 +417,15 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
+/* Installs a handler for SIGSEGV, once for the process, which no other call does. When a thread writes into a tensor on
+ * host that the library mapped read-only, the handler says so on standard error in one line, with the names of the
+ * tensor and the version. Then it puts back the handler that was there before (or the default), and the write fails
+ * again: the process dies, dumps core or prints a backtrace as it would have without this. Every other SIGSEGV goes to
+ * the handler that was there before. A handler that the program installs later replaces this one, unless it calls it.
+ * The handler only calls what a signal's handler may call. A write by a GPU's kernel raises no signal: CUDA ends the
+ * context with CUDA_ERROR_ILLEGAL_ADDRESS, which the next calls return, and tells no address. */
+void gpuwm_name_faults(void);
+
 /* ---- raw handles: for those who map themselves ------------------------ */
 
 /* A lease and its descriptors, nothing mapped but the index. */
@@ -558,8 +567,10 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
 /* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
- * and waits until it is checked. On success the version is ready (or, of several parts, waits for the others) and
- * this process is no longer needed. Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
+ * and waits until it is checked. On success the version is ready, and this process is no longer needed. A version of
+ * several parts becomes ready later, when the others are committed: keep the client until all ranks have begun (the
+ * version fails if the last connection that began one ends before), and attach with wait_ms to hear what became of it.
+ * Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
  * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
  * -EBADMSG: the check failed; -ETIMEDOUT: gpuwmd heard nothing of this process for too long; -ECANCELED: aborted meanwhile (another part died, or

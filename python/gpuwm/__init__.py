@@ -11,8 +11,11 @@ Neither torch nor NumPy is needed to import it; what makes their tensors imports
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
+from . import _needs
 from ._events import Event, Events
 from ._handle import TensorInfo
 from ._lib import __version__
@@ -37,6 +40,7 @@ from .errors import (
     NoRoom,
     NoTensor,
     NotFound,
+    NotInstalled,
     Quota,
     Refused,
     TimedOut,
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from .guards import WriteError
     from .init import Unbound, empty_init
     from .passing import ref
+    from .remembering import mapping_of
 
 # What needs torch is imported when it is first asked for.
 _WITH_TORCH = {
@@ -67,21 +72,37 @@ _WITH_TORCH = {
     "WriteError": "guards",
     "build": "building",
     "empty_init": "init",
+    "mapping_of": "remembering",
     "ref": "passing",
 }
 
 
+class _NotThere(Unsupported, AttributeError):
+    """As NotInstalled, for hasattr() and help(), which go on after an AttributeError."""
+
+    name: str
+
+
 def __getattr__(name: str) -> Any:
-    if name == "transformers":
-        return importlib.import_module(f"{__name__}.transformers")
-    if name not in _WITH_TORCH:
+    if name not in _WITH_TORCH and name != "transformers":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if name == "transformers":
+            return importlib.import_module(f"{__name__}.transformers")
+        _needs.torch(f"gpuwm.{name}")
+    except NotInstalled as error:
+        if _is_importing(sys._getframe(1)):
             raise
-        raise Unsupported(f"gpuwm.{name} needs torch, and there is none", "install torch") from None
+        raise _NotThere(error.message, error.detail) from None
+    return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+
+
+def _is_importing(frame: types.FrameType) -> bool:
+    """Whether it is at `from gpuwm import build`, which makes an ImportError without our words of
+    any AttributeError."""
+    import dis
+
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
 def __dir__() -> list[str]:
@@ -135,6 +156,7 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "mapping_of",
     "obtain",
     "publish",
     "ref",

@@ -246,6 +246,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_dlpack": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
     "gpuwm_dlpack_many": (c_int, (_HANDLE, POINTER(c_uint64), c_size_t, POINTER(c_void_p))),
     "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
+    "gpuwm_name_faults": (None, ()),
     "gpuwm_capture_begin": (None, ()),
     "gpuwm_capture_end": (None, ()),
     "gpuwm_claim": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),

@@ -53,6 +53,13 @@ def _event(told: _abi.Event) -> Event:
     )
 
 
+def position(after: int | None) -> int:
+    """Where to begin, as the C library is told. TypeError, Invalid."""
+    if after is None:
+        return _abi.FROM_NOW_ON
+    return _lib.count(after, "after", _abi.FROM_NOW_ON - 1)
+
+
 class _Subscription:
     """One `struct gpuwm_events`, on a connection of its own."""
 
@@ -61,10 +68,8 @@ class _Subscription:
         self.arrived: deque[Event] = deque()
         arrived = self.arrived
         out = ctypes.c_void_p()
-        position = _abi.FROM_NOW_ON
-        if after is not None:
-            position = _lib.count(after, "after", _abi.FROM_NOW_ON - 1)
-        _lib.check(self._library.gpuwm_events_open(client._held(), position, ctypes.byref(out)))
+        begin = position(after)
+        _lib.check(self._library.gpuwm_events_open(client._held(), begin, ctypes.byref(out)))
         self._owner: Owner | None = Owner(out.value or 0, self._library.gpuwm_events_close)
         self._function = _abi.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
         # A call that Ctrl-C left to itself goes on until something arrives.

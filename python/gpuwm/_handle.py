@@ -6,9 +6,13 @@ import ctypes
 import errno
 import functools
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _abi, _lib, dtypes, errors
+from .selection import Selection
+
+if TYPE_CHECKING:
+    from .mapping import Mapping
 
 
 class TensorInfo(NamedTuple):
@@ -41,6 +45,11 @@ class Table(NamedTuple):
     positions: dict[str, int]
     infos: list[TensorInfo]
 
+    def place(self, name: str) -> str:
+        """The first name of those at the same place."""
+        info = self.infos[self.positions[name]]
+        return info.tied or info.name
+
 
 class Where:
     """The version that tensors are of, for those they are passed on to: says so also when the
@@ -59,19 +68,39 @@ class Where:
         self.device = _lib.text(info.device)
         self.rank: int = info.rank
 
+    def is_same(self, other: Where) -> bool:
+        """Whether both are one version's memory, mapped once or twice."""
+        mine, others = (self.id, self.device, self.rank), (other.id, other.device, other.rank)
+        return mine == others
+
 
 _TENSOR_BYTES = ctypes.sizeof(_abi.Tensor)
 
 
 class Handle:
     """Owns a `struct gpuwm_mapping`. Its end gives the handle up (gpuwm_drop): the memory stays
-    for as long as any tensor that was made from it. Nothing happens at the interpreter's exit."""
+    for as long as any tensor that was made from it. Nothing happens at the interpreter's exit.
 
-    def __init__(self, pointer: int, socket: str | None = None) -> None:
+    socket: of the gpuwmd that has it. follows: what was attached, or switched to last. selection:
+    the tensors that were attached. private_writes: what is written is this process's own."""
+
+    mapping: weakref.ref[Mapping] | None = None  # the last that was made of it
+
+    def __init__(
+        self,
+        pointer: int,
+        socket: str | None,
+        follows: str,
+        selection: Selection | None = None,
+        private_writes: bool = False,
+    ) -> None:
         self.library = _lib.load()
         self._there = [pointer]  # nothing once it was detached
         self._uses: list[None] = []  # one for each call that is being made
-        self.socket = socket  # of the gpuwmd that has it
+        self.socket = socket
+        self.follows = follows
+        self.selection = selection or Selection()
+        self.private_writes = private_writes
         self._table: Table | None = None
         self._give_up = weakref.finalize(self, self.library.gpuwm_drop, pointer)
         self._give_up.atexit = False

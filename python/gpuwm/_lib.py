@@ -121,6 +121,13 @@ def text_bytes(value: str, name: str) -> bytes:
     return _without_zero(encoded, name)
 
 
+def ref_bytes(value: str, name: str = "ref") -> bytes:
+    """What names a version, for the C library."""
+    if not isinstance(value, str):
+        raise wrong(name, value, 'a str: "model", "model@tag", "model@alias" or a version id')
+    return text_bytes(value, name)
+
+
 def maybe_text(value: str | None, name: str) -> bytes | None:
     return None if value is None else text_bytes(value, name)
 

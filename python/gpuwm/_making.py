@@ -15,7 +15,6 @@ from ._handle import Handle
 from .client import Client
 from .mapping import Mapping as Attached
 from .mapping import Version, version_of
-from .selection import Selection
 from .tensor import capsule
 
 T = TypeVar("T")
@@ -80,29 +79,7 @@ class Making:
 
     def _begin(self, client: Client, what: What) -> int:
         array = (_abi.TensorSpec * len(self._specs))(*map(_spec, self._specs))
-        fields, count = _lib.key_fields(what.key)
-        uids, uid_count, operators = _lib.owner_fields(what.owner)
-        joiners = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
-        options = _abi.PublishOptions(
-            size=ctypes.sizeof(_abi.PublishOptions),
-            name=_lib.text_bytes(what.name, "name"),
-            device=_lib.text_bytes(what.device, "device"),
-            rank=_lib.count(what.rank, "rank", _lib.UINT32_MAX),
-            world=_lib.count(what.world, "world", _lib.UINT32_MAX),
-            join=_lib.maybe_text(what.join, "join"),
-            alias=_lib.maybe_text(what.alias, "alias"),
-            segment_bytes=_segment_bytes(self._specs),
-            stepwise=True,
-            key=fields,
-            key_count=count,
-            owner_uids=uids,
-            owner_uid_count=uid_count,
-            owner_operator=operators,
-            join_uids=joiners[0],
-            join_gids=joiners[1],
-            join_uid_count=len(joiners[0]),
-            join_gid_count=len(joiners[1]),
-        )
+        options = options_of(what, self._specs)
         out = ctypes.c_void_p()
         begin = self._library.gpuwm_publish_begin
         _lib.check(
@@ -133,17 +110,9 @@ class Making:
         _lib.check(self._library.gpuwm_publish_dlpack(self._pointer, position, ctypes.byref(out)))
         return capsule(out.value or 0)
 
-    def metadata(self, texts: Mapping[str, str]) -> None:
-        if not isinstance(texts, Mapping):
-            raise _lib.wrong("metadata", texts, "texts by name")
-        for key, value in texts.items():
-            _lib.check(
-                self._library.gpuwm_publish_metadata(
-                    self._pointer,
-                    _lib.text_bytes(key, "metadata"),
-                    _lib.text_bytes(value, f"metadata[{key!r}]"),
-                )
-            )
+    def metadata(self, texts: Iterable[tuple[bytes, bytes]]) -> None:
+        for key, value in texts:
+            _lib.check(self._library.gpuwm_publish_metadata(self._pointer, key, value))
 
     def file(self, name: str, content: bytes) -> None:
         _lib.check(
@@ -168,8 +137,7 @@ class Making:
         def commit(pointer: int) -> tuple[Attached, str]:
             out = ctypes.c_void_p()
             said = _said(_lib.check(call(pointer, ctypes.byref(out))))
-            handle = Handle(out.value or 0, self._socket)
-            return Attached(handle, Selection(), False, self._name), said
+            return Attached(Handle(out.value or 0, self._socket, self._name)), said
 
         mapping, said = self._end(commit)
         _warn(said)
@@ -204,6 +172,33 @@ class Making:
         )
         abort.atexit = False
         return abort
+
+
+def options_of(what: What, specs: Sequence[Spec]) -> _abi.PublishOptions:
+    """For the C library. TypeError, Invalid: something that is of no use."""
+    fields, count = _lib.key_fields(what.key)
+    uids, uid_count, operators = _lib.owner_fields(what.owner)
+    joiners = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
+    return _abi.PublishOptions(
+        size=ctypes.sizeof(_abi.PublishOptions),
+        name=_lib.text_bytes(what.name, "name"),
+        device=_lib.text_bytes(what.device, "device"),
+        rank=_lib.count(what.rank, "rank", _lib.UINT32_MAX),
+        world=_lib.count(what.world, "world", _lib.UINT32_MAX),
+        join=_lib.maybe_text(what.join, "join"),
+        alias=_lib.maybe_text(what.alias, "alias"),
+        segment_bytes=_segment_bytes(specs),
+        stepwise=True,
+        key=fields,
+        key_count=count,
+        owner_uids=uids,
+        owner_uid_count=uid_count,
+        owner_operator=operators,
+        join_uids=joiners[0],
+        join_gids=joiners[1],
+        join_uid_count=len(joiners[0]),
+        join_gid_count=len(joiners[1]),
+    )
 
 
 def _spec(spec: Spec) -> _abi.TensorSpec:
@@ -247,6 +242,16 @@ def _warn(said: str) -> None:
         warnings.warn(said, RuntimeWarning, stacklevel=4)
 
 
+def metadata_of(texts: Mapping[str, str] | None) -> list[tuple[bytes, bytes]]:
+    """For the C library. TypeError, Invalid."""
+    if not isinstance(texts, Mapping | None):
+        raise _lib.wrong("metadata", texts, "texts by name")
+    return [
+        (_lib.text_bytes(key, "metadata"), _lib.text_bytes(value, f"metadata[{key!r}]"))
+        for key, value in (texts or {}).items()
+    ]
+
+
 # ---- files -------------------------------------------------------------------------------------
 
 Path = str | os.PathLike[str]
@@ -260,6 +265,8 @@ def files_of(files: Files | None) -> dict[str, bytes]:
     if files is None:
         return {}
     if isinstance(files, Mapping):
+        for name in files:
+            _lib.text_bytes(name, "files")  # TypeError
         return {name: _content(name, content) for name, content in files.items()}
     paths = [files] if isinstance(files, str | os.PathLike) else files
     if not isinstance(paths, Iterable):

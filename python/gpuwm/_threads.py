@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import errors
+
 if TYPE_CHECKING:
     import concurrent.futures
 
@@ -32,18 +34,13 @@ class _Worker:
         # A daemon: a wait that nobody is interested in any more does not keep the process.
         threading.Thread(target=_run, args=(self._calls,), name=IDLE, daemon=True).start()
 
-    def make(self, call: Callable[[], T]) -> T:
-        answer: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
+    def make(self, call: Callable[[], T]) -> _Answer[T]:
+        answer: queue.SimpleQueue[_Answer[T]] = queue.SimpleQueue()
         self._calls.put((self, call, answer.put))
-        result, error = answer.get()
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error
-        return result  # type: ignore[return-value]
+        return answer.get()
 
 
+_Answer = tuple[T, None] | tuple[None, BaseException]
 _Call = tuple[_Worker, Callable[[], Any], Callable[[Any], None]]
 
 
@@ -55,7 +52,7 @@ def _run(calls: queue.SimpleQueue[_Call | None]) -> None:
         try:
             said: Any = (call(), None)
         except BaseException as error:
-            said = (None, error)
+            said = (None, _as_of_caller(error))
         thread.name = IDLE
         if not _idle:
             _idle.append(worker)
@@ -78,7 +75,26 @@ def wait_for(call: Callable[[], T]) -> T:
         worker = _idle.pop() if _idle else _Worker()
     except (RuntimeError, IndexError):  # a signal's handler took it
         return call()
-    return worker.make(call)
+    result, error = worker.make(call)
+    del worker  # which would live as long as the traceback
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
+    return result  # type: ignore[return-value]
+
+
+def _as_of_caller(error: BaseException) -> BaseException:
+    """Without the frames of this thread, which the caller never called: those of the caller are
+    added as the error is raised there. What is no gpuwm.Error is a fault of this package: the
+    frames of the call stay, and show where."""
+    frames = error.__traceback__
+    if isinstance(error, errors.Error):
+        frames = None
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return error.with_traceback(frames)
 
 
 async def awaited(call: Callable[[], T]) -> T:
@@ -96,6 +112,6 @@ def _fulfil(future: concurrent.futures.Future[T], call: Callable[[], T]) -> None
     try:
         result = call()
     except BaseException as error:
-        future.set_exception(error)
+        future.set_exception(_as_of_caller(error))
     else:
         future.set_result(result)

@@ -14,7 +14,7 @@ from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle
 from .client import Client, connect, given, shared
 from .copies import Copies
-from .mapping import Mapping
+from .mapping import Mapping, Version
 from .selection import Selection
 
 Writes = Literal["refused", "private"]
@@ -137,12 +137,14 @@ def attach_mapping(
     selection = Selection(layers, glob)
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
-    # Calls on one client wait for each other: one that may wait long gets a client of its own.
-    waits = _lib.milliseconds(wait, "wait") != 0
-    client = given(client) or (connect() if waits else shared())
-    options = attach_options(devices.resolve(device, client), rank, wait, key, owner)
+    _lib.ref_bytes(ref)
+    options = attach_options(devices.named(device), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
+    # Calls on one client wait for each other: one that may wait long gets a client of its own.
+    waits = options.wait_ms != 0
+    client = given(client) or (connect() if waits else shared())
+    options.device = _lib.maybe_text(devices.resolve(device, client), "device")
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call)
 
@@ -181,12 +183,13 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     _lib.check(
         library.gpuwm_attach(
             client._held(),
-            _lib.text_bytes(version, "ref"),
+            _lib.ref_bytes(version),
             ctypes.byref(options),
             ctypes.byref(out),
         )
     )
-    return Mapping(Handle(out.value or 0, client.socket), selection, options.private_writes, ref)
+    private = options.private_writes
+    return Mapping(Handle(out.value or 0, client.socket, ref, selection, private))
 
 
 def _names(client: Client, ref: str, options: _abi.AttachOptions) -> tuple[str, list[str]]:
@@ -208,7 +211,7 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
     out = ctypes.c_void_p()
     _lib.check(
         library.gpuwm_get_handles(
-            client._held(), _lib.text_bytes(ref, "ref"), ctypes.byref(options), ctypes.byref(out)
+            client._held(), _lib.ref_bytes(ref), ctypes.byref(options), ctypes.byref(out)
         )
     )
     try:
@@ -227,8 +230,22 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
     deadline = time.monotonic() + wait
     client = connect(like.socket, wait=wait)
     left = max(deadline - time.monotonic(), 0)
-    options = attach_options(like.device, like.version.rank, left, None, None)
+    _wait_for(client, ref, attach_options(like.device, like.version.rank, left, None, None))
 
+
+def wait_for_parts(version: Version, client: Client, wait: float) -> None:
+    """Waits (seconds) until all parts of a version are there, of which this process committed one.
+    What another part failed with; TimedOut. On a connection of its own: calls on a client wait for
+    each other, and those of the other parts may be on the same."""
+    other = connect(client.socket, admin=client.admin)
+    options = attach_options(version.device, version.rank, wait, None, None)
+    try:
+        _wait_for(other, version.id, options)
+    except errors.Quota:
+        return  # gpuwmd asks for a quota when the version is ready
+
+
+def _wait_for(client: Client, ref: str, options: _abi.AttachOptions) -> None:
     def call() -> None:
         with _handles(client, ref, options):
             pass

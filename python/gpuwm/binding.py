@@ -53,7 +53,7 @@ def bind(
     share_buffers: bool | Globs = False,
     private: Globs = (),
     guard: bool = True,
-    names: dict[str, str] | None = None,
+    names: dict[str, str | None] | None = None,
 ) -> BindResult:
     """Makes the model's parameters the version's memory, by name: zero copy, all or nothing.
 
@@ -62,13 +62,14 @@ def bind(
     write into them; share_buffers: they are shared too (True, or globs of names). private: globs
     of names that get a copy of this process's own instead. Buffers that the version lacks and
     `__init__` left on the CPU move to the version's device. Meanwhile nobody else may use the
-    model. It keeps the memory, and the lease, without the mapping.
+    model. It keeps the memory, and the lease, without the mapping: gpuwm.mapping_of(model) has it.
 
     strict: names that only one of both has are a mismatch. Without, they are told in the result;
     other shapes, dtypes and devices, and parameters left without memory, are mismatches always.
     guard: writes into what is shared raise where Python sees them (see `gpuwm.guards`); without,
     they end the process or its CUDA context.
-    names: of the version's tensors, those that the model calls otherwise.
+    names: of the version's tensors, those that the model calls otherwise; None: one that is left
+    out, as if the version lacked it.
 
     BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
     has no parameters and buffers. Nothing was changed then.
@@ -89,6 +90,7 @@ def bind(
     if guard:
         guards.watch(plan.places)
     remembering.remember(mapping, plan.bound)
+    remembering.keep(mapping, plan.shared)
     return plan.result()
 
 
@@ -145,7 +147,7 @@ class _Plan:
         share_buffers: bool | Globs,
         private: Globs,
         guard: bool,
-        called: dict[str, str],
+        called: dict[str, str | None],
     ) -> None:
         self.places = places(modules)
         if not self.places:
@@ -156,16 +158,20 @@ class _Plan:
         names = {name for place in self.places for name in place.names}
         self._private = chosen(names, private, "private")
         every: Globs = "*" if share_buffers is True else share_buffers or ()
-        self._shared = chosen(names, every, "share_buffers")
+        self._shared_names = chosen(names, every, "share_buffers")
         self._guard = guard and not mapping.private_writes
         self._read_only = not mapping.private_writes
-        tensors = mapping.state_dict()  # by the version's names
-        self._of = {ours: name for name, ours in called.items()}
-        self.sources = {called.get(name, name): tensor for name, tensor in tensors.items()}
+        self._of = {ours: name for name, ours in called.items() if ours is not None}
+        self.sources = {
+            ours: tensor
+            for name, tensor in mapping.state_dict().items()
+            if (ours := called.get(name, name)) is not None
+        }
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[remembering.Binding] = []
+        self.shared: list[torch.Tensor] = []  # of the version
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
         self._modules, self._names = modules, names
@@ -211,12 +217,14 @@ class _Plan:
             return
         of = self._of.get(name, name)
         self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
+        if shared:
+            self.shared.append(source)
         self.steps.append(self._step(place, source, shared, held is None))
 
     def _is_shared(self, place: Place) -> bool:
         if not self._private.isdisjoint(place.names):
             return False
-        return not place.is_buffer or not self._shared.isdisjoint(place.names)
+        return not place.is_buffer or not self._shared_names.isdisjoint(place.names)
 
     def _unnamed(self, place: Place) -> None:
         """The version has none of its names."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from . import remembering
+from . import passing, remembering
 from .places import modules_of, places
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class CheckResult:
 
 
 def check(mapping: Mapping, model: nn.Module) -> CheckResult:
-    """Lists what is shared, private, or lost its sharing. Reads no tensor."""
+    """Lists what is shared, private, or lost its sharing. Reads no tensor. The mapping may be
+    another one of the version than the model was bound to."""
     sources = mapping.state_dict()
     found: dict[str, list[str]] = {"shared": [], "private": [], "lost": [], "unbound": []}
     for place in places(modules_of(model)):
@@ -41,12 +43,32 @@ def check(mapping: Mapping, model: nn.Module) -> CheckResult:
         own = bound.private if bound else place.is_buffer
         if place.tensor.is_meta:
             kind = "unbound"
-        elif any(lies_in(place.tensor, sources[name]) for name in names):
+        elif lies_in_any(place.tensor, sources, names) or lies_in_version(
+            place.tensor, mapping, names
+        ):
             kind = "shared"
         else:
             kind = "private" if own or not names else "lost"
         found[kind] += place.names
     return CheckResult(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def lies_in_any(
+    tensor: torch.Tensor, sources: dict[str, torch.Tensor], names: Sequence[str]
+) -> bool:
+    return any(name in sources and lies_in(tensor, sources[name]) for name in names)
+
+
+def lies_in_version(tensor: torch.Tensor, mapping: Mapping, names: Sequence[str]) -> bool:
+    """Whether it lies where the version has one of these names, mapped elsewhere; without names:
+    anywhere in the version."""
+    origin = passing.origin_of(tensor)
+    handle = remembering.handle_of(mapping)
+    if origin is None or not handle.where.is_same(origin[0]):
+        return False
+    table = handle.table()
+    there = [table.place(name) for name in names if name in table.positions]
+    return not names or table.place(origin[1]) in there
 
 
 def lies_in(tensor: torch.Tensor, source: torch.Tensor) -> bool:

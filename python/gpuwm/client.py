@@ -64,8 +64,9 @@ class Client:
     without. What gpuwmd tells comes as it is: its keys are those of docs/protocol.md.
     """
 
-    def __init__(self, pointer: int, socket: str | None = None) -> None:
+    def __init__(self, pointer: int, socket: str | None = None, admin: bool = False) -> None:
         self.socket = socket  # its path; None: the one that is found without a path
+        self.admin = admin  # whether it is on admin.sock, beside that path
         self._library = _lib.load()
         self._owner: Owner | None = Owner(pointer, self._library.gpuwm_close)
 
@@ -248,17 +249,33 @@ class Client:
         self._call("gpuwm_swap", ctypes.byref(options), old)
         return _lib.text(old.value) or None
 
+    def set_alias(
+        self, model: str, alias: str, to: str, *, expect: str | None = None
+    ) -> str | None:
+        """Makes an alias, or moves it, in one step: who attaches "model@alias" gets that version
+        from now on. The id of the version that it named before; None: there was no such alias.
+
+        to: a tag, another alias or a version id, of a version that is ready. expect: as of `swap`.
+        NotFound: no such version; Exists: `alias` is a tag of the model; Refused.
+        """
+        return self.swap(model, _lib.ref_bytes(to, "to").decode(), alias=alias, expect=expect)
+
+    def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> str | None:
+        """Removes an alias, and nothing else: the version stays, and so do those who are attached
+        to it. The id of the version that it named. NotFound: there is no such alias; Refused."""
+        return self.swap(model, None, alias=alias, expect=expect)
+
     def rollback(self, model: str) -> str | None:
         """Swaps to the version that `current` named before. NotFound: there is none."""
         return self.swap(model, "previous")
 
     def pin(self, ref: str, name: str) -> None:
         """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
-        self._call("gpuwm_pin", _lib.text_bytes(ref, "ref"), _lib.text_bytes(name, "name"))
+        self._call("gpuwm_pin", _lib.ref_bytes(ref), _lib.text_bytes(name, "name"))
 
     def unpin(self, ref: str, name: str) -> None:
         """Lets go of a pin. NotFound."""
-        self._call("gpuwm_unpin", _lib.text_bytes(ref, "ref"), _lib.text_bytes(name, "name"))
+        self._call("gpuwm_unpin", _lib.ref_bytes(ref), _lib.text_bytes(name, "name"))
 
     def retire(
         self, ref: str, wait: float | None = None, *, force: bool = False, after: float = 0
@@ -269,7 +286,7 @@ class Client:
         force: leases that are left `after` so many seconds are revoked, and the version is freed
         then, whatever its workers do. Busy: it has pins too.
         """
-        version, wait_ms = _lib.text_bytes(ref, "ref"), _lib.milliseconds(wait, "wait")
+        version, wait_ms = _lib.ref_bytes(ref), _lib.milliseconds(wait, "wait")
         after_ms = _lib.milliseconds(after, "after")
         if after_ms < 0 or (after_ms and not force):
             raise errors.Invalid(f"after={after!r}", "seconds that a retire by force leaves")
@@ -304,7 +321,7 @@ class Client:
         replica, which fails with Damaged where they differ."""
         numbers = (ctypes.c_uint64 * _abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
-        version, where = _lib.text_bytes(ref, "ref"), _lib.maybe_text(device, "device")
+        version, where = _lib.ref_bytes(ref), _lib.maybe_text(device, "device")
         self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
         return [Job(number, self) for number in numbers[: count.value]]
 
@@ -372,7 +389,7 @@ def connect(
     def call() -> Client:
         out = ctypes.c_void_p()
         _lib.check(_lib.load().gpuwm_connect(ctypes.byref(options), ctypes.byref(out)))
-        return Client(out.value or 0, path)
+        return Client(out.value or 0, path, admin)
 
     try:
         return _threads.wait_for(call)
@@ -416,4 +433,5 @@ def events(after: int | None = None, *, client: Client | None = None) -> _events
 
     A plain `for` blocks. It goes on over restarts of gpuwmd.
     """
+    _events.position(after)
     return (given(client) or shared()).events(after)

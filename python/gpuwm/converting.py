@@ -13,14 +13,16 @@ from torch import nn
 
 
 class Conversion(NamedTuple):
-    """names: of the version's tensors, the model's names of those that are called otherwise there.
-    problems: a line for each tensor of the model that loading would compute. unmatched: a line for
-    each tensor that only one of both has, unless the model's class says to ignore it; parameters
-    that the version lacks are left to bind."""
+    """names: of the version's tensors, the model's names of those that are called otherwise there;
+    None: the model has no such tensor. problems: a line for each tensor of the model that loading
+    would compute. missing: buffers that the version lacks; parameters are left to bind. unexpected:
+    tensors of the version that the model lacks. Both without what the model's class says to
+    ignore."""
 
-    names: dict[str, str]
+    names: dict[str, str | None]
     problems: list[str]
-    unmatched: list[str]
+    missing: list[str]
+    unexpected: list[str]
 
 
 def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
@@ -33,8 +35,7 @@ def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
     renamings = [weight for weight in weights if isinstance(weight, WeightRenaming)]
     converters = [weight for weight in weights if isinstance(weight, WeightConverter)]
     prefix = model.base_model_prefix
-    names: dict[str, str] = {}
-    unexpected: list[str] = []
+    names: dict[str, str | None] = {}
     made: defaultdict[str, list[str]] = defaultdict(list)
     operations: dict[str, Any] = {}
     for key in keys:
@@ -44,27 +45,24 @@ def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
         if pattern is not None:
             made[name].append(key)
             operations[name] = next(c for c in converters if pattern in c.source_patterns)
-        elif name in state:
-            names[key] = name
         else:
-            unexpected.append(key)
+            names[key] = name if name in state else None
     problems = [
         _made(name, sorted(parts), operations[name]) for name, parts in sorted(made.items())
     ]
-    called = {key: names.get(key, key) for key in keys}
+    called = {key: ours for key in keys if (ours := names.get(key, key)) is not None}
     problems += _renamed_twice(called)
-    problems += _converted(state, {called[key]: dtype for key, dtype in keys.items()})
-    unmatched = [
-        f"unexpected: the model has no {name}"
-        for name in _without(unexpected, model._keys_to_ignore_on_load_unexpected)
-    ]
+    problems += _converted(state, {ours: keys[key] for key, ours in called.items()})
+    there = set(called.values())
     buffers = [name for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)]
-    missing = [name for name in buffers if name not in called.values()]
-    unmatched += [
-        f"missing: the version has no {name}"
-        for name in _without(missing, model._keys_to_ignore_on_load_missing)
-    ]
-    return Conversion(names, problems, unmatched)
+    missing = [name for name in buffers if name not in there]
+    unexpected = [key for key, name in names.items() if name is None]
+    return Conversion(
+        names,
+        problems,
+        _without(missing, model._keys_to_ignore_on_load_missing),
+        _without(unexpected, model._keys_to_ignore_on_load_unexpected),
+    )
 
 
 def _without(names: Iterable[str], patterns: Iterable[str] | None) -> list[str]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._handle import TensorInfo
-from .mapping import Mapping, Version
+from .mapping import Mapping as Attached
+from .mapping import Version
 
 if TYPE_CHECKING:
     import numpy
     from torch import Tensor as TorchTensor
 
 
-class Copies:
+class Copies(Mapping[str, "TorchTensor"]):
     """Tensors that are this process's own, and may be written. There is no lease any more."""
 
-    def __init__(self, mapping: Mapping) -> None:
+    def __init__(self, mapping: Attached) -> None:
         """Copies all of it. Unsupported: without torch."""
         if importlib.util.find_spec("torch") is None:
             raise errors.Unsupported(
@@ -44,14 +45,15 @@ class Copies:
     def infos(self) -> list[TensorInfo]:
         return list(self._infos)
 
-    def keys(self) -> list[str]:
-        return list(self._tensors)
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+    # As of a Mapping: their tensors are not compared.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors

@@ -22,9 +22,9 @@ def resolve(device: Any, client: Client) -> str | None:
     device: "host", "cpu", a UUID, "cuda:N" or N as this process counts (CUDA_VISIBLE_DEVICES),
     "cuda" (torch's current device, or the first), or a torch.device. NoDevice.
     """
-    if device is None:
+    name = named(device)
+    if name is None:
         return None
-    name = _name(device)
     if name in ("host", "cpu"):
         return "host"
     found = _ORDINAL.match(name)
@@ -42,8 +42,9 @@ def resolve(device: Any, client: Client) -> str | None:
     )
 
 
-def _name(device: Any) -> str:
-    if isinstance(device, str):
+def named(device: Any) -> str | None:
+    """As text. TypeError: it is nothing that names a device."""
+    if device is None or isinstance(device, str):
         return device
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(device, torch.device):

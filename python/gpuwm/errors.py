@@ -117,6 +117,12 @@ class Unsupported(Error):
     default_code = errno.ENOTSUP
 
 
+class NotInstalled(Unsupported, ImportError):
+    """A package that this needs is not installed: the message says which to install."""
+
+    name: str  # of the errno, as in Error; an ImportError's own would be the package's
+
+
 class InChild(Error):
     """Made by the parent, before a fork: connect or attach anew in the child."""
 

@@ -49,13 +49,13 @@ def switch(
     """
     handle = mapping._held()
     globs = _lib.names(stale, "stale")
-    ref = mapping.follows if ref is None else ref
+    ref = handle.follows if ref is None else ref
+    name = _lib.ref_bytes(ref)
     if _lib.milliseconds(wait, "wait"):
         assert wait is not None
         # Before, since a switch that goes on by itself would take the memory from under the caller.
         wait_until_ready(ref, handle, wait)
     options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
-    name = _lib.text_bytes(ref, "ref")
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
     try:
@@ -63,7 +63,7 @@ def switch(
             _lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
     finally:
         handle.forget()
-    mapping.follows = ref
+    handle.follows = ref
     _refresh(mapping, copies)
     return mapping.version
 

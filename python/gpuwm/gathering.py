@@ -10,6 +10,7 @@ from typing import Any
 
 from . import dtypes, errors
 from ._making import Making, Spec
+from .mapping import Mapping as Attached
 
 
 @dataclasses.dataclass(slots=True)
@@ -67,6 +68,10 @@ def gather(
         from . import gathering_torch
 
         gathering_torch.add_model(found, source, move, private)
+    elif isinstance(source, Attached):
+        raise errors.Invalid(
+            f"{source!r} is a version already", "publish its state_dict(), with bind=False"
+        )
     elif isinstance(source, Mapping):
         _add_items(found, source, move)
     else:

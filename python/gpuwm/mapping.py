@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import errno
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from . import _abi, _lib, dtypes, errors
+from . import _abi, _lib, _needs, dtypes, errors
 from ._handle import Handle, TensorInfo
-from .selection import Selection
 from .tensor import Slice, Tensor, slice_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .binding import BindResult
     from .checking import CheckResult
     from .references import Ref
+
+T = TypeVar("T")
 
 
 class Version(NamedTuple):
@@ -100,21 +102,17 @@ class _Files(collections.abc.Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-class Mapping:
-    """A version's tensors, shared and read-only; `gpuwm.attach` makes it.
+class Mapping(collections.abc.Mapping[str, Tensor]):
+    """A version's tensors by name, shared and read-only; `gpuwm.attach` makes it.
 
     The memory and the lease stay until the mapping and the last tensor made from it are gone.
     `with` and `del` give up the mapping only: its tensors live on. Any thread may read; after a
     fork the child may read what it has on host, and every call raises InChild.
     """
 
-    def __init__(
-        self, handle: Handle, selection: Selection, private_writes: bool, ref: str
-    ) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle: Handle | None = handle
-        self._selection = selection
-        self.private_writes = private_writes
-        self.follows = ref  # what was attached, or switched to last
+        handle.mapping = weakref.ref(self)
 
     # ---- what it is ----
 
@@ -128,6 +126,11 @@ class Mapping:
         """The address of the `struct gpuwm_mapping`, for calls to the C library."""
         with self._held().use() as pointer:
             return pointer
+
+    @property
+    def private_writes(self) -> bool:
+        """Whether it may be written, and what is written stays in this process."""
+        return self._held().private_writes
 
     @property
     def version(self) -> Version:
@@ -170,22 +173,24 @@ class Mapping:
 
     def infos(self) -> list[TensorInfo]:
         """All tensors, in the order of their names' bytes."""
-        return list(self._selection.of(self._held().table().infos))
-
-    def keys(self) -> list[str]:
-        return [info.name for info in self.infos()]
+        handle = self._held()
+        return list(handle.selection.of(handle.table().infos))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
+        return iter([info.name for info in self.infos()])
 
     def __len__(self) -> int:
         return len(self.infos())
+
+    # Two mappings are one when they are the same object: their tensors are not compared.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __contains__(self, name: object) -> bool:
         return (
             isinstance(name, str)
             and name in self._held().table().positions
-            and name in self._selection
+            and name in self._held().selection
         )
 
     def __getitem__(self, name: str) -> Tensor:
@@ -196,12 +201,24 @@ class Mapping:
         position = handle.table().positions.get(name)
         if position is None:
             raise errors.NoTensor(f"{self.version} has no tensor {name}", _similar(self, name))
-        if name not in self._selection:
+        if name not in handle.selection:
             raise errors.NoTensor(
                 f"tensor {name} of {self.version} was not attached",
-                f"only these were: {self._selection}",
+                f"only these were: {handle.selection}",
             )
-        return Tensor(handle, position, self.private_writes)
+        return Tensor(handle, position, handle.private_writes)
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Tensor | None: ...
+
+    @overload
+    def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """A tensor, or the default: without a look for similar names, as NoTensor tells them."""
+        if name not in self:
+            return default
+        return self[name]
 
     def get_slice(self, name: str, framework: str = "pt") -> Slice:
         """As safetensors': get_slice(name)[2:4] is a view, zero copy. framework: "pt" or "np"."""
@@ -224,7 +241,7 @@ class Mapping:
         shape are one tensor. copy: private ones of this process, which may be written."""
         handle = self._held()
         table = handle.table()
-        infos = self._selection.of(table.infos)
+        infos = handle.selection.of(table.infos)
         if not infos:
             return {}
         dtypes.need("torch", infos[0].name)
@@ -232,7 +249,7 @@ class Mapping:
 
         first = _first_alike(infos)  # by name, where it isn't the name itself
         positions = [table.positions[i.name] for i in infos if i.name not in first]
-        tensors = tensor_torch.tensors(handle, positions, self.private_writes)
+        tensors = tensor_torch.tensors(handle, positions, handle.private_writes)
         if copy:
             tensors = list(map(tensor_torch.clone, tensors))
         made = iter(tensors)
@@ -253,7 +270,7 @@ class Mapping:
         being captured. `version.content` is the digest of all of them: processes in which that is
         equal, and this finds nothing, read the same weights.
         """
-        chosen = self.keys() if names is None else [*_lib.names(names, "names")]
+        chosen = list(self) if names is None else [*_lib.names(names, "names")]
         for name in chosen:
             self[name]  # NoTensor
         if sample is not None:
@@ -282,6 +299,7 @@ class Mapping:
         guard: bool = True,
     ) -> BindResult:
         """The model's parameters become this memory, by name: see gpuwm.binding.bind."""
+        _needs.torch("Mapping.bind")
         from . import binding
 
         return binding.bind(
@@ -319,6 +337,7 @@ class Mapping:
         """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost.
         model: instead, what of it is shared, private, or lost its sharing: gpuwm.checking.check."""
         if model is not None:
+            _needs.torch("Mapping.check of a model")
             from . import checking
 
             return checking.check(self, model)
@@ -390,5 +409,5 @@ def _first_alike(infos: Iterable[TensorInfo]) -> dict[str, str]:
 def _similar(mapping: Mapping, name: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, mapping.keys(), 3)
+    near = difflib.get_close_matches(name, list(mapping), 3)
     return f"it has {', '.join(near)}" if near else "keys() has their names"

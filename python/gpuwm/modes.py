@@ -18,7 +18,6 @@ from ._making import Files
 from .attaching import attach, attach_options
 from .mapping import Mapping as Attached
 from .publishing import publish
-from .selection import Selection
 
 Mode = Literal["save", "load", "auto"]
 _MODES: tuple[Mode, ...] = ("save", "load", "auto")
@@ -66,6 +65,8 @@ def obtain(
     needs the right to publish into the model; another owner.
     """
     _lib.function(make, "make", "a function that returns what is to be published")
+    _lib.ref_bytes(ref)
+    attach_options(devices.named(device), 0, wait, key, owner)  # before anything is connected
     chosen = mode_of(mode, "auto")
     if chosen == "load":
         return attach(ref, device=device, wait=wait, key=key, owner=owner, client=client)
@@ -98,7 +99,7 @@ def claim(
 ) -> Attached | None:
     """None: it is for this client to publish, or to give up."""
     options = attach_options(devices.resolve(device, client), 0, wait, key, owner)
-    text = _lib.text_bytes(name, "ref")
+    text = _lib.ref_bytes(name)
     left = _Left(client, name)
 
     def call() -> Attached | None:
@@ -110,7 +111,7 @@ def claim(
         if result == 1:
             left.note("elected")
             return None
-        return Attached(Handle(out.value or 0, client.socket), Selection(), False, name)
+        return Attached(Handle(out.value or 0, client.socket, name))
 
     try:
         return _threads.wait_for(call)
@@ -138,7 +139,7 @@ class _Left:
 def _give_up(client: clients.Client, name: str) -> None:
     # A publish that was begun had taken the claim over, and ended it.
     with contextlib.suppress(errors.Error):
-        _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.text_bytes(name, "ref")))
+        _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.ref_bytes(name)))
 
 
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:

@@ -45,7 +45,8 @@ def _install() -> None:
         ForkingPickler.register(kind, reduce)
 
 
-def _origin(tensor: torch.Tensor) -> Origin | None:
+def origin_of(tensor: torch.Tensor) -> Origin | None:
+    """The version that it lies in, and the name of the tensor there."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return None
     try:
@@ -57,7 +58,7 @@ def _origin(tensor: torch.Tensor) -> Origin | None:
 
 def name_of(tensor: torch.Tensor) -> str | None:
     """Of the version's tensor that it lies in."""
-    origin = _origin(tensor)
+    origin = origin_of(tensor)
     return origin[1] if origin else None
 
 
@@ -65,7 +66,7 @@ def ref(tensor: torch.Tensor) -> Ref:
     """A reference to a tensor, or a view of one, that lies in a version. Invalid: it does not."""
     if not isinstance(tensor, torch.Tensor):
         raise _lib.wrong("tensor", tensor, "a tensor of torch: mapping.ref(name) needs none")
-    origin = _origin(tensor)
+    origin = origin_of(tensor)
     if origin is None:
         raise errors.Invalid(
             "the tensor lies in no version that gpuwm attached", "publish it, or send its bytes"
@@ -94,7 +95,7 @@ def _ref(origin: Origin, tensor: torch.Tensor | None) -> Ref:
 def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
     """For multiprocessing's pickler."""
     plain = getattr(tensor, "gpuwm_plain", None)
-    origin = _origin(tensor)
+    origin = origin_of(tensor)
     if origin is None:
         return _torchs[type(tensor)](tensor) if plain is None else _bytes(tensor)
     if tensor.requires_grad and not tensor.is_leaf:

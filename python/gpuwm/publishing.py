@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import _lib, devices, dtypes, errors
 from . import client as clients
-from ._making import SEGMENT_BYTES, Files, Making, What, files_of
+from ._making import SEGMENT_BYTES, Files, Making, What, files_of, metadata_of, options_of
+from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
 from .mapping import Version
@@ -67,6 +69,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    wait: float | None = math.inf,
     client: clients.Client | None = None,
 ) -> Version: ...
 
@@ -90,6 +93,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    wait: float | None = math.inf,
     client: clients.Client | None = None,
 ) -> Attached | Version:
     """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors.
@@ -110,10 +114,15 @@ def publish(
     dtype: with bind=False. float16, bfloat16, float32 and float64 tensors are stored as this one of
     them (torch.bfloat16, numpy.float16, "bfloat16"), rounded as they are copied; others as is.
     rank, world: this is one of `world` parts. The first is told the publish's id by `announce`,
-    before anything is copied, and gives it to the others, who `join` it; each returns when it
-    committed (bind: when all are ready), and when one ends before that, all fail. Only the user
-    who began it joins, and users and groups that the first names by number: join_uids, join_gids,
-    16 of each. For others there is no such publish (NotFound).
+    before anything is copied, and gives it to the others, who `join` it. All return when the
+    version is ready; when one fails, or ends before its commit, all fail. So each part has a thread
+    or a process of its own. Only the user who began it joins, and users and groups that the first
+    names by number: join_uids, join_gids, 16 of each. For others there is no such publish
+    (NotFound).
+    wait: with bind=False, how long (seconds) to wait for the other parts: TimedOut, but this part
+    stays. None: returns when this part is committed, for who makes several in one thread. Nobody
+    knows then whether the version will be ready; and it fails if the connection of `client`, which
+    must be given, ends before all parts have begun.
     client: None: a connection of its own.
 
     Nobody else may use the model meanwhile. When it fails, or is interrupted, before the commit,
@@ -130,21 +139,37 @@ def publish(
     contents = files_of(files)
     if announce is not None:
         _lib.function(announce, "announce", "a function that is told the publish's id")
+    texts = metadata_of(metadata)
+    what = What(
+        *(name, devices.named(device) or "host", rank, world, join),
+        *(alias, key, owner, join_uids, join_gids),
+    )
+    specs = [part.spec for part in gathered.parts]
+    options_of(what, specs)  # before anything is connected
+    waits = _lib.milliseconds(wait, "wait") != 0
+    if not waits and not bind and world > 1 and client is None:
+        raise errors.Invalid(
+            f"wait={wait!r} without client=: the version fails if the connection ends before all "
+            "parts have begun",
+            "give a client that lives until then: client=gpuwm.connect()",
+        )
     client = clients.given(client) or clients.connect()
-    place = _device(gathered, device, bind, client)
-    what = What(name, place, rank, world, join, alias, key, owner, join_uids, join_gids)
-    making = Making(client, what, [part.spec for part in gathered.parts])
+    making = Making(client, what._replace(device=_device(gathered, device, bind, client)), specs)
     try:
         if announce is not None:
             announce(making.id)
-        making.metadata(metadata or {})
+        making.metadata(texts)
         for file, content in contents.items():
             making.file(file, content)
         with _outside_inference():
             _fill(making, gathered.parts)
         del gathered
         if not bind:
-            return making.commit()
+            version = making.commit()
+            if waits and version.world > 1:
+                assert wait is not None
+                wait_for_parts(version, client, wait)
+            return version
         mapping = making.commit_attached()
     except BaseException as error:
         making.abort(f"{type(error).__name__}: {error}")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import _needs, errors
 from . import client as clients
-from . import errors
 from ._handle import Handle, Where
 from .attaching import attach_mapping
 from .mapping import Mapping
@@ -57,6 +57,7 @@ class Ref:
 
     def torch(self) -> TorchTensor:
         """The tensor, or the view of it, in place."""
+        _needs.torch("Ref.torch")
         from . import passing
 
         return passing.rebuilt(self)

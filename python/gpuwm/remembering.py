@@ -1,25 +1,27 @@
-"""What `bind` did, for `check` and `switch`: it keeps neither models nor mappings alive."""
+"""What `bind` did, for `check`, `switch` and `mapping_of`: models are not kept alive, mappings only
+by the memory that was bound."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from .places import Place
-
-if TYPE_CHECKING:
-    from .mapping import Mapping
+from . import errors, passing
+from ._handle import Handle
+from .mapping import Mapping
+from .places import Place, modules_of, places
 
 
 class Bound(NamedTuple):
-    """A parameter or buffer that was bound. source: its name in the version; name: in the model;
-    begin, nbytes: where the version's tensor is, which no switch changes."""
+    """A parameter or buffer that was bound. handle: what it was bound to; source: its name in the
+    version; name: in the model; begin, nbytes: where the version's tensor is, which no switch
+    changes."""
 
-    mapping: weakref.ref[Mapping]
+    handle: weakref.ref[Handle]
     source: str
     name: str
     private: bool
@@ -42,9 +44,15 @@ _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKey
 Binding = tuple[Place, str, bool, int, int]
 
 
+def handle_of(mapping: Any) -> Handle:
+    """What is remembered, so that any Mapping of the same attachment will do."""
+    handle: Handle = mapping._held() if isinstance(mapping, Mapping) else mapping
+    return handle
+
+
 def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
     """Instead of what was remembered of the places before."""
-    weakly = weakref.ref(mapping)
+    weakly = weakref.ref(handle_of(mapping))
     for place, source, private, begin, nbytes in bindings:
         bound = Bound(weakly, source, place.name, private, begin, nbytes)
         for module, key in place.owners:
@@ -52,11 +60,22 @@ def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
 
 
 def recall(mapping: Mapping, place: Place) -> Bound | None:
-    for module, key in place.owners:
-        bound = _bound.get(module, {}).get(key)
-        if bound is not None and bound.mapping() is mapping:
+    """How a place was bound to the mapping, or to another of the same version."""
+    mine = handle_of(mapping)
+    for bound, handle in _bindings(place):
+        same = isinstance(mine, Handle) and mine.where.is_same(handle.where)
+        if handle is mine or same:
             return bound
     return None
+
+
+def _bindings(place: Place) -> Iterator[tuple[Bound, Handle]]:
+    """Whatever a place was bound to that lives."""
+    for module, key in place.owners:
+        bound = _bound.get(module, {}).get(key)
+        handle = bound.handle() if bound else None
+        if bound is not None and handle is not None:
+            yield bound, handle
 
 
 def name_of(tensor: torch.Tensor) -> str | None:
@@ -73,11 +92,59 @@ def name_of(tensor: torch.Tensor) -> str | None:
 
 def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
     """Whatever was bound to a mapping and lives, each tensor once, as it is now."""
+    handle = handle_of(mapping)
     seen: set[int] = set()
     for module, keys in list(_bound.items()):
         for key, bound in keys.items():
             parameter = module._parameters.get(key)
             tensor = module._buffers.get(key) if parameter is None else parameter
-            if tensor is not None and bound.mapping() is mapping and id(tensor) not in seen:
+            if tensor is not None and bound.handle() is handle and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield bound, tensor
+
+
+# ---- from a model to its mapping ---------------------------------------------------------------
+
+
+def keep(mapping: Mapping, shared: Iterable[torch.Tensor]) -> None:
+    """The handle lives as long as any of the memory that was bound, so that mapping_of finds it."""
+    handle = handle_of(mapping)
+    if isinstance(handle, Handle):
+        for tensor in shared:
+            tensor.untyped_storage().gpuwm_handle = handle  # type: ignore[attr-defined]
+
+
+def mapping_of(model: nn.Module) -> Mapping:
+    """The mapping that a model was bound to: by `bind`, by `build`, `publish` or
+    `gpuwm.transformers.from_pretrained`, or as it came through multiprocessing.
+
+    It is the very object that `bind` was called on, if that lives and was not dropped, else another
+    of the same lease. What is done with it (`switch`, `check`, `verify`) concerns the model.
+    Invalid: nothing of the model lies in a version; or parts of it are bound to several, which the
+    message names.
+    """
+    all_places = places(modules_of(model))
+    found = {id(handle): handle for place in all_places for handle in _handles(place)}
+    if not found:
+        raise errors.Invalid(
+            f"nothing of the {type(model).__name__} lies in a version",
+            "bind it first: gpuwm.attach(ref).bind(model)",
+        )
+    if len(found) > 1:
+        versions = sorted({handle.where.label for handle in found.values()})
+        raise errors.Invalid(
+            f"the {type(model).__name__} is bound to {len(found)} mappings, of "
+            + ", ".join(versions),
+            "ask for a module of it that is bound to one",
+        )
+    (handle,) = found.values()
+    mapping = handle.mapping() if handle.mapping is not None else None
+    return mapping if mapping is not None and mapping._handle is handle else Mapping(handle)
+
+
+def _handles(place: Place) -> Iterator[Handle]:
+    bindings = [handle for _, handle in _bindings(place)]
+    if bindings or place.tensor.is_meta:
+        yield from bindings
+    elif (origin := passing.origin_of(place.tensor)) is not None and origin[0].keeps is not None:
+        yield origin[0].keeps

@@ -7,11 +7,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from . import _lib, errors
-from ._handle import TensorInfo
 
-# Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7.
+if TYPE_CHECKING:
+    from ._handle import TensorInfo
+
+# Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7,
+# layers.0007.weight.
 _NUMBER = re.compile(r"(?:^|.*?\.)(?:layers|layer|blocks|block|h)\.(\d+)\.")
 
 
@@ -42,11 +46,13 @@ class Selection:
     def globs(self, names: Iterable[str]) -> list[str]:
         """For the library, each of which matches some of the version's names: [] for all tensors.
         `names` are needed for layers. NotFound: no tensor is of a layer."""
-        numbers: dict[str, set[int]] = defaultdict(set)
+        there: set[int] = set()
+        numbers: dict[str, set[str]] = defaultdict(set)
         for found in filter(None, map(_NUMBER.match, names)):
             if (number := int(found.group(1))) in self.layers:
-                numbers[found.group()[: -len(found.group(1)) - 1]].add(number)
-        missing = self.layers.difference(*numbers.values())
+                there.add(number)
+                numbers[found.group()[: -len(found.group(1)) - 1]].add(found.group(1))
+        missing = self.layers - there
         if missing:
             raise errors.NotFound(
                 f"the version has no layer {', '.join(map(str, sorted(missing)))}",
@@ -72,10 +78,10 @@ def _layers(layers: Iterable[int]) -> frozenset[int]:
     return frozenset(_lib.count(layer, "layers", _lib.UINT32_MAX) for layer in layers)
 
 
-def _classes(numbers: Iterable[int]) -> list[str]:
-    """Globs for numbers: {1, 2, 3, 12} gives [123]. and 1[2].: 80 layers are 8 globs, not 80."""
+def _classes(numbers: Iterable[str]) -> list[str]:
+    """Globs for numbers as the names write them, some with zeros in front: {1, 2, 3, 12} gives
+    [123] and 1[2], {0001, 0002} gives 000[12]. So 80 layers are 8 globs, not 80."""
     tens: dict[str, set[str]] = defaultdict(set)
-    for number in numbers:
-        digits = str(number)
+    for digits in numbers:
         tens[digits[:-1]].add(digits[-1])
     return [f"{head}[{''.join(sorted(last))}]" for head, last in sorted(tens.items())]

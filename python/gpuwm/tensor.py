@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import _abi, _lib, dtypes, errors
+from . import _abi, _lib, dtypes, errors, faults
 from ._handle import Handle, TensorInfo
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class Tensor:
 
     def _export(self, versioned: bool = False) -> Any:
         """A capsule: memory and lease stay until it, or who consumed it, is gone."""
+        faults.expect(self._handle)
         out = ctypes.c_void_p()
         library = self._handle.library
         export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
@@ -283,7 +284,8 @@ class Tensor:
 
     def torch(self) -> TorchTensor:
         """A tensor in place, in a storage of its own that is as large as it. torch does not know
-        read-only memory: writing into it ends the process (host) or its CUDA context.
+        read-only memory: writing into it ends the process (host), which says of which tensor, or
+        its CUDA context.
         Unsupported: this torch has no such dtype, or can't reach the device."""
         dtypes.need("torch", self.name)
         from . import tensor_torch

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _lib, capturing, dtypes, errors, passing
+from . import _lib, capturing, dtypes, errors, faults, passing
 from ._handle import Handle, TensorInfo
 from .tensor import capsules
 
@@ -37,6 +37,7 @@ def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[tor
 
 
 def _exports(handle: Handle, positions: Sequence[int]) -> list[Any]:
+    faults.expect(handle)
     count = len(positions)
     managed = (ctypes.c_void_p * count)()
     wanted = (ctypes.c_uint64 * count)(*positions)

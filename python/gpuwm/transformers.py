@@ -16,15 +16,23 @@ import importlib
 import json
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
-from . import _lib, binding, converting, errors, init
+from . import _lib, _needs, errors
 from .attaching import attach_mapping
 from .client import Client
 from .mapping import Mapping
+
+try:
+    import torch
+
+    from . import binding, converting, init
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise _needs.no_torch("gpuwm.transformers", "install gpuwm[transformers]") from None
 
 _HOW = (
     "\nload it with transformers in one process and publish what it made of it, which all others "
@@ -32,7 +40,7 @@ _HOW = (
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
     '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
 )
-_TOLD = 20  # lines of a message; BindError.problems has all
+_TOLD = 20  # lines or names of a message; BindError.problems has all
 
 
 def from_pretrained(
@@ -54,16 +62,19 @@ def from_pretrained(
 ) -> Any:
     """A model of transformers whose parameters are the version's memory, in evaluation mode.
 
-    ref: what to attach; or a Mapping, which can then `switch` the model. model_class: an Auto class
-    or a model's; None: the one that the config names. dtype: "auto": the config's, or the
-    version's. device, rank, wait, key, owner, client: of `gpuwm.attach`; strict, share_buffers,
-    private, guard: of `Mapping.bind`. config: attributes that differ from the version's config.json
-    (attn_implementation="sdpa", tie_word_embeddings=False).
+    ref: what to attach; or a Mapping. gpuwm.mapping_of(model) has it, to `switch` it.
+    model_class: an Auto class or a model's; None: the one that the config names. dtype: "auto": the
+    config's, or the version's. device, rank, wait, key, owner, client: of `gpuwm.attach`;
+    share_buffers, private, guard: of `Mapping.bind`. config: attributes that differ from the
+    version's config.json (attn_implementation="sdpa", tie_word_embeddings=False).
 
-    Names that this transformers changes at load follow in place. Tensors that it would make of
-    others (experts in one tensor, split projections), or convert to another dtype, can't be
-    shared: BindError, with each name and what to do. Unsupported: a quantised checkpoint; code of
-    the model's own. NotFound: the version has no config.json. All errors of attach and bind.
+    Names that this transformers changes at load follow in place. Tensors of the version that the
+    model lacks are left out, and a warning names them. strict: buffers that the version lacks are
+    an error; without, they stay as `__init__` made them. Parameters that it lacks always are one.
+    Tensors that transformers would make of others (experts in one tensor, split projections), or
+    convert to another dtype, can't be shared: BindError, with each name and what to do.
+    Unsupported: a quantised checkpoint; code of the model's own. NotFound: the version has no
+    config.json. All errors of attach and bind.
     """
     library = _library()
     mapping = ref
@@ -149,8 +160,9 @@ def _folder(mapping: Mapping) -> Iterator[str]:
 
 
 def _json(mapping: Mapping, name: str) -> dict[str, Any]:
+    """One that transformers wrote. NotFound; Invalid: it is none."""
     try:
-        found: dict[str, Any] = json.loads(mapping.files[name])
+        found = json.loads(mapping.files[name], object_hook=_float_of)
     except KeyError:
         raise errors.NotFound(
             f"{mapping.version} has no {name}",
@@ -158,6 +170,17 @@ def _json(mapping: Mapping, name: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise errors.Invalid(f"{name} of {mapping.version} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise errors.Invalid(
+            f"{name} of {mapping.version} is a JSON {type(found).__name__}, not an object"
+        )
+    return found
+
+
+def _float_of(found: dict[str, Any]) -> Any:
+    """Infinities and NaN, which JSON lacks: transformers writes {"__float__": "Infinity"}."""
+    if found.keys() == {"__float__"} and found["__float__"] in ("Infinity", "-Infinity", "NaN"):
+        return float(found["__float__"])
     return found
 
 
@@ -235,13 +258,24 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
     found = converting.conversion(model, _dtypes(mapping))
     if found.problems:
         raise _not_in_place(mapping, found.problems)
-    if strict and found.unmatched:
+    if strict and found.missing:
         raise _error(
             f"{type(model).__name__} and {mapping.version} don't fit, nothing was bound",
-            found.unmatched,
+            [f"missing: the version has no {name}" for name in found.missing],
             "\nstrict=False if that is meant",
         )
     binding.bind(mapping, model, strict=False, names=found.names, **options)
+    if found.unexpected:
+        _warn_of_unexpected(mapping, model, found.unexpected)
+
+
+def _warn_of_unexpected(mapping: Mapping, model: Any, names: Sequence[str]) -> None:
+    warnings.warn(
+        f"{mapping.version} has tensors that {type(model).__name__} lacks, which were left out: "
+        + ", ".join(_told(names)),
+        UserWarning,
+        stacklevel=4,  # the line that calls from_pretrained
+    )
 
 
 def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
@@ -254,12 +288,15 @@ def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
 
 
 def _error(what: str, problems: Sequence[str], remedy: str) -> errors.Error:
-    told = list(problems[:_TOLD])
-    if len(problems) > _TOLD:
-        told.append(f"and {len(problems) - _TOLD} more")
-    error = binding.BindError(f"{what}:\n  " + "\n  ".join(told), remedy)
+    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_told(problems)), remedy)
     error.problems = tuple(problems)
     return error
+
+
+def _told(lines: Sequence[str]) -> list[str]:
+    """So many that a message stays readable."""
+    more = [f"and {len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
+    return [*lines[:_TOLD], *more]
 
 
 def _generation_config(library: Any, mapping: Mapping) -> Any:

@@ -96,6 +96,30 @@ def test_of_a_wrong_type(call: Call, name: str, value: Any) -> None:
     assert gpuwm.connect().status()["publishes"] == 0
 
 
+OFFLINE = (attach, publish, obtain, gpuwm.connect, gpuwm.events)
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "value"),
+    [(call, name, v) for call, name, values in OF_TYPES if call in OFFLINE for v in values],
+)
+def test_it_is_told_where_no_gpuwmd_listens(
+    monkeypatch: pytest.MonkeyPatch, call: Call, name: str, value: Any
+) -> None:
+    monkeypatch.setenv("GPUWM_SOCKET", "/nonexistent/gpuwm.sock")
+    with pytest.raises(TypeError, match=rf"^{name}\b.*=.*: give "):
+        call(**{name: value})
+
+
+def test_what_names_a_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUWM_SOCKET", "/nonexistent/gpuwm.sock")
+    wanted = '^ref=3: give a str: "model", "model@tag", "model@alias" or a version id$'
+    number: Any = 3
+    for call in (gpuwm.attach, lambda ref: gpuwm.obtain(ref, dict)):
+        with pytest.raises(TypeError, match=wanted):
+            call(number)
+
+
 OF_VALUES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (attach, "ref", ("a\0b", "\ud800")),
     (attach, "rank", (-1, 2**32, 2**70)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_a_mapping_tells_what_it_is(w: gpuwm.Mapping, daemon: Daemon) -> None:
 
 
 def test_tensors_tell_what_they_are(w: gpuwm.Mapping) -> None:
-    assert w.keys() == sorted(w.keys())
+    assert list(w) == sorted(w)
     assert len(w) == 6
     assert "norm" in w
     assert "other" not in w
@@ -70,12 +71,53 @@ def test_a_tensor_that_is_not_there_names_what_is_near(w: gpuwm.Mapping) -> None
         w["layers.2.weight"]
 
 
+def test_a_mapping_is_a_mapping(w: gpuwm.Mapping) -> None:
+    """As collections.abc has it, and so do `match` and dict()."""
+    assert isinstance(w, Mapping)
+    assert {name: tensor.nbytes for name, tensor in w.items()} == {
+        info.name: info.nbytes for info in w.infos()
+    }
+    assert [tensor.name for tensor in w.values()] == list(w) == list(w.keys())
+    assert w.keys() & {"norm", "other"} == {"norm"}
+    assert w.keys() == dict(w).keys()
+    norm = w.get("norm")
+    assert norm is not None
+    assert norm.tobytes() == np.ones(4, np.float16).tobytes()
+    assert w.get("other") is None
+    assert w.get("other", 5) == 5
+
+
+def test_mappings_are_compared_as_objects(w: gpuwm.Mapping, version: str) -> None:
+    with gpuwm.attach(version) as other:
+        assert w == w
+        assert w != other
+        assert len({w, other}) == 2
+
+
+def test_a_version_is_not_published_as_it_is(w: gpuwm.Mapping) -> None:
+    with pytest.raises(gpuwm.Invalid, match=r"is a version already: publish its state_dict\(\)"):
+        gpuwm.publish(w, "told@v2")
+
+
+@on_host
+def test_copies_are_a_mapping(version: str) -> None:
+    copies = gpuwm.attach(version, copy=True)
+    assert isinstance(copies, Mapping)
+    assert [tuple(tensor.shape) for tensor in copies.values()] == [i.shape for i in copies.infos()]
+    norm = copies.get("norm")
+    assert norm is not None
+    assert copies.get("other") is None
+    assert len({copies, gpuwm.attach(version, copy=True)}) == 2
+    with pytest.raises(gpuwm.Unsupported, match="Copies can't be given a shared tensor"):
+        gpuwm.publish(copies, "told@v2")
+
+
 @on_host
 def test_state_dict_is_in_place(w: gpuwm.Mapping) -> None:
     import torch
 
     state = w.state_dict()
-    assert list(state) == w.keys()
+    assert list(state) == list(w)
     assert torch.equal(state["layers.1.weight"], torch.from_numpy(WEIGHT + 1))
     again = w.torch("layers.1.weight")
     assert again.data_ptr() == state["layers.1.weight"].data_ptr()

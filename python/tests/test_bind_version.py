@@ -261,16 +261,3 @@ def test_a_process_ends_with_its_model(daemon: Daemon, checkpoint: Checkpoint) -
     name = checkpoint({"weight": np.ones((4, 4), np.float32), "bias": np.ones(4, np.float32)})
     assert run_python(BIND + "print(int(model.weight.sum()))", name) == "16\n"
     eventually(lambda: daemon.leases(name) == 0)
-
-
-def test_without_torch_it_is_said() -> None:
-    code = """
-import sys
-sys.modules["torch"] = None
-import gpuwm
-try:
-    gpuwm.empty_init
-except gpuwm.Unsupported as error:
-    print(error)
-"""
-    assert run_python(code) == "gpuwm.empty_init needs torch, and there is none: install torch\n"

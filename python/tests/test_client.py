@@ -109,6 +109,42 @@ def test_an_operator_swaps_and_goes_back(versions: tuple[str, str], daemon: Daem
     assert daemon.admin.swap(model, None, alias="prod") == gpuwm.attach(two).version.id
 
 
+def test_an_operator_sets_and_removes_an_alias(versions: tuple[str, str], daemon: Daemon) -> None:
+    one, two = (gpuwm.attach(version).version.id for version in versions)
+    model, admin = versions[0].partition("@")[0], daemon.admin
+    assert admin.set_alias(model, "canary", "v1") is None
+    assert admin.set_alias(model, "canary", "v2") == one
+    assert admin.set_alias(model, "canary", two, expect=two) == two
+    with pytest.raises(gpuwm.Busy):
+        admin.set_alias(model, "canary", "v1", expect=one)
+    assert gpuwm.attach(f"{model}@canary").version.id == two
+    assert {row["alias"]: row["version"] for row in admin.list(model)["aliases"]} == {
+        "current": one,
+        "canary": two,
+    }
+    with pytest.raises(gpuwm.Busy):
+        admin.remove_alias(model, "canary", expect=one)
+    assert admin.remove_alias(model, "canary") == two
+    with pytest.raises(gpuwm.NotFound):
+        gpuwm.attach(f"{model}@canary")
+    assert gpuwm.attach(versions[1]).version.id == two  # the version stays
+
+
+def test_aliases_that_can_not_be_set(versions: tuple[str, str], daemon: Daemon) -> None:
+    model, admin = versions[0].partition("@")[0], daemon.admin
+    with pytest.raises(gpuwm.NotFound):
+        admin.set_alias(model, "canary", "v9")
+    with pytest.raises(gpuwm.NotFound):
+        admin.remove_alias(model, "canary")
+    with pytest.raises(gpuwm.Exists):
+        admin.set_alias(model, "v2", "v1")
+    nothing: Any = None
+    with pytest.raises(TypeError, match="^to=None: give a str"):
+        admin.set_alias(model, "canary", nothing)
+    with pytest.raises(gpuwm.Refused):
+        gpuwm.connect(daemon.socket).set_alias(model, "canary", "v1")
+
+
 def test_an_operator_pins_verifies_and_retires(versions: tuple[str, str], daemon: Daemon) -> None:
     one, two = versions
     admin = daemon.admin
@@ -225,7 +261,7 @@ def test_a_copy_is_private(daemon: Daemon, versions: tuple[str, str]) -> None:
         copies["a"][0] = 7
         assert copies.torch("a")[0] == 7
         assert str(copies.version) == versions[0]
-        assert list(copies.state_dict()) == copies.keys() == ["a"]
+        assert list(copies.state_dict()) == list(copies) == ["a"]
         assert gpuwm.attach(versions[0]).torch("a")[0] == 1
         with pytest.raises(gpuwm.NoTensor):
             copies["b"]

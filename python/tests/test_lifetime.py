@@ -84,7 +84,7 @@ def test_close_is_refused_while_tensors_live(daemon: Daemon, version: str) -> No
     w.close()
     eventually(lambda: daemon.leases(version) == 0)
     with pytest.raises(gpuwm.Closed):
-        w.keys()
+        list(w.keys())
     assert repr(w) == "<gpuwm.Mapping, closed>"
 
 

@@ -436,7 +436,7 @@ def test_one_tensor_is_shared(daemon: Daemon, name: str) -> None:
     assert shared.data_ptr() != tensor.data_ptr()
     assert daemon.leases(name) == 1
     with gpuwm.attach(name) as w:
-        assert w.keys() == ["tensor"]
+        assert list(w) == ["tensor"]
         assert w.torch("tensor").data_ptr() == shared.data_ptr()
     code = "import sys, gpuwm; print(gpuwm.attach(sys.argv[1]).torch('tensor').sum().item())"
     assert run_python(code, name).strip() == "15.0"

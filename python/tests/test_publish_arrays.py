@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -164,6 +166,73 @@ def test_parts_of_one_version(daemon: Daemon, name: str) -> None:
     for part in parts:
         assert part.communicate(timeout=60) == ("ready\n", "")
     assert gpuwm.attach(name, rank=1)["w"].tobytes() == np.full(4, 1).tobytes()
+
+
+def _copies(name: str, rank: int, **options: Any) -> gpuwm.Version:
+    tensors = {"w": np.full(4, rank)}
+    return gpuwm.publish(tensors, name, rank=rank, world=2, bind=False, **options)
+
+
+def _first(name: str, **options: Any) -> tuple[Future[gpuwm.Version], str]:
+    """The first of two parts, in a thread, with a connection of its own; and its publish."""
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    pool = ThreadPoolExecutor(1)
+    first = pool.submit(_copies, name, 0, announce=told.put, **options)
+    pool.shutdown(wait=False)
+    return first, told.get(timeout=60)
+
+
+def _committed(daemon: Daemon, name: str) -> bool:
+    rows = daemon.admin.list(name.partition("@")[0])["versions"]
+    parts = next(row for row in rows if row["tag"] == name.partition("@")[2])["parts"]
+    return bool(parts[0]["state"] == "ready")
+
+
+def test_a_copied_part_waits_for_the_others(daemon: Daemon, name: str) -> None:
+    """Its connection stays open: the others may begin long after its commit."""
+    first, publish = _first(name)
+    eventually(lambda: _committed(daemon, name))
+    assert not first.done()
+    last = _copies(name, 1, join=publish)
+    assert first.result(60).id == last.id
+    assert state(daemon, name) == "ready"
+    assert gpuwm.attach(name, rank=1)["w"].tobytes() == np.full(4, 1).tobytes()
+
+
+def test_a_copied_part_fails_with_the_others(daemon: Daemon, name: str) -> None:
+    first, publish = _first(name)
+    eventually(lambda: _committed(daemon, name))
+
+    def give_up(_: str) -> None:
+        raise gpuwm.Cancelled("the test wants it")
+
+    with pytest.raises(gpuwm.Cancelled, match="the test wants it"):
+        _copies(name, 1, join=publish, announce=give_up)
+    with pytest.raises(gpuwm.Cancelled, match="the test wants it"):
+        first.result(60)
+    assert state(daemon, name) in (None, "failed")
+
+
+def test_a_copied_part_need_not_wait(daemon: Daemon, name: str) -> None:
+    """One thread makes all parts."""
+    publish: list[str] = []
+    with pytest.raises(gpuwm.Invalid, match=r"wait=None without client=.*client=gpuwm.connect"):
+        _copies(name, 0, announce=publish.append, wait=None)
+    assert not publish
+    client = gpuwm.connect()
+    for rank, options in ((0, {"announce": publish.append}), (1, {})):
+        join = publish[0] if rank else None
+        _copies(name, rank, join=join, wait=None, client=client, **options)
+    assert state(daemon, name) == "ready"
+
+
+def test_a_copied_part_waits_no_longer_than_it_is_told(daemon: Daemon, name: str) -> None:
+    publish: list[str] = []
+    client = gpuwm.connect()
+    with pytest.raises(gpuwm.TimedOut):
+        _copies(name, 0, announce=publish.append, wait=0.05, client=client)
+    _copies(name, 1, join=publish[0])
+    assert state(daemon, name) == "ready"
 
 
 def test_one_part_dies_and_all_fail(daemon: Daemon, name: str) -> None:

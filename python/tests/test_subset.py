@@ -30,14 +30,24 @@ def test_layers(version: str) -> None:
         "odd[1].layers.2.x",
         "vision.blocks.2.weight",
     ]
-    assert len(w.keys()) == 22
+    assert len(w) == 22
     assert all(w[name].tobytes() for name in w)
 
 
+def test_layers_whose_numbers_begin_with_zeros(daemon: Daemon) -> None:
+    names = [f"layers.{n:04}.weight" for n in range(12)] + ["layers.3.bias", "head.weight"]
+    ref = daemon.load("padded@v1", {name: np.ones(2, np.float32) for name in names})
+    w = gpuwm.attach(ref, layers=range(2, 11))
+    assert list(w) == [*(f"layers.{n:04}.weight" for n in range(2, 11)), "layers.3.bias"]
+    assert all(w[name].tobytes() for name in w)
+    with pytest.raises(gpuwm.NotFound, match="has no layer 12$|has no layer 12:"):
+        gpuwm.attach(ref, layers=[11, 12])
+
+
 def test_globs(version: str) -> None:
-    assert gpuwm.attach(version, glob="*norm*").keys() == ["model.norm.weight"]
+    assert list(gpuwm.attach(version, glob="*norm*")) == ["model.norm.weight"]
     w = gpuwm.attach(version, layers=[20], glob=["lm_head.*", "model.[e]mbed.*"])
-    assert w.keys() == [
+    assert list(w) == [
         "lm_head.weight",
         "model.embed.weight",
         "model.layers.20.a.weight",
@@ -69,6 +79,8 @@ def test_many_layers_are_few_globs() -> None:
     assert len(globs) == 8
     assert globs[0] == "m.layers.[0123456789].*"
     assert Selection([7], "a*").globs(names) == ["a*", "m.layers.[7].*"]
+    padded = [f"layers.{n:04}.w" for n in range(12)]
+    assert Selection(range(12)).globs(padded) == ["layers.000[0123456789].*", "layers.001[01].*"]
     assert Selection().globs(names) == []
     assert str(Selection()) == "all tensors"
 

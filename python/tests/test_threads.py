@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 
 import numpy as np
 import pytest
 from conftest import Daemon, eventually, in_calls, interrupted, run_python
 
+import gpuwm
 from gpuwm import _threads
 
 
@@ -64,6 +67,37 @@ def test_what_a_call_raises_and_returns_is_let_go() -> None:
     eventually(is_gone)
 
 
+def frames(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)][1:]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_an_error_is_raised_by_the_call_and_not_by_a_thread() -> None:
+    client = gpuwm.connect()
+    with pytest.raises(gpuwm.NotFound) as raised:
+        gpuwm.attach("nothing@v1")
+    assert frames(raised.value) == ["attach", "attach_mapping", "wait_for"]
+    with pytest.raises(gpuwm.Refused) as refused:
+        client.clients()
+    assert frames(refused.value) == ["clients", "_query", "_call", "wait_for"]
+
+    async def awaits() -> None:
+        await gpuwm.attach_async("nothing@v1")
+
+    with pytest.raises(gpuwm.NotFound) as awaited:
+        asyncio.run(awaits())
+    assert frames(awaited.value)[-3:] == ["awaits", "attach_async", "awaited"]
+
+
+def test_a_fault_of_the_package_shows_where_it_is() -> None:
+    def fails() -> None:
+        raise Thing
+
+    with pytest.raises(Thing) as raised:
+        _threads.wait_for(fails)
+    assert frames(raised.value) == ["wait_for", "fails"]
+
+
 def test_a_call_that_was_left_goes_on_beside_others() -> None:
     go_on = threading.Event()
     ended: list[bool] = []
@@ -76,7 +110,7 @@ def test_a_call_that_was_left_goes_on_beside_others() -> None:
     go_on.set()
     eventually(lambda: left not in in_calls())
     assert ended == [True]
-    assert idle() == [other]
+    eventually(lambda: idle() == [other])
 
 
 def test_a_child_has_a_thread_of_its_own() -> None:
