@@ -43,8 +43,10 @@ struct config {
 		grace_ms, store_confirm_ms, publish_silence_ms;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
+	bool check_only; /* --check-config: the process ends once it has read all */
 	int argc; /* what config_arguments read, for a reload; the caller's */
 	char **argv;
+	const char *file; /* that --config names, of argv; NULL: none */
 };
 
 /* Defaults. The socket paths follow $XDG_RUNTIME_DIR for users, /run/gpuwm for root. */

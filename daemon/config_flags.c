@@ -7,16 +7,15 @@
 #include <string.h>
 
 /* What getopt_long returns: these, and FLAG_KEY plus the position in config_keys. */
-enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
+enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_CHECK, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
 
 #define FLAGS_MAX 32
 
 static void options_make(struct option options[FLAGS_MAX])
 {
 	static const struct option own[] = {
-		{"config", required_argument, NULL, FLAG_CONFIG},
-		{"set", required_argument, NULL, FLAG_SET},
-		{"help", no_argument, NULL, FLAG_HELP},
+		{"config", required_argument, NULL, FLAG_CONFIG}, {"set", required_argument, NULL, FLAG_SET},
+		{"check-config", no_argument, NULL, FLAG_CHECK},  {"help", no_argument, NULL, FLAG_HELP},
 		{"version", no_argument, NULL, FLAG_VERSION},
 	};
 	size_t count = sizeof(own) / sizeof(own[0]);
@@ -50,6 +49,7 @@ static void print_flags(void)
 		print_entry(left, row->help);
 	}
 	print_entry("--set SECTION.KEY=VALUE", "any key of the file; may be repeated");
+	print_entry("--check-config", "check FILE and flags, say what is wrong, and end");
 	print_entry("--help", "print this");
 	print_entry("--version", "print the version");
 }
@@ -149,6 +149,10 @@ static int apply(struct config *config, int flag, const char *value, bool *roots
 
 	if (flag == FLAG_CONFIG)
 		return 0;
+	if (flag == FLAG_CHECK) {
+		config->check_only = true;
+		return 0;
+	}
 	if ((flag == FLAG_SET && strncmp(value, root, sizeof(root) - 1) == 0) ||
 	    (flag >= FLAG_KEY && strcmp(row->flag, "root") == 0)) {
 		if (!*roots_given)
@@ -201,15 +205,14 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 {
 	struct option options[FLAGS_MAX];
 	bool roots_given = false;
-	const char *file;
 	int flag, r;
 
 	config->argc = argc;
 	config->argv = argv;
 	options_make(options);
-	r = scan(argc, argv, options, &file, error);
-	if (r == 0 && file)
-		r = config_read(config, file, error);
+	r = scan(argc, argv, options, &config->file, error);
+	if (r == 0 && config->file)
+		r = config_read(config, config->file, error);
 	optind = 0;
 	while (r == 0 && (flag = flag_next(argc, argv, options, error)) >= 0)
 		r = apply(config, flag, optarg, &roots_given, error);

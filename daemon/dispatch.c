@@ -40,6 +40,7 @@ static const struct method methods[] = {
 	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
 	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
 	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
+	{METHOD_RELOAD, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
 	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
 	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},

@@ -22,6 +22,17 @@ static int complain(const struct error *error, int code)
 	return code;
 }
 
+/* What a start and a reload check too. */
+static int check(const struct config *config)
+{
+	struct error error;
+
+	if (config_check_files(config, &error) < 0)
+		return complain(&error, EXIT_COULD_NOT_START);
+	printf("%s: no errors\n", config->file ? config->file : "the flags");
+	return EXIT_RAN;
+}
+
 static int run(struct config *config)
 {
 	struct inherited left;
@@ -67,7 +78,7 @@ int main(int argc, char **argv)
 		complain(&error, EXIT_USAGE);
 	} else if (r == 0) {
 		log_init(config.log_level);
-		r = run(&config);
+		r = config.check_only ? check(&config) : run(&config);
 		config_clear(&config);
 		return r;
 	}

@@ -249,8 +249,10 @@ static void on_ready(struct server *server)
 
 static void on_signal(uv_signal_t *signal, int number)
 {
+	struct error error; /* the log has it */
+
 	if (number == SIGHUP)
-		server_reload(signal->data);
+		server_reload(signal->data, &error);
 	else
 		server_stop(signal->data);
 }

@@ -48,6 +48,8 @@ static const struct command commands[] = {
 	 true, command_kick},
 	{"drain", NULL, "drain", "let every version go; nothing new until gpuwmd is started again", 0, 0, 0, 0,
 	 0, true, command_drain},
+	{"reload", NULL, "reload", "make gpuwmd read its configuration again, and say what is wrong with it", 0,
+	 0, 0, 0, 0, true, command_reload},
 	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0, 0, 0,
 	 OPTION_AFTER | OPTION_COUNT, false, command_events},
 	{"ping", NULL, "ping", "one round trip", 0, 0, 0, 0, 0, false, command_ping},
