@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What getopt_long returns: these, and FLAG_KEY plus the position in config_keys. */
 enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_CHECK, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
@@ -166,6 +167,31 @@ static int apply(struct config *config, int flag, const char *value, bool *roots
 	return config_set(config, row->section, row->key, value, error);
 }
 
+/* ---- the environment ---- */
+
+/* As clients find the sockets: a relative path counts from the working folder, and admin.sock lies beside. */
+static int apply_environment(struct config *config, struct error *error)
+{
+	const char *given = getenv("GPUWM_SOCKET");
+	char path[PATH_BYTES_MAX + 1] = "", admin[PATH_BYTES_MAX + 1 + sizeof("admin.sock")];
+	size_t used = 0;
+	int r;
+
+	if (!given || !*given)
+		return 0;
+	if (given[0] != '/' && getcwd(path, sizeof(path) - 1)) {
+		used = strlen(path);
+		path[used++] = '/';
+	}
+	snprintf(path + used, sizeof(path) - used, "%s", given);
+	r = config_set(config, "socket", "path", path, error);
+	if (r < 0)
+		return error_set(error, r, error->detail, "GPUWM_SOCKET: %s", error->message);
+	snprintf(admin, sizeof(admin), "%.*s/admin.sock", (int)(strrchr(path, '/') - path), path);
+	r = config_set(config, "socket", "admin_path", admin, error);
+	return r < 0 ? error_set(error, r, error->detail, "GPUWM_SOCKET: %s", error->message) : 0;
+}
+
 static int check(const struct config *config, struct error *error)
 {
 	if (strcmp(config->socket, config->admin_socket) == 0)
@@ -213,6 +239,8 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 	r = scan(argc, argv, options, &config->file, error);
 	if (r == 0 && config->file)
 		r = config_read(config, config->file, error);
+	if (r == 0)
+		r = apply_environment(config, error);
 	optind = 0;
 	while (r == 0 && (flag = flag_next(argc, argv, options, error)) >= 0)
 		r = apply(config, flag, optarg, &roots_given, error);

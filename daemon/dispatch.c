@@ -101,20 +101,19 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 static int check_role(const struct method *method, struct session *session, struct error *error)
 {
 	const enum role roles[] = {ROLE_WORKER, ROLE_OPERATOR, ROLE_LOADER};
+	char remedy[REMEDY_BYTES] = "";
 	size_t i = 0;
 
 	if (method->roles & access_roles(session))
 		return 0;
 	while (!(method->roles & roles[i]))
 		i++;
-	return error_set(
-		error, -EACCES,
-		method->roles & ROLE_OBSERVER
-			? "operators connect to the admin socket; observers are members of observe_group"
-		: roles[i] == ROLE_OPERATOR ? "operators connect to the admin socket"
-					    : NULL,
-		"%s needs the role %s%s", method->name, role_name(roles[i]),
-		method->roles & ROLE_OBSERVER ? " or observer" : "");
+	if (method->roles & ROLE_OBSERVER)
+		remedy_observer(session->server, remedy);
+	else if (roles[i] == ROLE_OPERATOR)
+		remedy_operator(session->server, remedy);
+	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->name, role_name(roles[i]),
+			 method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
 static int check_method(const struct method *method, const struct message *message, struct session *session,

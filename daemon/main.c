@@ -1,4 +1,5 @@
 #include "inherited.h"
+#include "roots.h"
 #include "server.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
@@ -29,6 +30,7 @@ static int check(const struct config *config)
 
 	if (config_check_files(config, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
+	roots_look_now(config);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
 	return EXIT_RAN;
 }

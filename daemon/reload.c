@@ -2,6 +2,7 @@
 
 #include "loader.h"
 #include "notify.h"
+#include "roots.h"
 #include "scrub.h"
 #include "server.h"
 #include "../proto/bytes.h"
@@ -114,6 +115,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	config_apply(server, NULL); /* budgets were checked when they were read */
 	log_info("the configuration was read again");
 	config_warn_budgets(server);
+	roots_look(server->roots);
 	loader_pool_watch(server->loaders);
 	/* Rules may let them have now what is there. */
 	waiters_wake(server, WAIT_READY, NULL);

@@ -16,6 +16,7 @@
 #include "unread.h"
 #include "reload.h"
 #include "revoked.h"
+#include "roots.h"
 #include "scrub.h"
 #include "session.h"
 #include "silence.h"
@@ -120,10 +121,12 @@ static int make_parts(struct server *server)
 	server->scrub = scrub_new(server);
 	server->revoked = revoked_table_new(server);
 	server->silence = silence_new(server);
+	server->roots = roots_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
 			       server->discard && server->unread && server->loaders && server->keeping &&
-			       server->notify && server->scrub && server->revoked && server->silence
+			       server->notify && server->scrub && server->revoked && server->silence &&
+			       server->roots
 		       ? 0
 		       : -ENOMEM;
 }
@@ -194,6 +197,7 @@ static void close_handles(struct server *server)
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
 	server->silence = silence_free(server->silence);
+	server->roots = roots_free(server->roots);
 	say_goodbyes(server); /* the loaders' */
 	server->crowded = crowded_free(server->crowded);
 	server->discard = discard_free(server->discard);
@@ -325,6 +329,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	claims_begin_grace(server);
 	versions_force_begin(server);
 	begin_serving(server);
+	roots_look(server->roots);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	return 0;
 }

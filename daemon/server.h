@@ -10,6 +10,7 @@
 #include "job.h"
 #include "publish.h"
 #include "registry.h"
+#include "remedy.h"
 #include "waiter.h"
 
 #include <uv.h>
@@ -81,6 +82,8 @@ struct server {
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
+	struct operators_socket operators;
+	struct roots *roots;
 	uv_prepare_t settle;
 	uv_timer_t stop_timer, claims_timer, force_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */

@@ -17,7 +17,9 @@ static const struct command commands[] = {
 	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
 	{"load", NULL,
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... [--wait] [--dry-run]",
-	 "load a checkpoint, or say whether it fits; --swap is --alias current", 2, 2, WORD_ANY, WORD_NEW,
+	 "load a checkpoint, or say whether it fits; a model's first version becomes current, a later one with "
+	 "--swap, which is --alias current",
+	 2, 2, WORD_ANY, WORD_NEW,
 	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_KEY | OPTION_WAIT | OPTION_DRY_RUN, true,
 	 command_load},
 	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",

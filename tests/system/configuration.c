@@ -1,8 +1,10 @@
 /* Whether a configuration is right, and a new one for a gpuwmd that serves. */
 #include "harness.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,4 +113,73 @@ Test(configuration, gpuwmctl_reload_is_for_operators)
 	cr_expect_str_eq(output, "{}\n");
 	gpuwm_close(worker);
 	gpuwmd_stop(d);
+}
+
+/* ---- where it serves -------------------------------------------------- */
+
+/* Starts gpuwmd with this flag alone, so that GPUWM_SOCKET says where it serves. */
+static pid_t start_bare(const struct gpuwmd *d, const char *flag, const char *value)
+{
+	char program[512];
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
+	dup2(open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644), 2);
+	execl(program, "gpuwmd", flag, value, (char *)NULL);
+	_exit(127);
+}
+
+Test(configuration, gpuwmd_serves_where_clients_look)
+{
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	d->pid = start_bare(d, "--root", d->root);
+	gpuwmd_wait(d);
+	cr_expect_eq(access(d->socket, F_OK) | access(d->admin_socket, F_OK), 0);
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- roots ------------------------------------------------------------ */
+
+Test(configuration, roots_that_are_not_there_are_warned_of)
+{
+	char gone[160], no_folder[160], there[160], text[160];
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	snprintf(gone, sizeof gone, "the root %s/gone can't be used: No such file or directory", d->dir);
+	snprintf(no_folder, sizeof no_folder, "the root %s/gpuwmd.conf can't be used: Not a directory", d->dir);
+	snprintf(there, sizeof there, "the root %s can't be used", d->root);
+	snprintf(text, sizeof text, "%s/gone", d->dir);
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--root", text, NULL});
+	gpuwmd_wait(d);
+	cr_expect(EVENTUALLY(SOON_MS, log_says(d, gone)), "not at start");
+	gpuwmd_stop_empty(d);
+	snprintf(text, sizeof text, "loader.root=%s/gpuwmd.conf", d->dir);
+	cr_expect_eq(check_config(d, "", text), 0, "a warning is no error");
+	cr_expect(log_says(d, no_folder), "not by --check-config");
+	cr_expect_not(log_says(d, there));
+}
+
+Test(configuration, a_root_that_a_reload_adds_is_warned_of)
+{
+	char words[160], text[256];
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	d->pid = start_bare(d, "--config", config_write(d, ""));
+	gpuwmd_wait(d);
+	snprintf(text, sizeof text, "[loader]\nroot = %s/gone\n", d->dir);
+	config_write(d, text);
+	OK(gpuwm_reload(d->admin));
+	snprintf(words, sizeof words, "the root %s/gone can't be used", d->dir);
+	cr_expect(EVENTUALLY(SOON_MS, log_says(d, words)));
+	gpuwmd_stop_empty(d);
 }
