@@ -149,7 +149,7 @@ const char *safetensors_write(struct gpuwmd *d, const char *name, const char *he
 	header_write(file, header);
 	while (bytes--)
 		fputc(0, file);
-	cr_assert(fclose(file) == 0);
+	cr_assert(fclose(file) == 0, "%s: %s", path, strerror(errno));
 	return path;
 }
 
