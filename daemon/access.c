@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- roles ---- */
@@ -258,14 +259,14 @@ static int not_named(const struct session *s, const struct subject *subject, con
 static int change_unowned(struct session *s, const struct subject *subject, const char *what,
 			  struct error *error)
 {
+	char remedy[REMEDY_BYTES];
+
 	if (restricts(s->server, subject->position, RULE_PUBLISH) ||
 	    restricts(s->server, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
 	if (access_roles(s) & ROLE_PUBLISHER)
 		return 0;
-	return error_set(error, -EACCES,
-			 "membership in the publishers' group gives it, as do publish and operate of a section "
-			 "[model.N] of gpuwmd's configuration",
+	return error_set(error, -EACCES, remedy_publisher(s->server, remedy),
 			 "to %s model \"%s\" needs the role publisher", what, subject->name);
 }
 
@@ -357,12 +358,14 @@ int access_retire(struct session *s, const struct version *version, struct error
 int access_operate(struct session *s, struct model *model, const char *what, struct error *error)
 {
 	const struct subject subject = subject_of(s->server, model);
+	char remedy[REMEDY_BYTES];
 
 	if (is_operator(s) || has_right(s, subject.position, RULE_OPERATE))
 		return 0;
-	return error_set(
-		error, -EACCES,
-		"operators connect to the admin socket; operate of the model's section [model.N] of gpuwmd's "
-		"configuration names others who may",
-		"%s needs the role operator for model \"%s\"", what, subject.name);
+	remedy_operator(s->server, remedy);
+	strncat(remedy,
+		"; operate of the model's section [model.N] of gpuwmd's configuration names others who may",
+		sizeof(remedy) - strlen(remedy) - 1);
+	return error_set(error, -EACCES, remedy, "%s needs the role operator for model \"%s\"", what,
+			 subject.name);
 }

@@ -146,8 +146,11 @@ static int take_key(void *user, const char *section, const char *key, const char
 
 int config_read(struct config *config, const char *path, struct error *error)
 {
-	const struct ini_file file = {
-		.path = path, .too_long = "use a flag for longer values", .take = take_key, .user = config};
+	const struct ini_file file = {.path = path,
+				      .missing = "make the file, or name another one with --config",
+				      .too_long = "use a flag for longer values",
+				      .take = take_key,
+				      .user = config};
 
 	return ini_file_read(&file, error);
 }

@@ -1,4 +1,4 @@
-/* Configuration: a small file (inih) and flags; flags win.
+/* Configuration: a small file (inih), $GPUWM_SOCKET, and flags; the later wins.
  *
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
  *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
@@ -43,8 +43,10 @@ struct config {
 		grace_ms, store_confirm_ms, publish_silence_ms;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
+	bool check_only; /* --check-config: the process ends once it has read all */
 	int argc; /* what config_arguments read, for a reload; the caller's */
 	char **argv;
+	const char *file; /* that --config names, of argv; NULL: none */
 };
 
 /* Defaults. The socket paths follow $XDG_RUNTIME_DIR for users, /run/gpuwm for root. */
@@ -57,7 +59,7 @@ int config_read(struct config *config, const char *path, struct error *error);
 int config_set(struct config *config, const char *section, const char *key, const char *value,
 	       struct error *error);
 
-/* Flags and the file that they name; roots given by flags replace the file's. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
+/* The file that a flag names, then GPUWM_SOCKET, then flags: the later wins. Roots given by flags replace the file's. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
 int config_arguments(struct config *config, int argc, char **argv, struct error *error);
 
 /* The product of the limits against RLIMIT_NOFILE, whose soft limit is raised

@@ -5,18 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What getopt_long returns: these, and FLAG_KEY plus the position in config_keys. */
-enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
+enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_CHECK, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
 
 #define FLAGS_MAX 32
 
 static void options_make(struct option options[FLAGS_MAX])
 {
 	static const struct option own[] = {
-		{"config", required_argument, NULL, FLAG_CONFIG},
-		{"set", required_argument, NULL, FLAG_SET},
-		{"help", no_argument, NULL, FLAG_HELP},
+		{"config", required_argument, NULL, FLAG_CONFIG}, {"set", required_argument, NULL, FLAG_SET},
+		{"check-config", no_argument, NULL, FLAG_CHECK},  {"help", no_argument, NULL, FLAG_HELP},
 		{"version", no_argument, NULL, FLAG_VERSION},
 	};
 	size_t count = sizeof(own) / sizeof(own[0]);
@@ -50,6 +50,7 @@ static void print_flags(void)
 		print_entry(left, row->help);
 	}
 	print_entry("--set SECTION.KEY=VALUE", "any key of the file; may be repeated");
+	print_entry("--check-config", "check FILE and flags, say what is wrong, and end");
 	print_entry("--help", "print this");
 	print_entry("--version", "print the version");
 }
@@ -149,6 +150,10 @@ static int apply(struct config *config, int flag, const char *value, bool *roots
 
 	if (flag == FLAG_CONFIG)
 		return 0;
+	if (flag == FLAG_CHECK) {
+		config->check_only = true;
+		return 0;
+	}
 	if ((flag == FLAG_SET && strncmp(value, root, sizeof(root) - 1) == 0) ||
 	    (flag >= FLAG_KEY && strcmp(row->flag, "root") == 0)) {
 		if (!*roots_given)
@@ -160,6 +165,31 @@ static int apply(struct config *config, int flag, const char *value, bool *roots
 	if (!row->key)
 		return set_pair(config, "--budget", row->section, value, error);
 	return config_set(config, row->section, row->key, value, error);
+}
+
+/* ---- the environment ---- */
+
+/* As clients find the sockets: a relative path counts from the working folder, and admin.sock lies beside. */
+static int apply_environment(struct config *config, struct error *error)
+{
+	const char *given = getenv("GPUWM_SOCKET");
+	char path[PATH_BYTES_MAX + 1] = "", admin[PATH_BYTES_MAX + 1 + sizeof("admin.sock")];
+	size_t used = 0;
+	int r;
+
+	if (!given || !*given)
+		return 0;
+	if (given[0] != '/' && getcwd(path, sizeof(path) - 1)) {
+		used = strlen(path);
+		path[used++] = '/';
+	}
+	snprintf(path + used, sizeof(path) - used, "%s", given);
+	r = config_set(config, "socket", "path", path, error);
+	if (r < 0)
+		return error_set(error, r, error->detail, "GPUWM_SOCKET: %s", error->message);
+	snprintf(admin, sizeof(admin), "%.*s/admin.sock", (int)(strrchr(path, '/') - path), path);
+	r = config_set(config, "socket", "admin_path", admin, error);
+	return r < 0 ? error_set(error, r, error->detail, "GPUWM_SOCKET: %s", error->message) : 0;
 }
 
 static int check(const struct config *config, struct error *error)
@@ -201,15 +231,16 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 {
 	struct option options[FLAGS_MAX];
 	bool roots_given = false;
-	const char *file;
 	int flag, r;
 
 	config->argc = argc;
 	config->argv = argv;
 	options_make(options);
-	r = scan(argc, argv, options, &file, error);
-	if (r == 0 && file)
-		r = config_read(config, file, error);
+	r = scan(argc, argv, options, &config->file, error);
+	if (r == 0 && config->file)
+		r = config_read(config, config->file, error);
+	if (r == 0)
+		r = apply_environment(config, error);
 	optind = 0;
 	while (r == 0 && (flag = flag_next(argc, argv, options, error)) >= 0)
 		r = apply(config, flag, optarg, &roots_given, error);

@@ -40,6 +40,7 @@ static const struct method methods[] = {
 	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
 	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
 	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
+	{METHOD_RELOAD, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
 	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
 	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
@@ -113,20 +114,19 @@ static void refuse_unread(struct session *session, const struct message *message
 static int check_role(const struct method *method, struct session *session, struct error *error)
 {
 	const enum role roles[] = {ROLE_WORKER, ROLE_OPERATOR, ROLE_LOADER};
+	char remedy[REMEDY_BYTES] = "";
 	size_t i = 0;
 
 	if (method->roles & access_roles(session))
 		return 0;
 	while (!(method->roles & roles[i]))
 		i++;
-	return error_set(
-		error, -EACCES,
-		method->roles & ROLE_OBSERVER
-			? "operators connect to the admin socket; observers are members of observe_group"
-		: roles[i] == ROLE_OPERATOR ? "operators connect to the admin socket"
-					    : NULL,
-		"%s needs the role %s%s", method->name, role_name(roles[i]),
-		method->roles & ROLE_OBSERVER ? " or observer" : "");
+	if (method->roles & ROLE_OBSERVER)
+		remedy_observer(session->server, remedy);
+	else if (roles[i] == ROLE_OPERATOR)
+		remedy_operator(session->server, remedy);
+	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->name, role_name(roles[i]),
+			 method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
 static int check_method(const struct method *method, const struct message *message, struct session *session,

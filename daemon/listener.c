@@ -401,6 +401,15 @@ static int open_one(struct listener *l, struct inherited *left, struct error *er
 	return 0;
 }
 
+/* For the remedies of errors, while looking up the group's name keeps nobody waiting. */
+static void tell_operators_where(const struct listener *l)
+{
+	char path[sizeof(l->path) + 1];
+
+	path_of(l->sock, path);
+	operators_socket_look(&l->server->operators, path);
+}
+
 int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error)
 {
@@ -416,6 +425,8 @@ int listener_open(struct server *server, enum session_kind kind, struct inherite
 		listener_close(l);
 		return r;
 	}
+	if (kind == SESSION_ADMIN)
+		tell_operators_where(l);
 	*ret = l;
 	return 0;
 }

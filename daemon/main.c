@@ -1,4 +1,5 @@
 #include "inherited.h"
+#include "roots.h"
 #include "server.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
@@ -21,6 +22,18 @@ static int complain(const struct error *error, int code)
 {
 	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 	return code;
+}
+
+/* What a start and a reload check too. */
+static int check(const struct config *config)
+{
+	struct error error;
+
+	if (config_check_files(config, &error) < 0)
+		return complain(&error, EXIT_COULD_NOT_START);
+	roots_look_now(config);
+	printf("%s: no errors\n", config->file ? config->file : "the flags");
+	return EXIT_RAN;
 }
 
 static int run(struct config *config)
@@ -69,7 +82,7 @@ int main(int argc, char **argv)
 		complain(&error, EXIT_USAGE);
 	} else if (r == 0) {
 		log_init(config.log_level);
-		r = run(&config);
+		r = config.check_only ? check(&config) : run(&config);
 		config_clear(&config);
 		return r;
 	}

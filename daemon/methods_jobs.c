@@ -276,11 +276,12 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 /* Who began a verify, by `operate` of a section, waits for it. Nobody else learns whether there is such a job. */
 static int may_look(struct session *session, const struct job *job, struct error *error)
 {
+	char remedy[REMEDY_BYTES];
+
 	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
 	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
 		return 0;
-	return error_set(error, -EACCES,
-			 "operators connect to the admin socket; observers are members of observe_group",
+	return error_set(error, -EACCES, remedy_observer(session->server, remedy),
 			 "jobs needs the role operator or observer, but for a verify that this user began");
 }
 

@@ -219,7 +219,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 
 int method_get_handles(struct request *request, struct fields *params, struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1];
+	char device[DEVICE_BYTES_MAX + 1], remedy[REMEDY_BYTES];
 	struct ref ref;
 	struct lease_wanted wanted = {.ref = &ref, .device = device};
 	int64_t wait_ms;
@@ -236,7 +236,7 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	if (r < 0)
 		return r;
 	if (wanted.look && request->session->kind != SESSION_ADMIN)
-		return error_set(error, -EACCES, "operators connect to the admin socket",
+		return error_set(error, -EACCES, remedy_operator(request->server, remedy),
 				 "to look at what gives no leases is for operators");
 	r = lease_answer(request, &wanted, &later, error);
 	if (r < 0 && later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)

@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "keeping.h"
+#include "reload.h"
 #include "versions.h"
 
 #include <errno.h>
@@ -290,6 +291,24 @@ int method_drain(struct request *request, struct fields *params, struct error *e
 		message_end(&w);
 	}
 	message_end(&w);
+	request_answer(request, &w);
+	return 0;
+}
+
+/* ---- reload ---- */
+
+int method_reload(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct message_writer w;
+	int r = server_reload(server, error);
+
+	(void)params;
+	if (r < 0)
+		return r;
+	request_result(request, &w);
+	if (server->config->file)
+		message_put_text(&w, "file", server->config->file);
 	request_answer(request, &w);
 	return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "loader.h"
 #include "notify.h"
+#include "roots.h"
 #include "scrub.h"
 #include "server.h"
 #include "../proto/bytes.h"
@@ -92,33 +93,48 @@ static int check_same(const struct config *old, const struct config *new, struct
 		    : 0;
 }
 
-void server_reload(struct server *server)
+static int read_again(const struct server *server, struct config *ret_fresh, struct error *error)
+{
+	int r;
+
+	config_init(ret_fresh);
+	r = config_arguments(ret_fresh, server->config->argc, server->config->argv, error);
+	if (r == 0)
+		r = check_same(server->config, ret_fresh, error);
+	if (r == 0)
+		r = config_check_files(ret_fresh, error);
+	if (r < 0)
+		config_clear(ret_fresh);
+	return r;
+}
+
+static void put_in_force(struct server *server, const struct config *fresh)
+{
+	config_clear(server->config);
+	*server->config = *fresh;
+	config_apply(server, NULL); /* budgets were checked when they were read */
+	log_info("the configuration was read again");
+	config_warn_budgets(server);
+	roots_look(server->roots);
+	loader_pool_watch(server->loaders);
+	/* Rules may let them have now what is there. */
+	waiters_wake(server, WAIT_READY, NULL);
+	waiters_wake(server, WAIT_CLAIM, NULL);
+}
+
+int server_reload(struct server *server, struct error *error)
 {
 	struct config fresh;
-	struct error error;
 	int r;
 
 	notify_reloading(server->notify);
-	config_init(&fresh);
-	r = config_arguments(&fresh, server->config->argc, server->config->argv, &error);
-	if (r == 0)
-		r = check_same(server->config, &fresh, &error);
-	if (r == 0)
-		r = config_check_files(&fresh, &error);
+	r = read_again(server, &fresh, error);
 	if (r == 0) {
-		config_clear(server->config);
-		*server->config = fresh;
-		config_apply(server, &error); /* budgets were checked when they were read */
-		log_info("the configuration was read again");
-		config_warn_budgets(server);
-		loader_pool_watch(server->loaders);
-		/* Rules may let them have now what is there. */
-		waiters_wake(server, WAIT_READY, NULL);
-		waiters_wake(server, WAIT_CLAIM, NULL);
+		put_in_force(server, &fresh);
 	} else {
-		config_clear(&fresh);
-		log_error("the old configuration stays: %s%s%s", error.message, error.detail[0] ? ": " : "",
-			  error.detail);
+		error_set(error, r, error->detail, "the old configuration stays: %s", error->message);
+		log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 	}
 	notify_reloaded(server->notify);
+	return r;
 }

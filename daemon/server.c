@@ -16,6 +16,7 @@
 #include "unread.h"
 #include "reload.h"
 #include "revoked.h"
+#include "roots.h"
 #include "scrub.h"
 #include "serving.h"
 #include "session.h"
@@ -123,10 +124,12 @@ static int make_parts(struct server *server)
 	server->scrub = scrub_new(server);
 	server->revoked = revoked_table_new(server);
 	server->silence = silence_new(server);
+	server->roots = roots_new(server);
 	return server->registry && server->publishes && server->claims && server->quota && server->events &&
 			       server->fair && server->crowded && server->complaints && server->connects &&
 			       server->discard && server->unread && server->loaders && server->keeping &&
-			       server->notify && server->scrub && server->revoked && server->silence
+			       server->notify && server->scrub && server->revoked && server->silence &&
+			       server->roots
 		       ? 0
 		       : -ENOMEM;
 }
@@ -200,6 +203,7 @@ static void close_handles(struct server *server)
 	server->loaders = loader_pool_free(server->loaders);
 	server->scrub = scrub_free(server->scrub);
 	server->silence = silence_free(server->silence);
+	server->roots = roots_free(server->roots);
 	say_goodbyes(server); /* the loaders' */
 	server->crowded = crowded_free(server->crowded);
 	server->discard = discard_free(server->discard);
@@ -247,8 +251,10 @@ struct server *server_free(struct server *server)
 
 static void on_signal(uv_signal_t *signal, int number)
 {
+	struct error error; /* the log has it */
+
 	if (number == SIGHUP)
-		server_reload(signal->data);
+		server_reload(signal->data, &error);
 	else
 		server_stop(signal->data);
 }
@@ -329,6 +335,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	claims_begin_grace(server);
 	versions_force_begin(server);
 	begin_serving(server);
+	roots_look(server->roots);
 	if (!server->failed.code)
 		uv_run(&server->loop, UV_RUN_DEFAULT);
 	*error = server->failed;

@@ -11,6 +11,7 @@
 #include "job.h"
 #include "publish.h"
 #include "registry.h"
+#include "remedy.h"
 #include "waiter.h"
 
 #include <uv.h>
@@ -84,6 +85,8 @@ struct server {
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
 	uv_work_t first_work; /* threads.h */
+	struct operators_socket operators;
+	struct roots *roots;
 	uv_prepare_t settle;
 	uv_idle_t serving_soon; /* these two: serving.h */
 	uv_check_t serving;

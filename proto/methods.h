@@ -27,6 +27,7 @@
 #define METHOD_CANCEL "cancel"
 #define METHOD_SUBSCRIBE "subscribe"
 #define METHOD_DRAIN "drain"
+#define METHOD_RELOAD "reload"
 
 /* In the parameter `owner` of get_handles and claim: what an operator made. */
 #define OWNER_OPERATOR "operator"

@@ -112,6 +112,7 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
+int command_reload(struct gpuwm_client *client, const struct arguments *arguments);
 int command_events(struct gpuwm_client *client, const struct arguments *arguments);
 
 /* ---- answers (answer.c) ----------------------------------------------- */

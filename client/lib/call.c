@@ -24,6 +24,8 @@ static const struct call_rule rules[] = {
 	{METHOD_JOBS, true, true},
 	/* What it made ended with the gpuwmd that took it. */
 	{METHOD_VERIFY, true, false},
+	/* gpuwmd has read the file when it has started; to read it once more changes nothing. */
+	{METHOD_RELOAD, true, false},
 	/* A lease that was granted has ended with its connection. */
 	{METHOD_GET_HANDLES, true, true},
 	/* So has a claim. */

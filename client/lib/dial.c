@@ -1,6 +1,7 @@
 /* From a path to a connection that has said hello. */
 #include "client.h"
 
+#include "admission.h"
 #include "clock.h"
 #include "../../proto/methods.h"
 
@@ -71,6 +72,7 @@ char *client_socket_path(const char *given, unsigned flags)
 
 static int connect_error(int code, const char *path, struct error *error)
 {
+	char admission[TEXT_BYTES_MAX + 1];
 	const char *remedy = NULL;
 	const char *what = strerror(-code);
 
@@ -78,9 +80,8 @@ static int connect_error(int code, const char *path, struct error *error)
 		remedy = "is gpuwmd running? start it, or name its socket with GPUWM_SOCKET";
 		what = "nobody listens there";
 	} else if (code == -EACCES) {
-		remedy =
-			"your user is not in the socket's group, or may not enter its folder: see ls -l of it, "
-			"and id; a new group counts after the next login";
+		admission_remedy(path, admission);
+		remedy = admission;
 	} else if (code == -EPROTOTYPE) {
 		remedy = "it is the socket of another program";
 	}

@@ -1,4 +1,4 @@
-/* What operators ask for: load, swap, pin, retire, drain. */
+/* What operators ask for: load, swap, pin, retire, drain, reload. */
 #include "call.h"
 #include "json.h"
 #include "key.h"
@@ -337,6 +337,19 @@ int gpuwm_drain(struct gpuwm_client *client)
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_DRAIN);
+	r = call_run(&call, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_reload(struct gpuwm_client *client)
+{
+	struct call call;
+	struct error error;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	call_begin(&call, client, METHOD_RELOAD);
 	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

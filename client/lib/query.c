@@ -15,7 +15,7 @@ static const struct question {
 	bool is_number;
 } questions[] = {
 	{METHOD_LIST, "model", false}, {METHOD_STATUS, NULL, false}, {METHOD_CLIENTS, NULL, false},
-	{METHOD_JOBS, "job", true},    {METHOD_DRAIN, NULL, false},
+	{METHOD_JOBS, "job", true},    {METHOD_DRAIN, NULL, false},  {METHOD_RELOAD, NULL, false},
 };
 
 static const struct question *question_find(const char *method)
@@ -46,7 +46,7 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 	int r;
 
 	if (!question)
-		return error_set(error, -EINVAL, "list, status, clients, jobs or drain",
+		return error_set(error, -EINVAL, "list, status, clients, jobs, drain or reload",
 				 "there is no query \"%.64s\"", method ? method : "(NULL)");
 	if (filter && !question->filter)
 		return error_set(error, -EINVAL, NULL, "%s takes no filter", method);

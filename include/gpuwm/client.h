@@ -660,12 +660,16 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 /* Lets everything go: see docs/protocol.md. */
 int gpuwm_drain(struct gpuwm_client *client);
+/* Makes gpuwmd read its configuration again. Returns 0 once gpuwmd goes by the new one. If that one has an error, gpuwmd
+ * keeps the old one, and the message names the file, the line and the error: -EINVAL; -ENOENT: there is no such
+ * file; -EMFILE: its limits need more open files than gpuwmd may have. Needs GPUWM_CONNECT_ADMIN. */
+int gpuwm_reload(struct gpuwm_client *client);
 
 /* ---- looking ---------------------------------------------------------- */
 
-/* The result of `list`, `status`, `clients`, `jobs` or `drain` as JSON text, with the keys of
+/* The result of `list`, `status`, `clients`, `jobs`, `drain` or `reload` as JSON text, with the keys of
  * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
- * free() the text. `drain` needs GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
+ * free() the text. `drain` and `reload` need GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
  * group. `list` tells of the models that this user may attach to. */
 int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
 

@@ -278,6 +278,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
     ),
     "gpuwm_drain": (c_int, (_HANDLE,)),
+    "gpuwm_reload": (c_int, (_HANDLE,)),
     "gpuwm_query": (c_int, (_HANDLE, c_char_p, c_char_p, POINTER(c_void_p))),
     "gpuwm_events_open": (c_int, (_HANDLE, c_uint64, _HANDLE_OUT)),
     "gpuwm_events_close": (c_void_p, (_HANDLE,)),

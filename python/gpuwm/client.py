@@ -329,6 +329,11 @@ class Client:
         """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
         self._call("gpuwm_drain")
 
+    def reload(self) -> None:
+        """Makes gpuwmd read its configuration again. If it has an error, gpuwmd keeps the old one,
+        and what is raised names the file, the line and the error."""
+        self._call("gpuwm_reload")
+
 
 def _script() -> bytes:
     """The script's name, as far as it fits; a program that embeds Python may have none."""

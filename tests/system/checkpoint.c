@@ -129,7 +129,7 @@ const char *file_write(struct gpuwmd *d, const char *name, const void *data, siz
 	char *path = path_make(d, name);
 	FILE *file = file_open(path);
 
-	cr_assert(fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
+	cr_assert(fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0, "%s: %s", path, strerror(errno));
 	return path;
 }
 
@@ -149,7 +149,7 @@ const char *safetensors_write(struct gpuwmd *d, const char *name, const char *he
 	header_write(file, header);
 	while (bytes--)
 		fputc(0, file);
-	cr_assert(fclose(file) == 0);
+	cr_assert(fclose(file) == 0, "%s: %s", path, strerror(errno));
 	return path;
 }
 
@@ -192,7 +192,7 @@ const char *checkpoint_write(struct gpuwmd *d, const char *name, const struct ch
 			fwrite(chunk, 1, part, file);
 		}
 	}
-	cr_assert(fclose(file) == 0);
+	cr_assert(fclose(file) == 0, "%s: %s", path, strerror(errno));
 	free(text);
 	free(specs);
 	json_decref(header);

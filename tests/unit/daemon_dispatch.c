@@ -6,8 +6,8 @@ TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 120);
 
 /* ---- the table ---- */
 
-static const char *const of_operators[] = {METHOD_LOAD, METHOD_CLIENTS, METHOD_JOBS, METHOD_CANCEL,
-					   METHOD_DRAIN};
+static const char *const of_operators[] = {METHOD_LOAD,   METHOD_CLIENTS, METHOD_JOBS,
+					   METHOD_CANCEL, METHOD_DRAIN,   METHOD_RELOAD};
 static const char *const of_loaders[] = {METHOD_LOADER_HELLO, METHOD_LOADER_CHECKED, METHOD_LOADER_DONE,
 					 METHOD_LOADER_PROGRESS, METHOD_LOADER_DEVICES};
 /* Whether a worker may depends on the model: daemon_access.c. */

@@ -439,7 +439,7 @@ Test(reload, before_it_is_ready_it_does_not_say_so)
 	server->config->argc = 1;
 	server->config->argv = argv;
 	log_init(LOG_LEVEL_ERROR);
-	server_reload(server);
+	cr_assert_eq(server_reload(server, &error), 0);
 	cr_assert_eq(store_put_now("x", 0, 200, &error), 0, "so that all before was heard");
 	cr_expect(!manager_heard(&manager, "READY=1") && !manager_heard(&manager, "RELOADING=1"), "%s",
 		  manager.heard);
@@ -458,7 +458,7 @@ Test(reload, a_wrong_configuration_changes_nothing)
 	server->config->argv = argv;
 	server->config->store_confirm_ms = ANOTHER_MS;
 	log_init(LOG_LEVEL_ERROR);
-	server_reload(server);
+	cr_expect_eq(server_reload(server, &error), -EINVAL);
 	cr_expect_eq(server->config->sessions, SESSIONS_MAX);
 	cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "the old configuration is not whole");
 	TURN_UNTIL(manager_heard(&manager, "RELOADING=1") && manager_heard(&manager, "READY=1"));
@@ -478,7 +478,7 @@ Test(reload, what_is_taken_at_start_only_is_refused)
 	for (size_t i = 0; i < 3; i++) {
 		server->config->argc = 3;
 		server->config->argv = all[i];
-		server_reload(server);
+		cr_expect_eq(server_reload(server, &error), -EINVAL);
 		cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "%zu was taken", i);
 	}
 	end();
@@ -494,7 +494,7 @@ Test(reload, limits_and_budgets_change)
 	version = stored("v1");
 	server->config->argc = 5;
 	server->config->argv = argv;
-	server_reload(server);
+	cr_expect_eq(server_reload(server, &error), 0);
 	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &first, &error), 0);
 	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &second, &error), -EDQUOT);
 	quota_release(&first);

@@ -1,5 +1,6 @@
 #include "keeper/environment.h"
 #include "fail_alloc.h"
+#include "open_files.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -39,6 +40,7 @@ static void make(const char *const *base, uint64_t watchdog_us)
 
 static void setup(void)
 {
+	open_files_raise();
 	cr_assert_eq(store_init(&store, 2048), 0);
 }
 

@@ -1,6 +1,7 @@
 #include "keeper/store.h"
 #include "fail_alloc.h"
 #include "fd_count.h"
+#include "open_files.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@ static int fds_before;
 
 static void setup(void)
 {
+	open_files_raise();
 	fds_before = fd_count();
 	cr_assert_eq(store_init(&store, MAX), 0);
 }

@@ -313,6 +313,7 @@ Test(client, operates)
 	cr_assert(eq(int, gpuwm_unpin(client, "m@v1", "p"), 0));
 	cr_assert(eq(int, gpuwm_retire(client, "m@v1", -1), 0));
 	cr_assert(eq(int, gpuwm_drain(client), 0));
+	cr_assert(eq(int, gpuwm_reload(client), 0));
 	cr_assert(eq(int, gpuwm_pin(client, NULL, "p"), -EINVAL));
 	options.model = NULL;
 	cr_assert(eq(int, gpuwm_swap(client, &options, NULL), -EINVAL));

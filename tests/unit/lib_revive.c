@@ -112,6 +112,11 @@ static int call_drain(void)
 	return gpuwm_drain(client);
 }
 
+static int call_reload(void)
+{
+	return gpuwm_reload(client);
+}
+
 static int call_begin(void)
 {
 	struct gpuwm_publish *publish = NULL;
@@ -142,6 +147,7 @@ static const struct {
 	{"retire", call_retire, false},
 	{"cancel", call_cancel, false},
 	{"drain", call_drain, false},
+	{"reload", call_reload, true},
 	{"publish_begin", call_begin, false},
 	{"publish_abort", call_begin, true}, /* it ended with the connection */
 };

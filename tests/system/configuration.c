@@ -1,0 +1,185 @@
+/* Whether a configuration is right, and a new one for a gpuwmd that serves. */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(configuration);
+
+static char output[65536];
+
+static const char *config_write(const struct gpuwmd *d, const char *text)
+{
+	static char path[96];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/gpuwmd.conf", d->dir);
+	file = fopen(path, "we");
+	cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+	return path;
+}
+
+/* Runs `gpuwmd --check-config` on a file with this text and, unless it is NULL, with --set `set`: its exit code. */
+static int check_config(const struct gpuwmd *d, const char *text, const char *set)
+{
+	const char *const words[] = {"--check-config",     "--config", config_write(d, text),
+				     set ? "--set" : NULL, set,        NULL};
+	pid_t pid = gpuwmd_spawn(d, words);
+	int status = 0;
+
+	cr_assert(EVENTUALLY(SOON_MS, waitpid(pid, &status, WNOHANG) == pid), "it does not leave");
+	cr_assert(WIFEXITED(status), "%#x", status);
+	return WEXITSTATUS(status);
+}
+
+Test(configuration, check_config_judges_file_and_flags_and_starts_nothing)
+{
+	struct gpuwmd d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	folder_make(&d);
+	cr_expect_eq(check_config(&d, "[limits]\nsessions = 100\n", NULL), 0);
+	cr_expect(log_says(&d, "gpuwmd.conf: no errors"));
+	cr_expect_eq(check_config(&d, "[limits]\n\nsesions = 100\n", NULL), 2);
+	cr_expect(log_says(&d, "gpuwmd.conf:3: there is no key \"sesions\" in [limits]"));
+	cr_expect_eq(check_config(&d, "", "limits.sessions=none"), 2);
+	cr_expect_eq(check_config(&d, "", "limits.sessions=1000000"), 1);
+	cr_expect(log_says(&d, "1000000 sessions need up to"));
+	cr_expect_neq(access(d.socket, F_OK), 0, "it made a socket");
+}
+
+Test(configuration, check_config_leaves_a_gpuwmd_that_serves_alone)
+{
+	struct gpuwmd *d;
+	uint64_t ns;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_start(NULL);
+	cr_expect_eq(check_config(d, "", NULL), 0);
+	OK(gpuwm_ping(d->admin, &ns));
+	gpuwmd_stop(d);
+}
+
+static uint64_t sessions_limit(struct gpuwmd *d)
+{
+	json_t *status = query(d->admin, "status", NULL);
+	json_t *limits = json_object_get(status, "limits");
+	uint64_t sessions = (uint64_t)json_integer_value(json_object_get(limits, "sessions_per_uid"));
+
+	json_decref(status);
+	return sessions;
+}
+
+Test(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_force_or_with_the_error)
+{
+	struct gpuwmd *d;
+	const char *path;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	path = config_write(d, "[limits]\nsessions_per_uid = 70\n");
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", path, NULL});
+	gpuwmd_wait(d);
+	config_write(d, "[limits]\nsessions_per_uid = 80\n");
+	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 0, "%s", output);
+	cr_expect(strstr(output, path), "%s", output);
+	cr_expect_eq(sessions_limit(d), 80);
+	config_write(d, "[limits]\nsessions_per_uid = 90\nsesions = 9\n");
+	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 1, "%s", output);
+	cr_expect(strstr(output, "gpuwmd.conf:3: ") && strstr(output, "\"sesions\"") &&
+			  strstr(output, "there are ") && strstr(output, "the old configuration stays"),
+		  "%s", output);
+	cr_expect_eq(sessions_limit(d), 80);
+	unlink(path);
+	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 4, "%s", output);
+	gpuwmd_stop(d);
+}
+
+Test(configuration, gpuwmctl_reload_is_for_operators)
+{
+	struct gpuwmd *d;
+	struct gpuwm_client *worker;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_start(NULL);
+	worker = client_new();
+	FAILS(EACCES, gpuwm_reload(worker));
+	OK(gpuwm_reload(d->admin));
+	cr_assert_eq(ctl(output, sizeof output, "-o", "json", "reload", NULL), 0, "%s", output);
+	cr_expect_str_eq(output, "{}\n");
+	gpuwm_close(worker);
+	gpuwmd_stop(d);
+}
+
+/* ---- where it serves -------------------------------------------------- */
+
+/* Starts gpuwmd with this flag alone, so that GPUWM_SOCKET says where it serves. */
+static pid_t start_bare(const struct gpuwmd *d, const char *flag, const char *value)
+{
+	char program[512];
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
+	dup2(open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644), 2);
+	execl(program, "gpuwmd", flag, value, (char *)NULL);
+	_exit(127);
+}
+
+Test(configuration, gpuwmd_serves_where_clients_look)
+{
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	d->pid = start_bare(d, "--root", d->root);
+	gpuwmd_wait(d);
+	cr_expect_eq(access(d->socket, F_OK) | access(d->admin_socket, F_OK), 0);
+	gpuwmd_stop_empty(d);
+}
+
+/* ---- roots ------------------------------------------------------------ */
+
+Test(configuration, roots_that_are_not_there_are_warned_of)
+{
+	char gone[160], no_folder[160], there[160], text[160];
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	snprintf(gone, sizeof gone, "the root %s/gone can't be used: No such file or directory", d->dir);
+	snprintf(no_folder, sizeof no_folder, "the root %s/gpuwmd.conf can't be used: Not a directory", d->dir);
+	snprintf(there, sizeof there, "the root %s can't be used", d->root);
+	snprintf(text, sizeof text, "%s/gone", d->dir);
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--root", text, NULL});
+	gpuwmd_wait(d);
+	cr_expect(EVENTUALLY(SOON_MS, log_says(d, gone)), "not at start");
+	gpuwmd_stop_empty(d);
+	snprintf(text, sizeof text, "loader.root=%s/gpuwmd.conf", d->dir);
+	cr_expect_eq(check_config(d, "", text), 0, "a warning is no error");
+	cr_expect(log_says(d, no_folder), "not by --check-config");
+	cr_expect_not(log_says(d, there));
+}
+
+Test(configuration, a_root_that_a_reload_adds_is_warned_of)
+{
+	char words[160], text[256];
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	d = gpuwmd_new();
+	d->pid = start_bare(d, "--config", config_write(d, ""));
+	gpuwmd_wait(d);
+	snprintf(text, sizeof text, "[loader]\nroot = %s/gone\n", d->dir);
+	config_write(d, text);
+	OK(gpuwm_reload(d->admin));
+	snprintf(words, sizeof words, "the root %s/gone can't be used", d->dir);
+	cr_expect(EVENTUALLY(SOON_MS, log_says(d, words)));
+	gpuwmd_stop_empty(d);
+}
