@@ -1,19 +1,16 @@
 #include "source.h"
 
+#include "foreign.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-#define SUPPORTED                                                                                              \
-	"supported are safetensors files, and folders of them; convert the model with the library that wrote it"
-/* Enough to tell formats apart. */
-#define PEEK_BYTES 16
+#define SUPPORTED "supported are safetensors files, and folders of them"
 
 char *source_path(const char *folder, const char *name)
 {
@@ -127,37 +124,34 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	return 0;
 }
 
-static bool ends_with(const char *text, const char *end)
+/* Says what the file is that does not begin as safetensors do; `r` is what reading its header's length gave. */
+static int not_safetensors(const struct source_file *file, const uint8_t *peek, size_t have, int r,
+			   struct error *error)
 {
-	size_t length = strlen(text), tail = strlen(end);
+	static const uint8_t zeros[SAFETENSORS_PREFIX];
+	const struct foreign *foreign;
 
-	return length > tail && strcasecmp(text + length - tail, end) == 0;
-}
-
-/* A name for a format that is known and not supported; NULL for others. */
-static const char *foreign_format(const char *path, const uint8_t *peek, size_t bytes)
-{
-	if (bytes >= 4 && memcmp(peek, "GGUF", 4) == 0)
-		return "a GGUF file";
-	if (bytes >= 4 && memcmp(peek, "PK\003\004", 4) == 0)
-		return "a PyTorch (zip) file";
-	if (bytes >= 2 && peek[0] == 0x80 && peek[1] <= 5)
-		return "a pickle";
-	if (ends_with(path, ".gguf"))
-		return "named as a GGUF file";
-	if (ends_with(path, ".bin") || ends_with(path, ".pt") || ends_with(path, ".pth") ||
-	    ends_with(path, ".pkl"))
-		return "named as a PyTorch file or pickle";
-	return NULL;
+	/* A length below 4 GiB and a brace, or zeros that a download has not filled yet: a damaged safetensors file. */
+	if (have > SAFETENSORS_PREFIX && memcmp(peek + 4, zeros, 4) == 0 &&
+	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 4) == 0))
+		return r;
+	foreign = foreign_format(file->path, peek, have);
+	if (foreign)
+		return error_set(error, -ENOTSUP, foreign->remedy, "%s is %s, no safetensors file", file->path,
+				 foreign->what);
+	if (r < 0 && have > SAFETENSORS_PREFIX)
+		return error_set(error, -ENOTSUP, SUPPORTED,
+				 "%s is no safetensors file: no header begins at byte %d", file->path,
+				 SAFETENSORS_PREFIX);
+	return r;
 }
 
 /* What the file begins with, and the length of its header. */
 static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct error *error)
 {
-	uint8_t peek[PEEK_BYTES] = {0};
+	uint8_t peek[FOREIGN_PEEK_BYTES] = {0};
 	uint64_t size = (uint64_t)file->stat.st_size;
 	size_t have = size < sizeof(peek) ? size : sizeof(peek);
-	const char *foreign;
 	int r = source_file_read_at(file, peek, have, 0, error);
 
 	if (r < 0)
@@ -167,10 +161,7 @@ static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct err
 	if (r == 0 && have > SAFETENSORS_PREFIX && strchr("{ \t\r\n", peek[SAFETENSORS_PREFIX]) &&
 	    peek[SAFETENSORS_PREFIX])
 		return 0;
-	foreign = foreign_format(file->path, peek, have);
-	if (foreign)
-		return error_set(error, -ENOTSUP, SUPPORTED, "%s is %s", file->path, foreign);
-	return r;
+	return not_safetensors(file, peek, have, r, error);
 }
 
 int source_file_parse(struct source_file *file, struct error *error)
