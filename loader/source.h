@@ -69,11 +69,12 @@ void source_file_close(struct source_file *file);
 int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
 			struct error *error);
 /* The whole content of a file of at most `limit` bytes, with a zero byte after
- * it; free it. -EFBIG. */
+ * it; free it. -EFBIG; -EIO as below. */
 int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);
 /* "folder/name"; free it. NULL: out of memory. */
 char *source_path(const char *folder, const char *name);
-/* -EIO naming the file when it is not what it was at opening. */
+/* Compares the file's size, time of writing (mtime) and time of change (ctime) with those at its opening. Anybody who may write the
+ * file can set mtime back, but not ctime. -EIO naming the file and what differs. */
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
 /* The shards that an index names, opened and parsed into source->files; then, with their tensors gathered, checked

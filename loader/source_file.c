@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,8 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	if (!data)
 		return error_set(error, -ENOMEM, NULL, "%s: out of memory", file->path);
 	r = source_file_read_at(file, data, bytes, 0, error);
+	if (r == 0)
+		r = source_file_unchanged(file, error);
 	if (r < 0) {
 		free(data);
 		return r;
@@ -131,9 +134,9 @@ static int not_safetensors(const struct source_file *file, const uint8_t *peek, 
 	static const uint8_t zeros[SAFETENSORS_PREFIX];
 	const struct foreign *foreign;
 
-	/* A length below 4 GiB and a brace, or zeros that a download has not filled yet: a damaged safetensors file. */
-	if (have > SAFETENSORS_PREFIX && memcmp(peek + 4, zeros, 4) == 0 &&
-	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 4) == 0))
+	/* A length below 1 TiB and a brace, or zeros that a download has not filled yet: a damaged safetensors file. */
+	if (have > SAFETENSORS_PREFIX && memcmp(peek + 5, zeros, 3) == 0 &&
+	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 5) == 0))
 		return r;
 	foreign = foreign_format(file->path, peek, have);
 	if (foreign)
@@ -189,6 +192,11 @@ int source_file_parse(struct source_file *file, struct error *error)
 	return r;
 }
 
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
 int source_file_unchanged(const struct source_file *file, struct error *error)
 {
 	struct stat now;
@@ -199,9 +207,13 @@ int source_file_unchanged(const struct source_file *file, struct error *error)
 		return error_set(error, -EIO, "load it again when nobody writes it",
 				 "%s was changed while it was read: it had %lld bytes, now %lld", file->path,
 				 (long long)file->stat.st_size, (long long)now.st_size);
-	if (now.st_mtim.tv_sec != file->stat.st_mtim.tv_sec ||
-	    now.st_mtim.tv_nsec != file->stat.st_mtim.tv_nsec)
+	if (!same_time(&now.st_mtim, &file->stat.st_mtim))
 		return error_set(error, -EIO, "load it again when nobody writes it",
 				 "%s was written while it was read", file->path);
+	if (!same_time(&now.st_ctim, &file->stat.st_ctim))
+		return error_set(
+			error, -EIO, "load it again when nobody changes it",
+			"%s was written while it was read, or its times, mode, owner or links were changed",
+			file->path);
 	return 0;
 }

@@ -363,7 +363,27 @@ Test(source, sees_a_file_that_changed)
 	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
 	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
 	cr_assert(strstr(error.message, "was written while it was read"), "%s", error.message);
+	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, source.files[0].stat.st_mtim}, 0),
+		     0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO, "ctime is not to be set back");
+	cr_assert(strstr(error.message, "or its times, mode, owner or links were changed"), "%s",
+		  error.message);
 	cr_assert_eq(truncate(path, 10), 0);
 	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
 	cr_assert(strstr(error.message, "now 10"), "%s", error.message);
+}
+
+Test(source, sees_a_small_file_that_changed)
+{
+	const char *path = in_folder("config.json");
+	char *paths[] = {folder}, *data = NULL;
+	struct source_file file;
+
+	write_text(path, "{}");
+	cr_assert_eq(source_file_open(&(struct roots){.paths = paths, .count = 1}, path, &file, &error), 0);
+	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+	cr_expect_eq(source_file_read(&file, 100, &data, &error), -EIO);
+	cr_expect(strstr(error.message, "config.json was written"), "%s", error.message);
+	cr_expect_null(data);
+	source_file_close(&file);
 }
