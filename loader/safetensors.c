@@ -70,7 +70,7 @@ static int json_state(struct parser *p)
 static int duplicate_key(struct parser *p, const char *key)
 {
 	return error_set(p->error, -EBADMSG, "each key is there once",
-			 "%s: the header has a duplicate key: \"%.*s\"", p->file, text_shown(key), key);
+			 "%s: the header has a duplicate key: \"%.*s\"", p->file, TEXT_SHOWN_MAX, key);
 }
 
 /* Another value came than was expected, or none. */
@@ -245,7 +245,7 @@ static int read_fields(struct parser *p, const char *name, struct safetensors_te
 		enum field field = field_of(key);
 
 		json_reader_forget(&p->json, key);
-		if (have[field] && field < FIELD_COUNT)
+		if (field < FIELD_COUNT && have[field])
 			return duplicate_key(p, field_names[field]);
 		have[field] = true;
 		r = read_field(p, field, name, tensor);

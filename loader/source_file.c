@@ -210,6 +210,9 @@ int source_file_unchanged(const struct source_file *file, struct error *error)
 	if (!same_time(&now.st_mtim, &file->stat.st_mtim))
 		return error_set(error, -EIO, "load it again when nobody writes it",
 				 "%s was written while it was read", file->path);
+	if (now.st_nlink == 0 && file->stat.st_nlink > 0)
+		return error_set(error, -EIO, "load it again when nobody replaces it",
+				 "%s was removed or replaced while it was read", file->path);
 	if (!same_time(&now.st_ctim, &file->stat.st_ctim))
 		return error_set(
 			error, -EIO, "load it again when nobody changes it",

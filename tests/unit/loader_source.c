@@ -373,6 +373,18 @@ Test(source, sees_a_file_that_changed)
 	cr_assert(strstr(error.message, "now 10"), "%s", error.message);
 }
 
+Test(source, sees_a_file_that_was_replaced)
+{
+	const char *path = in_folder("model.safetensors");
+
+	write_safetensors(path, ONE("a"), 4);
+	cr_assert_eq(open_path(folder), 0);
+	write_safetensors(in_folder("new"), ONE("b"), 4);
+	cr_assert_eq(rename(in_folder("new"), path), 0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
+	cr_assert(strstr(error.message, "was removed or replaced while it was read"), "%s", error.message);
+}
+
 Test(source, sees_a_small_file_that_changed)
 {
 	const char *path = in_folder("config.json");
