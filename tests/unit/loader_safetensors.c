@@ -1,6 +1,7 @@
 #include "../../loader/safetensors.h"
 
 #include "../../proto/dtype.h"
+#include "fail_alloc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -413,4 +414,25 @@ Test(safetensors, cuts_long_names_at_a_character)
 	strcat(header, "\":{}}");
 	refuse(header, 0, "\xc3\xa4\": dtype is missing");
 	cr_assert(strlen(error.message) < 300);
+}
+
+Test(safetensors, survives_every_allocation_that_fails)
+{
+	const char *header = "{\"__metadata__\":{\"a\":\"b\"}," ONE("t", "U8", "[1]", "[0,1]") "}";
+	unsigned n = 1;
+
+	for (;; n++) {
+		int r;
+
+		fail_alloc_arm(n);
+		r = parse(header, 1);
+		if (!fail_alloc_disarm())
+			break;
+		cr_assert_eq(r, -ENOMEM, "allocation %u: %d", n, r);
+		cr_assert(strstr(error.message, "f.safetensors: no memory for"), "%s", error.message);
+		cr_assert_null(content.texts);
+	}
+	cr_assert_eq(content.count, 1);
+	cr_assert_gt(n, 4, "tensors, shapes, texts, metadata");
+	safetensors_clear(&content);
 }

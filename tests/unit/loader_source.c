@@ -1,6 +1,7 @@
 #include "../../loader/source.h"
 
 #include "../../loader/weight_map.h"
+#include "fail_alloc.h"
 #include "loader_files.h"
 
 #include <errno.h>
@@ -398,4 +399,27 @@ Test(source, sees_a_small_file_that_changed)
 	cr_expect(strstr(error.message, "config.json was written"), "%s", error.message);
 	cr_expect_null(data);
 	source_file_close(&file);
+}
+
+Test(source, survives_every_allocation_that_fails)
+{
+	char *paths[] = {folder};
+	const struct roots roots = {.paths = paths, .count = 1};
+	unsigned n = 1;
+	int r;
+
+	write_shards();
+	write_text(in_folder("config.json"), "{}");
+	for (;; n++) {
+		fail_alloc_arm(n);
+		r = source_open(folder, &roots, &source, &error);
+		if (!fail_alloc_disarm())
+			break;
+		/* asprintf does without the one that would shrink its text. */
+		cr_assert(r == 0 || r == -ENOMEM, "allocation %u: %d %s", n, r, error.message);
+		source_close(&source);
+		cr_assert_eq(fds_open(), fds_before, "allocation %u leaves a descriptor", n);
+	}
+	cr_assert_eq(r, 0, "%s", error.message);
+	cr_assert_gt(n, 20);
 }
