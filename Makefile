@@ -131,7 +131,7 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_L
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
-$(BUILD)/obj/loader/%.o $(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+$(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
 # The kernels: code for each generation of GPUs that nvcc knows, in one fatbin; and PTX, which the driver compiles.
@@ -176,7 +176,7 @@ $(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
 LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
-LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,jansson libsystemd inih)
+LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,libsystemd inih)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
@@ -244,7 +244,7 @@ unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 define unit_test
 $(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(UNIT_LIBS_$(call unit_kind,$(1)))
 	@mkdir -p $$(@D)
-	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER))
+	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson)
 endef
 $(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
 

@@ -55,8 +55,10 @@ static int open_source(struct load *load)
 
 	if (r == 0)
 		r = source_open(load->job->source, &load->job->roots, &load->source, load->error);
-	if (r == 0 && load->source.warning[0])
+	if (r == 0 && load->source.warning[0]) {
 		loader_log("warning: %s", load->source.warning);
+		work_note(load->work, "%s", load->source.warning);
+	}
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }
 

@@ -1,17 +1,13 @@
 /* A folder with files per rank, as vLLM's sharded_state writes them:
  * model-rank-RANK-part-PART.safetensors, both counted from 0 in decimal. */
+#include "folder.h"
 #include "source.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SUFFIX ".safetensors"
 #define NUMBER_MAX 1000000 /* of a rank or part: far above what there is, and no sum of it overflows */
@@ -21,10 +17,10 @@ struct rank_file {
 };
 
 struct listing {
-	const struct source_file *folder;
+	const struct folder *folder;
 	struct rank_file *files;
 	size_t count;
-	char other[256]; /* a safetensors file that is of no rank, "": none */
+	const char *other; /* a file of safetensors that is of no rank; NULL: none */
 };
 
 /* Decimal without leading zeros; *text moves behind it. */
@@ -63,52 +59,27 @@ static void format_name(struct rank_file file, char *name, size_t size)
 	snprintf(name, size, "model-rank-%u-part-%u" SUFFIX, file.rank, file.part);
 }
 
-static int out_of_memory(const struct source_file *folder, struct error *error)
+static int out_of_memory(const struct folder *folder, struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
 }
 
-static int listing_add(struct listing *listing, const char *name, struct error *error)
-{
-	size_t length = strlen(name), suffix = strlen(SUFFIX);
-	struct rank_file file, *files;
-
-	if (!parse_name(name, &file)) {
-		if ((length > suffix && strcmp(name + length - suffix, SUFFIX) == 0) ||
-		    strcmp(name, SOURCE_INDEX_NAME) == 0)
-			snprintf(listing->other, sizeof(listing->other), "%s", name);
-		return 0;
-	}
-	/* Room for one more at every power of two. */
-	if ((listing->count & (listing->count - 1)) == 0) {
-		files = realloc(listing->files, (2 * listing->count + 1) * sizeof(*files));
-		if (!files)
-			return out_of_memory(listing->folder, error);
-		listing->files = files;
-	}
-	listing->files[listing->count++] = file;
-	return 0;
-}
-
 static int listing_read(struct listing *listing, struct error *error)
 {
-	int fd = openat(listing->folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
+	const struct folder *folder = listing->folder;
 
-	if (!dir) {
-		r = error_set(error, -errno, NULL, "%s: %s", listing->folder->path, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return r;
+	listing->files = calloc(folder->count + 1, sizeof(*listing->files));
+	if (!listing->files)
+		return out_of_memory(folder, error);
+	for (size_t i = 0; i < folder->count; i++) {
+		const char *name = folder->names[i];
+
+		if (parse_name(name, &listing->files[listing->count]))
+			listing->count++;
+		else if (folder_is_file(name) || folder_is_index(name))
+			listing->other = name;
 	}
-	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
-	while (r == 0 && (errno = 0, entry = readdir(dir)))
-		r = listing_add(listing, entry->d_name, error);
-	if (r == 0 && errno)
-		r = error_set(error, -errno, NULL, "%s: %s", listing->folder->path, strerror(errno));
-	closedir(dir);
-	return r;
+	return 0;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -134,8 +105,8 @@ static int listing_check(struct listing *listing, struct error *error)
 {
 	struct rank_file expected = {0, 0};
 
-	if (listing->other[0])
-		return error_set(error, -EBADMSG, "keep what is per rank in a folder of its own",
+	if (listing->other)
+		return error_set(error, -EINVAL, "keep what is per rank in a folder of its own",
 				 "%s has files per rank (model-rank-%u-part-%u" SUFFIX "), but also %s",
 				 listing->folder->path, listing->files[0].rank, listing->files[0].part,
 				 listing->other);
@@ -152,7 +123,7 @@ static int listing_check(struct listing *listing, struct error *error)
 	return 0;
 }
 
-static int open_one(const struct roots *roots, const struct source_file *folder, struct rank_file file,
+static int open_one(const struct roots *roots, const struct folder *folder, struct rank_file file,
 		    struct source *source, struct error *error)
 {
 	struct source_rank *rank = &source->ranks[file.rank];
@@ -188,7 +159,7 @@ static int open_all(const struct roots *roots, const struct listing *listing, st
 	return r;
 }
 
-int ranks_open(const struct roots *roots, const struct source_file *folder, struct source *source,
+int ranks_open(const struct roots *roots, const struct folder *folder, struct source *source,
 	       struct error *error)
 {
 	struct listing listing = {.folder = folder};
@@ -211,16 +182,15 @@ int ranks_place(struct source *source, struct error *error)
 
 	for (uint32_t i = 0; r == 0 && i < source->world; i++) {
 		struct source_rank *rank = &source->ranks[i];
-		json_t *places;
+		const struct source_tensor **sorted = NULL;
 
 		rank->tensor = at;
 		for (; at < source->tensor_count && source->tensors[at].file < rank->file + rank->file_count;
 		     at++)
 			rank->bytes += source->tensors[at].bytes;
 		rank->tensor_count = at - rank->tensor;
-		r = shards_map(source, rank->tensor, rank->tensor_count, &places, error);
-		if (r == 0)
-			json_decref(places);
+		r = shards_sort(source, rank->tensor, rank->tensor_count, &sorted, error);
+		free(sorted);
 	}
 	return r;
 }

@@ -1,17 +1,25 @@
 #include "safetensors.h"
 
 #include "../proto/dtype.h"
+#include "json_reader.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TEXT_SHOWN_MAX 200
+#define NUMBER_SHOWN_MAX 40
 #define METADATA_KEY "__metadata__"
 #define RULE_FILL                                                                                              \
 	"tensors start at byte 0 of the data, follow each other without gap or overlap, and end with the file"
+
+/* The shortest entries that there are: a header holds at most its bytes over these of each. */
+#define TENSOR_BYTES_MIN (sizeof("\"a\":{\"dtype\":\"F4\",\"shape\":[],\"data_offsets\":[0,0]}") - 1)
+#define PAIR_BYTES_MIN (sizeof("\"\":\"\"") - 1)
+#define DIM_BYTES_MIN (sizeof("1,") - 1)
 
 int text_shown(const char *text)
 {
@@ -25,136 +33,155 @@ int text_shown(const char *text)
 	return (int)length;
 }
 
-int safetensors_header_bytes(const uint8_t prefix[SAFETENSORS_PREFIX], uint64_t file_bytes, const char *file,
-			     uint64_t *ret_bytes, struct error *error)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < SAFETENSORS_PREFIX; i++)
-		bytes |= (uint64_t)prefix[i] << (8 * i);
-	if (file_bytes < SAFETENSORS_PREFIX)
-		return error_set(error, -EBADMSG,
-				 "the first 8 bytes of a safetensors file are the header's length",
-				 "%s: has %" PRIu64 " bytes, too few for a header", file, file_bytes);
-	if (bytes == 0)
-		return error_set(error, -EBADMSG,
-				 "the first 8 bytes of a safetensors file are the header's length",
-				 "%s: the header length is 0", file);
-	if (bytes > SAFETENSORS_HEADER_MAX)
-		return error_set(error, -EBADMSG, "is this a safetensors file?",
-				 "%s: the header length %" PRIu64 " is above the limit of %d", file, bytes,
-				 SAFETENSORS_HEADER_MAX);
-	if (bytes > file_bytes - SAFETENSORS_PREFIX)
-		return error_set(error, -EBADMSG, "the file is truncated, or no safetensors file",
-				 "%s: the header length %" PRIu64 " leaves the file, which has %" PRIu64
-				 " bytes",
-				 file, bytes, file_bytes);
-	*ret_bytes = bytes;
-	return 0;
-}
-
 /* What one call of safetensors_parse works with. */
 struct parser {
 	const char *file;
 	uint64_t data_offset, data_bytes;
 	struct safetensors *content;
 	size_t dims_used;
+	struct json_reader json;
 	struct error *error;
 };
 
-static int tensor_error(struct parser *p, const char *name, const char *rule, const char *what)
+static int out_of_memory(struct parser *p)
 {
-	return error_set(p->error, -EBADMSG, rule, "%s: tensor \"%.*s\": %s", p->file, text_shown(name), name,
+	return error_set(p->error, -ENOMEM, NULL, "%s: no memory for what a header of %zu bytes says", p->file,
+			 p->json.bytes);
+}
+
+static int tensor_error(struct parser *p, int code, const char *name, const char *rule, const char *what)
+{
+	return error_set(p->error, code, rule, "%s: tensor \"%.*s\": %s", p->file, text_shown(name), name,
 			 what);
 }
 
-/* jansson quotes the input, which may be cut inside a character. */
-static int json_failed(struct parser *p, json_error_t *json_error)
+/* 0, unless the reader met a fault. */
+static int json_state(struct parser *p)
 {
-	for (char *c = json_error->text; *c; c++)
-		if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7E)
-			*c = '?';
-	return error_set(
-		p->error, -EBADMSG, "the header is UTF-8 JSON: one object, no duplicate keys, nothing after it",
-		"%s: the header is not valid at byte %d: %s", p->file, json_error->position, json_error->text);
+	const char *fault = json_reader_fault(&p->json);
+
+	if (!fault)
+		return 0;
+	return error_set(p->error, -EBADMSG,
+			 "the header is UTF-8 JSON: one object, no duplicate keys, nothing after it",
+			 "%s: the header is not valid JSON at byte %zu: %s", p->file, p->json.at, fault);
 }
 
-/* A non-negative integer of an array, or an error. */
-static int read_count(struct parser *p, const char *name, const char *key, const json_t *value, uint64_t *ret)
+static int duplicate_key(struct parser *p, const char *key)
 {
-	char what[64];
+	return error_set(p->error, -EBADMSG, "each key is there once",
+			 "%s: the header has a duplicate key: \"%.*s\"", p->file, TEXT_SHOWN_MAX, key);
+}
 
-	if (json_is_integer(value) && json_integer_value(value) >= 0) {
-		*ret = (uint64_t)json_integer_value(value);
+/* Another value came than was expected, or none. */
+static int wrong_value(struct parser *p, const char *name, const char *what)
+{
+	if (json_reader_peek(&p->json) != JSON_KIND_NONE)
+		return tensor_error(p, -EBADMSG, name, NULL, what);
+	json_reader_skip(&p->json);
+	return json_state(p);
+}
+
+static int number_shown(const struct json_number *number)
+{
+	return number->length < NUMBER_SHOWN_MAX ? (int)number->length : NUMBER_SHOWN_MAX;
+}
+
+/* A non-negative integer, or an error. */
+static int read_count(struct parser *p, const char *name, const char *key, uint64_t *ret)
+{
+	struct json_number number;
+	char what[160];
+
+	if (json_reader_peek(&p->json) != JSON_KIND_NUMBER) {
+		snprintf(what, sizeof(what), "%s holds something that is no non-negative integer", key);
+		return wrong_value(p, name, what);
+	}
+	if (!json_reader_number(&p->json, &number))
+		return json_state(p);
+	if (number.is_count && number.count <= INT64_MAX) {
+		*ret = number.count;
 		return 0;
 	}
-	snprintf(what, sizeof(what), "%s holds something that is no non-negative integer", key);
-	return tensor_error(p, name, NULL, what);
+	if (number.is_integer && *number.text != '-')
+		snprintf(what, sizeof(what), "%s holds %.*s, above the limit of %" PRId64, key,
+			 number_shown(&number), number.text, INT64_MAX);
+	else
+		snprintf(what, sizeof(what), "%s holds %.*s, which is no non-negative integer", key,
+			 number_shown(&number), number.text);
+	return tensor_error(p, -EBADMSG, name, NULL, what);
 }
 
-static int read_dtype(struct parser *p, const char *name, const json_t *entry, unsigned *ret_dtype)
+static int read_dtype(struct parser *p, const char *name, unsigned *ret_dtype)
 {
-	const char *text = json_string_value(json_object_get(entry, "dtype"));
+	struct json_text text;
 	char what[128];
-	unsigned dtype;
 
-	if (!text)
-		return tensor_error(p, name, NULL, "dtype is missing or no text");
-	dtype = dtype_from_name(text);
-	if (!dtype) {
-		snprintf(what, sizeof(what), "dtype \"%.40s\" is unknown", text_shown(text) <= 40 ? text : "…");
-		return tensor_error(p, name, "the 22 dtypes of safetensors, in capitals", what);
+	if (json_reader_peek(&p->json) != JSON_KIND_TEXT)
+		return wrong_value(p, name, "dtype is no text");
+	if (!json_reader_text(&p->json, &text))
+		return json_state(p);
+	*ret_dtype = json_text_has_zero(text) ? 0 : dtype_from_name(text.bytes);
+	if (!*ret_dtype) {
+		snprintf(what, sizeof(what), "dtype \"%.40s\" is unknown",
+			 text_shown(text.bytes) <= 40 ? text.bytes : "…");
+		return tensor_error(p, -ENOTSUP, name, "the 22 dtypes of safetensors, in capitals", what);
 	}
-	*ret_dtype = dtype;
+	json_reader_forget(&p->json, text);
 	return 0;
 }
 
-static int read_shape(struct parser *p, const char *name, const json_t *entry,
-		      struct safetensors_tensor *tensor)
+static int read_shape(struct parser *p, const char *name, struct safetensors_tensor *tensor)
 {
-	const json_t *shape = json_object_get(entry, "shape");
-	uint64_t *dims = p->content->dims + p->dims_used;
+	uint64_t *dims = p->content->dims + p->dims_used, dim;
+	size_t count = 0;
 	char what[64];
+	int r = 0;
 
-	if (!json_is_array(shape))
-		return tensor_error(p, name, NULL, "shape is missing or no array");
-	if (json_array_size(shape) > TENSOR_DIMS_MAX) {
-		snprintf(what, sizeof(what), "shape has %zu dimensions, above the limit of %d",
-			 json_array_size(shape), TENSOR_DIMS_MAX);
-		return tensor_error(p, name, NULL, what);
+	if (json_reader_peek(&p->json) != JSON_KIND_ARRAY)
+		return wrong_value(p, name, "shape is no array");
+	json_reader_array(&p->json);
+	for (; r == 0 && json_reader_item(&p->json); count++) {
+		r = read_count(p, name, "shape", &dim);
+		if (r == 0 && count < TENSOR_DIMS_MAX)
+			dims[count] = dim;
 	}
-	tensor->ndim = (unsigned)json_array_size(shape);
-	tensor->shape = dims;
-	for (unsigned i = 0; i < tensor->ndim; i++) {
-		int r = read_count(p, name, "shape", json_array_get(shape, i), &dims[i]);
-
-		if (r < 0)
-			return r;
-	}
-	p->dims_used += tensor->ndim;
-	return 0;
-}
-
-static int read_offsets(struct parser *p, const char *name, const json_t *entry,
-			struct safetensors_tensor *tensor)
-{
-	const json_t *offsets = json_object_get(entry, "data_offsets");
-	uint64_t begin, end;
-	int r;
-
-	if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-		return tensor_error(p, name, NULL, "data_offsets is missing or no array of two");
-	r = read_count(p, name, "data_offsets", json_array_get(offsets, 0), &begin);
 	if (r == 0)
-		r = read_count(p, name, "data_offsets", json_array_get(offsets, 1), &end);
+		r = json_state(p);
+	if (r == 0 && count > TENSOR_DIMS_MAX) {
+		snprintf(what, sizeof(what), "shape has %zu dimensions, above the limit of %d", count,
+			 TENSOR_DIMS_MAX);
+		r = tensor_error(p, -ENOTSUP, name, NULL, what);
+	}
 	if (r < 0)
 		return r;
-	if (end < begin)
-		return tensor_error(p, name, NULL, "data_offsets end before they begin");
-	if (end > p->data_bytes)
-		return tensor_error(p, name, RULE_FILL, "data_offsets leave the file");
-	tensor->offset = p->data_offset + begin;
-	tensor->bytes = end - begin;
+	tensor->ndim = (unsigned)count;
+	tensor->shape = dims;
+	p->dims_used += count;
+	return 0;
+}
+
+static int read_offsets(struct parser *p, const char *name, struct safetensors_tensor *tensor)
+{
+	uint64_t ends[2], end;
+	size_t count = 0;
+	int r = 0;
+
+	if (json_reader_peek(&p->json) != JSON_KIND_ARRAY)
+		return wrong_value(p, name, "data_offsets is no array of two");
+	json_reader_array(&p->json);
+	for (; r == 0 && json_reader_item(&p->json); count++)
+		r = read_count(p, name, "data_offsets", count < 2 ? &ends[count] : &end);
+	if (r == 0)
+		r = json_state(p);
+	if (r < 0)
+		return r;
+	if (count != 2)
+		return tensor_error(p, -EBADMSG, name, NULL, "data_offsets is no array of two");
+	if (ends[1] < ends[0])
+		return tensor_error(p, -EBADMSG, name, NULL, "data_offsets end before they begin");
+	tensor->offset = ends[0];
+	tensor->bytes = ends[1] - ends[0];
 	return 0;
 }
 
@@ -165,34 +192,95 @@ static int check_size(struct parser *p, const struct safetensors_tensor *tensor)
 	int r = dtype_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes);
 
 	if (r == -EOVERFLOW)
-		return tensor_error(p, tensor->name, NULL, "the product of its shape overflows 64 bits");
+		return tensor_error(p, -EBADMSG, tensor->name, NULL,
+				    "the product of its shape overflows 64 bits");
 	if (r < 0)
-		return tensor_error(p, tensor->name, NULL, "shape and dtype make no whole number of bytes");
+		return tensor_error(p, -EBADMSG, tensor->name, NULL,
+				    "shape and dtype make no whole number of bytes");
 	if (bytes != tensor->bytes) {
 		snprintf(what, sizeof(what),
 			 "shape and dtype make %" PRIu64 " bytes, data_offsets span %" PRIu64, bytes,
 			 tensor->bytes);
-		return tensor_error(p, tensor->name, NULL, what);
+		return tensor_error(p, -EBADMSG, tensor->name, NULL, what);
 	}
 	return 0;
 }
 
-static int read_tensor(struct parser *p, const char *name, const json_t *entry)
+enum field { FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, FIELD_COUNT };
+static const char *const field_names[] = {"dtype", "shape", "data_offsets"};
+
+static enum field field_of(struct json_text key)
+{
+	unsigned i = 0;
+
+	while (i < FIELD_COUNT && (strcmp(key.bytes, field_names[i]) != 0 || json_text_has_zero(key)))
+		i++;
+	return i;
+}
+
+static int read_field(struct parser *p, enum field field, const char *name, struct safetensors_tensor *tensor)
+{
+	switch (field) {
+	case FIELD_DTYPE:
+		return read_dtype(p, name, &tensor->dtype);
+	case FIELD_SHAPE:
+		return read_shape(p, name, tensor);
+	case FIELD_OFFSETS:
+		return read_offsets(p, name, tensor);
+	default:
+		json_reader_skip(&p->json);
+		return json_state(p);
+	}
+}
+
+static int read_fields(struct parser *p, const char *name, struct safetensors_tensor *tensor)
+{
+	bool have[FIELD_COUNT + 1] = {false};
+	struct json_text key;
+	char what[64];
+	int r = 0;
+
+	json_reader_object(&p->json);
+	while (r == 0 && json_reader_key(&p->json, &key)) {
+		enum field field = field_of(key);
+
+		json_reader_forget(&p->json, key);
+		if (field < FIELD_COUNT && have[field])
+			return duplicate_key(p, field_names[field]);
+		have[field] = true;
+		r = read_field(p, field, name, tensor);
+	}
+	if (r == 0)
+		r = json_state(p);
+	for (unsigned i = 0; r == 0 && i < FIELD_COUNT; i++)
+		if (!have[i]) {
+			snprintf(what, sizeof(what), "%s is missing", field_names[i]);
+			r = tensor_error(p, -EBADMSG, name, NULL, what);
+		}
+	return r;
+}
+
+static int check_name(struct parser *p, struct json_text name)
+{
+	if (name.length > 0 && name.length <= TENSOR_NAME_BYTES_MAX && !json_text_has_zero(name))
+		return 0;
+	return tensor_error(p, -ENOTSUP, name.bytes, "a name has 1 to 65,535 bytes, none of them zero",
+			    name.length == 0           ? "it has no name"
+			    : json_text_has_zero(name) ? "a zero byte is in its name"
+						       : "its name is too long");
+}
+
+static int read_tensor(struct parser *p, struct json_text name)
 {
 	struct safetensors_tensor *tensor = &p->content->tensors[p->content->count];
-	int r;
+	int r = check_name(p, name);
 
-	if (!*name || strlen(name) > TENSOR_NAME_BYTES_MAX)
-		return tensor_error(p, name, "1 to 65,535 bytes",
-				    *name ? "its name is too long" : "it has no name");
-	if (!json_is_object(entry))
-		return tensor_error(p, name, NULL, "its entry is no object");
-	tensor->name = name;
-	r = read_dtype(p, name, entry, &tensor->dtype);
-	if (r == 0)
-		r = read_shape(p, name, entry, tensor);
-	if (r == 0)
-		r = read_offsets(p, name, entry, tensor);
+	if (r < 0)
+		return r;
+	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
+		return wrong_value(p, name.bytes, "its entry is no object");
+	tensor->name = name.bytes;
+	r = read_fields(p, name.bytes, tensor);
 	if (r == 0)
 		r = check_size(p, tensor);
 	if (r == 0)
@@ -200,40 +288,80 @@ static int read_tensor(struct parser *p, const char *name, const json_t *entry)
 	return r;
 }
 
-/* null reads as none, as in the reference. */
-static int read_metadata(struct parser *p, json_t *map)
+static int read_pair(struct parser *p, struct json_text key)
 {
-	const char *key;
-	json_t *value;
+	struct json_text value;
 
-	if (json_is_null(map))
-		return 0;
-	if (!json_is_object(map))
-		return error_set(p->error, -EBADMSG, NULL, "%s: " METADATA_KEY " is no object", p->file);
-	p->content->metadata = calloc(json_object_size(map) + 1, sizeof(*p->content->metadata));
-	if (!p->content->metadata)
-		return error_set(p->error, -ENOMEM, NULL, "%s: out of memory", p->file);
-	json_object_foreach(map, key, value) {
-		if (!json_is_string(value))
-			return error_set(p->error, -EBADMSG, METADATA_KEY " maps texts to texts",
-					 "%s: " METADATA_KEY ": \"%.*s\" is no text", p->file, text_shown(key),
-					 key);
-		p->content->metadata[p->content->metadata_count++] =
-			(struct safetensors_pair){.key = key, .value = json_string_value(value)};
-	}
+	if (json_reader_peek(&p->json) != JSON_KIND_TEXT)
+		return error_set(p->error, -EBADMSG, METADATA_KEY " maps texts to texts",
+				 "%s: " METADATA_KEY ": \"%.*s\" is no text", p->file, text_shown(key.bytes),
+				 key.bytes);
+	if (!json_reader_text(&p->json, &value))
+		return json_state(p);
+	if (json_text_has_zero(key) || json_text_has_zero(value))
+		return error_set(p->error, -ENOTSUP, NULL, "%s: " METADATA_KEY ": a zero byte is in \"%.*s\"",
+				 p->file, text_shown(key.bytes), key.bytes);
+	p->content->metadata[p->content->metadata_count++] =
+		(struct safetensors_pair){.key = key.bytes, .value = value.bytes};
 	return 0;
 }
 
-/* Dimensions of all tensors, so that shapes may point into one array. */
-static size_t count_dims(json_t *root)
+/* null reads as none, as in the reference. */
+static int read_metadata(struct parser *p)
 {
-	size_t count = 0;
-	const char *key;
-	json_t *entry;
+	struct json_text key;
+	int r = 0;
 
-	json_object_foreach(root, key, entry)
-		count += json_array_size(json_object_get(entry, "shape"));
-	return count;
+	if (p->content->metadata)
+		return duplicate_key(p, METADATA_KEY);
+	p->content->metadata = calloc(p->json.bytes / PAIR_BYTES_MIN + 1, sizeof(*p->content->metadata));
+	if (!p->content->metadata)
+		return out_of_memory(p);
+	if (json_reader_null(&p->json))
+		return 0;
+	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
+		return error_set(p->error, -EBADMSG, NULL, "%s: " METADATA_KEY " is no object", p->file);
+	json_reader_object(&p->json);
+	while (r == 0 && json_reader_key(&p->json, &key))
+		r = read_pair(p, key);
+	return r < 0 ? r : json_state(p);
+}
+
+/* ---- what holds between entries ------------------------------------------ */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorts them. */
+static int check_unique(struct parser *p, const char **names, size_t count)
+{
+	qsort(names, count, sizeof(*names), compare_names);
+	for (size_t i = 1; i < count; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			return duplicate_key(p, names[i]);
+	return 0;
+}
+
+static int check_keys(struct parser *p)
+{
+	const struct safetensors *content = p->content;
+	size_t most = content->count > content->metadata_count ? content->count : content->metadata_count;
+	const char **names = calloc(most + 1, sizeof(*names));
+	int r;
+
+	if (!names)
+		return out_of_memory(p);
+	for (size_t i = 0; i < content->count; i++)
+		names[i] = content->tensors[i].name;
+	r = check_unique(p, names, content->count);
+	for (size_t i = 0; i < content->metadata_count; i++)
+		names[i] = content->metadata[i].key;
+	if (r == 0)
+		r = check_unique(p, names, content->metadata_count);
+	free(names);
+	return r;
 }
 
 static int compare_offsets(const void *a, const void *b)
@@ -245,51 +373,75 @@ static int compare_offsets(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+static int truncated(struct parser *p, uint64_t data_bytes)
+{
+	return error_set(p->error, -EBADMSG, "is the download complete?",
+			 "%s is truncated: it has %" PRIu64 " bytes, its tensors need %" PRIu64, p->file,
+			 p->data_offset + p->data_bytes, p->data_offset + data_bytes);
+}
+
+/* Their offsets count from the beginning of the file from now on. */
 static int check_filled(struct parser *p)
 {
 	struct safetensors *content = p->content;
-	uint64_t at = p->data_offset;
+	uint64_t at = 0;
 	char what[128];
 
 	qsort(content->tensors, content->count, sizeof(*content->tensors), compare_offsets);
 	for (size_t i = 0; i < content->count; i++) {
-		const struct safetensors_tensor *tensor = &content->tensors[i];
+		struct safetensors_tensor *tensor = &content->tensors[i];
 
 		if (tensor->offset != at) {
 			snprintf(what, sizeof(what),
 				 "%s: begins at byte %" PRIu64 " of the data, expected %" PRIu64,
 				 tensor->offset < at ? "overlaps the tensor before it"
 						     : "leaves a gap before it",
-				 tensor->offset - p->data_offset, at - p->data_offset);
-			return tensor_error(p, tensor->name, RULE_FILL, what);
+				 tensor->offset, at);
+			return tensor_error(p, -EBADMSG, tensor->name, RULE_FILL, what);
 		}
 		at += tensor->bytes;
+		tensor->offset += p->data_offset;
 	}
-	if (at - p->data_offset == p->data_bytes)
+	if (at > p->data_bytes)
+		return truncated(p, at);
+	if (at == p->data_bytes)
 		return 0;
 	return error_set(p->error, -EBADMSG, RULE_FILL,
 			 "%s: the tensors end at byte %" PRIu64 " of the data, the file at %" PRIu64, p->file,
-			 at - p->data_offset, p->data_bytes);
+			 at, p->data_bytes);
 }
 
-static int read_document(struct parser *p, json_t *root)
+static int read_entries(struct parser *p)
 {
-	const char *key;
-	json_t *entry;
+	struct json_text key;
 	int r = 0;
 
-	if (!json_is_object(root))
+	if (json_reader_peek(&p->json) == JSON_KIND_ARRAY)
 		return error_set(p->error, -EBADMSG, NULL, "%s: the header is no JSON object", p->file);
-	p->content->tensors = calloc(json_object_size(root) + 1, sizeof(*p->content->tensors));
-	p->content->dims = calloc(count_dims(root) + 1, sizeof(*p->content->dims));
-	if (!p->content->tensors || !p->content->dims)
-		return error_set(p->error, -ENOMEM, NULL, "%s: out of memory", p->file);
-	json_object_foreach(root, key, entry) {
-		r = strcmp(key, METADATA_KEY) == 0 ? read_metadata(p, entry) : read_tensor(p, key, entry);
-		if (r < 0)
-			return r;
-	}
-	return check_filled(p);
+	json_reader_object(&p->json);
+	while (r == 0 && json_reader_key(&p->json, &key))
+		r = strcmp(key.bytes, METADATA_KEY) == 0 && !json_text_has_zero(key) ? read_metadata(p)
+										     : read_tensor(p, key);
+	if (r == 0)
+		json_reader_end(&p->json);
+	return r < 0 ? r : json_state(p);
+}
+
+static int read_header(struct parser *p, const char *header, size_t bytes)
+{
+	struct safetensors *content = p->content;
+	int r;
+
+	content->texts = malloc(bytes + 1);
+	json_reader_open(header, bytes, content->texts, &p->json);
+	content->tensors = calloc(bytes / TENSOR_BYTES_MIN + 1, sizeof(*content->tensors));
+	content->dims = calloc(bytes / DIM_BYTES_MIN + 1, sizeof(*content->dims));
+	if (!content->texts || !content->tensors || !content->dims)
+		return out_of_memory(p);
+	r = read_entries(p);
+	if (r == 0)
+		r = check_keys(p);
+	return r < 0 ? r : check_filled(p);
 }
 
 int safetensors_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
@@ -297,17 +449,13 @@ int safetensors_parse(const char *file, const void *header, size_t header_bytes,
 {
 	struct safetensors content = {0};
 	struct parser p = {.file = file, .content = &content, .error = error};
-	json_error_t json_error;
 	int r;
 
 	if (file_bytes < SAFETENSORS_PREFIX || header_bytes > file_bytes - SAFETENSORS_PREFIX)
 		return error_set(error, -EBADMSG, NULL, "%s: the header leaves the file", file);
 	p.data_offset = SAFETENSORS_PREFIX + header_bytes;
 	p.data_bytes = file_bytes - p.data_offset;
-	content.document = json_loadb(header, header_bytes, JSON_REJECT_DUPLICATES, &json_error);
-	if (!content.document)
-		return json_failed(&p, &json_error);
-	r = read_document(&p, content.document);
+	r = read_header(&p, header, header_bytes);
 	if (r < 0) {
 		safetensors_clear(&content);
 		return r;
@@ -321,6 +469,6 @@ void safetensors_clear(struct safetensors *content)
 	free(content->tensors);
 	free(content->metadata);
 	free(content->dims);
-	json_decref(content->document);
+	free(content->texts);
 	memset(content, 0, sizeof(*content));
 }

@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #define SAFETENSORS_PREFIX 8
+/* Texts take 1 time the header's bytes at most, dimensions 4, tensors 1, metadata 3, and looking for duplicates 2. */
+#define HEADER_MEMORY_FACTOR 16
 
 struct safetensors_tensor {
 	const char *name;
@@ -31,20 +33,21 @@ struct safetensors {
 	struct safetensors_pair *metadata;
 	size_t metadata_count;
 	uint64_t *dims; /* what the shapes point into */
-	void *document; /* the JSON, which holds names and texts */
+	char *texts; /* what names, keys and values point into */
 };
 
 /* The length of the JSON from a file's first 8 bytes, checked against the
  * limit and the file before anybody reads that much. `file` is for messages
- * only. -EBADMSG. */
+ * only. -EBADMSG: the file is truncated, or is no safetensors file. */
 int safetensors_header_bytes(const uint8_t prefix[SAFETENSORS_PREFIX], uint64_t file_bytes, const char *file,
 			     uint64_t *ret_bytes, struct error *error);
 
-/* Parses the JSON of a file of file_bytes bytes. Everything is checked: JSON
+/* Parses the JSON of a file of file_bytes bytes. The function checks everything: JSON
  * without duplicate keys or anything after it, dtypes, shapes, and that the
- * tensors fill the rest of the file exactly, without gap or overlap.
- * -EBADMSG naming file, tensor and rule; -ENOMEM. Integers above 2^63 - 1 and numbers
- * that no double holds are refused in ignored fields too. */
+ * tensors fill the rest of the file exactly, without gap or overlap. Whatever the header
+ * says, this function takes at most HEADER_MEMORY_FACTOR times its bytes of memory. *ret is set on success.
+ * -EBADMSG naming file, tensor and rule: the reference refuses the file too, or a key is there twice;
+ * -ENOTSUP: an unknown dtype, or one of gpuwm's own limits (names, dimensions); -ENOMEM. */
 int safetensors_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
 		      struct safetensors *ret, struct error *error);
 /* A zeroed one is fine, and twice too. */

@@ -1,16 +1,12 @@
 #include "source.h"
 
-#include <dirent.h>
+#include "folder.h"
+#include "weight_map.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define SINGLE_NAME "model.safetensors"
 
 /* What a worker needs besides the weights, so that it needs no model folder. */
 static const char *const extra_names[] = {
@@ -122,40 +118,6 @@ static int read_extras(const struct roots *roots, const char *folder, struct sou
 	return r;
 }
 
-/* The folder has no safetensors: says what it has instead, if that is known. */
-static int nothing_found(const struct source_file *folder, struct error *error)
-{
-	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const char *foreign = NULL;
-	struct dirent *entry;
-	char name[256];
-
-	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
-	while (dir && !foreign && (entry = readdir(dir))) {
-		const char *dot = strrchr(entry->d_name, '.');
-
-		if (dot && strcmp(dot, ".gguf") == 0)
-			foreign = "GGUF";
-		else if (dot &&
-			 (strcmp(dot, ".bin") == 0 || strcmp(dot, ".pt") == 0 || strcmp(dot, ".pth") == 0))
-			foreign = "PyTorch";
-		if (foreign)
-			snprintf(name, sizeof(name), "%s", entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
-	else if (fd >= 0)
-		close(fd);
-	if (foreign)
-		return error_set(error, -ENOTSUP,
-				 "supported are " SOURCE_INDEX_NAME " with its shards, " SINGLE_NAME
-				 ", and files per rank",
-				 "%s holds no safetensors, but %s (%s)", folder->path, name, foreign);
-	return error_set(error, -ENOENT, "a single file is named by its own path",
-			 "%s has neither " SOURCE_INDEX_NAME " nor " SINGLE_NAME, folder->path);
-}
-
 static int add_single(struct source *source, struct source_file *file, struct error *error)
 {
 	source->files = calloc(1, sizeof(*source->files));
@@ -167,22 +129,30 @@ static int add_single(struct source *source, struct source_file *file, struct er
 	return source_file_parse(&source->files[0], error);
 }
 
+static int open_shards(const struct roots *roots, const char *folder, const struct source_file *index,
+		       const struct weight_map *map, struct source *source, struct error *error)
+{
+	int r = shards_open(roots, folder, index, map, source, error);
+
+	if (r == 0)
+		r = gather_tensors(folder, source, error);
+	return r < 0 ? r : shards_check(index, source, map, error);
+}
+
 static int open_sharded(const struct roots *roots, const char *folder, const struct source_file *index,
 			struct source *source, struct error *error)
 {
-	json_t *root;
-	int r = shards_open(roots, folder, index, source, &root, error);
+	struct weight_map map;
+	int r = weight_map_read(index, &map, error);
 
 	if (r < 0)
 		return r;
-	r = gather_tensors(folder, source, error);
-	if (r == 0)
-		r = shards_check(index, source, root, error);
-	json_decref(root);
+	r = open_shards(roots, folder, index, &map, source, error);
+	weight_map_clear(&map);
 	return r;
 }
 
-static int open_per_rank(const struct roots *roots, const struct source_file *folder, struct source *source,
+static int open_per_rank(const struct roots *roots, const struct folder *folder, struct source *source,
 			 struct error *error)
 {
 	int r = ranks_open(roots, folder, source, error);
@@ -193,37 +163,40 @@ static int open_per_rank(const struct roots *roots, const struct source_file *fo
 }
 
 /* An index with its shards, or a single file. */
-static int open_whole(const struct roots *roots, const struct source_file *folder, struct source *source,
+static int open_whole(const struct roots *roots, const struct folder *folder, struct source *source,
 		      struct error *error)
 {
 	struct source_file file;
-	int r = open_in_folder(roots, folder->path, SOURCE_INDEX_NAME, &file, error);
+	const char *name;
+	int r = folder_choose(folder, &name, source->warning, error);
 
-	if (r == 0) {
+	if (r == 0)
+		r = open_in_folder(roots, folder->path, name, &file, error);
+	if (r < 0)
+		return r;
+	if (folder_is_index(name)) {
 		r = open_sharded(roots, folder->path, &file, source, error);
 		source_file_close(&file);
-	} else if (r == -ENOENT) {
-		r = open_in_folder(roots, folder->path, SINGLE_NAME, &file, error);
-		if (r == -ENOENT)
-			return nothing_found(folder, error);
-		if (r == 0)
-			r = add_single(source, &file, error);
-		if (r == 0)
-			r = gather_tensors(folder->path, source, error);
+		return r;
 	}
-	return r;
+	r = add_single(source, &file, error);
+	return r < 0 ? r : gather_tensors(folder->path, source, error);
 }
 
-static int open_folder(const struct roots *roots, const struct source_file *folder, struct source *source,
+static int open_folder(const struct roots *roots, const struct source_file *file, struct source *source,
 		       struct error *error)
 {
-	int r;
+	struct folder folder;
+	int r = folder_list(file, &folder, error);
 
+	if (r < 0)
+		return r;
 	error->code = 0;
-	r = open_per_rank(roots, folder, source, error);
+	r = open_per_rank(roots, &folder, source, error);
 	if (r == -ENOENT && !error->code)
-		r = open_whole(roots, folder, source, error);
-	return r < 0 ? r : read_extras(roots, folder->path, source, error);
+		r = open_whole(roots, &folder, source, error);
+	folder_clear(&folder);
+	return r < 0 ? r : read_extras(roots, file->path, source, error);
 }
 
 /* All of it, where the files are not per rank. */

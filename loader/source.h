@@ -1,5 +1,5 @@
 /* A source path becomes open files and the tensors in them: one safetensors
- * file, a folder with model.safetensors.index.json or model.safetensors, a Hugging
+ * file, a folder with such a file or an index of shards (folder.h says which one counts), a Hugging
  * Face snapshot, which is such a folder with links into ../../blobs, or a folder with files per rank
  * (model-rank-R-part-P.safetensors).
  */
@@ -10,8 +10,6 @@
 #include "safetensors.h"
 
 #include <sys/stat.h>
-
-#define SOURCE_INDEX_NAME "model.safetensors.index.json"
 
 struct source_file {
 	char *path;
@@ -56,9 +54,9 @@ struct source {
 };
 
 /* Opens everything and parses all headers. A folder's small files come along.
- * -ENOENT, -EACCES (see beneath_open), -EINVAL: no regular file or folder; -EBADMSG: a rule of
- * safetensors or of sharded repositories; -ENOTSUP: GGUF, pickle, PyTorch; -EFBIG: small files
- * above INDEX_FILES_BYTES_MAX. */
+ * -ENOENT, -EACCES (see beneath_open), -EINVAL: no regular file or folder, or a folder with several models; -EBADMSG: a
+ * file is damaged, or does not belong to its neighbours; -ENOTSUP: another format, or beyond a limit of gpuwm's own; -EFBIG:
+ * small files above INDEX_FILES_BYTES_MAX; -EIO: reading failed, or the file was written meanwhile. */
 int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error);
 /* A zeroed one is fine. */
 void source_close(struct source *source);
@@ -71,29 +69,30 @@ void source_file_close(struct source_file *file);
 int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
 			struct error *error);
 /* The whole content of a file of at most `limit` bytes, with a zero byte after
- * it; free it. -EFBIG. */
+ * it; free it. -EFBIG; -EIO as below. */
 int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);
 /* "folder/name"; free it. NULL: out of memory. */
 char *source_path(const char *folder, const char *name);
-/* -EIO naming the file when it is not what it was at opening. */
+/* Compares the file's size, time of writing (mtime) and time of change (ctime) with those at its opening. Anybody who may write the
+ * file can set mtime back, but not ctime. -EIO naming the file and what differs. */
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
-/* The shards that the JSON of an index names, opened and parsed into
- * source->files; then, with their tensors gathered, checked against it. *ret_root
- * is the JSON (json_decref it): read once, for the file may change. In shards.c. */
-struct json_t;
+/* The shards that an index names, opened and parsed into source->files; then, with their tensors gathered, checked
+ * against the same map: the index may change meanwhile. In shards.c. */
+struct weight_map;
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
-		struct source *source, struct json_t **ret_root, struct error *error);
-/* Which file holds each of these tensors, by name; json_decref it. -EBADMSG: one is in two. */
-int shards_map(const struct source *source, size_t first, size_t count, struct json_t **ret_places,
-	       struct error *error);
-int shards_check(const struct source_file *index, struct source *source, const struct json_t *root,
+		const struct weight_map *map, struct source *source, struct error *error);
+int shards_check(const struct source_file *index, struct source *source, const struct weight_map *map,
 		 struct error *error);
+/* These tensors in the order of their names; free it. -EBADMSG: two have the same one. */
+int shards_sort(const struct source *source, size_t first, size_t count,
+		const struct source_tensor ***ret_sorted, struct error *error);
 
 /* The files per rank of a folder, opened and parsed into source->files and source->ranks; then, with
- * their tensors gathered, what is whose. -ENOENT, and *error is not set: there are none; -ENOENT or -EBADMSG naming the file: one
- * is missing, others are beside them, a tensor is twice in a rank. In ranks.c. */
-int ranks_open(const struct roots *roots, const struct source_file *folder, struct source *source,
+ * their tensors gathered, what is whose. -ENOENT, and *error is not set: there are none; naming the file: -ENOENT (one
+ * is missing), -EINVAL (others are beside them), -EBADMSG (a tensor is twice in a rank). In ranks.c. */
+struct folder;
+int ranks_open(const struct roots *roots, const struct folder *folder, struct source *source,
 	       struct error *error);
 int ranks_place(struct source *source, struct error *error);
 

@@ -1,5 +1,7 @@
 #include "source.h"
 
+#include "foreign.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -7,13 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-#define SUPPORTED                                                                                              \
-	"supported are safetensors files, and folders of them; convert the model with the library that wrote it"
-/* Enough to tell formats apart. */
-#define PEEK_BYTES 16
+#define SUPPORTED "supported are safetensors files, and folders of them"
 
 char *source_path(const char *folder, const char *name)
 {
@@ -118,6 +116,8 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	if (!data)
 		return error_set(error, -ENOMEM, NULL, "%s: out of memory", file->path);
 	r = source_file_read_at(file, data, bytes, 0, error);
+	if (r == 0)
+		r = source_file_unchanged(file, error);
 	if (r < 0) {
 		free(data);
 		return r;
@@ -127,37 +127,34 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	return 0;
 }
 
-static bool ends_with(const char *text, const char *end)
+/* Says what the file is that does not begin as safetensors do; `r` is what reading its header's length gave. */
+static int not_safetensors(const struct source_file *file, const uint8_t *peek, size_t have, int r,
+			   struct error *error)
 {
-	size_t length = strlen(text), tail = strlen(end);
+	static const uint8_t zeros[SAFETENSORS_PREFIX];
+	const struct foreign *foreign;
 
-	return length > tail && strcasecmp(text + length - tail, end) == 0;
-}
-
-/* A name for a format that is known and not supported; NULL for others. */
-static const char *foreign_format(const char *path, const uint8_t *peek, size_t bytes)
-{
-	if (bytes >= 4 && memcmp(peek, "GGUF", 4) == 0)
-		return "a GGUF file";
-	if (bytes >= 4 && memcmp(peek, "PK\003\004", 4) == 0)
-		return "a PyTorch (zip) file";
-	if (bytes >= 2 && peek[0] == 0x80 && peek[1] <= 5)
-		return "a pickle";
-	if (ends_with(path, ".gguf"))
-		return "named as a GGUF file";
-	if (ends_with(path, ".bin") || ends_with(path, ".pt") || ends_with(path, ".pth") ||
-	    ends_with(path, ".pkl"))
-		return "named as a PyTorch file or pickle";
-	return NULL;
+	/* A length below 1 TiB and a brace, or zeros that a download has not filled yet: a damaged safetensors file. */
+	if (have > SAFETENSORS_PREFIX && memcmp(peek + 5, zeros, 3) == 0 &&
+	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 5) == 0))
+		return r;
+	foreign = foreign_format(file->path, peek, have);
+	if (foreign)
+		return error_set(error, -ENOTSUP, foreign->remedy, "%s is %s, no safetensors file", file->path,
+				 foreign->what);
+	if (r < 0 && have > SAFETENSORS_PREFIX)
+		return error_set(error, -ENOTSUP, SUPPORTED,
+				 "%s is no safetensors file: no header begins at byte %d", file->path,
+				 SAFETENSORS_PREFIX);
+	return r;
 }
 
 /* What the file begins with, and the length of its header. */
 static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct error *error)
 {
-	uint8_t peek[PEEK_BYTES] = {0};
+	uint8_t peek[FOREIGN_PEEK_BYTES] = {0};
 	uint64_t size = (uint64_t)file->stat.st_size;
 	size_t have = size < sizeof(peek) ? size : sizeof(peek);
-	const char *foreign;
 	int r = source_file_read_at(file, peek, have, 0, error);
 
 	if (r < 0)
@@ -167,10 +164,7 @@ static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct err
 	if (r == 0 && have > SAFETENSORS_PREFIX && strchr("{ \t\r\n", peek[SAFETENSORS_PREFIX]) &&
 	    peek[SAFETENSORS_PREFIX])
 		return 0;
-	foreign = foreign_format(file->path, peek, have);
-	if (foreign)
-		return error_set(error, -ENOTSUP, SUPPORTED, "%s is %s", file->path, foreign);
-	return r;
+	return not_safetensors(file, peek, have, r, error);
 }
 
 int source_file_parse(struct source_file *file, struct error *error)
@@ -198,6 +192,11 @@ int source_file_parse(struct source_file *file, struct error *error)
 	return r;
 }
 
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
 int source_file_unchanged(const struct source_file *file, struct error *error)
 {
 	struct stat now;
@@ -208,9 +207,16 @@ int source_file_unchanged(const struct source_file *file, struct error *error)
 		return error_set(error, -EIO, "load it again when nobody writes it",
 				 "%s was changed while it was read: it had %lld bytes, now %lld", file->path,
 				 (long long)file->stat.st_size, (long long)now.st_size);
-	if (now.st_mtim.tv_sec != file->stat.st_mtim.tv_sec ||
-	    now.st_mtim.tv_nsec != file->stat.st_mtim.tv_nsec)
+	if (!same_time(&now.st_mtim, &file->stat.st_mtim))
 		return error_set(error, -EIO, "load it again when nobody writes it",
 				 "%s was written while it was read", file->path);
+	if (now.st_nlink == 0 && file->stat.st_nlink > 0)
+		return error_set(error, -EIO, "load it again when nobody replaces it",
+				 "%s was removed or replaced while it was read", file->path);
+	if (!same_time(&now.st_ctim, &file->stat.st_ctim))
+		return error_set(
+			error, -EIO, "load it again when nobody changes it",
+			"%s was written while it was read, or its times, mode, owner or links were changed",
+			file->path);
 	return 0;
 }

@@ -80,11 +80,22 @@ static void total_row(struct table *table, const json_t *job)
 	table_cell(table, rate_text(bytes, ms, text));
 }
 
+void job_notes_print(const json_t *job)
+{
+	char text[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
+	const json_t *note;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "notes"), i, note) {
+		utf8_show(json_string_value(note), text, sizeof(text));
+		printf("note: %s\n", text);
+	}
+}
+
 int job_course_print(const json_t *job)
 {
-	const json_t *phase, *note;
+	const json_t *phase;
 	struct table *table = table_new("PHASE|>TIME|>BYTES|>RATE");
-	char text[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
 	size_t i;
 	int code;
 
@@ -93,10 +104,7 @@ int job_course_print(const json_t *job)
 	}
 	total_row(table, job);
 	code = table_print(table);
-	json_array_foreach(json_object_get(job, "notes"), i, note) {
-		utf8_show(json_string_value(note), text, sizeof(text));
-		printf("note: %s\n", text);
-	}
+	job_notes_print(job);
 	return code;
 }
 

@@ -65,6 +65,8 @@ static int plan_result_print(const struct arguments *arguments, const struct loa
 {
 	int code = arguments->json ? answer_print(json_incref(result->told)) : job_plan_print(result->told);
 
+	if (!arguments->json)
+		job_notes_print(result->told);
 	return code == EXIT_DONE ? job_plan_judge(result->told) : code;
 }
 

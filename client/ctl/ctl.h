@@ -160,6 +160,8 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 
 /* A job's phases with their times, the notes of its loader. */
 int job_course_print(const json_t *job);
+/* What its loader noted, a line each. */
+void job_notes_print(const json_t *job);
 /* The plan of a dry run. */
 int job_plan_print(const json_t *job);
 /* EXIT_DONE, or EXIT_NO_ROOM after saying where it does not fit. */

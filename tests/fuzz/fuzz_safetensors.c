@@ -39,6 +39,9 @@ static const char *const words[] = {
 	"null",
 	"\xff",
 	"1e999",
+	"-0",
+	"\"\\ud83d\\ude00\"",
+	"\\u0041",
 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -118,6 +118,32 @@ Test(file_faults, a_file_that_is_rewritten_while_it_loads)
 	left_nothing(d);
 }
 
+/* So do programs that copy a file with its times. */
+Test(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_back)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char backing[256];
+	struct fuse_file file;
+	struct ctl_run run;
+	struct stat before, after;
+
+	snprintf(backing, sizeof backing, "%s", checkpoint_write(d, "v1", LARGE(1)));
+	MOUNT(d, backing, FUSE_WAITS, FILE_BYTES / 2, &file);
+	run = load_until_fault(d, &file);
+	cr_assert(stat(backing, &before) == 0);
+	checkpoint_write(d, "v1", LARGE(2));
+	cr_assert(utimensat(AT_FDCWD, backing, (struct timespec[2]){before.st_atim, before.st_mtim}, 0) == 0);
+	cr_assert(stat(backing, &after) == 0 && after.st_size == before.st_size &&
+		  after.st_mtim.tv_nsec == before.st_mtim.tv_nsec &&
+		  after.st_mtim.tv_sec == before.st_mtim.tv_sec);
+	process_tell(&file.server, 'g');
+	ends_with(&run, 1);
+	says(file.path);
+	says("was written while it was read, or its times");
+	fuse_file_end(&file);
+	left_nothing(d);
+}
+
 /* ---- file systems that hang ------------------------------------------- */
 
 static bool job_says(struct gpuwmd *d, const char *key, const char *text)

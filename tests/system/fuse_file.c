@@ -61,7 +61,9 @@ static struct fuse_attr file_attributes(const struct serving *s)
 				  .size = (uint64_t)stat_.st_size,
 				  .blocks = (uint64_t)stat_.st_blocks,
 				  .mtime = (uint64_t)stat_.st_mtim.tv_sec,
-				  .mtimensec = (uint32_t)stat_.st_mtim.tv_nsec};
+				  .mtimensec = (uint32_t)stat_.st_mtim.tv_nsec,
+				  .ctime = (uint64_t)stat_.st_ctim.tv_sec,
+				  .ctimensec = (uint32_t)stat_.st_ctim.tv_nsec};
 }
 
 static void answer_lookup(const struct serving *s, const struct fuse_in_header *request)

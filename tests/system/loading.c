@@ -208,9 +208,9 @@ Test(loading, a_truncated_file)
 	struct stat stat_;
 
 	cr_assert(stat(path, &stat_) == 0 && truncate(path, stat_.st_size - 1) == 0);
-	refused(d, path, EBADMSG, "");
+	refused(d, path, EBADMSG, "is truncated: it has");
 	cr_assert(truncate(path, 100) == 0);
-	refused(d, path, EBADMSG, "");
+	refused(d, path, EBADMSG, "is truncated: it has 100 bytes, its header alone needs");
 	cr_assert(truncate(path, 3) == 0);
 	refused(d, path, EBADMSG, "");
 	cr_assert(truncate(path, 0) == 0);
@@ -225,7 +225,6 @@ static const char *const damaged[] = {
 	"{}x",
 	"{\"t\":7}",
 	"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
-	"{\"t\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}",
 	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
 	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
 	"{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -267,6 +266,7 @@ static const char *const wrong_maps[] = {
 	"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"gone.safetensors\"}}",
 	"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\",\"z\":\"one.safetensors\"}}",
 	"{\"weight_map\":[]}",
+	"{\"weight_map\":{}}",
 	"{}",
 	"{"};
 
@@ -280,7 +280,8 @@ Test(loading, a_sharded_folder_whose_map_is_wrong)
 
 		file_write(d, "m/model.safetensors.index.json", wrong_maps[i], strlen(wrong_maps[i]));
 		r = load_try(d, path_in(d, "m"), "bad@v1");
-		cr_assert(r == -EBADMSG || r == -ENOENT, "%s: %d %s", wrong_maps[i], r, gpuwm_error()->message);
+		cr_assert(r == -EBADMSG || r == -ENOENT || r == -ENOTSUP, "%s: %d %s", wrong_maps[i], r,
+			  gpuwm_error()->message);
 	}
 	gpuwmd_stop_empty(d);
 }

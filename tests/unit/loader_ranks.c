@@ -121,14 +121,17 @@ Test(ranks, must_begin_with_part_0)
 
 Test(ranks, are_not_mixed_with_other_files)
 {
-	static const char *const others[] = {"model.safetensors", "model.safetensors.index.json",
-					     "model-rank-01-part-0.safetensors", "model-rank-1.safetensors",
-					     "model-rank-99999999999-part-0.safetensors"};
+	static const char *const others[] = {"model.safetensors",
+					     "model.safetensors.index.json",
+					     "model-rank-01-part-0.safetensors",
+					     "model-rank-1.safetensors",
+					     "model-rank-99999999999-part-0.safetensors",
+					     "vae.safetensors.index.json"};
 
 	write_rank(0, 0, "a");
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		write_part(others[i], "b");
-		refused(-EBADMSG, others[i]);
+		refused(-EINVAL, others[i]);
 		cr_assert_eq(unlink(in_folder("%s", others[i])), 0);
 	}
 	cr_assert_eq(open_folder(), 0, "%s", error.message);

@@ -1,6 +1,7 @@
 #include "../../loader/safetensors.h"
 
 #include "../../proto/dtype.h"
+#include "fail_alloc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -31,7 +32,40 @@ static void refuse(const char *header, uint64_t data, const char *says)
 	cr_assert_eq(parse(header, data), -EBADMSG, "%s accepted", header);
 	cr_assert(strstr(error.message, "f.safetensors"), "%s", error.message);
 	cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
-	cr_assert_null(content.document, "nothing is given on errors");
+	cr_assert_null(content.texts, "nothing is given on errors");
+}
+
+/* Refused, though the file is not damaged: the reference may take it. */
+static void refuse_as_unsupported(const char *header, uint64_t data, const char *says)
+{
+	cr_assert_eq(parse(header, data), -ENOTSUP, "%s: %d", header, error.code);
+	cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+	cr_assert_null(content.texts, "nothing is given on errors");
+}
+
+/* The most memory that this process has had, counted anew: bytes. */
+static uint64_t peak_bytes(void)
+{
+	char line[256];
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long kib = 0;
+
+	while (kib == 0 && fgets(line, sizeof(line), file))
+		sscanf(line, "VmHWM: %llu kB", &kib);
+	fclose(file);
+	return kib << 10;
+}
+
+static uint64_t peak_begin(void)
+{
+	FILE *file = fopen("/proc/self/clear_refs", "we");
+
+	/* Without it the peak is that of the process so far. */
+	if (file) {
+		fputs("5", file);
+		fclose(file);
+	}
+	return peak_bytes();
 }
 
 static int header_bytes(uint64_t length, uint64_t file, uint64_t *ret)
@@ -64,10 +98,11 @@ Test(safetensors, refuses_header_lengths_outside_the_rules)
 	cr_assert_eq(header_bytes(100000001, 200000000, &bytes), -EBADMSG);
 	cr_assert(strstr(error.message, "100000000"), "%s", error.message);
 	cr_assert_eq(header_bytes(3, 10, &bytes), -EBADMSG);
-	cr_assert(strstr(error.message, "leaves the file"));
+	cr_assert(strstr(error.message, "f is truncated: it has 10 bytes, its header alone needs 11"), "%s",
+		  error.message);
 	cr_assert_eq(header_bytes(UINT64_MAX, 10, &bytes), -EBADMSG);
 	cr_assert_eq(header_bytes(1, 7, &bytes), -EBADMSG);
-	cr_assert(strstr(error.message, "7 bytes"));
+	cr_assert(strstr(error.message, "f is truncated: it has 7 bytes"), "%s", error.message);
 	cr_assert_eq(bytes, 77, "set on success only");
 }
 
@@ -108,10 +143,10 @@ Test(safetensors, refuses_names_that_no_index_holds)
 {
 	static char header[TENSOR_NAME_BYTES_MAX + 100];
 
-	refuse("{" ONE("", "F32", "[1]", "[0,4]") "}", 4, "it has no name");
+	refuse_as_unsupported("{" ONE("", "F32", "[1]", "[0,4]") "}", 4, "it has no name");
 	snprintf(header, sizeof(header), "{\"%0*d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
 		 TENSOR_NAME_BYTES_MAX + 1, 7);
-	refuse(header, 1, "its name is too long");
+	refuse_as_unsupported(header, 1, "its name is too long");
 	snprintf(header, sizeof(header), "{\"%0*d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
 		 TENSOR_NAME_BYTES_MAX, 7);
 	accept(header, 1);
@@ -120,10 +155,11 @@ Test(safetensors, refuses_names_that_no_index_holds)
 
 Test(safetensors, refuses_unknown_dtypes)
 {
-	refuse("{" ONE("t", "f32", "[1]", "[0,4]") "}", 4, "dtype \"f32\" is unknown");
-	refuse("{" ONE("t", "", "[1]", "[0,4]") "}", 4, "is unknown");
-	refuse("{" ONE("t", "F128", "[1]", "[0,16]") "}", 16, "tensor \"t\"");
-	refuse("{\"t\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype is missing or no text");
+	refuse_as_unsupported("{" ONE("t", "f32", "[1]", "[0,4]") "}", 4, "dtype \"f32\" is unknown");
+	refuse_as_unsupported("{" ONE("t", "", "[1]", "[0,4]") "}", 4, "is unknown");
+	refuse_as_unsupported("{" ONE("t", "F128", "[1]", "[0,16]") "}", 16, "tensor \"t\"");
+	refuse_as_unsupported("{" ONE("t", "U8\\u0000", "[1]", "[0,1]") "}", 1, "tensor \"t\"");
+	refuse("{\"t\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype is no text");
 	refuse("{\"t\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype is missing");
 }
 
@@ -162,7 +198,7 @@ Test(safetensors, refuses_anything_else_after_the_header)
 Test(safetensors, refuses_what_is_no_json_object)
 {
 	refuse("[]", 0, "no JSON object");
-	refuse("{\"a\":", 0, "not valid at byte");
+	refuse("{\"a\":", 0, "not valid JSON at byte 5: it ends too early");
 	refuse("nonsense", 0, "not valid");
 	refuse("{'a':1}", 0, "not valid");
 	refuse("   ", 0, "not valid");
@@ -174,7 +210,8 @@ Test(safetensors, refuses_nested_junk)
 
 	memset(deep, '[', sizeof(deep) - 1);
 	deep[sizeof(deep) - 1] = '\0';
-	refuse(deep, 0, "not valid");
+	memcpy(deep, "{\"t\":{\"x\":", 10);
+	refuse(deep, 0, "not valid JSON at byte 135: it is nested more than 127 deep");
 	refuse("{\"t\":[{}]}", 0, "its entry is no object");
 	refuse("{\"t\":7}", 0, "its entry is no object");
 	refuse("{\"t\":{}}", 0, "dtype is missing");
@@ -190,7 +227,10 @@ Test(safetensors, refuses_bytes_that_are_not_utf8)
 
 Test(safetensors, refuses_names_with_zero_bytes)
 {
-	refuse("{" ONE("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, "not valid");
+	refuse_as_unsupported("{" ONE("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, "a zero byte is in its name");
+	refuse_as_unsupported("{\"__metadata__\":{\"a\\u0000\":\"b\"}}", 0, "a zero byte");
+	refuse_as_unsupported("{\"__metadata__\":{\"a\":\"\\u0000\"}}", 0, "a zero byte");
+	refuse_as_unsupported("{\"__metadata__\\u0000\":{}}", 0, "a zero byte is in its name");
 }
 
 Test(safetensors, refuses_duplicate_keys)
@@ -228,13 +268,12 @@ Test(safetensors, ignores_unknown_fields)
 
 Test(safetensors, refuses_shapes_that_are_none)
 {
-	refuse("{" ONE("t", "U8", "7", "[0,1]") "}", 1, "shape is missing or no array");
+	refuse("{" ONE("t", "U8", "7", "[0,1]") "}", 1, "shape is no array");
 	refuse("{\"t\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "shape is missing");
-	refuse("{" ONE("t", "U8", "[-1]", "[0,1]") "}", 1,
-	       "shape holds something that is no non-negative integer");
+	refuse("{" ONE("t", "U8", "[-1]", "[0,1]") "}", 1, "shape holds -1, which is no non-negative integer");
 	refuse("{" ONE("t", "U8", "[1.0]", "[0,1]") "}", 1, "shape holds");
 	refuse("{" ONE("t", "U8", "[\"1\"]", "[0,1]") "}", 1, "shape holds");
-	refuse("{" ONE("t", "U8", "[18446744073709551616]", "[0,1]") "}", 1, "not valid");
+	refuse("{" ONE("t", "U8", "[-0]", "[0,0]") "}", 0, "shape holds -0");
 }
 
 Test(safetensors, limits_dimensions)
@@ -248,18 +287,75 @@ Test(safetensors, limits_dimensions)
 	strcat(header, "]}}");
 	accept(header, 1);
 	safetensors_clear(&content);
-	refuse(one_more, 1, "65 dimensions, above the limit of 64");
+	refuse_as_unsupported(one_more, 1, "65 dimensions, above the limit of 64");
 }
 
 Test(safetensors, refuses_offsets_that_are_none)
 {
-	refuse("{" ONE("t", "U8", "[1]", "[0]") "}", 1, "data_offsets is missing or no array of two");
+	refuse("{" ONE("t", "U8", "[1]", "[0]") "}", 1, "data_offsets is no array of two");
 	refuse("{" ONE("t", "U8", "[1]", "[0,1,2]") "}", 1, "no array of two");
 	refuse("{\"t\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "data_offsets is missing");
 	refuse("{" ONE("t", "U8", "[1]", "[-1,0]") "}", 1, "data_offsets holds");
 	refuse("{" ONE("t", "U8", "[1]", "[1,0]") "}", 1, "end before they begin");
-	refuse("{" ONE("t", "U8", "[2]", "[0,2]") "}", 1, "leave the file");
-	refuse("{" ONE("t", "U8", "[1]", "[9223372036854775806,9223372036854775807]") "}", 1, "leave the file");
+	refuse("{" ONE("t", "U8", "[1]", "[9223372036854775806,9223372036854775807]") "}", 1, "leaves a gap");
+}
+
+Test(safetensors, names_the_tensor_of_an_integer_that_is_too_big)
+{
+	refuse("{" ONE("t", "U8", "[18446744073709551616]", "[0,1]") "}", 1,
+	       "tensor \"t\": shape holds 18446744073709551616, above the limit of 9223372036854775807");
+	refuse("{" ONE("t", "U8", "[9223372036854775808]", "[0,1]") "}", 1, "tensor \"t\": shape holds");
+	refuse("{" ONE("t", "U8", "[1]", "[0,99999999999999999999999999999999999999999999999]") "}", 1,
+	       "tensor \"t\": data_offsets holds 9999999999999999999999999999999999999999, above");
+}
+
+Test(safetensors, says_both_sizes_of_a_truncated_file)
+{
+	const char *header = "{" ONE("a", "U8", "[2]", "[0,2]") "," ONE("b", "U8", "[6]", "[2,8]") "}";
+	char says[128];
+
+	snprintf(says, sizeof(says), "f.safetensors is truncated: it has %zu bytes, its tensors need %zu",
+		 8 + strlen(header) + 5, 8 + strlen(header) + 8);
+	refuse(header, 5, says);
+	refuse(header, 7, "is truncated");
+	accept(header, 8);
+	safetensors_clear(&content);
+}
+
+#define ZEROS_8 "0,0,0,0,0,0,0,0,"
+#define ZEROS ZEROS_8 ZEROS_8 ZEROS_8 ZEROS_8 ZEROS_8 ZEROS_8 ZEROS_8 "0,0,0,0,0,0,0,0"
+
+/* The most that a header can say in few bytes, in each part of it. */
+Test(safetensors, takes_little_memory_whatever_the_header_says)
+{
+	static const struct {
+		const char *begin, *part, *end;
+	} cases[] = {
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":[", "{},", "{}]}}"},
+		{"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "0,", "0]}}"},
+		{"{\"__metadata__\":{", "\"\":\"\",", "\"\":\"\"}}"},
+		{"{", ONE("a", "F4", "[0]", "[0,0]") ",", ONE("b", "F4", "[0]", "[0,0]") "}"},
+		{"{", ONE("a", "F4", "[" ZEROS "]", "[0,0]") ",", ONE("b", "F4", "[0]", "[0,0]") "}"},
+		{"{\"", "a", "\":1}"},
+	};
+	const size_t bytes = 20 << 20;
+	char *header = malloc(bytes);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size_t at = strlen(cases[i].begin), part = strlen(cases[i].part), end = strlen(cases[i].end);
+		uint64_t before;
+
+		memcpy(header, cases[i].begin, at);
+		for (; at + part + end <= bytes; at += part)
+			memcpy(header + at, cases[i].part, part);
+		memcpy(header + at, cases[i].end, end);
+		before = peak_begin();
+		safetensors_parse("f", header, at + end, 8 + at + end, &content, &error);
+		cr_expect_leq(peak_bytes() - before, (HEADER_MEMORY_FACTOR - 1) * bytes, "case %zu", i);
+		safetensors_clear(&content);
+		memset(&content, 0, sizeof(content));
+	}
+	free(header);
 }
 
 Test(safetensors, refuses_sizes_that_differ_from_the_span)
@@ -318,4 +414,25 @@ Test(safetensors, cuts_long_names_at_a_character)
 	strcat(header, "\":{}}");
 	refuse(header, 0, "\xc3\xa4\": dtype is missing");
 	cr_assert(strlen(error.message) < 300);
+}
+
+Test(safetensors, survives_every_allocation_that_fails)
+{
+	const char *header = "{\"__metadata__\":{\"a\":\"b\"}," ONE("t", "U8", "[1]", "[0,1]") "}";
+	unsigned n = 1;
+
+	for (;; n++) {
+		int r;
+
+		fail_alloc_arm(n);
+		r = parse(header, 1);
+		if (!fail_alloc_disarm())
+			break;
+		cr_assert_eq(r, -ENOMEM, "allocation %u: %d", n, r);
+		cr_assert(strstr(error.message, "f.safetensors: no memory for"), "%s", error.message);
+		cr_assert_null(content.texts);
+	}
+	cr_assert_eq(content.count, 1);
+	cr_assert_gt(n, 4, "tensors, shapes, texts, metadata");
+	safetensors_clear(&content);
 }

@@ -1,9 +1,10 @@
 #include "../../loader/source.h"
 
+#include "../../loader/weight_map.h"
+#include "fail_alloc.h"
 #include "loader_files.h"
 
 #include <errno.h>
-#include <jansson.h>
 
 static struct source source;
 static struct error error;
@@ -169,7 +170,7 @@ Test(source, refuses_missing_things)
 {
 	cr_assert_eq(open_path(in_folder("nothing")), -ENOENT);
 	cr_assert(strstr(error.message, "nothing"), "%s", error.message);
-	refuse(-ENOENT, "has neither model.safetensors.index.json nor model.safetensors");
+	refuse(-ENOENT, "has no safetensors files");
 }
 
 Test(source, refuses_a_missing_shard)
@@ -205,23 +206,54 @@ Test(source, refuses_shard_names_that_are_paths)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(text, sizeof(text), "{\"weight_map\":{\"a\":\"%s\"}}", names[i]);
 		write_index(text);
-		refuse(-EBADMSG, "tensor \"a\" is mapped to the shard");
+		refuse(-ENOTSUP, "tensor \"a\" is mapped to the shard");
 		cr_assert(strstr(error.message, names[i]));
 	}
 }
 
-Test(source, refuses_damaged_indices)
+Test(source, says_line_and_reason_of_a_damaged_index)
 {
+	write_index("{\n \"weight_map\": {\n  \"a\" \"s1.safetensors\"\n }\n}");
+	refuse(-EBADMSG, "model.safetensors.index.json: not valid JSON in line 3 (byte 25): expected ':'");
 	write_index("{");
-	refuse(-EBADMSG, "not valid at byte");
+	refuse(-EBADMSG, "not valid JSON in line 1 (byte 1): it ends too early");
+	write_index("{\"weight_map\":{\"a\":\"s\"}}x");
+	refuse(-EBADMSG, "something follows");
+	write_index("{\"weight_map\":{\"a\":\"s\"},\n\"metadata\":{\"total_size\":01}}");
+	refuse(-EBADMSG, "line 2");
+}
+
+Test(source, refuses_indices_that_are_none)
+{
 	write_index("[]");
 	refuse(-EBADMSG, "weight_map is missing");
+	write_index("{\"metadata\":{}}");
+	refuse(-EBADMSG, "weight_map is missing");
 	write_index("{\"weight_map\":[]}");
-	refuse(-EBADMSG, "weight_map is missing or no object");
+	refuse(-EBADMSG, "line 1: weight_map is no object");
 	write_index("{\"weight_map\":{\"a\":1}}");
 	refuse(-EBADMSG, "tensor \"a\" is mapped to something that is no text");
 	write_index("{\"weight_map\":{\"a\":\"s\",\"a\":\"s\"}}");
-	refuse(-EBADMSG, "not valid");
+	refuse(-EBADMSG, "duplicate key \"a\"");
+	write_index("{\"weight_map\":{},\"weight_map\":{}}");
+	refuse(-EBADMSG, "duplicate key \"weight_map\"");
+	write_index("{\"weight_map\":{\"a\\u0000\":\"s\"}}");
+	refuse(-ENOTSUP, "a zero byte is in the name of tensor \"a\"");
+}
+
+Test(source, refuses_an_index_that_names_no_tensor)
+{
+	write_shards();
+	write_index("{\"weight_map\":{}}");
+	refuse(-EBADMSG, "weight_map names no tensor");
+}
+
+Test(source, names_what_stands_in_place_of_an_index)
+{
+	write_index("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n");
+	refuse(-ENOTSUP, "is a Git LFS pointer");
+	write_index("<!doctype html><title>Sign in</title>");
+	refuse(-ENOTSUP, "is an HTML page");
 }
 
 Test(source, checks_the_shards_against_the_index_that_named_them)
@@ -229,15 +261,17 @@ Test(source, checks_the_shards_against_the_index_that_named_them)
 	char *paths[] = {folder};
 	struct roots roots = {.paths = paths, .count = 1};
 	struct source_file index;
-	json_t *root;
+	struct weight_map map;
 
 	write_shards();
+	write_index("{\"weight_map\":{\"c\":\"s1.safetensors\"}}");
 	cr_assert_eq(source_file_open(&roots, in_folder("model.safetensors.index.json"), &index, &error), 0);
-	cr_assert_eq(shards_open(&roots, folder, &index, &source, &root, &error), 0, "%s", error.message);
-	write_index("{\"weight_map\":{\"c\":1,\"a\":1,\"b\":1}}");
-	cr_expect_eq(shards_check(&index, &source, root, &error), -EBADMSG);
-	cr_expect(strstr(error.message, "is not in its shard s2.safetensors"), "%s", error.message);
-	json_decref(root);
+	cr_assert_eq(weight_map_read(&index, &map, &error), 0, "%s", error.message);
+	cr_assert_eq(shards_open(&roots, folder, &index, &map, &source, &error), 0, "%s", error.message);
+	write_index("{\"weight_map\":{\"a\":\"s1.safetensors\"}}");
+	cr_expect_eq(shards_check(&index, &source, &map, &error), -EBADMSG);
+	cr_expect(strstr(error.message, "\"c\" is not in its shard s1.safetensors"), "%s", error.message);
+	weight_map_clear(&map);
 	source_file_close(&index);
 }
 
@@ -245,7 +279,7 @@ Test(source, refuses_a_damaged_shard_by_name)
 {
 	write_shards();
 	write_safetensors(in_folder("s2.safetensors"), ONE("c"), 3);
-	refuse(-EBADMSG, "s2.safetensors: tensor \"c\"");
+	refuse(-EBADMSG, "s2.safetensors is truncated");
 }
 
 Test(source, warns_of_a_wrong_total)
@@ -264,36 +298,6 @@ Test(source, warns_of_tensors_that_the_map_leaves_out)
 	cr_assert_eq(open_path(folder), 0, "%s", error.message);
 	cr_assert_eq(source.tensor_count, 3);
 	cr_assert(strstr(source.warning, "names 2 tensors, the shards hold 3"), "%s", source.warning);
-}
-
-Test(source, names_formats_that_it_does_not_read)
-{
-	const char *path = in_folder("weights");
-	static const struct {
-		const char *bytes, *says;
-	} cases[] = {
-		{"GGUF\3\0\0\0\1\0\0\0\0\0\0\0", "is a GGUF file"},
-		{"PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0", "is a PyTorch (zip) file"},
-		{"\200\2}q\1X\1\0\0\0aq\2K\1s", "is a pickle"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		write_bytes(path, cases[i].bytes, 16);
-		cr_assert_eq(open_path(path), -ENOTSUP, "%s", error.message);
-		cr_assert(strstr(error.message, cases[i].says), "%s", error.message);
-		cr_assert(strstr(error.detail, "safetensors"), "says what is supported");
-	}
-	write_text(in_folder("x.gguf"), "nonsense");
-	cr_assert_eq(open_path(in_folder("x.gguf")), -ENOTSUP);
-}
-
-Test(source, names_formats_of_a_folder)
-{
-	write_text(in_folder("pytorch_model.bin"), "x");
-	refuse(-ENOTSUP, "pytorch_model.bin (PyTorch)");
-	unlink(in_folder("pytorch_model.bin"));
-	write_text(in_folder("q4.gguf"), "x");
-	refuse(-ENOTSUP, "q4.gguf (GGUF)");
 }
 
 /* 640 is 0x280: such a file begins with the bytes of a pickle. */
@@ -323,11 +327,18 @@ Test(source, refuses_short_files)
 	const char *path = in_folder("model.safetensors");
 
 	write_bytes(path, "", 0);
-	refuse(-EBADMSG, "0 bytes, too few");
+	refuse(-EBADMSG, "is truncated: it has 0 bytes");
 	write_bytes(path, "\20\0\0\0\0\0\0", 7);
-	refuse(-EBADMSG, "7 bytes, too few");
+	refuse(-EBADMSG, "is truncated: it has 7 bytes");
 	write_bytes(path, "\20\0\0\0\0\0\0\0", 8);
-	refuse(-EBADMSG, "leaves the file");
+	refuse(-EBADMSG, "is truncated: it has 8 bytes, its header alone needs 24");
+	/* Its first bytes are those of a pickle. */
+	write_bytes(path, "\200\2\0\0\0\0\0\0{\"a\"", 12);
+	refuse(-EBADMSG, "is truncated: it has 12 bytes, its header alone needs 648");
+	/* A download that has its size and not its bytes. */
+	write_bytes(path, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
+	refuse(-EBADMSG, "the header length is 0");
+	cr_assert(strstr(error.detail, "is the download complete?"), "%s", error.detail);
 }
 
 Test(source, limits_small_files_in_all)
@@ -353,7 +364,62 @@ Test(source, sees_a_file_that_changed)
 	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
 	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
 	cr_assert(strstr(error.message, "was written while it was read"), "%s", error.message);
+	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, source.files[0].stat.st_mtim}, 0),
+		     0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO, "ctime is not to be set back");
+	cr_assert(strstr(error.message, "or its times, mode, owner or links were changed"), "%s",
+		  error.message);
 	cr_assert_eq(truncate(path, 10), 0);
 	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
 	cr_assert(strstr(error.message, "now 10"), "%s", error.message);
+}
+
+Test(source, sees_a_file_that_was_replaced)
+{
+	const char *path = in_folder("model.safetensors");
+
+	write_safetensors(path, ONE("a"), 4);
+	cr_assert_eq(open_path(folder), 0);
+	write_safetensors(in_folder("new"), ONE("b"), 4);
+	cr_assert_eq(rename(in_folder("new"), path), 0);
+	cr_assert_eq(source_file_unchanged(&source.files[0], &error), -EIO);
+	cr_assert(strstr(error.message, "was removed or replaced while it was read"), "%s", error.message);
+}
+
+Test(source, sees_a_small_file_that_changed)
+{
+	const char *path = in_folder("config.json");
+	char *paths[] = {folder}, *data = NULL;
+	struct source_file file;
+
+	write_text(path, "{}");
+	cr_assert_eq(source_file_open(&(struct roots){.paths = paths, .count = 1}, path, &file, &error), 0);
+	cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+	cr_expect_eq(source_file_read(&file, 100, &data, &error), -EIO);
+	cr_expect(strstr(error.message, "config.json was written"), "%s", error.message);
+	cr_expect_null(data);
+	source_file_close(&file);
+}
+
+Test(source, survives_every_allocation_that_fails)
+{
+	char *paths[] = {folder};
+	const struct roots roots = {.paths = paths, .count = 1};
+	unsigned n = 1;
+	int r;
+
+	write_shards();
+	write_text(in_folder("config.json"), "{}");
+	for (;; n++) {
+		fail_alloc_arm(n);
+		r = source_open(folder, &roots, &source, &error);
+		if (!fail_alloc_disarm())
+			break;
+		/* asprintf does without the one that would shrink its text. */
+		cr_assert(r == 0 || r == -ENOMEM, "allocation %u: %d %s", n, r, error.message);
+		source_close(&source);
+		cr_assert_eq(fds_open(), fds_before, "allocation %u leaves a descriptor", n);
+	}
+	cr_assert_eq(r, 0, "%s", error.message);
+	cr_assert_gt(n, 20);
 }

@@ -1,0 +1,203 @@
+#include "folder.h"
+
+#include "foreign.h"
+#include "source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_END ".safetensors"
+#define INDEX_END ".safetensors.index.json"
+#define PIPELINE_NAME "model_index.json" /* of diffusers */
+#define NAMES_SHOWN 4 /* in an error */
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t length = strlen(name), tail = strlen(end);
+
+	return length > tail && strcmp(name + length - tail, end) == 0;
+}
+
+bool folder_is_file(const char *name)
+{
+	return ends_with(name, FILE_END);
+}
+
+bool folder_is_index(const char *name)
+{
+	return ends_with(name, INDEX_END);
+}
+
+/* ---- listing ------------------------------------------------------------- */
+
+static bool is_wanted(const char *name)
+{
+	return name[0] != '.' && (folder_is_file(name) || folder_is_index(name) || foreign_name(name) ||
+				  strcmp(name, PIPELINE_NAME) == 0);
+}
+
+static int add(struct folder *folder, const char *name, struct error *error)
+{
+	char **names = folder->names, *copy = strdup(name);
+
+	/* Room for one more at every power of two. */
+	if (copy && (folder->count & (folder->count - 1)) == 0)
+		names = realloc(folder->names, (2 * folder->count + 1) * sizeof(*names));
+	if (names)
+		folder->names = names;
+	if (!copy || !names) {
+		free(copy);
+		return error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
+	}
+	names[folder->count++] = copy;
+	return 0;
+}
+
+static int failed(const struct folder *folder, struct error *error)
+{
+	return error_set(error, -errno, NULL, "%s: %s", folder->path, strerror(errno));
+}
+
+static int read_names(struct folder *folder, DIR *dir, struct error *error)
+{
+	struct dirent *entry;
+	int r = 0;
+
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
+	while (r == 0 && (errno = 0, entry = readdir(dir)))
+		if (is_wanted(entry->d_name))
+			r = add(folder, entry->d_name, error);
+	return r == 0 && errno ? failed(folder, error) : r;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int folder_list(const struct source_file *file, struct folder *ret, struct error *error)
+{
+	struct folder folder = {.path = file->path};
+	int fd = openat(file->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir) {
+		r = failed(&folder, error);
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	r = read_names(&folder, dir, error);
+	closedir(dir);
+	if (r < 0) {
+		folder_clear(&folder);
+		return r;
+	}
+	if (folder.count > 0)
+		qsort(folder.names, folder.count, sizeof(*folder.names), compare_names);
+	*ret = folder;
+	return 0;
+}
+
+void folder_clear(struct folder *folder)
+{
+	while (folder->count > 0)
+		free(folder->names[--folder->count]);
+	free(folder->names);
+	folder->names = NULL;
+}
+
+/* ---- choosing ------------------------------------------------------------ */
+
+static bool has(const struct folder *folder, const char *name)
+{
+	for (size_t i = 0; i < folder->count; i++)
+		if (strcmp(folder->names[i], name) == 0)
+			return true;
+	return false;
+}
+
+static size_t count_of(const struct folder *folder, bool (*is)(const char *), const char **ret_last)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < folder->count; i++)
+		if (is(folder->names[i])) {
+			*ret_last = folder->names[i];
+			count++;
+		}
+	return count;
+}
+
+static int several(const struct folder *folder, bool (*is)(const char *), size_t count, const char *what,
+		   const char *remedy, struct error *error)
+{
+	char list[TEXT_BYTES_MAX + 1] = "";
+	size_t shown = 0, length = 0;
+
+	for (size_t i = 0; i < folder->count && shown < NAMES_SHOWN; i++)
+		if (is(folder->names[i])) {
+			int shown_bytes = text_shown(folder->names[i]);
+
+			length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%.*s",
+						   shown ? ", " : "", shown_bytes, folder->names[i]);
+			shown++;
+		}
+	if (count > shown)
+		snprintf(list + length, sizeof(list) - length, ", and %zu more", count - shown);
+	return error_set(error, -EINVAL, remedy, "%s has %zu %s, and none is named " FOLDER_FILE_NAME "%s: %s",
+			 folder->path, count, what, is == folder_is_index ? ".index.json" : "", list);
+}
+
+/* The folder has no safetensors: says what it has instead, if that is known. */
+static int nothing_found(const struct folder *folder, struct error *error)
+{
+	for (size_t i = 0; i < folder->count; i++) {
+		const struct foreign *foreign = foreign_name(folder->names[i]);
+
+		if (foreign)
+			return error_set(error, -ENOTSUP, foreign->remedy,
+					 "%s holds no safetensors, but %.*s, which is %s", folder->path,
+					 text_shown(folder->names[i]), folder->names[i], foreign->what);
+	}
+	if (has(folder, PIPELINE_NAME))
+		return error_set(error, -ENOENT, "name one of its folders, such as unet or vae",
+				 "%s is a pipeline of diffusers: its models are in its folders", folder->path);
+	return error_set(error, -ENOENT, "is it the model's folder, and is the download complete?",
+			 "%s has no safetensors files", folder->path);
+}
+
+int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error)
+{
+	size_t indices = count_of(folder, folder_is_index, ret_name);
+	size_t files = indices > 0 ? 0 : count_of(folder, folder_is_file, ret_name);
+
+	*ret_warning = '\0';
+	if (has(folder, FOLDER_FILE_NAME)) {
+		*ret_name = FOLDER_FILE_NAME;
+		if (has(folder, FOLDER_INDEX_NAME))
+			snprintf(ret_warning, TEXT_BYTES_MAX + 1,
+				 "%s has " FOLDER_FILE_NAME " and " FOLDER_INDEX_NAME
+				 ": the load takes " FOLDER_FILE_NAME ", as transformers does",
+				 folder->path);
+		return 0;
+	}
+	if (has(folder, FOLDER_INDEX_NAME)) {
+		*ret_name = FOLDER_INDEX_NAME;
+		return 0;
+	}
+	if (indices + files == 1)
+		return 0;
+	if (indices > 1)
+		return several(folder, folder_is_index, indices, "indices of shards",
+			       "keep each model in a folder of its own", error);
+	if (files > 1)
+		return several(folder, folder_is_file, files, "safetensors files",
+			       "name one of them by its own path; shards need their index", error);
+	return nothing_found(folder, error);
+}
