@@ -16,13 +16,17 @@ int index_map_open(int fd, uint64_t bytes, bool trusted, struct index_map *ret_m
 	struct stat status;
 	int r;
 
+	if (seals < 0 && errno != EINVAL && errno != EBADF)
+		return error_set(error, -errno, NULL, "asking for the seals of the index failed: %s",
+				 strerror(errno));
 	if (seals < 0)
 		return error_set(error, -EBADMSG, NULL, "the index's descriptor is no memfd");
 	if ((seals & SEALS) != SEALS)
 		return error_set(error, -EBADMSG, "seal it with F_SEAL_SEAL, _SHRINK, _GROW and _WRITE",
 				 "the index's memfd is not sealed");
-	if (fstat(fd, &status) < 0 || (uint64_t)status.st_size != bytes || bytes > INDEX_BYTES_MAX ||
-	    bytes == 0)
+	if (fstat(fd, &status) < 0)
+		return error_set(error, -errno, NULL, "fstat of the index failed: %s", strerror(errno));
+	if ((uint64_t)status.st_size != bytes || bytes > INDEX_BYTES_MAX || bytes == 0)
 		return error_set(error, -EBADMSG, NULL, "the index's memfd is not of %llu bytes",
 				 (unsigned long long)bytes);
 	map.data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -74,6 +74,8 @@ int cuda_fail(CUresult result, int code, struct error *error, const char *what)
 
 	driver.cuGetErrorName(result, &name);
 	driver.cuGetErrorString(result, &text);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && code == -EIO)
+		code = -ENOMEM;
 	return error_set(error, code, text, "%s: %s (%d)", what, name ? name : "unknown error", (int)result);
 }
 

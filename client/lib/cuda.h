@@ -89,7 +89,8 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error);
 /* 0 when one device can read another's memory; -ENOTSUP. */
 int cuda_reaches(int reader, int owner, struct error *error);
 
-/* *error from a result that is not CUDA_SUCCESS: `code`, what was tried, and the driver's words. */
+/* *error from a result that is not CUDA_SUCCESS: `code`, what was tried, and the driver's words. If the driver says that
+ * memory is out, -EIO becomes -ENOMEM. */
 int cuda_fail(CUresult result, int code, struct error *error, const char *what);
 
 #endif

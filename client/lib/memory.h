@@ -57,7 +57,8 @@ struct memory_ops {
 	/* A segment from a descriptor that stays the caller's own (ret->fd is -1; host keeps
 	 * a duplicate until `map` or the release).
 	 * With `check` the descriptor is not trusted: memfd, seals and size are
-	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size. */
+	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size.
+	 * -EBADMSG is damage only: -ENOMEM, -EMFILE and -EIO are not the descriptor's fault. */
 	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		      struct memory_segment *ret, struct error *error);
 	/* Maps the whole segment, at addresses of its own. Needs no CUDA context. */

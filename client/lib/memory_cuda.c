@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Whoever holds a memory_device has opened the driver; a forked child is refused anew. */
@@ -114,6 +115,43 @@ static int check_place(const struct cuda_driver *cuda, const struct memory_devic
 	return 0;
 }
 
+/* Negative: this process can't have one more descriptor, as an import needs. */
+static int check_files(int fd, struct error *error)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), r = copy < 0 ? -errno : 0;
+
+	if (copy >= 0)
+		close(copy);
+	if (r != -EMFILE && r != -ENFILE)
+		return 0;
+	return error_set(error, r, "raise RLIMIT_NOFILE", "no descriptor is left to import a segment: %s",
+			 strerror(-r));
+}
+
+/* Only what the driver says of a descriptor that is no memory of a GPU is damage (measured: UNKNOWN). */
+static int import_failed(CUresult result, int fd, uint64_t bytes, struct error *error)
+{
+	int r = result == CUDA_ERROR_OUT_OF_MEMORY ? 0 : check_files(fd, error);
+
+	if (r < 0)
+		return r;
+	switch (result) {
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return error_set(error, -ENOMEM,
+				 "see RLIMIT_AS and MemoryMax= for the process, nvidia-smi for the GPU",
+				 "the driver had no memory to import a segment of %llu bytes: "
+				 "CUDA_ERROR_OUT_OF_MEMORY",
+				 (unsigned long long)bytes);
+	case CUDA_ERROR_UNKNOWN:
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_INVALID_DEVICE: /* of one that this process does not see */
+		return cuda_fail(result, -EBADMSG, error, "the descriptor is not memory of a GPU");
+	default:
+		return cuda_fail(result, -EIO, error, "importing a segment");
+	}
+}
+
 static int cuda_import(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		       struct memory_segment *ret, struct error *error)
 {
@@ -127,7 +165,7 @@ static int cuda_import(const struct memory_device *device, int fd, uint64_t byte
 	result = cuda->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EBADMSG, error, "the descriptor is not memory of a GPU");
+		return import_failed(result, fd, bytes, error);
 	r = check ? check_place(cuda, device, handle, error) : 0;
 	if (r < 0)
 		cuda->cuMemRelease(handle);

@@ -84,6 +84,9 @@ static int host_check(int fd, uint64_t bytes, struct error *error)
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
+	if (seals < 0 && errno != EINVAL && errno != EBADF)
+		return error_set(error, -errno, NULL, "asking for the seals of a descriptor failed: %s",
+				 strerror(errno));
 	if (seals < 0)
 		return error_set(error, -EBADMSG, "memory of \"host\" is a memfd with MFD_ALLOW_SEALING",
 				 "the descriptor is not a memfd");

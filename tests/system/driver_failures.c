@@ -189,3 +189,56 @@ Test(driver_failures, each_call_of_a_loader_may_fail, .timeout = 500)
 	printf("a load on a GPU makes %u calls\n", n - 1);
 	cr_assert(n > 40 && n < FAILURES_MAX, "%u", n);
 }
+
+/* ---- without memory for an import: that is no damage ---- */
+
+#define NO_MEMORY_TO_IMPORT "cuMemImportFromShareableHandle:1:2"
+
+static int worker_without_memory(int argc, char **argv)
+{
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mapping;
+
+	(void)argc, (void)argv;
+	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
+	CHILD_ASSERT(gpuwm_attach(client, "m", NULL, &mapping) == -ENOMEM);
+	CHILD_ASSERT(strstr(gpuwm_error()->message, "no memory to import"));
+	CHILD_ASSERT(gpuwm_attach(client, "m", NULL, &mapping) == 0);
+	CHILD_ASSERT(mapping_holds(mapping, 1));
+	CHILD_ASSERT(gpuwm_detach(mapping) == 0);
+	gpuwm_close(client);
+	return 0;
+}
+
+Test(driver_failures, who_attaches_without_memory_is_told_so)
+{
+	struct process worker;
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	d = gpuwmd_start(NULL);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	setenv("FAKECUDA_FAIL", NO_MEMORY_TO_IMPORT, 1);
+	worker = process_start(worker_without_memory, NULL);
+	unsetenv("FAKECUDA_FAIL");
+	process_finish(&worker);
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(driver_failures, what_a_loader_can_not_import_without_memory_is_not_called_damaged)
+{
+	struct gpuwmd *d;
+
+	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	setenv("FAKECUDA_FAIL", NO_MEMORY_TO_IMPORT, 1);
+	setenv("FAKECUDA_FAIL_ONLY", "gpuwm-loader", 1);
+	d = gpuwmd_start(NULL);
+	unsetenv("FAKECUDA_FAIL");
+	unsetenv("FAKECUDA_FAIL_ONLY");
+	FAILS(ENOMEM, publish_version(d->admin, d->device, "p@v1", SMALL(1)));
+	cr_assert(strstr(gpuwm_error()->message, "no memory to import"), "%s", gpuwm_error()->message);
+	FAILS(ENOMEM, load_try(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1"));
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
+	gpuwmd_stop(d);
+}

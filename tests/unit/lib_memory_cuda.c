@@ -12,6 +12,7 @@
 #include "client/lib/cuda.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static struct memory_device device;
@@ -143,6 +144,85 @@ Test(memory_cuda, refuses_what_is_no_memory_of_a_gpu)
 	cr_assert(strstr(error.message, "not memory of a GPU") != NULL);
 	close(null);
 	close(memfd);
+}
+
+/* The call's first use ends with this result. The driver's first call reads what is injected. */
+static void inject(const char *call, int result)
+{
+	const char *backend = getenv("GPUWM_TEST_BACKEND");
+	char failure[96];
+
+	if (!backend || strcmp(backend, "fakecuda") != 0)
+		cr_skip("needs the stand-in for the driver");
+	snprintf(failure, sizeof(failure), "%s:1:%d", call, result);
+	setenv("FAKECUDA_FAIL", failure, 1);
+	setup();
+}
+
+static void no_memory_to_import(void)
+{
+	inject("cuMemImportFromShareableHandle", CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+Test(memory_cuda_short, an_import_without_memory_is_no_damage, .init = no_memory_to_import)
+{
+	struct memory_segment segment = exported(), copy;
+	struct error error;
+
+	cr_assert(eq(int, ops->import(&device, segment.fd, bytes, true, &copy, &error), -ENOMEM));
+	cr_expect(strstr(error.message, "no memory to import") != NULL, "%s", error.message);
+	cr_expect(strstr(error.detail, "RLIMIT_AS") != NULL, "%s", error.detail);
+	cr_assert(eq(int, ops->import(&device, segment.fd, bytes, true, &copy, &error), 0));
+	ops->release(&device, &copy);
+	ops->release(&device, &segment);
+}
+
+static void driver_fault_at_import(void)
+{
+	inject("cuMemImportFromShareableHandle", CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+Test(memory_cuda_short, an_import_that_the_driver_fails_is_no_damage, .init = driver_fault_at_import)
+{
+	struct memory_segment segment = exported(), copy;
+	struct error error;
+
+	cr_assert(eq(int, ops->import(&device, segment.fd, bytes, true, &copy, &error), -EIO));
+	ops->release(&device, &segment);
+}
+
+static void no_memory_to_map(void)
+{
+	inject("cuMemMap", CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+Test(memory_cuda_short, a_map_without_memory_is_no_damage, .init = no_memory_to_map)
+{
+	struct memory_segment segment;
+	struct error error;
+
+	cr_assert(eq(int, ops->create(&device, bytes, &segment, &error), 0), "%s", error.message);
+	cr_assert(eq(int, ops->map(&device, &segment, MEMORY_WRITE, &error), -ENOMEM), "%s", error.message);
+	ops->release(&device, &segment);
+}
+
+Test(memory_cuda, an_import_without_descriptors_is_no_damage)
+{
+	struct memory_segment segment = exported(), copy;
+	struct rlimit limit, none;
+	struct error error;
+	int r;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = limit;
+	none.rlim_cur = 3;
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
+	r = ops->import(&device, segment.fd, bytes, true, &copy, &error);
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
+	cr_assert(r == 0 || r == -EMFILE, "%d: %s", r, error.message);
+	if (r == 0) /* a driver that needs none */
+		ops->release(&device, &copy);
+	ops->release(&device, &segment);
 }
 
 Test(memory_cuda, refuses_memory_of_another_gpu_than_was_said)
