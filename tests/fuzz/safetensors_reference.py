@@ -68,6 +68,16 @@ SEEDS = [
 ]
 SEEDS = [(header.encode(), data) for header, data in SEEDS]
 
+# What a name may hold, and what none may.
+NAMES = [
+    *(rb"\u0041", rb"\u00e4", rb"\ud83d\ude00", rb"\ud800", rb"\udc00", rb"\ud800\ud800", rb"\udc00\ud800"),
+    *(rb"\"", rb"\/", rb"\x41", rb"\U0041", rb"\u00g0", rb"\u 041", rb"\u+041", rb"\'"),
+    *(b"\x01", b"\x1f", b"\x7f", b"\xc2\x80", b"\xef\xbb\xbf", b"\xef\xbf\xbf", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf"),
+    *(b"\x80", b"\xc0\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xff"),
+]
+NAME_SEEDS = [(b'{"%s":%s}' % (name, tensor().encode()), 4) for name in NAMES]
+NAME_SEEDS += [(b'{"__metadata__":{"a":"%s"}}' % name, 0) for name in NAMES]
+
 WORDS = [
     word.encode() if isinstance(word, str) else word
     for word in (
@@ -169,7 +179,7 @@ def mutate(draw, text):
 
 
 def make_file(draw):
-    header, data = draw.choice(SEEDS)
+    header, data = draw.choice(SEEDS if draw.randrange(5) else NAME_SEEDS)
     for _ in range(draw.choice((0, 1, 1, 1, 2, 3))):
         header = mutate(draw, header)
     if draw.randrange(20) == 0:
