@@ -63,15 +63,11 @@ static int say_hello(int sock)
 /* Asks whoever listens at the path. -errno of connect. */
 static int ask(struct waiting *w)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
 	if (sock < 0)
 		return -errno;
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", w->path);
-	do
-		r = connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-	while (r == -EINTR);
+	r = packet_connect(sock, w->path);
 	if (r < 0) {
 		close(sock);
 		return r;
