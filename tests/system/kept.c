@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NEXT_MS 20000
@@ -37,8 +38,8 @@ void kept_act(const struct gpuwmd *d, const char *lines)
 
 static void spawn(struct gpuwmd *d, const struct kept *how)
 {
-	char keeper[512], acting[512], acts[128], conf[128];
-	const char *words[12] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
+	char keeper[512], acting[512], acts[128], conf[128], fdstore[32];
+	const char *words[14] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
 	const char *const flags[] = {"--config", conf, NULL};
 	size_t count = 5;
 
@@ -51,6 +52,11 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 		words[count++] = how->store_max;
 	}
 	words[count++] = "--";
+	if (how->fdstore) {
+		snprintf(fdstore, sizeof fdstore, "FDSTORE=%s", how->fdstore);
+		words[count++] = "/usr/bin/env";
+		words[count++] = fdstore;
+	}
 	if (how->acts) {
 		words[count++] = acting;
 		words[count++] = acts;
@@ -61,18 +67,32 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 	unsetenv("LD_PRELOAD");
 }
 
-struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
+struct gpuwmd *gpuwmd_spawn_kept(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_new();
 
 	kept_configure(d, how);
 	spawn(d, how);
+	return d;
+}
+
+struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
+{
+	struct gpuwmd *d = gpuwmd_spawn_kept(how);
+
 	cr_assert(EVENTUALLY(NEXT_MS, (d->pid = kept_pid(d)) > 0 && access(d->admin_socket, F_OK) == 0),
 		  "the keeper starts no gpuwmd");
 	gpuwmd_wait(d);
 	d->keeper_fds = fds_of(d->keeper);
 	snprintf(d->instance, sizeof d->instance, "%s", gpuwm_instance(d->admin));
 	return d;
+}
+
+void keeper_restart(struct gpuwmd *d, const struct kept *how)
+{
+	cr_assert(kill(d->keeper, SIGKILL) == 0 && waitpid(d->keeper, NULL, 0) == d->keeper);
+	kept_configure(d, how);
+	spawn(d, how);
 }
 
 unsigned kills_wanted(unsigned otherwise)
