@@ -165,6 +165,7 @@ struct gpuwm_device {
 	bool is_cuda;
 	uint64_t total, budget; /* bytes */
 	uint64_t granularity; /* segments are multiples of this */
+	const char *lost; /* how the GPU was lost: it takes no load and no publish; "": it was not */
 };
 
 /* Devices as gpuwm_connect was told them, `host` first. The count; *ret_devices is an array
@@ -648,12 +649,15 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 /* Lets everything go: see docs/protocol.md. */
 int gpuwm_drain(struct gpuwm_client *client);
+/* Lets go of what was lost with a GPU: revokes all leases on the versions that need it, removes their aliases and frees
+ * them, but for pinned ones and those that other devices hold too. -EINVAL: the GPU is not lost; -ENODEV: there is no such device. */
+int gpuwm_drain_device(struct gpuwm_client *client, const char *device);
 
 /* ---- looking ---------------------------------------------------------- */
 
 /* The result of `list`, `status`, `clients`, `jobs` or `drain` as JSON text, with the keys of
  * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
- * free() the text. `drain` needs GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
+ * free() the text. The filter of `drain` is a device that is lost. `drain` needs GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
  * group. `list` tells of the models that this user may attach to. */
 int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
 
