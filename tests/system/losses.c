@@ -168,7 +168,6 @@ Test(losses, taint_what_lay_there_and_others_go_on)
 	FAILS(ENODEV, load_one(d, "m@v2", 0));
 	cr_assert(strstr(gpuwm_error()->message, "fallen off the bus"), "%s", gpuwm_error()->message);
 	FAILS(ENODEV, publish_begin(d->admin, d->device, "m@v2", SMALL(1), &publish));
-	FAILS(ENODEV, swap_to(d, "m", "v1", false) < 0 ? -ENODEV : 0);
 	OK(attach(d, "other", 1));
 	OK(load_one(d, "other@v2", 1));
 	cr_assert_eq(CTL("status"), 0, "%s", output);
