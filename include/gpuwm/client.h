@@ -267,7 +267,7 @@ struct gpuwm_attach_options {
  * On host a mapping keeps one descriptor open a segment, which a forked child has not.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
- * the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
+ * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
  * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
@@ -619,7 +619,7 @@ struct gpuwm_swap_options {
 	bool retire_old;
 };
 /* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
- * not ready; -EBADMSG: tainted. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+ * not ready; -EBADMSG: tainted; -ENODEV: a part was lost with its GPU. ret_old (33 bytes, may be NULL): the version that it named, or "". */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
