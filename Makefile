@@ -305,7 +305,7 @@ $(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(filter-out %/nvml.c,$(FAKE)))
 	@mkdir -p $(@D)
 	$(link) -shared -Wl,-soname,libcuda.so.1 $^ -ldl
-$(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter %/nvml.c %/machine.c %/usage.c %/call.c,$(FAKE)))
+$(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter %/nvml.c %/machine.c %/loss.c %/usage.c %/call.c,$(FAKE)))
 	@mkdir -p $(@D)
 	$(link) -shared -Wl,-soname,libnvidia-ml.so.1 $^ -ldl
 

@@ -100,6 +100,20 @@ struct device *device_find(const struct device_table *table, const char *id)
 	return NULL;
 }
 
+int device_check_there(const struct device *device, struct error *error)
+{
+	char remedy[DEVICE_BYTES_MAX + 160];
+
+	if (!device->lost.code)
+		return 0;
+	snprintf(
+		remedy, sizeof(remedy),
+		"gpuwmctl drain --device %s lets go of what lay there; then reset or replace it: gpuwmd uses it "
+		"again by itself when a loader can",
+		device->id);
+	return error_set(error, -ENODEV, remedy, "%s is lost: %.800s", device->id, device->lost.message);
+}
+
 void device_table_clear(struct device_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)

@@ -26,6 +26,7 @@ struct device {
 	uint64_t used; /* is granted */
 	uint64_t contexts; /* of it: for contexts of loaders that have not gone */
 	uint64_t still_mapped; /* of it: of freed versions that holders of revoked leases may still map */
+	struct error lost; /* how the GPU was lost, as a loader found; code 0: it was not, or it is back */
 };
 
 /* A device never leaves the table: versions refer to it. At most DEVICES_MAX. */
@@ -55,6 +56,8 @@ int device_table_report(struct device_table *table, const struct device *report,
 /* NULL: no such device. */
 struct device *device_find(const struct device_table *table, const char *id);
 void device_table_clear(struct device_table *table);
+/* 0, or -ENODEV with how the device was lost and the remedy: it takes no load and no publish. */
+int device_check_there(const struct device *device, struct error *error);
 
 /* What was charged; gives itself back. Zeroed: nothing. */
 struct budget_charge {

@@ -123,7 +123,7 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error)
 {
-	int r = version->state == VERSION_READY ? version_check_sound(version, error)
+	int r = version->state == VERSION_READY ? version_check_replica(version, replica, error)
 						: not_leased(version, error);
 
 	if (r < 0)

@@ -417,6 +417,12 @@ void loader_cancel(struct loader *l)
 	loader_notify(l, &w, &(struct parcel){0});
 }
 
+void loader_fail(struct loader *l, const struct error *error)
+{
+	if (l->job)
+		kill_loader(l, error);
+}
+
 void loader_watch(struct loader *l)
 {
 	if (l->state == LOADER_BUSY && l->job->watched_ms)

@@ -1,5 +1,6 @@
 #include "clock.h"
 #include "loader_internal.h"
+#include "losses.h"
 #include "room.h"
 #include "scrub.h"
 #include "session.h"
@@ -389,6 +390,15 @@ void loader_pool_turn(struct loader_pool *pool)
 	pool->turning = false;
 }
 
+void loader_pool_renew(struct loader_pool *pool)
+{
+	struct loader *l;
+
+	while ((l = standby(pool)))
+		loader_dismiss(l);
+	loader_pool_turn(pool);
+}
+
 void loader_pool_watch(struct loader_pool *pool)
 {
 	for (struct loader *l = pool->first; l; l = l->next)
@@ -405,6 +415,7 @@ void loader_pool_report(struct loader_pool *pool)
 	pool->asked_ms = clock_steady_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_REPORT);
+	losses_put(&w, pool->server);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

@@ -72,11 +72,14 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 static int check_place(const struct request *request, const struct lease_wanted *wanted, struct error *error)
 {
 	struct device *device;
+	int r = 0;
 
 	if (wanted->rank >= PARTS_PER_VERSION_MAX)
 		return error_set(error, -EINVAL, NULL, "rank is %llu; a version has at most %d parts",
 				 (unsigned long long)wanted->rank, PARTS_PER_VERSION_MAX);
-	return wanted->device[0] ? params_device(request->server, wanted->device, &device, error) : 0;
+	if (wanted->device[0])
+		r = params_device(request->server, wanted->device, &device, error);
+	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
 }
 
 int method_claim(struct request *request, struct fields *params, struct error *error)

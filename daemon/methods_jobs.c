@@ -123,6 +123,8 @@ static int load_fields(struct server *server, struct fields *params, struct load
 		r = check_source(server->config, load->source, error);
 	if (r == 0 && load->device_count == 0)
 		r = default_device(server, load, error);
+	for (size_t i = 0; r == 0 && i < load->device_count; i++)
+		r = device_check_there(load->devices[i], error);
 	return r;
 }
 

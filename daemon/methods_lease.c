@@ -83,9 +83,11 @@ static int check(const struct lease_wanted *wanted, const struct version *versio
 	if (version->state != VERSION_READY && !look)
 		return not_ready(version, &ret->later, error);
 	r = owner_wish_check(&wanted->owner, version, error);
-	if (r == 0 && !wanted->look)
+	if (r == 0 && !wanted->look && !version_is_left(version))
 		r = version_check_sound(version, error);
-	return r < 0 ? r : find_replica(version, wanted, &ret->replica, error);
+	if (r == 0)
+		r = find_replica(version, wanted, &ret->replica, error);
+	return r < 0 || wanted->look ? r : version_check_replica(version, ret->replica, error);
 }
 
 static int find(struct session *session, const struct lease_wanted *wanted, struct found *ret,

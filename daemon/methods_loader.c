@@ -1,6 +1,7 @@
 #include "methods.h"
 #include "clock.h"
 #include "loader.h"
+#include "losses.h"
 #include "segment.h"
 #include "versions.h"
 
@@ -22,14 +23,15 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 	fields_text(&f, "kind", kind, sizeof(kind));
 	fields_text(&f, "name", device.name, sizeof(device.name));
 	device.total = fields_u64(&f, "total");
-	device.free = fields_u64(&f, "free");
+	device.free = fields_u64_or(&f, "free", 0);
 	device.granularity = fields_u64(&f, "granularity");
 	device.context = fields_u64_or(&f, "context", 0);
 	r = params_check(&f, error);
 	if (r < 0)
 		return r;
 	device.is_cuda = strcmp(kind, "cuda") == 0;
-	r = device_table_report(&server->devices, &device, clock_steady_ms());
+	/* Without NVML, and of a GPU that is lost, a loader does not know what is free. */
+	r = device_table_report(&server->devices, &device, fields_have(&f, "free") ? clock_steady_ms() : 0);
 	return r < 0 ? error_set(error, r, NULL, "the device %s was not taken: %s", device.id, strerror(-r))
 		     : 0;
 }
@@ -43,6 +45,47 @@ static int take_devices(struct server *server, struct fields *params, struct err
 	for (uint32_t i = 0; r == 0 && i < count; i++)
 		r = take_device(server, &devices[i], error);
 	return r;
+}
+
+/* Of devices that gpuwmd told the loader. */
+static int take_lost(struct server *server, struct fields *params, struct error *error)
+{
+	uint32_t count = 0;
+	const msgpack_object *lost = fields_have(params, "lost") ? fields_array(params, "lost", &count) : NULL;
+	int r = params_check(params, error);
+
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		char id[DEVICE_BYTES_MAX + 1];
+		struct device *device;
+		struct error why = {0};
+		struct fields f;
+
+		fields_of(&f, &lost[i]);
+		fields_text(&f, "device", id, sizeof(id));
+		fields_error(&f, "error", &why);
+		r = params_check(&f, error);
+		device = r == 0 ? device_find(&server->devices, id) : NULL;
+		if (device && device->is_cuda)
+			losses_note(server, device, &why);
+	}
+	return r;
+}
+
+static int take_back(struct server *server, struct fields *params, struct error *error)
+{
+	uint32_t count = 0;
+	const msgpack_object *back = fields_have(params, "back") ? fields_array(params, "back", &count) : NULL;
+
+	for (uint32_t i = 0; i < count; i++) {
+		char id[DEVICE_BYTES_MAX + 1];
+		struct device *device;
+
+		fields_text_at(params, &back[i], "back", id, sizeof(id));
+		device = params->error.code ? NULL : device_find(&server->devices, id);
+		if (device)
+			losses_end(server, device);
+	}
+	return params_check(params, error);
 }
 
 static int introduce(struct request *request, struct fields *params, struct error *error)
@@ -80,6 +123,7 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 	request_result(request, &w);
 	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
 	put_version_id(&w, "instance", &request->server->instance);
+	losses_put(&w, request->server);
 	request_answer(request, &w);
 	if (session->loader)
 		loader_is_standby(session->loader);
@@ -88,7 +132,12 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 
 int method_loader_devices(struct request *request, struct fields *params, struct error *error)
 {
-	return take_devices(request->server, params, error);
+	struct server *server = request->server;
+	int r = take_devices(server, params, error);
+
+	if (r == 0)
+		r = take_lost(server, params, error);
+	return r < 0 ? r : take_back(server, params, error);
 }
 
 /* ---- the job ---- */

@@ -1,5 +1,4 @@
 #include "methods.h"
-#include "keeping.h"
 #include "reload.h"
 #include "versions.h"
 
@@ -256,42 +255,6 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	}
 	if (!waiter)
 		answer_retired(request, &id, version_by_id(request->server, &id));
-	return 0;
-}
-
-/* ---- drain ---- */
-
-int method_drain(struct request *request, struct fields *params, struct error *error)
-{
-	struct server *server = request->server;
-	struct version *version = NULL;
-	struct message_writer w;
-	struct error why;
-	int r;
-
-	(void)params;
-	error_set(&why, -ESHUTDOWN, NULL, "gpuwmd is draining");
-	server_begin_draining(server, &why);
-	server->drained = true;
-	versions_retire_all(server);
-	r = keeping_let_go(server->keeping, error);
-	if (r < 0)
-		return r;
-	request_result(request, &w);
-	message_begin_array(&w, "left");
-	while ((version = registry_next_version(server->registry, NULL, version))) {
-		if (version->state != VERSION_RETIRING || version->freeing)
-			continue;
-		message_begin_map(&w, NULL);
-		put_version_id(&w, "version", &version->id);
-		message_put_text(&w, "model", model_name(version->model));
-		message_put_text(&w, "tag", version->tag);
-		message_put_u64(&w, "leases", version->lease_count);
-		message_put_u64(&w, "pins", version->pin_count);
-		message_end(&w);
-	}
-	message_end(&w);
-	request_answer(request, &w);
 	return 0;
 }
 

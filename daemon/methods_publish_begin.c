@@ -250,6 +250,8 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 
 	if (r == 0)
 		r = check_join(request, begin, error);
+	if (r == 0)
+		r = device_check_there(begin->request.device, error);
 	if (r < 0)
 		return r;
 	if (request->session->kind == SESSION_LOADER)

@@ -121,6 +121,8 @@ static void put_device(struct message_writer *w, const struct device *device, ui
 	message_put_u64(w, "context", device->context);
 	message_put_u64(w, "contexts", device->contexts);
 	message_put_u64(w, "still_mapped", device->still_mapped);
+	if (device->lost.code)
+		message_put_error(w, "lost", &device->lost);
 	message_end(w);
 }
 

@@ -48,6 +48,7 @@ struct replica {
 	struct digest promised; /* the content that the commit named */
 	struct budget_charge charge;
 	uint64_t scrubbed; /* the scrub's last pass that read it */
+	bool lost; /* with its device: also when that is back */
 };
 
 struct lease;
@@ -79,7 +80,8 @@ struct version {
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
 	uint32_t readers; /* jobs that have its memory: it is not freed under them */
 	const struct error *
-		tainted; /* ready, retiring: what of its memory is not as it was checked; NULL: nothing known */
+		tainted; /* ready, retiring: what of its memory is not as it was checked, or how the device of a
+				replica was lost (-ENODEV); NULL: nothing known */
 	uint64_t force_at_ms; /* since 1970: when leases that are left are revoked; 0: never */
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
 	bool forced; /* that time is over: nobody gets a lease again */
@@ -222,7 +224,7 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 
 /* ---- leases ---- */
 
-/* A lease on the replica. -EINVAL: the version is not ready; -EBADMSG: it is tainted; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
+/* A lease on the replica. -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);
@@ -265,7 +267,7 @@ struct swap_result {
 };
 /* to NULL: removes the alias (generation 0 then). expect NULL: whatever it names; a zero id: nothing. Where
  * nothing changed, old is now. Rules: hot_swap in docs/protocol.md. -EINVAL, -ENOENT, -EBUSY,
- * -EEXIST (the name is a tag), -EBADMSG (`to` is tainted), -EDQUOT, -ENOMEM. */
+ * -EEXIST (the name is a tag), -EBADMSG, -ENODEV (`to` is tainted), -EDQUOT, -ENOMEM. */
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error);
 /* Whether the alias could be made or moved by hand: -EINVAL (a wrong name, `previous`),
@@ -280,10 +282,17 @@ int version_pin(struct version *version, const char *pin,
 		struct error *error); /* -EEXIST, -EDQUOT, -ENOMEM, -EINVAL: not ready, a wrong name */
 int version_unpin(struct version *version, const char *pin, struct error *error); /* -ENOENT */
 /* A ready or retiring version's memory is not what was checked: it gives no new leases and aliases are
- * not moved to it; who has it keeps it. What was found first stays. Cannot fail: without memory for a copy the taint says no more. */
+ * not moved to it; who has it keeps it. What was found first stays, but
+ * that damage counts more than a loss. Cannot fail: without memory for a copy the taint says no more. */
 void version_taint(struct version *version, const struct error *found);
-/* -EBADMSG with what differs and the remedy; 0: it is not tainted. */
+/* Marks the replicas on the device as lost. True: there are any that were not yet; the caller taints the version. */
+bool version_lose(struct version *version, const struct device *device);
+/* Nothing but a loss taints it, and each rank has a replica that is left: that gives leases as before. */
+bool version_is_left(const struct version *version);
+/* -EBADMSG with what differs, or -ENODEV with what was lost, and the remedy; 0: it is not tainted. */
 int version_check_sound(const struct version *version, struct error *error);
+/* The same for a lease on one replica: 0 also if others were lost and this one is left. */
+int version_check_replica(const struct version *version, uint32_t replica, struct error *error);
 /* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
  * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
 int registry_retire(struct registry *registry, struct version *version, struct error *error);

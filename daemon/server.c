@@ -10,6 +10,7 @@
 #include "keeping.h"
 #include "listener.h"
 #include "loader.h"
+#include "losses.h"
 #include "mourning.h"
 #include "notify.h"
 #include "pace.h"
@@ -83,6 +84,7 @@ static void give_room(struct server *server)
 
 void server_settle(struct server *server)
 {
+	losses_settle(server);
 	give_room(server);
 	say_goodbyes(server);
 	turn_loaders(server);

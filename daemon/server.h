@@ -95,6 +95,8 @@ struct server {
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	uv_signal_t signals[SIGNALS];
 	bool turn_due; /* loaders are given to jobs, and started, before the loop sleeps */
+	bool losses_due; /* a device was lost, or is back: jobs and loaders are gone through before the loop sleeps */
+	bool standbys_stale; /* loaders that stand by began before a device came back */
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */

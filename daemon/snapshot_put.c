@@ -62,6 +62,18 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	memcpy(version->told, w->buffer.data + begin, version->told_bytes);
 }
 
+/* Which parts lay on a device that was lost: a bit for each, by position. */
+static void put_lost(struct message_writer *w, const struct version *version)
+{
+	uint64_t lost = 0;
+
+	static_assert(PARTS_PER_VERSION_MAX <= 64, "a part has no bit");
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		lost |= (uint64_t)version->replicas[i].lost << i;
+	if (lost)
+		message_put_u64(w, "lost_parts", lost);
+}
+
 static void put_version(struct message_writer *w, struct version *version)
 {
 	message_begin_map(w, NULL);
@@ -70,6 +82,8 @@ static void put_version(struct message_writer *w, struct version *version)
 		message_put_error(w, "error", &version->error);
 	if (version->tainted)
 		message_put_error(w, "tainted", version->tainted);
+	if (version->tainted)
+		put_lost(w, version);
 	if (version->forced)
 		message_put_bool(w, "forced", true);
 	else if (version->force_at_ms)
@@ -180,6 +194,8 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 		message_put_u64(w, "total", device->total);
 		message_put_u64(w, "granularity", device->granularity);
 		message_put_u64(w, "context", device->context);
+		if (device->lost.code)
+			message_put_error(w, "lost", &device->lost);
 		message_end(w);
 	}
 	message_end(w);

@@ -50,8 +50,11 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 		error_set(&f.error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", device.id, kind);
 	if (!f.error.code && device_find(t->into->devices, device.id))
 		error_set(&f.error, -EEXIST, NULL, "%s is there twice", device.id);
+	fields_error(&f, "lost", &device.lost);
 	if (!f.error.code)
 		r = device_table_report(t->into->devices, &device, 0);
+	if (!f.error.code && r == 0)
+		device_find(t->into->devices, device.id)->lost = device.lost;
 	if (r == -ENOMEM)
 		taking_no_memory(&f.error);
 	else if (r < 0)

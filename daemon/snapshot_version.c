@@ -193,6 +193,15 @@ static void read_version(const msgpack_object *o, char *model, struct version *l
 		f->error = fixed->error;
 }
 
+/* Older ones tell no lost part. */
+static void take_lost(struct version *version, struct fields *f)
+{
+	uint64_t lost = fields_u64_or(f, "lost_parts", 0);
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		version->replicas[i].lost = lost >> i & 1;
+}
+
 static int take_pins(struct version *version, struct fields *f, struct error *error)
 {
 	uint32_t count;
@@ -282,6 +291,8 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 	if (like->tainted)
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
+	if (r == 0)
+		take_lost(version, f);
 	if (r == 0)
 		r = version_take_revoked(version, f, "revoked", error);
 	if (r == 0)

@@ -70,6 +70,7 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 	waiters_wake(server, WAIT_READY, version);
 	claims_concluded(server, version);
 	jobs_conclude(server, &version->id, NULL);
+	versions_lose_new(server, version);
 	if (server->drained)
 		versions_retire_all(server);
 	return 0;

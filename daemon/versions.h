@@ -46,6 +46,18 @@ void versions_force_begin(struct server *server);
 void versions_taint(struct server *server, struct version *version, const struct replica *replica,
 		    const struct error *found);
 
+/* versions_lost.c: the device is lost, so that all versions with a replica there are tainted, with -ENODEV. */
+void versions_lose(struct server *server, struct device *device);
+/* Publishes that have a part on a lost device fail. What is on its way into the fd store gets there, and is tainted then. */
+void versions_fail_lost(struct server *server);
+/* The same of one version that became ready when its device was lost already. */
+void versions_lose_new(struct server *server, struct version *version);
+/* Lets go of the versions that need what was lost with the device: aliases that name them go, their leases are revoked, and
+ * they are freed; pinned ones when their last pin goes. Not of those that other devices hold too. */
+void versions_drain_lost(struct server *server, const struct device *device);
+/* Whether the version has a replica there. */
+bool version_is_on(const struct version *version, const struct device *device);
+
 /* Frees the version if nothing holds it any more: called after each lease that went. */
 void versions_free_unused(struct server *server, struct version *version);
 /* The same, for who changes more: the caller saves the state afterwards. */

@@ -95,6 +95,14 @@ int versions_retire_by_force(struct server *server, struct version *version, uin
 	return 0;
 }
 
+void force_now(struct server *server, struct version *version)
+{
+	version->force_at_ms = clock_wall_ms();
+	revoke_all(server, version);
+	freeing_begin(server, version);
+	arm(server);
+}
+
 void versions_force_begin(struct server *server)
 {
 	const uint64_t now = clock_wall_ms();

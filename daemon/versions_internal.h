@@ -14,6 +14,10 @@ void tell_tainted(struct server *server, const struct version *version, const st
 void tell_swapped(struct server *server, const char *model, const char *alias,
 		  const struct swap_result *result);
 
+/* versions_forced.c: revokes its leases and frees it, at once and within the grace time too; what is pinned when its last
+ * pin goes. It is retiring. The caller saves, and calls revoked_tell with the reason. */
+void force_now(struct server *server, struct version *version);
+
 /* versions_freed.c. Marks the version if nothing holds it any more: it is in no snapshot from then
  * on, and goes at the next versions_settle. False: it is held, or out of memory. */
 bool freeing_begin(struct server *server, struct version *version);

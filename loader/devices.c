@@ -1,6 +1,7 @@
 #include "devices.h"
 
 #include "log.h"
+#include "nvml.h"
 
 #include "../client/lib/memory.h"
 
@@ -46,49 +47,6 @@ static int host_device(struct device *ret, struct error *error)
 
 #ifdef GPUWM_CUDA
 
-/* What is used of NVML, by its stable interface. */
-struct nvml_memory {
-	unsigned long long total, free, used;
-};
-
-static struct {
-	int (*nvmlInit_v2)(void);
-	int (*nvmlDeviceGetHandleByUUID)(const char *uuid, void **device);
-	int (*nvmlDeviceGetMemoryInfo)(void *device, struct nvml_memory *memory);
-} nvml;
-
-static bool nvml_open(void)
-{
-	static int state; /* 0: not tried, 1: there, -1: not */
-	void *library;
-
-	if (state)
-		return state > 0;
-	state = -1;
-	library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		return false;
-	*(void **)&nvml.nvmlInit_v2 = dlsym(library, "nvmlInit_v2");
-	*(void **)&nvml.nvmlDeviceGetHandleByUUID = dlsym(library, "nvmlDeviceGetHandleByUUID");
-	*(void **)&nvml.nvmlDeviceGetMemoryInfo = dlsym(library, "nvmlDeviceGetMemoryInfo");
-	if (nvml.nvmlInit_v2 && nvml.nvmlDeviceGetHandleByUUID && nvml.nvmlDeviceGetMemoryInfo &&
-	    nvml.nvmlInit_v2() == 0)
-		state = 1;
-	return state > 0;
-}
-
-static void read_free(struct device *device)
-{
-	struct nvml_memory memory;
-	void *handle;
-
-	if (nvml_open() && nvml.nvmlDeviceGetHandleByUUID(device->id, &handle) == 0 &&
-	    nvml.nvmlDeviceGetMemoryInfo(handle, &memory) == 0) {
-		device->free = memory.free;
-		device->free_known = true;
-	}
-}
-
 static int cuda_device(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
 {
 	struct device device = {.kind = "cuda", .context = CONTEXT_BYTES};
@@ -113,7 +71,7 @@ static int cuda_device(const struct cuda_driver *cuda, int ordinal, struct devic
 	if (r < 0)
 		return r;
 	device.total = total;
-	read_free(&device);
+	device.free_known = nvml_free(device.id, &device.free);
 	*ret = device;
 	return 0;
 }

@@ -5,6 +5,8 @@
 #include "../service/task_limits.h"
 #include "activated.h"
 #include "log.h"
+#include "lookout.h"
+#include "loss.h"
 #include "standby.h"
 #include "watcher.h"
 
@@ -29,6 +31,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 static const char help[] =
 	"usage: gpuwm-loader --fd N\n"
 	"       gpuwm-loader --activated --user USER [--config FILE]\n"
+	"       gpuwm-loader --examine DEVICE\n"
 	"\n"
 	"gpuwmd starts this program for each load and each check, or a systemd service does for\n"
 	"each connection to its socket; it is of no use by hand.\n"
@@ -37,6 +40,9 @@ static const char help[] =
 	"  --activated    take the connection from systemd (Accept=yes)\n"
 	"  --user USER    who may connect: the name or number of the user that gpuwmd runs as\n"
 	"  --config FILE  load from below the roots of this configuration of gpuwmd only\n"
+	"  --examine DEVICE\n"
+	"                 whether a GPU can be used: make a CUDA context there, write and read\n"
+	"                 memory; a loader asks it about a GPU that was lost\n"
 	"  --version      print the version\n"
 	"  --help         print this\n";
 
@@ -44,6 +50,7 @@ struct arguments {
 	int fd; /* -1: not given */
 	bool activated;
 	const char *user, *config;
+	const char *examine; /* NULL: not given */
 };
 
 /* The socket's number; -1 where it is none. */
@@ -65,6 +72,8 @@ static int parse_fd(const char *text)
 /* Without --user anybody could have the loader's rights who can connect. */
 static bool fit_together(const struct arguments *arguments)
 {
+	if (arguments->examine)
+		return arguments->fd < 0 && !arguments->activated && !arguments->user && !arguments->config;
 	if (arguments->activated)
 		return arguments->fd < 0 && arguments->user;
 	return arguments->fd >= 0 && !arguments->user && !arguments->config;
@@ -73,13 +82,10 @@ static bool fit_together(const struct arguments *arguments)
 static int parse_arguments(int argc, char **argv, struct arguments *ret)
 {
 	static const struct option options[] = {
-		{"fd", required_argument, NULL, 'f'},
-		{"activated", no_argument, NULL, 'a'},
-		{"user", required_argument, NULL, 'u'},
-		{"config", required_argument, NULL, 'c'},
-		{"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+		{"fd", required_argument, NULL, 'f'},      {"activated", no_argument, NULL, 'a'},
+		{"user", required_argument, NULL, 'u'},    {"config", required_argument, NULL, 'c'},
+		{"examine", required_argument, NULL, 'e'}, {"version", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},          {0},
 	};
 	int option;
 
@@ -97,6 +103,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 			break;
 		case 'c':
 			ret->config = optarg;
+			break;
+		case 'e':
+			ret->examine = optarg;
 			break;
 		case 'v':
 			puts("gpuwm-loader " GPUWM_VERSION);
@@ -127,6 +136,16 @@ static int complain(const struct error *error)
 	loader_log("%s%s%s%s", error->message, error->detail[0] ? " (" : "", error->detail,
 		   error->detail[0] ? ")" : "");
 	return EXIT_FAILED;
+}
+
+/* The driver may hang in a call to a lost GPU: then the alarm ends this process, and its end is the answer. */
+static int examine(const char *device)
+{
+	struct error error;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(LOOKOUT_EXAMINE_SECONDS);
+	return loss_examine(device, &error) < 0 ? complain(&error) : EXIT_DONE;
 }
 
 static int run(const struct arguments *arguments)
@@ -174,7 +193,7 @@ int main(int argc, char **argv)
 	raise_file_limit();
 	if (getpriority(PRIO_PROCESS, 0) < 0)
 		setpriority(PRIO_PROCESS, 0, 0); /* gpuwmd runs ahead of others; what loaders do takes long */
-	r = run(&arguments);
+	r = arguments.examine ? examine(arguments.examine) : run(&arguments);
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
 	__gcov_dump();

@@ -4,6 +4,7 @@
 #include "hand_in.h"
 #include "load.h"
 #include "log.h"
+#include "lookout.h"
 #include "report.h"
 #include "roots.h"
 #include "verify.h"
@@ -21,11 +22,21 @@ struct standby {
 	struct work work;
 	const struct standby_roots *roots;
 	bool assigned, report_wanted;
+	struct lookout *lookout;
 	struct job job;
 	struct prepare *prepare; /* of a load; ended when all is told: that takes time */
 	struct load_plan plan; /* of a dry run */
 	struct error refused; /* a job that could not be parsed */
 };
+
+static void learn_devices(struct standby *s, const msgpack_object *body)
+{
+	struct fields f;
+
+	fields_of(&f, body);
+	if (fields_have(&f, "devices"))
+		lookout_told(s->lookout, &f);
+}
 
 static void notified(struct message *message, struct packet *packet, void *user_data)
 {
@@ -35,6 +46,7 @@ static void notified(struct message *message, struct packet *packet, void *user_
 		s->work.cancelled = true;
 	} else if (strcmp(message->method, NOTIFY_LOADER_REPORT) == 0) {
 		s->report_wanted = true;
+		learn_devices(s, message->body);
 	} else if (strcmp(message->method, NOTIFY_LOADER_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
@@ -56,6 +68,7 @@ static int own_pidfd(int *ret_fd, struct error *error)
 static int say_hello(struct standby *s, struct error *error)
 {
 	struct message_writer w;
+	struct reply reply;
 	int pidfd = -1, r = own_pidfd(&pidfd, error);
 
 	if (r < 0)
@@ -70,11 +83,15 @@ static int say_hello(struct standby *s, struct error *error)
 	r = devices_put(&w, error);
 	message_end(&w);
 	if (r == 0)
-		r = connection_call(s->work.connection, &w, &pidfd, pidfd >= 0, CALL_TIMEOUT_MS, NULL, error);
+		r = connection_call(s->work.connection, &w, &pidfd, pidfd >= 0, CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (pidfd >= 0)
 		close(pidfd);
-	return r;
+	if (r < 0)
+		return r;
+	learn_devices(s, reply.message.body);
+	reply_clear(&reply);
+	return 0;
 }
 
 static int tell_devices(struct standby *s, struct error *error)
@@ -86,6 +103,7 @@ static int tell_devices(struct standby *s, struct error *error)
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, METHOD_LOADER_DEVICES);
 	r = devices_put(&w, error);
+	lookout_put(s->lookout, &w);
 	message_end(&w);
 	if (r == 0)
 		r = connection_notify(s->work.connection, &w, error);
@@ -177,16 +195,32 @@ static void run_job(struct standby *s, struct error *error)
 static int wait_for_job(struct standby *s, struct error *error)
 {
 	while (!s->assigned) {
-		int r = connection_poll(s->work.connection, -1);
+		int r = 0;
 
-		if (r < 0)
-			return r;
-		if (s->report_wanted)
+		if (lookout_turn(s->lookout) || s->report_wanted)
 			r = tell_devices(s, error);
+		if (r == 0)
+			r = connection_poll(s->work.connection, lookout_wait_ms(s->lookout));
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+/* gpuwmd learns that a GPU is lost before it learns that the job failed: it refuses the next one then. */
+static void look_for_loss(struct standby *s, const struct error *failed)
+{
+	const struct job *job = &s->job;
+	bool news = false;
+
+	if (!failed->code || failed->code == -ECONNRESET || s->work.cancelled)
+		return;
+	if (job->device[0])
+		news = lookout_after_failure(s->lookout, job->device);
+	for (size_t i = 0; i < job->device_count; i++)
+		news = lookout_after_failure(s->lookout, job->devices[i]) || news;
+	if (news)
+		tell_devices(s, &(struct error){0});
 }
 
 /* From hello to the end of the job; the connection is made. */
@@ -203,6 +237,7 @@ static int serve(struct standby *s)
 	if (r < 0)
 		return r == -ECONNRESET ? 0 : r;
 	run_job(s, &error);
+	look_for_loss(s, &error);
 	r = report_done(s->work.connection, &error, &s->job, s->job.dry_run ? &s->plan : NULL);
 	/* The end of the process gives back what can't be waited for. */
 	if (!prepare_busy(s->prepare))
@@ -220,7 +255,8 @@ int standby_run(int sock, const struct standby_roots *roots)
 	s->job.publisher = -1;
 	s->work.phase = "waiting";
 	s->roots = roots;
-	r = connection_new(sock, &s->work.connection);
+	s->lookout = lookout_new();
+	r = s->lookout ? connection_new(sock, &s->work.connection) : -ENOMEM;
 	if (r == 0) {
 		connection_on_notify(s->work.connection, notified, s);
 		r = client_adopt(s->work.connection, &s->work.client);
@@ -228,6 +264,7 @@ int standby_run(int sock, const struct standby_roots *roots)
 			r = serve(s);
 	}
 	job_clear(&s->job);
+	lookout_free(s->lookout);
 	if (s->work.client)
 		gpuwm_close(s->work.client);
 	else

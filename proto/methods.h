@@ -64,5 +64,7 @@
 #define EVENT_JOB "job"
 #define EVENT_PEER_LOST "peer_lost"
 #define EVENT_DRAINING "draining"
+#define EVENT_DEVICE_LOST "device_lost"
+#define EVENT_DEVICE_BACK "device_back"
 
 #endif

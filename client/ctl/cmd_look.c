@@ -87,15 +87,30 @@ static void status_summary(const json_t *status)
 	putchar('\n');
 }
 
+/* How each device was lost that is. */
+static void status_losses(const json_t *status)
+{
+	const json_t *device;
+	char name[80];
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "devices"), i, device) {
+		snprintf(name, sizeof(name), "%.60s is LOST", answer_text(device, "device"));
+		if (json_object_get(device, "lost"))
+			answer_error_print(device, "lost", name);
+	}
+}
+
 static int status_devices(const json_t *status)
 {
-	struct table *table = table_new("DEVICE|KIND|>TOTAL|>FREE|>BUDGET|>USED|>STILL MAPPED|NAME");
+	struct table *table = table_new("DEVICE|KIND|STATE|>TOTAL|>FREE|>BUDGET|>USED|>STILL MAPPED|NAME");
 	const json_t *device;
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "devices"), i, device) {
 		table_cell(table, answer_text(device, "device"));
 		table_cell(table, answer_text(device, "kind"));
+		table_cell(table, json_object_get(device, "lost") ? "LOST" : "ok");
 		table_size(table, answer_number(device, "total"));
 		if (json_object_get(device, "free"))
 			table_size(table, answer_number(device, "free"));
@@ -118,6 +133,7 @@ int command_status(struct gpuwm_client *client, const struct arguments *argument
 		return code;
 	if (!arguments->json) {
 		status_summary(status);
+		status_losses(status);
 		code = status_devices(status);
 	}
 	json_decref(status);

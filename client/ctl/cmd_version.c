@@ -246,9 +246,16 @@ static int left_print(const json_t *left)
 
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	const char *device = NULL;
 	json_t *answer;
-	int code = answer_query(client, arguments, "drain", NULL, &answer);
+	int code = EXIT_DONE;
 
+	if (arguments->device_count > 1)
+		return exit_with(EXIT_USAGE, "drain one after the other", "one --device at most");
+	if (arguments->device_count == 1)
+		code = device_resolve(client, arguments->devices[0], &device);
+	if (code == EXIT_DONE)
+		code = answer_query(client, arguments, "drain", device, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	if (!arguments->json)

@@ -54,6 +54,7 @@ void client_free(struct gpuwm_client *client)
 	for (size_t i = 0; i < client->device_count; i++) {
 		free((char *)client->devices[i].id);
 		free((char *)client->devices[i].name);
+		free((char *)client->devices[i].lost);
 	}
 	free(client->devices);
 	free(client->socket);
@@ -105,6 +106,7 @@ static int read_device(struct gpuwm_client *client, const msgpack_object *map, s
 {
 	struct gpuwm_device *device = &client->devices[client->device_count];
 	char id[DEVICE_BYTES_MAX + 1], name[TEXT_BYTES_MAX + 1], kind[16];
+	struct error lost = {0};
 	struct fields f;
 
 	fields_of(&f, map);
@@ -115,12 +117,16 @@ static int read_device(struct gpuwm_client *client, const msgpack_object *map, s
 	device->budget = fields_u64(&f, "budget");
 	device->granularity = fields_u64(&f, "granularity");
 	device->is_cuda = strcmp(kind, "cuda") == 0;
+	fields_error(&f, "lost", &lost);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "hello: a device: %s", f.error.message);
 	device->id = strdup(id);
 	device->name = strdup(name);
+	device->lost = strdup(lost.message);
 	client->device_count++;
-	return device->id && device->name ? 0 : error_set(error, -ENOMEM, NULL, "out of memory for a device");
+	return device->id && device->name && device->lost
+		       ? 0
+		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
 }
 
 static int read_devices(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)

@@ -68,10 +68,18 @@ int cuda_open(const struct cuda_driver **ret, struct error *error)
 	return 0;
 }
 
+bool cuda_is_loss(CUresult result)
+{
+	return result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+	       result == CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
 int cuda_fail(CUresult result, int code, struct error *error, const char *what)
 {
 	const char *name = NULL, *text = NULL;
 
+	if (cuda_is_loss(result))
+		code = -ENODEV;
 	driver.cuGetErrorName(result, &name);
 	driver.cuGetErrorString(result, &text);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && code == -EIO)

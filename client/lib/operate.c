@@ -328,7 +328,8 @@ int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t numb
 	return r < 0 ? client_fail(&error) : 0;
 }
 
-int gpuwm_drain(struct gpuwm_client *client)
+/* device NULL: of everything. */
+static int drain(struct gpuwm_client *client, const char *device)
 {
 	struct call call;
 	struct error error;
@@ -337,6 +338,8 @@ int gpuwm_drain(struct gpuwm_client *client)
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_DRAIN);
+	if (device)
+		message_put_text(&call.request, "device", device);
 	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -352,4 +355,19 @@ int gpuwm_reload(struct gpuwm_client *client)
 	call_begin(&call, client, METHOD_RELOAD);
 	r = call_run(&call, 0, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_drain(struct gpuwm_client *client)
+{
+	return drain(client, NULL);
+}
+
+int gpuwm_drain_device(struct gpuwm_client *client, const char *device)
+{
+	struct error error;
+
+	if (device)
+		return drain(client, device);
+	error_set(&error, -EINVAL, "gpuwm_devices tells their ids", "no device was named");
+	return client_fail(&error);
 }

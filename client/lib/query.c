@@ -14,8 +14,8 @@ static const struct question {
 	const char *filter; /* NULL: takes none */
 	bool is_number;
 } questions[] = {
-	{METHOD_LIST, "model", false}, {METHOD_STATUS, NULL, false}, {METHOD_CLIENTS, NULL, false},
-	{METHOD_JOBS, "job", true},    {METHOD_DRAIN, NULL, false},  {METHOD_RELOAD, NULL, false},
+	{METHOD_LIST, "model", false}, {METHOD_STATUS, NULL, false},    {METHOD_CLIENTS, NULL, false},
+	{METHOD_JOBS, "job", true},    {METHOD_DRAIN, "device", false}, {METHOD_RELOAD, NULL, false},
 };
 
 static const struct question *question_find(const char *method)

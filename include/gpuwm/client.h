@@ -168,6 +168,7 @@ struct gpuwm_device {
 	bool is_cuda;
 	uint64_t total, budget; /* bytes */
 	uint64_t granularity; /* segments are multiples of this */
+	const char *lost; /* how the GPU was lost: it takes no load and no publish; "": it was not */
 };
 
 /* Devices as gpuwm_connect was told them, `host` first. The count; *ret_devices is an array
@@ -269,7 +270,7 @@ struct gpuwm_attach_options {
  * On host a mapping keeps one descriptor open a segment, which a forked child has not.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
- * the version is), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
+ * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
  * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
@@ -632,7 +633,7 @@ struct gpuwm_swap_options {
 	bool retire_old;
 };
 /* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
- * not ready; -EBADMSG: tainted. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+ * not ready; -EBADMSG: tainted; -ENODEV: a part was lost with its GPU. ret_old (33 bytes, may be NULL): the version that it named, or "". */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
@@ -662,6 +663,9 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 /* Lets everything go: see docs/protocol.md. */
 int gpuwm_drain(struct gpuwm_client *client);
+/* Lets go of what was lost with a GPU: revokes all leases on the versions that need it, removes their aliases and frees
+ * them, but for pinned ones and those that other devices hold too. -EINVAL: the GPU is not lost; -ENODEV: there is no such device. */
+int gpuwm_drain_device(struct gpuwm_client *client, const char *device);
 /* Makes gpuwmd read its configuration again. Returns 0 once gpuwmd goes by the new one. If that one has an error, gpuwmd
  * keeps the old one, and the message names the file, the line and the error: -EINVAL; -ENOENT: there is no such
  * file; -EMFILE: its limits need more open files than gpuwmd may have. Needs GPUWM_CONNECT_ADMIN. */
@@ -671,7 +675,8 @@ int gpuwm_reload(struct gpuwm_client *client);
 
 /* The result of `list`, `status`, `clients`, `jobs`, `drain` or `reload` as JSON text, with the keys of
  * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
- * free() the text. `drain` and `reload` need GPUWM_CONNECT_ADMIN; so do `clients` and `jobs`, but for members of the observers'
+ * free() the text. The filter of `drain` is a device that is lost. `drain` and `reload` need GPUWM_CONNECT_ADMIN; so do
+ * `clients` and `jobs`, but for members of the observers'
  * group. `list` tells of the models that this user may attach to. */
 int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
 

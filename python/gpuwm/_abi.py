@@ -66,6 +66,7 @@ class Device(ctypes.Structure):
         ("total", c_uint64),
         ("budget", c_uint64),
         ("granularity", c_uint64),
+        ("lost", c_char_p),
     )
 
 
@@ -278,6 +279,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
     ),
     "gpuwm_drain": (c_int, (_HANDLE,)),
+    "gpuwm_drain_device": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_reload": (c_int, (_HANDLE,)),
     "gpuwm_query": (c_int, (_HANDLE, c_char_p, c_char_p, POINTER(c_void_p))),
     "gpuwm_events_open": (c_int, (_HANDLE, c_uint64, _HANDLE_OUT)),

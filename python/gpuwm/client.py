@@ -33,6 +33,7 @@ class Device(NamedTuple):
     total: int
     budget: int
     granularity: int
+    lost: str  # how the GPU was lost: it takes no load and no publish; "": it was not
 
 
 class Job(int):
@@ -124,7 +125,15 @@ class Client:
         found = ctypes.POINTER(_abi.Device)()
         count = self._library.gpuwm_devices(self._held(), ctypes.byref(found))
         return [
-            Device(_lib.text(d.id), _lib.text(d.name), d.is_cuda, d.total, d.budget, d.granularity)
+            Device(
+                _lib.text(d.id),
+                _lib.text(d.name),
+                d.is_cuda,
+                d.total,
+                d.budget,
+                d.granularity,
+                _lib.text(d.lost),
+            )
             for d in found[:count]
         ]
 
@@ -325,9 +334,14 @@ class Client:
         self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
         return [Job(number, self) for number in numbers[: count.value]]
 
-    def drain(self) -> None:
-        """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd."""
-        self._call("gpuwm_drain")
+    def drain(self, device: str | None = None) -> None:
+        """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd. With the
+        device of a GPU that is lost: revokes leases on what was lost with it, and frees that."""
+        where = _lib.maybe_text(device, "device")
+        if where is None:
+            self._call("gpuwm_drain")
+        else:
+            self._call("gpuwm_drain_device", where)
 
     def reload(self) -> None:
         """Makes gpuwmd read its configuration again. If it has an error, gpuwmd keeps the old one,

@@ -58,7 +58,8 @@ class Unreachable(Error):
 
 
 class NoDevice(Error):
-    """No such device, or the version is not on it: the message lists where it is."""
+    """No such device, or the version is not on it: the message lists where it is. Or the GPU is
+    lost, with what lay there: the message says how."""
 
     default_code = errno.ENODEV
 

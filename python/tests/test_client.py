@@ -177,6 +177,15 @@ def test_a_worker_looks_and_does_not_operate(
             call()
 
 
+def test_what_is_lost_with_a_gpu_is_drained(daemon: Daemon) -> None:
+    assert all(device.lost == "" for device in daemon.admin.devices)
+    with pytest.raises(gpuwm.Invalid, match=r"host is not lost"):
+        daemon.admin.drain("host")
+    with pytest.raises(gpuwm.NoDevice, match=r"no device \"GPU-no"):
+        daemon.admin.drain(device="GPU-no")
+    assert not daemon.admin.status()["draining"]
+
+
 def test_jobs_tell_their_end(daemon: Daemon, tmp_path: os.PathLike[str]) -> None:
     job = daemon.admin.load(daemon.models / "nothing", "missing@v1", devices=daemon.device)
     with pytest.raises(gpuwm.NotFound):

@@ -12,6 +12,7 @@ struct CUctx_st {
 	unsigned flags;
 	unsigned long long id;
 	int file; /* the device memory that it takes; -1: none */
+	CUresult lost; /* its device was; it stays broken when the device is back */
 };
 
 static struct CUctx_st primaries[DEVICES_MAX], created[CONTEXTS_MAX];
@@ -42,6 +43,10 @@ CUresult context_check(int *ret_ordinal)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (broken != CUDA_SUCCESS)
 		return broken;
+	if (context->lost == CUDA_SUCCESS)
+		context->lost = device_loss(context->ordinal);
+	if (context->lost != CUDA_SUCCESS)
+		return context->lost;
 	if (ret_ordinal)
 		*ret_ordinal = context->ordinal;
 	return CUDA_SUCCESS;
@@ -59,8 +64,12 @@ unsigned long long context_id(void)
 
 static CUresult context_start(CUcontext context, int ordinal, unsigned flags)
 {
+	CUresult lost = device_loss(ordinal);
 	int file = -1;
 
+	/* A context is made where a device has an ECC error, and breaks. */
+	if (lost != CUDA_SUCCESS && lost != CUDA_ERROR_ECC_UNCORRECTABLE)
+		return lost;
 	if (machine()->context) {
 		file = memory_file_create(device_physical(ordinal), machine()->context);
 		if (file < 0)

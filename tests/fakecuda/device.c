@@ -61,6 +61,13 @@ static int physical_of(const char *text)
 	return -1;
 }
 
+static bool is_seen(int physical)
+{
+	const enum loss loss = machine_loss(physical);
+
+	return loss != LOSS_ABSENT && loss != LOSS_MIG;
+}
+
 /* As the driver does: the list ends before the first entry that names nothing. */
 static void visible_read(const char *list)
 {
@@ -70,7 +77,7 @@ static void visible_read(const char *list)
 	snprintf(copy, sizeof(copy), "%s", list);
 	while ((entry = strsep(&rest, ",")) && visible_count < DEVICES_MAX) {
 		physical = physical_of(entry);
-		if (physical < 0 || device_ordinal(physical) >= 0)
+		if (physical < 0 || !is_seen(physical) || device_ordinal(physical) >= 0)
 			return;
 		visible[visible_count++] = physical;
 	}
@@ -94,6 +101,26 @@ int device_ordinal(int physical)
 	return -1;
 }
 
+CUresult device_loss(int ordinal)
+{
+	switch (machine_loss(device_physical(ordinal))) {
+	case LOSS_NONE:
+		return CUDA_SUCCESS;
+	case LOSS_ECC:
+		return CUDA_ERROR_ECC_UNCORRECTABLE;
+	default:
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
+	}
+}
+
+/* Without a list: all of them. */
+static void visible_all(void)
+{
+	for (int i = 0; i < machine()->device_count; i++)
+		if (is_seen(i))
+			visible[visible_count++] = i;
+}
+
 DRIVER_CALL(cuInit, NEEDS_NOTHING, (unsigned flags), (flags))
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -105,8 +132,7 @@ DRIVER_CALL(cuInit, NEEDS_NOTHING, (unsigned flags), (flags))
 	if (list)
 		visible_read(list);
 	else
-		for (; visible_count < machine()->device_count; visible_count++)
-			visible[visible_count] = visible_count;
+		visible_all();
 	if (!visible_count)
 		return CUDA_ERROR_NO_DEVICE;
 	initialised_by = getpid();

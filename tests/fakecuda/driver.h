@@ -43,6 +43,9 @@ int device_physical(int ordinal);
 /* -1: hidden from this process. */
 int device_ordinal(int physical);
 
+/* CUDA_SUCCESS, or what calls that need the device end with since it is lost. */
+CUresult device_loss(int ordinal);
+
 /* ---- contexts ---------------------------------------------------------- */
 
 /* CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED, or what broke it.

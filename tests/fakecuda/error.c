@@ -12,6 +12,7 @@
 	R(CUDA_ERROR_NOT_INITIALIZED, "initialization error")                                                  \
 	R(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                                    \
 	R(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                            \
+	R(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable")                  \
 	R(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                          \
 	R(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                 \
 	R(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                          \
@@ -19,6 +20,7 @@
 	R(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")  \
 	R(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                \
 	R(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                 \
+	R(CUDA_ERROR_NVLINK_UNCORRECTABLE, "uncorrectable NVLink error detected during the execution")         \
 	R(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")                 \
 	R(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                \
 	R(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                      \

@@ -27,8 +27,12 @@ static struct allocation *allocation_new(int fd, int ordinal, uint64_t bytes)
 
 CUresult allocation_create(int ordinal, uint64_t bytes, struct allocation **ret)
 {
-	int fd = memory_file_create(device_physical(ordinal), bytes);
+	CUresult lost = device_loss(ordinal);
+	int fd;
 
+	if (lost != CUDA_SUCCESS && lost != CUDA_ERROR_ECC_UNCORRECTABLE)
+		return lost;
+	fd = memory_file_create(device_physical(ordinal), bytes);
 	if (fd < 0)
 		return fd == -ENOSPC ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
 	*ret = allocation_new(fd, ordinal, bytes);
@@ -157,6 +161,8 @@ DRIVER_CALL(cuMemImportFromShareableHandle, NEEDS_INIT,
 	ordinal = device_ordinal(physical);
 	if (ordinal < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
+	if (device_loss(ordinal) != CUDA_SUCCESS)
+		return device_loss(ordinal);
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;

@@ -33,6 +33,17 @@ void machine_uuid(int device, uint8_t ret_uuid[16]);
 void machine_uuid_text(int device, char ret_text[UUID_TEXT_BYTES]);
 void machine_name(int device, char *ret_name, int size);
 
+/* How a device is lost: what FAKECUDA_LOST says of it at this moment. */
+enum loss {
+	LOSS_NONE,
+	LOSS_UNAVAILABLE, /* the driver refuses it; NVML has nothing to say */
+	LOSS_ECC, /* contexts end with an uncorrectable ECC error */
+	LOSS_BUS, /* it has fallen off the bus: NVML says so too */
+	LOSS_ABSENT, /* processes that begin now don't see it, NVML neither */
+	LOSS_MIG, /* the same, but NVML knows it as divided into MIG devices */
+};
+enum loss machine_loss(int device);
+
 /* A memfd (close-on-exec) that counts as `bytes` of the device's memory as long
  * as any process has it open. -ENOSPC: not so much is free; -errno. */
 int memory_file_create(int device, uint64_t bytes);

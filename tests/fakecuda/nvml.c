@@ -14,6 +14,7 @@ enum nvml_result {
 	NVML_ERROR_INVALID_ARGUMENT = 2,
 	NVML_ERROR_NOT_FOUND = 6,
 	NVML_ERROR_INSUFFICIENT_SIZE = 7,
+	NVML_ERROR_GPU_IS_LOST = 15,
 };
 
 typedef struct nvml_device *nvml_device; /* 1 + the device's number */
@@ -102,10 +103,10 @@ NVML_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvml_device *ret), (uuid
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (int i = 0; i < machine()->device_count; i++) {
 		machine_uuid_text(i, text);
-		if (strcasecmp(text, uuid) == 0) {
-			*ret = device_of(i);
-			return NVML_SUCCESS;
-		}
+		if (strcasecmp(text, uuid) != 0 || machine_loss(i) == LOSS_ABSENT)
+			continue;
+		*ret = device_of(i);
+		return NVML_SUCCESS;
 	}
 	return NVML_ERROR_NOT_FOUND;
 }
@@ -144,8 +145,19 @@ NVML_CALL(nvmlDeviceGetMemoryInfo, (nvml_device device, struct nvml_memory *ret)
 {
 	if (!ret || number_of(device) < 0)
 		return NVML_ERROR_INVALID_ARGUMENT;
+	if (machine_loss(number_of(device)) == LOSS_BUS)
+		return NVML_ERROR_GPU_IS_LOST;
 	ret->total = machine()->memory;
 	ret->used = memory_used(number_of(device));
 	ret->free = ret->total - ret->used;
+	return NVML_SUCCESS;
+}
+
+NVML_CALL(nvmlDeviceGetMigMode, (nvml_device device, unsigned *ret_now, unsigned *ret_pending),
+	  (device, ret_now, ret_pending))
+{
+	if (!ret_now || !ret_pending || number_of(device) < 0)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*ret_now = *ret_pending = machine_loss(number_of(device)) == LOSS_MIG;
 	return NVML_SUCCESS;
 }

@@ -51,6 +51,22 @@ Test(device, is_refreshed_without_a_new_budget)
 	cr_expect_eq(device->budget, 800);
 }
 
+/* A loader's report tells what the driver lists, and a driver may list what is lost. */
+Test(device, stays_lost_whatever_is_reported)
+{
+	struct error error = {0};
+	struct device *device;
+
+	report(LEDGER_GPU, true, 1000);
+	device = device_find(&table, LEDGER_GPU);
+	cr_expect_eq(device_check_there(device, &error), 0);
+	device->lost = (struct error){.code = -ENODEV, .message = "it left"};
+	report(LEDGER_GPU, true, 1000);
+	cr_expect_eq(device_check_there(device, &error), -ENODEV);
+	cr_expect_str_eq(error.message, LEDGER_GPU " is lost: it left");
+	cr_expect(strstr(error.detail, "gpuwmctl drain --device " LEDGER_GPU), "%s", error.detail);
+}
+
 Test(device, ends_a_name_that_fills_its_field)
 {
 	struct device full = {.id = "host", .total = 5};

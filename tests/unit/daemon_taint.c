@@ -112,3 +112,101 @@ LedgerTest(reader, keeps_a_retiring_version)
 	cr_expect(version_unused(version));
 	cr_assert_eq(version_pin(ledger_ready("m", "v2"), "p", &ledger.error), 0);
 }
+
+/* ---- a lost device ---------------------------------------------------- */
+
+static const struct error loss = {.code = -ENODEV, .message = "GPU-x is lost: it left"};
+
+/* Each of two ranks on the host, and rank 0 on the GPU too. */
+static struct version *replicated(void)
+{
+	struct budget_charge charge;
+	struct version *version;
+	uint32_t position;
+
+	cr_assert_eq(registry_add(ledger.registry, "m", "v1", 2, LEDGER_UID, &version, &ledger.error), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct device *device = i == 1 ? ledger.gpu : ledger.host;
+
+		cr_assert_eq(budget_charge(device, MIB(1), &charge, &ledger.error), 0);
+		cr_assert_eq(version_add_replica(version, i / 2, device, &charge, &position, &ledger.error), 0);
+		fake_fill(&version->replicas[position], 1);
+		version_count(version, &version->replicas[position]);
+	}
+	fake_store(version);
+	ledger_make_ready(version);
+	return version;
+}
+
+LedgerTest(lost, replicas_give_no_leases_and_others_do)
+{
+	struct version *version = replicated();
+
+	cr_expect(version_lose(version, ledger.gpu));
+	version_taint(version, &loss);
+	cr_expect(version_is_left(version));
+	cr_expect_eq(version_check_replica(version, 0, &ledger.error), 0);
+	cr_expect_eq(version_check_replica(version, 2, &ledger.error), 0);
+	expect_error(version_check_replica(version, 1, &ledger.error), -ENODEV,
+		     "m@v1 is tainted: GPU-x is lost: it left");
+	expect_error(ledger_swap("m", "prod", version), -ENODEV, "m@v1 is tainted");
+	cr_expect_not(version_lose(version, ledger.gpu), "they were lost before");
+}
+
+LedgerTest(lost, ranks_take_the_others_with_them)
+{
+	struct version *version = replicated();
+
+	cr_expect(version_lose(version, ledger.host));
+	version_taint(version, &loss);
+	cr_expect_not(version_is_left(version));
+	expect_error(version_check_replica(version, 1, &ledger.error), -ENODEV, "m@v1 is tainted");
+}
+
+LedgerTest(lost, counts_less_than_damage)
+{
+	struct version *version = replicated();
+
+	version_lose(version, ledger.gpu);
+	version_taint(version, &loss);
+	version_taint(version, &damage);
+	cr_expect_not(version_is_left(version));
+	expect_error(version_check_replica(version, 0, &ledger.error), -EBADMSG, "tensor w");
+	version_taint(version, &loss);
+	expect_error(version_check_sound(version, &ledger.error), -EBADMSG, "tensor w");
+}
+
+LedgerTest(lost, holds_without_memory_to_say_how)
+{
+	struct version *version = replicated();
+
+	version_lose(version, ledger.gpu);
+	fail_alloc_arm(1);
+	version_taint(version, &loss);
+	cr_assert(fail_alloc_disarm());
+	cr_expect(version_is_left(version));
+	expect_error(version_check_sound(version, &ledger.error), -ENODEV, "a GPU was lost");
+	version_taint(version, &damage);
+	expect_error(version_check_sound(version, &ledger.error), -EBADMSG, "tensor w");
+}
+
+LedgerTest(lost, devices_and_parts_survive_a_restart)
+{
+	struct version *version = replicated();
+	struct back back = {0};
+	struct device *gpu;
+
+	fake_ready("other", "v1");
+	ledger.gpu->lost = loss;
+	version_lose(version, ledger.gpu);
+	version_taint(version, &loss);
+	back_from_ledger(&back);
+	gpu = device_find(&back.devices, LEDGER_GPU);
+	expect_error(device_check_there(gpu, &ledger.error), -ENODEV, "is lost: GPU-x is lost: it left");
+	cr_expect_eq(device_check_there(device_find(&back.devices, "host"), &ledger.error), 0);
+	version = back_find(&back, "m");
+	cr_assert(version && version_is_left(version));
+	cr_expect(!version->replicas[0].lost && version->replicas[1].lost && !version->replicas[2].lost);
+	cr_expect_not(back_find(&back, "other")->tainted);
+	back_clear(&back);
+}

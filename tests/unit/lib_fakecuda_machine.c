@@ -274,6 +274,54 @@ Test(fakecuda_machine, hangs_in_the_call_that_it_is_told_to, .timeout = 120)
 	unlink(path);
 }
 
+static void lost_say(const char *path, const char *lines)
+{
+	FILE *file = fopen(path, "we");
+
+	cr_assert(file && fputs(lines, file) >= 0 && fclose(file) == 0);
+}
+
+Test(fakecuda_machine, loses_one_device_and_not_the_other)
+{
+	CUmemGenericAllocationHandle handle;
+	char path[] = "/tmp/fakecuda-lost-XXXXXX";
+	CUcontext context;
+
+	close(mkstemp(path));
+	setenv("FAKECUDA_LOST", path, 1);
+	GOOD(cu.cuInit(0));
+	enter(0);
+	GOOD(cu.cuCtxSynchronize());
+	lost_say(path, "0 ecc\n");
+	IS(CUDA_ERROR_ECC_UNCORRECTABLE, cu.cuCtxSynchronize());
+	lost_say(path, "0 unavailable\n");
+	IS(CUDA_ERROR_DEVICE_UNAVAILABLE, create(&handle, MIB2, 0));
+	lost_say(path, "");
+	IS(CUDA_ERROR_ECC_UNCORRECTABLE, cu.cuCtxSynchronize()); /* a context that broke stays broken */
+	lost_say(path, "1 unavailable\n");
+	IS(CUDA_ERROR_DEVICE_UNAVAILABLE, cu.cuDevicePrimaryCtxRetain(&context, 1));
+	GOOD(create(&handle, MIB2, 0));
+	GOOD(cu.cuMemRelease(handle));
+	unlink(path);
+}
+
+Test(fakecuda_machine, hides_a_device_that_left_from_those_who_come)
+{
+	char path[] = "/tmp/fakecuda-lost-XXXXXX";
+	void *device;
+	int count;
+
+	close(mkstemp(path));
+	setenv("FAKECUDA_LOST", path, 1);
+	lost_say(path, "0 absent\n");
+	GOOD(cu.cuInit(0));
+	GOOD(cu.cuDeviceGetCount(&count));
+	cr_assert(count == 1 && last_byte_of_uuid(0) == 1);
+	cr_assert(nvml.nvmlInit_v2() == 0);
+	cr_assert(nvml.nvmlDeviceGetHandleByUUID("GPU-fa4e0000-0000-4000-8000-000000000000", &device) == 6);
+	unlink(path);
+}
+
 Test(fakecuda_machine, ends_a_program_whose_settings_make_no_sense)
 {
 	int status;
