@@ -385,11 +385,13 @@ void version_taint(struct version *version, const struct error *found)
 	assert(version->state == VERSION_READY || version->state == VERSION_RETIRING);
 	if (version->tainted && (version->tainted->code != -ENODEV || found->code == -ENODEV))
 		return;
-	copy = malloc(sizeof(*copy));
-	if (copy)
-		*copy = *found;
 	version_free_taint(version);
-	version->tainted = copy ? copy : found->code == -ENODEV ? &untold_loss : &untold;
+	version->tainted = found->code == -ENODEV ? &untold_loss : &untold;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return;
+	*copy = *found;
+	version->tainted = copy;
 }
 
 void version_free_taint(struct version *version)
