@@ -20,6 +20,7 @@ struct nvml_memory {
 };
 
 static struct {
+	void *library;
 	int (*nvmlInit_v2)(void);
 	int (*nvmlDeviceGetHandleByUUID)(const char *uuid, void **device);
 	int (*nvmlDeviceGetMemoryInfo)(void *device, struct nvml_memory *memory);
@@ -29,18 +30,17 @@ static struct {
 static bool nvml_open(void)
 {
 	static int state; /* 0: not tried, 1: there, -1: not */
-	void *library;
 
 	if (state)
 		return state > 0;
 	state = -1;
-	library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library)
+	nvml.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!nvml.library)
 		return false;
-	*(void **)&nvml.nvmlInit_v2 = dlsym(library, "nvmlInit_v2");
-	*(void **)&nvml.nvmlDeviceGetHandleByUUID = dlsym(library, "nvmlDeviceGetHandleByUUID");
-	*(void **)&nvml.nvmlDeviceGetMemoryInfo = dlsym(library, "nvmlDeviceGetMemoryInfo");
-	*(void **)&nvml.nvmlDeviceGetMigMode = dlsym(library, "nvmlDeviceGetMigMode");
+	*(void **)&nvml.nvmlInit_v2 = dlsym(nvml.library, "nvmlInit_v2");
+	*(void **)&nvml.nvmlDeviceGetHandleByUUID = dlsym(nvml.library, "nvmlDeviceGetHandleByUUID");
+	*(void **)&nvml.nvmlDeviceGetMemoryInfo = dlsym(nvml.library, "nvmlDeviceGetMemoryInfo");
+	*(void **)&nvml.nvmlDeviceGetMigMode = dlsym(nvml.library, "nvmlDeviceGetMigMode");
 	if (nvml.nvmlInit_v2 && nvml.nvmlDeviceGetHandleByUUID && nvml.nvmlDeviceGetMemoryInfo &&
 	    nvml.nvmlInit_v2() == 0)
 		state = 1;

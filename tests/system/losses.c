@@ -263,6 +263,20 @@ Test(losses, of_a_gpu_that_is_divided)
 	next_loader_misses("mig", "divided into MIG devices");
 }
 
+/* Where there is no NVML nobody tells what is free, and that is all. */
+Test(losses, need_no_nvml_where_none_is)
+{
+	struct gpuwmd *d;
+
+	ON_FAKECUDA();
+	setenv("FAKECUDA_FAIL", "nvmlInit_v2:0:9", 1);
+	d = start();
+	OK(load_one(d, "m@v1", 0));
+	cr_assert(!is_lost(d));
+	version_drop(d, "m", "v1");
+	gpuwmd_stop_empty(d);
+}
+
 /* An error that a program's own kernel makes says nothing about the GPU. */
 Test(losses, are_not_what_breaks_one_context)
 {
@@ -332,6 +346,26 @@ Test(losses, end_jobs_that_hang)
 	gpu_is("bus");
 	FAILS(ENODEV, gpuwm_job_wait(d->admin, job, FOUND_MS));
 	unlink(calls);
+	gpuwmd_stop(d);
+}
+
+/* The keeper, which takes no descriptor for a while, decides whether it becomes ready. */
+Test(losses, taint_what_becomes_ready_later)
+{
+	struct gpuwmd *d;
+	uint64_t job;
+
+	ON_FAKECUDA();
+	losses_prepare();
+	d = gpuwmd_start_kept(&(const struct kept){0});
+	cr_assert(kill(d->keeper, SIGSTOP) == 0);
+	OK(load_start(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1", NULL, &job));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "checking")));
+	gpu_is("bus");
+	cr_assert(EVENTUALLY(SOON_MS, is_lost(d)));
+	cr_assert(kill(d->keeper, SIGCONT) == 0);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "ready")));
+	cr_assert(is_tainted(d, "m"));
 	gpuwmd_stop(d);
 }
 
