@@ -47,7 +47,7 @@ except ImportError as error:
 def test_hasattr_says_no() -> None:
     code = f"{WITHOUT}print([name for name in gpuwm.__all__ if not hasattr(gpuwm, name)])"
     names = ["BindError", "BindResult", "CheckResult", "Unbound", "WriteError", "build"]
-    assert eval(run_python(code)) == [*names, "empty_init", "ref", "transformers"]
+    assert eval(run_python(code)) == [*names, "empty_init", "mapping_of", "ref", "transformers"]
 
 
 def test_help_shows_the_rest() -> None:
