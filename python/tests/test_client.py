@@ -172,7 +172,8 @@ def test_a_worker_looks_and_does_not_operate(
     model = versions[0].partition("@")[0]
     found = client.list(model)
     assert sorted(row["tag"] for row in found["versions"]) == ["v1", "v2"]
-    for call in (client.clients, client.jobs, lambda: client.swap(model, "v1"), client.drain, client.reload):
+    refused = (client.clients, client.jobs, client.drain, client.reload)
+    for call in (*refused, lambda: client.swap(model, "v1")):
         with pytest.raises(gpuwm.Refused):
             call()
 
