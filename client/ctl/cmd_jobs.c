@@ -239,7 +239,7 @@ int command_cancel(struct gpuwm_client *client, const struct arguments *argument
 	if (gpuwm_job_cancel(client, job) < 0)
 		return exit_with_error();
 	if (arguments->json)
-		return answer_print(json_pack("{s:I}", "job", (json_int_t)job));
+		return answer_print(json_pack("{s:I, s:s}", "job", (json_int_t)job, "state", "cancelled"));
 	printf("job %" PRIu64 " is cancelled\n", job);
 	return EXIT_DONE;
 }

@@ -189,7 +189,8 @@ int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_CANCEL);
 	message_put_u64(&call.request, "job", job);
-	r = call_run(&call, 0, NULL, &error);
+	/* A version on its way into the fd store comes to its end first. */
+	r = call_run(&call, STORE_CONFIRM_MS, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

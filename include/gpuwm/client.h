@@ -607,6 +607,9 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *opt
  * -ECANCELED, -ETIMEDOUT, -ENOENT; -ECONNABORTED: it ended with the gpuwmd that ran
  * it, list tells whether its version became ready. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
+/* Cancels a queued or running job, and waits until the job has ended: about 2 seconds at most, and longer only while its
+ * version is being stored. 0: the job is cancelled, also where another call cancelled it meanwhile. -ENOENT: there is no such
+ * job, or the job has ended; the message tells how. */
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
 
 struct gpuwm_swap_options {

@@ -50,7 +50,7 @@ class Job(int):
         return self.client.wait_job(self, wait)
 
     def cancel(self) -> None:
-        """Ends it. NotFound: it has ended."""
+        """As Client.cancel."""
         self.client.cancel(self)
 
     def __await__(self) -> Generator[Any, None, bool]:
@@ -219,7 +219,8 @@ class Client:
         return self._call("gpuwm_job_wait", _job(job), _lib.milliseconds(wait, "wait")) == 0
 
     def cancel(self, job: int) -> None:
-        """Ends a job. NotFound: it has ended."""
+        """Cancels a job, and waits until it has ended: about 2 seconds at most. NotFound: there is
+        no such job, or it has ended already; the message tells how."""
         self._call("gpuwm_job_cancel", _job(job))
 
     def swap(
