@@ -29,8 +29,9 @@ struct versions_swap {
 	const struct version_id *expect; /* may be NULL */
 	bool retire_old;
 };
+/* ret_kept->code is 0, or why the old version could not be retired: the alias has moved nevertheless. */
 int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
-		  struct error *error);
+		  struct error *ret_kept, struct error *error);
 int versions_pin(struct server *server, struct version *version, const char *pin, struct error *error);
 int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error);
 /* No new leases; freed when unused, after this call. */

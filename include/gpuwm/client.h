@@ -618,10 +618,12 @@ struct gpuwm_swap_options {
 	const char *alias; /* NULL: "current" */
 	const char *to; /* a tag, an alias or a version id; NULL removes the alias */
 	const char *expect; /* only if the alias names this version id now; 32 zeros: none; NULL */
-	bool retire_old;
+	bool retire_old; /* retire the version that the alias named; `previous` is cleared if it names that version */
 };
-/* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
- * not ready; -EBADMSG: tainted. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+/* Moves an alias in one step. 0; 1: the alias was moved, but the old version could not be retired as retire_old asked
+ * (gpuwm_error says why: another alias names it), stays as it is, and `previous` names it still. ret_old (33 bytes, may be
+ * NULL): the version that the alias named, or "". -EBUSY: `expect` does not hold; -ENOENT; -EINVAL: not ready; -EBADMSG:
+ * tainted. */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);

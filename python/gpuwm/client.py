@@ -57,6 +57,13 @@ class Job(int):
         return _events.job_end(self.client, self).__await__()
 
 
+class Replaced(str):
+    """The id of the version that an alias named before it moved. kept: why that version was not
+    retired, though `retire_old` asked for it; None: it was retired, or was not to be."""
+
+    kept: errors.Error | None = None
+
+
 class Client:
     """A connection. Any thread may use it; its calls wait for each other. See `connect`.
 
@@ -231,11 +238,13 @@ class Client:
         alias: str = "current",
         expect: str | None = None,
         retire_old: bool = False,
-    ) -> str | None:
+    ) -> Replaced | None:
         """Moves an alias in one step; returns the id of the version that it named, or None.
 
         to: a tag, an alias or a version id; None removes the alias. expect: only if it names this
-        version id now ("0" * 32: only if there is none), else Busy.
+        version id now ("0" * 32: only if there is none), else Busy. retire_old: the version that
+        it named is retired; `kept` of what is returned says why it could not be, if another alias
+        names it: the alias has moved nevertheless.
         """
         options = _abi.SwapOptions(
             size=ctypes.sizeof(_abi.SwapOptions),
@@ -245,11 +254,20 @@ class Client:
             expect=_lib.maybe_text(expect, "expect"),
             retire_old=retire_old,
         )
-        old = ctypes.create_string_buffer(33)
-        self._call("gpuwm_swap", ctypes.byref(options), old)
-        return _lib.text(old.value) or None
+        owner, old = self._held(), ctypes.create_string_buffer(33)
 
-    def rollback(self, model: str) -> str | None:
+        def call() -> errors.Error | None:
+            library = self._library
+            if _lib.check(library.gpuwm_swap(owner, ctypes.byref(options), old)) == 0:
+                return None
+            return _lib.last_error(library.gpuwm_error().contents.code)
+
+        kept = _threads.wait_for(call)
+        replaced = Replaced(_lib.text(old.value))
+        replaced.kept = kept
+        return replaced if replaced else None
+
+    def rollback(self, model: str) -> Replaced | None:
         """Swaps to the version that `current` named before. NotFound: there is none."""
         return self.swap(model, "previous")
 

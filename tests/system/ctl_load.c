@@ -253,8 +253,25 @@ Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
 
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
-	says("it was v1, which stays: another alias names it");
+	says("it was v1, which is not retired\n");
+	says("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
+	names(d, "m@previous", 1);
+	gpuwmd_stop(d);
+}
+
+Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	cr_assert_eq(
+		CTL("-o", "json", "swap", "m", "v2", "--retire-old", "--load", path, "--device", d->device), 5,
+		"%s", output);
+	says("\"retire_error\":{\"code\":\"EBUSY\",");
+	names(d, "m", 2);
+	names(d, "m@previous", 1);
 	gpuwmd_stop(d);
 }
 
