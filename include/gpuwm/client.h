@@ -322,8 +322,10 @@ struct gpuwm_switch_options {
  * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first
  * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
  * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
- * driver refused; -ECHILD; and all of gpuwm_attach. But -ENOTRECOVERABLE: mapping the new version failed and so did
- * putting the old one back: the memory is unmapped, every pointer into it is dead until another gpuwm_switch
+ * driver refused; -ECHILD; and all of gpuwm_attach. If an operator has removed the alias that a worker follows, this fails with
+ * -ENOENT, and the worker keeps its version and its lease: call it again at the next event "swapped".
+ * But -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
+ * unmapped, every pointer into it is dead until another gpuwm_switch
  * succeeds; else detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
@@ -671,7 +673,7 @@ struct gpuwm_event {
 	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
 			     seq that of the event before */
 	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
-	const char *version; /* 32 digits or "" */
+	const char *version; /* 32 digits or ""; "" in an event "swapped": the alias was removed */
 	const char *json; /* everything the event carries, as JSON */
 };
 typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);
