@@ -183,7 +183,7 @@ int method_load(struct request *request, struct fields *params, struct error *er
 
 /* ---- jobs ---- */
 
-static void put_particulars(struct message_writer *w, const struct job *job)
+static void put_particulars(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	static const struct version_id none;
 
@@ -198,14 +198,14 @@ static void put_particulars(struct message_writer *w, const struct job *job)
 	if (job->dry_run)
 		message_put_bool(w, "dry_run", true);
 	if (job->plan)
-		job_plan_put(w, job->plan);
+		job_plan_put(w, server, job->plan);
 	if (job->kind == JOB_VERIFY)
 		message_put_u64(w, "rank", job->rank);
 	if (job->error)
 		message_put_error(w, "error", job->error);
 }
 
-static void put_job(struct message_writer *w, const struct job *job)
+static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	message_begin_map(w, NULL);
 	message_put_u64(w, "job", job->id);
@@ -214,7 +214,7 @@ static void put_job(struct message_writer *w, const struct job *job)
 	message_put_text(w, "phase", job->phase);
 	message_put_text(w, "model", job->model);
 	message_put_text(w, "tag", job->tag);
-	put_particulars(w, job);
+	put_particulars(w, server, job);
 	message_put_u64(w, "uid", job->uid);
 	message_put_u64(w, "done", job->done);
 	message_put_u64(w, "total", job->total);
@@ -236,7 +236,7 @@ static void answer_jobs(const struct request *request, const struct job *job)
 	request_result(request, &w);
 	message_begin_array(&w, "jobs");
 	for (const struct job *j = first; j; j = job ? NULL : j->next)
-		put_job(&w, j);
+		put_job(&w, request->server, j);
 	message_end(&w);
 	request_answer(request, &w);
 }
