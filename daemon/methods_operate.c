@@ -261,6 +261,30 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	return 0;
 }
 
+/* ---- remove ---- */
+
+int method_remove(struct request *request, struct fields *params, struct error *error)
+{
+	struct version *version;
+	struct version_id id;
+	struct ref ref;
+	int r;
+
+	params_ref(params, "ref", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = access_find_own(request->session, &ref, &version, error);
+	if (r == 0)
+		r = access_retire(request->session, version, error);
+	if (r < 0)
+		return r;
+	id = version->id;
+	r = versions_remove(request->server, version, error);
+	if (r == 0)
+		answer_version(request, &id);
+	return r;
+}
+
 /* ---- drain ---- */
 
 int method_drain(struct request *request, struct fields *params, struct error *error)

@@ -171,6 +171,7 @@ struct registry *registry_free(struct registry *registry)
 	if (!registry)
 		return NULL;
 	registry_remove_aliases(registry);
+	registry->on_forget_failed = NULL;
 	while (registry->models) {
 		struct version *version = registry->models->first;
 		while (version->leases)
@@ -440,6 +441,8 @@ static void forget_failed(struct registry *registry, struct version_record *reco
 {
 	struct version_record **link = &registry->failed;
 
+	if (registry->on_forget_failed)
+		registry->on_forget_failed(registry->on_forget_data, &record->version);
 	while (*link != record)
 		link = &(*link)->next_failed;
 	*link = record->next_failed;

@@ -51,6 +51,8 @@ struct registry {
 	struct version_record *by_id, *by_publish;
 	struct version_record *failed; /* oldest first */
 	uint32_t failed_count;
+	void (*on_forget_failed)(void *data, const struct version *version); /* NULL: nobody is told */
+	void *on_forget_data;
 	struct registry_counts counts;
 	uint64_t fds_max;
 	struct lease **lease_buckets; /* a power of two, or none yet */

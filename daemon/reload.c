@@ -4,6 +4,7 @@
 #include "notify.h"
 #include "scrub.h"
 #include "server.h"
+#include "versions.h"
 #include "../proto/bytes.h"
 
 #include <errno.h>
@@ -112,6 +113,7 @@ void server_reload(struct server *server)
 		log_info("the configuration was read again");
 		config_warn_budgets(server);
 		loader_pool_watch(server->loaders);
+		versions_failed_arm(server);
 		/* Rules may let them have now what is there. */
 		waiters_wake(server, WAIT_READY, NULL);
 		waiters_wake(server, WAIT_CLAIM, NULL);

@@ -290,6 +290,7 @@ void version_keep_failed(struct version *version)
 	struct registry *registry = version->model->registry;
 	struct version_record **link = &registry->failed;
 
+	version->failed_ms = clock_steady_ms();
 	version_uncount(version);
 	version_charges_end(&record_of(version)->charges);
 	registry->counts.versions--;
@@ -307,6 +308,24 @@ void registry_fail(struct registry *registry, struct version *version, const str
 	version_move(version, VERSION_FAILED);
 	version->error = *reason;
 	version_keep_failed(version);
+}
+
+struct version *registry_oldest_failed(const struct registry *registry)
+{
+	return registry->failed ? &registry->failed->version : NULL;
+}
+
+void registry_forget_failed(struct registry *registry, struct version *version)
+{
+	assert(version->model->registry == registry && version->state == VERSION_FAILED);
+	version_forget(version);
+}
+
+void registry_on_forget_failed(struct registry *registry,
+			       void (*told)(void *data, const struct version *version), void *data)
+{
+	registry->on_forget_failed = told;
+	registry->on_forget_data = data;
 }
 
 /* ---- pins ---- */
@@ -437,8 +456,11 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 		return 0;
 	if (version->state != VERSION_READY)
 		return error_set(error, -EINVAL,
-				 "only what is ready retires; cancel its job or publish instead", "%s@%s is %s",
-				 version->model->name, version->tag, version_state_name(version->state));
+				 version->state == VERSION_FAILED
+					 ? "only what is ready retires; gpuwmctl rm removes what failed"
+					 : "only what is ready retires; cancel its job or publish instead",
+				 "%s@%s is %s", version->model->name, version->tag,
+				 version_state_name(version->state));
 	if (version->alias_count > 0)
 		return still_named(version, error);
 	registry_forget_previous(registry, version);

@@ -286,6 +286,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	complain(server->complaints, version->owner, COMPLAINT_FAILED, "%s@%s failed: %s",
 		 model_name(version->model), version->tag, reason->message);
 	tell_failed(server, version);
+	versions_failed_arm(server);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
 	claims_concluded(server, version);

@@ -1,4 +1,4 @@
-/* swap, rollback, pin, unpin, retire, drain: which versions stay, and under which alias. */
+/* swap, rollback, pin, unpin, retire, rm, drain: which versions stay, and under which alias. */
 #include "ctl.h"
 
 #include <errno.h>
@@ -256,6 +256,20 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	code = retire_print(arguments, id, answer_version(list, id));
 	json_decref(list);
 	return code;
+}
+
+/* ---- rm ---------------------------------------------------------------- */
+
+int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const char *ref = arguments->positional[0];
+
+	if (gpuwm_remove(client, ref) < 0)
+		return exit_with_error();
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s}", "ref", ref, "state", "removed"));
+	printf("%s is removed\n", ref);
+	return EXIT_DONE;
 }
 
 /* ---- drain ------------------------------------------------------------- */

@@ -110,6 +110,7 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
+int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
 int command_events(struct gpuwm_client *client, const struct arguments *arguments);

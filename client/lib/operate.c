@@ -300,6 +300,20 @@ int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t
 	return retire(client, ref, &after_ms, wait_ms);
 }
 
+int gpuwm_remove(struct gpuwm_client *client, const char *ref)
+{
+	struct call call;
+	struct error error;
+	int r = check(client, ref, "the ref to remove", &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	call_begin(&call, client, METHOD_REMOVE);
+	message_put_text(&call.request, "ref", ref);
+	r = call_run(&call, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
 static int kick(struct gpuwm_client *client, const char *key, uint64_t number, char **ret_json,
 		struct error *error)
 {

@@ -39,7 +39,7 @@
  *   a version that is lost is told: gpuwm_connect_options.lost, gpuwm_mapping_check.
  *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
  *   done. One whose answer was lost is repeated where that is safe; where it is
- *   not (swap, pin, unpin, load, retire, kick, cancel, drain, publish_begin) it is
+ *   not (swap, pin, unpin, load, retire, remove, kick, cancel, drain, publish_begin) it is
  *   -ECONNABORTED: it may or may not be done; look, then repeat.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
@@ -588,7 +588,7 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 /* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN ----------
  *
  * On another client: gpuwm_swap, for the owner of the model and for those whom `publish` or `operate` of its section
- * [model.N] in gpuwmd's configuration names; gpuwm_retire, for them and for the publisher of the version; gpuwm_pin,
+ * [model.N] in gpuwmd's configuration names; gpuwm_retire and gpuwm_remove, for them and for the publisher of the version; gpuwm_pin,
  * gpuwm_unpin and gpuwm_verify, for those whom `operate` names. Others get -EACCES. */
 
 struct gpuwm_load_options {
@@ -637,6 +637,10 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
  * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EACCES: the user is no operator, and
  * `operate` of the model's section does not name it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
+/* Removes a failed version from `list`. gpuwmd removes it by itself after failed_keep_s of its configuration, a day by default,
+ * when its tag is published anew, and when 64 others have failed after it. -EINVAL: the version did not fail; gpuwm_error()->detail
+ * says what frees it. -ENOENT, -EACCES. */
+int gpuwm_remove(struct gpuwm_client *client, const char *ref);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */
 	GPUWM_KICK_PID, /* all of this process, */

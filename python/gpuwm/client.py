@@ -297,6 +297,11 @@ class Client:
         else:
             self._call("gpuwm_retire", version, wait_ms)
 
+    def remove(self, ref: str) -> None:
+        """Removes a failed version from list(); by itself it goes after a day. Error: it did not
+        fail; `detail` says what frees it. NotFound."""
+        self._call("gpuwm_remove", _lib.text_bytes(ref, "ref"))
+
     def kick(
         self, lease: int | None = None, *, pid: int | None = None, uid: int | None = None
     ) -> builtins.list[dict[str, Any]]:

@@ -172,6 +172,32 @@ def test_a_swap_tells_why_the_old_version_is_not_retired(
     daemon.admin.swap(model, None, alias="prod")
 
 
+def test_what_failed_is_removed(versions: tuple[str, str], daemon: Daemon) -> None:
+    model = versions[0].partition("@")[0]
+    with pytest.raises(gpuwm.Error, match="is ready: only a failed version can be removed"):
+        daemon.admin.remove(versions[0])
+    with pytest.raises(gpuwm.NotFound):
+        daemon.admin.remove(f"{model}@v9")
+
+    def give_up(_: str) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        gpuwm.publish(
+            {"w": ONES},
+            f"{model}@v3",
+            device=daemon.device,
+            bind=False,
+            rank=0,
+            world=2,
+            announce=give_up,
+        )
+    rows = {row["tag"]: row["state"] for row in daemon.admin.list(model)["versions"]}
+    assert rows["v3"] == "failed"
+    daemon.admin.remove(f"{model}@v3")
+    assert sorted(row["tag"] for row in daemon.admin.list(model)["versions"]) == ["v1", "v2"]
+
+
 def test_a_load_has_the_key_that_it_was_given(versions: tuple[str, str], daemon: Daemon) -> None:
     source = next(job["source"] for job in daemon.admin.jobs() if job["kind"] == "load")
     keyed = f"{versions[0]}-keyed"
