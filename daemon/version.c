@@ -249,7 +249,7 @@ bool version_complete(const struct version *version)
 	return version_committed(version);
 }
 
-/* ---- ready and failed ---- */
+/* ---- ready ---- */
 
 static bool takes_current(const struct model *model)
 {
@@ -283,49 +283,6 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 	version->ready_ms = clock_wall_ms();
 	*ret_current = current;
 	return 0;
-}
-
-void version_keep_failed(struct version *version)
-{
-	struct registry *registry = version->model->registry;
-	struct version_record **link = &registry->failed;
-
-	version->failed_ms = clock_steady_ms();
-	version_uncount(version);
-	version_charges_end(&record_of(version)->charges);
-	registry->counts.versions--;
-	model_uncount(version->model);
-	while (*link)
-		link = &(*link)->next_failed;
-	*link = record_of(version);
-	if (++registry->failed_count > FAILED_KEPT_MAX)
-		version_forget(&registry->failed->version);
-}
-
-void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
-{
-	assert(version->model->registry == registry);
-	version_move(version, VERSION_FAILED);
-	version->error = *reason;
-	version_keep_failed(version);
-}
-
-struct version *registry_oldest_failed(const struct registry *registry)
-{
-	return registry->failed ? &registry->failed->version : NULL;
-}
-
-void registry_forget_failed(struct registry *registry, struct version *version)
-{
-	assert(version->model->registry == registry && version->state == VERSION_FAILED);
-	version_forget(version);
-}
-
-void registry_on_forget_failed(struct registry *registry,
-			       void (*told)(void *data, const struct version *version), void *data)
-{
-	registry->on_forget_failed = told;
-	registry->on_forget_data = data;
 }
 
 /* ---- pins ---- */

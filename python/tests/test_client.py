@@ -163,10 +163,12 @@ def test_a_swap_tells_why_the_old_version_is_not_retired(
     daemon.admin.swap(model, "v1")
     daemon.admin.swap(model, "v1", alias="prod")
     old = daemon.admin.swap(model, "v2", retire_old=True)
+    assert old is not None
     assert old == ids["v1"]
     assert isinstance(old.kept, gpuwm.Busy)
     assert "@v1 is named by 1 alias" in str(old.kept)
     gone_back = daemon.admin.rollback(model)
+    assert gone_back is not None
     assert gone_back == ids["v2"]
     assert gone_back.kept is None
     daemon.admin.swap(model, None, alias="prod")
