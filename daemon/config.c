@@ -59,6 +59,7 @@ void config_init(struct config *config)
 		.loader_start_ms = LOADER_START_MS,
 		.grace_ms = GRACE_MS,
 		.publish_silence_ms = PUBLISH_SILENCE_MS,
+		.failed_keep_s = FAILED_KEEP_SECONDS,
 		.store_confirm_ms = STORE_CONFIRM_MS,
 		.scrub_interval = SCRUB_INTERVAL,
 		.scrub_duty = SCRUB_DUTY,

@@ -7,7 +7,7 @@
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
- *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms
+ *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s
  *   [log]     level = error | warning | info | debug
  */
 #ifndef GPUWM_DAEMON_CONFIG_H
@@ -40,7 +40,7 @@ struct config {
 	size_t budget_count;
 	struct quota_limits quota;
 	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms,
-		grace_ms, store_confirm_ms, publish_silence_ms;
+		grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
 	bool check_only; /* --check-config: the process ends once it has read all */

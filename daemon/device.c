@@ -159,19 +159,26 @@ static void charge(struct device *device, uint64_t bytes, bool context, struct b
 	*ret = (struct budget_charge){.device = device, .bytes = bytes, .context = context};
 }
 
-int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error)
+int budget_check(const struct device *device, uint64_t bytes, struct error *error)
 {
 	uint64_t left = left_of(device, device->used);
 	char contexts[BYTES_TEXT], what[96] = " asked for";
 
-	if (bytes > left) {
-		if (device->contexts)
-			snprintf(what, sizeof(what), " asked for beside %s of CUDA contexts of running jobs",
-				 bytes_format(device->contexts, contexts));
-		return no_room(device, bytes, what, left, error);
-	}
-	charge(device, bytes, false, ret);
-	return 0;
+	if (bytes <= left)
+		return 0;
+	if (device->contexts)
+		snprintf(what, sizeof(what), " asked for beside %s of CUDA contexts of running jobs",
+			 bytes_format(device->contexts, contexts));
+	return no_room(device, bytes, what, left, error);
+}
+
+int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error)
+{
+	int r = budget_check(device, bytes, error);
+
+	if (r == 0)
+		charge(device, bytes, false, ret);
+	return r;
 }
 
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error)
@@ -181,10 +188,17 @@ int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t 
 
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error)
 {
-	if (device->context <= left_of(device, device->used)) {
+	int r = budget_check_context(device, error);
+
+	if (r == 0)
 		charge(device, device->context, true, ret);
+	return r;
+}
+
+int budget_check_context(const struct device *device, struct error *error)
+{
+	if (device->context <= left_of(device, device->used))
 		return 0;
-	}
 	if (device->context <= budget_left(device))
 		return -EAGAIN;
 	return no_room(device, device->context, " needed for a CUDA context to load or check there",
@@ -194,12 +208,13 @@ int budget_charge_context(struct device *device, struct budget_charge *ret, stru
 int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error)
 {
 	uint64_t left = budget_left(device), sum;
-	char context[BYTES_TEXT], what[96];
+	char context[BYTES_TEXT], what[96] = " asked for";
 
 	if (!__builtin_add_overflow(bytes, device->context, &sum) && sum <= left)
 		return 0;
-	snprintf(what, sizeof(what), " asked for and %s for a CUDA context while it is checked",
-		 bytes_format(device->context, context));
+	if (device->context)
+		snprintf(what, sizeof(what), " asked for and %s for a CUDA context while it is checked",
+			 bytes_format(device->context, context));
 	return no_room(device, bytes, what, left, error);
 }
 

@@ -67,12 +67,16 @@ struct budget_charge {
 	struct quota_charge quota; /* the same bytes, of a user; zeroed: nobody's */
 };
 
-/* -ENOSPC quotes budget, used and free. ret is zeroed memory. */
+/* Whether so many bytes fit beside all that is charged now. -ENOSPC quotes budget, used and free. */
+int budget_check(const struct device *device, uint64_t bytes, struct error *error);
+/* The same, and charges them. ret is zeroed memory. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
 /* Charges the bytes to the user too, until they are given back. -EDQUOT, -ENOMEM: the charge stays as it is. */
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
-/* What a loader's context takes of the device, which may be nothing. -EAGAIN: there is room when other loaders'
- * contexts are gone; -ENOSPC: not even then. */
+/* Whether a loader's context fits, which may take nothing. -EAGAIN: there is room when other loaders' contexts are gone;
+ * -ENOSPC: not even then. */
+int budget_check_context(const struct device *device, struct error *error);
+/* The same, and charges it. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
 /* Of the budget, once the contexts that are there now are gone. */
 uint64_t budget_left(const struct device *device);

@@ -38,6 +38,7 @@ static const struct method methods[] = {
 	{METHOD_PIN_VERSION, ROLE_WORKER, 0, method_pin_version},
 	{METHOD_UNPIN_VERSION, ROLE_WORKER, 0, method_unpin_version},
 	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
+	{METHOD_REMOVE, ROLE_WORKER, 0, method_remove},
 	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
 	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
 	{METHOD_RELOAD, ROLE_OPERATOR, WHEN_LOCKED, method_reload},

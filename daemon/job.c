@@ -33,6 +33,11 @@ const char *job_state_name(enum job_state state)
 	return names[state];
 }
 
+const char *job_state_told(const struct job *job)
+{
+	return job->state == JOB_RUNNING && job->cancelled ? "cancelling" : job_state_name(job->state);
+}
+
 /* ---- the table ---- */
 
 void job_table_init(struct job_table *table)
@@ -291,7 +296,7 @@ static void tell_with(struct server *server, struct job *job, const char *note)
 		return;
 	event_begin(server->events, &w, EVENT_JOB);
 	message_put_u64(&w, "job", job->id);
-	message_put_text(&w, "state", job_state_name(job->state));
+	message_put_text(&w, "state", job_state_told(job));
 	message_put_text(&w, "phase", job->phase);
 	message_put_u64(&w, "done", job->done);
 	message_put_u64(&w, "total", job->total);
@@ -481,8 +486,10 @@ void job_cancel(struct server *server, struct job *job, const struct error *reas
 	if (job->state == JOB_RUNNING && !job->loader) /* its version is being stored: that decides */
 		return;
 	job->cancelled = true;
-	if (job->state == JOB_QUEUED)
+	if (job->state == JOB_QUEUED) {
 		job_end(server, job, reason);
-	else
-		loader_cancel(job->loader);
+		return;
+	}
+	tell(server, job);
+	loader_cancel(job->loader);
 }

@@ -17,6 +17,7 @@ struct device;
 struct budget_charge;
 struct config;
 struct hand_in;
+struct job;
 struct message_writer;
 struct version;
 
@@ -24,6 +25,8 @@ enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 const char *job_kind_name(enum job_kind kind);
 const char *job_state_name(enum job_state state);
+/* The state in `jobs` and in events: "cancelling" while a running job has been cancelled and has not ended. */
+const char *job_state_told(const struct job *job);
 
 #define JOB_PHASE_BYTES 255 /* why a loader is waited for, with a path in it */
 

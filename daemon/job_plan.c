@@ -1,6 +1,8 @@
 #include "job_plan.h"
 #include "device.h"
 #include "job.h"
+#include "room.h"
+#include "server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,11 +61,21 @@ int job_plan_take(const struct job *job, const msgpack_object *map, struct job_p
 	return r;
 }
 
-static void put_device(struct message_writer *w, const struct job_plan_device *part)
+/* What the driver or the kernel has free, besides what gpuwmd's own jobs and freed versions give back. */
+static bool is_short_of_free(const struct server *server, const struct job_plan_device *part)
 {
 	const struct device *device = part->device;
-	bool fits = budget_check_with_context(device, part->bytes, NULL) == 0 &&
-		    (!device->free_at_ms || part->bytes + device->context <= device->free);
+	uint64_t coming = device->contexts + room_being_freed(server, device);
+
+	return device->free_at_ms && part->bytes + device->context > device->free + coming;
+}
+
+static void put_device(struct message_writer *w, const struct server *server,
+		       const struct job_plan_device *part)
+{
+	const struct device *device = part->device;
+	struct error refusal;
+	bool fits = room_check_load(server, device, part->bytes, &refusal) == 0;
 
 	message_begin_map(w, NULL);
 	message_put_text(w, "device", device->id);
@@ -74,10 +86,14 @@ static void put_device(struct message_writer *w, const struct job_plan_device *p
 		message_put_u64(w, "free", device->free);
 	message_put_u64(w, "budget_left", budget_left(device));
 	message_put_bool(w, "fits", fits);
+	if (!fits)
+		message_put_error(w, "refusal", &refusal);
+	if (is_short_of_free(server, part))
+		message_put_bool(w, "short_of_free", true);
 	message_end(w);
 }
 
-void job_plan_put(struct message_writer *w, const struct job_plan *plan)
+void job_plan_put(struct message_writer *w, const struct server *server, const struct job_plan *plan)
 {
 	message_begin_map(w, "plan");
 	message_put_u64(w, "tensors", plan->tensors);
@@ -86,7 +102,7 @@ void job_plan_put(struct message_writer *w, const struct job_plan *plan)
 	message_put_u64(w, "cached", plan->cached);
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
-		put_device(w, &plan->devices[i]);
+		put_device(w, server, &plan->devices[i]);
 	message_end(w);
 	message_end(w);
 }

@@ -6,6 +6,7 @@
 
 struct device;
 struct job;
+struct server;
 
 struct job_plan_device {
 	const struct device *device;
@@ -23,7 +24,7 @@ struct job_plan {
 int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
 		  struct error *error);
 
-/* With what each device has at this moment, and whether it would fit. */
-void job_plan_put(struct message_writer *w, const struct job_plan *plan);
+/* With what each device has at this moment, and whether gpuwmd would grant the load so much of it. */
+void job_plan_put(struct message_writer *w, const struct server *server, const struct job_plan *plan);
 
 #endif

@@ -185,7 +185,7 @@ int method_load(struct request *request, struct fields *params, struct error *er
 
 /* ---- jobs ---- */
 
-static void put_particulars(struct message_writer *w, const struct job *job)
+static void put_particulars(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	static const struct version_id none;
 
@@ -200,23 +200,23 @@ static void put_particulars(struct message_writer *w, const struct job *job)
 	if (job->dry_run)
 		message_put_bool(w, "dry_run", true);
 	if (job->plan)
-		job_plan_put(w, job->plan);
+		job_plan_put(w, server, job->plan);
 	if (job->kind == JOB_VERIFY)
 		message_put_u64(w, "rank", job->rank);
 	if (job->error)
 		message_put_error(w, "error", job->error);
 }
 
-static void put_job(struct message_writer *w, const struct job *job)
+static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	message_begin_map(w, NULL);
 	message_put_u64(w, "job", job->id);
 	message_put_text(w, "kind", job_kind_name(job->kind));
-	message_put_text(w, "state", job_state_name(job->state));
+	message_put_text(w, "state", job_state_told(job));
 	message_put_text(w, "phase", job->phase);
 	message_put_text(w, "model", job->model);
 	message_put_text(w, "tag", job->tag);
-	put_particulars(w, job);
+	put_particulars(w, server, job);
 	message_put_u64(w, "uid", job->uid);
 	message_put_u64(w, "done", job->done);
 	message_put_u64(w, "total", job->total);
@@ -238,7 +238,7 @@ static void answer_jobs(const struct request *request, const struct job *job)
 	request_result(request, &w);
 	message_begin_array(&w, "jobs");
 	for (const struct job *j = first; j; j = job ? NULL : j->next)
-		put_job(&w, j);
+		put_job(&w, request->server, j);
 	message_end(&w);
 	request_answer(request, &w);
 }
@@ -267,7 +267,7 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 	} else {
 		if (job)
 			error_set(&error, -ETIMEDOUT, "it goes on", "time ran out: job %llu is %s",
-				  (unsigned long long)job->id, job_state_name(job->state));
+				  (unsigned long long)job->id, job_state_told(job));
 		else
 			no_job(waiter->request.server, waiter->job, &error);
 		request_refuse(&waiter->request, &error);
@@ -320,10 +320,42 @@ int method_jobs(struct request *request, struct fields *params, struct error *er
 	return r;
 }
 
+/* ---- cancel ---- */
+
+static int ended_already(const struct job *job, struct error *error)
+{
+	return error_set(error, -ENOENT, "only a queued or running job can be cancelled",
+			 "job %llu is %s already", (unsigned long long)job->id, job_state_name(job->state));
+}
+
+/* A load whose version was ready, or that was being stored, may have come to its own end meanwhile. */
+static void wake_cancelled(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct job *job = job_find(&waiter->request.server->jobs, waiter->job);
+	struct error error;
+
+	(void)changed;
+	(void)expired;
+	if (job && !job_ended(job))
+		return;
+	if (job && job->state == JOB_CANCELLED) {
+		request_done(&waiter->request);
+	} else {
+		if (job)
+			ended_already(job, &error);
+		else
+			no_job(waiter->request.server, waiter->job, &error);
+		request_refuse(&waiter->request, &error);
+	}
+	waiter_free(waiter);
+}
+
+/* The answer comes when the job has ended: until then its loader may go on copying. */
 int method_cancel(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
 	uint64_t id = fields_u64(params, "job");
+	struct waiter *waiter;
 	struct error reason;
 	struct job *job = NULL;
 	int r = params_check(params, error);
@@ -334,10 +366,12 @@ int method_cancel(struct request *request, struct fields *params, struct error *
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job))
-		return error_set(error, -ENOENT, NULL, "job %llu is %s already", (unsigned long long)id,
-				 job_state_name(job->state));
+		return ended_already(job, error);
+	r = waiter_new(request, WAIT_JOB, -1, wake_cancelled, &waiter, error);
+	if (r < 0)
+		return r;
+	waiter->job = id;
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
 	job_cancel(server, job, &reason);
-	request_done(request);
 	return 0;
 }

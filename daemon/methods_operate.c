@@ -127,6 +127,7 @@ int method_hot_swap(struct request *request, struct fields *params, struct error
 	struct versions_swap change = {.model = swap.model, .alias = swap.alias};
 	struct swap_result result;
 	struct message_writer w;
+	struct error kept;
 	int r = swap_fields(params, &swap, error);
 
 	if (r == 0)
@@ -139,7 +140,7 @@ int method_hot_swap(struct request *request, struct fields *params, struct error
 		return r;
 	change.expect = swap.has_expect ? &swap.expect : NULL;
 	change.retire_old = swap.retire_old;
-	r = versions_swap(server, &change, &result, error);
+	r = versions_swap(server, &change, &result, &kept, error);
 	if (r < 0)
 		return r;
 	request_result(request, &w);
@@ -150,6 +151,8 @@ int method_hot_swap(struct request *request, struct fields *params, struct error
 	message_put_u64(&w, "generation", result.generation);
 	if (result.old)
 		message_put_text(&w, "old_state", version_state_name(result.old->state));
+	if (kept.code)
+		message_put_error(&w, "retire_error", &kept);
 	request_answer(request, &w);
 	return 0;
 }
@@ -256,6 +259,30 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	if (!waiter)
 		answer_retired(request, &id, version_by_id(request->server, &id));
 	return 0;
+}
+
+/* ---- remove ---- */
+
+int method_remove(struct request *request, struct fields *params, struct error *error)
+{
+	struct version *version;
+	struct version_id id;
+	struct ref ref;
+	int r;
+
+	params_ref(params, "ref", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = access_find_own(request->session, &ref, &version, error);
+	if (r == 0)
+		r = access_retire(request->session, version, error);
+	if (r < 0)
+		return r;
+	id = version->id;
+	r = versions_remove(request->server, version, error);
+	if (r == 0)
+		answer_version(request, &id);
+	return r;
 }
 
 /* ---- reload ---- */

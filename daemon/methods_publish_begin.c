@@ -259,28 +259,10 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
-/* Whether contexts that are in the way now will be gone. Of two loads that wait for each other one fails. */
-static bool room_will_come(const struct request *request, const struct begin *begin)
+static enum room_wait wait_of(const struct request *request, const struct begin *begin)
 {
-	const struct server *server = request->server;
-	const struct device *device = begin->request.device;
-	uint64_t bytes = begin->request.bytes, passing, lasting;
-
-	if (budget_check_with_context(device, bytes, NULL) < 0)
-		return false;
-	passing = loader_pool_passing(server->loaders, device, request->session->loader);
-	lasting = device->used - (passing < device->used ? passing : device->used);
-	return passing > 0 && lasting <= device->budget && bytes <= device->budget - lasting;
-}
-
-/* The same for what was given up, by a builder that died among others: its successor comes at once. */
-static bool is_being_freed(const struct request *request, const struct begin *begin)
-{
-	const struct device *device = begin->request.device;
-	uint64_t freed = room_being_freed(request->server, device), asked;
-
-	return freed > 0 && !__builtin_add_overflow(begin->request.bytes, device->context, &asked) &&
-	       asked <= device->budget && device->used - device->contexts - freed <= device->budget - asked;
+	return room_wait(request->server, begin->request.device, begin->request.bytes, 0,
+			 request->session->loader);
 }
 
 static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
@@ -293,11 +275,10 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	struct begin *begin = waiter->asked;
 	struct error error;
 	int r = begin_now(&waiter->request, begin, &error);
+	enum room_wait wait = r == -ENOSPC && !expired ? wait_of(&waiter->request, begin) : ROOM_NEVER;
 
 	(void)changed;
-	if (r == -ENOSPC && !expired &&
-	    (room_will_come(&waiter->request, begin) ||
-	     (waiter->timed && is_being_freed(&waiter->request, begin))))
+	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
 		return;
 	if (r == -ENOSPC)
 		explain_room(&waiter->request, begin, &error);
@@ -352,13 +333,15 @@ int method_publish_begin(struct request *request, struct fields *params, struct 
 		r = begin_now(request, &begin, error);
 	if (r != -ENOSPC)
 		return r;
-	if (room_will_come(request, &begin)) {
+	switch (wait_of(request, &begin)) {
+	case ROOM_CONTEXTS:
 		note_wait(request, &begin, "CUDA contexts of other jobs are");
 		return wait_for_room(request, &begin, -1, error);
-	}
-	if (is_being_freed(request, &begin)) {
+	case ROOM_FREED:
 		note_wait(request, &begin, "what is being freed is");
 		return wait_for_room(request, &begin, FREED_WAIT_MS, error);
+	case ROOM_NEVER:
+		break;
 	}
 	explain_room(request, &begin, error);
 	return r;

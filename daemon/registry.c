@@ -171,6 +171,7 @@ struct registry *registry_free(struct registry *registry)
 	if (!registry)
 		return NULL;
 	registry_remove_aliases(registry);
+	registry->on_forget_failed = NULL;
 	while (registry->models) {
 		struct version *version = registry->models->first;
 		while (version->leases)
@@ -436,16 +437,6 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	return 0;
 }
 
-static void forget_failed(struct registry *registry, struct version_record *record)
-{
-	struct version_record **link = &registry->failed;
-
-	while (*link != record)
-		link = &(*link)->next_failed;
-	*link = record->next_failed;
-	registry->failed_count--;
-}
-
 void version_forget(struct version *version)
 {
 	struct version_record *record = record_of(version);
@@ -454,7 +445,7 @@ void version_forget(struct version *version)
 
 	version_forget_revoked(version);
 	if (version->state == VERSION_FAILED) {
-		forget_failed(registry, record);
+		version_drop_failed(version);
 	} else {
 		registry->counts.versions--;
 		model_uncount(model);

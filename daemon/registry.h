@@ -78,6 +78,7 @@ struct version {
 	bool storing; /* complete, but its descriptors are not in the fd store yet */
 	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
+	uint64_t failed_ms; /* steady: when it failed, or a restart found that it was lost */
 	uint32_t readers; /* jobs that have its memory: it is not freed under them */
 	const struct error *
 		tainted; /* ready, retiring: what of its memory is not as it was checked, or how the device of a
@@ -197,6 +198,14 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
  * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take, before
  * the next call that may forget (a charge moves out by copy and zeroing, `segments` by setting it to NULL). */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
+/* The version that failed first, of those that are kept; NULL: there is none. */
+struct version *registry_oldest_failed(const struct registry *registry);
+/* Forgets a failed version: its pointer is dead, and its model too when it was the last version. */
+void registry_forget_failed(struct registry *registry, struct version *version);
+/* `told` is called with each failed version that is about to be forgotten, for whatever reason, but not at the registry's
+ * own end. It changes nothing in the registry. */
+void registry_on_forget_failed(struct registry *registry,
+			       void (*told)(void *data, const struct version *version), void *data);
 
 /* ---- a version comes back ---- */
 

@@ -51,6 +51,8 @@ struct registry {
 	struct version_record *by_id, *by_publish;
 	struct version_record *failed; /* oldest first */
 	uint32_t failed_count;
+	void (*on_forget_failed)(void *data, const struct version *version); /* NULL: nobody is told */
+	void *on_forget_data;
 	struct registry_counts counts;
 	uint64_t fds_max;
 	struct lease **lease_buckets; /* a power of two, or none yet */
@@ -92,8 +94,11 @@ void version_uncount(struct version *version);
 /* Charges the owner with a part that is about to be counted: so many descriptors, and an index. -EDQUOT. */
 int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error);
 void version_free_taint(struct version *version);
-/* Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
+
+/* registry_failed.c. Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
 void version_keep_failed(struct version *version);
+/* Out of that list, before the version goes; whoever registry_on_forget_failed named is told. */
+void version_drop_failed(struct version *version);
 
 /* revoked_ids.c. Before the version goes. */
 void version_forget_revoked(struct version *version);

@@ -5,6 +5,7 @@
 #include "roots.h"
 #include "scrub.h"
 #include "server.h"
+#include "versions.h"
 #include "../proto/bytes.h"
 
 #include <errno.h>
@@ -117,6 +118,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	config_warn_budgets(server);
 	roots_look(server->roots);
 	loader_pool_watch(server->loaders);
+	versions_failed_arm(server);
 	/* Rules may let them have now what is there. */
 	waiters_wake(server, WAIT_READY, NULL);
 	waiters_wake(server, WAIT_CLAIM, NULL);

@@ -1,8 +1,10 @@
 #include "room.h"
+#include "loader.h"
 #include "registry.h"
 #include "server.h"
 #include "../proto/bytes.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,4 +80,62 @@ void room_explain(const struct server *server, const struct device *device, uint
 		return;
 	snprintf(detail, sizeof(detail), "%.300s, or wait for what comes back:%s", error->detail, comes);
 	error_set(error, error->code, detail, "%s", error->message);
+}
+
+/* ---- what will be granted ---- */
+
+/* Whether `asked` fits once `going` of what is used has gone. */
+static bool fits_without(const struct device *device, uint64_t asked, uint64_t going)
+{
+	uint64_t lasting = device->used - (going < device->used ? going : device->used);
+
+	return lasting <= device->budget && asked <= device->budget - lasting;
+}
+
+/* Whether contexts that are in the way now will be gone. */
+static bool contexts_pass(const struct server *server, const struct device *device, uint64_t asked,
+			  const struct loader *loader)
+{
+	uint64_t passing = loader_pool_passing(server->loaders, device, loader);
+
+	return passing > 0 && fits_without(device, asked, passing);
+}
+
+/* The same for what was given up, by a builder that died among others: its successor comes at once. */
+static bool is_freed_soon(const struct server *server, const struct device *device, uint64_t bytes)
+{
+	uint64_t freed = room_being_freed(server, device), asked;
+
+	return freed > 0 && !__builtin_add_overflow(bytes, device->context, &asked) &&
+	       fits_without(device, asked, device->contexts + freed);
+}
+
+enum room_wait room_wait(const struct server *server, const struct device *device, uint64_t bytes,
+			 uint64_t beside, const struct loader *loader)
+{
+	uint64_t asked;
+
+	if (budget_check_with_context(device, bytes, NULL) == 0 &&
+	    !__builtin_add_overflow(bytes, beside, &asked) && contexts_pass(server, device, asked, loader))
+		return ROOM_CONTEXTS;
+	return is_freed_soon(server, device, bytes) ? ROOM_FREED : ROOM_NEVER;
+}
+
+/* The context is charged when the job starts, which waits for contexts of other loaders and for nothing else. */
+int room_check_load(const struct server *server, const struct device *device, uint64_t bytes,
+		    struct error *error)
+{
+	int r = budget_check_context(device, error);
+
+	if (r == -ENOSPC) {
+		room_explain(server, device, 0, error);
+		return r;
+	}
+	r = budget_check_with_context(device, bytes, error);
+	if (r == 0)
+		r = budget_check(device, bytes + device->context, error);
+	if (r == 0 || room_wait(server, device, bytes, device->context, NULL) != ROOM_NEVER)
+		return 0;
+	room_explain(server, device, bytes, error);
+	return r;
 }

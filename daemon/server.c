@@ -157,7 +157,9 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	uv_timer_init(&server->loop, &server->stop_timer);
 	uv_timer_init(&server->loop, &server->claims_timer);
 	uv_timer_init(&server->loop, &server->force_timer);
+	uv_timer_init(&server->loop, &server->failed_timer);
 	server->settle.data = server->stop_timer.data = server->force_timer.data = server;
+	server->failed_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
@@ -170,6 +172,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 		server_free(server);
 		return r;
 	}
+	versions_failed_begin(server);
 	*ret_server = server;
 	return 0;
 }
@@ -224,6 +227,7 @@ static void close_handles(struct server *server)
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 	uv_close((uv_handle_t *)&server->claims_timer, NULL);
 	uv_close((uv_handle_t *)&server->force_timer, NULL);
+	uv_close((uv_handle_t *)&server->failed_timer, NULL);
 }
 
 struct server *server_free(struct server *server)
@@ -336,6 +340,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 		return r;
 	claims_begin_grace(server);
 	versions_force_begin(server);
+	versions_failed_begin(server);
 	begin_serving(server);
 	roots_look(server->roots);
 	if (!server->failed.code)

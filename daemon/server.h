@@ -90,7 +90,7 @@ struct server {
 	uv_prepare_t settle;
 	uv_idle_t serving_soon; /* these two: serving.h */
 	uv_check_t serving;
-	uv_timer_t stop_timer, claims_timer, force_timer;
+	uv_timer_t stop_timer, claims_timer, force_timer, failed_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	uv_signal_t signals[SIGNALS];

@@ -249,7 +249,7 @@ bool version_complete(const struct version *version)
 	return version_committed(version);
 }
 
-/* ---- ready and failed ---- */
+/* ---- ready ---- */
 
 static bool takes_current(const struct model *model)
 {
@@ -283,30 +283,6 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 	version->ready_ms = clock_wall_ms();
 	*ret_current = current;
 	return 0;
-}
-
-void version_keep_failed(struct version *version)
-{
-	struct registry *registry = version->model->registry;
-	struct version_record **link = &registry->failed;
-
-	version_uncount(version);
-	version_charges_end(&record_of(version)->charges);
-	registry->counts.versions--;
-	model_uncount(version->model);
-	while (*link)
-		link = &(*link)->next_failed;
-	*link = record_of(version);
-	if (++registry->failed_count > FAILED_KEPT_MAX)
-		version_forget(&registry->failed->version);
-}
-
-void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
-{
-	assert(version->model->registry == registry);
-	version_move(version, VERSION_FAILED);
-	version->error = *reason;
-	version_keep_failed(version);
 }
 
 /* ---- pins ---- */
@@ -397,8 +373,11 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 		return 0;
 	if (version->state != VERSION_READY)
 		return error_set(error, -EINVAL,
-				 "only what is ready retires; cancel its job or publish instead", "%s@%s is %s",
-				 version->model->name, version->tag, version_state_name(version->state));
+				 version->state == VERSION_FAILED
+					 ? "only what is ready retires; gpuwmctl rm removes what failed"
+					 : "only what is ready retires; cancel its job or publish instead",
+				 "%s@%s is %s", version->model->name, version->tag,
+				 version_state_name(version->state));
 	if (version->alias_count > 0)
 		return still_named(version, error);
 	registry_forget_previous(registry, version);

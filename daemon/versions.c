@@ -166,26 +166,26 @@ int versions_complete(struct server *server, struct publish *publish, struct err
 
 /* ---- what operators change ---- */
 
-/* What can't be retired (another alias names it) is said in its state, not as an error. */
-static bool retire_old(struct server *server, struct version *old)
+/* False: the old version stays as it is, and so does `previous`. */
+static bool retire_old(struct server *server, struct version *old, struct error *ret_kept)
 {
-	registry_forget_previous(server->registry, old);
-	if (old->state != VERSION_READY || registry_retire(server->registry, old, NULL) < 0)
+	if (registry_retire(server->registry, old, ret_kept) < 0)
 		return false;
 	freeing_begin(server, old);
 	return true;
 }
 
 int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
-		  struct error *error)
+		  struct error *ret_kept, struct error *error)
 {
 	bool retired = false;
 	int r = registry_swap(server->registry, swap->model, swap->alias, swap->to, swap->expect, ret, error);
 
+	ret_kept->code = 0;
 	if (r < 0 || !ret->changed)
 		return r;
 	if (swap->retire_old && ret->old)
-		retired = retire_old(server, ret->old);
+		retired = retire_old(server, ret->old, ret_kept);
 	keeping_save(server->keeping);
 	tell_swapped(server, swap->model, swap->alias, ret);
 	if (retired)
@@ -288,6 +288,7 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	complain(server->complaints, version->owner, COMPLAINT_FAILED, "%s@%s failed: %s",
 		 model_name(version->model), version->tag, reason->message);
 	tell_failed(server, version);
+	versions_failed_arm(server);
 	waiters_wake(server, WAIT_CHECKED, version);
 	waiters_wake(server, WAIT_READY, version);
 	claims_concluded(server, version);

@@ -29,8 +29,9 @@ struct versions_swap {
 	const struct version_id *expect; /* may be NULL */
 	bool retire_old;
 };
+/* ret_kept->code is 0, or why the old version could not be retired: the alias has moved nevertheless. */
 int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
-		  struct error *error);
+		  struct error *ret_kept, struct error *error);
 int versions_pin(struct server *server, struct version *version, const char *pin, struct error *error);
 int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error);
 /* No new leases; freed when unused, after this call. */
@@ -41,6 +42,13 @@ int versions_retire_by_force(struct server *server, struct version *version, uin
 			     struct error *error);
 /* At start: the times of versions that were to be freed by force before the restart go on. */
 void versions_force_begin(struct server *server);
+
+/* Forgets a failed version: it is listed no more, and an event tells. -EINVAL: it did not fail; names the remedy. */
+int versions_remove(struct server *server, struct version *version, struct error *error);
+/* At start: failed versions are forgotten after failed_keep_s of the configuration, with an event. */
+void versions_failed_begin(struct server *server);
+/* Sets the timer for the oldest failed version: another one has failed, or failed_keep_s has changed. */
+void versions_failed_arm(struct server *server);
 
 /* A loader found that the memory of a replica is not what was checked: no new leases. */
 void versions_taint(struct server *server, struct version *version, const struct replica *replica,

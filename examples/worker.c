@@ -1,7 +1,8 @@
 /* A worker: attaches to REF, prints its tensors or the sum of one of them, and follows when an
  * operator swaps an alias: in place where the new version has the same layout, so that every
- * pointer stays; else it attaches anew. A restart of gpuwmd does not concern it, but for its
- * events: they go on with the next one. */
+ * pointer stays; else it attaches anew. Where it can't follow, because the alias was removed, say,
+ * it keeps the version that it has, and tries again at the next swap. A restart of gpuwmd does not
+ * concern it, but for its events: they go on with the next one. */
 #include <gpuwm/client.h>
 
 #include <errno.h>
@@ -76,16 +77,34 @@ static int wait_for_swap(struct gpuwm_client *client, struct gpuwm_events **even
 	return r;
 }
 
-/* This is the quiet point: nothing reads the tensors now. */
+/* The new version first: without it the worker keeps the old one. */
+static int attach_anew(struct gpuwm_client *client, const char *ref, struct gpuwm_mapping **mapping)
+{
+	struct gpuwm_mapping *next;
+	int r;
+
+	printf("%s: attaching anew\n", gpuwm_error()->message);
+	r = gpuwm_attach(client, ref, NULL, &next);
+	if (r < 0)
+		return r;
+	gpuwm_drop(*mapping);
+	*mapping = next;
+	return 0;
+}
+
+/* This is the quiet point: nothing reads the tensors now. 0: the mapping is of the version that the alias names. 1: it is
+ * still of the one before. Negative: its memory is lost. */
 static int follow(struct gpuwm_client *client, const char *ref, struct gpuwm_mapping **mapping)
 {
 	int r = gpuwm_switch(*mapping, ref, NULL);
 
-	if (r != -EXDEV)
+	if (r == -EXDEV)
+		r = attach_anew(client, ref, mapping);
+	if (r == 0 || r == -ENOTRECOVERABLE)
 		return r;
-	printf("%s: attaching anew\n", gpuwm_error()->message);
-	r = gpuwm_detach(*mapping);
-	return r < 0 ? r : gpuwm_attach(client, ref, NULL, mapping);
+	printf("keeps version %s: %s\n", gpuwm_mapping_version(*mapping)->id, gpuwm_error()->message);
+	fflush(stdout);
+	return 1;
 }
 
 static int show(const struct gpuwm_mapping *mapping, const char *name)
@@ -122,12 +141,12 @@ int main(int argc, char **argv)
 		return fail("connect");
 	if (gpuwm_attach(client, argv[1], NULL, &mapping) < 0)
 		return fail("attach");
-	for (;;) {
-		if (show(mapping, argc < 3 ? NULL : argv[2]) < 0)
+	for (int kept = 0;; kept = follow(client, argv[1], &mapping)) {
+		if (kept < 0)
+			return fail("following");
+		if (!kept && show(mapping, argc < 3 ? NULL : argv[2]) < 0)
 			return fail("reading");
 		if (wait_for_swap(client, &events) < 0)
 			return fail("events");
-		if (follow(client, argv[1], &mapping) < 0)
-			return fail("following");
 	}
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 /* xorshift64: any number, another one each time. */
 static uint64_t draw(uint64_t *state)
@@ -15,6 +16,15 @@ static uint64_t draw(uint64_t *state)
 	return *state;
 }
 
+/* Whether nothing was ever written there: a read finds zeros, with or without the page cache. False where the file system
+ * can't tell. */
+static bool is_hole(const struct source_file *file, uint64_t offset)
+{
+	off_t data = lseek(file->fd, (off_t)offset, SEEK_DATA);
+
+	return data < 0 ? errno == ENXIO : (uint64_t)data > offset;
+}
+
 /* 1: the byte is cached; 0: it is not. */
 static int sample(const struct source_file *file, uint64_t offset, struct error *error)
 {
@@ -23,7 +33,7 @@ static int sample(const struct source_file *file, uint64_t offset, struct error 
 	ssize_t n = preadv2(file->fd, &place, 1, (off_t)offset, RWF_NOWAIT);
 
 	if (n >= 0)
-		return n == 1;
+		return n == 1 && !is_hole(file, offset);
 	if (errno == EAGAIN || errno == EINTR)
 		return 0;
 	return error_set(error, -EOPNOTSUPP, NULL, "what is cached of %s can't be known: %s", file->path,

@@ -179,6 +179,8 @@
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
+/* And for so long: who comes to work in the morning still finds why a load of the night before failed. */
+#define FAILED_KEEP_SECONDS 86400
 #define PINS_PER_VERSION_MAX 64
 #define ALIASES_PER_MODEL_MAX 64
 #define PARTS_PER_VERSION_MAX 64 /* ranks times replicas */

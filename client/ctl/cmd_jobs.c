@@ -119,6 +119,14 @@ static void known_size(struct table *table, const json_t *object, const char *ke
 		table_cell(table, "");
 }
 
+/* "yes", "no", "short of free" */
+static const char *fits_text(const json_t *device)
+{
+	if (!json_is_true(json_object_get(device, "fits")))
+		return "no";
+	return json_is_true(json_object_get(device, "short_of_free")) ? "short of free" : "yes";
+}
+
 static int plan_table(const json_t *devices)
 {
 	struct table *table = table_new("DEVICE|>BYTES|>SEGMENTS|>CONTEXT|>FREE|>BUDGET LEFT|FITS");
@@ -134,26 +142,33 @@ static int plan_table(const json_t *devices)
 		table_size(table, answer_number(device, "context"));
 		known_size(table, device, "free");
 		table_size(table, answer_number(device, "budget_left"));
-		table_cell(table, json_is_true(json_object_get(device, "fits")) ? "yes" : "no");
+		table_cell(table, fits_text(device));
 	}
 	return table_print(table);
 }
 
+/* gpuwmd would refuse the load, in these words. */
 static int no_room(const json_t *device)
 {
-	uint64_t needed = answer_number(device, "bytes") + answer_number(device, "context");
-	uint64_t left = answer_number(device, "budget_left");
-	char needed_size[SHORT_TEXT], have_size[SHORT_TEXT];
+	const json_t *refusal = json_object_get(device, "refusal");
 
 	fflush(stdout); /* the table comes first */
-	if (needed > left)
-		return exit_with(EXIT_NO_ROOM,
-				 "retire versions, or raise the budget ([budget] in gpuwmd's configuration)",
-				 "%s: %s are needed, %s of the budget are left", answer_text(device, "device"),
-				 size_text(needed, needed_size), size_text(left, have_size));
-	return exit_with(EXIT_NO_ROOM, "something besides gpuwm has it: nvidia-smi tells, or free for the host",
-			 "%s: %s are needed, %s are free", answer_text(device, "device"),
-			 size_text(needed, needed_size), size_text(answer_number(device, "free"), have_size));
+	return exit_with(EXIT_NO_ROOM, answer_text(refusal, "detail"), "%s", answer_text(refusal, "message"));
+}
+
+/* gpuwmd would start the load. */
+static int short_of_free(const json_t *device)
+{
+	uint64_t needed = answer_number(device, "bytes") + answer_number(device, "context");
+	char needed_size[SHORT_TEXT], free_size[SHORT_TEXT];
+
+	fflush(stdout);
+	return exit_with(
+		EXIT_NO_ROOM, "something besides gpuwm has it: nvidia-smi tells, or free for the host",
+		"%s: the budget allows the load, but %s are needed and %s are free: the load would start, and "
+		"fail unless more is free by then",
+		answer_text(device, "device"), size_text(needed, needed_size),
+		size_text(answer_number(device, "free"), free_size));
 }
 
 /* The files are a little more than their tensors. */
@@ -185,6 +200,8 @@ int job_plan_judge(const json_t *job)
 	json_array_foreach(devices, i, device) {
 		if (!json_is_true(json_object_get(device, "fits")))
 			code = no_room(device);
+		else if (json_is_true(json_object_get(device, "short_of_free")))
+			code = short_of_free(device);
 	}
 	return code;
 }
@@ -247,7 +264,7 @@ int command_cancel(struct gpuwm_client *client, const struct arguments *argument
 	if (gpuwm_job_cancel(client, job) < 0)
 		return exit_with_error();
 	if (arguments->json)
-		return answer_print(json_pack("{s:I}", "job", (json_int_t)job));
+		return answer_print(json_pack("{s:I, s:s}", "job", (json_int_t)job, "state", "cancelled"));
 	printf("job %" PRIu64 " is cancelled\n", job);
 	return EXIT_DONE;
 }

@@ -14,6 +14,7 @@ struct replacement {
 	bool retire_old;
 	json_t *list; /* when this began */
 	char before[33]; /* what the alias named then; "": it was not there */
+	struct swap_outcome outcome; /* of the flip */
 };
 
 static const char no_version[] = "00000000000000000000000000000000";
@@ -94,7 +95,7 @@ static int load_beside(const struct replacement *r, struct load_result *ret_resu
 /* One that gpuwmd took and did not answer is there or not: then it is asked for again. The first version of a
  * model took current when it became ready. Who was told that the load is cancelled finds no alias moved, also where
  * that was too late for the load itself. */
-static int flip(const struct replacement *r, const char *version)
+static int flip(struct replacement *r, const char *version)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	json_t *list;
@@ -105,7 +106,7 @@ static int flip(const struct replacement *r, const char *version)
 	options.alias = r->alias;
 	options.to = version;
 	options.expect = *r->before ? r->before : no_version;
-	options.retire_old = r->retire_old;
+	options.retire_old = r->outcome.retire_old = r->retire_old;
 	do {
 		code = list_get(r, &list);
 		if (code != EXIT_DONE)
@@ -116,7 +117,7 @@ static int flip(const struct replacement *r, const char *version)
 			return EXIT_DONE;
 		if (load_interrupted())
 			return exit_with(EXIT_FAILED, NULL, "cancelled when %s was ready", r->name);
-		error = gpuwm_swap(r->client, &options, NULL);
+		error = version_swap(r->client, &options, &r->outcome);
 	} while (error == -ECONNABORTED);
 	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
 }
@@ -133,20 +134,22 @@ static void undo(const struct replacement *r, const char *version)
 
 /* ---- after ------------------------------------------------------------- */
 
-static int replacement_print(const struct replacement *r, const struct load_result *result)
+static int replacement_print(struct replacement *r, const struct load_result *result)
 {
 	json_t *list;
 	int code;
 
 	if (r->arguments->json)
-		return answer_print(json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "model", r->model, "alias",
-					      r->alias, "version", result->version, "old",
-					      *r->before ? r->before : NULL, "retire_old", r->retire_old, "job",
-					      result->told));
+		return answer_print(json_pack(
+			"{s:s, s:s, s:s, s:s?, s:b, s:o?, s:O?}", "model", r->model, "alias", r->alias,
+			"version", result->version, "old", *r->before ? r->before : NULL, "retire_old",
+			r->retire_old, "retire_error", swap_kept_json(&r->outcome), "job", result->told));
 	code = list_get(r, &list);
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(r->list, list, r->model, r->alias, r->before, r->retire_old);
+	/* After a flip whose answer was lost, or that the load made, it tells nothing. */
+	snprintf(r->outcome.old, sizeof(r->outcome.old), "%s", r->before);
+	swap_tell(r->list, list, r->model, r->alias, &r->outcome);
 	json_decref(list);
 	return result->told ? job_course_print(result->told) : EXIT_DONE;
 }
@@ -168,6 +171,8 @@ static int replacement_run(struct replacement *r)
 		code = replacement_print(r, &result);
 	else
 		undo(r, result.version);
+	if (code == EXIT_DONE)
+		code = swap_judge(r->arguments, &r->outcome);
 	load_result_clear(&result);
 	return code;
 }

@@ -1,4 +1,4 @@
-/* swap, rollback, pin, unpin, retire, drain: which versions stay, and under which alias. */
+/* swap, rollback, pin, unpin, retire, rm, drain: which versions stay, and under which alias. */
 #include "ctl.h"
 
 #include <errno.h>
@@ -9,22 +9,59 @@
 
 /* ---- swap -------------------------------------------------------------- */
 
-/* What became of a version that was to be retired: an alias of its own keeps it. */
+int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
+		 struct swap_outcome *ret_outcome)
+{
+	struct swap_outcome outcome = {.retire_old = options->retire_old};
+	const struct gpuwm_error *kept;
+	int r = gpuwm_swap(client, options, outcome.old);
+
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		kept = gpuwm_error();
+		error_set(&outcome.kept, kept->code, kept->detail, "%s", kept->message);
+	}
+	*ret_outcome = outcome;
+	return 0;
+}
+
+/* What became of a version that was to be retired. */
 static const char *retired_text(const json_t *list, const char *id)
 {
 	const json_t *version = answer_version(list, id);
 
 	if (!version)
 		return ", which is retired and freed";
-	if (strcmp(answer_text(version, "state"), "ready") == 0)
-		return ", which stays: another alias names it";
-	return ", which is retired";
+	return strcmp(answer_text(version, "state"), "ready") == 0 ? ", which is not retired"
+								   : ", which is retired";
 }
 
-void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias, const char *old,
-	       bool retire_old)
+json_t *swap_kept_json(const struct swap_outcome *outcome)
 {
-	const char *now = answer_alias(list, model, alias);
+	const struct error *kept = &outcome->kept;
+
+	return kept->code ? json_pack("{s:s, s:s, s:s}", "code", error_name(kept->code), "message",
+				      kept->message, "detail", kept->detail)
+			  : NULL;
+}
+
+int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome)
+{
+	int code;
+
+	if (!outcome->kept.code)
+		return EXIT_DONE;
+	fflush(stdout); /* that the alias has moved comes first */
+	code = exit_with(exit_code_of(outcome->kept.code), outcome->kept.detail,
+			 "the old version was not retired: %s", outcome->kept.message);
+	return arguments->given & OPTION_RETIRE_OLD ? code : EXIT_DONE;
+}
+
+void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
+	       const struct swap_outcome *outcome)
+{
+	const char *now = answer_alias(list, model, alias), *old = outcome->old;
 
 	printf("%s@%s ", model, alias);
 	if (*now)
@@ -33,24 +70,26 @@ void swap_tell(const json_t *before, const json_t *list, const char *model, cons
 		printf("is removed");
 	if (*old && strcmp(old, now) != 0)
 		printf("; it was %s%s", answer_tag(answer_version(list, old) ? list : before, old),
-		       retire_old ? retired_text(list, old) : "");
+		       outcome->retire_old ? retired_text(list, old) : "");
 	putchar('\n');
 }
 
 static int swap_print(struct gpuwm_client *client, const struct arguments *arguments,
-		      const struct gpuwm_swap_options *options, const json_t *before, const char *old)
+		      const struct gpuwm_swap_options *options, const json_t *before,
+		      const struct swap_outcome *outcome)
 {
-	const char *alias = options->alias ? options->alias : "current";
+	const char *alias = options->alias ? options->alias : "current", *old = outcome->old;
 	json_t *list;
 	int code;
 
 	if (arguments->json)
-		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?}", "model", options->model, "alias", alias,
-					      "to", options->to, "old", *old ? old : NULL));
+		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?, s:o?}", "model", options->model, "alias",
+					      alias, "to", options->to, "old", *old ? old : NULL,
+					      "retire_error", swap_kept_json(outcome)));
 	code = answer_query(client, arguments, "list", options->model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(before, list, options->model, alias, old, options->retire_old);
+	swap_tell(before, list, options->model, alias, outcome);
 	json_decref(list);
 	return EXIT_DONE;
 }
@@ -58,7 +97,7 @@ static int swap_print(struct gpuwm_client *client, const struct arguments *argum
 static int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
 		    const struct gpuwm_swap_options *options)
 {
-	char old[33] = "";
+	struct swap_outcome outcome;
 	json_t *before = NULL; /* for people */
 	int code = EXIT_DONE;
 
@@ -66,10 +105,12 @@ static int swap_run(struct gpuwm_client *client, const struct arguments *argumen
 		code = answer_query(client, arguments, "list", options->model, &before);
 	if (code != EXIT_DONE)
 		return code;
-	if (gpuwm_swap(client, options, old) < 0)
+	if (version_swap(client, options, &outcome) < 0)
 		code = exit_with_error();
 	else
-		code = swap_print(client, arguments, options, before, old);
+		code = swap_print(client, arguments, options, before, &outcome);
+	if (code == EXIT_DONE)
+		code = swap_judge(arguments, &outcome);
 	json_decref(before);
 	return code;
 }
@@ -215,6 +256,20 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	code = retire_print(arguments, id, answer_version(list, id));
 	json_decref(list);
 	return code;
+}
+
+/* ---- rm ---------------------------------------------------------------- */
+
+int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const char *ref = arguments->positional[0];
+
+	if (gpuwm_remove(client, ref) < 0)
+		return exit_with_error();
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s}", "ref", ref, "state", "removed"));
+	printf("%s is removed\n", ref);
+	return EXIT_DONE;
 }
 
 /* ---- drain ------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "../../proto/limits.h"
+#include "../../proto/errors.h"
 #include "../../proto/utf8.h"
 #include "exit.h"
 #include "table.h"
@@ -110,6 +110,7 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
+int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
 int command_reload(struct gpuwm_client *client, const struct arguments *arguments);
@@ -147,10 +148,22 @@ void answer_error_print(const json_t *object, const char *key, const char *what)
 
 /* ---- versions (cmd_version.c) ------------------------------------------ */
 
-/* What an alias names now, and what became of `old`, which it named before; "": nothing. before, list: what
- * `list` said before and after; a version that is freed has its tag in the first only. */
-void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias, const char *old,
-	       bool retire_old);
+struct swap_outcome {
+	char old[33]; /* the id of the version that the alias named before; "": none */
+	bool retire_old; /* that version was to be retired */
+	struct error kept; /* code 0, or why it could not be retired */
+};
+/* gpuwm_swap: 0 or its error. */
+int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
+		 struct swap_outcome *ret_outcome);
+/* Prints what an alias names now, and what became of the version that it named before. before, list: what `list`
+ * said before and after; a version that is freed has its tag in the first only. */
+void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
+	       const struct swap_outcome *outcome);
+/* The error as JSON, for json_pack; NULL: the old version was retired, or was not to be. */
+json_t *swap_kept_json(const struct swap_outcome *outcome);
+/* Says on stderr why the old version was not retired. EXIT_DONE, or an exit code if --retire-old asked for it. */
+int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome);
 /* gpuwm_retire; after_ms: gpuwm_retire_by_force; NULL: without force. id: the version's, "": not known; with it, one
  * that gpuwmd took and did not answer is asked for once more. */
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,

@@ -91,7 +91,7 @@ static unsigned stderr_columns(void)
 
 static bool state_ended(const char *state)
 {
-	return strcmp(state, "running") != 0 && strcmp(state, "queued") != 0;
+	return strcmp(state, "done") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "cancelled") == 0;
 }
 
 static void job_event(const struct gpuwm_event *event, void *user_data)

@@ -45,6 +45,8 @@ static const struct command commands[] = {
 	 "give no new leases; freed when the last lease and pin are gone, or by force: leases are revoked", 1,
 	 1, WORD_REF, 0, OPTION_WAIT | OPTION_WAIT_SECONDS | OPTION_FORCE | OPTION_AFTER, false,
 	 command_retire},
+	{"rm", NULL, "rm REF", "remove a failed version from the list", 1, 1, WORD_REF, 0, 0, false,
+	 command_rm},
 	{"kick", NULL, "kick [LEASE] [--pid PID] [--uid UID]",
 	 "revoke a lease, or all leases of a process or a user", 0, 1, WORD_ANY, 0, OPTION_PID | OPTION_UID,
 	 true, command_kick},

@@ -32,7 +32,7 @@ static const struct call_rule rules[] = {
 	{METHOD_CLAIM, true, true},
 	/* Found by its publish, wherever it comes from: the same answer. */
 	{METHOD_PUBLISH_COMMIT, true, false},
-	/* Done twice, these would fail on their own doing (pin, unpin, cancel), undo what somebody else did
+	/* Done twice, these would fail on their own doing (pin, unpin, cancel, remove), undo what somebody else did
 	 * meanwhile (hot_swap, drain), find another version under the name (retire), or make a second one (load,
 	 * publish_begin). */
 	{METHOD_RETIRE, false, true},

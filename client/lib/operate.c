@@ -189,13 +189,16 @@ int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
 		return client_fail(&error);
 	call_begin(&call, client, METHOD_CANCEL);
 	message_put_u64(&call.request, "job", job);
-	r = call_run(&call, 0, NULL, &error);
+	/* A version on its way into the fd store comes to its end first. */
+	r = call_run(&call, STORE_CONFIRM_MS, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
+/* 1: the alias moved, and *error says why the old version was not retired. */
 static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		char old[VERSION_ID_TEXT], struct error *error)
 {
+	struct error kept;
 	struct call call;
 	struct reply reply;
 	struct fields f;
@@ -215,8 +218,11 @@ static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *op
 		return r;
 	fields_of(&f, reply.message.body);
 	fields_text_or(&f, "old", old, VERSION_ID_TEXT, "");
+	r = fields_error(&f, "retire_error", &kept);
+	if (r)
+		*error = kept;
 	reply_clear(&reply);
-	return f.error.code ? error_set(error, -EPROTO, NULL, "hot_swap: %s", f.error.message) : 0;
+	return f.error.code ? error_set(error, -EPROTO, NULL, "hot_swap: %s", f.error.message) : r;
 }
 
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *given, char ret_old[33])
@@ -230,11 +236,11 @@ int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *giv
 		r = check(client, options.model, "the model of a swap", &error);
 	if (r == 0)
 		r = swap(client, &options, old, &error);
-	if (r < 0)
-		return client_fail(&error);
-	if (ret_old)
+	if (r != 0)
+		client_fail(&error);
+	if (r >= 0 && ret_old)
 		strcpy(ret_old, old);
-	return 0;
+	return r;
 }
 
 static int pin(struct gpuwm_client *client, const char *method, const char *ref, const char *name)
@@ -292,6 +298,20 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms)
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms)
 {
 	return retire(client, ref, &after_ms, wait_ms);
+}
+
+int gpuwm_remove(struct gpuwm_client *client, const char *ref)
+{
+	struct call call;
+	struct error error;
+	int r = check(client, ref, "the ref to remove", &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	call_begin(&call, client, METHOD_REMOVE);
+	message_put_text(&call.request, "ref", ref);
+	r = call_run(&call, 0, NULL, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 static int kick(struct gpuwm_client *client, const char *key, uint64_t number, char **ret_json,

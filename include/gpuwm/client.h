@@ -41,7 +41,7 @@
  *   a version that is lost is told: gpuwm_connect_options.lost, gpuwm_mapping_check.
  *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
  *   done. One whose answer was lost is repeated where that is safe; where it is
- *   not (swap, pin, unpin, load, retire, kick, cancel, drain, publish_begin) it is
+ *   not (swap, pin, unpin, load, retire, remove, kick, cancel, drain, publish_begin) it is
  *   -ECONNABORTED: it may or may not be done; look, then repeat. So is one whose
  *   answer came when this process had no memory or no descriptors to read it.
  * - Handles are freed by their own function, which takes NULL. Free in any
@@ -326,8 +326,10 @@ struct gpuwm_switch_options {
  * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first
  * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
  * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
- * driver refused; -ECHILD; and all of gpuwm_attach. But -ENOTRECOVERABLE: mapping the new version failed and so did
- * putting the old one back: the memory is unmapped, every pointer into it is dead until another gpuwm_switch
+ * driver refused; -ECHILD; and all of gpuwm_attach. If an operator has removed the alias that a worker follows, this fails with
+ * -ENOENT, and the worker keeps its version and its lease: call it again at the next event "swapped".
+ * But -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
+ * unmapped, every pointer into it is dead until another gpuwm_switch
  * succeeds; else detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
@@ -601,7 +603,7 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 /* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN ----------
  *
  * On another client: gpuwm_swap, for the owner of the model and for those whom `publish` or `operate` of its section
- * [model.N] in gpuwmd's configuration names; gpuwm_retire, for them and for the publisher of the version; gpuwm_pin,
+ * [model.N] in gpuwmd's configuration names; gpuwm_retire and gpuwm_remove, for them and for the publisher of the version; gpuwm_pin,
  * gpuwm_unpin and gpuwm_verify, for those whom `operate` names. Others get -EACCES. */
 
 struct gpuwm_load_options {
@@ -622,6 +624,9 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *opt
  * -ECANCELED, -ETIMEDOUT, -ENOENT; -ECONNABORTED: it ended with the gpuwmd that ran
  * it, list tells whether its version became ready. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
+/* Cancels a queued or running job, and waits until the job has ended: about 2 seconds at most, and longer only while its
+ * version is being stored. 0: the job is cancelled, also where another call cancelled it meanwhile. -ENOENT: there is no such
+ * job, or the job has ended; the message tells how. */
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
 
 struct gpuwm_swap_options {
@@ -630,10 +635,12 @@ struct gpuwm_swap_options {
 	const char *alias; /* NULL: "current" */
 	const char *to; /* a tag, an alias or a version id; NULL removes the alias */
 	const char *expect; /* only if the alias names this version id now; 32 zeros: none; NULL */
-	bool retire_old;
+	bool retire_old; /* retire the version that the alias named; `previous` is cleared if it names that version */
 };
-/* Moves an alias in one step. -EBUSY: `expect` does not hold; -ENOENT; -EINVAL:
- * not ready; -EBADMSG: tainted; -ENODEV: a part was lost with its GPU. ret_old (33 bytes, may be NULL): the version that it named, or "". */
+/* Moves an alias in one step. 0; 1: the alias was moved, but the old version could not be retired as retire_old asked
+ * (gpuwm_error says why: another alias names it), stays as it is, and `previous` names it still. ret_old (33 bytes, may be
+ * NULL): the version that the alias named, or "". -EBUSY: `expect` does not hold; -ENOENT; -EINVAL: not ready; -EBADMSG:
+ * tainted; -ENODEV: a part was lost with its GPU. */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
@@ -645,6 +652,10 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
  * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EACCES: the user is no operator, and
  * `operate` of the model's section does not name it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
+/* Removes a failed version from `list`. gpuwmd removes it by itself after failed_keep_s of its configuration, a day by default,
+ * when its tag is published anew, and when 64 others have failed after it. -EINVAL: the version did not fail; gpuwm_error()->detail
+ * says what frees it. -ENOENT, -EACCES. */
+int gpuwm_remove(struct gpuwm_client *client, const char *ref);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */
 	GPUWM_KICK_PID, /* all of this process, */
@@ -689,7 +700,7 @@ struct gpuwm_event {
 	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
 			     seq that of the event before */
 	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
-	const char *version; /* 32 digits or "" */
+	const char *version; /* 32 digits or ""; "" in an event "swapped": the alias was removed */
 	const char *json; /* everything the event carries, as JSON */
 };
 typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);

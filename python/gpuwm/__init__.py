@@ -20,7 +20,7 @@ from ._events import Event, Events
 from ._handle import TensorInfo
 from ._lib import __version__
 from .attaching import attach, attach_async
-from .client import Client, Device, Job, connect, events
+from .client import Client, Device, Job, Replaced, connect, events
 from .copies import Copies
 from .errors import (
     Busy,
@@ -140,6 +140,7 @@ __all__ = [
     "Quota",
     "Ref",
     "Refused",
+    "Replaced",
     "Slice",
     "Tensor",
     "TensorInfo",

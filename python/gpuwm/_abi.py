@@ -272,6 +272,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_pin": (c_int, (_HANDLE, c_char_p, c_char_p)),
     "gpuwm_unpin": (c_int, (_HANDLE, c_char_p, c_char_p)),
     "gpuwm_retire": (c_int, (_HANDLE, c_char_p, c_int64)),
+    "gpuwm_remove": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_retire_by_force": (c_int, (_HANDLE, c_char_p, c_uint64, c_int64)),
     "gpuwm_kick": (c_int, (_HANDLE, c_int, c_uint64, POINTER(c_void_p))),
     "gpuwm_verify": (

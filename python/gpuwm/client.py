@@ -51,11 +51,18 @@ class Job(int):
         return self.client.wait_job(self, wait)
 
     def cancel(self) -> None:
-        """Ends it. NotFound: it has ended."""
+        """As Client.cancel."""
         self.client.cancel(self)
 
     def __await__(self) -> Generator[Any, None, bool]:
         return _events.job_end(self.client, self).__await__()
+
+
+class Replaced(str):
+    """The id of the version that an alias named before it moved. kept: why that version was not
+    retired, though `retire_old` asked for it; None: it was retired, or was not to be."""
+
+    kept: errors.Error | None = None
 
 
 class Client:
@@ -229,7 +236,8 @@ class Client:
         return self._call("gpuwm_job_wait", _job(job), _lib.milliseconds(wait, "wait")) == 0
 
     def cancel(self, job: int) -> None:
-        """Ends a job. NotFound: it has ended."""
+        """Cancels a job, and waits until it has ended: about 2 seconds at most. NotFound: there is
+        no such job, or it has ended already; the message tells how."""
         self._call("gpuwm_job_cancel", _job(job))
 
     def swap(
@@ -240,11 +248,13 @@ class Client:
         alias: str = "current",
         expect: str | None = None,
         retire_old: bool = False,
-    ) -> str | None:
+    ) -> Replaced | None:
         """Moves an alias in one step; returns the id of the version that it named, or None.
 
         to: a tag, an alias or a version id; None removes the alias. expect: only if it names this
-        version id now ("0" * 32: only if there is none), else Busy.
+        version id now ("0" * 32: only if there is none), else Busy. retire_old: the version that
+        it named is retired; `kept` of what is returned says why it could not be, if another alias
+        names it: the alias has moved nevertheless.
         """
         options = _abi.SwapOptions(
             size=ctypes.sizeof(_abi.SwapOptions),
@@ -254,13 +264,22 @@ class Client:
             expect=_lib.maybe_text(expect, "expect"),
             retire_old=retire_old,
         )
-        old = ctypes.create_string_buffer(33)
-        self._call("gpuwm_swap", ctypes.byref(options), old)
-        return _lib.text(old.value) or None
+        owner, old = self._held(), ctypes.create_string_buffer(33)
+
+        def call() -> errors.Error | None:
+            library = self._library
+            if _lib.check(library.gpuwm_swap(owner, ctypes.byref(options), old)) == 0:
+                return None
+            return _lib.last_error(library.gpuwm_error().contents.code)
+
+        kept = _threads.wait_for(call)
+        replaced = Replaced(_lib.text(old.value))
+        replaced.kept = kept
+        return replaced if replaced else None
 
     def set_alias(
         self, model: str, alias: str, to: str, *, expect: str | None = None
-    ) -> str | None:
+    ) -> Replaced | None:
         """Makes an alias, or moves it, in one step: who attaches "model@alias" gets that version
         from now on. The id of the version that it named before; None: there was no such alias.
 
@@ -269,12 +288,12 @@ class Client:
         """
         return self.swap(model, _lib.ref_bytes(to, "to").decode(), alias=alias, expect=expect)
 
-    def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> str | None:
+    def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> Replaced | None:
         """Removes an alias, and nothing else: the version stays, and so do those who are attached
         to it. The id of the version that it named. NotFound: there is no such alias; Refused."""
         return self.swap(model, None, alias=alias, expect=expect)
 
-    def rollback(self, model: str) -> str | None:
+    def rollback(self, model: str) -> Replaced | None:
         """Swaps to the version that `current` named before. NotFound: there is none."""
         return self.swap(model, "previous")
 
@@ -303,6 +322,11 @@ class Client:
             self._call("gpuwm_retire_by_force", version, after_ms, wait_ms)
         else:
             self._call("gpuwm_retire", version, wait_ms)
+
+    def remove(self, ref: str) -> None:
+        """Removes a failed version from list(); by itself it goes after a day. Error: it did not
+        fail; `detail` says what frees it. NotFound."""
+        self._call("gpuwm_remove", _lib.text_bytes(ref, "ref"))
 
     def kick(
         self, lease: int | None = None, *, pid: int | None = None, uid: int | None = None

@@ -41,11 +41,12 @@ def switch(
     compiler folded. Private copies get the new version's values: what was written into them since
     bind is gone.
 
-    Nothing has changed after these: Mismatch: another layout, and the first difference; or a
-    private copy that can't be refreshed, or something of a model that lost its sharing, by name:
-    bind anew, or name it in `stale`. Busy: another attachment of the process shares the memory, or
-    a CUDA stream is being captured. All errors of attach. But Lost: neither the new nor the old
-    version could be mapped.
+    Nothing has changed after these: NotFound: an operator has removed the alias, say: the mapping
+    keeps its version, and follows again when the alias is there again. Mismatch: another layout,
+    and the first difference; or a private copy that can't be refreshed, or something of a model
+    that lost its sharing, by name: bind anew, or name it in `stale`. Busy: another attachment of
+    the process shares the memory, or a CUDA stream is being captured. All errors of attach. But
+    Lost: neither the new nor the old version could be mapped.
     """
     handle = mapping._held()
     globs = _lib.names(stale, "stale")

@@ -201,6 +201,51 @@ def test_jobs_tell_their_end(daemon: Daemon, tmp_path: os.PathLike[str]) -> None
         daemon.admin.wait_job(999999)
 
 
+def test_a_swap_tells_why_the_old_version_is_not_retired(
+    versions: tuple[str, str], daemon: Daemon
+) -> None:
+    model = versions[0].partition("@")[0]
+    ids = {row["tag"]: row["version"] for row in daemon.admin.list(model)["versions"]}
+    daemon.admin.swap(model, "v1")
+    daemon.admin.swap(model, "v1", alias="prod")
+    old = daemon.admin.swap(model, "v2", retire_old=True)
+    assert old is not None
+    assert old == ids["v1"]
+    assert isinstance(old.kept, gpuwm.Busy)
+    assert "@v1 is named by 1 alias" in str(old.kept)
+    gone_back = daemon.admin.rollback(model)
+    assert gone_back is not None
+    assert gone_back == ids["v2"]
+    assert gone_back.kept is None
+    daemon.admin.swap(model, None, alias="prod")
+
+
+def test_what_failed_is_removed(versions: tuple[str, str], daemon: Daemon) -> None:
+    model = versions[0].partition("@")[0]
+    with pytest.raises(gpuwm.Error, match="is ready: only a failed version can be removed"):
+        daemon.admin.remove(versions[0])
+    with pytest.raises(gpuwm.NotFound):
+        daemon.admin.remove(f"{model}@v9")
+
+    def give_up(_: str) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        gpuwm.publish(
+            {"w": ONES},
+            f"{model}@v3",
+            device=daemon.device,
+            bind=False,
+            rank=0,
+            world=2,
+            announce=give_up,
+        )
+    rows = {row["tag"]: row["state"] for row in daemon.admin.list(model)["versions"]}
+    assert rows["v3"] == "failed"
+    daemon.admin.remove(f"{model}@v3")
+    assert sorted(row["tag"] for row in daemon.admin.list(model)["versions"]) == ["v1", "v2"]
+
+
 def test_a_load_has_the_key_that_it_was_given(versions: tuple[str, str], daemon: Daemon) -> None:
     source = next(job["source"] for job in daemon.admin.jobs() if job["kind"] == "load")
     keyed = f"{versions[0]}-keyed"

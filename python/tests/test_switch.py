@@ -61,6 +61,24 @@ def test_the_alias_is_followed(daemon: Daemon, checkpoint: Checkpoint) -> None:
     assert str(mapping.switch()) == first, "what was switched to is followed"
 
 
+def test_without_its_alias_a_mapping_keeps_its_version_and_follows_when_that_returns(
+    daemon: Daemon, checkpoint: Checkpoint
+) -> None:
+    first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
+    model_name = first.split("@", maxsplit=1)[0]
+    mapping, model = bound(model_name)
+    daemon.admin.swap(model_name, None)
+    with pytest.raises(gpuwm.NotFound):
+        mapping.switch()
+    assert str(mapping.version) == first
+    assert torch.equal(model(IDS), trained(0)(IDS))
+    assert daemon.leases(first) == 1
+    mapping.check()
+    daemon.admin.swap(model_name, second.split("@")[1])
+    assert str(mapping.switch()) == second
+    assert torch.equal(model(IDS), trained(1)(IDS))
+
+
 def test_all_models_that_live_are_refreshed(checkpoint: Checkpoint) -> None:
     first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
     mapping, model = bound(first)

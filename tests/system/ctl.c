@@ -151,6 +151,46 @@ Test(ctl, operates_from_load_to_retire)
 	gpuwmd_stop_empty(d);
 }
 
+Test(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to)
+{
+	struct gpuwmd *d = start_with_two();
+
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	cr_assert_eq(CTL("swap", "m", "v2", "--retire-old"), 5, "%s", output);
+	cr_assert(strstr(output, "m@current is now v2; it was v1, which is not retired\n"), "%s", output);
+	cr_assert(strstr(output, "m@v1 is named by 1 alias\n  move or remove first: prod\n"), "%s", output);
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	cr_assert(strstr(output, "m@current is now v1; it was v2\n"), "%s", output);
+	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "v2", "--retire-old"), 5, "%s", output);
+	cr_assert(strstr(output, "\"retire_error\":{\"code\":\"EBUSY\""), "%s", output);
+	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "--remove"), 0, "%s", output);
+	cr_assert(strstr(output, "\"retire_error\":null"), "%s", output);
+	gpuwmd_stop(d);
+}
+
+Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
+{
+	struct gpuwmd *d = start_with_two();
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+
+	OK(publish_begin(client, d->device, "m@v3", SMALL(3), &publish));
+	OK(gpuwm_publish_abort(publish, "no such luck"));
+	gpuwm_close(client);
+	cr_assert(version_is(d, "m", "v3", "failed"));
+	cr_assert_eq(CTL("rm", "m@v1"), 1, "%s", output);
+	cr_assert(strstr(output, "m@v1 is ready: only a failed version can be removed"), "%s", output);
+	cr_assert(strstr(output, "gpuwmctl retire"), "%s", output);
+	cr_assert_eq(CTL("retire", "m@v3"), 1, "%s", output);
+	cr_assert(strstr(output, "gpuwmctl rm"), "%s", output);
+	cr_assert_eq(CTL("-o", "json", "rm", "m@v3"), 0, "%s", output);
+	cr_assert_str_eq(output, "{\"ref\":\"m@v3\",\"state\":\"removed\"}\n");
+	cr_assert(version_is(d, "m", "v3", "none"));
+	cr_assert_eq(CTL("rm", "m@v3"), 4, "%s", output);
+	gpuwmd_stop(d);
+}
+
 Test(ctl, rollback_goes_to_previous)
 {
 	struct gpuwmd *d = start_with_two();

@@ -253,8 +253,25 @@ Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
 
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
-	says("it was v1, which stays: another alias names it");
+	says("it was v1, which is not retired\n");
+	says("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
+	names(d, "m@previous", 1);
+	gpuwmd_stop(d);
+}
+
+Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
+{
+	struct gpuwmd *d = start_with_one();
+	const char *path = checkpoint_write(d, "v2", SMALL(2));
+
+	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	cr_assert_eq(
+		CTL("-o", "json", "swap", "m", "v2", "--retire-old", "--load", path, "--device", d->device), 5,
+		"%s", output);
+	says("\"retire_error\":{\"code\":\"EBUSY\",");
+	names(d, "m", 2);
+	names(d, "m@previous", 1);
 	gpuwmd_stop(d);
 }
 
@@ -450,12 +467,49 @@ Test(ctl_load, a_dry_run_says_that_it_does_not_fit)
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s", output);
-	says("4.0 MiB of the budget are left");
+	says("4.0 MiB of the budget of 4.0 MiB left");
 	says("no\n");
 	cr_assert_eq(CTL("-o", "json", "load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s",
 		     output);
 	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
 	made_nothing(d);
+}
+
+/* What a load of the version takes of the device, by its plan. */
+static uint64_t planned(struct gpuwmd *d, const char *path)
+{
+	json_t *job, *device;
+	uint64_t bytes;
+
+	CTL("load", path, "m@v1", "--device", d->device, "--dry-run", "-o", "json");
+	job = json_loads(strchr(output, '{'), JSON_DISABLE_EOF_CHECK, NULL);
+	device = json_array_get(json_object_get(json_object_get(job, "plan"), "devices"), 0);
+	bytes = (uint64_t)(json_integer_value(json_object_get(device, "bytes")) +
+			   json_integer_value(json_object_get(device, "context")));
+	json_decref(job);
+	return bytes;
+}
+
+/* The budget is what the load takes, and then 4 KiB less. */
+Test(ctl_load, a_dry_run_and_its_load_agree_to_the_page)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	uint64_t needed = planned(d, checkpoint_write(d, "v1", SMALL(1)));
+	char budget[128];
+
+	gpuwmd_stop_empty(d);
+	for (int less = 0; less <= 1; less++) {
+		snprintf(budget, sizeof budget, "budget.%s=%lluK", backend() == BACKEND_HOST ? "host" : "*",
+			 (unsigned long long)(needed / KB(1)) - 4ull * (unsigned)less);
+		d = gpuwmd_start("--set", budget, NULL);
+		cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", d->device,
+				 "--dry-run"),
+			     less ? 8 : 0, "%s", output);
+		cr_assert_eq(load_try(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1"), less ? -ENOSPC : 0, "%s",
+			     gpuwm_error()->message);
+		gpuwmd_stop(d);
+		harness_cleanup();
+	}
 }
 
 /* What a dry run plans is what a load takes. */

@@ -189,6 +189,9 @@ Test(file_faults, a_file_system_that_hangs_holds_up_nobody_else_and_cancel_ends_
 	cr_assert(EVENTUALLY(SOON_MS, job_says(d, "phase", "copying")));
 	cr_assert(job_says(d, "state", "running"));
 	OK(gpuwm_job_cancel(d->admin, 1));
+	cr_assert(job_says(d, "state", "cancelled"), "the answer comes when it is so");
+	FAILS(ENOENT, gpuwm_job_cancel(d->admin, 1));
+	cr_assert_str_eq(gpuwm_error()->message, "job 1 is cancelled already");
 	ends_with(&run, 1);
 	says("cancelled");
 	serves_others(d);

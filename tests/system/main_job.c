@@ -181,6 +181,36 @@ Test(main_job, what_an_alias_names_cannot_be_retired)
 	gpuwmd_stop_empty(d);
 }
 
+Test(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_previous)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	char old[33];
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	options.model = "m";
+	options.alias = "prod";
+	options.to = "v1";
+	cr_assert_eq(gpuwm_swap(d->admin, &options, NULL), 0);
+	options.alias = NULL;
+	options.to = "v2";
+	options.retire_old = true;
+	cr_assert_eq(gpuwm_swap(d->admin, &options, old), 1);
+	cr_assert_str_eq(gpuwm_error()->name, "EBUSY");
+	cr_assert(strstr(gpuwm_error()->message, "m@v1 is named by 1 alias"), "%s", gpuwm_error()->message);
+	cr_assert(strstr(gpuwm_error()->detail, "prod"), "%s", gpuwm_error()->detail);
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	OK(swap_to(d, "m", "previous", false));
+	/* The last alias goes, and only `previous` is left: now it is retired. */
+	OK(swap_to(d, "m", "v2", false));
+	options.alias = "prod";
+	cr_assert_eq(gpuwm_swap(d->admin, &options, NULL), 0);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	FAILS(ENOENT, swap_to(d, "m", "previous", false));
+	gpuwmd_stop(d);
+}
+
 Test(main_job, a_retiring_version_gives_no_new_leases)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);

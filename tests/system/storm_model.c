@@ -71,14 +71,6 @@ static int retire(struct storm_model *m, int tag)
 	return 0;
 }
 
-static void retire_old(struct storm_model *m, int old)
-{
-	if (m->aliases[STORM_PREVIOUS].tag == old)
-		drop_alias(m, STORM_PREVIOUS);
-	if (m->versions[old].state == STORM_READY)
-		retire(m, old); /* another alias may keep it */
-}
-
 static void move(struct storm_model *m, int alias, int tag)
 {
 	int old = m->aliases[alias].tag;
@@ -110,7 +102,7 @@ static int swap(struct storm_model *m, const struct op *op)
 		return r;
 	move(m, op->alias, (int)op->tag);
 	if (op->retire_old && old >= 0)
-		retire_old(m, old);
+		retire(m, old); /* another alias may keep it */
 	return 0;
 }
 
@@ -124,7 +116,7 @@ static int remove_alias(struct storm_model *m, const struct op *op)
 		return -ENOENT;
 	drop_alias(m, op->alias);
 	if (op->retire_old)
-		retire_old(m, old);
+		retire(m, old);
 	return 0;
 }
 

@@ -163,7 +163,8 @@ static int operate_swap(struct gpuwm_client *client, const struct op *op)
 	options.to = op->kind == OP_SWAP ? to : NULL;
 	options.expect = op->expect[0] ? op->expect : NULL;
 	options.retire_old = op->retire_old;
-	return gpuwm_swap(client, &options, NULL);
+	/* 1: another alias keeps the old version, as the model has it. */
+	return gpuwm_swap(client, &options, NULL) < 0 ? gpuwm_error()->code : 0;
 }
 
 static int operate(struct gpuwm_client *client, const struct op *op)

@@ -155,6 +155,42 @@ Test(switch, a_published_version_lies_where_the_loaded_one_was)
 	gpuwmd_stop_empty(d);
 }
 
+/* Moves m@current, or removes it (to NULL). */
+static void move_current(struct gpuwmd *d, const char *to)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = "m";
+	options.to = to;
+	OK(gpuwm_swap(d->admin, &options, NULL));
+}
+
+Test(switch, a_worker_keeps_its_version_without_its_alias_and_follows_when_that_returns)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	move_current(d, NULL);
+	FAILS(ENOENT, gpuwm_switch(mapping, "m", NULL));
+	OK(gpuwm_mapping_check(mapping));
+	OK(gpuwm_retire(d->admin, "m@v1", 0));
+	FAILS(ENOENT, gpuwm_switch(mapping, "m", NULL));
+	cr_assert(version_is(d, "m", "v1", "retiring"), "its worker has it");
+	cr_assert(mapping_holds(mapping, 1));
+	move_current(d, "v2");
+	OK(gpuwm_switch(mapping, "m", NULL));
+	cr_assert(mapping_holds(mapping, 2));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 /* The worker's next line, and where its mapping begins. */
 static void worker_at(FILE *worker, char ret_version[64], char ret_address[64])
 {
@@ -189,4 +225,50 @@ Test(switch, the_example_worker_follows_in_place)
 	pclose(worker);
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);
+}
+
+/* The worker's next line says that it keeps this version. */
+static void worker_keeps(FILE *worker, const char *version)
+{
+	char line[600] = "", kept[64];
+
+	cr_assert(fgets(line, sizeof line, worker) && sscanf(line, "keeps version %63[^:]:", kept) == 1, "%s",
+		  line);
+	cr_assert_str_eq(kept, version);
+}
+
+/* The last version has another layout: it is attached to anew, as soon as there is an alias. */
+Test(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_returns)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const struct checkpoint other = {.seed = 3, .count = 6, .bytes = KB(128)};
+	char command[600], version[64], next[64], address[64], line[600];
+	FILE *worker;
+	int pid;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_version(d, checkpoint_write(d, "v3", &other), "m@v3");
+	snprintf(command, sizeof command, "echo $$; exec %s/bin/example-worker m layer.000.weight",
+		 build_path());
+	worker = popen(command, "re");
+	cr_assert(worker && fscanf(worker, "%d ", &pid) == 1);
+	worker_at(worker, version, address);
+	move_current(d, NULL);
+	worker_keeps(worker, version);
+	cr_assert_eq(status_of(d, "leases"), 1);
+	move_current(d, "v2");
+	worker_at(worker, next, address);
+	cr_assert_str_neq(version, next);
+	move_current(d, NULL);
+	worker_keeps(worker, next);
+	move_current(d, "v3");
+	cr_assert(fgets(line, sizeof line, worker) && strstr(line, ": attaching anew"), "%s", line);
+	worker_at(worker, version, address);
+	cr_assert_str_neq(version, next);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1), "of the new one");
+	kill(pid, SIGTERM);
+	pclose(worker);
+	version_drop(d, "m", "v3");
+	gpuwmd_stop(d);
 }

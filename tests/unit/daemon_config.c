@@ -84,6 +84,7 @@ Test(config, has_the_limits_as_defaults)
 	cr_expect_eq(config.scrub_duty, 1);
 	cr_expect_eq(config.load_stall_ms, LOAD_STALL_MS);
 	cr_expect_eq(config.grace_ms, GRACE_MS);
+	cr_expect_eq(config.failed_keep_s, 86400);
 	cr_expect_eq(config.store_confirm_ms, STORE_CONFIRM_MS);
 	cr_expect_eq(config.loader_start_ms, LOADER_START_MS);
 	cr_expect_eq(config.log_level, LOG_LEVEL_INFO);
@@ -156,6 +157,8 @@ Test(config, sets_every_key)
 	cr_expect_eq(set("scrub", "duty", "0"), -EINVAL);
 	cr_expect_eq(set("limits", "load_stall_ms", "0"), 0);
 	cr_expect_eq(set("limits", "grace_ms", "0"), 0);
+	cr_expect_eq(set("limits", "failed_keep_s", "0"), 0);
+	cr_expect_eq(set("limits", "failed_keep_s", "31536001"), -EINVAL);
 	cr_expect_eq(set("limits", "store_confirm_ms", "50"), 0);
 	cr_expect_eq(set("limits", "loader_start_ms", "600"), 0);
 	cr_expect_eq(set("log", "level", "debug"), 0);
@@ -174,6 +177,7 @@ Test(config, sets_every_key)
 	cr_expect_eq(config.scrub_duty, 100);
 	cr_expect_eq(config.load_stall_ms, 0);
 	cr_expect_eq(config.grace_ms, 0);
+	cr_expect_eq(config.failed_keep_s, 0);
 	cr_expect_eq(config.store_confirm_ms, 50);
 	cr_expect_eq(config.loader_start_ms, 600);
 	cr_expect_eq(config.log_level, LOG_LEVEL_DEBUG);

@@ -383,7 +383,7 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	struct swap_result swapped;
 	struct message_writer w;
 	struct job *job = NULL;
-	struct error error;
+	struct error error, kept;
 	char alias[16];
 	int admin = greeted(SESSION_ADMIN);
 
@@ -392,7 +392,7 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 		snprintf(alias, sizeof(alias), "a%d", i);
 		cr_assert_eq(versions_swap(server,
 					   &(struct versions_swap){.model = "m", .alias = alias, .to = old},
-					   &swapped, &error),
+					   &swapped, &kept, &error),
 			     0);
 	}
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 0, &job, &error), 0);

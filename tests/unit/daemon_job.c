@@ -1,4 +1,5 @@
 /* What is told of a job's course: phases with their times, notes. */
+#include "daemon/room.h"
 #include "daemon_service.h"
 
 TestSuite(job, .init = open_service, .fini = close_service, .timeout = 120);
@@ -309,11 +310,6 @@ Test(job, of_a_load_may_take_any_time_where_there_is_no_limit)
 
 /* ---- dry runs ---- */
 
-static uint64_t used_of_host(void)
-{
-	return device_find(&server->devices, DEVICE_HOST)->used;
-}
-
 /* A loader that stands by, and who asks for loads of /models. */
 static void open_dry(int *ret_loader, int *ret_admin)
 {
@@ -378,7 +374,7 @@ static bool told_to_fit(int admin, uint64_t bytes)
 	cr_expect_eq(fields_u64(&device, "segments"), 1);
 	cr_expect_eq(fields_u64(&device, "context"), device_find(&server->devices, DEVICE_HOST)->context);
 	cr_expect_eq(fields_u64(&device, "budget_left"),
-		     device_find(&server->devices, DEVICE_HOST)->budget - used_of_host());
+		     budget_left(device_find(&server->devices, DEVICE_HOST)));
 	fits = fields_bool_or(&device, "fits", false);
 	cr_assert_eq(job.error.code | plan.error.code | device.error.code, 0);
 	return fits;
@@ -386,6 +382,7 @@ static bool told_to_fit(int admin, uint64_t bytes)
 
 Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
 {
+	struct device *host = device_find(&server->devices, DEVICE_HOST);
 	struct budget_charge charge = {0};
 	struct error error;
 	int sock, admin;
@@ -398,23 +395,92 @@ Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
 	cr_expect(answer_has("dry_run"));
 	cr_assert_eq(done_with(sock, DEVICE_HOST, MIB(500)), 0, "%s", message.error.message);
 	cr_expect_eq(job->state, JOB_DONE);
-	device_find(&server->devices, DEVICE_HOST)->free = MIB(500);
+	host->free = MIB(500);
 	cr_expect(told_to_fit(admin, MIB(500)));
-	/* What is used by then counts. */
-	cr_assert_eq(budget_charge(device_find(&server->devices, DEVICE_HOST), MIB(400), &charge, &error), 0);
+	/* What is used by then counts: here of a context that no loader has. */
+	host->context = MIB(400);
+	cr_assert_eq(budget_charge_context(host, &charge, &error), 0);
+	host->context = 0;
 	cr_expect_not(told_to_fit(admin, MIB(500)));
 	budget_release(&charge);
 	cr_expect(told_to_fit(admin, MIB(500)));
-	device_find(&server->devices, DEVICE_HOST)->free = MIB(499);
-	cr_expect_not(told_to_fit(admin, MIB(500)));
-	device_find(&server->devices, DEVICE_HOST)->free = MIB(800);
-	device_find(&server->devices, DEVICE_HOST)->context = MIB(300);
+	host->context = MIB(319);
 	cr_expect(told_to_fit(admin, MIB(500)));
-	device_find(&server->devices, DEVICE_HOST)->free = MIB(799);
-	cr_expect_not(told_to_fit(admin, MIB(500)));
+	host->context = MIB(320);
+	cr_expect_not(told_to_fit(admin, MIB(500)), "beside its context");
 	close(admin);
 	close(sock);
 	leave();
+}
+
+/* A flag of the one device of the one job's plan. */
+static bool told_flag(int admin, const char *flag)
+{
+	struct fields job = told(admin), plan, device;
+	uint32_t count;
+
+	fields_of(&plan, fields_map(&job, "plan"));
+	fields_of(&device, fields_array(&plan, "devices", &count));
+	cr_assert_eq(count, 1);
+	return fields_bool_or(&device, flag, false);
+}
+
+/* The load is granted what the budget has. */
+static bool told_to_be_short(int admin)
+{
+	cr_expect(told_flag(admin, "fits"));
+	return told_flag(admin, "short_of_free");
+}
+
+Test(job, of_a_dry_run_tells_what_is_granted_and_not_free)
+{
+	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	int sock, admin;
+
+	open_dry(&sock, &admin);
+	ask_for_plan(admin);
+	cr_assert(comes(sock));
+	host->free = MIB(499);
+	cr_assert_eq(done_with(sock, DEVICE_HOST, MIB(500)), 0, "%s", message.error.message);
+	cr_expect(told_to_be_short(admin));
+	host->free = MIB(500);
+	cr_expect_not(told_to_be_short(admin));
+	host->context = MIB(300);
+	host->free = MIB(799);
+	cr_expect(told_to_be_short(admin));
+	host->free = MIB(800);
+	cr_expect_not(told_to_be_short(admin));
+	close(admin);
+	close(sock);
+	leave();
+}
+
+/* The same device, asked by a dry run and by a load. */
+Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed)
+{
+	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct version *old;
+	struct error error;
+	int sock, admin;
+
+	ready("m", "first");
+	old = ready("m", "old");
+	open_dry(&sock, &admin);
+	ask_for_plan(admin);
+	cr_assert(comes(sock));
+	cr_assert_eq(done_with(sock, DEVICE_HOST, 4096), 0, "%s", message.error.message);
+	host->budget = 8192;
+	cr_expect_not(told_flag(admin, "fits"));
+	cr_expect_eq(room_check_load(server, host, 4096, &error), -ENOSPC);
+	cr_assert_eq(versions_retire(server, old, &error), 0);
+	cr_expect_eq(room_check_load(server, host, 4096, &error), 0, "it is being freed");
+	cr_expect_eq(room_check_load(server, host, 8192, &error), -ENOSPC);
+	cr_expect(strstr(error.detail, "4.0 KiB that is being freed"), "%s", error.detail);
+	cr_expect(told_flag(admin, "fits"));
+	TURN_UNTIL(host->used == 4096);
+	cr_expect(told_flag(admin, "fits"));
+	close(admin);
+	close(sock);
 }
 
 Test(job, of_a_dry_run_makes_no_version)

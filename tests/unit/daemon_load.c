@@ -132,6 +132,23 @@ Test(load, is_done_though_it_is_cancelled)
 	close(loader);
 }
 
+Test(load, that_is_done_before_a_cancel_is_heeded_is_not_said_to_be_cancelled)
+{
+	struct job *job = made();
+	int admin = greeted(SESSION_ADMIN);
+	struct message_writer w;
+
+	begin_request(&w, 7, METHOD_CANCEL);
+	message_put_u64(&w, "job", job->id);
+	send_request(admin, &w);
+	cr_expect_not(comes(admin));
+	close(loader);
+	cr_expect_eq(answered_later(admin), -ENOENT);
+	cr_expect_str_eq(message.error.message, "job 1 is done already");
+	expect_done(job);
+	close(admin);
+}
+
 Test(load, goes_on_without_its_loader_while_it_is_stored)
 {
 	struct job *job = being_stored();

@@ -341,7 +341,7 @@ Test(verify, that_finds_damage_taints)
 /* Whoever waits for a name that moves to what is tainted waits in vain. */
 Test(verify, that_finds_damage_ends_a_wait)
 {
-	struct error found = {.code = -EBADMSG, .message = "it differs"};
+	struct error found = {.code = -EBADMSG, .message = "it differs"}, kept;
 	int worker = greeted(SESSION_WORKER);
 	struct version *version = ready("m", "v1");
 
@@ -350,7 +350,7 @@ Test(verify, that_finds_damage_ends_a_wait)
 	cr_assert_not(comes(worker));
 	cr_assert_eq(versions_swap(server,
 				   &(struct versions_swap){.model = "m", .alias = "prod", .to = version},
-				   &(struct swap_result){0}, &found),
+				   &(struct swap_result){0}, &kept, &found),
 		     0);
 	cr_assert_eq(answered(worker), 0);
 	send_get(worker, 6, "m@next", -1);
@@ -359,7 +359,7 @@ Test(verify, that_finds_damage_ends_a_wait)
 	versions_taint(server, version, &version->replicas[0], &found);
 	cr_assert_eq(versions_swap(server,
 				   &(struct versions_swap){.model = "m", .alias = "next", .to = version},
-				   &(struct swap_result){0}, &found),
+				   &(struct swap_result){0}, &kept, &found),
 		     -EBADMSG);
 	cr_expect_not(comes(worker), "nothing moved");
 	close(worker);

@@ -312,6 +312,8 @@ Test(client, operates)
 	cr_assert(eq(int, gpuwm_pin(client, "m@v1", "p"), 0));
 	cr_assert(eq(int, gpuwm_unpin(client, "m@v1", "p"), 0));
 	cr_assert(eq(int, gpuwm_retire(client, "m@v1", -1), 0));
+	cr_assert(eq(int, gpuwm_remove(client, "m@v1"), 0));
+	cr_assert(eq(int, gpuwm_remove(client, NULL), -EINVAL));
 	cr_assert(eq(int, gpuwm_drain(client), 0));
 	cr_assert(eq(int, gpuwm_reload(client), 0));
 	cr_assert(eq(int, gpuwm_pin(client, NULL, "p"), -EINVAL));

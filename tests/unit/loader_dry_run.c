@@ -164,6 +164,34 @@ Test(residency, is_little_of_a_file_that_was_dropped)
 	close_written();
 }
 
+/* The header, and 4 KiB in the middle. A page of a hole that was read is in the cache too. */
+Test(residency, is_nothing_of_a_hole)
+{
+	char header[80], *paths[] = {folder}, data[4096] = {1};
+	const char *path;
+	uint64_t size;
+	int fd;
+
+	folder_make();
+	path = in_folder("model.safetensors");
+	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+		 DATA_BYTES, DATA_BYTES);
+	write_safetensors(path, header, 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	size = (uint64_t)lseek(fd, 0, SEEK_END) + DATA_BYTES;
+	cr_assert_eq(ftruncate(fd, (off_t)size), 0);
+	cr_assert_eq(pwrite(fd, data, sizeof(data), MIB(5)), sizeof(data));
+	if (lseek(fd, MIB(1), SEEK_DATA) != MIB(5))
+		cr_skip_test("this file system does not tell holes");
+	cache_hold(fd, 0, size);
+	cr_assert_eq(source_open(path, &(struct roots){paths, 1}, &source, &error), 0, "%s", error.message);
+	/* A sample finds the header, or the data, once in a thousand times. */
+	cr_expect_leq(residency(), 2 * RESIDENCY_SAMPLE_BYTES);
+	close(fd);
+	close_written();
+}
+
 Test(residency, ends_when_it_is_stopped)
 {
 	uint64_t bytes;
