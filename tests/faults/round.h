@@ -1,0 +1,65 @@
+/* One round: a scenario in which at most one call fails, and what must hold during it and afterwards. */
+#ifndef GPUWM_FAULTS_ROUND_H
+#define GPUWM_FAULTS_ROUND_H
+
+#include "fault.h"
+#include "stack.h"
+
+struct scenario;
+
+struct round {
+	struct stack *stack;
+	const struct scenario *scenario;
+	enum program program;
+	const struct fault *fault; /* NULL: none */
+	unsigned number; /* which call fails, from 1 */
+	unsigned refused; /* steps that ended with an error */
+	bool failed;
+	char why[768]; /* when it failed first */
+	const char *step; /* that runs */
+	unsigned counts[PROGRAM_COUNT][CALL_COUNT][KIND_COUNT]; /* calls during the scenario */
+};
+
+struct scenario {
+	const char *name;
+	bool from_down, to_down; /* nothing runs when it begins; when it ends */
+	void (*act)(struct round *r);
+};
+
+extern const struct scenario scenarios[];
+extern const size_t scenario_count;
+
+/* Notes the first failure of the round; the caller goes on or returns as it likes. */
+void round_fail(struct round *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A library call of the scenario: an error is an answer if it says something and is no lie. A step that takes longer
+ * than LIMIT_MS ends the process by on_hang (faults.c). */
+#define STEP(r, call)                                                                                          \
+	({                                                                                                     \
+		step_begin(r, #call);                                                                          \
+		step_end(r, call);                                                                             \
+	})
+void step_begin(struct round *r, const char *name);
+int step_end(struct round *r, int code);
+/* From here on no call fails: what the scenario has done is looked at. */
+void round_disarm(struct round *r);
+/* After an error of these nobody can know whether the request was carried out. */
+bool is_open(int code);
+
+/* What the registry has: "model@tag" is ready, the alias names it, the pin is there. */
+bool version_ready(struct gpuwm_client *client, const char *tag);
+bool alias_names(struct gpuwm_client *client, const char *alias, const char *tag);
+bool pin_is_there(struct gpuwm_client *client, const char *tag, const char *pin);
+/* Loads this content on host and waits; moves an alias of MODEL, or removes it (`to` NULL). */
+int load_named(const struct stack *s, struct gpuwm_client *client, unsigned content, const char *name);
+int swap_alias(struct gpuwm_client *client, const char *alias, const char *to);
+json_t *ask(struct gpuwm_client *client, const char *method);
+
+enum round_end { ROUND_RIGHT, ROUND_REFUSED, ROUND_ENDED, ROUND_FAILED };
+
+/* Runs it on a stack that lives or not, and leaves one that lives. *ret_struck: the call was reached. */
+enum round_end round_run(struct round *r, bool *ret_struck);
+/* Starts what does not run, and fills it. False: the round has failed. */
+bool round_up(struct round *r);
+
+#endif

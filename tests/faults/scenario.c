@@ -1,0 +1,288 @@
+/* What is done while a call fails. */
+#include "round.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- start and stop --------------------------------------------------- */
+
+static bool serves(struct stack *s)
+{
+	struct gpuwm_client *client;
+
+	if (stack_operator(s, &client) < 0)
+		return false;
+	gpuwm_close(client);
+	return true;
+}
+
+static void act_start(struct round *r)
+{
+	step_begin(r, "starting");
+	stack_spawn(r->stack);
+	if (!EVENTUALLY(LIMIT_MS - 1000, stack_ended(r->stack) || serves(r->stack)))
+		round_fail(r, "it neither serves nor ends");
+}
+
+static void act_stop(struct round *r)
+{
+	step_begin(r, "stopping");
+	kill(r->stack->keeper, SIGTERM);
+	if (!EVENTUALLY(LIMIT_MS - 1000, stack_ended(r->stack)))
+		round_fail(r, "the keeper does not end");
+}
+
+/* ---- making versions -------------------------------------------------- */
+
+/* Whether the version is ready is as the answer said, unless the answer left it open. */
+static void check_made(struct round *r, int code)
+{
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mapping;
+	bool ready;
+
+	round_disarm(r);
+	if (is_open(code) || stack_operator(r->stack, &client) < 0)
+		return;
+	ready = version_ready(client, "made");
+	if (code < 0 && ready)
+		round_fail(r, "the version is ready, though the answer was %d", code);
+	if (code >= 0 && !ready)
+		round_fail(r, "the version is not ready, though the answer was %d", code);
+	if (code == 0 && !alias_names(client, "fresh", "made"))
+		round_fail(r, "the alias was not moved, though the answer was 0");
+	if (ready && gpuwm_attach(client, MODEL "@made", NULL, &mapping) == 0) {
+		if (!content_is(mapping, CONTENT_TWO))
+			round_fail(r, "the version has wrong bytes");
+		gpuwm_detach(mapping);
+	}
+	gpuwm_close(client);
+}
+
+static int load_made(const struct stack *s, struct gpuwm_client *client)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	uint64_t job;
+	int r;
+
+	options.source = stack_source(s, CONTENT_TWO);
+	options.name = MODEL "@made";
+	options.alias = "fresh";
+	r = gpuwm_load(client, &options, &job);
+	return r < 0 ? r : gpuwm_job_wait(client, job, LIMIT_MS);
+}
+
+static void act_load(struct round *r)
+{
+	struct gpuwm_client *client;
+	int code;
+
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
+		return;
+	code = STEP(r, load_made(r->stack, client));
+	gpuwm_close(client);
+	check_made(r, code);
+}
+
+static int write_contents(struct gpuwm_publish *publish)
+{
+	static uint8_t bytes[CONTENT_TENSORS][16384];
+	const uint64_t sizes[CONTENT_TENSORS] = {16384, 4096};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < CONTENT_TENSORS; i++) {
+		for (uint64_t at = 0; at < sizes[i]; at++)
+			bytes[i][at] = content_byte(CONTENT_TWO, i, at);
+		r = gpuwm_publish_write(publish, i, 0, bytes[i], sizes[i]);
+	}
+	return r;
+}
+
+static int publish_made(struct gpuwm_client *client)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish;
+	int r;
+
+	options.name = MODEL "@made";
+	options.device = "host";
+	options.alias = "fresh";
+	r = gpuwm_publish_begin(client, &options, content_specs, CONTENT_TENSORS, &publish);
+	if (r < 0)
+		return r;
+	r = write_contents(publish);
+	if (r < 0) {
+		gpuwm_publish_abort(publish, "could not be written");
+		return r;
+	}
+	return gpuwm_publish_commit(publish, NULL);
+}
+
+static void act_publish(struct round *r)
+{
+	struct gpuwm_client *client;
+	int code;
+
+	if (STEP(r, stack_worker(r->stack, &client)) < 0)
+		return;
+	code = STEP(r, publish_made(client));
+	gpuwm_close(client);
+	check_made(r, code);
+}
+
+/* ---- using them ------------------------------------------------------- */
+
+static void act_attach(struct round *r)
+{
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mapping;
+
+	if (STEP(r, stack_worker(r->stack, &client)) < 0)
+		return;
+	if (STEP(r, gpuwm_attach(client, MODEL, NULL, &mapping)) >= 0) {
+		if (!content_is(mapping, CONTENT_ONE))
+			round_fail(r, "the version has wrong bytes");
+		STEP(r, gpuwm_switch(mapping, MODEL "@two", NULL));
+		STEP(r, gpuwm_detach(mapping));
+	}
+	STEP(r, gpuwm_ping(client, NULL));
+	gpuwm_close(client);
+}
+
+/* What the registry has is what the answers of a change said. */
+static void check_change(struct round *r, const char *what, int code, bool is, bool before, bool after)
+{
+	if (is_open(code))
+		return;
+	if (code >= 0 && is != after)
+		round_fail(r, "%s: not done, though the answer was 0", what);
+	if (code < 0 && is != before)
+		round_fail(r, "%s: done, though the answer was %d", what, code);
+}
+
+/* One change a round is looked at: a failed call strikes one of them. */
+static void act_operate(struct round *r)
+{
+	struct gpuwm_client *client, *looking;
+	int pin, swapped, unpin = 0, removed = 0;
+	bool pinned, moved, still_pinned = false, still_there = false;
+
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
+		return;
+	pin = STEP(r, gpuwm_pin(client, MODEL "@one", "round"));
+	swapped = STEP(r, swap_alias(client, "fresh", "two"));
+	json_decref(ask(client, "clients"));
+	if (pin >= 0)
+		unpin = STEP(r, gpuwm_unpin(client, MODEL "@one", "round"));
+	if (swapped >= 0)
+		removed = STEP(r, swap_alias(client, "fresh", NULL));
+	gpuwm_close(client);
+	round_disarm(r);
+	if (stack_operator(r->stack, &looking) < 0)
+		return;
+	pinned = pin_is_there(looking, "one", "round");
+	moved = alias_names(looking, "fresh", "two");
+	gpuwm_close(looking);
+	if (pin < 0)
+		check_change(r, "pin", pin, pinned, false, true);
+	else
+		still_pinned = pinned;
+	if (swapped < 0)
+		check_change(r, "swap", swapped, moved, false, true);
+	else
+		still_there = moved;
+	if (pin >= 0)
+		check_change(r, "unpin", unpin, still_pinned, true, false);
+	if (swapped >= 0)
+		check_change(r, "removal", removed, still_there, true, false);
+}
+
+/* A version of its own, so that what is freed can be told. */
+static void act_retire(struct round *r)
+{
+	struct gpuwm_client *client;
+	int code;
+
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
+		return;
+	if (STEP(r, load_named(r->stack, client, CONTENT_ONE, MODEL "@made")) >= 0) {
+		code = STEP(r, gpuwm_retire(client, MODEL "@made", LIMIT_MS));
+		round_disarm(r);
+		if (code >= 0 && version_ready(client, "made"))
+			round_fail(r, "retire: not done, though the answer was 0");
+	}
+	gpuwm_close(client);
+}
+
+/* ---- a restart -------------------------------------------------------- */
+
+static pid_t gpuwmd_of(struct gpuwm_client *client)
+{
+	json_t *status = ask(client, "status");
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+
+	json_decref(status);
+	return pid;
+}
+
+static bool next_serves(const struct stack *s, pid_t last)
+{
+	struct gpuwm_client *client;
+	pid_t pid;
+
+	if (stack_operator(s, &client) < 0)
+		return false;
+	pid = gpuwmd_of(client);
+	gpuwm_close(client);
+	return pid > 0 && pid != last;
+}
+
+static bool lease_is_back(const struct gpuwm_mapping *mapping)
+{
+	return gpuwm_mapping_check(mapping) == 0;
+}
+
+/* gpuwmd is killed while a worker holds a version: the worker has its lease again. */
+static void act_restart(struct round *r)
+{
+	struct gpuwm_client *client, *worker;
+	struct gpuwm_mapping *mapping;
+	pid_t pid;
+
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
+		return;
+	pid = gpuwmd_of(client);
+	gpuwm_close(client);
+	if (STEP(r, stack_worker(r->stack, &worker)) < 0)
+		return;
+	if (pid <= 0 || STEP(r, gpuwm_attach(worker, MODEL, NULL, &mapping)) < 0) {
+		gpuwm_close(worker);
+		return;
+	}
+	step_begin(r, "restarting");
+	kill(pid, SIGKILL);
+	if (!EVENTUALLY(LIMIT_MS - 1000, next_serves(r->stack, pid)))
+		round_fail(r, "no gpuwmd comes after the one that was killed");
+	step_begin(r, "resuming");
+	if (!r->failed && !EVENTUALLY(LIMIT_MS - 1000, lease_is_back(mapping)))
+		round_fail(r, "the lease does not come back: %s", gpuwm_error()->message);
+	if (!content_is(mapping, CONTENT_ONE))
+		round_fail(r, "the version has wrong bytes");
+	alarm(0);
+	gpuwm_detach(mapping);
+	gpuwm_close(worker);
+}
+
+const struct scenario scenarios[] = {
+	{"start", .from_down = true, .act = act_start},
+	{"load", .act = act_load},
+	{"attach", .act = act_attach},
+	{"operate", .act = act_operate},
+	{"retire", .act = act_retire},
+	{"publish", .act = act_publish},
+	{"restart", .act = act_restart},
+	{"stop", .to_down = true, .act = act_stop},
+};
+const size_t scenario_count = sizeof scenarios / sizeof scenarios[0];
