@@ -84,15 +84,15 @@ static int host_check(int fd, uint64_t bytes, struct error *error)
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
-	if (seals < 0)
+	if (seals < 0 && (errno == EINVAL || errno == EBADF))
 		return error_set(error, -EBADMSG, "memory of \"host\" is a memfd with MFD_ALLOW_SEALING",
 				 "the descriptor is not a memfd");
-	if ((seals & SEALS_ALL) != SEALS_ALL)
+	if (seals >= 0 && (seals & SEALS_ALL) != SEALS_ALL)
 		return error_set(error, -EBADMSG,
 				 "set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL first",
 				 "the memfd lacks seals: it can still be changed");
-	if (fstat(fd, &st) < 0)
-		return error_set(error, -errno, NULL, "fstat of a memfd failed: %s", strerror(errno));
+	if (seals < 0 || fstat(fd, &st) < 0)
+		return error_set(error, -errno, NULL, "the memfd could not be looked at: %s", strerror(errno));
 	if ((uint64_t)st.st_size != bytes)
 		return error_set(error, -EBADMSG, NULL,
 				 "the memfd holds %llu bytes, not the %llu that were said",

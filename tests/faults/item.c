@@ -82,15 +82,16 @@ static bool run_round(const struct plan *plan, const struct item *item, unsigned
 				    .number = number,
 				    .step = "before the first step"};
 	end = round_run(&round_here, &struck);
-	if (end == ROUND_FAILED) {
+	if (end == ROUND_FAILED)
 		report_round(plan->report, &round_here);
-		stack_remove(&stack_here);
-	}
 	tally->rounds += struck || end == ROUND_FAILED;
 	if (struck || end == ROUND_FAILED)
 		tally->ends[end]++;
-	if (end == ROUND_FAILED && !stack_make(&stack_here))
-		_exit(EXIT_FAILURE);
+	if (end == ROUND_FAILED || leaves_files(round_here.fault)) {
+		stack_remove(&stack_here);
+		if (!stack_make(&stack_here))
+			_exit(EXIT_FAILURE);
+	}
 	return struck;
 }
 
@@ -111,10 +112,6 @@ static int run_count(const struct plan *plan, const struct item *item)
 
 	round_here = (struct round){
 		.stack = &stack_here, .scenario = &scenarios[item->scenario], .step = "counting"};
-	if (!round_here.scenario->from_down && !round_up(&round_here)) {
-		report_round(plan->report, &round_here);
-		return EXIT_FAILURE;
-	}
 	if (round_run(&round_here, &struck) != ROUND_RIGHT) {
 		round_fail(&round_here, "a step is refused without a fault");
 		report_round(plan->report, &round_here);
@@ -132,8 +129,11 @@ int item_run(const struct plan *plan, struct item *item)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGALRM, on_alarm);
-	if (!stack_make(&stack_here))
+	round_here = (struct round){.stack = &stack_here, .scenario = &scenarios[item->scenario], .step = "beginning"};
+	if (!stack_make(&stack_here) || !round_begin(&round_here)) {
+		report_round(plan->report, &round_here);
 		return EXIT_FAILURE;
+	}
 	if (item->call == ITEM_COUNTS)
 		r = run_count(plan, item);
 	for (; item->call != ITEM_COUNTS && item->fault < fault_count; item->fault++, item->number = 1) {

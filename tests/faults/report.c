@@ -115,6 +115,10 @@ void report_round(int file, const struct round *r)
 	put(&report, "%s\n", r->why);
 	if (r->fault && r->stack->control->struck)
 		put_trace(&report, &r->stack->control->where);
+	if (r->crash) {
+		put(&report, "  it ended in\n");
+		put_trace(&report, r->crash);
+	}
 	put_log(&report, r->stack);
 	report_write(file, &report);
 }

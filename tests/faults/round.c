@@ -191,14 +191,27 @@ static bool fill(struct round *r, struct gpuwm_client *client)
 	       MUST(r, gpuwm_pin(client, MODEL "@one", "keep"));
 }
 
-static bool listens(struct stack *s)
+static uint64_t number_of(const json_t *status, const char *key)
+{
+	const json_t *value = json_object_get(status, key);
+
+	return json_is_boolean(value) ? json_is_true(value) : (uint64_t)json_integer_value(value);
+}
+
+/* With a loader that stands by: without one a load is refused, and gpuwmd says why. */
+static bool is_ready(struct stack *s)
 {
 	struct gpuwm_client *client;
+	json_t *status;
+	bool ready;
 
 	if (stack_operator(s, &client) < 0)
 		return false;
+	status = ask(client, "status");
+	ready = number_of(status, "standby") == 1;
+	json_decref(status);
 	gpuwm_close(client);
-	return true;
+	return ready;
 }
 
 bool round_up(struct round *r)
@@ -209,7 +222,7 @@ bool round_up(struct round *r)
 		return true;
 	if (r->stack->keeper == 0)
 		stack_spawn(r->stack);
-	if (!EVENTUALLY(LIMIT_MS, listens(r->stack)) || !MUST(r, stack_operator(r->stack, &client)) ||
+	if (!EVENTUALLY(LIMIT_MS, is_ready(r->stack)) || !MUST(r, stack_operator(r->stack, &client)) ||
 	    !fill(r, client))
 		round_fail(r, "without a fault, nothing serves");
 	gpuwm_close(client);
@@ -251,25 +264,16 @@ static bool said_why(const char *said, enum program program)
 	return strstr(said, words);
 }
 
-static void frames_add(char *text, size_t size, const struct trace *where)
-{
-	size_t used = strlen(text);
-
-	for (int i = 0; i < FRAMES_MAX && where->frames[i][0] && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, " %s", where->frames[i]);
-}
-
 static void check_crashes(struct round *r, const char *said)
 {
 	struct control *c = r->stack->control;
-	char where[512] = "";
 
 	for (unsigned i = 0; i < c->crashes && i < CRASHES_MAX; i++) {
 		if (c->crash[i].signal == SIGABRT && said_why(said, c->crash[i].program))
 			continue;
-		frames_add(where, sizeof where, &c->crash[i].where);
-		round_fail(r, "%s ended by signal %d without a word:%s", program_name(c->crash[i].program),
-			   c->crash[i].signal, where);
+		round_fail(r, "%s ended by signal %d and did not say why", program_name(c->crash[i].program),
+			   c->crash[i].signal);
+		r->crash = &c->crash[i].where;
 	}
 }
 
@@ -309,13 +313,6 @@ static bool check_keeper(struct round *r, const char *said)
 	return status != 0;
 }
 
-static uint64_t number_of(const json_t *status, const char *key)
-{
-	const json_t *value = json_object_get(status, key);
-
-	return json_is_boolean(value) ? json_is_true(value) : (uint64_t)json_integer_value(value);
-}
-
 /* Descriptors of versions: an index and its segments a part. */
 static size_t fds_held(const json_t *list)
 {
@@ -333,12 +330,18 @@ static size_t fds_held(const json_t *list)
 	return count;
 }
 
-/* Of an idle stack, without those of versions: what the first that was asked had. */
+/* Of an idle stack, without the descriptors of versions: round_begin's. */
 static struct {
 	size_t gpuwmd, keeper;
 	unsigned files;
 	bool known;
 } idle_base;
+
+/* Files that could not be removed stay. */
+bool leaves_files(const struct fault *fault)
+{
+	return fault && (fault->call == CALL_UNLINK || fault->call == CALL_RMDIR);
+}
 
 static bool is_idle(struct round *r, struct gpuwm_client *client, char *ret_why, size_t size)
 {
@@ -358,7 +361,8 @@ static bool is_idle(struct round *r, struct gpuwm_client *client, char *ret_why,
 		idle_base.files = files;
 		idle_base.known = true;
 	}
-	idle = idle && own == idle_base.gpuwmd && keeper == idle_base.keeper && files == idle_base.files;
+	idle = idle && own == idle_base.gpuwmd && keeper == idle_base.keeper &&
+	       (files == idle_base.files || leaves_files(r->fault));
 	if (!idle)
 		snprintf(
 			ret_why, size,
@@ -414,7 +418,7 @@ static void check_works(struct round *r)
 {
 	struct gpuwm_client *client;
 
-	if (!EVENTUALLY(LIMIT_MS, listens(r->stack))) {
+	if (!EVENTUALLY(LIMIT_MS, is_ready(r->stack))) {
 		round_fail(r, "nobody serves afterwards");
 		return;
 	}
@@ -442,6 +446,13 @@ static void down(struct round *r)
 		round_fail(r, "without a fault, the keeper does not end");
 	else if (r->stack->status != 0)
 		round_fail(r, "without a fault, the keeper ended with status %#x", (unsigned)r->stack->status);
+}
+
+bool round_begin(struct round *r)
+{
+	if (round_up(r))
+		check_idle(r);
+	return !r->failed;
 }
 
 static void arm(struct round *r)

@@ -16,6 +16,7 @@ struct round {
 	unsigned refused; /* steps that ended with an error */
 	bool failed;
 	char why[768]; /* when it failed first */
+	const struct trace *crash; /* of a program that ended so; NULL: none */
 	const char *step; /* that runs */
 	unsigned counts[PROGRAM_COUNT][CALL_COUNT][KIND_COUNT]; /* calls during the scenario */
 };
@@ -57,8 +58,12 @@ json_t *ask(struct gpuwm_client *client, const char *method);
 
 enum round_end { ROUND_RIGHT, ROUND_REFUSED, ROUND_ENDED, ROUND_FAILED };
 
+/* Starts the first stack of this process, and notes how many descriptors and files an idle one has: later ones are to
+ * have as many. False: the round has failed. */
+bool round_begin(struct round *r);
 /* Runs it on a stack that lives or not, and leaves one that lives. *ret_struck: the call was reached. */
 enum round_end round_run(struct round *r, bool *ret_struck);
+bool leaves_files(const struct fault *fault);
 /* Starts what does not run, and fills it. False: the round has failed. */
 bool round_up(struct round *r);
 

@@ -120,12 +120,13 @@ static int publish_made(struct gpuwm_client *client)
 	return gpuwm_publish_commit(publish, NULL);
 }
 
+/* As an operator, who may move aliases of every model. */
 static void act_publish(struct round *r)
 {
 	struct gpuwm_client *client;
 	int code;
 
-	if (STEP(r, stack_worker(r->stack, &client)) < 0)
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
 		return;
 	code = STEP(r, publish_made(client));
 	gpuwm_close(client);

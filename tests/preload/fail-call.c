@@ -111,13 +111,24 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- failing ---------------------------------------------------------- */
 
+/* In getgrnam(3) and getpwnam(3). Where glibc's NSS and what it loads have no memory, they end the process themselves. */
+static __thread bool in_nss __attribute__((tls_model("initial-exec")));
+
+/* A thread that blocks signals is interrupted by none. */
+static bool is_possible(int error)
+{
+	sigset_t blocked;
+
+	return error != EINTR || pthread_sigmask(SIG_SETMASK, NULL, &blocked) != 0 || !sigismember(&blocked, SIGCHLD);
+}
+
 static bool fails(enum call call, unsigned kind)
 {
-	if (!control || !atomic_load(&control->counting))
+	if (in_nss || !control || !atomic_load(&control->counting))
 		return false;
 	atomic_fetch_add(&control->counts[program][call][kind], 1);
 	if (!atomic_load(&control->armed) || control->call != call || control->program != program ||
-	    !(control->kinds & 1u << kind) || atomic_fetch_add(&control->seen, 1) + 1 != control->number)
+	    !(control->kinds & 1u << kind) || !is_possible(control->error) || atomic_fetch_add(&control->seen, 1) + 1 != control->number)
 		return false;
 	tell_trace(&control->where);
 	atomic_store(&control->struck, true);
@@ -261,8 +272,6 @@ WRAP(int, waitid, (idtype_t type, id_t id, siginfo_t *ret, int options), (type, 
      fails(CALL_WAITID, KIND_OTHER), -1)
 WRAP(ssize_t, getrandom, (void *ret, size_t n, unsigned flags), (ret, n, flags),
      fails(CALL_GETRANDOM, KIND_OTHER), -1)
-WRAP(struct passwd *, getpwnam, (const char *name), (name), fails(CALL_GETPWNAM, KIND_OTHER), NULL)
-WRAP(struct group *, getgrnam, (const char *name), (name), fails(CALL_GETGRNAM, KIND_OTHER), NULL)
 WRAP(int, setrlimit, (__rlimit_resource_t resource, const struct rlimit *limit), (resource, limit),
      fails(CALL_SETRLIMIT, KIND_OTHER), -1)
 
@@ -357,6 +366,24 @@ EXPORT int close(int fd)
 		errno = control->error;
 	return failed ? -1 : (int)r;
 }
+
+#define WRAP_NSS(type, name, call)                                                                             \
+	EXPORT type *name(const char *entry)                                                                   \
+	{                                                                                                      \
+		static type *(*real)(const char *);                                                            \
+		type *found;                                                                                   \
+                                                                                                               \
+		if (fails(call, KIND_OTHER))                                                                   \
+			return NULL;                                                                           \
+		if (!real)                                                                                     \
+			*(void **)&real = find(#name);                                                         \
+		in_nss = true;                                                                                 \
+		found = real(entry);                                                                           \
+		in_nss = false;                                                                                \
+		return found;                                                                                  \
+	}
+WRAP_NSS(struct passwd, getpwnam, CALL_GETPWNAM)
+WRAP_NSS(struct group, getgrnam, CALL_GETGRNAM)
 
 /* ---- memory ----------------------------------------------------------- */
 
