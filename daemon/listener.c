@@ -359,8 +359,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	message_writer_init(&l->refusal, PACKET_BYTES_MAX);
 	l->server = server;
 	l->kind = kind;
-	l->sock = l->lock = -1;
-	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->sock = l->lock = l->spare = -1;
 	memcpy(l->path, path, strlen(path));
 	return l;
 }
@@ -400,6 +399,17 @@ static int open_one(struct listener *l, struct inherited *left, struct error *er
 	return 0;
 }
 
+/* Later may be too late for it. */
+static int take_spare(struct listener *l, struct error *error)
+{
+	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (l->spare >= 0)
+		return 0;
+	return error_set(error, -errno, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
+			 "gpuwmd can't open /dev/null to have a descriptor to spare for %s: %s", l->path,
+			 strerror(errno));
+}
+
 int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error)
 {
@@ -410,7 +420,9 @@ int listener_open(struct server *server, enum session_kind kind, struct inherite
 
 	if (!l)
 		return error->code;
-	r = open_one(l, left, error);
+	r = take_spare(l, error);
+	if (r == 0)
+		r = open_one(l, left, error);
 	if (r < 0) {
 		listener_close(l);
 		return r;

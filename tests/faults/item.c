@@ -129,7 +129,8 @@ int item_run(const struct plan *plan, struct item *item)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGALRM, on_alarm);
-	round_here = (struct round){.stack = &stack_here, .scenario = &scenarios[item->scenario], .step = "beginning"};
+	round_here = (struct round){
+		.stack = &stack_here, .scenario = &scenarios[item->scenario], .step = "beginning"};
 	if (!stack_make(&stack_here) || !round_begin(&round_here)) {
 		report_round(plan->report, &round_here);
 		return EXIT_FAILURE;

@@ -48,6 +48,4 @@ int item_run(const struct plan *plan, struct item *item);
 /* After a process that was lost: counts its round, and goes on to the next one. */
 void item_lost(const struct plan *plan, struct item *item, int status);
 
-#define EXIT_HUNG 42
-
 #endif

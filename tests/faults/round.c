@@ -353,7 +353,8 @@ static bool is_idle(struct round *r, struct gpuwm_client *client, char *ret_why,
 	bool idle = status && list && number_of(status, "leases") == 0 && number_of(status, "publishes") == 0 &&
 		    number_of(status, "waiting") == 0 && number_of(status, "sessions") == 1 &&
 		    number_of(status, "jobs_running") == 0 && number_of(status, "standby") == 1 &&
-		    process_children(r->stack->keeper) == 1 && process_children(gpuwmd) == 1;
+		    number_of(status, "loaders") == 1 && process_children(r->stack->keeper) == 1 &&
+		    process_children(gpuwmd) == 1;
 
 	if (idle && !idle_base.known) {
 		idle_base.gpuwmd = own;

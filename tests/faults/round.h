@@ -33,8 +33,10 @@ extern const size_t scenario_count;
 /* Notes the first failure of the round; the caller goes on or returns as it likes. */
 void round_fail(struct round *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A library call of the scenario: an error is an answer if it says something and is no lie. A step that takes longer
- * than LIMIT_MS ends the process by on_hang (faults.c). */
+/* The exit status of a process whose step took longer than LIMIT_MS: it has reported. */
+#define EXIT_HUNG 42
+
+/* A library call of the scenario: an error is an answer if it says something and is no lie. */
 #define STEP(r, call)                                                                                          \
 	({                                                                                                     \
 		step_begin(r, #call);                                                                          \

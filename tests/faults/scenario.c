@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- start and stop --------------------------------------------------- */
 
@@ -121,16 +124,60 @@ static int publish_made(struct gpuwm_client *client)
 }
 
 /* As an operator, who may move aliases of every model. */
-static void act_publish(struct round *r)
+static int publish_as_operator(struct round *r)
 {
 	struct gpuwm_client *client;
-	int code;
+	int code = STEP(r, stack_operator(r->stack, &client));
 
-	if (STEP(r, stack_operator(r->stack, &client)) < 0)
-		return;
+	if (code < 0)
+		return -ECONNREFUSED; /* it was not asked for */
 	code = STEP(r, publish_made(client));
 	gpuwm_close(client);
-	check_made(r, code);
+	return code;
+}
+
+/* What a child tells of its part of the round. */
+struct told {
+	int code;
+	unsigned refused;
+	bool failed;
+	char why[sizeof(((struct round *)0)->why)];
+};
+
+static _Noreturn void child_run(struct round *r, int pipe)
+{
+	struct told told = {.code = publish_as_operator(r), .refused = r->refused, .failed = r->failed};
+
+	memcpy(told.why, r->why, sizeof told.why);
+	_exit(write(pipe, &told, sizeof told) == sizeof told ? 0 : EXIT_FAILURE);
+}
+
+/* In a process of its own: as long as a publisher lives whose publish failed, gpuwmd watches it, since it may still
+ * have the memory. */
+static void act_publish(struct round *r)
+{
+	struct told told = {.failed = true};
+	int ends[2], status = 0;
+	pid_t pid;
+
+	if (pipe(ends) < 0 || (pid = fork()) < 0) {
+		round_fail(r, "no process for the publisher: %s", strerror(errno));
+		return;
+	}
+	if (pid == 0)
+		child_run(r, ends[1]);
+	close(ends[1]);
+	if (read(ends[0], &told, sizeof told) != sizeof told)
+		strcpy(told.why, "the publisher ended early");
+	close(ends[0]);
+	waitpid(pid, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HUNG)
+		_exit(EXIT_HUNG); /* the child has reported */
+	r->refused += told.refused;
+	if (told.failed)
+		round_fail(r, "%s", told.why);
+	else
+		check_made(r, told.code);
 }
 
 /* ---- using them ------------------------------------------------------- */

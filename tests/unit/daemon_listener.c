@@ -151,3 +151,16 @@ Test(listener, takes_few_at_a_time)
 	close(greeted_one);
 	TURN_UNTIL(server->session_count == 0);
 }
+
+Test(listener, without_a_descriptor_to_spare_it_is_not_opened)
+{
+	struct inherited left = inherited_none;
+	struct error error;
+	rlim_t before = limit_files(0);
+
+	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -EMFILE);
+	limit_files(before);
+	cr_expect_null(server->listeners[1]);
+	cr_expect(strstr(error.message, "a descriptor to spare for"), "%s", error.message);
+	cr_expect(strstr(error.detail, "RLIMIT_NOFILE"), "%s", error.detail);
+}
