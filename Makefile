@@ -326,7 +326,7 @@ storm: tests
 
 # Every call fails once; check has a sample.
 faults: tests
-	GPUWM_BUILD=$(BUILD) $(FAULTS_BIN)
+	GPUWM_BUILD=$(abspath $(BUILD)) $(FAULTS_BIN)
 
 asan: asan-build
 	scripts/run-tests build/asan

@@ -39,7 +39,7 @@ unsigned plan_calls(const struct plan *plan, size_t scenario, enum program progr
 
 static bool is_wanted(const struct plan *plan, const struct item *item, size_t fault)
 {
-	if (item->call >= 0 && (int)faults[fault].call != item->call)
+	if (item->call >= 0 ? (int)faults[fault].call != item->call : fault % item->ways != item->way)
 		return false;
 	if (plan->picks > 0 && !fault_is_first(&faults[fault]))
 		return false;

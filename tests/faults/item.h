@@ -31,14 +31,15 @@ struct plan {
 struct item {
 	size_t scenario;
 	enum program program;
-	int call; /* -1: all; -2: the round without a fault, which counts */
+	int call; /* or one of those below */
+	unsigned way, ways; /* of all calls' faults every `ways`-th */
 	/* Where it is: whoever goes on after a process that was lost takes the next number. */
 	size_t fault;
 	unsigned number;
 	unsigned losses;
 };
-#define ITEM_COUNTS (-2)
 #define ITEM_ALL_CALLS (-1)
+#define ITEM_COUNTS (-2) /* the round without a fault */
 
 /* How many calls of the fault there were in the round without one. */
 unsigned plan_calls(const struct plan *plan, size_t scenario, enum program program, size_t fault);

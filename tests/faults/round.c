@@ -106,6 +106,18 @@ bool version_ready(struct gpuwm_client *client, const char *tag)
 	return ready;
 }
 
+static bool any_is_tainted(struct gpuwm_client *client)
+{
+	json_t *list = ask(client, "list"), *entry;
+	bool tainted = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, entry)
+		tainted |= json_object_get(entry, "tainted") != NULL;
+	json_decref(list);
+	return tainted;
+}
+
 bool alias_names(struct gpuwm_client *client, const char *alias, const char *tag)
 {
 	json_t *list = ask(client, "list"), *entry;
@@ -408,6 +420,8 @@ static void check_registry(struct round *r, struct gpuwm_client *client)
 	json_decref(status);
 	if (!version_ready(client, "one") || !version_ready(client, "two"))
 		round_fail(r, "a version is not there any more");
+	if (any_is_tainted(client))
+		round_fail(r, "a version is tainted, though its bytes are right");
 	if (!alias_names(client, "current", "one"))
 		round_fail(r, "the alias is not there any more");
 	if (!pin_is_there(client, "one", "keep"))

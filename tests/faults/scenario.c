@@ -292,8 +292,8 @@ static bool lease_is_back(const struct gpuwm_mapping *mapping)
 	return gpuwm_mapping_check(mapping) == 0;
 }
 
-/* gpuwmd is killed while a worker holds a version: the worker has its lease again. */
-static void act_restart(struct round *r)
+/* gpuwmd ends while a worker holds a version: the worker has its lease again. */
+static void restart_by(struct round *r, void (*strike)(const struct stack *, pid_t))
 {
 	struct gpuwm_client *client, *worker;
 	struct gpuwm_mapping *mapping;
@@ -310,9 +310,9 @@ static void act_restart(struct round *r)
 		return;
 	}
 	step_begin(r, "restarting");
-	kill(pid, SIGKILL);
+	strike(r->stack, pid);
 	if (!EVENTUALLY(LIMIT_MS - 1000, next_serves(r->stack, pid)))
-		round_fail(r, "no gpuwmd comes after the one that was killed");
+		round_fail(r, "no gpuwmd comes after the one that ended");
 	step_begin(r, "resuming");
 	if (!r->failed && !EVENTUALLY(LIMIT_MS - 1000, lease_is_back(mapping)))
 		round_fail(r, "the lease does not come back: %s", gpuwm_error()->message);
@@ -323,6 +323,70 @@ static void act_restart(struct round *r)
 	gpuwm_close(worker);
 }
 
+static void strike_kill(const struct stack *s, pid_t gpuwmd)
+{
+	(void)s;
+	kill(gpuwmd, SIGKILL);
+}
+
+static void strike_upgrade(const struct stack *s, pid_t gpuwmd)
+{
+	(void)gpuwmd;
+	kill(s->keeper, SIGUSR1);
+}
+
+static void act_restart(struct round *r)
+{
+	restart_by(r, strike_kill);
+}
+
+static void act_upgrade(struct round *r)
+{
+	restart_by(r, strike_upgrade);
+}
+
+/* ---- what is left ----------------------------------------------------- */
+
+static int verify_all(struct gpuwm_client *client)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count = 0;
+	int r = gpuwm_verify(client, MODEL, NULL, jobs, &count);
+
+	for (size_t i = 0; r >= 0 && i < count; i++)
+		r = gpuwm_job_wait(client, jobs[i], LIMIT_MS);
+	return r;
+}
+
+static void act_verify(struct round *r)
+{
+	struct gpuwm_client *client;
+
+	if (STEP(r, stack_operator(r->stack, &client)) < 0)
+		return;
+	STEP(r, verify_all(client));
+	gpuwm_close(client);
+}
+
+/* Its end, and whether the configuration was taken, is in the log. */
+static bool has_reloaded(const struct stack *s)
+{
+	char *said = stack_said(s);
+	bool has = said && (strstr(said, "the configuration was read again") ||
+			    strstr(said, "the old configuration stays"));
+
+	free(said);
+	return has;
+}
+
+static void act_reload(struct round *r)
+{
+	step_begin(r, "reloading");
+	kill(r->stack->keeper, SIGHUP);
+	if (!EVENTUALLY(LIMIT_MS - 1000, has_reloaded(r->stack)))
+		round_fail(r, "nothing says whether the configuration was read");
+}
+
 const struct scenario scenarios[] = {
 	{"start", .from_down = true, .act = act_start},
 	{"load", .act = act_load},
@@ -330,7 +394,10 @@ const struct scenario scenarios[] = {
 	{"operate", .act = act_operate},
 	{"retire", .act = act_retire},
 	{"publish", .act = act_publish},
+	{"verify", .act = act_verify},
+	{"reload", .act = act_reload},
 	{"restart", .act = act_restart},
+	{"upgrade", .act = act_upgrade},
 	{"stop", .to_down = true, .act = act_stop},
 };
 const size_t scenario_count = sizeof scenarios / sizeof scenarios[0];

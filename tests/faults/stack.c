@@ -141,13 +141,15 @@ void stack_remove(struct stack *s)
 
 static _Noreturn void run(const struct stack *s)
 {
-	char keeper[512], gpuwmd[512], conf[64], preload[512];
+	char keeper[512], gpuwmd[512], conf[64], preload[1024];
+	const char *before = getenv("LD_PRELOAD");
 	int log = open(s->log, O_WRONLY | O_APPEND | O_CLOEXEC);
 
 	snprintf(keeper, sizeof keeper, "%s/bin/gpuwm-keeper", build());
 	snprintf(gpuwmd, sizeof gpuwmd, "%s/bin/gpuwmd", build());
 	snprintf(conf, sizeof conf, "%s/gpuwmd.conf", s->dir);
-	snprintf(preload, sizeof preload, "%s/tests/preload/fail-call.so", build());
+	snprintf(preload, sizeof preload, "%s/tests/preload/fail-call.so%s%s", build(), before ? ":" : "",
+		 before ? before : "");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
 	dup2(log, 1);
