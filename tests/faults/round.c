@@ -1,5 +1,7 @@
 #include "round.h"
 
+#include "figures.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -63,90 +65,6 @@ bool is_open(int code)
 	return code == -ECONNABORTED || code == -ECONNREFUSED || code == -ECONNRESET;
 }
 
-/* ---- what the registry has -------------------------------------------- */
-
-json_t *ask(struct gpuwm_client *client, const char *method)
-{
-	json_t *answer;
-	char *text;
-
-	if (gpuwm_query(client, method, NULL, &text) < 0)
-		return NULL;
-	answer = json_loads(text, 0, NULL);
-	free(text);
-	return answer;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-/* The entry of `list`, whose answer the caller drops. */
-static json_t *find_version(json_t *list, const char *tag)
-{
-	json_t *entry, *found = NULL;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, entry) {
-		if (strcmp(text_of(entry, "tag"), tag) == 0)
-			found = entry; /* a failed one comes before its successor */
-	}
-	return found;
-}
-
-bool version_ready(struct gpuwm_client *client, const char *tag)
-{
-	json_t *list = ask(client, "list");
-	bool ready = strcmp(text_of(find_version(list, tag), "state"), "ready") == 0;
-
-	json_decref(list);
-	return ready;
-}
-
-static bool any_is_tainted(struct gpuwm_client *client)
-{
-	json_t *list = ask(client, "list"), *entry;
-	bool tainted = false;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, entry)
-		tainted |= json_object_get(entry, "tainted") != NULL;
-	json_decref(list);
-	return tainted;
-}
-
-bool alias_names(struct gpuwm_client *client, const char *alias, const char *tag)
-{
-	json_t *list = ask(client, "list"), *entry;
-	const char *id = text_of(find_version(list, tag), "version");
-	bool names = false;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "aliases"), i, entry)
-		names |= strcmp(text_of(entry, "alias"), alias) == 0 &&
-			 strcmp(text_of(entry, "version"), id) == 0;
-	json_decref(list);
-	return names;
-}
-
-bool pin_is_there(struct gpuwm_client *client, const char *tag, const char *pin)
-{
-	json_t *list = ask(client, "list"), *entry;
-	bool there = false;
-	size_t i;
-
-	json_array_foreach(json_object_get(find_version(list, tag), "pins"), i, entry) {
-		const char *name = json_is_string(entry) ? json_string_value(entry) : text_of(entry, "pin");
-
-		there |= strcmp(name, pin) == 0;
-	}
-	json_decref(list);
-	return there;
-}
-
 /* ---- without faults --------------------------------------------------- */
 
 /* What must work when no call fails. */
@@ -161,28 +79,6 @@ bool pin_is_there(struct gpuwm_client *client, const char *tag, const char *pin)
 				   gpuwm_error()->detail);                                                     \
 		must_ >= 0;                                                                                    \
 	})
-
-int load_named(const struct stack *s, struct gpuwm_client *client, unsigned content, const char *name)
-{
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	uint64_t job;
-	int r;
-
-	options.source = stack_source(s, content);
-	options.name = name;
-	r = gpuwm_load(client, &options, &job);
-	return r < 0 ? r : gpuwm_job_wait(client, job, LIMIT_MS);
-}
-
-int swap_alias(struct gpuwm_client *client, const char *alias, const char *to)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-
-	options.model = MODEL;
-	options.alias = alias;
-	options.to = to;
-	return gpuwm_swap(client, &options, NULL);
-}
 
 static bool read_version(struct round *r, struct gpuwm_client *client, const char *ref, unsigned content)
 {
@@ -201,13 +97,6 @@ static bool fill(struct round *r, struct gpuwm_client *client)
 	return MUST(r, load_named(r->stack, client, CONTENT_ONE, MODEL "@one")) &&
 	       MUST(r, load_named(r->stack, client, CONTENT_TWO, MODEL "@two")) &&
 	       MUST(r, gpuwm_pin(client, MODEL "@one", "keep"));
-}
-
-static uint64_t number_of(const json_t *status, const char *key)
-{
-	const json_t *value = json_object_get(status, key);
-
-	return json_is_boolean(value) ? json_is_true(value) : (uint64_t)json_integer_value(value);
 }
 
 /* With a loader that stands by: without one a load is refused, and gpuwmd says why. */
@@ -325,88 +214,32 @@ static bool check_keeper(struct round *r, const char *said)
 	return status != 0;
 }
 
-/* Descriptors of versions: an index and its segments a part. */
-static size_t fds_held(const json_t *list)
-{
-	json_t *entry, *part;
-	size_t i, j, count = 0;
-
-	json_array_foreach(json_object_get(list, "versions"), i, entry) {
-		json_array_foreach(json_object_get(entry, "parts"), j, part) {
-			const char *state = text_of(part, "state");
-
-			if (state[0] && strcmp(state, "failed") != 0)
-				count += 1 + (size_t)json_integer_value(json_object_get(part, "segments"));
-		}
-	}
-	return count;
-}
-
-/* Of an idle stack, without the descriptors of versions: round_begin's. */
-static struct {
-	size_t gpuwmd, keeper;
-	unsigned files;
-	bool known;
-} idle_base;
-
 /* Files that could not be removed stay. */
 bool leaves_files(const struct fault *fault)
 {
 	return fault && (fault->call == CALL_UNLINK || fault->call == CALL_RMDIR);
 }
 
-static bool is_idle(struct round *r, struct gpuwm_client *client, char *ret_why, size_t size)
-{
-	json_t *status = ask(client, "status"), *list = ask(client, "list");
-	pid_t gpuwmd = (pid_t)number_of(status, "pid");
-	size_t held = fds_held(list), own = process_fds(gpuwmd) - held;
-	size_t keeper = process_fds(r->stack->keeper) - held;
-	unsigned files = stack_files(r->stack);
-	bool idle = status && list && number_of(status, "leases") == 0 && number_of(status, "publishes") == 0 &&
-		    number_of(status, "waiting") == 0 && number_of(status, "sessions") == 1 &&
-		    number_of(status, "jobs_running") == 0 && number_of(status, "standby") == 1 &&
-		    number_of(status, "loaders") == 1 && process_children(r->stack->keeper) == 1 &&
-		    process_children(gpuwmd) == 1;
+/* Of the first idle stack of this process. */
+static struct figures idle_base;
 
-	if (idle && !idle_base.known) {
-		idle_base.gpuwmd = own;
-		idle_base.keeper = keeper;
-		idle_base.files = files;
-		idle_base.known = true;
-	}
-	idle = idle && own == idle_base.gpuwmd && keeper == idle_base.keeper &&
-	       (files == idle_base.files || leaves_files(r->fault));
-	if (!idle)
-		snprintf(
-			ret_why, size,
-			"leases %ju, publishes %ju, waiting %ju, sessions %ju, jobs %ju, standby %ju; descriptors of gpuwmd "
-			"%zu instead of %zu, of the keeper %zu instead of %zu; children %u, %u; files %u instead of %u",
-			number_of(status, "leases"), number_of(status, "publishes"),
-			number_of(status, "waiting"), number_of(status, "sessions"),
-			number_of(status, "jobs_running"), number_of(status, "standby"), own, idle_base.gpuwmd,
-			keeper, idle_base.keeper, process_children(r->stack->keeper), process_children(gpuwmd),
-			files, idle_base.files);
-	json_decref(status);
-	json_decref(list);
-	return idle;
+static bool is_idle(const struct round *r, char *ret_why, size_t size)
+{
+	struct figures figures;
+
+	if (!figures_take(&figures, r->stack))
+		return false;
+	if (leaves_files(r->fault))
+		figures.of[FIGURE_FILES] = idle_base.of[FIGURE_FILES];
+	return figures_equal(&figures, &idle_base, ret_why, size);
 }
 
 static void check_idle(struct round *r)
 {
-	struct gpuwm_client *client;
 	char why[512] = "nobody answers";
 
 	step_begin(r, "waiting until it is idle");
-	if (EVENTUALLY(LIMIT_MS - 2000, ({
-			       bool idle_ = false;
-			       if (stack_operator(r->stack, &client) == 0) {
-				       idle_ = is_idle(r, client, why, sizeof why);
-				       gpuwm_close(client);
-			       }
-			       idle_;
-		       })))
-		alarm(0);
-	else
+	if (!EVENTUALLY(LIMIT_MS - 2000, is_idle(r, why, sizeof why)))
 		round_fail(r, "something is left over: %s", why);
 	alarm(0);
 }
@@ -465,8 +298,12 @@ static void down(struct round *r)
 
 bool round_begin(struct round *r)
 {
-	if (round_up(r))
-		check_idle(r);
+	if (!round_up(r))
+		return false;
+	step_begin(r, "waiting until it is idle");
+	if (!EVENTUALLY(LIMIT_MS - 2000, figures_take(&idle_base, r->stack) && figures_idle(&idle_base)))
+		round_fail(r, "without a fault, it does not become idle");
+	alarm(0);
 	return !r->failed;
 }
 

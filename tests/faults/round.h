@@ -3,6 +3,7 @@
 #define GPUWM_FAULTS_ROUND_H
 
 #include "fault.h"
+#include "registry.h"
 #include "stack.h"
 
 struct scenario;
@@ -48,15 +49,6 @@ int step_end(struct round *r, int code);
 void round_disarm(struct round *r);
 /* After an error of these nobody can know whether the request was carried out. */
 bool is_open(int code);
-
-/* What the registry has: "model@tag" is ready, the alias names it, the pin is there. */
-bool version_ready(struct gpuwm_client *client, const char *tag);
-bool alias_names(struct gpuwm_client *client, const char *alias, const char *tag);
-bool pin_is_there(struct gpuwm_client *client, const char *tag, const char *pin);
-/* Loads this content on host and waits; moves an alias of MODEL, or removes it (`to` NULL). */
-int load_named(const struct stack *s, struct gpuwm_client *client, unsigned content, const char *name);
-int swap_alias(struct gpuwm_client *client, const char *alias, const char *to);
-json_t *ask(struct gpuwm_client *client, const char *method);
 
 enum round_end { ROUND_RIGHT, ROUND_REFUSED, ROUND_ENDED, ROUND_FAILED };
 

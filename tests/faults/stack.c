@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PAUSE_DOUBLINGS 6 /* from 1 ms to 64 */
+
 int64_t clock_ms(void)
 {
 	struct timespec now;
@@ -23,9 +26,9 @@ int64_t clock_ms(void)
 	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
-void stack_pause(void)
+void stack_pause(unsigned looks)
 {
-	nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+	poll(NULL, 0, looks < PAUSE_DOUBLINGS ? 1 << looks : 1 << PAUSE_DOUBLINGS);
 }
 
 static const char *build(void)
@@ -181,7 +184,7 @@ unsigned stack_strays(void)
 {
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
-	return process_children(getpid());
+	return process_children(getpid(), NULL);
 }
 
 static int client_make(const struct stack *s, unsigned flags, struct gpuwm_client **ret)
@@ -279,7 +282,7 @@ size_t process_fds(pid_t pid)
 	return count;
 }
 
-unsigned process_children(pid_t pid)
+unsigned process_children(pid_t pid, pid_t *ret_first)
 {
 	char path[64];
 	unsigned count = 0;
@@ -288,8 +291,13 @@ unsigned process_children(pid_t pid)
 
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	file = fopen(path, "re");
-	while (file && fscanf(file, "%d", &child) == 1)
+	if (ret_first)
+		*ret_first = 0;
+	while (file && fscanf(file, "%d", &child) == 1) {
+		if (ret_first && count == 0)
+			*ret_first = child;
 		count++;
+	}
 	if (file)
 		fclose(file);
 	return count;

@@ -28,16 +28,18 @@ struct stack {
 #define MODEL "model"
 enum { CONTENT_ONE = 1, CONTENT_TWO };
 
-int64_t clock_ms(void);
+/* Looks again and again, ever less often: what takes long is 2 s of waiting for the next loader. */
 #define EVENTUALLY(ms, condition)                                                                              \
 	({                                                                                                     \
 		int64_t deadline_ = clock_ms() + (ms);                                                         \
+		unsigned looks_ = 0;                                                                           \
 		bool holds_;                                                                                   \
 		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
-			stack_pause();                                                                         \
+			stack_pause(looks_++);                                                                 \
 		holds_;                                                                                        \
 	})
-void stack_pause(void);
+int64_t clock_ms(void);
+void stack_pause(unsigned looks);
 
 /* The folder, its files and the control page; stack_remove ends what runs and removes them. False: why is in
  * stderr. */
@@ -70,8 +72,8 @@ bool content_is(const struct gpuwm_mapping *mapping, unsigned content);
 /* What the keeper, gpuwmd and loaders have said in this round: free it. */
 char *stack_said(const struct stack *s);
 size_t process_fds(pid_t pid);
-/* Its children, zombies included. */
-unsigned process_children(pid_t pid);
+/* Its children, zombies included; *ret_first, which may be NULL, is one of them, or 0. */
+unsigned process_children(pid_t pid, pid_t *ret_first);
 /* Entries of the folder and those below it. */
 unsigned stack_files(const struct stack *s);
 
