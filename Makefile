@@ -268,14 +268,14 @@ $(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEM
 	@mkdir -p $(@D)
 	$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $^ $(LIBS_DAEMON)
 
-$(FAULTS_BIN): $(call objects,$(FAULTS)) $(SHARED)
-	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
-
-# What tests put before libc: a clock that jumps, calls that fail.
+# What tests put before libc: a clock that jumps.
 $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
 	@mkdir -p $(@D)
 	$(link) -shared $^
+
+$(FAULTS_BIN): $(call objects,$(FAULTS)) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_A) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)

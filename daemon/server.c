@@ -147,9 +147,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	uv_timer_init(&server->loop, &server->stop_timer);
 	uv_timer_init(&server->loop, &server->claims_timer);
 	uv_timer_init(&server->loop, &server->force_timer);
-	uv_timer_init(&server->loop, &server->free_timer);
 	server->settle.data = server->stop_timer.data = server->force_timer.data = server;
-	server->free_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
@@ -213,7 +211,6 @@ static void close_handles(struct server *server)
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 	uv_close((uv_handle_t *)&server->claims_timer, NULL);
 	uv_close((uv_handle_t *)&server->force_timer, NULL);
-	uv_close((uv_handle_t *)&server->free_timer, NULL);
 }
 
 struct server *server_free(struct server *server)

@@ -82,7 +82,7 @@ struct server {
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
 	uv_prepare_t settle;
-	uv_timer_t stop_timer, claims_timer, force_timer, free_timer;
+	uv_timer_t stop_timer, claims_timer, force_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	uv_signal_t signals[SIGNALS];

@@ -66,11 +66,6 @@ static void on_removed(void *data, const struct error *error)
 	close_parts(freeing);
 }
 
-static void on_free_again(uv_timer_t *timer)
-{
-	versions_free_all_unused(timer->data);
-}
-
 bool freeing_begin(struct server *server, struct version *version)
 {
 	struct freeing *freeing;
@@ -88,8 +83,8 @@ bool freeing_begin(struct server *server, struct version *version)
 		freeing->batch = keeping_batch(server->keeping, version, false);
 	if (!freeing || (keeping_stores(server->keeping) && !freeing->batch)) {
 		free(freeing);
-		log_error("out of memory: %s@%s is freed later", model_name(version->model), version->tag);
-		uv_timer_start(&server->free_timer, on_free_again, FREE_RETRY_MS, 0);
+		log_error("out of memory: %s@%s is not freed before the next retire or lease of it",
+			  model_name(version->model), version->tag);
 		return false;
 	}
 	freeing->server = server;

@@ -246,8 +246,6 @@
 #define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
 /* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
-/* The pause before gpuwmd tries again to free versions for whose end there was no memory. */
-#define FREE_RETRY_MS 1000
 /* A client's first and longest pause between attempts to reach a gpuwmd that went away. */
 #define RECONNECT_MIN_MS 5
 #define RECONNECT_MAX_MS 500
