@@ -173,30 +173,37 @@ static int make_own(struct listener *l, const char *group, unsigned mode, struct
 	return r;
 }
 
-/* Where a socket was bound. */
-static void path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
+/* Where a socket was bound: 0 or -errno. */
+static int path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
 {
 	struct sockaddr_un address = {0};
 	socklen_t bytes = sizeof(address);
 
 	path[0] = '\0';
-	if (getsockname(sock, (struct sockaddr *)&address, &bytes) == 0)
-		snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path),
-			 address.sun_path);
+	if (getsockname(sock, (struct sockaddr *)&address, &bytes) < 0)
+		return -errno;
+	snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path), address.sun_path);
+	return 0;
 }
 
-/* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it. */
-static bool is_in_place(const struct listener *l, int kept)
+/* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it: 1, 0, or
+ * -errno where that can't be told, since giving it up would turn away who waits in it. */
+static int is_in_place(const struct listener *l, int kept, struct error *error)
 {
 	char path[sizeof(l->path) + 1];
-	struct stat st;
+	struct stat st = {0};
+	int r = path_of(kept, path);
 
-	path_of(kept, path);
-	if (strcmp(path, l->path) == 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-		return true;
+	if (r == 0 && strcmp(path, l->path) == 0 && lstat(path, &st) < 0 && errno != ENOENT)
+		r = -errno;
+	if (r < 0)
+		return error_set(error, r, NULL, "the socket of the last gpuwmd could not be looked at: %s",
+				 strerror(-r));
+	if (S_ISSOCK(st.st_mode))
+		return 1;
 	log_warning("the socket of the last gpuwmd, %s, is gone or not wanted there: %s is made anew", path,
 		    l->path);
-	return false;
+	return 0;
 }
 
 /* kept: of the last gpuwmd; -1: none. */
@@ -206,7 +213,9 @@ static int open_own(struct listener *l, int kept, const char *group, unsigned mo
 
 	make_folder(l->path);
 	r = take_lock(l, error);
-	if (r == 0 && kept >= 0 && is_in_place(l, kept)) {
+	if (r == 0 && kept >= 0)
+		r = is_in_place(l, kept, error);
+	if (r > 0) {
 		l->sock = kept;
 		return set_access(l, group, mode, error);
 	}
@@ -369,8 +378,7 @@ static void look_where(const struct listener *l)
 {
 	char path[sizeof(l->path) + 1];
 
-	path_of(l->sock, path);
-	if (strcmp(path, l->path) != 0)
+	if (path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
 		log_warning(
 			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
 			"socket unit",
