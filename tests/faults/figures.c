@@ -20,7 +20,6 @@ static const struct {
 	[FIGURE_GPUWMD_CHILDREN] = {"children of gpuwmd", NULL, 1},
 	[FIGURE_KEEPER_FDS] = {"descriptors of the keeper", NULL, -1},
 	[FIGURE_GPUWMD_FDS] = {"descriptors of gpuwmd", NULL, -1},
-	[FIGURE_LOADER_FDS] = {"descriptors of the loader", NULL, -1},
 	[FIGURE_FILES] = {"files", NULL, -1},
 };
 
@@ -29,7 +28,7 @@ bool figures_take(struct figures *ret, const struct stack *s)
 	struct gpuwm_client *client;
 	json_t *status, *list;
 	size_t held;
-	pid_t gpuwmd, loader;
+	pid_t gpuwmd;
 
 	if (stack_operator(s, &client) < 0)
 		return false;
@@ -39,11 +38,10 @@ bool figures_take(struct figures *ret, const struct stack *s)
 	gpuwmd = (pid_t)number_of(status, "pid");
 	for (int i = 0; i < FIGURE_COUNT; i++)
 		ret->of[i] = rows[i].key ? number_of(status, rows[i].key) : 0;
-	ret->of[FIGURE_KEEPER_CHILDREN] = process_children(s->keeper, NULL);
-	ret->of[FIGURE_GPUWMD_CHILDREN] = process_children(gpuwmd, &loader);
+	ret->of[FIGURE_KEEPER_CHILDREN] = process_children(s->keeper);
+	ret->of[FIGURE_GPUWMD_CHILDREN] = process_children(gpuwmd);
 	ret->of[FIGURE_KEEPER_FDS] = process_fds(s->keeper) - held;
 	ret->of[FIGURE_GPUWMD_FDS] = process_fds(gpuwmd) - held;
-	ret->of[FIGURE_LOADER_FDS] = process_fds(loader);
 	ret->of[FIGURE_FILES] = stack_files(s);
 	gpuwm_close(client);
 	json_decref(list);

@@ -18,7 +18,6 @@ enum figure {
 	/* Descriptors, without those of versions that are listed; entries of the folder. */
 	FIGURE_KEEPER_FDS,
 	FIGURE_GPUWMD_FDS,
-	FIGURE_LOADER_FDS,
 	FIGURE_FILES,
 	FIGURE_COUNT
 };

@@ -64,27 +64,46 @@ static void check_made(struct round *r, int code)
 	gpuwm_close(client);
 }
 
-static int load_made(const struct stack *s, struct gpuwm_client *client)
+static int load_begin(const struct stack *s, struct gpuwm_client *client, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	uint64_t job;
-	int r;
 
 	options.source = stack_source(s, CONTENT_TWO);
 	options.name = MODEL "@made";
 	options.alias = "fresh";
-	r = gpuwm_load(client, &options, &job);
-	return r < 0 ? r : gpuwm_job_wait(client, job, LIMIT_MS);
+	return gpuwm_load(client, &options, ret_job);
+}
+
+/* A wait that is refused says nothing about the job: it is asked for again without a fault. */
+static int wait_again(struct round *r, uint64_t job)
+{
+	struct gpuwm_client *client;
+	int code = -ECONNABORTED;
+
+	round_disarm(r);
+	if (stack_operator(r->stack, &client) == 0) {
+		step_begin(r, "waiting for the job again");
+		code = gpuwm_job_wait(client, job, LIMIT_MS);
+		alarm(0);
+		gpuwm_close(client);
+	}
+	return code;
 }
 
 static void act_load(struct round *r)
 {
 	struct gpuwm_client *client;
+	uint64_t job;
 	int code;
 
 	if (STEP(r, stack_operator(r->stack, &client)) < 0)
 		return;
-	code = STEP(r, load_made(r->stack, client));
+	code = STEP(r, load_begin(r->stack, client, &job));
+	if (code >= 0) {
+		code = STEP(r, gpuwm_job_wait(client, job, LIMIT_MS));
+		if (code < 0)
+			code = wait_again(r, job);
+	}
 	gpuwm_close(client);
 	check_made(r, code);
 }

@@ -184,7 +184,7 @@ unsigned stack_strays(void)
 {
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
-	return process_children(getpid(), NULL);
+	return process_children(getpid());
 }
 
 static int client_make(const struct stack *s, unsigned flags, struct gpuwm_client **ret)
@@ -282,7 +282,7 @@ size_t process_fds(pid_t pid)
 	return count;
 }
 
-unsigned process_children(pid_t pid, pid_t *ret_first)
+unsigned process_children(pid_t pid)
 {
 	char path[64];
 	unsigned count = 0;
@@ -291,13 +291,8 @@ unsigned process_children(pid_t pid, pid_t *ret_first)
 
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	file = fopen(path, "re");
-	if (ret_first)
-		*ret_first = 0;
-	while (file && fscanf(file, "%d", &child) == 1) {
-		if (ret_first && count == 0)
-			*ret_first = child;
+	while (file && fscanf(file, "%d", &child) == 1)
 		count++;
-	}
 	if (file)
 		fclose(file);
 	return count;

@@ -72,8 +72,8 @@ bool content_is(const struct gpuwm_mapping *mapping, unsigned content);
 /* What the keeper, gpuwmd and loaders have said in this round: free it. */
 char *stack_said(const struct stack *s);
 size_t process_fds(pid_t pid);
-/* Its children, zombies included; *ret_first, which may be NULL, is one of them, or 0. */
-unsigned process_children(pid_t pid, pid_t *ret_first);
+/* Its children, zombies included. */
+unsigned process_children(pid_t pid);
 /* Entries of the folder and those below it. */
 unsigned stack_files(const struct stack *s);
 
