@@ -268,7 +268,7 @@ $(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEM
 	@mkdir -p $(@D)
 	$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $^ $(LIBS_DAEMON)
 
-# What tests put before libc: a clock that jumps.
+# What tests put before libc, as a clock that jumps.
 $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
 	@mkdir -p $(@D)
 	$(link) -shared $^

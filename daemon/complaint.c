@@ -30,6 +30,7 @@ static const char *noun_of(enum complaint_kind kind)
 		[COMPLAINT_FAILED] = "failed versions and jobs",
 		[COMPLAINT_FORCED] = "versions that were retired by force",
 		[COMPLAINT_UNWATCHED] = "processes that can't be watched",
+		[COMPLAINT_UNTOLD] = "answers that could not be told",
 	};
 
 	return nouns[kind];

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4 };
+enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4, LOOKS = 8 /* changes nothing */ };
 
 #define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
 
@@ -23,10 +23,10 @@ static const struct method methods[] = {
 	{METHOD_GET_HANDLES, ROLE_WORKER, 0, method_get_handles},
 	{METHOD_RELEASE, ROLE_WORKER, 0, method_release},
 	{METHOD_RESUME, ROLE_WORKER, 0, method_resume},
-	{METHOD_PING, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED, method_ping},
-	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED, method_hello},
-	{METHOD_LIST, ROLE_WORKER, 0, method_list},
-	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED, method_status},
+	{METHOD_PING, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping},
+	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
+	{METHOD_LIST, ROLE_WORKER, LOOKS, method_list},
+	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
 	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
 	/* Whether this session may is a question of the model: access.h. */
 	{METHOD_PUBLISH_BEGIN, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
@@ -43,8 +43,8 @@ static const struct method methods[] = {
 	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
 	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
 	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
-	{METHOD_JOBS, ROLE_WORKER, 0, method_jobs},
-	{METHOD_CLIENTS, ROLE_OPERATOR | ROLE_OBSERVER, 0, method_clients},
+	{METHOD_JOBS, ROLE_WORKER, LOOKS, method_jobs},
+	{METHOD_CLIENTS, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},
 	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
 	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
 	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
@@ -93,6 +93,19 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 	else
 		error_set(&error, -EPROTO, NULL, "not a message: %s", why);
 	refuse_and_end(session, message, &error);
+}
+
+/* There was no memory to read it. A request is refused; what comes without an id has nobody to tell. */
+static void refuse_unread(struct session *session, const struct message *message)
+{
+	struct request request = {.server = session->server, .session = session, .id = message->id};
+	struct error error;
+
+	error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	if (message->has_id)
+		request_refuse(&request, &error);
+	else
+		refuse_and_end(session, message, &error);
 }
 
 /* ---- what the table says ---- */
@@ -150,6 +163,7 @@ static void call(struct session *session, struct packet *packet, struct message 
 		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->name);
 	if (r == 0) {
 		fields_of(&params, message->body);
+		request.looks = method->flags & LOOKS;
 		r = method->call(&request, &params, &error);
 	}
 	if (r < 0)
@@ -181,8 +195,7 @@ void dispatch_packet(struct session *session, struct packet *packet)
 	struct error error;
 
 	if (r == -ENOMEM) {
-		error_set(&error, r, NULL, "gpuwmd is out of memory");
-		refuse_and_end(session, &message, &error);
+		refuse_unread(session, &message);
 	} else if (r < 0 || packet->cut || packet->fds_cut) {
 		refuse_packet(session, packet, &message, why);
 	} else if (message.type == MESSAGE_REQUEST) {

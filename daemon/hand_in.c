@@ -4,6 +4,7 @@
 #include "loader.h"
 #include "server.h"
 #include "silence.h"
+#include "watching.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -66,8 +67,7 @@ int hand_in_await(struct server *server, struct job *job, struct error *error)
 	r = uv_poll_init(&server->loop, &hand_in->poll, job->publisher_sock);
 	if (r < 0) {
 		free(hand_in);
-		return error_set(error, r, NULL, "gpuwmd can't watch the socket to a checker: %s",
-				 strerror(-r));
+		return watching_failed(r, "the socket to a checker", error);
 	}
 	hand_in->poll.data = hand_in;
 	hand_in->job = job;

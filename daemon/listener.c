@@ -6,6 +6,7 @@
 #include "pace.h"
 #include "server.h"
 #include "store.h"
+#include "watching.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -452,16 +453,17 @@ int listener_keep(struct listener *l, struct error *error)
 	return r;
 }
 
-int listener_start(struct listener *l)
+int listener_start(struct listener *l, struct error *error)
 {
 	int r = uv_poll_init(&l->server->loop, &l->poll, l->sock);
 
 	if (r < 0)
-		return r;
+		return watching_failed(r, l->path, error);
 	uv_timer_init(&l->server->loop, &l->retry);
 	l->handles = 2;
 	l->poll.data = l->retry.data = l;
-	return uv_poll_start(&l->poll, UV_READABLE, on_connection);
+	r = uv_poll_start(&l->poll, UV_READABLE, on_connection);
+	return r < 0 ? watching_failed(r, l->path, error) : 0;
 }
 
 void listener_stop(struct listener *l)

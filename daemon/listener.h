@@ -16,8 +16,8 @@ int listener_open(struct server *server, enum session_kind kind, struct inherite
 		  struct error *error);
 /* Gives an own socket to the fd store, in place of one that was given up: who connects while gpuwmd restarts waits. */
 int listener_keep(struct listener *listener, struct error *error);
-/* Accepts from now on. */
-int listener_start(struct listener *listener);
+/* Accepts from now on. Negative: the socket can't be watched. */
+int listener_start(struct listener *listener, struct error *error);
 /* Accepts no more: who connects from now on waits for the next gpuwmd, where the socket outlives this one. */
 void listener_stop(struct listener *listener);
 /* Unlinks an own socket; the memory goes with its last close callback. NULL is fine. */

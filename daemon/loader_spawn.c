@@ -1,4 +1,5 @@
 #include "loader_internal.h"
+#include "../service/task_limits.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -42,6 +43,19 @@ static int spawn_process(struct loader *l, int sock)
 	return uv_spawn(&l->pool->server->loop, &l->process, &options);
 }
 
+static int not_started(const struct loader *l, int code, struct error *error)
+{
+	char limits[TEXT_BYTES_MAX + 1];
+	const char *remedy = "--loader, or path in [loader] of gpuwmd's configuration, says where it is";
+
+	if (code == -EAGAIN || code == -ENOMEM) {
+		task_limits_explain(limits, sizeof(limits));
+		remedy = limits;
+	}
+	return error_set(error, code, remedy, "%s could not be started: %s", l->pool->server->config->loader,
+			 strerror(-code));
+}
+
 static int begin(struct loader *l, int *ret_sock, struct error *error)
 {
 	int pair[2], r;
@@ -54,9 +68,7 @@ static int begin(struct loader *l, int *ret_sock, struct error *error)
 			close(pair[0]);
 	}
 	if (r < 0)
-		return error_set(error, r,
-				 "--loader, or path in [loader] of gpuwmd's configuration, says where it is",
-				 "%s could not be started: %s", l->pool->server->config->loader, strerror(-r));
+		return not_started(l, r, error);
 	l->mourned = true;
 	*ret_sock = pair[0];
 	return 0;

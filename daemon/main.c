@@ -1,5 +1,6 @@
 #include "inherited.h"
 #include "server.h"
+#include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
 
@@ -50,6 +51,7 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
+	abort_line_begin("gpuwmd");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */

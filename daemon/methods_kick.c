@@ -178,6 +178,17 @@ static void log_kick(const struct request *request, const struct kick *kick, con
 		 leases == 1 ? " is" : "s are");
 }
 
+/* Where the memory ran out amid the leases, the error says how many are revoked. */
+static int count_done(uint64_t done, uint64_t leases, int code, struct error *error)
+{
+	const struct error why = *error;
+
+	if (code == 0 || done == 0)
+		return code;
+	return error_set(error, code, "kick again", "%llu of %llu leases are revoked, then: %s",
+			 (unsigned long long)done, (unsigned long long)leases, why.message);
+}
+
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
 int method_kick(struct request *request, struct fields *params, struct error *error)
 {
@@ -185,7 +196,7 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	struct message_writer w;
 	struct kick kick = {0};
 	const struct session *holder;
-	uint64_t leases;
+	uint64_t leases, done;
 	int r = kick_fields(params, &kick, error);
 
 	if (r < 0)
@@ -196,7 +207,9 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 		return r;
 	holder = any_holder(server, &kick);
 	r = kick_all(server, &kick, error);
-	log_kick(request, &kick, holder, leases - count(server, &kick));
+	done = leases - count(server, &kick);
+	r = count_done(done, leases, r, error);
+	log_kick(request, &kick, holder, done);
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");

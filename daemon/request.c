@@ -1,4 +1,5 @@
 #include "request.h"
+#include "complaint.h"
 #include "server.h"
 #include "session.h"
 
@@ -10,8 +11,24 @@
 
 void request_result(const struct request *request, struct message_writer *w)
 {
-	message_writer_init(w, MESSAGE_BODY_MAX);
+	message_writer_borrow(w, MESSAGE_BODY_MAX, &request->server->answer);
 	message_response(w, request->id);
+}
+
+/* The answer can't be told. An error would say that nothing was done. */
+static void leave_untold(const struct request *request, const struct error *error)
+{
+	struct session *session = request->session;
+
+	if (request->looks) {
+		request_refuse(request, error);
+		return;
+	}
+	complain(request->server->complaints, session->peer.uid, COMPLAINT_UNTOLD,
+		 "session %llu (%s, pid %d, uid %u) is ended, and what it asked for is done: %s",
+		 (unsigned long long)session->id, session->peer.command, (int)session->peer.pid,
+		 (unsigned)session->peer.uid, error->message);
+	session_end(session);
 }
 
 static bool finish(const struct request *request, struct message_writer *w)
@@ -25,7 +42,7 @@ static bool finish(const struct request *request, struct message_writer *w)
 		return true;
 	message_writer_clear(w);
 	error_set(&error, r, NULL, "gpuwmd could not write the answer: %s", strerror(-r));
-	request_refuse(request, &error);
+	leave_untold(request, &error);
 	return false;
 }
 
@@ -86,7 +103,7 @@ static void answer_large(const struct request *request, struct message_writer *w
 	if (r < 0) {
 		error_set(&error, r, NULL, "gpuwmd could not make a memfd of %zu bytes for the answer: %s",
 			  bytes, strerror(-r));
-		request_refuse(request, &error);
+		leave_untold(request, &error);
 		return;
 	}
 	request_result(request, &small);

@@ -92,11 +92,12 @@ static const struct revoked *tell_session(const struct revoked *revoked, const c
 		message_put_u64(&w, NULL, revoked->id);
 	message_end(&w);
 	message_end(&w);
-	/* Without memory for it the session hears of it at its next resume, or from the events. */
 	if (message_finish(&w) == 0) {
 		parcel.data = w.buffer.data;
 		parcel.bytes = w.buffer.size;
 		session_send(session, &parcel);
+	} else {
+		session_end(session); /* without memory for it the session hears of it when it resumes */
 	}
 	message_writer_clear(&w);
 	return revoked;

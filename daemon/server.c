@@ -17,9 +17,12 @@
 #include "reload.h"
 #include "revoked.h"
 #include "scrub.h"
+#include "serving.h"
 #include "session.h"
 #include "silence.h"
+#include "threads.h"
 #include "versions.h"
+#include "watching.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -140,10 +143,12 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	server->loop.data = server;
 	server->config = config;
 	server->packet.data = server->packet_data;
+	server->answer = (struct message_memory){server->answer_data, sizeof(server->answer_data), false};
 	server->started_ms = clock_steady_ms();
 	job_table_init(&server->jobs);
 	waiters_init(server);
 	uv_prepare_init(&server->loop, &server->settle);
+	serving_init(server);
 	uv_timer_init(&server->loop, &server->stop_timer);
 	uv_timer_init(&server->loop, &server->claims_timer);
 	uv_timer_init(&server->loop, &server->force_timer);
@@ -152,7 +157,8 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
 	if (r < 0)
-		error_set(error, r, NULL, "out of memory or descriptors");
+		error_set(error, r, "see RLIMIT_NOFILE, and fs.epoll.max_user_watches (sysctl)",
+			  "out of memory, descriptors or epoll watches");
 	if (r == 0)
 		r = config_apply(server, error);
 	if (r < 0) {
@@ -208,6 +214,7 @@ static void close_handles(struct server *server)
 	if (server->keeping)
 		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
+	serving_close(server);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 	uv_close((uv_handle_t *)&server->claims_timer, NULL);
 	uv_close((uv_handle_t *)&server->force_timer, NULL);
@@ -238,15 +245,6 @@ struct server *server_free(struct server *server)
 
 /* ---- running ---- */
 
-static void on_ready(struct server *server)
-{
-	for (size_t i = 0; i < LISTENERS; i++) {
-		if (server->listeners[i] && listener_start(server->listeners[i]) < 0)
-			log_error("a socket could not be watched");
-	}
-	notify_ready(server->notify);
-}
-
 static void on_signal(uv_signal_t *signal, int number)
 {
 	if (number == SIGHUP)
@@ -255,15 +253,19 @@ static void on_signal(uv_signal_t *signal, int number)
 		server_stop(signal->data);
 }
 
-static void watch_signals(struct server *server)
+static int watch_signals(struct server *server, struct error *error)
 {
 	const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+	int r = 0;
 
-	for (size_t i = 0; i < SIGNALS; i++) {
-		uv_signal_init(&server->loop, &server->signals[i]);
+	for (size_t i = 0; r == 0 && i < SIGNALS; i++) {
+		r = uv_signal_init(&server->loop, &server->signals[i]);
+		if (r < 0)
+			break;
 		server->signals[i].data = server;
-		uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+		r = uv_signal_start(&server->signals[i], on_signal, numbers[i]);
 	}
+	return r < 0 ? watching_failed(r, "its signals", error) : 0;
 }
 
 static int open_listeners(struct server *server, struct inherited *left, struct error *error)
@@ -292,15 +294,17 @@ static void begin_serving(struct server *server)
 	bool devices_known = server->devices.count > 0 || keeping_locked(server->keeping);
 
 	if (devices_known)
-		on_ready(server);
+		serving_begin(server);
 	if (!keeping_locked(server->keeping))
-		loader_pool_start(server->loaders, devices_known ? NULL : on_ready);
+		loader_pool_start(server->loaders, devices_known ? NULL : serving_begin);
 }
 
 static int open_all(struct server *server, struct inherited *left, struct error *error)
 {
-	int r = open_listeners(server, left, error);
+	int r = threads_begin(&server->loop, &server->first_work, error);
 
+	if (r == 0)
+		r = open_listeners(server, left, error);
 	notify_extend(EXTEND_SECONDS);
 	if (r == 0)
 		r = keeping_begin(server->keeping, left, error);
@@ -319,12 +323,22 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	lease_begin(server->registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
-	watch_signals(server);
+	r = watch_signals(server, error);
+	if (r < 0)
+		return r;
 	claims_begin_grace(server);
 	versions_force_begin(server);
 	begin_serving(server);
-	uv_run(&server->loop, UV_RUN_DEFAULT);
-	return 0;
+	if (!server->failed.code)
+		uv_run(&server->loop, UV_RUN_DEFAULT);
+	*error = server->failed;
+	return error->code;
+}
+
+void server_fail(struct server *server, const struct error *error)
+{
+	server->failed = *error;
+	uv_stop(&server->loop);
 }
 
 /* What is on its way into the fd store gets there; after a drain it is retired then. */

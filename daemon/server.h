@@ -3,6 +3,7 @@
 #ifndef GPUWM_DAEMON_SERVER_H
 #define GPUWM_DAEMON_SERVER_H
 
+#include "../proto/message.h"
 #include "../proto/packet.h"
 #include "claim.h"
 #include "config.h"
@@ -54,6 +55,7 @@ struct server {
 	struct device_table devices;
 	struct keeping *keeping; /* what a restart finds */
 	struct freeing *freeing; /* versions that are to go */
+	bool unfreed; /* there was no memory to free one: tried again before the loop sleeps */
 	struct notify *notify;
 	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were woken for */
@@ -81,7 +83,10 @@ struct server {
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
 	struct listener *listeners[LISTENERS];
+	uv_work_t first_work; /* threads.h */
 	uv_prepare_t settle;
+	uv_idle_t serving_soon; /* these two: serving.h */
+	uv_check_t serving;
 	uv_timer_t stop_timer, claims_timer, force_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
@@ -91,7 +96,10 @@ struct server {
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 	bool stopping;
+	struct error failed; /* why gpuwmd ends; code 0: it goes on */
 
+	struct message_memory answer; /* for answers up to a packet: it is there before anything is done */
+	char answer_data[PACKET_BYTES_MAX];
 	struct packet packet; /* one for all sessions */
 	uint8_t packet_data[PACKET_BYTES_MAX + 1];
 };
@@ -104,9 +112,11 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 struct server *server_free(struct server *server);
 
 /* Sockets, what a restart left (left is taken), signals, the first loader: then the loop until a signal or
- * server_stop. 0, or why it could not start. */
+ * server_stop. 0, or why gpuwmd could not start or go on. */
 int server_run(struct server *server, struct inherited *left, struct error *error);
 
+/* Leaves the loop at once: server_run returns this error. */
+void server_fail(struct server *server, const struct error *error);
 /* SIGTERM: refuses what waits, lets replies drain, and leaves the loop. */
 void server_stop(struct server *server);
 /* What a gpuwmd that stops says to whatever comes or waits: -ECONNRESET. */

@@ -5,6 +5,7 @@
 #include "dispatch.h"
 #include "holdings.h"
 #include "unread.h"
+#include "watching.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -96,6 +97,19 @@ static bool try_again(struct fair_task *task)
 	return false;
 }
 
+/* Without a pidfd the socket's end has to do. */
+static int watch_peer(struct session *s, struct error *error)
+{
+	int r = fair_watch(s->share, &s->io, WATCH_READ);
+
+	if (r < 0)
+		return watching_failed(r, "the connection", error);
+	s->death.fd = s->peer.pidfd;
+	if (s->peer.pidfd >= 0)
+		r = fair_watch(s->share, &s->death, EPOLLIN);
+	return r < 0 ? watching_failed(r, "the peer's process", error) : 0;
+}
+
 /* In its share's turn: who the peer is costs more than all that a connection has cost so far. */
 static bool arrive(struct fair_task *task)
 {
@@ -106,17 +120,16 @@ static bool arrive(struct fair_task *task)
 	task->call = try_again;
 	if (s->ended)
 		return false;
-	if (r < 0) {
+	if (r < 0)
 		error_set(&error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
+	else
+		r = watch_peer(s, &error);
+	if (r < 0) {
 		session_refuse(s, NULL, &error);
 		session_finish(s);
 		return false;
 	}
 	access_roles(s);
-	session_watch(s, WATCH_READ);
-	s->death.fd = s->peer.pidfd;
-	if (s->peer.pidfd >= 0)
-		fair_watch(s->share, &s->death, EPOLLIN); /* else the socket's end has to do */
 	return false;
 }
 
@@ -158,9 +171,7 @@ static int admit_loader(struct session *s, struct error *error)
 	s->share = fair_join_first(s->server->fair);
 	access_roles(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);
-	if (r < 0)
-		error_set(error, r, NULL, "gpuwmd could not watch the connection: %s", strerror(-r));
-	return r;
+	return r < 0 ? watching_failed(r, "the connection", error) : 0;
 }
 
 static void list_session(struct session *s)

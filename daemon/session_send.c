@@ -186,7 +186,7 @@ int session_refuse(struct session *s, const uint64_t *id, const struct error *er
 	struct message_writer w;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_writer_borrow(&w, PACKET_BYTES_MAX, &s->server->answer);
 	message_response_error(&w, id, error);
 	r = message_finish(&w);
 	if (r == 0) {

@@ -1,5 +1,6 @@
 /* The end of a version: retired, unused, out of the store, closed, its budget returned. */
 #include "versions_internal.h"
+#include "complaint.h"
 #include "keeping.h"
 #include "loader.h"
 #include "revoked.h"
@@ -83,8 +84,9 @@ bool freeing_begin(struct server *server, struct version *version)
 		freeing->batch = keeping_batch(server->keeping, version, false);
 	if (!freeing || (keeping_stores(server->keeping) && !freeing->batch)) {
 		free(freeing);
-		log_error("out of memory: %s@%s is not freed before the next retire or lease of it",
-			  model_name(version->model), version->tag);
+		server->unfreed = true;
+		complain(server->complaints, version->owner, COMPLAINT_FAILED,
+			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
 		return false;
 	}
 	freeing->server = server;
@@ -95,10 +97,27 @@ bool freeing_begin(struct server *server, struct version *version)
 	return true;
 }
 
+/* What could not be freed for lack of memory. */
+static void free_again(struct server *server)
+{
+	struct version *version = NULL;
+	bool marked = false;
+
+	if (!server->unfreed)
+		return;
+	server->unfreed = false;
+	while ((version = registry_next_version(server->registry, NULL, version)))
+		marked |= freeing_begin(server, version);
+	if (marked)
+		keeping_save(server->keeping);
+}
+
 void versions_settle(struct server *server)
 {
-	struct freeing *freeing = server->freeing, *next;
+	struct freeing *freeing, *next;
 
+	free_again(server);
+	freeing = server->freeing;
 	server->freeing = NULL;
 	for (; freeing; freeing = next) {
 		next = freeing->next;

@@ -1,4 +1,5 @@
 #include "keeper.h"
+#include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
 
@@ -77,6 +78,7 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
+	abort_line_begin("gpuwm-keeper");
 	if (private < 0) {
 		log_error("gpuwm-keeper can't keep other processes from tracing it: %s", strerror(-private));
 		return EXIT_COULD_NOT_START;

@@ -6,6 +6,7 @@
 
 #include "../client/lib/clock.h"
 #include "../proto/bytes.h"
+#include "../service/task_limits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -427,12 +428,15 @@ static uint64_t crew_done(const struct crew *crew)
 /* Starts the readers that are wanted, with the lock held. */
 static void crew_start(struct crew *crew)
 {
+	char limits[TEXT_BYTES_MAX + 1];
+
 	while (crew->started < crew->wanted && !crew_stopped(crew)) {
 		int r = pthread_create(&crew->threads[crew->started], NULL, reader, crew);
 
 		if (r != 0) {
-			error_set(&crew->error, -EAGAIN, "see RLIMIT_NPROC",
-				  "starting a reader thread failed: %s", strerror(r));
+			task_limits_explain(limits, sizeof(limits));
+			error_set(&crew->error, -EAGAIN, limits, "starting a reader thread failed: %s",
+				  strerror(r));
 			crew_stop(crew);
 			return;
 		}

@@ -1,6 +1,8 @@
 /* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
  * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+#include "../service/abort_line.h"
 #include "../service/privacy.h"
+#include "../service/task_limits.h"
 #include "activated.h"
 #include "log.h"
 #include "standby.h"
@@ -131,6 +133,7 @@ static int run(const struct arguments *arguments)
 {
 	struct standby_roots roots = {.own = arguments->activated, .file = arguments->config};
 	int sock = arguments->fd, r = 0;
+	char limits[TEXT_BYTES_MAX + 1];
 	struct error error;
 
 	if (arguments->activated)
@@ -141,7 +144,9 @@ static int run(const struct arguments *arguments)
 		return complain(&error);
 	r = watcher_start(sock);
 	if (r < 0) {
-		error_set(&error, r, NULL, "its connection can't be watched: %s", strerror(-r));
+		task_limits_explain(limits, sizeof(limits));
+		error_set(&error, r, limits, "its connection can't be watched, since no thread can be made: %s",
+			  strerror(-r));
 		return complain(&error);
 	}
 	r = standby_run(sock, &roots);
@@ -163,6 +168,7 @@ int main(int argc, char **argv)
 		fputs(help, stderr);
 		return EXIT_USAGE;
 	}
+	abort_line_begin("gpuwm-loader");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();

@@ -3,6 +3,7 @@
 #include "copy.h"
 
 #include "../client/lib/clock.h"
+#include "../service/task_limits.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -76,6 +77,7 @@ static void *make_ring(void *user_data)
 
 static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, struct error *error)
 {
+	char limits[TEXT_BYTES_MAX + 1];
 	int r;
 
 	pthread_mutex_lock(&prepare->lock);
@@ -86,7 +88,8 @@ static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, 
 		prepare->thread_count++;
 		return 0;
 	}
-	error_set(error, -EAGAIN, "see RLIMIT_NPROC", "starting a thread failed: %s", strerror(-r));
+	task_limits_explain(limits, sizeof(limits));
+	error_set(error, -EAGAIN, limits, "starting a thread failed: %s", strerror(-r));
 	ended(prepare, -EAGAIN, error);
 	return -EAGAIN;
 }

@@ -17,6 +17,13 @@
 
 /* ---- writing ---------------------------------------------------------- */
 
+/* Memory that is there before a message is written: one writer at a time borrows it. */
+struct message_memory {
+	char *data;
+	size_t bytes;
+	bool lent;
+};
+
 /* Builds one message. Errors are sticky: write everything, then ask once.
  * Containers count their entries themselves. Misuse is -EINVAL: a key in an array
  * or none in a map, a map or a depth above the limits, something after the end. */
@@ -29,10 +36,14 @@ struct message_writer {
 		size_t header; /* where the count is patched in */
 		uint32_t count;
 	} open[MESSAGE_DEPTH_MAX];
+	struct message_memory *borrowed; /* the buffer's; NULL: the buffer is the writer's own */
 };
 
 /* An empty writer that holds up to `limit` bytes. */
 void message_writer_init(struct message_writer *w, size_t limit);
+/* The same. If nobody else has borrowed `memory`, the writer borrows it until message_writer_clear: a message that fits
+ * it needs no allocation. A larger one moves to memory of its own. */
+void message_writer_borrow(struct message_writer *w, size_t limit, struct message_memory *memory);
 void message_writer_clear(struct message_writer *w);
 
 /* Each begins an envelope and opens its params or result map; close it with

@@ -1,6 +1,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Marks of containers whose counts are patched in when they are closed. */
@@ -14,10 +15,47 @@ void message_writer_init(struct message_writer *w, size_t limit)
 	w->limit = limit;
 }
 
+void message_writer_borrow(struct message_writer *w, size_t limit, struct message_memory *memory)
+{
+	message_writer_init(w, limit);
+	if (memory->lent)
+		return;
+	memory->lent = true;
+	w->borrowed = memory;
+	w->buffer.data = memory->data;
+	w->buffer.alloc = memory->bytes;
+}
+
+static void give_back(struct message_writer *w)
+{
+	w->borrowed->lent = false;
+	w->borrowed = NULL;
+	msgpack_sbuffer_init(&w->buffer);
+}
+
 void message_writer_clear(struct message_writer *w)
 {
+	if (w->borrowed)
+		give_back(w);
 	msgpack_sbuffer_destroy(&w->buffer);
 	memset(w, 0, sizeof *w);
+}
+
+/* What is written so far, and `count` bytes more, in memory of the writer's own. */
+static int move_out(struct message_writer *w, size_t count)
+{
+	const char *data = w->buffer.data;
+	size_t size = w->buffer.size, bytes = 2 * (size + count);
+	char *own = malloc(bytes);
+
+	if (!own)
+		return -ENOMEM;
+	memcpy(own, data, size);
+	give_back(w);
+	w->buffer.data = own;
+	w->buffer.size = size;
+	w->buffer.alloc = bytes;
+	return 0;
 }
 
 static int append(void *data, const char *bytes, size_t count)
@@ -26,6 +64,8 @@ static int append(void *data, const char *bytes, size_t count)
 
 	if (!w->error && w->buffer.size + count > w->limit)
 		w->error = -EMSGSIZE;
+	if (!w->error && w->borrowed && w->buffer.size + count > w->buffer.alloc)
+		w->error = move_out(w, count);
 	if (!w->error && msgpack_sbuffer_write(&w->buffer, bytes, count))
 		w->error = -ENOMEM;
 	return w->error ? -1 : 0;

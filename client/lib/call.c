@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define MAY_BE_DONE "it may or may not be done: look, then repeat"
+
 /* Which calls are made again when gpuwmd took the request and went away before it answered. */
 struct call_rule {
 	const char *method;
@@ -66,6 +68,14 @@ static int64_t wait_left(int64_t wait_ms, int64_t deadline)
 	return left > 0 ? left : 0;
 }
 
+/* The answer came, and this process had no memory or no descriptors to read it. */
+static int is_unread(struct error *error)
+{
+	const struct error why = *error;
+
+	return error_set(error, -ECONNABORTED, MAY_BE_DONE, "the answer could not be read: %s", why.message);
+}
+
 /* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
 static int call_try(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply, bool *ret_again,
 		    struct error *error)
@@ -86,14 +96,15 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
 		reviver_ended(client, connection, error);
 	connection_free(connection);
+	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->rule->again)
+		return is_unread(error);
 	if (r != -ECONNRESET || client->once)
 		return r;
 	if (fate != FATE_UNSENT)
 		call->taken++;
 	*ret_again = fate != FATE_UNANSWERED || call->rule->again;
 	if (!*ret_again)
-		return error_set(error, -ECONNABORTED, "it may or may not be done: look, then repeat",
-				 "gpuwmd went away before it answered");
+		return error_set(error, -ECONNABORTED, MAY_BE_DONE, "gpuwmd went away before it answered");
 	return r;
 }
 

@@ -424,6 +424,16 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 	return r;
 }
 
+/* What was done for this connection alone ends with it. */
+static int leave_unread(struct connection *c, struct sending *sending, const struct error *error)
+{
+	pthread_mutex_lock(&c->lock);
+	connection_break(c, error);
+	pthread_mutex_unlock(&c->lock);
+	sending->fate = FATE_UNANSWERED;
+	return error->code;
+}
+
 static int connection_run(struct connection *c, struct sending *sending, int64_t wait_ms,
 			  struct reply *ret_reply, struct error *error)
 {
@@ -448,8 +458,8 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 	if (reply->message.error.code)
 		*error = reply->message.error;
 	r = reply->message.error.code;
-	if (r == 0)
-		r = reply_open_body(reply, error);
+	if (r == 0 && reply_open_body(reply, error) < 0)
+		r = leave_unread(c, sending, error);
 	if (r < 0 || !ret_reply)
 		reply_clear(reply);
 	return r;

@@ -40,7 +40,8 @@
  *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
  *   done. One whose answer was lost is repeated where that is safe; where it is
  *   not (swap, pin, unpin, load, retire, kick, cancel, drain, publish_begin) it is
- *   -ECONNABORTED: it may or may not be done; look, then repeat.
+ *   -ECONNABORTED: it may or may not be done; look, then repeat. So is one whose
+ *   answer came when this process had no memory or no descriptors to read it.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
  */

@@ -23,7 +23,7 @@ static void setup(void)
 	config.group[0] = '\0';
 	cr_assert_eq(listener_open(server, SESSION_WORKER, &left, &server->listeners[0], &error), 0, "%s",
 		     error.message);
-	cr_assert_eq(listener_start(server->listeners[0]), 0);
+	cr_assert_eq(listener_start(server->listeners[0], &error), 0, "%s", error.message);
 }
 
 static void teardown(void)

@@ -346,3 +346,69 @@ Test(message_write, survives_every_failing_allocation)
 	cr_expect_gt(n, 2);
 	cr_expect_eq(message_finish(&w), 0);
 }
+
+/* ---- memory that is there before ---- */
+
+static char lent[64];
+
+static void write_text(struct message_writer *one, size_t bytes)
+{
+	static char text[256];
+
+	memset(text, 'a', bytes);
+	text[bytes] = '\0';
+	message_response(one, 1);
+	message_put_text(one, "t", text);
+	message_end(one);
+}
+
+Test(message_write, borrowed_memory_is_enough_for_what_fits)
+{
+	struct message_memory memory = {lent, sizeof(lent), false};
+
+	message_writer_borrow(&w, PACKET_BYTES_MAX, &memory);
+	fail_alloc_arm(1);
+	write_text(&w, 40);
+	fail_alloc_disarm();
+	cr_expect_eq(message_finish(&w), 0);
+	cr_expect_eq(w.buffer.data, (char *)lent);
+	message_writer_clear(&w);
+	cr_expect_not(memory.lent);
+}
+
+Test(message_write, what_borrowed_memory_can_not_hold_moves_out_of_it)
+{
+	struct message_memory memory = {lent, sizeof(lent), false};
+	struct message_writer own;
+
+	message_writer_init(&own, PACKET_BYTES_MAX);
+	write_text(&own, 200);
+	for (unsigned n = 1; n <= 2; n++) {
+		message_writer_borrow(&w, PACKET_BYTES_MAX, &memory);
+		fail_alloc_arm(n == 1 ? 1 : 0);
+		write_text(&w, 200);
+		cr_assert_eq(fail_alloc_disarm(), n == 1);
+		cr_expect_eq(message_finish(&w), n == 1 ? -ENOMEM : 0);
+		if (n == 1)
+			message_writer_clear(&w);
+		cr_expect_not(memory.lent);
+	}
+	cr_assert_eq(w.buffer.size, own.buffer.size);
+	cr_expect_eq(memcmp(w.buffer.data, own.buffer.data, own.buffer.size), 0);
+	message_writer_clear(&own);
+}
+
+Test(message_write, memory_is_lent_to_one_writer_at_a_time)
+{
+	struct message_memory memory = {lent, sizeof(lent), false};
+	struct message_writer second;
+
+	message_writer_borrow(&w, PACKET_BYTES_MAX, &memory);
+	message_writer_borrow(&second, PACKET_BYTES_MAX, &memory);
+	write_text(&w, 8);
+	write_text(&second, 9);
+	cr_expect_neq(second.buffer.data, w.buffer.data);
+	message_writer_clear(&second);
+	cr_expect(memory.lent);
+	cr_expect_eq(message_finish(&w), 0);
+}
