@@ -4,11 +4,16 @@
 #include "store.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
+
+/* As for memfds: see memfd.c. */
+#define LOOK_TRIES 6
+#define LOOK_PAUSE_MS 20
 
 const struct inherited inherited_none = {.sockets = {-1, -1, -1, -1}, .state = -1};
 
@@ -40,32 +45,48 @@ const char *inherited_socket_name(enum inherited_socket which)
 	return names[which];
 }
 
-/* What is no socket by a socket's name, or comes a second time, is strange. */
-static bool take_socket(struct inherited *in, const char *name, int fd)
+/* 1: a listening SOCK_SEQPACKET socket; 0: something else; -errno: several calls failed, so that nobody knows. */
+static int is_listening(int fd)
 {
-	int i = 0;
+	int r = sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
+
+	for (int i = 1; i < LOOK_TRIES && r < 0; i++) {
+		poll(NULL, 0, LOOK_PAUSE_MS);
+		r = sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
+	}
+	return r;
+}
+
+/* What is no socket by a socket's name, or comes a second time, is strange. 1: taken; 0: strange; -errno. */
+static int take_socket(struct inherited *in, const char *name, int fd)
+{
+	int i = 0, r;
 
 	while (i < INHERITED_SOCKETS && strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0)
 		i++;
 	if (i == INHERITED_SOCKETS)
-		return false;
-	if (in->sockets[i] >= 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+		return 0;
+	r = in->sockets[i] >= 0 ? 0 : is_listening(fd);
+	if (r < 0)
+		return r;
+	if (r == 0) {
 		log_warning(
 			"a descriptor that was passed as \"%s\" is no listening SOCK_SEQPACKET socket, or a "
 			"second one: it is not used",
 			name);
-		return false;
+		return 0;
 	}
 	in->sockets[i] = fd;
-	return true;
+	return 1;
 }
 
 static int sort_in(struct inherited *in, const char *name, int fd)
 {
+	int r = take_socket(in, name, fd);
 	uint64_t number;
 
-	if (take_socket(in, name, fd))
-		return 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (strcmp(name, STORE_STATE) == 0 && in->state < 0) {
 		in->state = fd;
 		return 0;
@@ -129,7 +150,8 @@ int inherited_read(struct inherited *ret, struct error *error)
 		r = drop_doubles(ret);
 	if (r < 0) {
 		inherited_clear(ret);
-		return error_set(error, r, NULL, "out of memory for %d descriptors that were passed", count);
+		return error_set(error, r, NULL, "the %d descriptors that were passed can't be looked at: %s",
+				 count, strerror(-r));
 	}
 	return 0;
 }

@@ -38,7 +38,8 @@ struct inherited {
 /* An empty one. */
 extern const struct inherited inherited_none;
 /* Reads $LISTEN_FDS and the like, and takes them out of the environment: before anything else opens a
- * descriptor, which it would take for one of them. -ENOMEM; -EINVAL, -EBADF: they say what is not so. */
+ * descriptor, which it would take for one of them. -ENOMEM; -EINVAL, -EBADF: they say what is not so; any other -errno:
+ * the calls that tell what a descriptor is failed. */
 int inherited_read(struct inherited *ret, struct error *error);
 /* Closes what was not taken. */
 void inherited_clear(struct inherited *inherited);

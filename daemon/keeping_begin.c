@@ -1,6 +1,7 @@
 /* What a gpuwmd finds at its start: the ledger and the descriptors of the one before, or none. */
 #include "keeping_internal.h"
 
+#include "memfd.h"
 #include "reload.h"
 #include "scrub.h"
 #include "segment.h"
@@ -9,28 +10,27 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- taking over ---- */
 
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK)
 
-/* Of a file system that never answers fstat does not return, F_GET_SEALS does: such a file has none. */
-static bool is_sealed(int fd, uint64_t bytes)
+static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 && (uint64_t)st.st_size >= bytes;
-}
-
-static enum snapshot_fd look(void *data, uint64_t name, bool sealed, uint64_t bytes)
-{
-	int fd = inherited_look(data, name);
+	int fd = inherited_look(data, name), seals, r;
+	uint64_t has;
 
 	if (fd < 0)
 		return SNAPSHOT_FD_MISSING;
-	return sealed && !is_sealed(fd, bytes) ? SNAPSHOT_FD_OTHER : SNAPSHOT_FD_HERE;
+	if (!sealed)
+		return SNAPSHOT_FD_HERE;
+	seals = memfd_seals(fd);
+	if (seals == -EINVAL)
+		return SNAPSHOT_FD_OTHER;
+	r = seals < 0 ? seals : memfd_bytes(fd, &has);
+	if (r < 0)
+		return r;
+	return (seals & SEALS) == SEALS && has >= bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_OTHER;
 }
 
 static int take(void *data, uint64_t name)
@@ -59,8 +59,7 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	int r = state_read(k->state, &data, &bytes, &format);
 
 	if (r < 0)
-		return error_set(error, r == -ENOMEM ? r : -EUCLEAN, NULL, "the state can't be read: %s",
-				 strerror(-r));
+		return error_set(error, r, NULL, "the state can't be read: %s", strerror(-r));
 	r = snapshot_take(data, bytes, format, &fds, &snapshot, &k->lost, error);
 	free(data);
 	if (r < 0)

@@ -5,6 +5,7 @@
 #include "inherited.h"
 #include "pace.h"
 #include "server.h"
+#include "socket_lock.h"
 #include "store.h"
 #include "watching.h"
 
@@ -49,50 +50,6 @@ struct listener {
 
 /* ---- own sockets ---- */
 
-static int other_serves(const struct listener *l, struct error *error)
-{
-	return error_set(error, -EADDRINUSE, "stop it, or take another --socket", "another gpuwmd serves %s",
-			 l->path);
-}
-
-/* A record lock: those of flock would pass to a loader between its fork and exec, and bar the next gpuwmd
- * when this one is killed then. */
-static int take_lock(struct listener *l, struct error *error)
-{
-	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	char path[sizeof(l->path) + 8];
-
-	snprintf(path, sizeof(path), "%s.lock", l->path);
-	l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (l->lock < 0)
-		return error_set(error, -errno, "the folder must exist and be ours to write",
-				 "the lock file %s could not be opened: %s", path, strerror(errno));
-	if (fcntl(l->lock, F_SETLK, &whole) == 0)
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
-		return other_serves(l, error);
-	return error_set(error, -errno, NULL, "%s could not be locked: %s", path, strerror(errno));
-}
-
-/* A gpuwmd whose sockets were passed to it holds no lock; and a program of another kind may have this path. */
-static int check_unserved(const struct listener *l, struct error *error)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
-
-	if (sock < 0)
-		return error_set(error, -errno, NULL, "no socket could be made: %s", strerror(errno));
-	memcpy(address.sun_path, l->path, sizeof(l->path));
-	r = connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-	close(sock);
-	if (r == 0 || r == -EAGAIN)
-		return other_serves(l, error);
-	if (r == -EPROTOTYPE)
-		return error_set(error, -EADDRINUSE, "take another --socket",
-				 "%s is the socket of another program", l->path);
-	return 0;
-}
-
 static int remove_stale(const struct listener *l, struct error *error)
 {
 	struct stat st;
@@ -103,7 +60,7 @@ static int remove_stale(const struct listener *l, struct error *error)
 	if (!S_ISSOCK(st.st_mode))
 		return error_set(error, -EEXIST, "remove it, or take another --socket",
 				 "%s exists and is no socket", l->path);
-	r = check_unserved(l, error);
+	r = socket_lock_check_unserved(l->path, PREDECESSOR_END_MS, error);
 	if (r < 0)
 		return r;
 	if (unlink(l->path) < 0)
@@ -213,7 +170,7 @@ static int open_own(struct listener *l, int kept, const char *group, unsigned mo
 	int r;
 
 	make_folder(l->path);
-	r = take_lock(l, error);
+	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
 	if (r == 0 && kept >= 0)
 		r = is_in_place(l, kept, error);
 	if (r > 0) {

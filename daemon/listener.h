@@ -10,8 +10,8 @@ struct listener;
 
 /* Opens the socket of a kind (worker or admin), but accepts nothing yet: who connects waits. It takes
  * what a unit passes; else its own of the last gpuwmd, if that is still where the configuration wants it; else
- * it makes one. Own sockets: -EADDRINUSE when another gpuwmd holds <path>.lock or serves the path (the
- * socket is left alone), -EEXIST when something else is at the path, -ENOENT for an unknown group. */
+ * it makes one. Own sockets: waits for a gpuwmd that is ending (see socket_lock.h); -EADDRINUSE when
+ * another one serves the path or does not end (the socket is left alone), -EEXIST when something else is at the path, -ENOENT for an unknown group. */
 int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error);
 /* Gives an own socket to the fd store, in place of one that was given up: who connects while gpuwmd restarts waits. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* What to do about a connect that failed. */
@@ -33,12 +32,9 @@ static const char *remedy(int code)
 static int begin(struct loader *l, int *ret_sock, struct error *error)
 {
 	const char *path = l->pool->server->config->loader_socket;
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = 0;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r = sock < 0 ? -errno : packet_connect(sock, path);
 
-	strcpy(address.sun_path, path); /* it fits: the configuration saw to that */
-	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
-		r = -errno;
 	if (r < 0) {
 		if (sock >= 0)
 			close(sock);

@@ -51,6 +51,8 @@ static int write_all(int fd, const char *data, size_t bytes)
 	while (bytes > 0) {
 		ssize_t n = write(fd, data, bytes);
 
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n < 0)
 			return -errno;
 		data += n;

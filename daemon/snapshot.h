@@ -29,8 +29,9 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 /* Descriptors that the fd store gave back, by name. */
 enum snapshot_fd { SNAPSHOT_FD_HERE, SNAPSHOT_FD_MISSING, SNAPSHOT_FD_OTHER };
 struct snapshot_fds {
-	/* Whether it is what was stored. sealed: that was a memfd of so many bytes that nobody can change. */
-	enum snapshot_fd (*look)(void *data, uint64_t name, bool sealed, uint64_t bytes);
+	/* An enum snapshot_fd: whether the descriptor is what was stored. sealed: that was a memfd of so many bytes that
+	 * nobody can change. -errno: the calls that tell failed. */
+	int (*look)(void *data, uint64_t name, bool sealed, uint64_t bytes);
 	/* The descriptor of a name that it has, now the registry's; asked once for each name, at the end. */
 	int (*take)(void *data, uint64_t name);
 	void *data;
@@ -41,7 +42,8 @@ struct snapshot_fds {
  * descriptors are not all there, and what was stored, is not adopted: it is found as failed with -ESTALE, naming what is
  * missing, without aliases and pins, and none of its descriptors are taken. *ret_lost counts those, also
  * where there are more than are kept as failed. What a device has free is not known.
- * -EUCLEAN: the bytes are no such map (names the place); -ENOMEM. After an error nothing was
+ * -EUCLEAN: the bytes are no such map (names the place); -EAGAIN: a descriptor could not be looked at, and may be a good
+ * one; -ENOMEM. After an error nothing was
  * taken, and registry and devices are to be thrown away. */
 int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
 		  struct snapshot *into, uint64_t *ret_lost, struct error *error);

@@ -7,8 +7,8 @@
 
 int taking_wrong(struct taking *t, const struct place *place, const struct error *why)
 {
-	if (why->code == -ENOMEM)
-		return error_set(t->error, -ENOMEM, why->detail, "%s", why->message);
+	if (why->code == -ENOMEM || why->code == -EAGAIN)
+		return error_set(t->error, why->code, why->detail, "%s", why->message);
 	return error_set(t->error, -EUCLEAN, NULL, "the state's %s[%u]%s: %s", place->array, place->position,
 			 place->what, why->message);
 }

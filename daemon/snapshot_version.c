@@ -94,24 +94,37 @@ static struct held_fd *held_at(struct replica *part, uint32_t i)
 struct missing {
 	uint32_t count, all;
 	char first[160];
+	int unknown; /* -errno of a descriptor that could not be looked at: `first` names that one; 0: there is none */
 };
+
+/* The i-th descriptor of a part, in words. */
+static void name_held(char text[160], const struct replica *part, uint32_t i, const char *before,
+		      const char *behind)
+{
+	char what[32] = "the index";
+
+	if (i > 0)
+		snprintf(what, sizeof(what), "segment %u", i - 1);
+	snprintf(text, 160, "%s%s of rank %u on %s%s", before, what, part->rank, part->device->id, behind);
+}
 
 /* A name alone is no proof: who may store descriptors may store others. The memory of a GPU can't be told. */
 static void count_missing(const struct taking *t, struct replica *part, struct missing *missing)
 {
 	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
 		const struct held_fd *held = held_at(part, i);
-		enum snapshot_fd found =
+		int found =
 			t->fds->look(t->fds->data, held->name, i == 0 || !part->device->is_cuda, held->bytes);
-		char what[32] = "the index";
 
-		if (found == SNAPSHOT_FD_HERE || missing->count++ > 0)
+		if (found == SNAPSHOT_FD_HERE || missing->unknown)
 			continue;
-		if (i > 0)
-			snprintf(what, sizeof(what), "segment %u", i - 1);
-		snprintf(missing->first, sizeof(missing->first), "%s%s of rank %u on %s%s",
-			 found == SNAPSHOT_FD_MISSING ? "missing is " : "", what, part->rank, part->device->id,
-			 found == SNAPSHOT_FD_MISSING ? "" : " is not what was stored");
+		if (found < 0) {
+			missing->unknown = found;
+			name_held(missing->first, part, i, "", "");
+		} else if (missing->count++ == 0) {
+			name_held(missing->first, part, i, found == SNAPSHOT_FD_MISSING ? "missing is " : "",
+				  found == SNAPSHOT_FD_MISSING ? "" : " is not what was stored");
+		}
 	}
 }
 
@@ -237,6 +250,12 @@ static int read_parts(struct taking *t, const char *model, struct fields *f, str
 			return error_set(error, why.code, why.detail, "parts[%u]: %s", i, why.message);
 		count_missing(t, &parts[i], &missing);
 	}
+	if (missing.unknown)
+		return error_set(
+			error, -EAGAIN,
+			"gpuwmd ends and lets nothing go, so that its next start finds all of it again",
+			"%s of %s@%s could not be looked at: %s", missing.first, model, like->tag,
+			strerror(-missing.unknown));
 	if (missing.count) {
 		like->state = VERSION_FAILED;
 		error_set(&like->error, -ESTALE, "load or publish it again",

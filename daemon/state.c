@@ -1,4 +1,5 @@
 #include "state.h"
+#include "memfd.h"
 #include "../proto/digest.h"
 #include "../proto/limits.h"
 
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -153,13 +153,20 @@ int state_new(struct state **ret)
 	return 0;
 }
 
-/* The seals first: only memory answers, and everything else that is asked of memory returns. */
-static bool is_ours(int fd)
+/* The seals first: only memory answers, and everything else that is asked of memory returns.
+ * 1: gpuwmd made it; 0: it did not; -errno: nobody knows. */
+static int is_ours(int fd)
 {
-	struct stat status;
+	int seals = memfd_seals(fd), flags, r;
+	uint64_t bytes;
 
-	return fcntl(fd, F_GET_SEALS) == SEALS && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR &&
-	       fstat(fd, &status) == 0 && status.st_size == slot_offset(SLOTS);
+	if (seals < 0 || seals != SEALS)
+		return seals == -EINVAL || seals >= 0 ? 0 : seals;
+	flags = fcntl(fd, F_GETFL); /* reads a number in memory, and can't fail */
+	r = memfd_bytes(fd, &bytes);
+	if (r < 0)
+		return r;
+	return (flags & O_ACCMODE) == O_RDWR && bytes == (uint64_t)slot_offset(SLOTS);
 }
 
 /* The younger valid slot. */
@@ -190,9 +197,11 @@ int state_open(int fd, struct state **ret, struct error *error)
 {
 	struct state *state;
 	uint32_t format = 0;
-	int r;
+	int r = is_ours(fd);
 
-	if (!is_ours(fd))
+	if (r < 0)
+		return error_set(error, r, NULL, "the state can't be looked at: %s", strerror(-r));
+	if (r == 0)
 		return error_set(error, -EUCLEAN, NULL,
 				 "what was kept as the state is no memfd of two slots that gpuwmd made");
 	state = state_make(fd);

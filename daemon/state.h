@@ -26,7 +26,7 @@ struct state;
 int state_new(struct state **ret);
 /* Around a memfd that the store kept; writes nothing. Takes fd when it succeeds: one that is not
  * ours is not closed here, which may take for ever. -EUCLEAN: it is not ours, no slot is valid, or the
- * younger is of a newer format (says both numbers); -EIO, -ENOMEM. Does not block, whatever fd is. */
+ * younger is of a newer format (says both numbers); any other -errno: the calls that tell failed. Does not block, whatever fd is. */
 int state_open(int fd, struct state **ret, struct error *error);
 /* Closes the descriptor. NULL is fine. Always NULL. */
 struct state *state_free(struct state *state);

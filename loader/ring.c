@@ -54,7 +54,12 @@ void *ring_map(size_t bytes)
 /* Kernels before 5.14 can't do it in one call. */
 static int touch(char *base, size_t bytes)
 {
-	if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
+	int r;
+
+	do
+		r = madvise(base, bytes, MADV_POPULATE_WRITE);
+	while (r < 0 && errno == EINTR);
+	if (r == 0)
 		return 0;
 	if (errno != EINVAL)
 		return -ENOMEM;

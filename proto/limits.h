@@ -237,6 +237,9 @@
 /* What the service manager is asked for at start and stop: its own confirmations take time then,
  * and so does closing what was let go (57 ms a GiB of memfd, in the kernel, also after exit). */
 #define EXTEND_SECONDS 120
+/* How long a new gpuwmd waits for the end of the one before it. The kernel closes the memory of one that was killed
+ * before it lets go of its lock and sockets: 58 s for 1 TiB of memfd, at 57 ms a GiB. */
+#define PREDECESSOR_END_MS 60000
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000
 /* After a restart: how long what nobody holds is kept for clients that come back. A

@@ -5,12 +5,27 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 union fds_buffer {
 	char bytes[CMSG_SPACE(PACKET_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
 };
+
+int packet_connect(int sock, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	do
+		r = connect(sock, (struct sockaddr *)&address, sizeof(address));
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
 
 int packet_send(int sock, const void *data, size_t bytes, const int *fds, size_t fd_count)
 {

@@ -21,6 +21,11 @@ struct packet {
 	bool fds_cut; /* descriptors came where none are taken, or more than fit */
 };
 
+/* Connects a socket to whoever listens at `path`. A signal does not end the call: an AF_UNIX socket that was
+ * interrupted has done nothing yet, so connect is called again. 0; -ENAMETOOLONG: the kernel takes 107 bytes; -errno of
+ * connect. */
+int packet_connect(int sock, const char *path);
+
 /* Sends one packet, never partly, never blocking (MSG_DONTWAIT, no SIGPIPE).
  * The caller keeps the descriptors. 0, -EAGAIN, -EPIPE, -ETOOMANYREFS (the
  * peers of this user leave too many descriptors unread), other -errno;

@@ -89,22 +89,21 @@ static int connect_error(int code, const char *path, struct error *error)
 
 static int socket_connect(const char *path, int *ret_sock, struct error *error)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock, r;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
-	if (strlen(path) >= sizeof(address.sun_path))
-		return error_set(error, -EINVAL, "at most 107 bytes; a relative path may help",
-				 "the path of the socket is too long: %.512s", path);
-	strcpy(address.sun_path, path);
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sock < 0)
 		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
 				 "making a socket failed: %s", strerror(errno));
-	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0) {
+	r = packet_connect(sock, path);
+	if (r == 0) {
 		*ret_sock = sock;
 		return 0;
 	}
-	r = connect_error(-errno, path, error);
+	if (r == -ENAMETOOLONG)
+		r = error_set(error, -EINVAL, "at most 107 bytes; a relative path may help",
+			      "the path of the socket is too long: %.512s", path);
+	else
+		r = connect_error(r, path, error);
 	close(sock);
 	return r;
 }

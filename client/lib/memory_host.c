@@ -310,12 +310,23 @@ static void host_settle(struct memory_segment *segment)
 	segment->fd = -1;
 }
 
+/* What was populated before a signal came is there, so that each call gets further. */
+static int populate_read(void *address, uint64_t bytes)
+{
+	int r;
+
+	do
+		r = madvise(address, bytes, MADV_POPULATE_READ);
+	while (r < 0 && errno == EINTR);
+	return r;
+}
+
 static int host_populate(const struct memory_device *device, const struct memory_segment *segments,
 			 uint32_t count, struct error *error)
 {
 	(void)device;
 	for (uint32_t i = 0; i < count; i++) {
-		if (madvise(segments[i].address, segments[i].bytes, MADV_POPULATE_READ) == 0)
+		if (populate_read(segments[i].address, segments[i].bytes) == 0)
 			continue;
 		return error_set(error, errno == EINVAL ? -ENOTSUP : -errno,
 				 errno == EINVAL ? "it takes Linux 5.14; attach without populate" : NULL,

@@ -29,6 +29,8 @@
  *   a newer header that this library does not know must be zero, else -EINVAL.
  * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
  *   leaves the caller's current context as it was. It is not needed for `host`.
+ * - Signals. A signal whose handler interrupts system calls (no SA_RESTART) ends
+ *   no call: the library calls the system again, and no function returns -EINTR.
  * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that
  *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT for
  *   that call, and the client connects again.

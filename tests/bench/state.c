@@ -81,7 +81,7 @@ static size_t save(struct ledger *l)
 	return bytes;
 }
 
-static enum snapshot_fd look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
 	return data || name || sealed || bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_MISSING;
 }

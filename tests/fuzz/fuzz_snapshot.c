@@ -201,7 +201,7 @@ static bool have(void *data, uint64_t name)
 	return store->missing == 0 || name % store->missing != 0;
 }
 
-static enum snapshot_fd look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
 	(void)sealed, (void)bytes;
 	if (have(data, name))

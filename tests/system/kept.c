@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NEXT_MS 20000
@@ -73,6 +74,13 @@ struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
 	d->keeper_fds = fds_of(d->keeper);
 	snprintf(d->instance, sizeof d->instance, "%s", gpuwm_instance(d->admin));
 	return d;
+}
+
+void keeper_restart(struct gpuwmd *d, const struct kept *how)
+{
+	cr_assert(kill(d->keeper, SIGKILL) == 0 && waitpid(d->keeper, NULL, 0) == d->keeper);
+	kept_configure(d, how);
+	spawn(d, how);
 }
 
 unsigned kills_wanted(unsigned otherwise)

@@ -20,6 +20,8 @@ struct kept {
 #define KEPT_LONG (&(const struct kept){.limits = LIMITS_LONG})
 
 struct gpuwmd *gpuwmd_start_kept(const struct kept *how);
+/* Kills the keeper, and its gpuwmd with it, and starts another keeper at once. kept_wait waits for its gpuwmd. */
+void keeper_restart(struct gpuwmd *d, const struct kept *how);
 /* Counts from the next start on. */
 void kept_configure(const struct gpuwmd *d, const struct kept *how);
 /* What before-gpuwmd does before the next start, once: its lines. */

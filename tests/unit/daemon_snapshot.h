@@ -27,7 +27,7 @@ static inline bool fake_have(void *data, uint64_t name)
 	return !fake_all_missing;
 }
 
-static inline enum snapshot_fd fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static inline int fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
 	fake_looked++;
 	fake_looked_sealed += sealed;
