@@ -16,6 +16,7 @@
 
 #define ITEMS_MAX (SCENARIOS_MAX * PROGRAM_COUNT * CALL_COUNT)
 #define JOBS_MAX 64
+#define FAILURES_SHOWN 50
 /* Of each call in a short run, for each program and scenario. */
 #define SHORT_PICKS 1
 /* A short run's items: few, so that stacks are started seldom, and more than one for each program and scenario, since a
@@ -290,19 +291,20 @@ static int report_open(char *ret_path, size_t size)
 	return file;
 }
 
-/* The lines of failures without their traces. */
+/* The first of the failures, without their traces. */
 static void failures_print(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char line[1024];
+	unsigned count = 0;
 
 	while (file && fgets(line, sizeof line, file)) {
-		if (strncmp(line, "FAIL ", 5) == 0)
+		if (strncmp(line, "FAIL ", 5) == 0 && ++count <= FAILURES_SHOWN)
 			fputs(line, stdout);
 	}
 	if (file)
 		fclose(file);
-	printf("where, and what was said: %s\n", path);
+	printf("all %u, where, and what was said: %s\n", count, path);
 }
 
 int main(int argc, char **argv)
