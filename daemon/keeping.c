@@ -132,14 +132,26 @@ static void add_held(struct keeping *k, struct store_batch *batch, struct held_f
 	store_batch_add(batch, held->name, held->fd);
 }
 
-struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
+static size_t count_fds(const struct version *version)
 {
-	struct store_batch *batch;
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		count += version->replicas[i].segment_count + 1;
-	batch = store_batch_new(count, k->server->config->store_confirm_ms);
+	return count;
+}
+
+void keeping_not_removed(struct keeping *k, const struct version *version)
+{
+	uint64_t max = registry_fds_max(k->server->registry), count = count_fds(version);
+
+	registry_set_fds_max(k->server->registry, max > count ? max - count : 0);
+}
+
+struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
+{
+	struct store_batch *batch = store_batch_new(count_fds(version), k->server->config->store_confirm_ms);
+
 	if (!batch)
 		return NULL;
 	for (uint32_t i = 0; i < version->replica_count; i++) {

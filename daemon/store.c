@@ -1,5 +1,7 @@
 #include "store.h"
 
+#include "barrier.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -121,18 +123,63 @@ static int tell_remove(const char *name, struct error *error)
 	return tell(name, text, -1, error);
 }
 
-/* Everything that was told before has been processed. */
-static int barrier(uint64_t confirm_ms, struct error *error)
-{
-	int r = sd_notify_barrier(0, confirm_ms * 1000);
+/* One batch at a time is told and confirmed: the answer at a barrier is of all that was told since the one before. */
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
-	if (r > 0)
+/* Everything that was told before has been processed. */
+static int confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
+{
+	int r = barrier_wait(confirm_ms, ret_answer);
+
+	if (r == 0)
 		return 0;
+	if (r == -ENODATA)
+		return error_set(
+			error, -EMFILE,
+			"raise its RLIMIT_NOFILE (ulimit -n, docker run --ulimit nofile=); its log may say more",
+			"gpuwm-keeper has no room for another descriptor: what it was to keep may be lost");
 	return error_set(error, r == -ETIMEDOUT ? r : -EIO,
 			 "is the service manager alive? store_confirm_ms in [limits] of gpuwmd's configuration "
 			 "changes how long it may take",
 			 "the service manager did not confirm within %llu ms what it was to keep: %s",
-			 (unsigned long long)confirm_ms, strerror(r ? -r : ENOTCONN));
+			 (unsigned long long)confirm_ms, strerror(-r));
+}
+
+/* r: why, as gpuwm-keeper's store_add says it. */
+static int not_kept(const char *name, int r, struct error *error)
+{
+	if (r == -ENOSPC || r == -E2BIG)
+		return error_set(error, -EDQUOT, "retire a version, or raise --store-max of gpuwm-keeper",
+				 "gpuwm-keeper does not keep the descriptor %s: its store is full", name);
+	if (r == -EMFILE)
+		return error_set(
+			error, -EMFILE,
+			"retire a version, or raise its RLIMIT_NOFILE (ulimit -n, docker run --ulimit nofile=)",
+			"gpuwm-keeper does not keep the descriptor %s: it may open no more files", name);
+	if (r == -EEXIST)
+		return error_set(
+			error, -EEXIST, "each segment is to be memory of its own",
+			"gpuwm-keeper does not keep the descriptor %s: it is the same open file as another one",
+			name);
+	return error_set(error, -EIO, "its log says more", "gpuwm-keeper does not keep the descriptor %s: %s",
+			 name, strerror(-r));
+}
+
+static int check_kept(const char *answer, const char *name, struct error *error)
+{
+	int r = store_answer_find(answer, name);
+
+	return r < 0 ? not_kept(name, r, error) : 0;
+}
+
+static int put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
+{
+	char answer[STORE_ANSWER_BYTES + 1];
+	int r = tell_put(name, fd, error);
+
+	if (r == 0)
+		r = confirm(confirm_ms, answer, error);
+	return r == 0 ? check_kept(answer, name, error) : r;
 }
 
 int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
@@ -141,23 +188,32 @@ int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *e
 	int r;
 
 	block_signals(&before);
-	r = tell_put(name, fd, error);
-	if (r == 0)
-		r = barrier(confirm_ms, error);
+	pthread_mutex_lock(&telling);
+	r = put_now(name, fd, confirm_ms, error);
+	pthread_mutex_unlock(&telling);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
+}
+
+static int remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
+{
+	char answer[STORE_ANSWER_BYTES + 1];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = tell_remove(names[i], error);
+	return r == 0 && count > 0 ? confirm(confirm_ms, answer, error) : r;
 }
 
 int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
 {
 	sigset_t before;
-	int r = 0;
+	int r;
 
 	block_signals(&before);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = tell_remove(names[i], error);
-	if (r == 0 && count > 0)
-		r = barrier(confirm_ms, error);
+	pthread_mutex_lock(&telling);
+	r = remove_now(names, count, confirm_ms, error);
+	pthread_mutex_unlock(&telling);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
@@ -184,21 +240,46 @@ void store_batch_add(struct store_batch *batch, uint64_t name, int fd)
 	batch->entries[batch->count++] = (struct store_entry){name, fd};
 }
 
-/* On the pool. */
-static void on_work(uv_work_t *work)
+static int tell_batch(struct store_batch *batch)
 {
-	struct store_batch *batch = work->data;
 	char name[STORE_NAME_TEXT];
 	int r = 0;
 
-	block_signals(NULL);
 	for (size_t i = 0; r == 0 && i < batch->count; i++) {
 		store_name_format(batch->entries[i].name, name);
 		r = batch->put ? tell_put(name, batch->entries[i].fd, &batch->error)
 			       : tell_remove(name, &batch->error);
 	}
+	return r;
+}
+
+static int check_batch(struct store_batch *batch, const char *answer)
+{
+	char name[STORE_NAME_TEXT];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < batch->count; i++) {
+		store_name_format(batch->entries[i].name, name);
+		r = check_kept(answer, name, &batch->error);
+	}
+	return r;
+}
+
+/* On the pool. */
+static void on_work(uv_work_t *work)
+{
+	struct store_batch *batch = work->data;
+	char answer[STORE_ANSWER_BYTES + 1];
+	int r;
+
+	block_signals(NULL);
+	pthread_mutex_lock(&telling);
+	r = tell_batch(batch);
 	if (r == 0 && batch->count > 0)
-		barrier(batch->confirm_ms, &batch->error);
+		r = confirm(batch->confirm_ms, answer, &batch->error);
+	if (r == 0 && batch->count > 0 && batch->put)
+		check_batch(batch, answer);
+	pthread_mutex_unlock(&telling);
 }
 
 static void on_worked(uv_work_t *work, int status)

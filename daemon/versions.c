@@ -97,7 +97,8 @@ static void on_unstored(void *data, const struct error *removing)
 	struct error error = storing->error;
 	struct publish *publish = take_storing(storing);
 
-	(void)removing; /* then the next start removes it */
+	if (removing) /* the next start removes it */
+		keeping_not_removed(server->keeping, publish->version);
 	publish->version->storing = false;
 	versions_fail(server, publish, &error, NULL);
 	waiters_wake(server, WAIT_STORED, NULL);

@@ -60,10 +60,12 @@ static void on_removed(void *data, const struct error *error)
 {
 	struct freeing *freeing = data;
 
-	if (error)
+	if (error) {
 		log_error("%s@%s may stay in the fd store until the next start: %s (%s)",
 			  model_name(freeing->version->model), freeing->version->tag, error->message,
 			  error->detail);
+		keeping_not_removed(freeing->server->keeping, freeing->version);
+	}
 	close_parts(freeing);
 }
 

@@ -1,4 +1,5 @@
 #include "environment.h"
+#include "../service/store_answer.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 /* What may be in `base` from whoever started us, and would tell the program wrong things. */
 static const char *const removed[] = {
 	"NOTIFY_SOCKET=",  "FDSTORE=",       "LISTEN_FDS=",   "LISTEN_PID=", "LISTEN_PIDFDID=",
-	"LISTEN_FDNAMES=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "MAINPID="};
+	"LISTEN_FDNAMES=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "MAINPID=",    STORE_ANSWER_VARIABLE "="};
 
 static bool is_removed(const char *variable)
 {
@@ -43,6 +44,7 @@ static void put_ours(struct environment *e, char **next, const char *notify_sock
 
 #define PUT(...) (*next++ = text, text += sprintf(text, __VA_ARGS__) + 1)
 	PUT("NOTIFY_SOCKET=%s", notify_socket);
+	PUT(STORE_ANSWER_VARIABLE "=1");
 	if (store->max > 0)
 		PUT("FDSTORE=%zu", store->max);
 	if (store->count > 0) {

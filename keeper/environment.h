@@ -15,7 +15,7 @@ struct environment {
 };
 
 /* `base` without the variables that are ours, and ours: NOTIFY_SOCKET, FDSTORE (how many descriptors may
- * be stored: so systemd tells it since version 254), LISTEN_* for what the store holds, WATCHDOG_* when
+ * be stored: so systemd tells it since version 254), GPUWM_STORE_ANSWERS (see store_answer.h), LISTEN_* for what the store holds, WATCHDOG_* when
  * watchdog_us is not 0. Uses the strings of `base`. -ENOMEM. */
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
 		     const struct store *store, uint64_t watchdog_us);

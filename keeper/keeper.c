@@ -59,6 +59,7 @@ static void start(struct keeper *k)
 		return;
 	}
 	k->child = pid;
+	k->answer = (struct store_answer){0}; /* what it held was not the new one's */
 	k->starts++;
 	k->phase = PHASE_STARTING;
 	k->deadline_ms = k->options->start_ms ? clock_ms() + k->options->start_ms : 0;

@@ -6,6 +6,7 @@
 #include "log.h"
 #include "options.h"
 #include "store.h"
+#include "../service/store_answer.h"
 
 /* After SIGABRT: a core of gpuwmd is a few MiB, since it maps no weights. */
 #define ABORT_MS 5000
@@ -50,6 +51,7 @@ struct keeper {
 	uint64_t ready_retry_ms;
 	struct restart restart;
 	int exit_status;
+	struct store_answer answer; /* at the next barrier */
 	struct log_limit limits[COMPLAINTS];
 	struct inbox_message message;
 };

@@ -9,6 +9,7 @@
 
 static void refuse(struct keeper *k, int r, const char *name)
 {
+	store_answer_refuse(&k->answer, name, r);
 	if (r == -ENOSPC)
 		keeper_complain(k, COMPLAINT_STORE,
 				"the store is full: %zu descriptors, as --store-max says; %s is not kept",
@@ -21,6 +22,9 @@ static void refuse(struct keeper *k, int r, const char *name)
 			k->store.name_bytes, name);
 	else if (r == -EMFILE)
 		keeper_complain(k, COMPLAINT_STORE, "%s is not kept: raise RLIMIT_NOFILE (ulimit -n)", name);
+	else if (r == -EEXIST)
+		keeper_complain(k, COMPLAINT_STORE,
+				"%s is not kept: the store has the same open file under another name", name);
 	else
 		keeper_complain(k, COMPLAINT_STORE, "%s is not kept: %s", name, strerror(-r));
 }
@@ -51,6 +55,17 @@ static void do_store(struct keeper *k, struct inbox_message *message, const stru
 		store_remove(&k->store, n->name);
 	if (n->store)
 		store_fds(k, message, n->name_given ? n->name : FD_NAME_DEFAULT);
+}
+
+/* Of a barrier whose descriptor is lost the program finds that it is not answered. */
+static void lose_fds(struct keeper *k, const struct inbox_message *message)
+{
+	struct notification n;
+
+	if (!message->text_cut && notify_parse(message->text, message->bytes, &n) == 0 && n.store)
+		store_answer_refuse(&k->answer, n.name_given ? n.name : FD_NAME_DEFAULT, -EMFILE);
+	keeper_complain(k, COMPLAINT_DAMAGED,
+			"descriptors that %s sent are lost: raise RLIMIT_NOFILE (ulimit -n)", k->name);
 }
 
 static void become_ready(struct keeper *k)
@@ -112,8 +127,7 @@ static void do_message(struct keeper *k, struct inbox_message *message)
 		return;
 	}
 	if (message->fds_cut) {
-		keeper_complain(k, COMPLAINT_DAMAGED,
-				"descriptors that %s sent are lost: raise RLIMIT_NOFILE (ulimit -n)", k->name);
+		lose_fds(k, message);
 		return;
 	}
 	if (message->text_cut || notify_parse(message->text, message->bytes, &n) < 0) {
@@ -131,6 +145,8 @@ static void do_message(struct keeper *k, struct inbox_message *message)
 		pass_status(&n);
 	do_store(k, message, &n);
 	do_life(k, &n);
+	if (n.barrier && message->fd_count > 0)
+		store_answer_send(&k->answer, message->fds[0]);
 }
 
 void keeper_listen(struct keeper *k)

@@ -4,6 +4,7 @@
 #include "../service/streams.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +19,16 @@ enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 #define FILES_BASE 32
 
 /* Stored descriptors lie above the places that the child has for them: twice their number. One
- * notification more comes on top. The program inherits the limit. */
+ * notification more comes on top. */
+static rlim_t files_needed(size_t store_max)
+{
+	return FILES_BASE + STORE_FD_FIRST + 2 * store_max + INBOX_FDS_MAX;
+}
+
+/* The program inherits the limit. */
 static int raise_files(size_t store_max)
 {
-	rlim_t needed = FILES_BASE + STORE_FD_FIRST + 2 * store_max + INBOX_FDS_MAX;
+	rlim_t needed = files_needed(store_max);
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
@@ -40,6 +47,19 @@ static int raise_files(size_t store_max)
 		return 0;
 	log_error("RLIMIT_NOFILE can't be raised to %llu: %s", (unsigned long long)needed, strerror(errno));
 	return -EMFILE;
+}
+
+/* Makes the kernel's table of our descriptors as large as it ever gets, so that to keep one takes no memory later. */
+static int reserve_files(size_t store_max)
+{
+	int last = (int)files_needed(store_max) - 1, fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, last);
+
+	if (fd < 0) {
+		log_error("a table of %d descriptors can't be made: %s", last + 1, strerror(errno));
+		return -errno;
+	}
+	close(fd);
+	return 0;
 }
 
 /* All signals but a program's own faults and Ctrl-Z wait until we read them, or for ever: none ends us
@@ -87,7 +107,7 @@ int main(int argc, char **argv)
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
 	hide_inherited();
-	if (raise_files(options.store_max) < 0)
+	if (raise_files(options.store_max) < 0 || reserve_files(options.store_max) < 0)
 		return EXIT_COULD_NOT_START;
 	signals = take_signals();
 	if (signals < 0) {

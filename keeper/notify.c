@@ -73,6 +73,8 @@ static void take_line(struct notification *n, const char *line, size_t bytes)
 		n->store |= equals(value, "1");
 	} else if (has_key(line, bytes, "FDSTOREREMOVE=", &value)) {
 		n->remove |= equals(value, "1");
+	} else if (has_key(line, bytes, "BARRIER=", &value)) {
+		n->barrier |= equals(value, "1");
 	} else if (has_key(line, bytes, "FDNAME=", &value)) {
 		set_name(n, value);
 	} else if (has_key(line, bytes, "EXTEND_TIMEOUT_USEC=", &value)) {

@@ -21,6 +21,7 @@ struct notification {
 	bool watchdog; /* WATCHDOG=1: it lives */
 	bool watchdog_trigger; /* WATCHDOG=trigger: act as if it did not */
 	bool store, remove; /* FDSTORE=1, FDSTOREREMOVE=1 */
+	bool barrier; /* BARRIER=1: its descriptor is answered and closed */
 	bool main_pid; /* MAINPID=, which we don't follow */
 	bool name_given, name_valid;
 	char name[FD_NAME_BYTES_MAX + 1]; /* FDNAME=, when valid */
@@ -30,8 +31,8 @@ struct notification {
 };
 
 /* -EBADMSG, with *ret untouched, for a text with a zero byte. Unknown assignments are skipped, and so
- * are those that ask nothing of us: RELOADING, ERRNO, FDPOLL (we poll no stored descriptor), and
- * BARRIER, whose descriptor is closed as every other that is not stored. The first of two counts. */
+ * are those that ask nothing of us: RELOADING, ERRNO, FDPOLL (we poll no stored descriptor). The first of two
+ * counts. */
 int notify_parse(const char *text, size_t bytes, struct notification *ret);
 
 /* 1 to 255 characters, none of them a control character, ':' or beyond ASCII. */

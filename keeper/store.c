@@ -24,7 +24,6 @@ static void entry_clear(struct store *store, struct store_entry *entry)
 {
 	store->name_bytes -= strlen(entry->name) + 1;
 	close(entry->fd);
-	free(entry->name);
 }
 
 void store_clear(struct store *store)
@@ -36,7 +35,7 @@ void store_clear(struct store *store)
 	*store = (struct store){0};
 }
 
-/* Where in by_file this open file is (true), or belongs. One kcmp takes 2 us: comparing with
+/* Where in by_file this open file is (true), or belongs (false). One kcmp takes 2 us: comparing with
  * all of 2,000 would keep us from everything else for 4 ms a descriptor. */
 static bool find_file(const struct store *store, int fd, size_t *ret_place)
 {
@@ -47,8 +46,10 @@ static bool find_file(const struct store *store, int fd, size_t *ret_place)
 		size_t middle = (low + high) / 2;
 		long order = syscall(SYS_kcmp, self, self, KCMP_FILE, fd, store->by_file[middle]);
 
-		if (order == 0)
+		if (order == 0) {
+			*ret_place = middle;
 			return true;
+		}
 		if (order == 1)
 			high = middle;
 		else
@@ -75,28 +76,33 @@ static void file_remove(struct store *store, int fd, size_t count)
 		(count - place - 1) * sizeof(*store->by_file));
 }
 
+static const char *name_of(const struct store *store, int fd)
+{
+	size_t i = 0;
+
+	while (store->entries[i].fd != fd)
+		i++;
+	return store->entries[i].name;
+}
+
 static int keep(struct store *store, int fd, const char *name)
 {
 	size_t bytes = strlen(name) + 1;
-	struct store_entry entry;
+	struct store_entry *entry = &store->entries[store->count];
 	size_t place;
 
 	if (find_file(store, fd, &place))
-		return 0;
+		return strcmp(name_of(store, store->by_file[place]), name) == 0 ? 0 : -EEXIST;
 	if (store->count == store->max)
 		return -ENOSPC;
 	if (store->name_bytes + bytes > STORE_NAME_BYTES_MAX)
 		return -E2BIG;
-	entry.fd = fcntl(fd, F_DUPFD_CLOEXEC, STORE_FD_FIRST + (int)store->max);
-	if (entry.fd < 0)
+	entry->fd = fcntl(fd, F_DUPFD_CLOEXEC, STORE_FD_FIRST + (int)store->max);
+	if (entry->fd < 0)
 		return -EMFILE; /* EINVAL too: the limit is below that number */
-	entry.name = strdup(name);
-	if (!entry.name) {
-		close(entry.fd);
-		return -ENOMEM;
-	}
-	file_insert(store, entry.fd, place);
-	store->entries[store->count++] = entry;
+	memcpy(entry->name, name, bytes);
+	file_insert(store, entry->fd, place);
+	store->count++;
 	store->name_bytes += bytes;
 	return 1;
 }

@@ -2,11 +2,13 @@
 #ifndef GPUWM_KEEPER_STORE_H
 #define GPUWM_KEEPER_STORE_H
 
+#include "notify.h"
+
 #include <stddef.h>
 
 struct store_entry {
 	int fd;
-	char *name;
+	char name[FD_NAME_BYTES_MAX + 1];
 };
 
 struct store {
@@ -28,10 +30,11 @@ int store_init(struct store *store, size_t max);
 /* Closes all. */
 void store_clear(struct store *store);
 
-/* Takes the descriptor, and closes it if it is not kept. The same open file is kept once (as
- * systemd does, by kcmp(2); where the kernel has or allows none, twice). What is kept gets a number at or
+/* Takes the descriptor, and closes it if it is not kept. Needs no memory: all of it was there at the start. The same open
+ * file is kept once (as systemd does, by kcmp(2); where the kernel has or allows none, twice). What is kept gets a number at or
  * above STORE_FD_FIRST + max, so that a child can put it in its place without a clash.
- * 1 kept, 0 it was there already, -ENOSPC (the store is full), -E2BIG (the names are), -EMFILE, -ENOMEM. */
+ * 1 kept, 0 it was there already by this name, -EEXIST (it is there by another name), -ENOSPC (the store is full),
+ * -E2BIG (the names are), -EMFILE. */
 int store_add(struct store *store, int fd, const char *name);
 
 /* Closes every descriptor of this name; returns how many. It happens at once, so that the barrier behind it tells that

@@ -38,8 +38,8 @@ void kept_act(const struct gpuwmd *d, const char *lines)
 
 static void spawn(struct gpuwmd *d, const struct kept *how)
 {
-	char keeper[512], acting[512], acts[128], conf[128];
-	const char *words[12] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
+	char keeper[512], acting[512], acts[128], conf[128], fdstore[32];
+	const char *words[14] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
 	const char *const flags[] = {"--config", conf, NULL};
 	size_t count = 5;
 
@@ -52,6 +52,11 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 		words[count++] = how->store_max;
 	}
 	words[count++] = "--";
+	if (how->fdstore) {
+		snprintf(fdstore, sizeof fdstore, "FDSTORE=%s", how->fdstore);
+		words[count++] = "/usr/bin/env";
+		words[count++] = fdstore;
+	}
 	if (how->acts) {
 		words[count++] = acting;
 		words[count++] = acts;
@@ -62,12 +67,19 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 	unsetenv("LD_PRELOAD");
 }
 
-struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
+struct gpuwmd *gpuwmd_spawn_kept(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_new();
 
 	kept_configure(d, how);
 	spawn(d, how);
+	return d;
+}
+
+struct gpuwmd *gpuwmd_start_kept(const struct kept *how)
+{
+	struct gpuwmd *d = gpuwmd_spawn_kept(how);
+
 	cr_assert(EVENTUALLY(NEXT_MS, (d->pid = kept_pid(d)) > 0 && access(d->admin_socket, F_OK) == 0),
 		  "the keeper starts no gpuwmd");
 	gpuwmd_wait(d);

@@ -9,6 +9,7 @@ struct kept {
 	const char *limits; /* lines of [limits]; NULL: a short grace time */
 	const char *loader; /* NULL: the one that was built */
 	const char *store_max; /* NULL: the keeper's default */
+	const char *fdstore; /* what gpuwmd is told of the store's size; NULL: the truth */
 	const char *preload; /* LD_PRELOAD of gpuwmd and its loaders; NULL: none */
 	bool acts; /* tests/tools/before-gpuwmd runs before each start */
 };
@@ -20,6 +21,8 @@ struct kept {
 #define KEPT_LONG (&(const struct kept){.limits = LIMITS_LONG})
 
 struct gpuwmd *gpuwmd_start_kept(const struct kept *how);
+/* The same without waiting. */
+struct gpuwmd *gpuwmd_spawn_kept(const struct kept *how);
 /* Kills the keeper, and its gpuwmd with it, and starts another keeper at once. kept_wait waits for its gpuwmd. */
 void keeper_restart(struct gpuwmd *d, const struct kept *how);
 /* Counts from the next start on. */

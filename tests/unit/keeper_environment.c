@@ -58,8 +58,9 @@ Test(keeper_environment, an_empty_store_sets_no_listen_variables)
 	cr_expect_str_eq(value("PATH"), "/bin");
 	cr_expect_str_eq(value("HOME"), "/");
 	cr_expect_str_eq(value("NOTIFY_SOCKET"), "/run/x/notify");
+	cr_expect_str_eq(value("GPUWM_STORE_ANSWERS"), "1");
 	cr_expect_str_eq(value("FDSTORE"), "2048");
-	cr_expect_eq(count(), 4);
+	cr_expect_eq(count(), 5);
 }
 
 Test(keeper_environment, what_is_stored_is_told_in_its_order)
@@ -96,6 +97,7 @@ Test(keeper_environment, a_watchdog_is_told_with_the_pid_it_is_for)
 Test(keeper_environment, inherited_ones_are_gone)
 {
 	static const char *const base[] = {"NOTIFY_SOCKET=/outer",
+					   "GPUWM_STORE_ANSWERS=0",
 					   "A=1",
 					   "LISTEN_FDS=7",
 					   "LISTEN_PID=1",
@@ -113,7 +115,7 @@ Test(keeper_environment, inherited_ones_are_gone)
 	cr_expect_str_eq(value("FDSTORE"), "2048");
 	cr_expect_str_eq(value("A"), "1");
 	cr_expect_str_eq(value("LISTEN_FDSX"), "kept");
-	cr_expect_eq(count(), 4);
+	cr_expect_eq(count(), 5);
 }
 
 Test(keeper_environment, a_store_for_none_is_not_told)
@@ -130,7 +132,10 @@ Test(keeper_environment, a_full_store_fits)
 
 	for (int i = 0; i < 2048; i++) {
 		snprintf(name, sizeof(name), "s%011d", i);
-		store.entries[store.count++] = (struct store_entry){.fd = -1, .name = strdup(name)};
+		struct store_entry *entry = &store.entries[store.count++];
+
+		entry->fd = -1;
+		strcpy(entry->name, name);
 		store.name_bytes += 13;
 	}
 	make(plain, 1);

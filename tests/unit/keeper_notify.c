@@ -39,6 +39,8 @@ Test(keeper_notify, a_message_of_many_lines)
 	cr_expect_str_eq(n.name, "s01");
 	parse("FDSTOREREMOVE=1\nFDNAME=s01\n\n");
 	cr_expect(!n.store && n.remove && n.name_valid);
+	parse("BARRIER=1");
+	cr_expect(n.barrier && !n.store);
 }
 
 Test(keeper_notify, what_is_unknown_or_asks_nothing_is_skipped)
@@ -47,7 +49,7 @@ Test(keeper_notify, what_is_unknown_or_asks_nothing_is_skipped)
 	static const char *const texts[] = {
 		"",           "\n",        "\n\n\n",     "READY",           "READY=",      "READY=0",
 		"READY=1 ",   " READY=1",  "ready=1",    "READY=11",        "=",           "=1",
-		"FDSTORE=2",  "XREADY=1",  "BARRIER=1",  "ERRNO=5",         "RELOADING=1", "FDPOLL=1",
+		"FDSTORE=2",  "XREADY=1",  "BARRIER=0",  "ERRNO=5",         "RELOADING=1", "FDPOLL=1",
 		"NEWER=1\nX", "WATCHDOG=", "WATCHDOG=2", "READY=1\rREADY=1"};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
