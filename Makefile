@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm asan tsan coverage demo bench gpu-bundle wheel lint format fuzz install clean.
+# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle wheel lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -81,6 +81,7 @@ TOOLS  := $(call sources,tests/tools)
 # What differs in the next version of gpuwmd.
 NEXT   := $(shell grep -lE 'GPUWM_VERSION|STATE_FORMAT' $(call without_main,$(DAEMON))) tests/next/snapshot.c
 PRELOAD := $(call sources,tests/preload)
+FAULTS := $(call sources,tests/faults)
 
 BIN := $(BUILD)/bin
 LIBS := $(BUILD)/lib
@@ -108,6 +109,7 @@ TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
 PRELOAD_LIBS := $(patsubst tests/preload/%.c,$(BUILD)/tests/preload/%.so,$(PRELOAD))
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
 NEXT_BIN := $(BUILD)/tests/next/gpuwmd
+FAULTS_BIN := $(BUILD)/tests/faults/faults
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
 UNITS := $(wildcard systemd/*.socket) $(patsubst systemd/%.in,$(BUILD)/systemd/%,$(wildcard systemd/*.service.in))
 MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
@@ -115,7 +117,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle wheel print-soname all programs tests check storm asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
+.PHONY: gpu-bundle wheel print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -124,7 +126,7 @@ all: programs
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
   $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN) $(BUILD)/tests/bench/fairness
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN) $(FAULTS_BIN) $(BUILD)/tests/bench/fairness
 
 # ---- rules ---------------------------------------------------------------
 
@@ -271,6 +273,10 @@ $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
 	@mkdir -p $(@D)
 	$(link) -shared $^
 
+$(FAULTS_BIN): $(call objects,$(FAULTS)) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
+
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_A) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_LIB) $(call pkg_libs,libuv jansson)
@@ -317,6 +323,10 @@ check: tests
 # 1,000 kills; check has a few.
 storm: tests
 	scripts/storm $(BUILD)
+
+# Every call fails once; check has a sample.
+faults: tests
+	GPUWM_BUILD=$(abspath $(BUILD)) $(FAULTS_BIN)
 
 asan: asan-build
 	scripts/run-tests build/asan

@@ -131,30 +131,37 @@ static int make_own(struct listener *l, const char *group, unsigned mode, struct
 	return r;
 }
 
-/* Where a socket was bound. */
-static void path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
+/* Where a socket was bound: 0 or -errno. */
+static int path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
 {
 	struct sockaddr_un address = {0};
 	socklen_t bytes = sizeof(address);
 
 	path[0] = '\0';
-	if (getsockname(sock, (struct sockaddr *)&address, &bytes) == 0)
-		snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path),
-			 address.sun_path);
+	if (getsockname(sock, (struct sockaddr *)&address, &bytes) < 0)
+		return -errno;
+	snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path), address.sun_path);
+	return 0;
 }
 
-/* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it. */
-static bool is_in_place(const struct listener *l, int kept)
+/* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it: 1, 0, or
+ * -errno where that can't be told, since giving it up would turn away who waits in it. */
+static int is_in_place(const struct listener *l, int kept, struct error *error)
 {
 	char path[sizeof(l->path) + 1];
-	struct stat st;
+	struct stat st = {0};
+	int r = path_of(kept, path);
 
-	path_of(kept, path);
-	if (strcmp(path, l->path) == 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-		return true;
+	if (r == 0 && strcmp(path, l->path) == 0 && lstat(path, &st) < 0 && errno != ENOENT)
+		r = -errno;
+	if (r < 0)
+		return error_set(error, r, NULL, "the socket of the last gpuwmd could not be looked at: %s",
+				 strerror(-r));
+	if (S_ISSOCK(st.st_mode))
+		return 1;
 	log_warning("the socket of the last gpuwmd, %s, is gone or not wanted there: %s is made anew", path,
 		    l->path);
-	return false;
+	return 0;
 }
 
 /* kept: of the last gpuwmd; -1: none. */
@@ -164,7 +171,9 @@ static int open_own(struct listener *l, int kept, const char *group, unsigned mo
 
 	make_folder(l->path);
 	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
-	if (r == 0 && kept >= 0 && is_in_place(l, kept)) {
+	if (r == 0 && kept >= 0)
+		r = is_in_place(l, kept, error);
+	if (r > 0) {
 		l->sock = kept;
 		return set_access(l, group, mode, error);
 	}
@@ -317,8 +326,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 	message_writer_init(&l->refusal, PACKET_BYTES_MAX);
 	l->server = server;
 	l->kind = kind;
-	l->sock = l->lock = -1;
-	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->sock = l->lock = l->spare = -1;
 	memcpy(l->path, path, strlen(path));
 	return l;
 }
@@ -328,8 +336,7 @@ static void look_where(const struct listener *l)
 {
 	char path[sizeof(l->path) + 1];
 
-	path_of(l->sock, path);
-	if (strcmp(path, l->path) != 0)
+	if (path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
 		log_warning(
 			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
 			"socket unit",
@@ -367,6 +374,17 @@ static void tell_operators_where(const struct listener *l)
 	operators_socket_look(&l->server->operators, path);
 }
 
+/* Later may be too late for it. */
+static int take_spare(struct listener *l, struct error *error)
+{
+	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (l->spare >= 0)
+		return 0;
+	return error_set(error, -errno, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
+			 "gpuwmd can't open /dev/null to have a descriptor to spare for %s: %s", l->path,
+			 strerror(errno));
+}
+
 int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
 		  struct error *error)
 {
@@ -377,7 +395,9 @@ int listener_open(struct server *server, enum session_kind kind, struct inherite
 
 	if (!l)
 		return error->code;
-	r = open_one(l, left, error);
+	r = take_spare(l, error);
+	if (r == 0)
+		r = open_one(l, left, error);
 	if (r < 0) {
 		listener_close(l);
 		return r;

@@ -3,6 +3,7 @@
 #include "barrier.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -10,6 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+
+/* What the service manager is told is tried again while descriptors or memory are short: what is not told stays in the
+ * store, or is not kept. 5 times in 300 ms, since a thread of the pool waits meanwhile. */
+#define TELL_TRIES 5
+#define TELL_PAUSE_MS 20
 
 struct store_entry {
 	uint64_t name;
@@ -77,8 +83,21 @@ static void block_signals(sigset_t *ret_before)
 	pthread_sigmask(SIG_BLOCK, &all, ret_before);
 }
 
-static int sent(int r, const char *name, struct error *error)
+static bool is_shortage(int r)
 {
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -ENOBUFS || r == -ETOOMANYREFS;
+}
+
+/* fd -1: none goes along. */
+static int tell(const char *name, const char *text, int fd, struct error *error)
+{
+	int r = 0;
+
+	for (unsigned tries = 0; tries < TELL_TRIES && (tries == 0 || is_shortage(r)); tries++) {
+		if (tries > 0)
+			poll(NULL, 0, TELL_PAUSE_MS << (tries - 1));
+		r = sd_pid_notify_with_fds(0, 0, text, &fd, fd >= 0);
+	}
 	if (r > 0)
 		return 0;
 	if (r == 0)
@@ -93,7 +112,7 @@ static int tell_put(const char *name, int fd, struct error *error)
 	char text[64];
 
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	return sent(sd_pid_notify_with_fds(0, 0, text, &fd, 1), name, error);
+	return tell(name, text, fd, error);
 }
 
 static int tell_remove(const char *name, struct error *error)
@@ -101,7 +120,7 @@ static int tell_remove(const char *name, struct error *error)
 	char text[512];
 
 	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
-	return sent(sd_notify(0, text), name, error);
+	return tell(name, text, -1, error);
 }
 
 /* One batch at a time is told and confirmed: the answer at a barrier is of all that was told since the one before. */

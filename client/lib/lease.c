@@ -385,6 +385,11 @@ static int take_answer(struct lease *lease, uint64_t round, const msgpack_object
 
 	fields_of(&f, answer);
 	if (fields_error(&f, "error", &why)) {
+		/* The version is there, and gpuwmd is out of memory for the moment: the next connection asks again. */
+		if (why.code == -ENOMEM) {
+			*error = why;
+			return why.code;
+		}
 		lease_lose(lease, &why);
 		lease->revoked = fields_bool_or(&f, "revoked", false);
 	} else {

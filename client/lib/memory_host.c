@@ -95,7 +95,7 @@ static int host_check(int fd, uint64_t bytes, struct error *error)
 				 "set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL first",
 				 "the memfd lacks seals: it can still be changed");
 	if (fstat(fd, &st) < 0)
-		return error_set(error, -errno, NULL, "fstat of a memfd failed: %s", strerror(errno));
+		return error_set(error, -errno, NULL, "the memfd could not be looked at: %s", strerror(errno));
 	if ((uint64_t)st.st_size != bytes)
 		return error_set(error, -EBADMSG, NULL,
 				 "the memfd holds %llu bytes, not the %llu that were said",

@@ -9,6 +9,8 @@
 #include "fail_alloc.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 static struct manager manager;
@@ -184,6 +186,32 @@ Test(keeping, what_can_not_become_ready_leaves_the_store)
 	cr_expect_eq(version->error.code, -ENOMEM, "%s", version->error.message);
 	cr_expect_eq(manager_keeps(&manager, NULL), 4,
 		     "its descriptors stay in the store, and its memory with them");
+	end();
+}
+
+/* So many sockets of libsystemd can't be made: one a notification. */
+static atomic_int sockets_failing;
+
+__attribute__((visibility("default"))) int socket(int domain, int type, int protocol)
+{
+	if (domain == AF_UNIX && atomic_load(&sockets_failing) > 0) {
+		atomic_fetch_sub(&sockets_failing, 1);
+		errno = EMFILE;
+		return -1;
+	}
+	return (int)syscall(SYS_socket, domain, type, protocol);
+}
+
+Test(keeping, what_is_freed_leaves_the_store_though_descriptors_were_short)
+{
+	begin("100");
+	stored("v1");
+	registry_remove_aliases(server->registry);
+	atomic_store(&sockets_failing, 2);
+	cr_expect_eq(versions_retire(server, registry_next_version(server->registry, NULL, NULL), &error), 0);
+	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	cr_expect_eq(atomic_load(&sockets_failing), 0);
+	cr_expect_eq(manager_keeps(&manager, NULL), 1, "only the state is kept");
 	end();
 }
 

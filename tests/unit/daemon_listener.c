@@ -6,6 +6,8 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 static char folder[] = "/tmp/gpuwm-listener-XXXXXX";
@@ -150,4 +152,68 @@ Test(listener, takes_few_at_a_time)
 		close(socks[i]);
 	close(greeted_one);
 	TURN_UNTIL(server->session_count == 0);
+}
+
+Test(listener, without_a_descriptor_to_spare_it_is_not_opened)
+{
+	struct inherited left = inherited_none;
+	struct error error;
+	rlim_t before = limit_files(0);
+
+	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -EMFILE);
+	limit_files(before);
+	cr_expect_null(server->listeners[1]);
+	cr_expect(strstr(error.message, "a descriptor to spare for"), "%s", error.message);
+	cr_expect(strstr(error.detail, "RLIMIT_NOFILE"), "%s", error.detail);
+}
+
+/* These stand before those of libc, and fail when they are told to. */
+static bool lstat_fails, getsockname_fails;
+
+__attribute__((visibility("default"))) int lstat(const char *restrict path, struct stat *restrict ret)
+{
+	errno = EIO;
+	return lstat_fails ? -1 : (int)syscall(SYS_lstat, path, ret);
+}
+
+__attribute__((visibility("default"))) int getsockname(int sock, struct sockaddr *restrict ret,
+						       socklen_t *restrict bytes)
+{
+	errno = ENOBUFS;
+	return getsockname_fails ? -1 : (int)syscall(SYS_getsockname, sock, ret, bytes);
+}
+
+/* What the last gpuwmd listened on: who connects while gpuwmd restarts waits in it. */
+static int kept_socket(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	memcpy(address.sun_path, config.admin_socket, strlen(config.admin_socket) + 1);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	return sock;
+}
+
+Test(listener, a_kept_socket_is_not_given_up_because_it_can_not_be_looked_at)
+{
+	struct inherited left = inherited_none;
+	char lock[sizeof(config.admin_socket) + 8];
+	struct error error;
+	int sock;
+
+	snprintf(config.admin_socket, sizeof(config.admin_socket), "%s/a", folder);
+	snprintf(lock, sizeof(lock), "%s.lock", config.admin_socket);
+	sock = kept_socket();
+	lstat_fails = true;
+	left.sockets[INHERITED_OWN_ADMIN] = dup(sock);
+	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -EIO);
+	cr_expect(strstr(error.message, "could not be looked at"), "%s", error.message);
+	lstat_fails = false;
+	getsockname_fails = true;
+	left.sockets[INHERITED_OWN_ADMIN] = dup(sock);
+	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -ENOBUFS);
+	getsockname_fails = false;
+	cr_expect_eq(unlink(config.admin_socket), 0, "its file is gone");
+	unlink(lock);
+	close(sock);
 }

@@ -254,6 +254,24 @@ Test(resume, tries_again_when_gpuwmd_is_short_of_something)
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
 
+Test(resume, asks_again_for_a_lease_for_which_gpuwmd_had_no_memory)
+{
+	struct gpuwm_mapping *mappings[3];
+	struct told told = {0};
+
+	tell(&told);
+	for (int i = 0; i < 3; i++)
+		mappings[i] = attach();
+	loses(1, -ENOMEM, "gpuwmd is out of memory");
+	fake_restart();
+	leases_are(3);
+	for (int i = 0; i < 3; i++) {
+		cr_expect(eq(int, gpuwm_mapping_check(mappings[i]), 0));
+		cr_expect(eq(int, gpuwm_detach(mappings[i]), 0));
+	}
+	cr_expect(eq(uint, told.count, 0));
+}
+
 Test(resume, tries_again_after_an_answer_that_is_none)
 {
 	struct gpuwm_mapping *mapping = attach();

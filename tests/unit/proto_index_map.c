@@ -3,13 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* These stand before those of libc, and fail when they are told to. */
-enum call { NOTHING, MEMFD, WRITE_INTERRUPTED, WRITE_PART, WRITE_NOTHING, WRITE, SEAL };
+enum call { NOTHING, MEMFD, WRITE_INTERRUPTED, WRITE_PART, WRITE_NOTHING, WRITE, SEAL, LOOK_SEALS, LOOK_SIZE };
 static enum call failing;
 
 static bool fail_now(enum call what)
@@ -54,7 +55,20 @@ __attribute__((visibility("default"))) int fcntl(int fd, int command, ...)
 		errno = EBUSY;
 		return -1;
 	}
+	if (command == F_GET_SEALS && fail_now(LOOK_SEALS)) {
+		errno = EIO;
+		return -1;
+	}
 	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+__attribute__((visibility("default"))) int fstat(int fd, struct stat *ret)
+{
+	if (fail_now(LOOK_SIZE)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (int)syscall(SYS_fstat, fd, ret);
 }
 
 static struct index_builder *b;
@@ -122,6 +136,16 @@ Test(index_map, refuses_what_is_no_memfd)
 	refuses(-1, bytes, -EBADMSG, "no memfd");
 	close(ends[0]);
 	close(ends[1]);
+}
+
+/* EBADMSG would say that the index is damaged. */
+Test(index_map, a_failure_to_look_at_the_memfd_is_told_as_it_is)
+{
+	failing = LOOK_SEALS;
+	refuses(fd, bytes, -EIO, "could not be looked at");
+	failing = LOOK_SIZE;
+	refuses(fd, bytes, -ENOMEM, "could not be looked at");
+	cr_expect_eq(failing, NOTHING);
 }
 
 Test(index_map, refuses_each_missing_seal)

@@ -1,0 +1,87 @@
+#include "fault.h"
+
+#include <errno.h>
+
+/* What would tell of another process (EPIPE, ECONNRESET) is left out: it would not be so. The first error of each call is the
+ * likeliest one. */
+const struct fault faults[] = {
+	{CALL_SOCKET, EMFILE, KIND_ANY},       {CALL_SOCKET, ENOMEM, KIND_ANY},
+	{CALL_SOCKETPAIR, EMFILE, KIND_ANY},   {CALL_ACCEPT, EMFILE, KIND_ANY},
+	{CALL_ACCEPT, ENOMEM, KIND_ANY},       {CALL_ACCEPT, ECONNABORTED, KIND_ANY},
+	{CALL_ACCEPT, EINTR, KIND_ANY},        {CALL_CONNECT, ECONNREFUSED, KIND_ANY},
+	{CALL_CONNECT, EAGAIN, KIND_ANY},      {CALL_CONNECT, EINTR, KIND_ANY},
+	{CALL_BIND, ENOSPC, KIND_ANY},         {CALL_BIND, ENOMEM, KIND_ANY},
+	{CALL_SENDMSG, ENOBUFS, KIND_ANY},     {CALL_SENDMSG, ETOOMANYREFS, KIND_ANY},
+	{CALL_SENDMSG, EINTR, KIND_ANY},       {CALL_SENDTO, ENOBUFS, KIND_ANY},
+	{CALL_SENDTO, EINTR, KIND_ANY},        {CALL_RECVMSG, ENOMEM, KIND_ANY},
+	{CALL_RECVMSG, EINTR, KIND_ANY},       {CALL_RECV, ENOMEM, KIND_ANY},
+	{CALL_RECV, EINTR, KIND_ANY},          {CALL_GETSOCKOPT, ENOMEM, KIND_ANY},
+	{CALL_SETSOCKOPT, ENOMEM, KIND_ANY},   {CALL_GETSOCKNAME, ENOBUFS, KIND_ANY},
+	{CALL_READ, EIO, KIND(FILE)},          {CALL_READ, EINTR, KIND(STREAM)},
+	{CALL_PREAD, EIO, KIND_ANY},           {CALL_PREADV, EIO, KIND_ANY},
+	{CALL_PREADV, EINTR, KIND_ANY},        {CALL_WRITE, ENOSPC, KIND(FILE)},
+	{CALL_WRITE, EINTR, KIND(STREAM)},     {CALL_PWRITE, ENOSPC, KIND_ANY},
+	{CALL_PWRITE, EINTR, KIND_ANY},        {CALL_PWRITEV, ENOSPC, KIND_ANY},
+	{CALL_OPEN, EMFILE, KIND_ANY},         {CALL_OPEN, EIO, KIND_ANY},
+	{CALL_OPENAT, EMFILE, KIND_ANY},       {CALL_OPENAT, EIO, KIND_ANY},
+	{CALL_OPENAT2, EMFILE, KIND_ANY},      {CALL_OPENAT2, EIO, KIND_ANY},
+	{CALL_OPENAT2, EAGAIN, KIND_ANY},      {CALL_FOPEN, EMFILE, KIND_ANY},
+	{CALL_FOPEN, ENOMEM, KIND_ANY},        {CALL_OPENDIR, EMFILE, KIND_ANY},
+	{CALL_READDIR, EIO, KIND_ANY},         {CALL_CLOSE, EINTR, KIND_ANY},
+	{CALL_CLOSE, EIO, KIND(FILE)},         {CALL_STAT, EIO, KIND_ANY},
+	{CALL_STAT, ENOMEM, KIND_ANY},         {CALL_LSTAT, EIO, KIND_ANY},
+	{CALL_FSTAT, ENOMEM, KIND_ANY},        {CALL_FSTAT, EIO, KIND(FILE)},
+	{CALL_STATX, EIO, KIND_ANY},           {CALL_READLINK, ENOMEM, KIND_ANY},
+	{CALL_FCNTL, EMFILE, KIND(DUP)},       {CALL_FCNTL, EIO, KIND(OTHER)},
+	{CALL_DUP, EMFILE, KIND_ANY},          {CALL_DUP, EINTR, KIND_ANY},
+	{CALL_MMAP, ENOMEM, KIND_ANY},         {CALL_MADVISE, ENOMEM, KIND_ANY},
+	{CALL_MEMFD, EMFILE, KIND_ANY},        {CALL_MEMFD, ENOMEM, KIND_ANY},
+	{CALL_FTRUNCATE, ENOSPC, KIND_ANY},    {CALL_UNLINK, EIO, KIND_ANY},
+	{CALL_MKDIR, ENOSPC, KIND_ANY},        {CALL_MKDTEMP, ENOSPC, KIND_ANY},
+	{CALL_RMDIR, EIO, KIND_ANY},           {CALL_CHMOD, EIO, KIND_ANY},
+	{CALL_EPOLL_CREATE, EMFILE, KIND_ANY}, {CALL_EPOLL_CREATE, ENOMEM, KIND_ANY},
+	{CALL_EPOLL_CTL, ENOSPC, KIND(ADD)},   {CALL_EPOLL_CTL, ENOMEM, KIND(ADD)},
+	{CALL_EPOLL_WAIT, EINTR, KIND_ANY},    {CALL_EVENTFD, EMFILE, KIND_ANY},
+	{CALL_PIPE, EMFILE, KIND_ANY},         {CALL_SIGNALFD, EMFILE, KIND_ANY},
+	{CALL_POLL, EINTR, KIND_ANY},          {CALL_POLL, ENOMEM, KIND_ANY},
+	{CALL_THREAD, EAGAIN, KIND_ANY},       {CALL_FORK, EAGAIN, KIND_ANY},
+	{CALL_FORK, ENOMEM, KIND_ANY},         {CALL_EXEC, ENOMEM, KIND_ANY},
+	{CALL_EXEC, EACCES, KIND_ANY},         {CALL_WAIT, EINTR, KIND_ANY},
+	{CALL_WAITID, EINTR, KIND_ANY},        {CALL_PIDFD, EMFILE, KIND_ANY},
+	{CALL_KCMP, EPERM, KIND_ANY},          {CALL_GETRANDOM, EINTR, KIND_ANY},
+	{CALL_GETPWNAM, EMFILE, KIND_ANY},     {CALL_GETGRNAM, EMFILE, KIND_ANY},
+	{CALL_SETRLIMIT, EPERM, KIND_ANY},     {CALL_MALLOC, ENOMEM, KIND_ANY},
+	{CALL_CALLOC, ENOMEM, KIND_ANY},       {CALL_REALLOC, ENOMEM, KIND_ANY},
+};
+const size_t fault_count = sizeof faults / sizeof faults[0];
+
+const char *call_name(enum call call)
+{
+#define CALL_NAME(number, name) #name,
+	static const char *const names[CALL_COUNT] = {CALLS(CALL_NAME)};
+
+	return names[call];
+}
+
+const char *program_name(enum program program)
+{
+	static const char *const names[PROGRAM_COUNT] = {PROGRAM_NAMES};
+
+	return names[program];
+}
+
+bool fault_is_first(const struct fault *fault)
+{
+	return fault == faults || fault[-1].call != fault->call;
+}
+
+unsigned fault_calls(const struct fault *fault, const atomic_uint counts[CALL_COUNT][KIND_COUNT])
+{
+	unsigned sum = 0;
+
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
+		if (fault->kinds & 1u << kind)
+			sum += counts[fault->call][kind];
+	}
+	return sum;
+}
