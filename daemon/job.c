@@ -98,14 +98,14 @@ static bool is_routine(const struct job *job)
 
 void job_table_prune(struct job_table *table)
 {
-	uint64_t now = clock_wall_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
+	uint64_t now = clock_steady_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
 	struct job **link = &table->first;
 
 	while (*link) {
 		struct job *job = *link;
 
 		if (job_ended(job) &&
-		    (is_routine(job) || table->kept > JOBS_KEPT_MAX || now > job->ended_ms + kept)) {
+		    (is_routine(job) || table->kept > JOBS_KEPT_MAX || now > job->ended_steady_ms + kept)) {
 			*link = job->next;
 			table->kept--;
 			job_free(job);
@@ -442,7 +442,8 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
 								   : JOB_FAILED;
 	job->ended_ms = clock_wall_ms();
-	job_record_end(&job->record, !error, clock_steady_ms());
+	job->ended_steady_ms = clock_steady_ms();
+	job_record_end(&job->record, !error, job->ended_steady_ms);
 	if (error)
 		keep_error(job, error);
 	else
