@@ -193,7 +193,8 @@ def test_a_version_is_awaited(daemon: Daemon, client: gpuwm.Client) -> None:
 def test_a_version_that_fails_says_why(daemon: Daemon, client: gpuwm.Client) -> None:
     folder = daemon.models / "bad"
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"not safetensors at all")
+    cut_off = (100).to_bytes(8, "little") + b'{"a":{"dtype"'
+    (folder / "model.safetensors").write_bytes(cut_off)
     job = daemon.admin.load(folder, "bad@v1", devices=daemon.device)
     with pytest.raises(gpuwm.Damaged):
         job.wait()
