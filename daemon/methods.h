@@ -22,7 +22,8 @@ method_fn method_get_handles, method_release, method_resume;
 /* methods_claim.c */
 method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */
-method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_remove, method_reload;
+method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_remove,
+	method_reload;
 /* methods_drain.c */
 method_fn method_drain;
 /* methods_kick.c */
