@@ -241,6 +241,33 @@ LedgerTest(bad_snapshot, kicked_leases_that_cannot_be_are_named)
 	}
 }
 
+LedgerTest(bad_snapshot, owners_and_claims_that_cannot_be_are_named)
+{
+	static const struct {
+		const char *put, *message;
+	} cases[] = {
+		{"'owners':[9]", "owners[0] (): a map was expected"},
+		{"'owners':[{'model':'m'}]", "owners[0] (m): \"uid\" is missing"},
+		{"'owners':[{'uid':7}]", "owners[0] (): \"model\" is missing"},
+		{"'claims':[9]", "claims[0] (@): a map was expected"},
+		{"'claims':[{'model':'m','tag':'v9'}]", "claims[0] (m@v9): \"uid\" is missing"},
+		{"'claims':[{'model':'m/../n','tag':'v9','uid':7}]",
+		 "claims[0] (m/../n@v9): it claims what is no name of a version"},
+		{"'claims':[{'model':'m','tag':'v 9','uid':7}]",
+		 "claims[0] (m@v 9): it claims what is no name of a version"},
+	};
+	struct message_writer w;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char changed[160], told[160];
+
+		snprintf(changed, sizeof(changed), "%s,'aliases'", cases[i].put);
+		snprintf(told, sizeof(told), "the state's %s", cases[i].message);
+		put_changed(&w, 1, "'aliases'", changed);
+		refuse(&w, told, cases[i].put);
+	}
+}
+
 /* Those that registry and device table refuse, and those that are between entries. */
 LedgerTest(bad_snapshot, what_cannot_be_is_named)
 {
