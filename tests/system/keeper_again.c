@@ -50,6 +50,7 @@ Test(keeper_again, a_gpuwmd_that_takes_long_to_end_is_waited_for)
 	struct gpuwmd *d;
 	pid_t slow, first;
 
+	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
 	snprintf(preload, sizeof preload, "%s/tests/preload/slow-end.so", build_path());
 	d = gpuwmd_start_kept(&(struct kept){.preload = preload});
 	first = d->pid;

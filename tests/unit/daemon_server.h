@@ -31,6 +31,7 @@ static struct message message;
 
 static inline void server_open(void)
 {
+	static char *argv[] = {"gpuwmd", NULL}; /* a reload reads it */
 	struct device host = {.id = DEVICE_HOST, .name = "host", .total = GIB(1), .granularity = 4096};
 	struct error error;
 	uv_loop_t first;
@@ -40,6 +41,8 @@ static inline void server_open(void)
 	fds_before = fd_count();
 	log_init(LOG_LEVEL_ERROR);
 	config_init(&config);
+	config.argc = 1;
+	config.argv = argv;
 	cr_assert_eq(server_new(&config, &server, &error), 0, "%s", error.message);
 	cr_assert_eq(device_table_report(&server->devices, &host, 1), 0);
 }
