@@ -48,6 +48,19 @@ const char *build_path(void)
 	return path;
 }
 
+bool build_is_open_to(uid_t uid)
+{
+	char program[512];
+	int status = 1;
+	pid_t pid;
+
+	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
+	pid = fork();
+	if (pid == 0)
+		_exit(setresuid(uid, uid, uid) < 0 || access(program, X_OK) < 0);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 /* ---- folders ---------------------------------------------------------- */
 
 static int entry_remove(const char *path, const struct stat *stat, int type, struct FTW *ftw)

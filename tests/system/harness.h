@@ -68,6 +68,8 @@ void poll_pause(void);
 enum backend { BACKEND_HOST, BACKEND_FAKECUDA, BACKEND_CUDA };
 enum backend backend(void);
 const char *build_path(void);
+/* Whether this user may run the programs of the build, which may lie below /root. Needs root. */
+bool build_is_open_to(uid_t uid);
 #define SKIP_UNLESS(condition, why)                                                                            \
 	do {                                                                                                   \
 		if (!(condition))                                                                              \

@@ -68,28 +68,6 @@ static bool can_trace(pid_t pid)
 	return true;
 }
 
-/* argv: a program. Says whether that user can run it: the build tree may lie in a folder of root's. */
-static int judge(int argc, char **argv)
-{
-	CHILD_ASSERT(argc == 1);
-	become_nobody();
-	child_say(access(argv[0], X_OK) == 0 ? 'y' : 'n');
-	return 0;
-}
-
-static bool nobody_can_run(const char *name)
-{
-	struct process child;
-	char program[512];
-	bool can;
-
-	snprintf(program, sizeof program, "%s/bin/%s", build_path(), name);
-	child = process_start(judge, program, NULL);
-	can = process_hear(&child) == 'y';
-	process_finish(&child);
-	return can;
-}
-
 /* argv: processes of that user; the first is an ordinary one, to see that the others' protection is their own. */
 static int neighbour(int argc, char **argv)
 {
@@ -147,7 +125,7 @@ Test(privacy, no_process_of_the_same_user_looks_into_the_services)
 	struct gpuwmd d;
 
 	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	SKIP_UNLESS(nobody_can_run("gpuwm-keeper"), "another user can't reach the programs here");
+	SKIP_UNLESS(build_is_open_to(NOBODY), "another user can't reach the programs here");
 	folder_make(&d);
 	keeper = services_start(&d, &daemon, &loader);
 	ordinary = start_as_nobody(sleep, "/dev/null");
