@@ -141,12 +141,30 @@ bool round_up(struct round *r)
 	return r->stack->filled;
 }
 
+/* A load whose answer was lost goes on. */
+static bool is_quiet(struct gpuwm_client *client)
+{
+	json_t *list = ask(client, "list"), *entry;
+	bool quiet = true;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, entry) {
+		const char *state = text_of(entry, "state");
+
+		quiet &= strcmp(state, "building") != 0 && strcmp(state, "checking") != 0;
+	}
+	json_decref(list);
+	return quiet;
+}
+
 /* What clients may have left for the moment: all but the two versions that stay. */
 static void sweep(struct gpuwm_client *client)
 {
-	json_t *list = ask(client, "list"), *entry;
+	json_t *list, *entry;
 	size_t i;
 
+	(void)EVENTUALLY(LIMIT_MS, is_quiet(client));
+	list = ask(client, "list");
 	swap_alias(client, "current", "one");
 	json_array_foreach(json_object_get(list, "aliases"), i, entry) {
 		if (strcmp(text_of(entry, "alias"), "current") != 0 &&
