@@ -135,7 +135,7 @@ static int read_shape(struct parser *p, const char *name, struct safetensors_ten
 {
 	uint64_t *dims = p->content->dims + p->dims_used, dim;
 	size_t count = 0;
-	char what[64];
+	char what[80];
 	int r = 0;
 
 	if (json_reader_peek(&p->json) != JSON_KIND_ARRAY)
