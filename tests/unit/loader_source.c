@@ -117,8 +117,8 @@ Test(source, opens_a_snapshot_of_the_hugging_face_cache)
 	mkdir(in_folder("models--x/snapshots/1"), 0755);
 	write_safetensors(in_folder("models--x/blobs/cafe"), ONE("a"), 4);
 	write_text(in_folder("models--x/blobs/beef"), "{}");
-	symlink("../../blobs/cafe", in_folder("models--x/snapshots/1/model.safetensors"));
-	symlink("../../blobs/beef", in_folder("models--x/snapshots/1/config.json"));
+	cr_assert_eq(symlink("../../blobs/cafe", in_folder("models--x/snapshots/1/model.safetensors")), 0);
+	cr_assert_eq(symlink("../../blobs/beef", in_folder("models--x/snapshots/1/config.json")), 0);
 	cr_assert_eq(open_path(in_folder("models--x/snapshots/1")), 0, "%s", error.message);
 	cr_assert_eq(source.tensor_count, 1);
 	cr_assert_eq(source.extra_count, 1);
@@ -128,7 +128,7 @@ Test(source, refuses_links_out_of_the_root)
 {
 	mkdir(in_folder("root"), 0755);
 	write_safetensors(in_folder("outside.safetensors"), ONE("a"), 4);
-	symlink("../outside.safetensors", in_folder("root/a.safetensors"));
+	cr_assert_eq(symlink("../outside.safetensors", in_folder("root/a.safetensors")), 0);
 	cr_assert_eq(open_beneath(in_folder("root"), in_folder("root/a.safetensors")), -EACCES);
 	cr_assert(strstr(error.message, "leads out of the root"), "%s", error.message);
 	cr_assert(strstr(error.detail, in_folder("root")), "%s names the roots", error.detail);
@@ -137,10 +137,10 @@ Test(source, refuses_links_out_of_the_root)
 Test(source, refuses_absolute_links)
 {
 	write_safetensors(in_folder("a.safetensors"), ONE("a"), 4);
-	symlink(in_folder("a.safetensors"), in_folder("link.safetensors"));
+	cr_assert_eq(symlink(in_folder("a.safetensors"), in_folder("link.safetensors")), 0);
 	cr_assert_eq(open_path(in_folder("link.safetensors")), -EACCES);
 	cr_assert(strstr(error.message, "is absolute"), "%s", error.message);
-	symlink("/proc/self/exe", in_folder("model.safetensors"));
+	cr_assert_eq(symlink("/proc/self/exe", in_folder("model.safetensors")), 0);
 	cr_assert_eq(open_path(folder), -EACCES);
 }
 
@@ -159,7 +159,7 @@ Test(source, tries_the_next_root_that_holds_the_path)
 {
 	mkdir(in_folder("sub"), 0755);
 	write_safetensors(in_folder("a.safetensors"), ONE("a"), 4);
-	symlink("../a.safetensors", in_folder("sub/a.safetensors"));
+	cr_assert_eq(symlink("../a.safetensors", in_folder("sub/a.safetensors")), 0);
 	char *roots[] = {(char *)in_folder("sub"), folder};
 
 	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct roots){roots, 2}, &source, &error), 0,
