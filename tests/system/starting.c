@@ -119,7 +119,8 @@ Test(starting, what_can_not_be_watched_is_not_announced, .timeout = 120)
 		if (is_served(&s))
 			starting_stop(&s);
 	} while (log_says(s.d, "no-watch: refused"));
-	cr_assert_geq(refused, 5, "of %u watches %u were needed", n, refused);
+	/* libuv 1.45 and newer makes most watches through io_uring, past the preload: 3 are left there, 8 with older ones. */
+	cr_assert_geq(refused, 3, "of %u watches %u were needed", n, refused);
 	s.d->stopped = true;
 	close(s.manager);
 }
