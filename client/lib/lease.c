@@ -49,7 +49,7 @@ static void lease_lose(struct lease *lease, const struct error *why)
 		*lease->why = *why;
 }
 
-static void lease_revoke(struct lease *lease, const char *reason)
+static void lease_revoke(const struct reviver *v, struct lease *lease, const char *reason)
 {
 	struct error why;
 
@@ -57,6 +57,7 @@ static void lease_revoke(struct lease *lease, const char *reason)
 		  "the lease on %s@%s was revoked: %s", lease->version.model, lease->version.tag, reason);
 	lease_lose(lease, &why);
 	lease->revoked = true;
+	reviver_wake(v);
 }
 
 static struct lease *find_held(const struct reviver *v, uint64_t id)
@@ -105,7 +106,7 @@ void leases_on_notify(struct message *message, struct packet *packet, void *data
 			continue;
 		lease = find_held(v, ids[i].via.u64);
 		if (lease)
-			lease_revoke(lease, reason);
+			lease_revoke(v, lease, reason);
 		else
 			revoked_early(v, ids[i].via.u64);
 	}
@@ -135,7 +136,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	if (there)
 		lease_link(v, lease);
 	if (there && was_revoked_early(v, lease->id))
-		lease_revoke(lease, "an operator revoked it as it was granted");
+		lease_revoke(v, lease, "an operator revoked it as it was granted");
 	pthread_mutex_unlock(&v->lock);
 	return there;
 }

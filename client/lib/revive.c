@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -15,8 +16,7 @@
  * what is touched is taken. */
 #define STACK_BYTES KIB(256)
 
-/* After a packet that a call reads: the watcher wakes for one answer in this time, and a call that reads that a lease
- * is revoked has it told this late. */
+/* After a packet that a call reads: of a call's answers the watcher wakes for one in this time. */
 #define LEFT_TO_CALLS_MS 100
 
 /* A gpuwmd that takes connections and dies at once is no sign that the next one stays. Of those that live
@@ -32,6 +32,7 @@ void reviver_init(struct gpuwm_client *client)
 	pthread_mutex_init(&v->lock, NULL);
 	clock_condition(&v->changed);
 	v->round = 1;
+	v->wake = -1;
 	v->since_ms = clock_ms();
 	v->pause_ms = RECONNECT_MIN_MS;
 }
@@ -65,6 +66,8 @@ void reviver_clear(struct gpuwm_client *client)
 	struct reviver *v = &client->reviver;
 
 	connection_free(v->connection);
+	if (v->wake >= 0)
+		close(v->wake);
 	/* In a child the lock may be some thread's of the parent. */
 	if (fork_check(&client->hook, NULL) < 0)
 		return;
@@ -247,26 +250,35 @@ int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 
 /* ---- the watcher ------------------------------------------------------- */
 
-/* What the socket is ready for; 0: not in that time. */
-static short wait_for(int sock, short events, int wait_ms)
+void reviver_wake(const struct reviver *v)
 {
-	struct pollfd p = {.fd = sock, .events = events};
-
-	while (poll(&p, 1, wait_ms) < 0 && errno == EINTR)
-		;
-	return p.revents;
+	if (v->wake >= 0)
+		eventfd_write(v->wake, 1);
 }
 
-/* Waits for the end of the connection (true), or for what gpuwmd says unasked. What arrives may be a call's answer,
- * which the call reads, and what is said unasked as well: so the connection is left to calls for a while then, and
- * the caller looks whether a lease was revoked. */
-static bool wait_ended(struct connection *connection)
+/* What the socket is ready for; 0: not in that time, or there is a lease to tell. */
+static short wait_for(int wake, int sock, short events, int wait_ms)
+{
+	struct pollfd polled[] = {{.fd = sock, .events = events}, {.fd = wake, .events = POLLIN}};
+	eventfd_t unused;
+
+	while (poll(polled, 2, wait_ms) < 0 && errno == EINTR)
+		;
+	if (polled[1].revents)
+		eventfd_read(wake, &unused);
+	return polled[0].revents;
+}
+
+/* Waits for the end of the connection (true), for what gpuwmd says unasked, or until there is a lease to tell. What
+ * arrives may be a call's answer, which the call reads, and what is said unasked as well: so the connection is left to
+ * calls for a while then. */
+static bool wait_ended(int wake, struct connection *connection)
 {
 	const int sock = connection_fd(connection);
-	short ready = wait_for(sock, POLLRDHUP | POLLIN, -1);
+	short ready = wait_for(wake, sock, POLLRDHUP | POLLIN, -1);
 
 	if (ready == POLLIN && connection_poll_now(connection) <= 0)
-		ready = wait_for(sock, POLLRDHUP, LEFT_TO_CALLS_MS);
+		ready = wait_for(wake, sock, POLLRDHUP, LEFT_TO_CALLS_MS);
 	return ready & ~POLLIN;
 }
 
@@ -279,7 +291,7 @@ static void watch_connection(struct gpuwm_client *client)
 	bool is_over;
 
 	pthread_mutex_unlock(&v->lock);
-	is_over = wait_ended(connection);
+	is_over = wait_ended(v->wake, connection);
 	pthread_mutex_lock(&v->lock);
 	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
 	if (is_over && v->connection == connection && !v->stopping)
@@ -311,18 +323,23 @@ static void *watch(void *data)
 	return NULL;
 }
 
-int reviver_watch(struct gpuwm_client *client, struct error *error)
+/* Under the lock. */
+static int watcher_begin(struct gpuwm_client *client, struct error *error)
 {
 	struct reviver *v = &client->reviver;
-	int r = 0;
+	int r;
 
-	if (client->once)
-		return 0;
-	pthread_mutex_lock(&v->lock);
-	if (!v->watched)
-		r = thread_begin(&v->watcher, STACK_BYTES, watch, client);
-	v->watched = v->watched || r == 0;
-	pthread_mutex_unlock(&v->lock);
+	if (v->wake < 0)
+		v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (v->wake < 0)
+		return error_set(error, -errno,
+				 "raise the limit of open files (RLIMIT_NOFILE, ulimit -n), or connect with "
+				 "GPUWM_CONNECT_ONCE, which needs none",
+				 "no descriptor for the thread that takes leases again after a restart of "
+				 "gpuwmd: %s",
+				 strerror(errno));
+	r = thread_begin(&v->watcher, STACK_BYTES, watch, client);
+	v->watched = r == 0;
 	if (r == 0)
 		return 0;
 	return error_set(error, -EAGAIN,
@@ -330,4 +347,17 @@ int reviver_watch(struct gpuwm_client *client, struct error *error)
 			 "GPUWM_CONNECT_ONCE, which needs none",
 			 "the thread that takes leases again after a restart of gpuwmd could not be made: %s",
 			 strerror(r));
+}
+
+int reviver_watch(struct gpuwm_client *client, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	if (client->once)
+		return 0;
+	pthread_mutex_lock(&v->lock);
+	r = v->watched ? 0 : watcher_begin(client, error);
+	pthread_mutex_unlock(&v->lock);
+	return r;
 }

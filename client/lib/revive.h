@@ -29,6 +29,7 @@ struct reviver {
 	int64_t since_ms; /* when the connection was there */
 	int64_t next_ms, pause_ms; /* when the next attempt is made, and the pause after it */
 	pthread_t watcher;
+	int wake; /* an eventfd: a lease was revoked that is to be told; -1: no thread was begun */
 	bool watched; /* the thread was begun */
 	bool telling; /* it is in the caller's function */
 	bool stopping; /* and is to end */
@@ -42,8 +43,11 @@ void reviver_init(struct gpuwm_client *client);
 bool reviver_stop(struct gpuwm_client *client);
 void reviver_clear(struct gpuwm_client *client);
 
-/* Begins the thread, unless it runs or there is nothing to connect to again. -EAGAIN. */
+/* Begins the thread, unless it runs or there is nothing to connect to again. -EAGAIN, -EMFILE, -ENFILE. */
 int reviver_watch(struct gpuwm_client *client, struct error *error);
+
+/* Has the thread look whether a lease is to be told as revoked. Under the lock. */
+void reviver_wake(const struct reviver *v);
 
 /* The connection that is usable now, kept, and its round; waits for one until
  * `deadline`. only: not 0: that round's, without waiting: -ECONNRESET. -ECONNREFUSED:

@@ -267,12 +267,13 @@ struct gpuwm_attach_options {
  * however many tensors there are. Two attaches of one version and rank on one
  * device, with the same peers and segments, share the mapping (same addresses, whatever `address` says) and hold
  * a lease each.
- * On host a mapping keeps one descriptor open a segment, which a forked child has not.
+ * On host a mapping keeps one descriptor open a segment, which a forked child has not. Beside its socket, a client
+ * keeps one more from its first lease on.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
  * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
  * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
- * restarts could not be made (GPUWM_CONNECT_ONCE needs none). */
+ * restarts could not be made (GPUWM_CONNECT_ONCE needs none); -EMFILE: nor the descriptor that wakes it. */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping **ret_mapping);
 

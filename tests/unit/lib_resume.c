@@ -142,7 +142,7 @@ static void loses(unsigned count, int code, const char *message)
 Test(resume, tells_what_is_lost_and_keeps_the_rest)
 {
 	struct gpuwm_mapping *mappings[5];
-	struct told told = {0};
+	static struct told told;
 	int lost = 0;
 
 	tell(&told);
@@ -200,7 +200,7 @@ Test(resume, says_that_an_older_gpuwmd_cant)
 Test(resume, stops_where_there_is_no_common_protocol)
 {
 	struct gpuwm_mapping *mapping;
-	struct told told = {0};
+	static struct told told;
 	unsigned hellos;
 
 	tell(&told);
@@ -257,7 +257,7 @@ Test(resume, tries_again_when_gpuwmd_is_short_of_something)
 Test(resume, asks_again_for_a_lease_for_which_gpuwmd_had_no_memory)
 {
 	struct gpuwm_mapping *mappings[3];
-	struct told told = {0};
+	static struct told told;
 
 	tell(&told);
 	for (int i = 0; i < 3; i++)
@@ -414,7 +414,7 @@ Test(resume, does_not_keep_a_client_that_is_closed_in_the_middle)
 
 Test(resume, lets_the_program_do_anything_when_it_is_told)
 {
-	struct told told = {0};
+	static struct told told;
 
 	tell(&told);
 	told.detach = attach();
@@ -435,7 +435,7 @@ Test(resume, lets_the_program_do_anything_when_it_is_told)
 /* Where it returns to is the library's thread, which has nothing to do in a child. */
 Test(resume, ends_a_child_that_comes_back_from_being_told)
 {
-	struct told told = {.fork = true, .status = -1};
+	static struct told told = {.fork = true, .status = -1};
 	struct gpuwm_mapping *mapping;
 
 	tell(&told);
@@ -450,7 +450,7 @@ Test(resume, ends_a_child_that_comes_back_from_being_told)
 Test(resume, goes_on_while_the_program_is_told)
 {
 	struct gpuwm_mapping *mapping, *other;
-	struct told told = {.wait = true};
+	static struct told told = {.wait = true};
 
 	tell(&told);
 	mapping = attach();
@@ -473,7 +473,7 @@ Test(resume, goes_on_while_the_program_is_told)
 Test(resume, survives_a_lack_of_memory)
 {
 	struct gpuwm_mapping *mapping, *others[3];
-	struct told told = {.wait = true};
+	static struct told told = {.wait = true};
 	unsigned n = 0;
 	bool failed;
 
@@ -508,7 +508,7 @@ Test(resume, survives_a_lack_of_memory)
 Test(resume, knows_what_is_lost_without_memory_for_the_words)
 {
 	struct gpuwm_mapping *mapping, *other;
-	struct told told = {.wait = true};
+	static struct told told = {.wait = true};
 	bool bare = false;
 
 	tell(&told);

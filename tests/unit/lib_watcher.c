@@ -2,6 +2,7 @@
 #include "lib_restart.h"
 
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 static _Atomic bool no_threads;
 
@@ -57,6 +58,25 @@ Test(watcher, says_that_there_can_be_no_thread)
 	client = client_with(&options);
 	cr_expect(eq(int, gpuwm_detach(attach()), 0));
 	no_threads = false;
+}
+
+Test(watcher, says_that_there_can_be_no_descriptor)
+{
+	struct gpuwm_mapping *mapping = NULL;
+	struct rlimit limit, none;
+	int r;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = limit;
+	none.rlim_cur = 3; /* those of the test stay open, and there are no more */
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &none), 0));
+	r = gpuwm_attach(client, "m", NULL, &mapping);
+	cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
+	cr_expect(eq(int, r, -EMFILE));
+	cr_expect(strstr(gpuwm_error()->message, "restart") != NULL, "%s", gpuwm_error()->message);
+	cr_expect(strstr(gpuwm_error()->detail, "RLIMIT_NOFILE") != NULL);
+	cr_expect(eq(uint, fake->leases, 0));
+	cr_expect(eq(int, gpuwm_detach(attach()), 0));
 }
 
 /* What the kernel says of the thread of this name. */
