@@ -221,6 +221,20 @@ static void force_fields(struct fields *params, struct force *force)
 			  (unsigned long long)force->after_ms, (unsigned long long)FORCE_AFTER_MS_MAX);
 }
 
+/* Reads `ref`: a version that this session may retire, or remove. */
+static int find_to_retire(struct request *request, struct fields *params, struct version **ret_version,
+			  struct error *error)
+{
+	struct ref ref;
+	int r;
+
+	params_ref(params, "ref", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = access_find_own(request->session, &ref, ret_version, error);
+	return r == 0 ? access_retire(request->session, *ret_version, error) : r;
+}
+
 int method_retire(struct request *request, struct fields *params, struct error *error)
 {
 	int64_t wait_ms = params_wait(params);
@@ -228,16 +242,10 @@ int method_retire(struct request *request, struct fields *params, struct error *
 	struct version *version;
 	struct version_id id;
 	struct force force;
-	struct ref ref;
 	int r;
 
 	force_fields(params, &force);
-	params_ref(params, "ref", &ref);
-	r = params_check(params, error);
-	if (r == 0)
-		r = access_find_own(request->session, &ref, &version, error);
-	if (r == 0)
-		r = access_retire(request->session, version, error);
+	r = find_to_retire(request, params, &version, error);
 	if (r == 0 && force.wanted) /* it takes leases from other users */
 		r = access_operate(request->session, version->model, "retire with force", error);
 	if (r < 0)
@@ -267,15 +275,8 @@ int method_remove(struct request *request, struct fields *params, struct error *
 {
 	struct version *version;
 	struct version_id id;
-	struct ref ref;
-	int r;
+	int r = find_to_retire(request, params, &version, error);
 
-	params_ref(params, "ref", &ref);
-	r = params_check(params, error);
-	if (r == 0)
-		r = access_find_own(request->session, &ref, &version, error);
-	if (r == 0)
-		r = access_retire(request->session, version, error);
 	if (r < 0)
 		return r;
 	id = version->id;
