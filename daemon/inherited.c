@@ -1,19 +1,15 @@
 #include "inherited.h"
 
 #include "log.h"
+#include "memfd.h"
 #include "store.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
-
-/* As for memfds: see memfd.c. */
-#define LOOK_TRIES 6
-#define LOOK_PAUSE_MS 20
 
 const struct inherited inherited_none = {.sockets = {-1, -1, -1, -1}, .state = -1};
 
@@ -45,16 +41,11 @@ const char *inherited_socket_name(enum inherited_socket which)
 	return names[which];
 }
 
-/* 1: a listening SOCK_SEQPACKET socket; 0: something else; -errno: several calls failed, so that nobody knows. */
-static int is_listening(int fd)
+/* 1: a listening SOCK_SEQPACKET socket; 0: something else; -errno: the call failed. */
+static int is_listening(int fd, void *data)
 {
-	int r = sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
-
-	for (int i = 1; i < LOOK_TRIES && r < 0; i++) {
-		poll(NULL, 0, LOOK_PAUSE_MS);
-		r = sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
-	}
-	return r;
+	(void)data;
+	return sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
 }
 
 /* What is no socket by a socket's name, or comes a second time, is strange. 1: taken; 0: strange; -errno. */
@@ -66,7 +57,7 @@ static int take_socket(struct inherited *in, const char *name, int fd)
 		i++;
 	if (i == INHERITED_SOCKETS)
 		return 0;
-	r = in->sockets[i] >= 0 ? 0 : is_listening(fd);
+	r = in->sockets[i] >= 0 ? 0 : look_again(is_listening, fd, NULL);
 	if (r < 0)
 		return r;
 	if (r == 0) {

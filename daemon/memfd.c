@@ -11,11 +11,23 @@
 #define TRIES 6
 #define PAUSE_MS 20
 
+int look_again(int (*look)(int fd, void *data), int fd, void *data)
+{
+	int r = look(fd, data);
+
+	for (int i = 1; i < TRIES && r < 0 && r != -EINVAL; i++) {
+		poll(NULL, 0, PAUSE_MS);
+		r = look(fd, data);
+	}
+	return r;
+}
+
 /* EBADF: a descriptor of a path alone (O_PATH), which is no memfd either. */
-static int seals_once(int fd)
+static int look_at_seals(int fd, void *data)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 
+	(void)data;
 	if (seals >= 0)
 		return seals;
 	return errno == EBADF ? -EINVAL : -errno;
@@ -23,32 +35,20 @@ static int seals_once(int fd)
 
 int memfd_seals(int fd)
 {
-	int r = seals_once(fd);
-
-	for (int i = 1; i < TRIES && r < 0 && r != -EINVAL; i++) {
-		poll(NULL, 0, PAUSE_MS);
-		r = seals_once(fd);
-	}
-	return r;
+	return look_again(look_at_seals, fd, NULL);
 }
 
-static int bytes_once(int fd, uint64_t *ret_bytes)
+static int look_at_bytes(int fd, void *data)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	*ret_bytes = (uint64_t)st.st_size;
+	*(uint64_t *)data = (uint64_t)st.st_size;
 	return 0;
 }
 
 int memfd_bytes(int fd, uint64_t *ret_bytes)
 {
-	int r = bytes_once(fd, ret_bytes);
-
-	for (int i = 1; i < TRIES && r < 0; i++) {
-		poll(NULL, 0, PAUSE_MS);
-		r = bytes_once(fd, ret_bytes);
-	}
-	return r;
+	return look_again(look_at_bytes, fd, ret_bytes);
 }
