@@ -1,5 +1,5 @@
 /* Calls of a client whose gpuwmd goes away. */
-#include "lib_restart.h"
+#include "lib_calls.h"
 
 TestSuite(revive, .init = restart_setup, .fini = restart_teardown);
 
@@ -60,56 +60,12 @@ static int call_handles(void)
 	return r < 0 ? r : gpuwm_handles_release(handles);
 }
 
-static int call_pin(void)
-{
-	return gpuwm_pin(client, "m", "p");
-}
-
-static int call_unpin(void)
-{
-	return gpuwm_unpin(client, "m", "p");
-}
-
-static int call_swap(void)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-
-	options.model = "m";
-	options.to = "v1";
-	return gpuwm_swap(client, &options, NULL);
-}
-
-static int call_load(void)
-{
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	uint64_t job;
-
-	options.source = "/m";
-	options.name = "m@v2";
-	return gpuwm_load(client, &options, &job);
-}
-
-static int call_retire(void)
-{
-	return gpuwm_retire(client, "m", -1);
-}
-
-static int call_cancel(void)
-{
-	return gpuwm_job_cancel(client, 1);
-}
-
 static int call_verify(void)
 {
 	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
 	size_t count;
 
 	return gpuwm_verify(client, "1", NULL, jobs, &count);
-}
-
-static int call_drain(void)
-{
-	return gpuwm_drain(client);
 }
 
 static int call_reload(void)

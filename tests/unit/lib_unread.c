@@ -1,53 +1,9 @@
 /* The answer comes, and the library has no memory to read it. */
-#include "lib_restart.h"
+#include "lib_calls.h"
 
 #include "fail_alloc.h"
 
 TestSuite(unread, .init = restart_setup, .fini = restart_teardown);
-
-static int call_pin(void)
-{
-	return gpuwm_pin(client, "m", "p");
-}
-
-static int call_unpin(void)
-{
-	return gpuwm_unpin(client, "m", "p");
-}
-
-static int call_swap(void)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-
-	options.model = "m";
-	options.to = "v1";
-	return gpuwm_swap(client, &options, NULL);
-}
-
-static int call_load(void)
-{
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	uint64_t job;
-
-	options.source = "/m";
-	options.name = "m@v2";
-	return gpuwm_load(client, &options, &job);
-}
-
-static int call_retire(void)
-{
-	return gpuwm_retire(client, "m", -1);
-}
-
-static int call_cancel(void)
-{
-	return gpuwm_job_cancel(client, 1);
-}
-
-static int call_drain(void)
-{
-	return gpuwm_drain(client);
-}
 
 /* Whether the call failed on an allocation. */
 static bool fail_at(int (*call)(void), unsigned n, unsigned *ret_unread)
