@@ -1,28 +1,9 @@
 /* Folders with files per rank. */
-#include "../../loader/source.h"
-
-#include "loader_files.h"
+#include "loader_opened.h"
 
 #include <errno.h>
 
-static struct source source;
-static struct error error;
-static int fds_before;
-
-static void setup(void)
-{
-	folder_make();
-	fds_before = fds_open();
-}
-
-static void teardown(void)
-{
-	source_close(&source);
-	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
-	folder_remove();
-}
-
-TestSuite(ranks, .init = setup, .fini = teardown);
+TestSuite(ranks, .init = source_setup, .fini = source_teardown);
 
 static int open_folder(void)
 {

@@ -1,33 +1,14 @@
-#include "../../loader/source.h"
-
 #include "../../loader/weight_map.h"
 #include "fail_alloc.h"
-#include "loader_files.h"
+#include "loader_opened.h"
 
 #include <errno.h>
-
-static struct source source;
-static struct error error;
-static int fds_before;
 
 #define U8(name, bytes, from, to)                                                                              \
 	"\"" name "\":{\"dtype\":\"U8\",\"shape\":[" #bytes "],\"data_offsets\":[" #from "," #to "]}"
 #define ONE(name) "{" U8(name, 4, 0, 4) "}"
 
-static void setup(void)
-{
-	folder_make();
-	fds_before = fds_open();
-}
-
-static void teardown(void)
-{
-	source_close(&source);
-	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
-	folder_remove();
-}
-
-TestSuite(source, .init = setup, .fini = teardown);
+TestSuite(source, .init = source_setup, .fini = source_teardown);
 
 /* Opens beneath one root: the test's folder, or a folder in it. */
 static int open_beneath(const char *root, const char *path)
