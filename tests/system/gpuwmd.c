@@ -325,16 +325,7 @@ size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX])
 /* False for a child of gpuwmd between its fork and its exec, for which gpuwmd waits. */
 static bool is_loader(pid_t pid)
 {
-	char path[64], name[32] = "";
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (file && !fgets(name, sizeof name, file))
-		name[0] = '\0';
-	if (file)
-		fclose(file);
-	return strncmp(name, "gpuwm-loader", strlen("gpuwm-loader")) == 0;
+	return process_is_named(pid, "gpuwm-loader");
 }
 
 static bool are_loaders(const struct gpuwmd *d)

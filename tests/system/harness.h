@@ -135,6 +135,8 @@ size_t fds_of(pid_t pid);
 size_t fds_settled(struct gpuwmd *d);
 uint64_t rss_of(pid_t pid);
 size_t children_of(pid_t pid, pid_t *ret_pids, size_t max);
+/* Whether the process is there, and its name begins so. The kernel cuts names after 15 bytes. */
+bool process_is_named(pid_t pid, const char *beginning);
 /* The daemon's children, and those of its service where it has one. */
 #define CHILDREN_MAX 32
 size_t loaders_of(pid_t pid, pid_t ret_pids[CHILDREN_MAX]);

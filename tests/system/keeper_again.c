@@ -16,20 +16,6 @@ static void serves_and_ends(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-static bool has_name(pid_t pid, const char *name)
-{
-	char path[64], line[64] = "";
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (file && !fgets(line, sizeof line, file))
-		line[0] = 0;
-	if (file)
-		fclose(file);
-	return strncmp(line, name, strlen(name)) == 0;
-}
-
 /* The process of tests/preload/slow-end.c that puts the end of this gpuwmd off. */
 static pid_t slow_end_of(pid_t gpuwmd)
 {
@@ -37,7 +23,7 @@ static pid_t slow_end_of(pid_t gpuwmd)
 	size_t count = children_of(gpuwmd, pids, CHILDREN_MAX);
 
 	for (size_t i = 0; i < count; i++) {
-		if (has_name(pids[i], "slow-end"))
+		if (process_is_named(pids[i], "slow-end"))
 			return pids[i];
 	}
 	cr_assert_fail("gpuwmd has no child named slow-end");

@@ -372,28 +372,14 @@ KEEPER_TEST(keeper_signals, what_matters_is_passed_to_a_supervisor_above)
 
 /* ---- gpuwmd ----------------------------------------------------------- */
 
-/* Beside it there may be orphans: loaders of the one that was killed. */
-static bool is_gpuwmd(pid_t pid)
-{
-	char path[64], name[32] = "";
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (file && !fgets(name, sizeof name, file))
-		name[0] = 0;
-	if (file)
-		fclose(file);
-	return strcmp(name, "gpuwmd\n") == 0;
-}
-
+/* Beside the killed one there may be orphans: its loaders. */
 static pid_t another_gpuwmd(const struct keeper *k)
 {
 	pid_t pids[CHILDREN_MAX];
 	size_t count = loaders_of(k->pid, pids);
 
 	for (size_t i = 0; i < count; i++) {
-		if (pids[i] != k->folder.pid && is_gpuwmd(pids[i]))
+		if (pids[i] != k->folder.pid && process_is_named(pids[i], "gpuwmd"))
 			return pids[i];
 	}
 	return 0;

@@ -259,3 +259,17 @@ int ctl(char *ret_output, size_t size, const char *argument, ...)
 	cr_assert(WIFEXITED(status), "gpuwmctl %s: status %#x: %s", argument, status, ret_output);
 	return WEXITSTATUS(status);
 }
+
+bool process_is_named(pid_t pid, const char *beginning)
+{
+	char path[64], name[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file && !fgets(name, sizeof name, file))
+		name[0] = '\0';
+	if (file)
+		fclose(file);
+	return strncmp(name, beginning, strlen(beginning)) == 0;
+}
