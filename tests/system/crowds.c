@@ -45,7 +45,6 @@ static unsigned requests_stuff(int sock, const char *ref)
 Test(crowds, a_client_that_never_reads_harms_only_itself)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct process worker;
 	int silent;
 	size_t fds;
 
@@ -54,9 +53,7 @@ Test(crowds, a_client_that_never_reads_harms_only_itself)
 	fds = fds_settled(d);
 	cr_assert_gt(requests_stuff(silent, "m"), 10);
 	for (int i = 0; i < 10; i++) {
-		worker = worker_start(d, "m", 1);
-		process_tell(&worker, 'd');
-		process_finish(&worker);
+		worker_reads(d, "m", 1);
 	}
 	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
 	close(silent);
@@ -309,14 +306,11 @@ Test(crowds, a_thousand_idle_connections)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	static int socks[1000];
-	struct process worker;
 
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	for (int i = 0; i < 1000; i++)
 		socks[i] = raw_connect(d->socket);
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	for (int i = 0; i < 1000; i++)
 		close(socks[i]);
 	version_drop(d, "m", "v1");

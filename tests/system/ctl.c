@@ -194,13 +194,10 @@ Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
 Test(ctl, rollback_goes_to_previous)
 {
 	struct gpuwmd *d = start_with_two();
-	struct process worker;
 
 	cr_assert_eq(CTL("swap", "m", "v2"), 0);
 	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	gpuwmd_stop(d);
 }
 

@@ -122,21 +122,12 @@ static struct gpuwmd *start_with_one(void)
 	return d;
 }
 
-static bool names(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-	return true;
-}
-
 /* The first version is current, and all is as it was. */
 static void nothing_changed(struct gpuwmd *d)
 {
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none") || version_is(d, "m", "v2", "failed")));
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	names(d, "m", 1);
+	worker_reads(d, "m", 1);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
@@ -206,7 +197,7 @@ Test(ctl_load, swap_load_flips_and_retires_the_old_one)
 	says("m@current is now v2; it was v1, which is retired");
 	says("copying");
 	cr_assert(version_is(d, "m", "v1", "retiring"));
-	names(d, "m", 2);
+	worker_reads(d, "m", 2);
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
@@ -222,9 +213,9 @@ Test(ctl_load, swap_load_may_keep_the_old_one)
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device, "--keep-old"), 0, "%s",
 		     output);
 	says("m@current is now v2; it was v1\n");
-	names(d, "m@previous", 1);
+	worker_reads(d, "m@previous", 1);
 	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
-	names(d, "m", 1);
+	worker_reads(d, "m", 1);
 	gpuwmd_stop(d);
 }
 
@@ -241,8 +232,8 @@ Test(ctl_load, swap_load_of_a_model_that_is_new)
 	says("\"alias\":\"prod\"");
 	says("\"old\":null");
 	says("\"phases\":[");
-	names(d, "m@prod", 2);
-	names(d, "m", 1);
+	worker_reads(d, "m@prod", 2);
+	worker_reads(d, "m", 1);
 	gpuwmd_stop(d);
 }
 
@@ -256,7 +247,7 @@ Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
 	says("it was v1, which is not retired\n");
 	says("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	names(d, "m@previous", 1);
+	worker_reads(d, "m@previous", 1);
 	gpuwmd_stop(d);
 }
 
@@ -270,8 +261,8 @@ Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
 		CTL("-o", "json", "swap", "m", "v2", "--retire-old", "--load", path, "--device", d->device), 5,
 		"%s", output);
 	says("\"retire_error\":{\"code\":\"EBUSY\",");
-	names(d, "m", 2);
-	names(d, "m@previous", 1);
+	worker_reads(d, "m", 2);
+	worker_reads(d, "m@previous", 1);
 	gpuwmd_stop(d);
 }
 
@@ -324,8 +315,8 @@ Test(ctl_load, swap_load_whose_flip_is_refused_retires_the_new_one)
 	ends_with(&run, 5);
 	says("m@v2 is retired again, nothing was changed");
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none")));
-	names(d, "m", 3);
-	names(d, "m@previous", 1);
+	worker_reads(d, "m", 3);
+	worker_reads(d, "m@previous", 1);
 	gpuwmd_stop(d);
 }
 
@@ -340,7 +331,7 @@ Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
 	says("m@v2 is retired again, nothing was changed");
-	names(d, "m@prod", 1);
+	worker_reads(d, "m@prod", 1);
 	cr_assert_eq(CTL("swap", "m@prod", "--remove"), 0, "%s", output);
 	nothing_changed(d);
 }
@@ -407,7 +398,7 @@ Test(ctl_load, swap_load_that_is_killed_leaves_at_most_a_version_without_alias)
 	ctl_join(&run, output, sizeof output);
 	loaders_kill(d, SIGCONT);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "ready")));
-	names(d, "m", 1);
+	worker_reads(d, "m", 1);
 	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
 	nothing_changed(d);
 }

@@ -89,14 +89,11 @@ Test(ctl_source, a_wrong_total_size_reaches_whoever_asked_for_the_load)
 Test(ctl_source, a_folder_of_diffusers_is_loaded)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct process worker;
 
 	checkpoint_write(d, "unet/diffusion_pytorch_model", SMALL(1));
 	file_write(d, "unet/config.json", "{}", 2);
 	ends_with(d, path_in(d, "unet"), 0, "m@v1 is ready");
-	worker = worker_start(d, "m@v1", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m@v1", 1);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }

@@ -236,6 +236,9 @@ void child_fail(const char *file, int line, const char *what) __attribute__((nor
  * a word, verifies all bytes and ends: 'd' by detaching, 'e' without. */
 int worker_hold(int argc, char **argv);
 struct process worker_start(struct gpuwmd *d, const char *ref, uint64_t seed);
+/* Runs worker_hold on `ref` in a child of its own, which detaches, and asserts that it found all bytes of checkpoint
+ * `seed`. */
+void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed);
 
 /* Runs gpuwmctl with these arguments (end with NULL): the exit code, and its
  * output and errors in ret (up to size). */

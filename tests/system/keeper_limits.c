@@ -21,14 +21,6 @@ static struct gpuwmd *scene(const struct kept *how)
 	return d;
 }
 
-static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 /* The load fails with this errno, these words and this remedy, and leaves nothing. */
 static void load_is_refused(struct gpuwmd *d, int code, const char *words, const char *remedy)
 {

@@ -402,7 +402,6 @@ Test(keeper_signals, gpuwmd_runs_below_it)
 	char program[512];
 	const char *const command[] = {program,         "--socket", d->socket, "--admin-socket",
 				       d->admin_socket, "--root",   d->root,   NULL};
-	struct process worker;
 
 	snprintf(program, sizeof program, "%s/bin/gpuwmd", build_path());
 	keeper_prepare(&k);
@@ -410,9 +409,7 @@ Test(keeper_signals, gpuwmd_runs_below_it)
 	gpuwmd_find(&k);
 	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(&k, "gpuwmd is ready") == 1));
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	gpuwm_close(d->admin);
 	cr_assert(kill(d->pid, SIGKILL) == 0);
 	gpuwmd_find(&k);

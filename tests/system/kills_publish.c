@@ -87,15 +87,13 @@ Test(kills_publish, a_publisher_that_has_filled_by_segfault)
 
 Test(kills_publish, a_publisher_after_its_commit_is_not_needed)
 {
-	struct process bystander, p, worker;
+	struct process bystander, p;
 	struct gpuwmd *d = scene(&bystander);
 
 	p = process_start(publisher, d->device, "commit", NULL);
 	process_expect(&p, 'v');
 	process_kill(&p, SIGKILL);
-	worker = worker_start(d, "m@v2", 2);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m@v2", 2);
 	version_drop(d, "m", "v2");
 	scene_end(d, &bystander);
 }

@@ -61,14 +61,6 @@ static bool all_gone(const pid_t *pids, size_t count)
 	return true;
 }
 
-static void reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 /* What `jobs` says of the one. */
 static bool phase_says(struct gpuwmd *d, uint64_t job, const char *words)
 {
@@ -95,8 +87,8 @@ Test(loader_socket, gpuwmd_loads_and_publishes_without_children)
 
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	OK(publish_version(client, d->device, "m@v2", SMALL(2)));
-	reads(d, "m@v1", 1);
-	reads(d, "m@v2", 2);
+	worker_reads(d, "m@v1", 1);
+	worker_reads(d, "m@v2", 2);
 	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 1 && loaders_of(d->pid, loaders) == 1));
 	cr_assert_eq(children_of(d->pid, loaders, CHILDREN_MAX), 0, "gpuwmd has started a loader itself");
 	gpuwm_close(client);
@@ -332,7 +324,7 @@ static void loaders_die(struct gpuwmd *d, const char *remedy)
 	FAILS(EIO, gpuwm_job_wait(d->admin, job, 30000));
 	cr_assert(strstr(gpuwm_error()->message, "gpuwm-loader died"), "%s", gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->detail, remedy), "%s", gpuwm_error()->detail);
-	reads(d, "m", 1);
+	worker_reads(d, "m", 1);
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
@@ -397,16 +389,16 @@ Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_wh
 	OK(load_start(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2", NULL, &job));
 	cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "waiting for a loader: no loader answers at ")));
 	cr_assert(phase_says(d, job, d->loader_socket) && phase_says(d, job, "Connection refused"));
-	reads(d, "m", 1);
+	worker_reads(d, "m", 1);
 	FAILS(EIO, gpuwm_job_wait(d->admin, job, 30000));
 	cr_assert(strstr(gpuwm_error()->message, "no loader could be started, 3 times in a row"), "%s",
 		  gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->detail, "gpuwm-loader.socket"), "%s", gpuwm_error()->detail);
-	reads(d, "m", 1);
+	worker_reads(d, "m", 1);
 	service_start(d);
 	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "standby") == 1));
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	reads(d, "m@v2", 2);
+	worker_reads(d, "m@v2", 2);
 	version_drop(d, "m", "v1");
 	version_drop(d, "m", "v2");
 	gpuwmd_stop_empty(d);

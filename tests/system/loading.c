@@ -10,14 +10,6 @@
 
 SYSTEM_SUITE(loading);
 
-static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 static const char *path_in(struct gpuwmd *d, const char *name)
 {
 	static char path[256];

@@ -192,16 +192,12 @@ static void fails_with(int code, const char *words)
 
 Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same)
 {
-	struct process worker;
-
 	serve("good");
 	load_version(d, path, "m@v1");
 	cr_assert(noted("m.safetensors is read through the page cache"));
 	cr_assert(noted("RWF_NOWAIT"));
 	cr_assert(noted("16.0 MiB through the page cache"));
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	version_drop(d, "m", "v1");
 	stop();
 }

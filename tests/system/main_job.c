@@ -33,13 +33,10 @@ Test(main_job, eight_processes_read_what_was_loaded_once)
 Test(main_job, the_first_version_becomes_current)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct process worker;
 
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	gpuwmd_stop(d);
 }
 
@@ -89,18 +86,13 @@ Test(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 Test(main_job, previous_is_the_way_back)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct process worker;
 
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	OK(swap_to(d, "m", "v2", false));
 	OK(swap_to(d, "m", "previous", false));
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-	worker = worker_start(d, "m@previous", 2);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
+	worker_reads(d, "m@previous", 2);
 	gpuwmd_stop(d);
 }
 
@@ -108,7 +100,6 @@ Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	struct process worker;
 
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
@@ -118,9 +109,7 @@ Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
 	options.to = "v2";
 	options.expect = "00112233445566778899aabbccddeeff";
 	FAILS(EBUSY, gpuwm_swap(d->admin, &options, NULL));
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	gpuwmd_stop(d);
 }
 

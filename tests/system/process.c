@@ -196,6 +196,14 @@ struct process worker_start(struct gpuwmd *d, const char *ref, uint64_t seed)
 	return p;
 }
 
+void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
+{
+	struct process worker = worker_start(d, ref, seed);
+
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+}
+
 static struct ctl_run ctl_launch(const char *argument, va_list list)
 {
 	char *argv[ARGUMENTS_MAX + 2] = {"gpuwmctl", (char *)argument};

@@ -28,14 +28,6 @@ static int part_begin(struct gpuwm_client *client, const struct gpuwm_publish_op
 	return gpuwm_publish_begin(client, options, &spec, 1, ret_publish);
 }
 
-static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 Test(publishing, what_is_published_is_what_workers_read)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);

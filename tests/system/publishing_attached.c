@@ -86,7 +86,6 @@ Test(publishing_attached, is_what_workers_read_and_switches_where_it_is)
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_publish *publish;
 	struct gpuwm_tensor tensor;
-	struct process worker;
 	struct exported e;
 
 	OK(exported_begin(client, &options, &e));
@@ -97,9 +96,7 @@ Test(publishing_attached, is_what_workers_read_and_switches_where_it_is)
 		OK(gpuwm_tensor_find(mapping, e.specs[i].name, &tensor));
 		cr_assert(tensor.bytes == 0 || tensor.data == e.exports[i]->dl_tensor.data);
 	}
-	worker = worker_start(d, "m@v1", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m@v1", 1);
 	options.name = "m@v2";
 	OK(gpuwm_publish_begin(client, &options, e.specs, e.count, &publish));
 	OK(publish_fill(publish, SMALL(2)));

@@ -43,14 +43,6 @@ static void scene_end(struct gpuwmd *d)
 	cr_assert_eq(log_count(d, "is not kept"), 0);
 }
 
-static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 /* A retiring version without any hold but this lease. */
 static void retire_under(struct gpuwmd *d, int sock, struct raw_lease *ret_lease)
 {

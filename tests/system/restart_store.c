@@ -22,14 +22,6 @@ static struct gpuwmd *scene(const struct kept *how)
 	return d;
 }
 
-static void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed)
-{
-	struct process worker = worker_start(d, ref, seed);
-
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-}
-
 static void kill_after(struct gpuwmd *d, const char *acts)
 {
 	kept_act(d, acts);

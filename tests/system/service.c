@@ -36,9 +36,7 @@ Test(service, a_second_daemon_on_the_same_socket_is_refused_and_the_first_undist
 	cr_assert(log_says(d, d->socket), "the refusal does not name the socket");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	version_drop(d, "m", "v1");
 	gpuwmd_stop_empty(d);
 }
@@ -306,7 +304,6 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 {
 	struct gpuwmd *d;
 	char loader[128], program[512];
-	struct process worker;
 	pid_t standby[CHILDREN_MAX];
 	int r;
 
@@ -325,9 +322,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 	cr_assert_lt(r, 0);
 	cr_assert(strstr(gpuwm_error()->message, "loader") || strstr(gpuwm_error()->detail, "loader"), "%s",
 		  gpuwm_error()->message);
-	worker = worker_start(d, "m", 1);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
+	worker_reads(d, "m", 1);
 	cr_assert(kill(d->pid, SIGTERM) == 0);
 	cr_assert_eq(exit_code_of(d->pid), 0);
 	gpuwm_close(d->admin);
