@@ -81,6 +81,19 @@ static rlim_t keeper_may_open(const struct gpuwmd *d, rlim_t files)
 	return before.rlim_cur;
 }
 
+/* The keeper keeps the next load: gpuwmd, started anew, has both versions. Ends the scene. */
+static void next_load_is_kept(struct gpuwmd *d)
+{
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(status_of(d, "adopted"), 2);
+	worker_reads(d, "m@v1", 1);
+	worker_reads(d, "m@v2", 2);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 /* What is stored has high numbers: none is left, but those of a message are. */
 Test(keeper_limits, a_keeper_that_can_store_no_more_files_refuses)
 {
@@ -89,13 +102,7 @@ Test(keeper_limits, a_keeper_that_can_store_no_more_files_refuses)
 
 	load_is_refused(d, EMFILE, "may open no more files", "RLIMIT_NOFILE");
 	keeper_may_open(d, before);
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	kept_kill(d, SIGKILL);
-	cr_assert_eq(status_of(d, "adopted"), 2);
-	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	next_load_is_kept(d);
 }
 
 /* The descriptors that gpuwmd sends don't even arrive, and neither does that of the barrier. */
@@ -106,13 +113,7 @@ Test(keeper_limits, a_keeper_that_can_receive_no_files_refuses)
 
 	load_is_refused(d, EMFILE, "has no room for another descriptor", "RLIMIT_NOFILE");
 	keeper_may_open(d, before);
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	kept_kill(d, SIGKILL);
-	cr_assert_eq(status_of(d, "adopted"), 2);
-	worker_reads(d, "m@v1", 1);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	next_load_is_kept(d);
 }
 
 /* Without the state all would be lost: gpuwmd does not begin. */
