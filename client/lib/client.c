@@ -192,10 +192,10 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 	return r;
 }
 
-/* The one of the parent is of no use to a child, but its memory is. */
-static void nothing_in_child(void *object)
+/* The parent's client is of no use to a child, but its memory is. */
+static void in_child(void *object)
 {
-	(void)object;
+	reviver_in_child(object);
 }
 
 static struct gpuwm_client *client_new(void)
@@ -206,7 +206,7 @@ static struct gpuwm_client *client_new(void)
 		return NULL;
 	client->uses = 1;
 	reviver_init(client);
-	fork_watch(&client->hook, nothing_in_child, client);
+	fork_watch(&client->hook, in_child, client);
 	return client;
 }
 

@@ -61,6 +61,15 @@ bool reviver_stop(struct gpuwm_client *client)
 	return true;
 }
 
+void reviver_in_child(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+
+	if (v->wake >= 0)
+		close(v->wake);
+	v->wake = -1;
+}
+
 void reviver_clear(struct gpuwm_client *client)
 {
 	struct reviver *v = &client->reviver;
@@ -329,8 +338,10 @@ static int watcher_begin(struct gpuwm_client *client, struct error *error)
 	struct reviver *v = &client->reviver;
 	int r;
 
+	fork_lock();
 	if (v->wake < 0)
 		v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fork_unlock();
 	if (v->wake < 0)
 		return error_set(error, -errno,
 				 "raise the limit of open files (RLIMIT_NOFILE, ulimit -n), or connect with "

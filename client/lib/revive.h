@@ -42,6 +42,8 @@ void reviver_init(struct gpuwm_client *client);
  * frees the client when it is back from the caller's function. */
 bool reviver_stop(struct gpuwm_client *client);
 void reviver_clear(struct gpuwm_client *client);
+/* For a fork_hook: closes in a child what only the parent's thread needs. */
+void reviver_in_child(struct gpuwm_client *client);
 
 /* Begins the thread, unless it runs or there is nothing to connect to again. -EAGAIN, -EMFILE, -ENFILE. */
 int reviver_watch(struct gpuwm_client *client, struct error *error);

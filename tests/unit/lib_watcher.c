@@ -130,8 +130,12 @@ Test(watcher, gets_none_of_the_programs_signals_but_its_own_faults)
 
 /* ---- children ---------------------------------------------------------- */
 
-static int child_of(const struct gpuwm_mapping *mapping, struct gpuwm_client *other, const uint8_t *data)
+/* wake: the parent's descriptor of it. */
+static int child_of(const struct gpuwm_mapping *mapping, struct gpuwm_client *other, const uint8_t *data,
+		    int wake)
 {
+	if (client->reviver.wake >= 0 || fcntl(wake, F_GETFD) >= 0)
+		return 4;
 	if (gpuwm_ping(client, NULL) != -ECHILD || gpuwm_mapping_check(mapping) != -ECHILD)
 		return 1;
 	if (data[255] != 7)
@@ -158,7 +162,7 @@ Test(watcher, is_the_parents_alone)
 			fake_kill(fake);
 		child = fork();
 		if (child == 0)
-			_exit(child_of(mapping, other, tensor.data));
+			_exit(child_of(mapping, other, tensor.data, client->reviver.wake));
 		waitpid(child, &status, 0);
 		cr_expect(eq(int, status, 0));
 	}
