@@ -321,6 +321,8 @@ bool leases_tell(struct gpuwm_client *client)
 		.revoked = lease->revoked,
 	};
 	v->telling = true;
+	pthread_cond_broadcast(
+		&v->changed); /* calls that wait for this thread to connect do so themselves now */
 	pthread_mutex_unlock(&v->lock);
 	client->lost(&lost, client->lost_data);
 	/* A child that was made there and comes back has this thread only, and nothing to do in it. */

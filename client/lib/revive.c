@@ -205,33 +205,40 @@ static bool must_wait(const struct reviver *v)
 	return v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self()));
 }
 
-/* Under the lock, which is let go of meanwhile: 0 when there is a connection. */
-static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
+/* Under the lock, which this lets go of meanwhile: waits once, or tries once to connect. The caller looks again. */
+static int connection_step(struct gpuwm_client *client, int64_t deadline, struct error *error)
 {
 	struct reviver *v = &client->reviver;
+	int64_t now = clock_ms();
 
-	while (!v->connection) {
-		int64_t now = clock_ms();
-
-		if (v->stopping)
-			return error_set(error, -ECANCELED, NULL, "the client was closed meanwhile");
-		if (v->over) {
-			*error = v->away;
-			return v->away.code;
-		}
-		if (deadline >= 0 && now >= deadline)
-			return error_set(error, -ECONNREFUSED,
-					 "is gpuwmd running? connect sets how long a call waits for it",
-					 "gpuwmd went away and did not come back in time: %s", v->away.message);
-		if (must_wait(v))
-			clock_wait(&v->changed, &v->lock, deadline);
-		else if (now < v->next_ms)
-			clock_wait(&v->changed, &v->lock,
-				   deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
-		else
-			revive(client, deadline);
+	if (v->stopping)
+		return error_set(error, -ECANCELED, NULL, "the client was closed meanwhile");
+	if (v->over) {
+		*error = v->away;
+		return v->away.code;
 	}
+	if (deadline >= 0 && now >= deadline)
+		return error_set(error, -ECONNREFUSED,
+				 "is gpuwmd running? connect sets how long a call waits for it",
+				 "gpuwmd went away and did not come back in time: %s", v->away.message);
+	if (must_wait(v))
+		clock_wait(&v->changed, &v->lock, deadline);
+	else if (now < v->next_ms)
+		clock_wait(&v->changed, &v->lock,
+			   deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
+	else
+		revive(client, deadline);
 	return 0;
+}
+
+/* Under the lock, which this lets go of meanwhile: 0 when there is a connection. */
+static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
+{
+	int r = 0;
+
+	while (r == 0 && !client->reviver.connection)
+		r = connection_step(client, deadline, error);
+	return r;
 }
 
 static int take_this(const struct reviver *v, uint64_t only, struct error *error)
@@ -265,7 +272,7 @@ void reviver_wake(const struct reviver *v)
 		eventfd_write(v->wake, 1);
 }
 
-/* What the socket is ready for; 0: not in that time, or there is a lease to tell. */
+/* What the socket is ready for; 0: nothing in that time, or reviver_wake was called. */
 static short wait_for(int wake, int sock, short events, int wait_ms)
 {
 	struct pollfd polled[] = {{.fd = sock, .events = events}, {.fd = wake, .events = POLLIN}};
@@ -273,9 +280,10 @@ static short wait_for(int wake, int sock, short events, int wait_ms)
 
 	while (poll(polled, 2, wait_ms) < 0 && errno == EINTR)
 		;
-	if (polled[1].revents)
-		eventfd_read(wake, &unused);
-	return polled[0].revents;
+	if (polled[1].revents == 0)
+		return polled[0].revents;
+	eventfd_read(wake, &unused);
+	return 0; /* a later poll says the same of the socket again */
 }
 
 /* Waits for the end of the connection (true), for what gpuwmd says unasked, or until there is a lease to tell. What
@@ -324,7 +332,7 @@ static void *watch(void *data)
 		if (v->connection)
 			watch_connection(client);
 		else
-			wait_connection(client, -1, &error);
+			connection_step(client, -1, &error);
 	}
 	pthread_mutex_unlock(&v->lock);
 	if (v->orphaned)
