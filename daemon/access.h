@@ -19,10 +19,10 @@ struct access {
 	struct rules_named named;
 };
 
-/* The roles of a connection whose peer is identified: found when it begins, and again after each reload. */
+/* Returns the roles of a session whose peer is identified. Looks them up at the first call and after each reload. */
 unsigned access_roles(struct session *session);
 
-/* All groups of the session's peer; the caller frees them. NULL: out of memory. */
+/* Returns all groups of the session's peer, which the caller frees. NULL: out of memory. */
 gid_t *access_groups(const struct session *session, size_t *ret_count);
 
 /* ---- what is there for the session ---- */
@@ -32,7 +32,7 @@ bool access_sees_claim(struct session *session, struct claim *claim);
 /* registry_find and registry_model for this session. */
 int access_find(struct session *session, const struct ref *ref, struct version **ret_version,
 		uint64_t *ret_generation, struct error *error);
-/* The same, but the session also finds versions that its user published, where the model does not exist for it. */
+/* The same, but the session also finds versions that its user published into models that do not exist for the session. */
 int access_find_own(struct session *session, const struct ref *ref, struct version **ret_version,
 		    struct error *error);
 int access_find_model(struct session *session, const char *name, struct model **ret_model, struct error *error);
@@ -47,12 +47,12 @@ int access_attach(struct session *session, struct model *model, struct error *er
 int access_publish(struct session *session, const char *model, struct error *error);
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
-/* The same under the rules of now, for whoever began the publish of a version that is ready: the version's owner, who
- * had these groups then, and may have gone. The call sorts the groups. */
+/* The same for the owner of a version that has become ready, who may have disconnected since. Goes by the rules of now and
+ * by the groups that the owner had when the publish began. Sorts the groups. */
 int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);
-/* Pin, unpin, verify, and retire with force: `what` names it. */
+/* Pin, unpin, verify, and retire with force. `what` names the action in the error. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
 
 #endif

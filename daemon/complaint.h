@@ -28,7 +28,8 @@ struct complaints *complaints_new(uv_loop_t *loop);
 void complaints_end(struct complaints *complaints);
 struct complaints *complaints_free(struct complaints *complaints);
 
-/* Logs the line (as a warning; COMPLAINT_LEASES and COMPLAINT_FORCED as information), or counts it. */
+/* Logs the line, or only counts it if the user is above the rate. COMPLAINT_LEASES and COMPLAINT_FORCED are logged as
+ * information, all others as warnings. */
 void complain(struct complaints *complaints, uid_t uid, enum complaint_kind kind, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 

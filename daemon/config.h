@@ -1,9 +1,10 @@
-/* Configuration: a small file (inih), $GPUWM_SOCKET, and flags; the later wins.
+/* Configuration: a small file (inih), $GPUWM_SOCKET, and flags. A flag wins over $GPUWM_SOCKET, and both win over the
+ * file.
  *
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
  *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
  *   [model.N] match, attach, publish, operate: rules.h
- *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
+ *   [loader]  path or socket (if the file has both, the last one wins), roots (one `root =` a line, may repeat)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
@@ -43,10 +44,10 @@ struct config {
 		grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
 	enum log_level log_level;
-	bool check_only; /* --check-config: the process ends once it has read all */
+	bool check_only; /* --check-config: the process ends once it has read the configuration */
 	int argc; /* what config_arguments read, for a reload; the caller's */
 	char **argv;
-	const char *file; /* that --config names, of argv; NULL: none */
+	const char *file; /* the file that --config names, in argv; NULL: there is no --config */
 };
 
 /* Defaults. The socket paths follow $XDG_RUNTIME_DIR for users, /run/gpuwm for root. */
@@ -59,11 +60,13 @@ int config_read(struct config *config, const char *path, struct error *error);
 int config_set(struct config *config, const char *section, const char *key, const char *value,
 	       struct error *error);
 
-/* The file that a flag names, then GPUWM_SOCKET, then flags: the later wins. Roots given by flags replace the file's. 0: run; 1: printed help or version to stdout; -EINVAL: usage. */
+/* Reads the file that --config names, then $GPUWM_SOCKET, then the flags, of which each overrides what was read before
+ * it. Roots given by flags replace the file's. Returns 0 if gpuwmd is to run, 1 if it printed its help or its version to
+ * stdout. -EINVAL: a wrong flag, with the usage; all errors of config_read. */
 int config_arguments(struct config *config, int argc, char **argv, struct error *error);
 
-/* The product of the limits against RLIMIT_NOFILE, whose soft limit is raised
- * to what is needed: -EMFILE says what is needed, what there is, and the remedies. */
+/* Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EMFILE: the hard
+ * limit is lower. The error says how many files are needed, how many the process may open, and the remedies. */
 int config_check_files(const struct config *config, struct error *error);
 
 #endif

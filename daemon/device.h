@@ -26,7 +26,7 @@ struct device {
 	uint64_t used; /* is granted */
 	uint64_t contexts; /* of it: for contexts of loaders that have not gone */
 	uint64_t still_mapped; /* of it: of freed versions that holders of revoked leases may still map */
-	struct error lost; /* how the GPU was lost, as a loader found; code 0: it was not, or it is back */
+	struct error lost; /* how the GPU was lost, as a loader found; code 0: the GPU is in use */
 };
 
 /* A device never leaves the table: versions refer to it. At most DEVICES_MAX. */
@@ -56,7 +56,7 @@ int device_table_report(struct device_table *table, const struct device *report,
 /* NULL: no such device. */
 struct device *device_find(const struct device_table *table, const char *id);
 void device_table_clear(struct device_table *table);
-/* 0, or -ENODEV with how the device was lost and the remedy: it takes no load and no publish. */
+/* Checks that the device can take loads and publishes. -ENODEV: it is lost; the error says how, and the remedy. */
 int device_check_there(const struct device *device, struct error *error);
 
 /* What was charged; gives itself back. Zeroed: nothing. */
@@ -67,16 +67,16 @@ struct budget_charge {
 	struct quota_charge quota; /* the same bytes, of a user; zeroed: nobody's */
 };
 
-/* Whether so many bytes fit beside all that is charged now. -ENOSPC quotes budget, used and free. */
+/* Checks that so many bytes fit beside all that is charged now. -ENOSPC, with the bytes of the budget, used and free. */
 int budget_check(const struct device *device, uint64_t bytes, struct error *error);
-/* The same, and charges them. ret is zeroed memory. */
+/* The same, and charges the bytes. ret must be zeroed. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
 /* Charges the bytes to the user too, until they are given back. -EDQUOT, -ENOMEM: the charge stays as it is. */
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
-/* Whether a loader's context fits, which may take nothing. -EAGAIN: there is room when other loaders' contexts are gone;
- * -ENOSPC: not even then. */
+/* Checks that a loader's context fits. -EAGAIN: it will fit when the contexts of other loaders are gone; -ENOSPC: it will
+ * not fit even then. */
 int budget_check_context(const struct device *device, struct error *error);
-/* The same, and charges it. */
+/* The same, and charges the context. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
 /* Of the budget, once the contexts that are there now are gone. */
 uint64_t budget_left(const struct device *device);

@@ -40,7 +40,7 @@ struct fair_task {
 	bool (*call)(struct fair_task *task); /* true: there is more, the task is due again */
 };
 
-/* The struct that embeds this watch or task as `member`. */
+/* Returns the struct of this type that has the watch or task `part` as its `member`. */
 #define fair_owner(part, type, member) ((type *)((char *)(part)-offsetof(type, member)))
 
 /* `after` is called after each call of a watch or task: what it frees is not looked at again. NULL: out of memory or

@@ -25,7 +25,7 @@ enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 const char *job_kind_name(enum job_kind kind);
 const char *job_state_name(enum job_state state);
-/* The state in `jobs` and in events: "cancelling" while a running job has been cancelled and has not ended. */
+/* Returns the name of the state for `jobs` and events: "cancelling" from the cancellation of a running job to its end. */
 const char *job_state_told(const struct job *job);
 
 #define JOB_PHASE_BYTES 255 /* why a loader is waited for, with a path in it */
@@ -50,7 +50,7 @@ struct job {
 	uint64_t done, total;
 	struct job_record record;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
-	uint64_t ended_steady_ms; /* for JOB_KEPT_SECONDS, which a clock that is set must not end */
+	uint64_t ended_steady_ms; /* the end of the job, for JOB_KEPT_SECONDS; setting the clock does not change it */
 	struct error *error; /* why it failed; of one that is done: what did not follow; NULL: neither */
 	struct loader *loader; /* that runs it; NULL: none yet, or it left while the version is stored */
 	bool made; /* load: its version is ready, whatever becomes of the loader */

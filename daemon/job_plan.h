@@ -24,7 +24,7 @@ struct job_plan {
 int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
 		  struct error *error);
 
-/* With what each device has at this moment, and whether gpuwmd would grant the load so much of it. */
+/* Writes the plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs. */
 void job_plan_put(struct message_writer *w, const struct server *server, const struct job_plan *plan);
 
 #endif

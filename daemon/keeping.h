@@ -38,8 +38,8 @@ void keeping_save(struct keeping *keeping);
 /* A version's descriptors as a batch; put: with new names. NULL: out of memory. */
 struct store_batch *keeping_batch(struct keeping *keeping, struct version *version, bool put);
 
-/* The service manager did not confirm that a version's descriptors left the store: until the next start they may take
- * room there, so that fewer others are put into it. */
+/* Call when the service manager has not confirmed that a version's descriptors left the store. They may still take room
+ * there, so gpuwmd counts them as stored until its next start. */
 void keeping_not_removed(struct keeping *keeping, const struct version *version);
 
 /* What is left of the time in which nothing is freed, since clients may come back; 0: over. */

@@ -51,9 +51,9 @@ void loader_lost(struct loader *loader);
 
 /* Asks it to end its job; kills it when it does not. */
 void loader_cancel(struct loader *loader);
-/* Ends its job with this error and kills it. Nothing if it has none. */
+/* Ends the loader's job with this error and kills the loader. Does nothing if the loader has no job. */
 void loader_fail(struct loader *loader, const struct error *error);
-/* Those that stand by are replaced by new ones. */
+/* Replaces the loaders that stand by with new ones. */
 void loader_pool_renew(struct loader_pool *pool);
 /* A job that has something to do must make progress: config.check_stall_ms, load_stall_ms. */
 void loader_watch(struct loader *loader);

@@ -23,7 +23,8 @@ struct pace *pace_free(struct pace *pace);
 
 /* Takes a token. Returns false if the bucket has none. If there is no memory for a new bucket, returns true. */
 bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms);
-/* Of a table that counts: how often pace_take refused this uid and kind since the last call of pace_withheld. */
+/* Returns how often pace_take has refused this uid and kind since the last call of pace_withheld. Only for a table that
+ * counts. */
 uint64_t pace_withheld(struct pace *pace, uid_t uid, unsigned kind);
 /* Any bucket that withheld something; false: none did. */
 bool pace_next_withheld(const struct pace *pace, uid_t *ret_uid, unsigned *ret_kind);

@@ -26,7 +26,7 @@ struct publish {
 	struct version_id id;
 	struct version *version;
 	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
-	gid_t *groups; /* of whoever began it, for the right to move the alias then; malloced, NULL: not known */
+	gid_t *groups; /* of the user who began it: they may give the right to move the alias; malloced, NULL: not known */
 	size_t group_count;
 	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
 	uint32_t part_count;
@@ -46,13 +46,13 @@ struct publish_request {
 	uint32_t rank, world;
 	uint64_t bytes;
 	const struct version_id *join; /* NULL: a new one */
-	const struct joiners *joiners; /* of a new publish: users and groups that may join it; NULL: none */
+	const struct joiners *joiners; /* the users and groups that may join a new publish; NULL: none */
 	void *publisher;
 	uid_t uid;
 	bool by_operator;
 	const gid_t *groups; /* of the uid, copied; only if there is an alias */
 	size_t group_count;
-	const uint64_t *heard_ms; /* as in publish_part; valid as long as the publisher is */
+	const uint64_t *heard_ms; /* as in publish_part; valid as long as the publisher lives */
 	uint64_t silence_ms; /* as in publish_part */
 };
 

@@ -14,7 +14,7 @@ enum quota_kind {
 	QUOTA_REQUESTS, /* that wait for something */
 	QUOTA_PUBLISHES, /* open ones; each holds a loader */
 	QUOTA_CLAIMS, /* names that it is to build */
-	QUOTA_VERSIONS, /* versions that have not failed; like the kinds below, without those that operators made */
+	QUOTA_VERSIONS, /* versions that have not failed; this and the kinds below leave out what operators made */
 	QUOTA_BYTES, /* of segments, promised or held, on all devices together */
 	QUOTA_FDS, /* descriptors of segments and indices */
 	QUOTA_INDEX_BYTES,

@@ -48,7 +48,7 @@ struct replica {
 	struct digest promised; /* the content that the commit named */
 	struct budget_charge charge;
 	uint64_t scrubbed; /* the scrub's last pass that read it */
-	bool lost; /* with its device: also when that is back */
+	bool lost; /* its device was lost with it; stays true when the device is back */
 };
 
 struct lease;
@@ -78,11 +78,11 @@ struct version {
 	bool storing; /* complete, but its descriptors are not in the fd store yet */
 	bool freeing; /* its end has begun: it is in no snapshot any more */
 	struct error error; /* why it failed; of a ready one: why its alias was not moved */
-	uint64_t failed_ms; /* steady: when it failed, or a restart found that it was lost */
+	uint64_t failed_ms; /* steady: when it failed, or when a restart found that it was lost */
 	uint32_t readers; /* jobs that have its memory: it is not freed under them */
-	const struct error *
-		tainted; /* ready, retiring: what of its memory is not as it was checked, or how the device of a
-				replica was lost (-ENODEV); NULL: nothing known */
+	/* Of a ready or retiring version: which of its memory differs from what was checked, or how the device of a
+	 * replica was lost (-ENODEV). NULL: nothing is known. */
+	const struct error *tainted;
 	uint64_t force_at_ms; /* since 1970: when leases that are left are revoked; 0: never */
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
 	bool forced; /* that time is over: nobody gets a lease again */
@@ -198,12 +198,12 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
  * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take, before
  * the next call that may forget (a charge moves out by copy and zeroing, `segments` by setting it to NULL). */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
-/* The version that failed first, of those that are kept; NULL: there is none. */
+/* Returns the version that failed first; NULL: the registry keeps no failed version. */
 struct version *registry_oldest_failed(const struct registry *registry);
-/* Forgets a failed version: its pointer is dead, and its model too when it was the last version. */
+/* Forgets a failed version, and its model if that has no other version. Their pointers are dead then. */
 void registry_forget_failed(struct registry *registry, struct version *version);
-/* `told` is called with each failed version that is about to be forgotten, for whatever reason, but not at the registry's
- * own end. It changes nothing in the registry. */
+/* Has the registry call `told` with each failed version before it forgets the version, for whatever reason, but not in
+ * registry_free. `told` must not change the registry. */
 void registry_on_forget_failed(struct registry *registry,
 			       void (*told)(void *data, const struct version *version), void *data);
 
@@ -233,7 +233,8 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 
 /* ---- leases ---- */
 
-/* A lease on the replica. -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. The list of the holder's leases begins at *holder_leases. */
+/* Grants a lease on the replica, and puts it into the holder's list, which begins at *holder_leases. Sets *ret_lease, which
+ * belongs to the registry. -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);

@@ -51,7 +51,7 @@ struct registry {
 	struct version_record *by_id, *by_publish;
 	struct version_record *failed; /* oldest first */
 	uint32_t failed_count;
-	void (*on_forget_failed)(void *data, const struct version *version); /* NULL: nobody is told */
+	void (*on_forget_failed)(void *data, const struct version *version); /* may be NULL */
 	void *on_forget_data;
 	struct registry_counts counts;
 	uint64_t fds_max;
@@ -95,9 +95,10 @@ void version_uncount(struct version *version);
 int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error);
 void version_free_taint(struct version *version);
 
-/* registry_failed.c. Into the list of failed ones, out of the counts. The oldest above FAILED_KEPT_MAX is forgotten. */
+/* In registry_failed.c. Moves a version from the counts into the list of failed ones, and forgets the oldest of them if
+ * there are more than FAILED_KEPT_MAX. */
 void version_keep_failed(struct version *version);
-/* Out of that list, before the version goes; whoever registry_on_forget_failed named is told. */
+/* Takes a version out of that list before the version is freed, and calls the function that registry_on_forget_failed set. */
 void version_drop_failed(struct version *version);
 
 /* revoked_ids.c. Before the version goes. */

@@ -1,4 +1,4 @@
-/* The configuration in force, and a new one in its place: SIGHUP and the method `reload`. */
+/* Reading the configuration again: for SIGHUP and for the method `reload`. */
 #ifndef GPUWM_DAEMON_RELOAD_H
 #define GPUWM_DAEMON_RELOAD_H
 
@@ -12,9 +12,9 @@ int config_apply(struct server *server, struct error *error);
 /* Says where more is used than is budgeted now: once versions were taken over, and after a reload. */
 void config_warn_budgets(const struct server *server);
 
-/* Reads file and flags anew. A configuration that is wrong, or changes what only a restart can, is not taken: the old
- * one stays whole, and *error says why. -EINVAL, -ENOENT: there is no such file; -EMFILE: the limits need more
- * files than the process may open. The log tells the outcome. */
+/* Reads file and flags again, puts the new configuration in force, and logs the outcome. If there is an error, the old
+ * configuration stays in force, whole. -EINVAL: the new one is wrong, or changes what only a restart can change; -ENOENT:
+ * the file is not there; -EMFILE: the limits need more files than the process may open. */
 int server_reload(struct server *server, struct error *error);
 
 #endif

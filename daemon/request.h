@@ -14,14 +14,14 @@ struct request {
 	struct server *server;
 	struct session *session;
 	uint64_t id;
-	bool looks; /* its method changes nothing: where the answer can't be told, an error can */
+	bool looks; /* its method changes nothing; if the answer can't be sent, an error can be */
 	struct packet *packet; /* what it came with; NULL once it waits */
 };
 
-/* Begins the answer: put the result's keys, then request_answer or one of its
- * sisters, which end the map, send, and clear w. An answer up to a packet's size needs no memory. If a larger one can't
- * be told, the connection ends: the peer does not know then whether the request was done, and what was made for the
- * peer alone is undone. A request that only looks is refused instead. */
+/* Begins the answer. The caller then writes the result's keys and calls request_answer or one of the functions after it,
+ * which end the map, send the answer, and clear w. An answer up to a packet's size needs no memory. If a larger one can't
+ * be sent, gpuwmd ends the connection, since the peer must not take the request for failed, and undoes what it made for
+ * the peer alone. If the request's method changes nothing, gpuwmd refuses the request instead. */
 void request_result(const struct request *request, struct message_writer *w);
 
 /* What does not fit a packet goes as a sealed memfd. */

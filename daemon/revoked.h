@@ -20,8 +20,8 @@ struct revoked_table *revoked_table_free(struct revoked_table *table);
  * If the lease's descriptors were not sent yet, the session's request is refused instead. The caller then frees the version
  * if nothing else holds it, saves the state, and calls revoked_tell. -ENOMEM: the lease goes on. */
 int revoked_add(struct server *server, struct lease *lease, struct error *error);
-/* Sends an event for each lease that was revoked since the last call, to its holder and to the subscribers. `leases` gets a
- * map for each; NULL: nothing is written. */
+/* Tells the holders and the subscribers of all leases that were revoked since the last call. Writes a map for each lease to
+ * `leases`, unless that is NULL. */
 void revoked_tell(struct server *server, const char *reason, struct message_writer *leases);
 
 /* Forgets a revoked lease that its own process releases. Returns false if the lease was not revoked, or if the session's

@@ -13,7 +13,7 @@ struct of_version {
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
 	struct model_owner owner; /* of the model, when the first of them was revoked */
 	uint64_t uses;
-	/* While an event is put together: those of one holder that were revoked. */
+	/* While an event is written: the revoked leases of one holder. */
 	struct revoked *event_first, **event_end;
 	uint64_t event_count;
 	struct of_version *event_next;

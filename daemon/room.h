@@ -10,19 +10,20 @@ struct device;
 struct loader;
 struct server;
 
-/* What is in the way of a charge now, and will be gone without anybody's doing. */
+/* What a charge that does not fit now has to wait for. */
 enum room_wait {
-	ROOM_NEVER, /* more than that is in the way */
-	ROOM_CONTEXTS, /* contexts of other loaders that will end */
-	ROOM_FREED, /* what is being freed */
+	ROOM_NEVER, /* nothing that ends by itself would make room enough */
+	ROOM_CONTEXTS, /* the contexts of other loaders, which will end */
+	ROOM_FREED, /* memory that is being freed */
 };
-/* Of so many bytes of the device that don't fit now; `beside` is what else is charged before them. loader: who asks, and has
- * its context already; NULL: nobody. Of two loaders that wait for each other none passes. */
+/* Returns what so many bytes of the device, which do not fit now, have to wait for. beside: bytes that will be charged
+ * before them. loader: the loader that wants the bytes and has its context already, or NULL. If two loaders would wait for
+ * each other, both get ROOM_NEVER. */
 enum room_wait room_wait(const struct server *server, const struct device *device, uint64_t bytes,
 			 uint64_t beside, const struct loader *loader);
 
-/* Whether gpuwmd would grant a load so many bytes of the device, with the context that it needs besides: now, or as soon
- * as what room_wait names is gone. -ENOSPC with the words that the load would fail with. */
+/* Checks whether gpuwmd would grant a load so many bytes of the device and a context, either now or after the wait that
+ * room_wait returns. -ENOSPC, with the error that the load would fail with. */
 int room_check_load(const struct server *server, const struct device *device, uint64_t bytes,
 		    struct error *error);
 

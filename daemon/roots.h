@@ -1,4 +1,4 @@
-/* Roots of the configuration that are not there: a warning each, since every load from below one fails. */
+/* Warns of configured roots that do not exist: every load from below such a root fails. */
 #ifndef GPUWM_DAEMON_ROOTS_H
 #define GPUWM_DAEMON_ROOTS_H
 
@@ -8,14 +8,14 @@ struct server;
 
 /* NULL: out of memory. */
 struct roots *roots_new(struct server *server);
-/* Always NULL. Its memory goes when libuv has given back the last look. */
+/* Returns NULL. The memory is freed when the last look on libuv's threads has ended. */
 struct roots *roots_free(struct roots *roots);
 
-/* Looks for all roots, without waiting: a file system that hangs keeps one of libuv's threads, and no more. Does
- * nothing where a service has the loaders: gpuwmd does not see their folders then. */
+/* Looks for all roots on libuv's threads, without waiting. A file system that hangs blocks one of these threads, and no
+ * more. Does nothing if a service starts the loaders, since gpuwmd then does not see their folders. */
 void roots_look(struct roots *roots);
 
-/* Looks for all roots, and waits for the file system. */
+/* Looks for all roots in the calling thread. */
 void roots_look_now(const struct config *config);
 
 #endif

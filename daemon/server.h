@@ -47,7 +47,7 @@ struct server {
 	gid_t publish_group, observe_group;
 	bool has_publish_group, has_observe_group;
 	uint64_t rules_generation; /* how often rules were taken into force, from 1 */
-	uint64_t roles_generation; /* how often the groups that give roles were looked up, from 1 */
+	uint64_t roles_generation; /* how often gpuwmd looked up the groups that give roles, from 1 */
 
 	struct registry *registry;
 	struct publish_table *publishes;
@@ -56,7 +56,7 @@ struct server {
 	struct device_table devices;
 	struct keeping *keeping; /* what a restart finds */
 	struct freeing *freeing; /* versions that are to go */
-	bool unfreed; /* there was no memory to free one: tried again before the loop sleeps */
+	bool unfreed; /* freeing a version failed for lack of memory; gpuwmd tries again before the loop sleeps */
 	struct notify *notify;
 	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were woken for */
@@ -94,16 +94,16 @@ struct server {
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	uv_signal_t signals[SIGNALS];
-	bool turn_due; /* loaders are given to jobs, and started, before the loop sleeps */
-	bool losses_due; /* a device was lost, or is back: jobs and loaders are gone through before the loop sleeps */
-	bool standbys_stale; /* loaders that stand by began before a device came back */
+	bool turn_due; /* gpuwmd gives loaders to jobs, and starts loaders, before the loop sleeps */
+	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
+	bool standbys_stale; /* the loaders that stand by began before a device came back */
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 	bool stopping;
 	struct error failed; /* why gpuwmd ends; code 0: it goes on */
 
-	struct message_memory answer; /* for answers up to a packet: it is there before anything is done */
+	struct message_memory answer; /* for answers up to a packet's size, so that they need no memory later */
 	char answer_data[PACKET_BYTES_MAX];
 	struct packet packet; /* one for all sessions */
 	uint8_t packet_data[PACKET_BYTES_MAX + 1];
@@ -120,7 +120,7 @@ struct server *server_free(struct server *server);
  * server_stop. 0, or why gpuwmd could not start or go on. */
 int server_run(struct server *server, struct inherited *left, struct error *error);
 
-/* Leaves the loop at once: server_run returns this error. */
+/* Leaves the loop at once. server_run then returns this error. */
 void server_fail(struct server *server, const struct error *error);
 /* SIGTERM: refuses what waits, lets replies drain, and leaves the loop. */
 void server_stop(struct server *server);

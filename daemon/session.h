@@ -34,7 +34,7 @@ struct session {
 	uint64_t id;
 	enum session_kind kind;
 	unsigned roles; /* access_roles gives them */
-	uint64_t roles_generation; /* of the configuration that they were found under; 0: not yet */
+	uint64_t roles_generation; /* server.roles_generation when they were looked up; 0: not yet */
 	struct access access;
 	struct peer peer;
 	struct quota_charge charge;
@@ -46,8 +46,7 @@ struct session {
 	int sock;
 	struct fair_share *share;
 	struct fair_watch io, death; /* the socket; the pidfd */
-	struct fair_task
-		task; /* what the session does next without an event: it arrives, or tries to send again */
+	struct fair_task task; /* what it does next without an event: find out its peer, or send again */
 	struct outgoing *out, **out_end;
 	unsigned fds_sent; /* descriptors since the socket was last seen to be empty; unread.h counts them */
 	struct unread_user *unread_of; /* NULL: it has none */
@@ -92,7 +91,7 @@ void session_send(struct session *session, const struct parcel *parcel);
  * which the caller must answer; false if the reply was sent. */
 bool session_withdraw(struct session *session, uint64_t lease, uint64_t *ret_request);
 
-/* Sends an error as the answer to the request `id`; NULL: to no request. -ENOMEM: nothing was sent. */
+/* Sends an error as the answer to the request `id`, or to no request if `id` is NULL. -ENOMEM: nothing was sent. */
 int session_refuse(struct session *session, const uint64_t *id, const struct error *error);
 
 /* Ends when all that was sent has been handed to the kernel. */

@@ -200,7 +200,7 @@ int socket_lock_check_unserved(const char *path, uint64_t wait_ms, struct error 
 	struct waiting w = waiting_for(path, wait_ms);
 	int r;
 
-	/* EAGAIN: somebody listens, and so many wait there that there is no room for one more. */
+	/* -EAGAIN: a process listens at the path, but its queue of waiting connections is full. */
 	while ((r = w.sock < 0 ? ask(&w) : 0) == 0 || r == -EAGAIN) {
 		r = look(&w, listener_of(w.sock), error);
 		if (r < 0)

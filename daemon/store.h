@@ -1,6 +1,8 @@
-/* The service manager's fd store (systemd's, or gpuwm-keeper's): what lies in it is passed to
- * the next gpuwmd. gpuwm-keeper says at each barrier what it does not keep; systemd does not. libsystemd talks to it, and may wait: storing 2,000 descriptors keeps systemd busy for
- * 0.9 s. So it runs on the thread pool, a batch at a time; at start, before the loop, it waits. */
+/* The fd store of the service manager, systemd or gpuwm-keeper: it passes the descriptors that lie there to the next
+ * gpuwmd. At each barrier gpuwm-keeper says which descriptors it did not keep; systemd says nothing.
+ *
+ * Talking to the service manager may block: storing 2,000 descriptors keeps systemd busy for 0.9 s. So gpuwmd does it on
+ * the thread pool, one batch at a time, and only at its start, before the loop runs, on the main thread. */
 #ifndef GPUWM_DAEMON_STORE_H
 #define GPUWM_DAEMON_STORE_H
 
@@ -24,7 +26,7 @@ int store_limit(uint64_t *ret_limit, struct error *error);
 
 /* One batch of names, and what to do with them. */
 struct store_batch;
-/* error NULL: the service manager has done it all, and keeps what it was told to, as far as it says. On the loop. */
+/* Called on the loop. error NULL: the service manager has processed the whole batch, and has not refused any of it. */
 typedef void store_done_fn(void *data, const struct error *error);
 
 /* Room for `count`; confirm_ms: how long the service manager may take. Nothing later can run out of memory. NULL: out of memory. */

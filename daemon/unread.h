@@ -16,9 +16,9 @@ struct unread *unread_new(void);
 /* After all sessions have gone: closes what still lies unread. NULL is fine. */
 struct unread *unread_free(struct unread *unread);
 
-/* Whether so many more descriptors may be sent to the session now. Where its user has its share of
- * UNREAD_FDS_ALL_MAX already, some of the user's sessions are looked at, whether their peers have read meanwhile. A user
- * that leaves nothing unread always has room for a reply. */
+/* Returns whether gpuwmd may send so many more descriptors to the session now. If the session's user has its share of
+ * UNREAD_FDS_ALL_MAX already, the function first looks at some of the user's sessions: their peers may have read
+ * meanwhile. A user that leaves nothing unread always has room for a reply. */
 bool unread_has_room(struct session *session, size_t fds);
 /* They were sent. Without memory to note it they do not count. */
 void unread_add(struct session *session, size_t fds);
@@ -27,7 +27,7 @@ void unread_clear(struct session *session);
 /* The session ends. True: its peer has not read all, so the socket, the session's charge and its share are taken
  * over: descriptors stay in flight after gpuwmd has closed its end. They go when the peer reads or closes. */
 bool unread_take_over(struct session *session);
-/* Ended sessions whose sockets are still open. */
+/* Returns how many sessions have ended while their sockets are still open. */
 uint64_t unread_leftovers(const struct unread *unread);
 /* Of a user: descriptors that were not seen to be read. */
 uint64_t unread_count(const struct unread *unread, unsigned uid);

@@ -29,41 +29,47 @@ struct versions_swap {
 	const struct version_id *expect; /* may be NULL */
 	bool retire_old;
 };
-/* ret_kept->code is 0, or why the old version could not be retired: the alias has moved nevertheless. */
+/* Moves the alias. Sets ret_kept if the old version could not be retired; the alias has moved nevertheless, and the
+ * function returns 0. ret_kept->code is 0 otherwise. */
 int versions_swap(struct server *server, const struct versions_swap *swap, struct swap_result *ret,
 		  struct error *ret_kept, struct error *error);
 int versions_pin(struct server *server, struct version *version, const char *pin, struct error *error);
 int versions_unpin(struct server *server, struct version *version, const char *pin, struct error *error);
 /* No new leases; freed when unused, after this call. */
 int versions_retire(struct server *server, struct version *version, struct error *error);
-/* The same, and leases that are left after after_ms are revoked, so that it is freed then: versions_forced.c. Again
- * before that time is over: it counts from now. `by` is the user who wants it so, for the log. -EBUSY: it has pins. */
+/* The same, and revokes the leases that are left after after_ms, so that the version is freed then (versions_forced.c).
+ * A second call before that time counts after_ms from its own time. by: the user who asked, for the log. -EBUSY: the
+ * version has pins. */
 int versions_retire_by_force(struct server *server, struct version *version, uint64_t after_ms, uid_t by,
 			     struct error *error);
 /* At start: the times of versions that were to be freed by force before the restart go on. */
 void versions_force_begin(struct server *server);
 
-/* Forgets a failed version: it is listed no more, and an event tells. -EINVAL: it did not fail; names the remedy. */
+/* Forgets a failed version, so that `list` no longer has it, and sends an event. -EINVAL: the version did not fail; the
+ * error names the remedy. */
 int versions_remove(struct server *server, struct version *version, struct error *error);
-/* At start: failed versions are forgotten after failed_keep_s of the configuration, with an event. */
+/* Call at start: from then on, gpuwmd forgets each failed version after failed_keep_s of the configuration, and sends an
+ * event. */
 void versions_failed_begin(struct server *server);
-/* Sets the timer for the oldest failed version: another one has failed, or failed_keep_s has changed. */
+/* Sets the timer for the oldest failed version. Call it when another one has failed, or failed_keep_s has changed. */
 void versions_failed_arm(struct server *server);
 
 /* A loader found that the memory of a replica is not what was checked: no new leases. */
 void versions_taint(struct server *server, struct version *version, const struct replica *replica,
 		    const struct error *found);
 
-/* versions_lost.c: the device is lost, so that all versions with a replica there are tainted, with -ENODEV. */
+/* In versions_lost.c. Taints all versions with a replica on the device, which is lost (-ENODEV). */
 void versions_lose(struct server *server, struct device *device);
-/* Publishes that have a part on a lost device fail. What is on its way into the fd store gets there, and is tainted then. */
+/* Fails all publishes that have a part on a lost device. A version that is on its way into the fd store becomes ready
+ * first, and is tainted then. */
 void versions_fail_lost(struct server *server);
-/* The same of one version that became ready when its device was lost already. */
+/* Taints one version that has become ready after its device was lost. */
 void versions_lose_new(struct server *server, struct version *version);
-/* Lets go of the versions that need what was lost with the device: aliases that name them go, their leases are revoked, and
- * they are freed; pinned ones when their last pin goes. Not of those that other devices hold too. */
+/* Frees the versions that can't be used without what was lost with the device: removes the aliases that name them and
+ * revokes their leases. Frees pinned ones when their last pin goes. Leaves versions whose ranks all have a replica on
+ * another device. */
 void versions_drain_lost(struct server *server, const struct device *device);
-/* Whether the version has a replica there. */
+/* Returns whether the version has a replica on the device. */
 bool version_is_on(const struct version *version, const struct device *device);
 
 /* Frees the version if nothing holds it any more: called after each lease that went. */

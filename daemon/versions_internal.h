@@ -14,8 +14,8 @@ void tell_tainted(struct server *server, const struct version *version, const st
 void tell_swapped(struct server *server, const char *model, const char *alias,
 		  const struct swap_result *result);
 
-/* versions_forced.c: revokes its leases and frees it, at once and within the grace time too; what is pinned when its last
- * pin goes. It is retiring. The caller saves, and calls revoked_tell with the reason. */
+/* In versions_forced.c. Revokes the leases of a retiring version and frees the version at once, also within the grace time;
+ * a pinned version when its last pin goes. The caller then saves the state and calls revoked_tell with the reason. */
 void force_now(struct server *server, struct version *version);
 
 /* versions_freed.c. Marks the version if nothing holds it any more: it is in no snapshot from then

@@ -150,19 +150,20 @@ void answer_error_print(const json_t *object, const char *key, const char *what)
 
 struct swap_outcome {
 	char old[33]; /* the id of the version that the alias named before; "": none */
-	bool retire_old; /* that version was to be retired */
-	struct error kept; /* code 0, or why it could not be retired */
+	bool retire_old; /* the caller asked to retire that version */
+	struct error kept; /* code 0, or why gpuwmd could not retire that version */
 };
-/* gpuwm_swap: 0 or its error. */
+/* Calls gpuwm_swap and sets *ret_outcome. Returns 0 or the error of gpuwm_swap. */
 int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		 struct swap_outcome *ret_outcome);
-/* Prints what an alias names now, and what became of the version that it named before. before, list: what `list`
- * said before and after; a version that is freed has its tag in the first only. */
+/* Prints which version an alias names now, and what became of the version that it named before. before, list: the answers
+ * to `list` before and after the swap. A version that was freed is only in the first one. */
 void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
 	       const struct swap_outcome *outcome);
-/* The error as JSON, for json_pack; NULL: the old version was retired, or was not to be. */
+/* Returns outcome->kept as JSON, for json_pack to take over; NULL: there is no such error. */
 json_t *swap_kept_json(const struct swap_outcome *outcome);
-/* Says on stderr why the old version was not retired. EXIT_DONE, or an exit code if --retire-old asked for it. */
+/* Prints to stderr why the old version was not retired. Returns the exit code of the command: EXIT_DONE, unless the user
+ * asked for the retirement with --retire-old. */
 int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome);
 /* gpuwm_retire; after_ms: gpuwm_retire_by_force; NULL: without force. id: the version's, "": not known; with it, one
  * that gpuwmd took and did not answer is asked for once more. */
@@ -173,7 +174,7 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 
 /* A job's phases with their times, the notes of its loader. */
 int job_course_print(const json_t *job);
-/* What its loader noted, a line each. */
+/* Prints the notes of the job's loader, a line each. */
 void job_notes_print(const json_t *job);
 /* The plan of a dry run. */
 int job_plan_print(const json_t *job);

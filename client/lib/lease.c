@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under the lock, as all that reads or writes a lease, but for what never changes: its version. */
+/* Called under the lock, like every function that reads or writes a lease. Only the version, which never changes, may be
+ * read without it. */
 static void lease_link(struct reviver *v, struct lease *lease)
 {
 	lease->next = v->leases;
@@ -32,8 +33,8 @@ static void lease_free(struct lease *lease)
 	free(lease);
 }
 
-/* Whether gpuwmd is told of its end on the connection of this round: it holds the lease for that, or counts its memory
- * as used until it hears that it is unmapped. */
+/* Whether gpuwmd waits for the release of the lease on the connection of this round: because the lease is granted there,
+ * or because it was revoked and gpuwmd counts its memory as used until the release. */
 static bool lease_counts(const struct lease *lease, uint64_t round)
 {
 	return lease->revoked || (lease->round == round && !lease->lost);
@@ -69,7 +70,7 @@ static struct lease *find_held(const struct reviver *v, uint64_t id)
 	return lease;
 }
 
-/* One thread may read that a lease is revoked before another one has taken what grants it. */
+/* One thread may read that a lease is revoked before another thread has entered the lease. */
 static void revoked_early(struct reviver *v, uint64_t id)
 {
 	v->revoked_early[v->revoked_early_count++ % REVOKED_EARLY_MAX] = id;
@@ -151,7 +152,8 @@ static void put_release(struct message_writer *w, uint64_t id)
 	message_end(w);
 }
 
-/* An end of the connection ends the lease too: so it is when memory is short for the words. */
+/* If the request can't be sent or answered, or there is no memory for it, the connection is ended instead: gpuwmd then ends
+ * the lease by itself. */
 static int tell_release(struct gpuwm_client *client, struct connection *connection, uint64_t id,
 			struct error *error)
 {
@@ -173,7 +175,7 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 	return -EIO;
 }
 
-/* While another call is under way it reads the answer. */
+/* If another call is under way, that call reads the answer. */
 static void tell_release_now(struct gpuwm_client *client, struct connection *connection, uint64_t id)
 {
 	struct message_writer w;
@@ -192,8 +194,8 @@ static void tell_release_now(struct gpuwm_client *client, struct connection *con
 		tell_release(client, connection, id, NULL);
 }
 
-/* It is not the client's any more. The connection (kept) that is to be told, its id and whether it was revoked; NULL:
- * nobody is. */
+/* Takes the lease from the client and frees it. Returns the connection, kept, on which gpuwmd waits for its release, and
+ * sets *ret_id and *ret_revoked; NULL: gpuwmd waits for none. */
 static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, uint64_t *ret_id,
 				      bool *ret_revoked)
 {
@@ -224,7 +226,7 @@ int lease_release(struct gpuwm_client *client, struct lease *lease, struct error
 	int r = connection ? tell_release(client, connection, id, error) : 0;
 
 	connection_free(connection);
-	return revoked ? 0 : r; /* another gpuwmd than the one that revoked it does not know it */
+	return revoked ? 0 : r; /* a gpuwmd that was started after the revocation does not know the lease */
 }
 
 void lease_drop(struct gpuwm_client *client, struct lease *lease)
@@ -321,11 +323,12 @@ bool leases_tell(struct gpuwm_client *client)
 		.revoked = lease->revoked,
 	};
 	v->telling = true;
-	pthread_cond_broadcast(
-		&v->changed); /* calls that wait for this thread to connect do so themselves now */
+	/* A call that waits for this thread to connect now connects itself. */
+	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
 	client->lost(&lost, client->lost_data);
-	/* A child that was made there and comes back has this thread only, and nothing to do in it. */
+	/* If the program forked in its function and the child returns here, this is the child's only thread, and it has
+	 * nothing to do. */
 	if (fork_check(&client->hook, NULL) < 0)
 		pthread_exit(NULL);
 	pthread_mutex_lock(&v->lock);
@@ -338,7 +341,7 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 	struct reviver *v = &client->reviver;
 	int r;
 
-	if (client->once) /* no thread does */
+	if (client->once) /* no thread of the library reads the connection */
 		connection_poll_now(v->connection);
 	pthread_mutex_lock(&v->lock);
 	r = why_lost(lease, error);
@@ -350,7 +353,7 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 
 /* ---- taking again ------------------------------------------------------ */
 
-/* Those that the connection of this round was not asked for yet. */
+/* Sets ret to leases that the client has not asked for on the connection of this round. */
 static size_t leases_pick(struct reviver *v, uint64_t round, struct lease *ret[RESUME_LEASES_MAX])
 {
 	size_t count = 0;
@@ -452,6 +455,6 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 	}
 	if (r == -ENOSYS)
 		lose_all(client);
-	/* So it is until its end, and it says so to every call; the next one may know the leases. */
+	/* This gpuwmd refuses for as long as it runs, and every call gets that error. The next one may know the leases. */
 	return r == -ENOSYS || r == -EUCLEAN ? 0 : r;
 }

@@ -1,60 +1,61 @@
-/* What a client holds. Each lease is known to its client, which takes it again
- * from the next gpuwmd; what uses one knows of that nothing. */
+/* The leases of a client. After a restart the client takes each lease again from the next gpuwmd, and the mapping that uses
+ * the lease does not notice. */
 #ifndef GPUWM_LIB_LEASE_H
 #define GPUWM_LIB_LEASE_H
 
 #include "client.h"
 
 struct lease {
-	struct gpuwm_version_info version; /* names it; no digests */
+	struct gpuwm_version_info version; /* without digests */
 	uint64_t id;
-	uint64_t round; /* of the connection that the id counts on */
-	bool dropped; /* given back while it was taken again */
-	bool told; /* that it is lost */
-	bool revoked; /* lost since an operator revoked it: gpuwmd is to hear when it is unmapped */
-	int lost; /* the code; 0: held, or to be taken again */
-	struct error *why; /* NULL: memory was short */
+	uint64_t round; /* of the connection on which gpuwmd gave the id */
+	bool dropped; /* the caller gave it back during an attempt to connect, at whose end it is freed */
+	bool told; /* the program has heard that it is lost, or need not hear it */
+	bool revoked; /* an operator revoked it, so it is lost; gpuwmd waits to hear that its memory is unmapped */
+	int lost; /* the code of the loss; 0: the client holds it, or takes it again */
+	struct error *why; /* of the loss; NULL: there was no memory for the words */
 	struct lease *next, *previous;
 };
 
-/* A lease (malloced) that was granted on the connection of this round becomes the
- * client's. False: that connection has ended, and the lease with it. */
+/* Hands the client a lease that gpuwmd granted on the connection of this round. Returns false if that connection has ended,
+ * and the lease with it: then the caller still owns the (malloced) lease. */
 bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round);
 
-/* One (malloced) that was not granted, of a mapping that goes on without: nobody is told, lease_check says why. */
+/* Hands the client a (malloced) lease that gpuwmd refused, of a mapping that goes on without it. lease_check returns the
+ * refusal; the program's function for lost leases is not called. */
 void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct error *why);
 
-/* Gives it back, and frees it in any case. 0 also while gpuwmd is away; -EIO: it
- * was refused. */
+/* Gives the lease back to gpuwmd, and frees it in any case. Returns 0 also while gpuwmd is away. -EIO: gpuwmd refused. */
 int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error);
 
-/* The same for a thread that must not wait for calls of others, some of which wait for ever. Nobody is told what
- * became of it. */
+/* The same, without a result, for a thread that must not wait for calls of other threads: some of those wait for ever. */
 void lease_drop(struct gpuwm_client *client, struct lease *lease);
 
-/* 0, or what it was lost with. */
+/* Returns 0 if the client holds the lease or takes it again, else the code that it was lost with. */
 int lease_check(struct gpuwm_client *client, const struct lease *lease, struct error *error);
 
-/* Whether an operator revoked it. */
+/* Returns whether an operator revoked the lease. */
 bool lease_was_revoked(struct gpuwm_client *client, const struct lease *lease);
 
 /* ---- for the reviver -------------------------------------------------- */
 
-/* Takes all again on a new connection. 0 also when gpuwmd refuses to until its end, as one does that
- * can't read what it was left, or is older; else the connection is not worth having. */
+/* Takes all leases again on a new connection, of this round. Returns 0 also if this gpuwmd never gives any back, because it
+ * can't read its state or is too old. After any other error the caller closes the connection and tries again. */
 int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
 		  struct error *error);
 
-/* A connection_notify_fn for connections of the client, which is its data: hears which leases were revoked. */
+/* A connection_notify_fn for connections of a client: marks the leases as lost that gpuwmd says were revoked. */
 void leases_on_notify(struct message *message, struct packet *packet, void *client);
 
-/* The rest is called under the reviver's lock. */
+/* Call the following functions with the reviver's lock held. */
 
-/* Frees those that were given back during the attempt, after telling the
- * connection of this round, unless it is NULL. Lets go of the lock in between. */
+/* Frees the leases that the program gave back during an attempt to connect, and releases them on the connection of this
+ * round, unless that is NULL. Unlocks the reviver's lock meanwhile. */
 void leases_settle(struct gpuwm_client *client, struct connection *connection, uint64_t round);
+/* Marks all leases as lost, for this reason. */
 void leases_lose(struct gpuwm_client *client, const struct error *why);
-/* Tells the next one that is lost, without the lock. False: all were told. */
+/* Calls the program's function for one lost lease of which the program has not heard. Unlocks the reviver's lock
+ * meanwhile. Returns false if there is no such lease. */
 bool leases_tell(struct gpuwm_client *client);
 
 #endif

@@ -18,7 +18,7 @@
 
 struct mapped_part {
 	char version[VERSION_ID_TEXT];
-	char label[VERSION_LABEL_TEXT]; /* for people */
+	char label[VERSION_LABEL_TEXT]; /* for messages */
 	uint32_t rank;
 	uint64_t generation; /* of fork: a child shares nothing with its parent */
 	struct memory_device device;
@@ -83,8 +83,8 @@ int mapped_part_drop(struct mapped_part *part, struct error *error);
 int mapped_part_leave(struct mapped_part *part, struct error *error);
 void mapped_part_free(struct mapped_part *part);
 
-/* The first of a list of all parts that are mapped, but for those amid a switch; the others by `next`. Takes no lock:
- * a signal's handler reads the list, whatever other threads do to it meanwhile. */
+/* Returns the first of all mapped parts; `next` leads to the others. A part that is being switched is not in the list. Takes
+ * no lock, so that a signal handler can read the list while other threads change it. */
 const struct mapped_part *mapped_part_first(void);
 
 /* What is mapped of a segment of the part's index; NULL: nothing. */

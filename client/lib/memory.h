@@ -58,7 +58,7 @@ struct memory_ops {
 	 * a duplicate until `map` or the release).
 	 * With `check` the descriptor is not trusted: memfd, seals and size are
 	 * verified (-EBADMSG); on cuda the device is, and mapping verifies the size.
-	 * -EBADMSG is damage only: -ENOMEM, -EMFILE and -EIO are not the descriptor's fault. */
+	 * -EBADMSG means that the descriptor is wrong; after -ENOMEM, -EMFILE and -EIO it may be good. */
 	int (*import)(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		      struct memory_segment *ret, struct error *error);
 	/* Maps the whole segment, at addresses of its own. Needs no CUDA context. */

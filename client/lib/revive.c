@@ -12,15 +12,16 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* The watcher needs little, what a program does when it is told of a lost lease may need more; only
- * what is touched is taken. */
+/* The watcher itself needs little of its stack, but it calls the program's function for lost leases. The kernel gives
+ * memory only to the pages that are touched. */
 #define STACK_BYTES KIB(256)
 
-/* After a packet that a call reads: of a call's answers the watcher wakes for one in this time. */
+/* When a packet arrives that a call reads, the watcher leaves the socket to calls for so long. So a call's many answers wake
+ * it once in this time, and not each time. */
 #define LEFT_TO_CALLS_MS 100
 
-/* A gpuwmd that takes connections and dies at once is no sign that the next one stays. Of those that live
- * this long there are 20 a second at most, and clients may come to each at once. */
+/* If a connection lived for so long, the client connects again without a longer pause. A gpuwmd that dies earlier says
+ * nothing about the next one, so the pause grows. At most 20 gpuwmds a second can live for 50 ms each. */
 #define SETTLED_MS 50
 
 /* ---- life -------------------------------------------------------------- */
@@ -45,7 +46,7 @@ bool reviver_stop(struct gpuwm_client *client)
 		return true;
 	pthread_mutex_lock(&v->lock);
 	v->stopping = true;
-	/* The end of its socket is all that the watcher waits for. */
+	/* The watcher waits in poll for its socket, or for `changed`. */
 	if (v->connection)
 		connection_shutdown(v->connection);
 	if (v->attempt)
@@ -77,7 +78,7 @@ void reviver_clear(struct gpuwm_client *client)
 	connection_free(v->connection);
 	if (v->wake >= 0)
 		close(v->wake);
-	/* In a child the lock may be some thread's of the parent. */
+	/* In a child the lock may be held by a thread of the parent, which the child does not have. */
 	if (fork_check(&client->hook, NULL) < 0)
 		return;
 	pthread_cond_destroy(&v->changed);
@@ -86,7 +87,8 @@ void reviver_clear(struct gpuwm_client *client)
 
 /* ---- pauses ------------------------------------------------------------ */
 
-/* Half of it to all of it: clients of one gpuwmd do not all come back in one moment. */
+/* Returns a random time between half of the pause and all of it, so that the clients of one gpuwmd do not all come back at
+ * the same moment. */
 static int64_t jittered(int64_t pause_ms)
 {
 	uint32_t random = 0;
@@ -129,7 +131,7 @@ void reviver_ended(struct gpuwm_client *client, const struct connection *connect
 
 /* ---- connecting again -------------------------------------------------- */
 
-/* The attempt's connection can be shut down by reviver_stop from here on. */
+/* Lets reviver_stop shut the attempt's connection down. */
 static void attempt_show(struct reviver *v, struct connection *connection)
 {
 	pthread_mutex_lock(&v->lock);
@@ -163,7 +165,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	return r;
 }
 
-/* Under the lock, which is let go of meanwhile. */
+/* Tries once to connect. Under the lock, which this unlocks meanwhile. */
 static void revive(struct gpuwm_client *client, int64_t deadline)
 {
 	struct reviver *v = &client->reviver;
@@ -198,14 +200,16 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	pthread_cond_broadcast(&v->changed);
 }
 
-/* A call does the watcher's work when there is none or it is not back from the caller's function: a call's
- * own attempt is cut short by its patience. */
+/* Whether another thread is to connect. That is a thread that is at it already, or else the watcher: its attempts are not
+ * cut short by a call's deadline. A call connects itself if there is no watcher, or if the watcher is in the program's
+ * function for lost leases. */
 static bool must_wait(const struct reviver *v)
 {
 	return v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self()));
 }
 
-/* Under the lock, which this lets go of meanwhile: waits once, or tries once to connect. The caller looks again. */
+/* Waits once for a change, or tries once to connect. Returns 0: the caller looks whether there is a connection. Under the
+ * lock, which this unlocks meanwhile. */
 static int connection_step(struct gpuwm_client *client, int64_t deadline, struct error *error)
 {
 	struct reviver *v = &client->reviver;
@@ -231,7 +235,7 @@ static int connection_step(struct gpuwm_client *client, int64_t deadline, struct
 	return 0;
 }
 
-/* Under the lock, which this lets go of meanwhile: 0 when there is a connection. */
+/* Waits until there is a connection. Under the lock, which this unlocks meanwhile. */
 static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
 {
 	int r = 0;
@@ -272,7 +276,8 @@ void reviver_wake(const struct reviver *v)
 		eventfd_write(v->wake, 1);
 }
 
-/* What the socket is ready for; 0: nothing in that time, or reviver_wake was called. */
+/* Waits until the socket is ready for one of `events`, and returns what it is ready for. Returns 0 if wait_ms has passed,
+ * or if reviver_wake was called. */
 static short wait_for(int wake, int sock, short events, int wait_ms)
 {
 	struct pollfd polled[] = {{.fd = sock, .events = events}, {.fd = wake, .events = POLLIN}};
@@ -283,12 +288,12 @@ static short wait_for(int wake, int sock, short events, int wait_ms)
 	if (polled[1].revents == 0)
 		return polled[0].revents;
 	eventfd_read(wake, &unused);
-	return 0; /* a later poll says the same of the socket again */
+	return 0; /* what the socket is ready for, the next poll returns again */
 }
 
-/* Waits for the end of the connection (true), for what gpuwmd says unasked, or until there is a lease to tell. What
- * arrives may be a call's answer, which the call reads, and what is said unasked as well: so the connection is left to
- * calls for a while then. */
+/* Waits until the connection has ended (returns true), until a notification of gpuwmd was read, or until reviver_wake is
+ * called. If a call is under way, the call reads all that arrives, notifications too: the socket is left to it for
+ * LEFT_TO_CALLS_MS. */
 static bool wait_ended(int wake, struct connection *connection)
 {
 	const int sock = connection_fd(connection);
@@ -299,7 +304,7 @@ static bool wait_ended(int wake, struct connection *connection)
 	return ready & ~POLLIN;
 }
 
-/* Under the lock, which is let go of meanwhile. */
+/* Under the lock, which this unlocks meanwhile. */
 static void watch_connection(struct gpuwm_client *client)
 {
 	struct reviver *v = &client->reviver;

@@ -423,13 +423,14 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
-/* Installs a handler for SIGSEGV, once for the process, which no other call does. When a thread writes into a tensor on
- * host that the library mapped read-only, the handler says so on standard error in one line, with the names of the
- * tensor and the version. Then it puts back the handler that was there before (or the default), and the write fails
- * again: the process dies, dumps core or prints a backtrace as it would have without this. Every other SIGSEGV goes to
- * the handler that was there before. A handler that the program installs later replaces this one, unless it calls it.
- * The handler only calls what a signal's handler may call. A write by a GPU's kernel raises no signal: CUDA ends the
- * context with CUDA_ERROR_ILLEGAL_ADDRESS, which the next calls return, and tells no address. */
+/* Installs a handler for SIGSEGV, once for the process. No other function of the library installs one.
+ * If a thread writes into a tensor on host that the library mapped read-only, the handler writes one line to standard
+ * error, with the names of the tensor and the version. Then it restores the handler that was there before (or the
+ * default) and returns. The thread repeats its write, and the process ends as it would have without this function: it
+ * dumps core, or its own handler prints a backtrace. The handler passes every other SIGSEGV on to the one that was there
+ * before. A handler that the program installs later replaces this one, unless the later one calls it.
+ * The handler calls only async-signal-safe functions. A write by a GPU's kernel raises no signal: CUDA ends the
+ * context, and the next calls return CUDA_ERROR_ILLEGAL_ADDRESS without an address. */
 void gpuwm_name_faults(void);
 
 /* ---- raw handles: for those who map themselves ------------------------ */

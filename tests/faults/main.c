@@ -71,7 +71,8 @@ static void item_over(struct work *work, size_t number, int status)
 	item_lost(&work->plan, &work->items[number], status);
 }
 
-/* Runs all items, `jobs` at a time; one whose process is lost goes on in another. */
+/* Runs all items, `jobs` of them at a time, each in a process of its own. If a process is lost, another one continues
+ * its item. */
 static void work_all(struct work *work, unsigned jobs)
 {
 	struct {

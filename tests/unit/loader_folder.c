@@ -45,7 +45,7 @@ static void write_index(const char *name, const char *tensor, const char *shard)
 	write_text(name, text);
 }
 
-/* The folder is loaded, and this is its only tensor. */
+/* Opens the folder as a source, and asserts that `tensor` is the only tensor of the source. */
 static void loads(const char *tensor)
 {
 	cr_assert_eq(open_path(folder), 0, "%s", error.message);
