@@ -16,7 +16,7 @@ enum complaint_kind {
 	COMPLAINT_FAILED, /* a version or a job failed */
 	COMPLAINT_FORCED, /* a user retires a version by force */
 	COMPLAINT_UNWATCHED, /* a process may map what was revoked, and its end can't be watched */
-	COMPLAINT_UNTOLD, /* something was done, and the answer could not be told */
+	COMPLAINT_UNTOLD, /* gpuwmd did what was asked, and could not send the answer */
 	COMPLAINT_KINDS,
 };
 

@@ -37,9 +37,9 @@ struct inherited {
 
 /* An empty one. */
 extern const struct inherited inherited_none;
-/* Reads $LISTEN_FDS and the like, and takes them out of the environment: before anything else opens a
- * descriptor, which it would take for one of them. -ENOMEM; -EINVAL, -EBADF: they say what is not so; any other -errno:
- * the calls that tell what a descriptor is failed. */
+/* Reads $LISTEN_FDS and the variables beside it, and removes them from the environment. Call it before anything else opens
+ * a descriptor, since it would take that descriptor for one of these. -ENOMEM; -EINVAL, -EBADF: the variables are wrong;
+ * any other -errno: a call that looks at a descriptor failed. */
 int inherited_read(struct inherited *ret, struct error *error);
 /* Closes what was not taken. */
 void inherited_clear(struct inherited *inherited);

@@ -50,7 +50,8 @@ struct job {
 	uint64_t done, total;
 	struct job_record record;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
-	uint64_t ended_steady_ms; /* the end of the job, for JOB_KEPT_SECONDS; setting the clock does not change it */
+	uint64_t
+		ended_steady_ms; /* the end of the job, for JOB_KEPT_SECONDS; setting the clock does not change it */
 	struct error *error; /* why it failed; of one that is done: what did not follow; NULL: neither */
 	struct loader *loader; /* that runs it; NULL: none yet, or it left while the version is stored */
 	bool made; /* load: its version is ready, whatever becomes of the loader */

@@ -291,17 +291,20 @@ void registry_remove_aliases(struct registry *registry);
 int version_pin(struct version *version, const char *pin,
 		struct error *error); /* -EEXIST, -EDQUOT, -ENOMEM, -EINVAL: not ready, a wrong name */
 int version_unpin(struct version *version, const char *pin, struct error *error); /* -ENOENT */
-/* A ready or retiring version's memory is not what was checked: it gives no new leases and aliases are
- * not moved to it; who has it keeps it. What was found first stays, but
- * that damage counts more than a loss. Cannot fail: without memory for a copy the taint says no more. */
+/* Taints a ready or retiring version, whose memory is not what was checked: it gives no new leases, and no alias moves to
+ * it. Its leases stay. A second taint does not replace the first, unless the first is a loss and the second is damage. If
+ * there is no memory for a copy of `found`, the version is tainted without it. */
 void version_taint(struct version *version, const struct error *found);
-/* Marks the replicas on the device as lost. True: there are any that were not yet; the caller taints the version. */
+/* Marks the version's replicas on the device as lost. Returns true if any of them was not marked before: the caller then
+ * taints the version. */
 bool version_lose(struct version *version, const struct device *device);
-/* Nothing but a loss taints it, and each rank has a replica that is left: that gives leases as before. */
+/* Returns whether the version is tainted by losses only, and each of its ranks has a replica that was not lost. Those
+ * replicas give leases as before. */
 bool version_is_left(const struct version *version);
-/* -EBADMSG with what differs, or -ENODEV with what was lost, and the remedy; 0: it is not tainted. */
+/* Checks that the version is not tainted. -EBADMSG: its memory differs; -ENODEV: a part was lost with its GPU. The error says
+ * what, and the remedy. */
 int version_check_sound(const struct version *version, struct error *error);
-/* The same for a lease on one replica: 0 also if others were lost and this one is left. */
+/* The same for a lease on one replica: returns 0 also if only other replicas were lost. */
 int version_check_replica(const struct version *version, uint32_t replica, struct error *error);
 /* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
  * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */

@@ -18,7 +18,7 @@ enum room_wait {
 };
 /* Returns what so many bytes of the device, which do not fit now, have to wait for. beside: bytes that will be charged
  * before them. loader: the loader that wants the bytes and has its context already, or NULL. If two loaders would wait for
- * each other, both get ROOM_NEVER. */
+ * each other's contexts, neither may. */
 enum room_wait room_wait(const struct server *server, const struct device *device, uint64_t bytes,
 			 uint64_t beside, const struct loader *loader);
 

@@ -11,7 +11,8 @@ struct taking {
 	const struct snapshot_fds *fds;
 	struct snapshot *into;
 	struct error *error;
-	struct version_id *lost; /* versions that were not adopted; the registry may have forgotten their entries */
+	struct version_id
+		*lost; /* versions that were not adopted; the registry may have forgotten their entries */
 	uint64_t lost_count, lost_room;
 	uint64_t greatest_name;
 	uint32_t name_count;

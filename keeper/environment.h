@@ -14,9 +14,10 @@ struct environment {
 	char *texts; /* what we added */
 };
 
-/* `base` without the variables that are ours, and ours: NOTIFY_SOCKET, FDSTORE (how many descriptors may
- * be stored: so systemd tells it since version 254), GPUWM_STORE_ANSWERS (see store_answer.h), LISTEN_* for what the store holds, WATCHDOG_* when
- * watchdog_us is not 0. Uses the strings of `base`. -ENOMEM. */
+/* Makes an environment of `base` and the keeper's own variables, which replace those of `base`: NOTIFY_SOCKET, FDSTORE (how
+ * many descriptors the store takes, as systemd sets it since version 254), GPUWM_STORE_ANSWERS (store_answer.h), LISTEN_*
+ * for what the store holds, and WATCHDOG_* if watchdog_us is not 0. The result points into the strings of `base`; free it
+ * with environment_clear. -ENOMEM. */
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
 		     const struct store *store, uint64_t watchdog_us);
 /* Both numbers, once the process is known. Allocates nothing: for use between fork and exec. */

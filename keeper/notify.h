@@ -21,7 +21,7 @@ struct notification {
 	bool watchdog; /* WATCHDOG=1: it lives */
 	bool watchdog_trigger; /* WATCHDOG=trigger: act as if it did not */
 	bool store, remove; /* FDSTORE=1, FDSTOREREMOVE=1 */
-	bool barrier; /* BARRIER=1: its descriptor is answered and closed */
+	bool barrier; /* BARRIER=1: the keeper answers on its descriptor and closes it */
 	bool main_pid; /* MAINPID=, which we don't follow */
 	bool name_given, name_valid;
 	char name[FD_NAME_BYTES_MAX + 1]; /* FDNAME=, when valid */
@@ -30,9 +30,9 @@ struct notification {
 	size_t status_bytes;
 };
 
-/* -EBADMSG, with *ret untouched, for a text with a zero byte. Unknown assignments are skipped, and so
- * are those that ask nothing of us: RELOADING, ERRNO, FDPOLL (we poll no stored descriptor). The first of two
- * counts. */
+/* Parses the text. Skips unknown assignments, and those that do not concern the keeper: RELOADING, ERRNO, FDPOLL (it polls
+ * no stored descriptor). If an assignment is there twice, the first one wins. -EBADMSG, with *ret untouched: the text has a
+ * zero byte. */
 int notify_parse(const char *text, size_t bytes, struct notification *ret);
 
 /* 1 to 255 characters, none of them a control character, ':' or beyond ASCII. */

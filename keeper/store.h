@@ -30,11 +30,11 @@ int store_init(struct store *store, size_t max);
 /* Closes all. */
 void store_clear(struct store *store);
 
-/* Takes the descriptor, and closes it if it is not kept. Needs no memory: all of it was there at the start. The same open
- * file is kept once (as systemd does, by kcmp(2); where the kernel has or allows none, twice). What is kept gets a number at or
- * above STORE_FD_FIRST + max, so that a child can put it in its place without a clash.
- * 1 kept, 0 it was there already by this name, -EEXIST (it is there by another name), -ENOSPC (the store is full),
- * -E2BIG (the names are), -EMFILE. */
+/* Stores the descriptor under this name, or closes it. The store keeps each open file once, as systemd does; it compares
+ * files by kcmp(2), and without that keeps one twice. A stored descriptor gets a number of at least STORE_FD_FIRST + max,
+ * so that a child can move it to its place without a clash. Needs no memory: store_init has taken all of it.
+ * Returns 1 if the descriptor is stored, 0 if its file was there already under this name. -EEXIST: its file is there under
+ * another name; -ENOSPC: the store is full; -E2BIG: the names of all descriptors are too long; -EMFILE. */
 int store_add(struct store *store, int fd, const char *name);
 
 /* Closes every descriptor of this name; returns how many. It happens at once, so that the barrier behind it tells that

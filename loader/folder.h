@@ -1,4 +1,4 @@
-/* What a folder has that a model can be loaded from, and which of it is loaded. */
+/* The files of a folder that a model can be loaded from, and which of them the loader takes. */
 #ifndef GPUWM_LOADER_FOLDER_H
 #define GPUWM_LOADER_FOLDER_H
 
@@ -13,23 +13,26 @@
 struct source_file;
 
 struct folder {
-	const char *path; /* the source file's */
-	char **names; /* safetensors, their indices, and what other formats' files are named; in order */
+	const char *path; /* belongs to the source file */
+	char **names; /* sorted: safetensors files, their indices, and files whose names other formats use */
 	size_t count;
 };
 
-/* Lists it; folder_clear what came. Hidden files are left out: those are other programs' unfinished ones. -errno naming the folder. */
+/* Lists the folder, without hidden files: those are unfinished downloads of other programs. Free *ret with folder_clear.
+ * -errno, naming the folder. */
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error);
 /* A zeroed one is fine. */
 void folder_clear(struct folder *folder);
 
-/* NAME.safetensors, and NAME.safetensors.index.json. */
+/* Whether a name is NAME.safetensors, and whether it is NAME.safetensors.index.json. */
 bool folder_is_file(const char *name);
 bool folder_is_index(const char *name);
 
-/* The name of the file or index to load: model.safetensors, else model.safetensors.index.json, as transformers has it; else
- * the only index; else the only file, as diffusers names them otherwise. If model.safetensors is there beside its index, the text (TEXT_BYTES_MAX + 1
- * bytes, "" otherwise) says so. -ENOENT: there is none; -ENOTSUP: another format's file is there; -EINVAL naming them: there are several. */
+/* Sets *ret_name to the file or index to load, in this order: model.safetensors; model.safetensors.index.json (transformers
+ * has the same order); the only index; the only file (diffusers uses names of its own). If model.safetensors and its index
+ * are both there, ret_warning (TEXT_BYTES_MAX + 1 bytes) says so; else it is "". *ret_name belongs to the folder.
+ * -ENOENT: there is none; -ENOTSUP: there is only a file of another format; -EINVAL: there are several, which the message
+ * lists. */
 int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error);
 
 #endif

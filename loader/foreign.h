@@ -6,20 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As many of a file's first bytes tell the formats apart: tar says what it is at byte 257. */
+/* So many of a file's first bytes are enough to tell the formats apart: tar has its magic at byte 257. */
 #define FOREIGN_PEEK_BYTES 512
 
 struct foreign {
-	const char *what; /* "a GGUF file", for behind "is" */
+	const char *what; /* "a GGUF file": messages say that the file is `what` */
 	const char *remedy;
 };
 
-/* Judges the first bytes of a file (up to FOREIGN_PEEK_BYTES of them), then the end of its name. NULL: neither tells
- * anything. Some first bytes are those of safetensors files too: call this function only for what is none. */
+/* Returns the format of a file by its first bytes (up to FOREIGN_PEEK_BYTES of them), or by the end of its name; NULL: neither
+ * is known. Call it only for a file that is no safetensors file: some of these first bytes may begin one. */
 const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes);
-/* A JSON text: an index of shards is one. */
+/* Whether the file is a JSON text, as an index of shards is. */
 bool foreign_is_json(const struct foreign *foreign);
-/* By the end of its name alone. */
+/* The same as foreign_format, by the end of the name alone. */
 const struct foreign *foreign_name(const char *path);
 
 #endif

@@ -1,9 +1,9 @@
-/* Reads JSON from memory value by value: no tree is built, so what a file says costs no memory but its decoded texts.
+/* Reads JSON from memory value by value. It builds no tree, so a file costs no memory but that of its decoded texts.
  *
- * The rules are those of the reference of safetensors (serde_json): UTF-8, no comments, nothing after the value, at most
- * JSON_DEPTH_MAX levels, no number of 10^308 or more. The same key twice is the caller's to refuse.
+ * The rules are those of the safetensors reference (serde_json): UTF-8, no comments, nothing after the value, at most
+ * JSON_DEPTH_MAX levels, no number of 10^308 or more. The reader accepts a key twice; the caller refuses it.
  *
- * Faults are sticky: after the first one all calls return false or NULL, and json_reader_fault tells it.
+ * Faults are sticky: after the first one all calls return false or NULL, and json_reader_fault returns it.
  */
 #ifndef GPUWM_LOADER_JSON_READER_H
 #define GPUWM_LOADER_JSON_READER_H
@@ -17,9 +17,9 @@
 struct json_reader {
 	const char *text;
 	size_t bytes, at;
-	char *room; /* where the next text is decoded to */
+	char *room; /* the reader decodes the next text to here */
 	unsigned depth;
-	bool first; /* nothing of the innermost object or array was read yet */
+	bool first; /* the reader has read nothing of the innermost object or array yet */
 	const char *fault; /* NULL: none */
 };
 
@@ -36,7 +36,7 @@ struct json_text {
 	char *bytes; /* with a zero byte behind them */
 	size_t length;
 };
-/* A zero byte is in the text, so that its C string is another one. */
+/* Whether the text contains a zero byte, so that it is longer than its C string. */
 bool json_text_has_zero(struct json_text text);
 
 struct json_number {
@@ -47,14 +47,15 @@ struct json_number {
 	size_t length;
 };
 
-/* texts: room for `bytes` bytes, which the decoded texts point into. Both are the caller's and stay. */
+/* Begins to read `bytes` bytes of JSON. texts: room for as many bytes, into which the decoded texts point. The caller owns
+ * both, and keeps them while it uses the reader or its texts. */
 void json_reader_open(const char *text, size_t bytes, char *texts, struct json_reader *ret);
 
-/* What comes next. */
+/* Returns the kind of the next value, and reads nothing. */
 enum json_kind json_reader_peek(struct json_reader *r);
 
-/* Steps into an object, then to each of its keys, behind which its value must be read or skipped. False: it has no more,
- * or a fault. */
+/* json_reader_object steps into an object. json_reader_key then reads a key; the caller reads or skips the value before it
+ * calls json_reader_key again. Both return false at a fault, json_reader_key also at the object's end. */
 bool json_reader_object(struct json_reader *r);
 bool json_reader_key(struct json_reader *r, struct json_text *ret);
 /* The same with an array and its values. */
@@ -63,19 +64,19 @@ bool json_reader_item(struct json_reader *r);
 
 bool json_reader_text(struct json_reader *r, struct json_text *ret);
 bool json_reader_number(struct json_reader *r, struct json_number *ret);
-/* True if `null` came next, and was read. */
+/* If the next value is `null`, reads it and returns true. */
 bool json_reader_null(struct json_reader *r);
-/* One value of any kind. Its texts take no room. */
+/* Skips one value of any kind. Its texts take no room. */
 void json_reader_skip(struct json_reader *r);
-/* Forgets texts: they and all later ones are written over. */
+/* Gives back the room of this text and of all later ones. */
 void json_reader_forget(struct json_reader *r, struct json_text text);
 
-/* Only whitespace may follow. */
+/* Checks that only whitespace follows. */
 void json_reader_end(struct json_reader *r);
 
-/* NULL, or what is wrong at byte `at`. */
+/* Returns what is wrong at byte `at`; NULL: nothing. */
 const char *json_reader_fault(const struct json_reader *r);
-/* The line of byte `at`, from 1 on. */
+/* Returns the line of byte `at`, counted from 1. */
 size_t json_reader_line(const struct json_reader *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a loader does for GPUs while it stands by: it looks whether one is lost, and whether a lost one is back. */
+/* A loader that stands by looks whether a GPU is lost, and whether a lost GPU is back. */
 #ifndef GPUWM_LOADER_LOOKOUT_H
 #define GPUWM_LOADER_LOOKOUT_H
 
@@ -6,32 +6,34 @@
 
 #include <stdint.h>
 
-/* How often the GPUs are asked. NVML answers without a context, so that this costs little; a loss is known that soon. */
+/* How often the loader asks NVML about the GPUs. NVML needs no context, so asking costs little. gpuwmd learns of a loss
+ * within this time. */
 #define LOOKOUT_MS 2000
 
 /* From one examination of a lost GPU to the next. Each starts a process that makes a CUDA context. */
 #define LOOKOUT_EXAMINE_MS 5000
 
-/* An examination ends itself then: a driver may hang in calls to a GPU that is lost. Contexts take 0.2 s, and 16 s where
- * 64 are made at once. */
+/* An examination ends itself after so long, since the driver may hang in calls to a lost GPU. A context takes 0.2 s, and
+ * 16 s if 64 are made at once. */
 #define LOOKOUT_EXAMINE_SECONDS 30
 
 struct lookout;
 
-/* NULL: out of memory. Knows no GPU yet. */
+/* Makes a lookout that knows no GPU. NULL: out of memory. */
 struct lookout *lookout_new(void);
-/* Ends an examination that runs. Always NULL; NULL is fine. */
+/* Frees the lookout, and ends its examination if one runs. Returns NULL; NULL is fine. */
 struct lookout *lookout_free(struct lookout *lookout);
 
-/* Takes `devices` of what gpuwmd says: those that it knows, and which of them it holds for lost. */
+/* Reads `devices` of a message of gpuwmd: the devices that gpuwmd knows, and which of them are lost for it. */
 void lookout_told(struct lookout *lookout, struct fields *f);
-/* How long the caller may wait for other things before the next turn; -1: for ever, there is no GPU. */
+/* Returns how long the caller may wait before the next lookout_turn; -1: for ever, since there is no GPU. */
 int64_t lookout_wait_ms(const struct lookout *lookout);
-/* Looks, if it is time to. True if there is something that gpuwmd does not know, for lookout_put. */
+/* Looks at the GPUs if it is time to. Returns true if it has found something that gpuwmd does not know: the caller then sends
+ * what lookout_put writes. */
 bool lookout_turn(struct lookout *lookout);
-/* Looks now at this device of a failed job. True as above. */
+/* Looks at one device at once, after a job on it failed. Returns as lookout_turn. */
 bool lookout_after_failure(struct lookout *lookout, const char *id);
-/* Writes `lost` and `back` with what was found since the last call. */
+/* Writes `lost` and `back`: what the lookout has found since the last call. */
 void lookout_put(struct lookout *lookout, struct message_writer *w);
 
 #endif

@@ -1,15 +1,18 @@
 /* Whether a GPU is lost, with all that its memory held.
  *
- * gpuwmd has no driver to ask, so its loaders find out, in three ways:
- * - A loader that stands by asks NVML every few seconds (lookout.h). So a loss is known though nobody loads anything.
- * - A job that failed asks its GPUs. An uncorrectable ECC error shows only where the memory is used, which the scrub does
- *   from time to time with all of it.
- * - Each new loader asks again about what gpuwmd knows from earlier ones: a GPU that left the machine, or that was divided
- *   into MIG devices, is missing only for processes that begin later.
- * What a loader can't see for reasons of its own is not lost: a GPU that CUDA_VISIBLE_DEVICES or the device cgroup hides, a
- * driver that is being upgraded. To call it lost would take good memory from all workers, for good. So what CUDA alone does not
- * list counts only if NVML confirms it. Xids are not listened for: which of them end a GPU differs by generation, and NVML and
- * the driver's results say what came of them. Workers' own errors do not count: workers are not trusted. */
+ * gpuwmd loads no driver, so its loaders find out, in three ways:
+ * - A loader that stands by asks NVML every few seconds (lookout.h). So gpuwmd learns of a loss also while nobody loads.
+ * - A loader whose job failed looks at the job's GPUs. An uncorrectable ECC error shows only when something reads the
+ *   memory; the scrub reads all of it from time to time.
+ * - Each new loader looks at all GPUs that gpuwmd knows from earlier ones. If a GPU has left the machine, or was divided into
+ *   MIG devices, only processes that begin later miss it.
+ *
+ * A GPU that this loader can't see for another reason is not lost: CUDA_VISIBLE_DEVICES or the device cgroup may hide it, or
+ * the driver is being upgraded. If gpuwmd took it for lost, all workers would lose good memory. So a GPU that CUDA does not
+ * list is lost only if NVML confirms it.
+ *
+ * Loaders do not listen for Xids: which Xids end a GPU differs by generation, and NVML and the driver's results show the
+ * outcome. Errors of workers do not count, since gpuwmd does not trust workers. */
 #ifndef GPUWM_LOADER_LOSS_H
 #define GPUWM_LOADER_LOSS_H
 
@@ -17,12 +20,14 @@
 
 #include <stdbool.h>
 
-/* Asks NVML, and whether CUDA lists the GPU; makes no context. True: it is lost, *why (-ENODEV) says how. */
+/* Returns whether the GPU is lost, by what NVML says and whether CUDA lists it. If so, sets *why (-ENODEV) to how. Makes no
+ * context. */
 bool loss_is_seen(const char *id, struct error *why);
-/* The same for a process whose job on the GPU failed: asks the job's context too, or makes one. */
+/* The same for a process whose job on the GPU failed. Uses the job's context too, or makes one. */
 bool loss_is_met(const char *id, struct error *why);
-/* Whether a GPU that was lost is of use again: makes a context, writes into new memory and reads it back. For a process
- * that began after the loss, since what the driver told an earlier one no longer holds. Takes as long as the driver likes. Negative: it is not. */
+/* Checks whether a GPU that was lost can be used again: makes a context, writes into new memory and reads it back. Returns 0
+ * if it can. Negative: it can't; the error says why. Call it in a process that began after the loss, since the driver keeps
+ * what it found out at a process's start. May hang in the driver. */
 int loss_examine(const char *id, struct error *error);
 
 #endif

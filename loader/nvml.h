@@ -1,4 +1,4 @@
-/* What NVML, the driver's interface for management, says of a GPU. It needs no CUDA, and it is asked by UUID. */
+/* What NVML, the driver's management interface, says of a GPU. NVML needs no CUDA, and knows a GPU by its UUID. */
 #ifndef GPUWM_LOADER_NVML_H
 #define GPUWM_LOADER_NVML_H
 
@@ -8,17 +8,17 @@
 #include <stdint.h>
 
 enum nvml_word {
-	NVML_SILENT, /* there is no NVML, or it fails with what says nothing about the GPU */
-	NVML_THERE, /* it answers for the GPU */
-	NVML_LOST, /* it says that the GPU is lost; *why says how */
-	NVML_ABSENT, /* it knows no GPU and no MIG device of this UUID; *why says so */
-	NVML_DIVIDED, /* the GPU is divided into MIG devices now, and is none itself; *why says so */
+	NVML_SILENT, /* there is no NVML, or its error says nothing about the GPU */
+	NVML_THERE, /* NVML answers for the GPU */
+	NVML_LOST, /* NVML says that the GPU is lost */
+	NVML_ABSENT, /* NVML knows no GPU and no MIG device of this UUID */
+	NVML_DIVIDED, /* the GPU is divided into MIG devices now, so that the whole GPU is no device any more */
 };
 
-/* The device `id`, with either prefix. *why: an error with the code -ENODEV, set for the last three. */
+/* Returns what NVML says of the device `id`, a UUID with either prefix. For the last three, sets *why (-ENODEV). */
 enum nvml_word nvml_ask(const char *id, struct error *why);
 
-/* How many bytes of its memory are free. False: NVML does not tell. */
+/* Sets *ret_bytes to the free bytes of the device's memory. Returns false if NVML does not say. */
 bool nvml_free(const char *id, uint64_t *ret_bytes);
 
 #endif

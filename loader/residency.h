@@ -9,9 +9,10 @@
 /* One sample stands for so much: in a large file they cost some ms, in a small one the answer is coarse. */
 #define RESIDENCY_SAMPLE_BYTES MIB(2)
 
-/* Bytes of all files, by samples. Holes of sparse files are not cached: they are no bytes that were read from a disk. Nothing is read that is not there, but for a page around each sample that
- * misses; samples lie anywhere in their piece, so that they do not find those of the last time. progress is called
- * with 0 after each sample, and what it returns, unless 0, ends this. -EOPNOTSUPP, naming the file: its file system can't tell. */
+/* Sets *ret to how many bytes of all files are in the page cache, estimated from samples. Holes of sparse files do not count,
+ * since nothing has read them from a disk. A sample that is not in the cache makes the kernel read a page around it, so each
+ * call takes its samples at other places. Calls progress with 0 after each sample; if progress does not return 0, returns
+ * that. -EOPNOTSUPP, naming the file: its file system does not say what is cached. */
 int residency_of(const struct source *source, memory_progress_fn *progress, void *user_data, uint64_t *ret,
 		 struct error *error);
 

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 #define SAFETENSORS_PREFIX 8
-/* Texts take 1 time the header's bytes at most, dimensions 4, tensors 1, metadata 3, and looking for duplicates 2. */
+/* The parser's memory, in multiples of the header's bytes: texts take at most 1, dimensions 4, tensors 1, metadata 3, and the
+ * search for duplicates 2. */
 #define HEADER_MEMORY_FACTOR 16
 
 struct safetensors_tensor {
@@ -42,12 +43,11 @@ struct safetensors {
 int safetensors_header_bytes(const uint8_t prefix[SAFETENSORS_PREFIX], uint64_t file_bytes, const char *file,
 			     uint64_t *ret_bytes, struct error *error);
 
-/* Parses the JSON of a file of file_bytes bytes. The function checks everything: JSON
- * without duplicate keys or anything after it, dtypes, shapes, and that the
- * tensors fill the rest of the file exactly, without gap or overlap. Whatever the header
- * says, this function takes at most HEADER_MEMORY_FACTOR times its bytes of memory. *ret is set on success.
- * -EBADMSG naming file, tensor and rule: the reference refuses the file too, or a key is there twice;
- * -ENOTSUP: an unknown dtype, or one of gpuwm's own limits (names, dimensions); -ENOMEM. */
+/* Parses the header of a file of file_bytes bytes, and checks everything: that the JSON has no duplicate keys and nothing
+ * after it, the dtypes, the shapes, and that the tensors fill the rest of the file without gap or overlap. Takes at most
+ * HEADER_MEMORY_FACTOR times the header's bytes of memory. On success sets *ret; free it with safetensors_clear.
+ * -EBADMSG, naming file, tensor and rule: a key is there twice, or the reference refuses the file too; -ENOTSUP: the dtype is
+ * unknown, or the file exceeds a limit of gpuwm (names, dimensions); -ENOMEM. */
 int safetensors_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
 		      struct safetensors *ret, struct error *error);
 /* A zeroed one is fine, and twice too. */

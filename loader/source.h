@@ -69,28 +69,29 @@ void source_file_close(struct source_file *file);
 int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
 			struct error *error);
 /* The whole content of a file of at most `limit` bytes, with a zero byte after
- * it; free it. -EFBIG; -EIO as below. */
+ * it; free it. -EFBIG; -EIO as source_file_unchanged. */
 int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);
 /* "folder/name"; free it. NULL: out of memory. */
 char *source_path(const char *folder, const char *name);
-/* Compares the file's size, time of writing (mtime) and time of change (ctime) with those at its opening. Anybody who may write the
- * file can set mtime back, but not ctime. -EIO naming the file and what differs. */
+/* Compares the file's size, time of writing (mtime) and time of change (ctime) with what they were when it was opened. A user
+ * who may write the file can set mtime back, but not ctime. -EIO, naming the file and what differs. */
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
-/* The shards that an index names, opened and parsed into source->files; then, with their tensors gathered, checked
- * against the same map: the index may change meanwhile. In shards.c. */
+/* In shards.c. shards_open opens and parses the shards that an index names, into source->files. When their tensors are
+ * gathered, shards_check compares them with the same map, which was read once since the index may change meanwhile. */
 struct weight_map;
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
 		const struct weight_map *map, struct source *source, struct error *error);
 int shards_check(const struct source_file *index, struct source *source, const struct weight_map *map,
 		 struct error *error);
-/* These tensors in the order of their names; free it. -EBADMSG: two have the same one. */
+/* Sets *ret_sorted to these tensors in the order of their names; the caller frees it. -EBADMSG: two have the same name. */
 int shards_sort(const struct source *source, size_t first, size_t count,
 		const struct source_tensor ***ret_sorted, struct error *error);
 
-/* The files per rank of a folder, opened and parsed into source->files and source->ranks; then, with
- * their tensors gathered, what is whose. -ENOENT, and *error is not set: there are none; naming the file: -ENOENT (one
- * is missing), -EINVAL (others are beside them), -EBADMSG (a tensor is twice in a rank). In ranks.c. */
+/* In ranks.c. ranks_open opens and parses the files per rank of a folder, into source->files and source->ranks. When their
+ * tensors are gathered, ranks_place finds which tensors belong to which rank. -ENOENT without an error set: the folder has
+ * no such files. With an error that names the file: -ENOENT: one is missing; -EINVAL: other files are beside them;
+ * -EBADMSG: a rank has a tensor twice. */
 struct folder;
 int ranks_open(const struct roots *roots, const struct folder *folder, struct source *source,
 	       struct error *error);

@@ -21,8 +21,9 @@ struct weight_map {
 	char *texts; /* what the places point into */
 };
 
-/* Reads and parses it; weight_map_clear what came. -EBADMSG naming file, line and reason: no valid JSON, no weight_map, or one
- * without tensors; -ENOTSUP: it is no JSON, or names shards elsewhere; -EFBIG; -EIO; -ENOMEM. */
+/* Reads and parses the index. Free *ret with weight_map_clear. -EBADMSG, naming file, line and reason: the JSON is not valid,
+ * or has no weight_map, or one without tensors; -ENOTSUP: the file is no JSON at all, or names shards in other folders;
+ * -EFBIG; -EIO; -ENOMEM. */
 int weight_map_read(const struct source_file *index, struct weight_map *ret, struct error *error);
 /* A zeroed one is fine. */
 void weight_map_clear(struct weight_map *map);

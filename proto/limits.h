@@ -31,9 +31,9 @@
  * one system call in four of get_handles. */
 #define UNREAD_FDS_MAX 16
 
-/* And what the connections of all users may leave unread, which they share: the kernel takes RLIMIT_NOFILE of them
- * (20,000) from gpuwmd to all of its peers together. A user alone may leave half of this: 16 of its workers a largest
- * reply, or 256 several small ones. */
+/* The same for the connections of all users together: the kernel lets gpuwmd have RLIMIT_NOFILE (20,000) unread descriptors
+ * at all of its peers. One user alone may leave half of this unread: that is a largest reply for each of 16 workers, or
+ * several small ones for each of 256. */
 #define UNREAD_FDS_ALL_MAX 8192
 
 /* One descriptor of a packet is the index. */
@@ -179,7 +179,7 @@
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
-/* And for so long: who comes to work in the morning still finds why a load of the night before failed. */
+/* gpuwmd lists a failed version for so long, so that operators see in the morning why a load failed in the night. */
 #define FAILED_KEEP_SECONDS 86400
 #define PINS_PER_VERSION_MAX 64
 #define ALIASES_PER_MODEL_MAX 64
@@ -239,8 +239,8 @@
 /* What the service manager is asked for at start and stop: its own confirmations take time then,
  * and so does closing what was let go (57 ms a GiB of memfd, in the kernel, also after exit). */
 #define EXTEND_SECONDS 120
-/* How long a new gpuwmd waits for the end of the one before it. The kernel closes the memory of one that was killed
- * before it lets go of its lock and sockets: 58 s for 1 TiB of memfd, at 57 ms a GiB. */
+/* How long a new gpuwmd waits for the end of the one before it. When gpuwmd is killed, the kernel closes its memory before
+ * its lock and sockets: 1 TiB of memfd takes 58 s, at 57 ms a GiB. */
 #define PREDECESSOR_END_MS 60000
 /* SIGTERM: how long replies may drain before the daemon leaves. */
 #define STOP_DRAIN_MS 2000

@@ -17,7 +17,7 @@
 
 /* ---- writing ---------------------------------------------------------- */
 
-/* Memory that is there before a message is written: one writer at a time borrows it. */
+/* Memory for a message that is allocated in advance. One writer at a time borrows it. */
 struct message_memory {
 	char *data;
 	size_t bytes;
@@ -41,8 +41,8 @@ struct message_writer {
 
 /* An empty writer that holds up to `limit` bytes. */
 void message_writer_init(struct message_writer *w, size_t limit);
-/* The same. If nobody else has borrowed `memory`, the writer borrows it until message_writer_clear: a message that fits
- * it needs no allocation. A larger one moves to memory of its own. */
+/* The same, with memory in advance. If no other writer has borrowed `memory`, this one borrows it until
+ * message_writer_clear: a message that fits needs no allocation. A larger one moves to memory of its own. */
 void message_writer_borrow(struct message_writer *w, size_t limit, struct message_memory *memory);
 void message_writer_clear(struct message_writer *w);
 

@@ -21,9 +21,9 @@ struct packet {
 	bool fds_cut; /* descriptors came where none are taken, or more than fit */
 };
 
-/* Connects a socket to whoever listens at `path`. A signal does not end the call: an AF_UNIX socket that was
- * interrupted has done nothing yet, so connect is called again. 0; -ENAMETOOLONG: the kernel takes 107 bytes; -errno of
- * connect. */
+/* Connects a socket to the process that listens at `path`. If a signal interrupts connect(2), calls it again: an AF_UNIX
+ * socket has done nothing then. -ENAMETOOLONG: the path is longer than the 107 bytes that the kernel takes; any other
+ * -errno of connect(2). */
 int packet_connect(int sock, const char *path);
 
 /* Sends one packet, never partly, never blocking (MSG_DONTWAIT, no SIGPIPE).

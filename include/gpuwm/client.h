@@ -29,8 +29,8 @@
  *   a newer header that this library does not know must be zero, else -EINVAL.
  * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
  *   leaves the caller's current context as it was. It is not needed for `host`.
- * - Signals. A signal whose handler interrupts system calls (no SA_RESTART) ends
- *   no call: the library calls the system again, and no function returns -EINTR.
+ * - Signals. If a signal's handler interrupts a system call (no SA_RESTART), the
+ *   library repeats the system call: no function returns -EINTR.
  * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that
  *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT for
  *   that call, and the client connects again.
@@ -42,8 +42,9 @@
  *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
  *   done. One whose answer was lost is repeated where that is safe; where it is
  *   not (swap, pin, unpin, load, retire, remove, kick, cancel, drain, publish_begin) it is
- *   -ECONNABORTED: it may or may not be done; look, then repeat. So is one whose
- *   answer came when this process had no memory or no descriptors to read it.
+ *   -ECONNABORTED: it may or may not be done; look, then repeat. A call is
+ *   -ECONNABORTED too if this process lacks the memory or the descriptors to read
+ *   its answer.
  * - Handles are freed by their own function, which takes NULL. Free in any
  *   order; a mapping or publish keeps the connection that it needs.
  */
@@ -168,7 +169,7 @@ struct gpuwm_device {
 	bool is_cuda;
 	uint64_t total, budget; /* bytes */
 	uint64_t granularity; /* segments are multiples of this */
-	const char *lost; /* how the GPU was lost: it takes no load and no publish; "": it was not */
+	const char *lost; /* how the GPU was lost; it then takes no load and no publish. "": it was not lost */
 };
 
 /* Devices as gpuwm_connect was told them, `host` first. The count; *ret_devices is an array
@@ -267,13 +268,14 @@ struct gpuwm_attach_options {
  * however many tensors there are. Two attaches of one version and rank on one
  * device, with the same peers and segments, share the mapping (same addresses, whatever `address` says) and hold
  * a lease each.
- * On host a mapping keeps one descriptor open a segment, which a forked child has not. Beside its socket, a client
- * keeps one more from its first lease on.
+ * On host a mapping keeps one descriptor open for each segment. From its first lease on, a client keeps one descriptor
+ * besides its socket (not with GPUWM_CONNECT_ONCE). A forked child has none of these descriptors.
  * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
  * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
- * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (it is not of the owner that was asked for),
- * -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that sees to
- * restarts could not be made (GPUWM_CONNECT_ONCE needs none); -EMFILE: nor the descriptor that wakes it. */
+ * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (the version is of
+ * another owner than the options ask for), -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that takes leases
+ * again after a restart could not be made; -EMFILE, -ENFILE: there is no descriptor to wake that thread
+ * (GPUWM_CONNECT_ONCE needs neither). */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping **ret_mapping);
 
@@ -327,11 +329,11 @@ struct gpuwm_switch_options {
  * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first
  * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
  * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
- * driver refused; -ECHILD; and all of gpuwm_attach. If an operator has removed the alias that a worker follows, this fails with
- * -ENOENT, and the worker keeps its version and its lease: call it again at the next event "swapped".
- * But -ENOTRECOVERABLE: mapping the new version failed and so did putting the old one back: the memory is
- * unmapped, every pointer into it is dead until another gpuwm_switch
- * succeeds; else detach. */
+ * driver refused; -ECHILD; and all of gpuwm_attach. After these errors the mapping keeps its version and its lease. If an
+ * operator has removed the alias that a worker follows, the call fails with -ENOENT: call it again at the next event
+ * "swapped".
+ * -ENOTRECOVERABLE: the library could map neither the new version nor the old one again. The memory is unmapped, and every
+ * pointer into it is dead until another gpuwm_switch succeeds; else detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
 struct gpuwm_tensor {
@@ -574,9 +576,9 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
 /* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
- * and waits until it is checked. On success the version is ready, and this process is no longer needed. A version of
- * several parts becomes ready later, when the others are committed: keep the client until all ranks have begun (the
- * version fails if the last connection that began one ends before), and attach with wait_ms to hear what became of it.
+ * and waits until it is checked. On success the version is ready, and gpuwmd no longer needs this process. A version of
+ * several parts becomes ready when all parts are committed. Keep the client until all ranks have begun: the version fails
+ * if the last connection that began one ends before. To learn whether it became ready, attach with wait_ms.
  * Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
  * then nothing was done.
  * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
@@ -627,8 +629,8 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *opt
  * it, list tells whether its version became ready. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
 /* Cancels a queued or running job, and waits until the job has ended: about 2 seconds at most, and longer only while its
- * version is being stored. 0: the job is cancelled, also where another call cancelled it meanwhile. -ENOENT: there is no such
- * job, or the job has ended; the message tells how. */
+ * version is being stored. Returns 0 if the job was cancelled, by this call or by another one. -ENOENT: there is no such
+ * job, or it has ended otherwise; the message says how. */
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
 
 struct gpuwm_swap_options {
@@ -639,10 +641,11 @@ struct gpuwm_swap_options {
 	const char *expect; /* only if the alias names this version id now; 32 zeros: none; NULL */
 	bool retire_old; /* retire the version that the alias named; `previous` is cleared if it names that version */
 };
-/* Moves an alias in one step. 0; 1: the alias was moved, but the old version could not be retired as retire_old asked
- * (gpuwm_error says why: another alias names it), stays as it is, and `previous` names it still. ret_old (33 bytes, may be
- * NULL): the version that the alias named, or "". -EBUSY: `expect` does not hold; -ENOENT; -EINVAL: not ready; -EBADMSG:
- * tainted; -ENODEV: a part was lost with its GPU. */
+/* Moves an alias in one step. Sets ret_old (33 bytes, may be NULL) to the id of the version that the alias named, or to "".
+ * Returns 0, or 1 if the alias was moved but gpuwmd could not retire the old version as retire_old asks, because another
+ * alias names it (gpuwm_error says which): the old version stays as it is, and `previous` names it.
+ * -EBUSY: `expect` does not hold; -ENOENT; -EINVAL: the version is not ready; -EBADMSG: it is tainted; -ENODEV: a part of it
+ * was lost with its GPU. */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
@@ -654,9 +657,9 @@ int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
  * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EACCES: the user is no operator, and
  * `operate` of the model's section does not name it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
-/* Removes a failed version from `list`. gpuwmd removes it by itself after failed_keep_s of its configuration, a day by default,
- * when its tag is published anew, and when 64 others have failed after it. -EINVAL: the version did not fail; gpuwm_error()->detail
- * says what frees it. -ENOENT, -EACCES. */
+/* Removes a failed version from `list`. gpuwmd does so itself after failed_keep_s of its configuration (a day by default),
+ * when the tag is loaded or published again, and when 64 others have failed after it. -EINVAL: the version did not fail, and
+ * gpuwm_error()->detail says what frees it; -ENOENT; -EACCES. */
 int gpuwm_remove(struct gpuwm_client *client, const char *ref);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */
@@ -676,12 +679,13 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 /* Lets everything go: see docs/protocol.md. */
 int gpuwm_drain(struct gpuwm_client *client);
-/* Lets go of what was lost with a GPU: revokes all leases on the versions that need it, removes their aliases and frees
- * them, but for pinned ones and those that other devices hold too. -EINVAL: the GPU is not lost; -ENODEV: there is no such device. */
+/* Frees the versions that were lost with a GPU: removes their aliases and revokes their leases. Leaves pinned versions, and
+ * those of which other devices hold all ranks. -EINVAL: the GPU is not lost; -ENODEV: there is no such device. */
 int gpuwm_drain_device(struct gpuwm_client *client, const char *device);
-/* Makes gpuwmd read its configuration again. Returns 0 once gpuwmd goes by the new one. If that one has an error, gpuwmd
- * keeps the old one, and the message names the file, the line and the error: -EINVAL; -ENOENT: there is no such
- * file; -EMFILE: its limits need more open files than gpuwmd may have. Needs GPUWM_CONNECT_ADMIN. */
+/* Makes gpuwmd read its configuration again. Returns 0 once the new one is in force. After an error the old one stays in
+ * force, and the message names the file, the line and the error. -EINVAL: the new one is wrong, or changes what only a
+ * restart can change; -ENOENT: there is no such file; -EMFILE: its limits need more open files than gpuwmd may have. Needs
+ * GPUWM_CONNECT_ADMIN. */
 int gpuwm_reload(struct gpuwm_client *client);
 
 /* ---- looking ---------------------------------------------------------- */
@@ -702,7 +706,7 @@ struct gpuwm_event {
 	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
 			     seq that of the event before */
 	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
-	const char *version; /* 32 digits or ""; "" in an event "swapped": the alias was removed */
+	const char *version; /* 32 digits or ""; "" in an event "swapped" says that the alias was removed */
 	const char *json; /* everything the event carries, as JSON */
 };
 typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);
