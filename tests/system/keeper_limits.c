@@ -94,26 +94,27 @@ static void next_load_is_kept(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-/* What is stored has high numbers: none is left, but those of a message are. */
-Test(keeper_limits, a_keeper_that_can_store_no_more_files_refuses)
+/* A keeper that may open so few files refuses a load with these words, and keeps the next load once it may open more. */
+static void refuses_while_it_may_open(rlim_t files, const char *words)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
-	rlim_t before = keeper_may_open(d, 500);
+	rlim_t before = keeper_may_open(d, files);
 
-	load_is_refused(d, EMFILE, "may open no more files", "RLIMIT_NOFILE");
+	load_is_refused(d, EMFILE, words, "RLIMIT_NOFILE");
 	keeper_may_open(d, before);
 	next_load_is_kept(d);
 }
 
-/* The descriptors that gpuwmd sends don't even arrive, and neither does that of the barrier. */
+/* Stored descriptors get high numbers, of which none is left. A message's descriptors get low ones, and arrive. */
+Test(keeper_limits, a_keeper_that_can_store_no_more_files_refuses)
+{
+	refuses_while_it_may_open(500, "may open no more files");
+}
+
+/* Neither the descriptors that gpuwmd sends arrive, nor that of the barrier. */
 Test(keeper_limits, a_keeper_that_can_receive_no_files_refuses)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
-	rlim_t before = keeper_may_open(d, 0);
-
-	load_is_refused(d, EMFILE, "has no room for another descriptor", "RLIMIT_NOFILE");
-	keeper_may_open(d, before);
-	next_load_is_kept(d);
+	refuses_while_it_may_open(0, "has no room for another descriptor");
 }
 
 /* Without the state all would be lost: gpuwmd does not begin. */
