@@ -54,7 +54,7 @@ def _event(told: _abi.Event) -> Event:
 
 
 def position(after: int | None) -> int:
-    """Where to begin, as the C library is told. TypeError, Invalid."""
+    """The C library's number for where to begin. TypeError, Invalid."""
     if after is None:
         return _abi.FROM_NOW_ON
     return _lib.count(after, "after", _abi.FROM_NOW_ON - 1)

@@ -1,4 +1,4 @@
-"""Packages that some of gpuwm needs, and that need not be installed."""
+"""Optional packages: parts of gpuwm need them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from . import errors
 
 
 def torch(what: str) -> None:
-    """To be called before what needs torch is imported. NotInstalled: there is no torch, and `what`
-    needs it."""
+    """Call before importing a module that needs torch. NotInstalled: torch, which `what` needs, is
+    not installed."""
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:

@@ -86,9 +86,9 @@ def wait_for(call: Callable[[], T]) -> T:
 
 
 def _as_of_caller(error: BaseException) -> BaseException:
-    """Without the frames of this thread, which the caller never called: those of the caller are
-    added as the error is raised there. What is no gpuwm.Error is a fault of this package: the
-    frames of the call stay, and show where."""
+    """Takes this thread's frames out of the traceback, since the caller never called them; raising
+    the error in the caller's thread adds the caller's frames. An error that is no gpuwm.Error is a
+    fault of this package, so it keeps the frames of the call."""
     frames = error.__traceback__
     if isinstance(error, errors.Error):
         frames = None

@@ -234,9 +234,9 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
 
 
 def wait_for_parts(version: Version, client: Client, wait: float) -> None:
-    """Waits (seconds) until all parts of a version are there, of which this process committed one.
-    What another part failed with; TimedOut. On a connection of its own: calls on a client wait for
-    each other, and those of the other parts may be on the same."""
+    """Waits (seconds) until all parts of a version are there; this process committed one of them.
+    Raises the error that another part failed with; TimedOut. Uses a connection of its own: calls
+    on one client wait for each other, and the other parts may use the same client."""
     other = connect(client.socket, admin=client.admin)
     options = attach_options(version.device, version.rank, wait, None, None)
     try:

@@ -33,7 +33,7 @@ class Device(NamedTuple):
     total: int
     budget: int
     granularity: int
-    lost: str  # how the GPU was lost: it takes no load and no publish; "": it was not
+    lost: str  # how the GPU was lost; it then takes no load and no publish. "": it was not lost
 
 
 class Job(int):
@@ -59,8 +59,8 @@ class Job(int):
 
 
 class Replaced(str):
-    """The id of the version that an alias named before it moved. kept: why that version was not
-    retired, though `retire_old` asked for it; None: it was retired, or was not to be."""
+    """The id of the version that an alias named before it moved. kept: why gpuwmd did not retire
+    that version, though `retire_old` asked for it; None: it did, or nobody asked."""
 
     kept: errors.Error | None = None
 
@@ -280,8 +280,8 @@ class Client:
     def set_alias(
         self, model: str, alias: str, to: str, *, expect: str | None = None
     ) -> Replaced | None:
-        """Makes an alias, or moves it, in one step: who attaches "model@alias" gets that version
-        from now on. The id of the version that it named before; None: there was no such alias.
+        """Makes an alias, or moves it, in one step: from then on "model@alias" is that version.
+        Returns the id of the version that the alias named before; None: there was no such alias.
 
         to: a tag, another alias or a version id, of a version that is ready. expect: as of `swap`.
         NotFound: no such version; Exists: `alias` is a tag of the model; Refused.
@@ -289,8 +289,8 @@ class Client:
         return self.swap(model, _lib.ref_bytes(to, "to").decode(), alias=alias, expect=expect)
 
     def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> Replaced | None:
-        """Removes an alias, and nothing else: the version stays, and so do those who are attached
-        to it. The id of the version that it named. NotFound: there is no such alias; Refused."""
+        """Removes an alias. The version stays, and so do the leases on it. Returns the id of the
+        version that the alias named. NotFound: there is no such alias; Refused."""
         return self.swap(model, None, alias=alias, expect=expect)
 
     def rollback(self, model: str) -> Replaced | None:
@@ -324,8 +324,8 @@ class Client:
             self._call("gpuwm_retire", version, wait_ms)
 
     def remove(self, ref: str) -> None:
-        """Removes a failed version from list(); by itself it goes after a day. Error: it did not
-        fail; `detail` says what frees it. NotFound."""
+        """Removes a failed version from list(); gpuwmd does so itself after a day. Error: the
+        version did not fail; `detail` says what frees it. NotFound."""
         self._call("gpuwm_remove", _lib.text_bytes(ref, "ref"))
 
     def kick(
@@ -359,8 +359,9 @@ class Client:
         return [Job(number, self) for number in numbers[: count.value]]
 
     def drain(self, device: str | None = None) -> None:
-        """Lets everything go: no new leases, what is unused is freed. Ends with gpuwmd. With the
-        device of a GPU that is lost: revokes leases on what was lost with it, and frees that."""
+        """Has gpuwmd refuse new leases and free everything that is unused, until it is restarted.
+        With the device of a lost GPU: revokes the leases on the versions that were lost with the
+        GPU, and frees those versions."""
         where = _lib.maybe_text(device, "device")
         if where is None:
             self._call("gpuwm_drain")
@@ -368,8 +369,8 @@ class Client:
             self._call("gpuwm_drain_device", where)
 
     def reload(self) -> None:
-        """Makes gpuwmd read its configuration again. If it has an error, gpuwmd keeps the old one,
-        and what is raised names the file, the line and the error."""
+        """Makes gpuwmd read its configuration again. If the new one is wrong, the old one stays in
+        force, and the exception names the file, the line and the error."""
         self._call("gpuwm_reload")
 
 

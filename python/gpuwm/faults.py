@@ -12,14 +12,14 @@ OFF = "0"  # of $GPUWM_NAME_FAULTS
 
 
 def expect(handle: Handle) -> None:
-    """Called before memory goes to a framework: one that does not know read-only memory may write.
-    Nothing where there is none of the CPU's, or where writes are private."""
+    """Call before memory goes to a framework, which may write into it. Does nothing if the memory
+    is a GPU's, or if writes are private."""
     if handle.device == "host" and not handle.private_writes:
         _install()
 
 
 @functools.cache
 def _install() -> None:
-    """Once: a handler that the program installs later stays in front of it."""
+    """Runs once, so that a handler that the program installs later is not replaced."""
     if os.environ.get("GPUWM_NAME_FAULTS") != OFF:
         _lib.load().gpuwm_name_faults()

@@ -129,7 +129,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     @property
     def private_writes(self) -> bool:
-        """Whether it may be written, and what is written stays in this process."""
+        """Whether this process may write into the tensors; what it writes stays its own."""
         return self._held().private_writes
 
     @property
@@ -215,7 +215,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
 
     def get(self, name: str, default: Any = None, /) -> Any:
-        """A tensor, or the default: without a look for similar names, as NoTensor tells them."""
+        """A tensor, or the default if the mapping has none of this name."""
         if name not in self:
             return default
         return self[name]

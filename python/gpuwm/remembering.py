@@ -1,5 +1,5 @@
-"""What `bind` did, for `check`, `switch` and `mapping_of`: models are not kept alive, mappings only
-by the memory that was bound."""
+"""What `bind` did, for `check`, `switch` and `mapping_of`. Keeps no model alive. A mapping's handle
+lives as long as any memory that `bind` shared."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def mapping_of(model: nn.Module) -> Mapping:
     """The mapping that a model was bound to: by `bind`, by `build`, `publish` or
     `gpuwm.transformers.from_pretrained`, or as it came through multiprocessing.
 
-    It is the very object that `bind` was called on, if that lives and was not dropped, else another
-    of the same lease. What is done with it (`switch`, `check`, `verify`) concerns the model.
+    Returns the object that `bind` was called on, if it lives and was not dropped, else another
+    mapping with the same lease. `switch`, `check` and `verify` of both act on the model.
     Invalid: nothing of the model lies in a version; or parts of it are bound to several, which the
     message names.
     """

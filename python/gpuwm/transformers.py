@@ -68,9 +68,9 @@ def from_pretrained(
     share_buffers, private, guard: of `Mapping.bind`. config: attributes that differ from the
     version's config.json (attn_implementation="sdpa", tie_word_embeddings=False).
 
-    Names that this transformers changes at load follow in place. Tensors of the version that the
-    model lacks are left out, and a warning names them. strict: buffers that the version lacks are
-    an error; without, they stay as `__init__` made them. Parameters that it lacks always are one.
+    Names that this transformers changes at load follow in place. Leaves out tensors that the model
+    lacks, and warns with their names. strict: buffers that the version lacks are an error; with
+    strict=False they stay as `__init__` made them. Parameters that it lacks are always an error.
     Tensors that transformers would make of others (experts in one tensor, split projections), or
     convert to another dtype, can't be shared: BindError, with each name and what to do.
     Unsupported: a quantised checkpoint; code of the model's own. NotFound: the version has no

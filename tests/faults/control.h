@@ -7,7 +7,7 @@
 
 #define FAULTS_CONTROL "FAULTS_CONTROL" /* the variable that names the page's file */
 
-/* The functions of libc that may fail. What libc calls inside of itself passes them by. */
+/* The functions of libc that can be made to fail. libc's own calls of them can't. */
 #define CALLS(X)                                                                                               \
 	X(SOCKET, socket)                                                                                      \
 	X(SOCKETPAIR, socketpair)                                                                              \

@@ -1,5 +1,5 @@
-/* The rounds are many: they are cut into items, which processes of their own work off side by side, each with a stack
- * of its own. What they find lies in memory that they share. */
+/* Items are parts of all rounds. Each item runs in a process of its own, with a stack of its own, and several run at a time.
+ * They write their results into memory that they share. */
 #ifndef GPUWM_FAULTS_ITEM_H
 #define GPUWM_FAULTS_ITEM_H
 
@@ -22,7 +22,8 @@ struct board {
 
 struct plan {
 	struct board *board;
-	unsigned picks; /* so many calls of each first error only; 0: every call, every error */
+	unsigned
+		picks; /* how many calls fail with the first error only; 0: every call fails with every error */
 	int only_call; /* -1: all */
 	unsigned only_number; /* 0: all */
 	int report; /* a file for failures */
@@ -33,7 +34,7 @@ struct item {
 	enum program program;
 	int call; /* or one of those below */
 	unsigned way, ways; /* of all calls' faults every `ways`-th */
-	/* Where it is: whoever goes on after a process that was lost takes the next number. */
+	/* How far it is. If its process is lost, the next process begins at the next number. */
 	size_t fault;
 	unsigned number;
 	unsigned losses;
@@ -41,12 +42,12 @@ struct item {
 #define ITEM_ALL_CALLS (-1)
 #define ITEM_COUNTS (-2) /* the round without a fault */
 
-/* How many calls of the fault there were in the round without one. */
+/* Returns how many calls that the fault can hit the round without a fault made. */
 unsigned plan_calls(const struct plan *plan, size_t scenario, enum program program, size_t fault);
-/* Runs the item's rounds, from where it is to its end: the exit status of its process. A round that hangs ends the
+/* Runs the item's rounds from where it is to its end. Returns the exit status of the process. If a round hangs, ends the
  * process with EXIT_HUNG. */
 int item_run(const struct plan *plan, struct item *item);
-/* After a process that was lost: counts its round, and goes on to the next one. */
+/* Call when the item's process was lost: counts the round that it was in, and moves the item to the next one. */
 void item_lost(const struct plan *plan, struct item *item, int status);
 
 #endif

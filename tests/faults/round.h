@@ -45,9 +45,9 @@ void round_fail(struct round *r, const char *format, ...) __attribute__((format(
 	})
 void step_begin(struct round *r, const char *name);
 int step_end(struct round *r, int code);
-/* From here on no call fails: what the scenario has done is looked at. */
+/* Lets no call fail from here on, so that the scenario can look at what it has done. */
 void round_disarm(struct round *r);
-/* After an error of these nobody can know whether the request was carried out. */
+/* Whether this error leaves open if the request was carried out. */
 bool is_open(int code);
 
 enum round_end { ROUND_RIGHT, ROUND_REFUSED, ROUND_ENDED, ROUND_FAILED };

@@ -28,7 +28,7 @@ struct stack {
 #define MODEL "model"
 enum { CONTENT_ONE = 1, CONTENT_TWO };
 
-/* Looks again and again, ever less often: what takes long is 2 s of waiting for the next loader. */
+/* Evaluates the condition again and again, less and less often: the longest wait is 2 s, for the next loader. */
 #define EVENTUALLY(ms, condition)                                                                              \
 	({                                                                                                     \
 		int64_t deadline_ = clock_ms() + (ms);                                                         \

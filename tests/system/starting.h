@@ -1,4 +1,4 @@
-/* gpuwmd with a service manager that only listens, for what it says before it serves. */
+/* gpuwmd under a service manager that only records notifications: for tests of what gpuwmd says before it serves. */
 #ifndef GPUWM_TESTS_STARTING_H
 #define GPUWM_TESTS_STARTING_H
 
@@ -19,7 +19,7 @@ void starting_prepare(struct starting *s);
 void starting_run(struct starting *s, const char *const *words);
 /* Sends SIGTERM and waits for the end: it must leave with 0. */
 void starting_stop(struct starting *s);
-/* One that ended by itself, before it was ready: it said these words. */
+/* Asserts that gpuwmd ended by itself before it was ready, and that its log has these words. */
 void starting_refused(const struct starting *s, const char *words);
 
 #endif
