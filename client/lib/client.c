@@ -184,7 +184,7 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 	if (r < 0)
 		return r;
 	client->reviver.connection = connection;
-	connection_on_notify(connection, leases_on_notify, client);
+	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
 	r = client_greet(client, reply.message.body, error);
 	if (r == 0)
 		r = read_devices(client, reply.message.body, error);

@@ -24,6 +24,7 @@ struct connection {
 	struct error broken; /* code 0: alive; else what every further call gets */
 	connection_notify_fn *notify;
 	void *notify_data;
+	uint64_t notify_round;
 	uint8_t *buffer; /* for one packet */
 };
 
@@ -89,11 +90,12 @@ int connection_check(const struct connection *c, struct error *error)
 	return fork_check(&c->hook, error);
 }
 
-void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data)
+void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data, uint64_t round)
 {
 	pthread_mutex_lock(&c->lock);
 	c->notify = fn;
 	c->notify_data = user_data;
+	c->notify_round = round;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -246,7 +248,7 @@ static int connection_aside(struct connection *c, struct reply *reply, struct er
 
 	if (m->type == MESSAGE_NOTIFICATION) {
 		if (c->notify)
-			c->notify(m, &reply->packet, c->notify_data);
+			c->notify(m, &reply->packet, c->notify_data, c->notify_round);
 		r = 1;
 	} else if (m->type == MESSAGE_RESPONSE && !m->has_id && m->error.code) {
 		*error = m->error;

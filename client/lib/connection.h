@@ -36,10 +36,11 @@ void connection_shutdown(struct connection *c);
 /* 0, or -ECHILD in a child of the process that made it. */
 int connection_check(const struct connection *c, struct error *error);
 
-/* Notifications that come while a call waits, or in connection_poll. The
- * handler runs under the connection's lock: it makes no call on it. */
-typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data);
-void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data);
+/* Handles a notification that comes while a call waits, or in connection_poll. It runs under the connection's lock and
+ * makes no call on the connection. round: what connection_on_notify was given, to tell connections apart. */
+typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data,
+				  uint64_t round);
+void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data, uint64_t round);
 
 /* An id for message_request: of no other request of this process, so that one
  * can go out again on another connection. */

@@ -55,12 +55,13 @@ static void event_read(struct pending *event, const struct message *message)
 	fields_text_or(&f, "version", event->version, sizeof(event->version), "");
 }
 
-static void on_notify(struct message *message, struct packet *packet, void *user_data)
+static void on_notify(struct message *message, struct packet *packet, void *user_data, uint64_t round)
 {
 	struct gpuwm_events *events = user_data;
 	struct pending *event;
 
 	(void)packet;
+	(void)round;
 	if (strcmp(message->method, NOTIFY_EVENT) != 0 && strcmp(message->method, NOTIFY_LOST) != 0)
 		return;
 	event = calloc(1, sizeof(*event));
@@ -83,7 +84,7 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 	struct fields f;
 	int r;
 
-	connection_on_notify(events->connection, on_notify, events);
+	connection_on_notify(events->connection, on_notify, events, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), METHOD_SUBSCRIBE);
 	if (after != UINT64_MAX)

@@ -61,31 +61,32 @@ static void lease_revoke(const struct reviver *v, struct lease *lease, const cha
 	reviver_wake(v);
 }
 
-static struct lease *find_held(const struct reviver *v, uint64_t id)
+/* On the connection of this round: another gpuwmd may give the number to another lease. */
+static struct lease *find_held(const struct reviver *v, uint64_t id, uint64_t round)
 {
 	struct lease *lease = v->leases;
 
-	while (lease && (lease->id != id || lease->lost))
+	while (lease && (lease->id != id || lease->round != round || lease->lost))
 		lease = lease->next;
 	return lease;
 }
 
 /* One thread may read that a lease is revoked before another thread has entered the lease. */
-static void revoked_early(struct reviver *v, uint64_t id)
+static void revoked_early(struct reviver *v, uint64_t id, uint64_t round)
 {
-	v->revoked_early[v->revoked_early_count++ % REVOKED_EARLY_MAX] = id;
+	v->revoked_early[v->revoked_early_count++ % REVOKED_EARLY_MAX] = (struct granted){id, round};
 }
 
-static bool was_revoked_early(const struct reviver *v, uint64_t id)
+static bool was_revoked_early(const struct reviver *v, uint64_t id, uint64_t round)
 {
 	for (unsigned i = 0; i < REVOKED_EARLY_MAX; i++) {
-		if (id && v->revoked_early[i] == id)
+		if (id && v->revoked_early[i].id == id && v->revoked_early[i].round == round)
 			return true;
 	}
 	return false;
 }
 
-void leases_on_notify(struct message *message, struct packet *packet, void *data)
+void leases_on_notify(struct message *message, struct packet *packet, void *data, uint64_t round)
 {
 	struct gpuwm_client *client = data;
 	struct reviver *v = &client->reviver;
@@ -105,11 +106,11 @@ void leases_on_notify(struct message *message, struct packet *packet, void *data
 	for (uint32_t i = 0; !f.error.code && i < count; i++) {
 		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 			continue;
-		lease = find_held(v, ids[i].via.u64);
+		lease = find_held(v, ids[i].via.u64, round);
 		if (lease)
 			lease_revoke(v, lease, reason);
 		else
-			revoked_early(v, ids[i].via.u64);
+			revoked_early(v, ids[i].via.u64, round);
 	}
 	pthread_mutex_unlock(&v->lock);
 }
@@ -136,7 +137,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	lease->round = round;
 	if (there)
 		lease_link(v, lease);
-	if (there && was_revoked_early(v, lease->id))
+	if (there && was_revoked_early(v, lease->id, round))
 		lease_revoke(v, lease, "an operator revoked it as it was granted");
 	pthread_mutex_unlock(&v->lock);
 	return there;

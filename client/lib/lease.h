@@ -45,7 +45,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 		  struct error *error);
 
 /* A connection_notify_fn for connections of a client: marks the leases as lost that gpuwmd says were revoked. */
-void leases_on_notify(struct message *message, struct packet *packet, void *client);
+void leases_on_notify(struct message *message, struct packet *packet, void *client, uint64_t round);
 
 /* Call the following functions with the reviver's lock held. */
 

@@ -151,7 +151,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	if (r < 0)
 		return r;
 	attempt_show(&client->reviver, connection);
-	connection_on_notify(connection, leases_on_notify, client);
+	connection_on_notify(connection, leases_on_notify, client, round);
 	r = dial_hello(connection, client->name, wait_ms, &reply, error);
 	if (r == 0) {
 		r = client_greet(client, reply.message.body, error);
@@ -174,8 +174,6 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	int left = clock_left(deadline), r;
 	struct error error;
 
-	memset(v->revoked_early, 0,
-	       sizeof(v->revoked_early)); /* the next gpuwmd may give these numbers to others */
 	v->attempting = true;
 	pthread_mutex_unlock(&v->lock);
 	r = attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left, &connection,

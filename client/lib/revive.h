@@ -12,6 +12,11 @@
  * received and not yet read. */
 #define REVOKED_EARLY_MAX 64
 
+/* What gpuwmd calls a lease: a number, which counts on the connection of that round only. */
+struct granted {
+	uint64_t id, round;
+};
+
 struct reviver {
 	pthread_mutex_t lock; /* guards all that follows; no call to gpuwmd is made under it */
 	pthread_cond_t changed;
@@ -19,7 +24,7 @@ struct reviver {
 	uint64_t round; /* counts connections: an id that gpuwmd gave means something on that connection only */
 	struct lease *leases;
 	struct claim *claims;
-	uint64_t revoked_early[REVOKED_EARLY_MAX]; /* the last ids; 0: none */
+	struct granted revoked_early[REVOKED_EARLY_MAX]; /* the last ids; 0: none */
 	unsigned revoked_early_count;
 	struct error away; /* why there is no connection */
 	bool over; /* there will be none any more; `away` says why */

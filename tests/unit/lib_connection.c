@@ -109,11 +109,12 @@ static void *answer_twice(void *unused)
 	return unused;
 }
 
-static void add_number(struct message *message, struct packet *packet, void *user_data)
+static void add_number(struct message *message, struct packet *packet, void *user_data, uint64_t round)
 {
 	struct fields f;
 
 	(void)packet;
+	(void)round;
 	fields_of(&f, message->body);
 	*(uint64_t *)user_data += fields_u64(&f, "number");
 }
@@ -123,7 +124,7 @@ Test(connection, waits_for_its_answer_and_hands_notifications_on)
 	uint64_t number = 0, sum = 0;
 	pthread_t thread;
 
-	connection_on_notify(connection, add_number, &sum);
+	connection_on_notify(connection, add_number, &sum, 0);
 	pthread_create(&thread, NULL, answer_twice, NULL);
 	cr_assert(eq(int, call(-1, &number, NULL, NULL), 0));
 	cr_assert(eq(u64, number, 10));
@@ -259,7 +260,7 @@ Test(connection, polls_for_notifications)
 {
 	uint64_t sum = 0;
 
-	connection_on_notify(connection, add_number, &sum);
+	connection_on_notify(connection, add_number, &sum, 0);
 	cr_assert(eq(int, connection_poll(connection, 0), 0));
 	cr_assert(eq(int, connection_poll(connection, 10), 0));
 	notify(1);
@@ -269,12 +270,13 @@ Test(connection, polls_for_notifications)
 }
 
 /* What is handled is said again, so often. */
-static void say_again(struct message *message, struct packet *packet, void *left)
+static void say_again(struct message *message, struct packet *packet, void *left, uint64_t round)
 {
 	unsigned *often = left;
 
 	(void)message;
 	(void)packet;
+	(void)round;
 	if (*often == 0)
 		return;
 	*often -= 1;
@@ -286,7 +288,7 @@ Test(connection, gives_up_on_a_peer_that_says_anything_but_the_answer)
 	unsigned left = 1000000;
 	struct error error;
 
-	connection_on_notify(connection, say_again, &left);
+	connection_on_notify(connection, say_again, &left, 0);
 	notify(1);
 	cr_assert(eq(int, call(50, NULL, NULL, &error), -ETIMEDOUT));
 	cr_assert(left > 0, "it waited for the end of them");
@@ -296,7 +298,7 @@ Test(connection, comes_back_from_a_peer_that_never_stops)
 {
 	unsigned left = 100000;
 
-	connection_on_notify(connection, say_again, &left);
+	connection_on_notify(connection, say_again, &left, 0);
 	notify(1);
 	cr_assert(connection_poll(connection, -1) > 1000);
 	cr_assert(left > 0, "it waited for the end of them");

@@ -69,3 +69,39 @@ Test(lost, lease_that_is_told_keeps_no_call_from_connecting_again)
 		cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	}
 }
+
+/* What gpuwmd says, on the connection of that round, of the lease with this number. */
+static void hears_revoked(uint64_t id, uint64_t round)
+{
+	struct message_writer w;
+	struct message message = {0};
+	const char *why;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_REVOKED);
+	message_begin_array(&w, "leases");
+	message_put_u64(&w, NULL, id);
+	message_end(&w);
+	message_end(&w);
+	cr_assert(eq(int, message_finish(&w), 0));
+	cr_assert(eq(int, message_read(w.buffer.data, w.buffer.size, &message, &why), 0));
+	leases_on_notify(&message, NULL, client, round);
+	message_clear(&message);
+	message_writer_clear(&w);
+}
+
+/* A call may read the end of the old connection when the next gpuwmd has given the number to another lease. */
+Test(lost, lease_is_not_revoked_by_its_number_on_another_connection)
+{
+	struct gpuwm_mapping *mapping = attach();
+	uint64_t number;
+
+	fake_restart();
+	leases_are(1);
+	number = fake->grants;
+	hears_revoked(number, client->reviver.round - 1);
+	cr_expect(not(gpuwm_mapping_revoked(mapping)));
+	hears_revoked(number, client->reviver.round);
+	cr_expect(gpuwm_mapping_revoked(mapping));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
