@@ -219,6 +219,8 @@ static int wait_for_gpus(struct load *load)
 		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
 	if (r == 0 && ring->note[0])
 		work_note(load->work, "%s", ring->note);
+	if (r == 0 && prepare_was_kept(load->prepare))
+		work_note(load->work, "its CUDA contexts were kept for it");
 	return r;
 }
 
