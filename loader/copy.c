@@ -35,11 +35,14 @@ struct crew {
 	bool writing; /* atomic: a reader writes by calls */
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
+	pthread_cond_t opened; /* there are lanes, or there is a slot */
+	struct lanes *lanes; /* NULL: not yet, or none are needed */
+	double began; /* when they were open */
 	pthread_t threads[COPY_READERS_MAX];
 	unsigned started, wanted, most; /* readers */
 	struct piece_cursor next;
 	size_t *slots; /* of the ring that no reader has; the first was sent longest ago */
-	size_t slot_count;
+	size_t slot_count, usable; /* slots from `usable` on are sent once, and left alone then */
 	unsigned running;
 	struct read_counts counts;
 	struct error error; /* the first reader's that failed */
@@ -54,6 +57,7 @@ struct spot {
 /* One reader thread. */
 struct hand {
 	struct crew *crew;
+	struct lanes *lanes; /* NULL: they are not open yet */
 	struct reader *file; /* of the piece */
 	char *buffer; /* a piece, and the pages around it; NULL: none yet */
 	size_t slot; /* that it is, of the ring */
@@ -74,7 +78,7 @@ static void crew_stop(struct crew *crew)
 	__atomic_store_n(&crew->stop, true, __ATOMIC_RELAXED);
 }
 
-/* A piece, and a buffer of the ring where it goes there: there are as many as readers. */
+/* A piece, and a buffer of the ring where it goes there: there are as many as readers, unless the driver pinned fewer. */
 static bool crew_take(struct crew *crew, struct hand *hand)
 {
 	bool taken = false;
@@ -82,10 +86,14 @@ static bool crew_take(struct crew *crew, struct hand *hand)
 	pthread_mutex_lock(&crew->lock);
 	if (!crew_stopped(crew))
 		taken = piece_next(crew->copy->source, crew->chunk, &crew->next, &hand->piece);
+	while (taken && crew->slots && crew->slot_count == 0 && !crew_stopped(crew))
+		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
+	taken = taken && !crew_stopped(crew);
 	if (taken && crew->slots) {
 		hand->slot = crew->slots[0];
 		memmove(crew->slots, crew->slots + 1, --crew->slot_count * sizeof(*crew->slots));
 	}
+	hand->lanes = crew->lanes;
 	pthread_mutex_unlock(&crew->lock);
 	if (!taken)
 		return false;
@@ -98,7 +106,9 @@ static bool crew_take(struct crew *crew, struct hand *hand)
 static void crew_give_back(struct crew *crew, size_t slot)
 {
 	pthread_mutex_lock(&crew->lock);
-	crew->slots[crew->slot_count++] = slot;
+	if (slot < crew->usable)
+		crew->slots[crew->slot_count++] = slot;
+	pthread_cond_signal(&crew->opened);
 	pthread_mutex_unlock(&crew->lock);
 }
 
@@ -154,7 +164,7 @@ static size_t hand_cut(const struct hand *hand, size_t bytes)
  * one before, else to the beginning, which the CPU's cache still has. */
 static char *hand_at(const struct hand *hand)
 {
-	if (hand->crew->copy->lanes)
+	if (hand->crew->copy->ring)
 		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
 	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
 }
@@ -302,10 +312,11 @@ static int hand_begin(struct hand *hand, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
 
-	if (!copy->lanes)
+	if (!copy->ring)
 		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
 	hand->buffer = ring_buffer(copy->ring, hand->slot);
-	return lanes_wait(copy->lanes, hand->slot, error);
+	/* Before there are lanes nothing was sent from it. */
+	return hand->lanes ? lanes_wait(hand->lanes, hand->slot, error) : 0;
 }
 
 static int hand_read(struct hand *hand, struct error *error)
@@ -326,6 +337,19 @@ static int hand_read(struct hand *hand, struct error *error)
 	return r;
 }
 
+/* Waits for the lanes. False: the copy is stopped, and there may be none. */
+static bool hand_await_lanes(struct hand *hand)
+{
+	struct crew *crew = hand->crew;
+
+	pthread_mutex_lock(&crew->lock);
+	while (!crew->lanes && !crew_stopped(crew))
+		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
+	hand->lanes = crew->lanes;
+	pthread_mutex_unlock(&crew->lock);
+	return hand->lanes;
+}
+
 static int hand_send(struct hand *hand, struct error *error)
 {
 	struct lane_span spans[PIECE_SPANS_MAX];
@@ -338,7 +362,7 @@ static int hand_send(struct hand *hand, struct error *error)
 		spans[i] = (struct lane_span){from, span->tensor, span->offset, span->bytes};
 		from += span->bytes;
 	}
-	r = lanes_send(hand->crew->copy->lanes, hand->slot, spans, hand->piece.span_count, error);
+	r = lanes_send(hand->lanes, hand->slot, spans, hand->piece.span_count, error);
 	if (r == 0)
 		crew_give_back(hand->crew, hand->slot);
 	return r;
@@ -355,7 +379,7 @@ static void hand_end(struct hand *hand, int r, const struct error *error)
 {
 	struct crew *crew = hand->crew;
 
-	if (!crew->copy->lanes && hand->buffer)
+	if (!crew->copy->ring && hand->buffer)
 		munmap(hand->buffer, copy_buffer_bytes(crew->chunk));
 	pthread_mutex_lock(&crew->lock);
 	if (r < 0 && !crew->error.code)
@@ -377,7 +401,7 @@ static void *reader(void *user_data)
 	while (r == 0 && crew_take(hand.crew, &hand)) {
 		r = hand_read(&hand, &error);
 		/* A piece that was stopped half-way stays unsent. */
-		if (r == 0 && hand.crew->copy->lanes && hand.done == hand.piece.bytes)
+		if (r == 0 && hand.crew->copy->ring && hand.done == hand.piece.bytes && hand_await_lanes(&hand))
 			r = hand_send(&hand, &error);
 	}
 	hand_end(&hand, r, &error);
@@ -445,8 +469,32 @@ static void crew_start(struct crew *crew)
 	}
 }
 
-/* Tells the progress until all readers have ended; what progress returned. */
-static int crew_watch(struct crew *crew)
+/* While readers fill the first buffers. */
+static int crew_open(struct crew *crew, struct error *error)
+{
+	struct lanes *lanes = NULL;
+	const struct copy *copy = crew->copy;
+	size_t kept = 0;
+	int r = copy->ring && !crew_stopped(crew) ? copy->open(&lanes, copy->open_data, error) : 0;
+
+	crew->began = clock_seconds();
+	if (r != 0)
+		crew_stop(crew);
+	pthread_mutex_lock(&crew->lock);
+	crew->lanes = lanes;
+	crew->usable = copy->ring ? ring_usable(copy->ring) : 0;
+	for (size_t i = 0; i < crew->slot_count; i++) {
+		if (crew->slots[i] < crew->usable)
+			crew->slots[kept++] = crew->slots[i];
+	}
+	crew->slot_count = kept;
+	pthread_cond_broadcast(&crew->opened);
+	pthread_mutex_unlock(&crew->lock);
+	return r;
+}
+
+/* Tells the progress until all readers have ended; what progress or `open` returned. */
+static int crew_watch(struct crew *crew, struct error *error)
 {
 	const struct copy *copy = crew->copy;
 	uint64_t told = 0;
@@ -454,6 +502,9 @@ static int crew_watch(struct crew *crew)
 
 	pthread_mutex_lock(&crew->lock);
 	crew_start(crew);
+	pthread_mutex_unlock(&crew->lock);
+	r = crew_open(crew, error);
+	pthread_mutex_lock(&crew->lock);
 	while (crew->running > 0) {
 		uint64_t done;
 
@@ -477,7 +528,7 @@ static int crew_watch(struct crew *crew)
 
 static int crew_run(struct crew *crew, struct error *error)
 {
-	int stopped = crew_watch(crew);
+	int stopped = crew_watch(crew, error);
 
 	for (unsigned i = 0; i < crew->started; i++)
 		pthread_join(crew->threads[i], NULL);
@@ -492,14 +543,14 @@ static int crew_fill(struct crew *crew, struct error *error)
 	const struct source *source = copy->source;
 
 	crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
-	if (copy->lanes)
+	if (copy->ring)
 		crew->slots = calloc(copy->ring->count, sizeof(*crew->slots));
-	if (crew->sums && (crew->slots || !copy->lanes))
+	if (crew->sums && (crew->slots || !copy->ring))
 		crew->files = calloc(source->file_count + 1, sizeof(*crew->files));
 	if (!crew->files)
 		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
 				 source->tensor_count);
-	while (copy->lanes && crew->slot_count < copy->ring->count) {
+	while (copy->ring && crew->slot_count < copy->ring->count) {
 		crew->slots[crew->slot_count] = crew->slot_count;
 		crew->slot_count++;
 	}
@@ -513,14 +564,16 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES};
 	pthread_mutex_init(&crew->lock, NULL);
 	clock_condition(&crew->changed);
-	if (!copy->lanes) {
+	clock_condition(&crew->opened);
+	crew->usable = copy->ring ? copy->ring->count : 0;
+	if (!copy->ring) {
 		crew->hosts = copy->targets;
 		crew->host_count = copy->target_count;
 	}
 	crew->straight = crew->host_count == 1;
 	crew->small_pages = crew->straight && crew->hosts[0].segment_count > 0 && host_write_pays();
 	crew->most = crew->wanted = readers_of(copy, crew->chunk);
-	if (!copy->lanes && !copy->readers && cpu_count() < crew->wanted)
+	if (!copy->ring && !copy->readers && cpu_count() < crew->wanted)
 		crew->wanted = cpu_count();
 	return crew_fill(crew, error);
 }
@@ -532,17 +585,18 @@ static void crew_free(struct crew *crew)
 	free(crew->files);
 	free(crew->slots);
 	free(crew->sums);
+	pthread_cond_destroy(&crew->opened);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }
 
 /* ---- the copy ---------------------------------------------------------- */
 
-static void crew_report(const struct crew *crew, double began, struct copy_report *ret)
+static void crew_report(const struct crew *crew, struct copy_report *ret)
 {
 	*ret = (struct copy_report){
 		.counts = crew->counts,
-		.seconds = clock_seconds() - began,
+		.seconds = crew->began > 0 ? clock_seconds() - crew->began : 0,
 		.readers = crew->started,
 	};
 	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
@@ -553,15 +607,14 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	     struct error *error)
 {
 	const struct source *source = copy->source;
-	double began = clock_seconds();
 	struct crew crew;
 	int r = crew_make(&crew, copy, error);
 
 	if (r == 0)
 		r = crew_run(&crew, error);
-	if (r == 0 && copy->lanes)
-		r = lanes_drain(copy->lanes, error);
-	crew_report(&crew, began, ret_report);
+	if (r == 0 && crew.lanes)
+		r = lanes_drain(crew.lanes, error);
+	crew_report(&crew, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
 	for (size_t i = 0; r == 0 && i < source->tensor_count; i++)

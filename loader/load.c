@@ -32,6 +32,7 @@ struct load {
 	struct digest *digests;
 	struct part parts[PARTS_PER_VERSION_MAX]; /* a rank's are neighbours */
 	size_t part_count;
+	bool ready; /* the copy can begin */
 	struct copy_report copied;
 	struct error *error;
 };
@@ -243,15 +244,77 @@ static int zero_gaps(struct load *load, const struct part *parts, size_t count)
 	return r;
 }
 
-static int copy_to(struct load *load, const struct source *source, const struct copy_target *targets,
-		   size_t count, struct lanes *lanes, struct digest *digests)
+/* The copy of one rank, to the devices that hold it. */
+struct rank_copy {
+	struct load *load;
+	const struct part *parts;
+	size_t count;
+	struct copy_target targets[PARTS_PER_VERSION_MAX];
+	struct lanes *lanes; /* NULL: none are needed, or not open yet */
+};
+
+static bool all_host(const struct part *parts, size_t count)
 {
+	while (count > 0 && strcmp(parts[count - 1].device, DEVICE_HOST) == 0)
+		count--;
+	return count == 0;
+}
+
+/* Memory on all devices and, where they are GPUs, what prepare.h makes: the first rank's copy waits for that. */
+static int get_ready(struct load *load)
+{
+	int r;
+
+	if (load->ready)
+		return 0;
+	r = begin_all(load);
+	if (r == 0)
+		r = wait_for_gpus(load);
+	if (r == 0)
+		r = work_phase(load->work, "copying", load->source.bytes);
+	load->ready = r == 0;
+	return r;
+}
+
+static int make_targets(struct rank_copy *c)
+{
+	int r = get_ready(c->load);
+
+	for (size_t i = 0; r == 0 && i < c->count; i++)
+		c->targets[i] = (struct copy_target){
+			.device = publish_device(c->parts[i].publish),
+			.addresses = c->parts[i].addresses,
+			.segments = publish_segment(c->parts[i].publish, 0),
+			.segment_count = publish_plan(c->parts[i].publish)->segment_count,
+		};
+	return r;
+}
+
+/* As copy.h wants it. The error is the load's. */
+static int open_rank(struct lanes **ret, void *data, struct error *error)
+{
+	struct rank_copy *c = data;
+	struct load *load = c->load;
+	int r = make_targets(c);
+
+	if (r == 0)
+		r = lanes_open(c->targets, c->count, prepare_ring(load->prepare)->count, &c->lanes, error);
+	if (r == 0 && lanes_note(c->lanes)[0])
+		work_note(load->work, "%s", lanes_note(c->lanes));
+	*ret = c->lanes;
+	return r < 0 ? r : zero_gaps(load, c->parts, c->count);
+}
+
+static int copy_to(struct rank_copy *c, const struct source *source, bool through_ring, struct digest *digests)
+{
+	struct load *load = c->load;
 	struct copy copy = {
 		.source = source,
-		.targets = targets,
-		.target_count = count,
-		.ring = lanes ? prepare_ring(load->prepare) : NULL,
-		.lanes = lanes,
+		.targets = c->targets,
+		.target_count = c->count,
+		.ring = through_ring ? prepare_ring(load->prepare) : NULL,
+		.open = open_rank,
+		.open_data = c,
 		.progress = work_advance,
 		.user_data = load->work,
 	};
@@ -262,53 +325,28 @@ static int copy_to(struct load *load, const struct source *source, const struct 
 	return r;
 }
 
-static bool all_host(const struct copy_target *targets, size_t count)
-{
-	while (count > 0 && targets[count - 1].device->ops == &memory_host)
-		count--;
-	return count == 0;
-}
-
-static int open_lanes(struct load *load, const struct copy_target *targets, size_t count, struct lanes **ret)
-{
-	const struct ring *ring = prepare_ring(load->prepare);
-	int r;
-
-	*ret = NULL;
-	if (all_host(targets, count))
-		return 0;
-	r = lanes_open(targets, count, ring->count, ret, load->error);
-	if (r == 0 && lanes_note(*ret)[0])
-		work_note(load->work, "%s", lanes_note(*ret));
-	return r;
-}
-
 /* The parts are of one rank. */
 static int copy_rank(struct load *load, const struct part *parts, size_t count)
 {
 	const struct source_rank *rank = rank_of(load, parts);
 	struct source source = load->source;
-	struct copy_target targets[PARTS_PER_VERSION_MAX];
+	struct rank_copy c = {.load = load, .parts = parts, .count = count};
 	struct digest *digests = load->digests + rank->tensor;
-	struct lanes *lanes;
+	bool through_ring = !all_host(parts, count);
 	int r;
 
 	source.tensors += rank->tensor;
 	source.tensor_count = rank->tensor_count;
 	source.bytes = rank->bytes;
-	for (size_t i = 0; i < count; i++)
-		targets[i] = (struct copy_target){
-			.device = publish_device(parts[i].publish),
-			.addresses = parts[i].addresses,
-			.segments = publish_segment(parts[i].publish, 0),
-			.segment_count = publish_plan(parts[i].publish)->segment_count,
-		};
-	r = open_lanes(load, targets, count, &lanes);
-	if (r == 0)
+	if (through_ring)
+		r = prepare_wait_buffers(load->prepare, work_advance, load->work, load->error);
+	else
+		r = make_targets(&c);
+	if (r == 0 && !through_ring)
 		r = zero_gaps(load, parts, count);
 	if (r == 0)
-		r = copy_to(load, &source, targets, count, lanes, digests);
-	lanes_close(lanes);
+		r = copy_to(&c, &source, through_ring, digests);
+	lanes_close(c.lanes);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		for (size_t k = 0; k < rank->tensor_count; k++)
 			publish_digest(parts[i].publish, k, &digests[k]);
@@ -328,7 +366,7 @@ static void tell_copied(struct load *load)
 static int copy_all(struct load *load)
 {
 	size_t replicas = load->part_count / load->source.world;
-	int r = work_phase(load->work, "copying", load->source.bytes);
+	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
 		r = copy_rank(load, &load->parts[i], replicas);
@@ -523,8 +561,7 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
-	static int (*const steps[])(struct load *) = {open_source, plan,     begin_all,  wait_for_gpus,
-						      copy_all,    seal_all, hand_in_all};
+	static int (*const steps[])(struct load *) = {open_source, plan, copy_all, seal_all, hand_in_all};
 	struct load *load = load_new(job, work, error);
 	int r = 0;
 

@@ -27,6 +27,7 @@ struct prepare {
 	struct ring ring;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
+	bool buffered; /* the buffers can be read into */
 	unsigned running;
 	struct error error; /* the first */
 };
@@ -73,6 +74,14 @@ static void drop_ring(struct prepare *prepare)
 		device->ops->leave(device);
 }
 
+static void are_buffered(struct prepare *prepare)
+{
+	pthread_mutex_lock(&prepare->lock);
+	prepare->buffered = true;
+	pthread_cond_signal(&prepare->changed);
+	pthread_mutex_unlock(&prepare->lock);
+}
+
 /* The first device's context is made by whoever comes first, and waited for by the other. */
 static void *make_ring(void *user_data)
 {
@@ -83,6 +92,8 @@ static void *make_ring(void *user_data)
 
 	drop_ring(prepare);
 	r = ring_make(copy_buffer_bytes(COPY_CHUNK_BYTES), prepare->slots, &prepare->ring, &error);
+	if (r == 0)
+		are_buffered(prepare);
 	if (r == 0)
 		r = device->ops->enter(device, &error);
 	if (r == 0) {
@@ -172,20 +183,20 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 	prepare->slots = 2 * copy_readers() < most ? 2 * copy_readers() : most;
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
-	if (prepare->ring.count >= prepare->slots)
-		return 0;
-	return begin(prepare, make_ring, prepare, error);
+	prepare->buffered = prepare->ring.count >= prepare->slots;
+	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
 }
 
-int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
+/* all: for everything; else for the buffers only. */
+static int wait_for(struct prepare *prepare, bool all, memory_progress_fn *progress, void *user_data,
+		    struct error *error)
 {
 	int r = 0;
 
 	if (!prepare)
 		return 0;
 	pthread_mutex_lock(&prepare->lock);
-	while (r == 0 && prepare->running > 0 && !prepare->error.code) {
-
+	while (r == 0 && (all ? prepare->running > 0 : !prepare->buffered) && !prepare->error.code) {
 		clock_wait(&prepare->changed, &prepare->lock, clock_deadline(PREPARE_LOOK_MS));
 		pthread_mutex_unlock(&prepare->lock);
 		r = progress(0, user_data);
@@ -197,6 +208,17 @@ int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *us
 	}
 	pthread_mutex_unlock(&prepare->lock);
 	return r;
+}
+
+int prepare_wait_buffers(struct prepare *prepare, memory_progress_fn *progress, void *user_data,
+			 struct error *error)
+{
+	return wait_for(prepare, false, progress, user_data, error);
+}
+
+int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
+{
+	return wait_for(prepare, true, progress, user_data, error);
 }
 
 struct ring *prepare_ring(struct prepare *prepare)
@@ -228,7 +250,7 @@ static void join_threads(struct prepare *prepare)
 int prepare_keep(struct prepare *prepare, struct error *error)
 {
 	join_threads(prepare);
-	if (!prepare->ring.locked || prepare->ring.count < prepare->slots)
+	if (prepare->ring.pinned < prepare->slots)
 		drop_ring(prepare);
 	return prepare_check(prepare, error);
 }

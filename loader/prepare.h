@@ -22,10 +22,13 @@ bool prepare_was_kept(const struct prepare *prepare);
 /* Begins to make the buffers for a source of so many bytes, unless those that were kept are enough. For a job that keeps
  * its contexts there are as many as any source needs. Once a job. */
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error);
+/* Until the buffers can be read into, which they can before they are pinned. As prepare_wait. */
+int prepare_wait_buffers(struct prepare *prepare, memory_progress_fn *progress, void *user_data,
+			 struct error *error);
 /* Until all is ready. Calls progress with 0 at least every PREPARE_LOOK_MS; nonzero ends the
  * waiting (and is returned), not the work. The first error of it. */
 int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error);
-/* Once it is waited for; NULL without GPUs. Lives until prepare_end. */
+/* Once its buffers are waited for; NULL without GPUs. Lives until prepare_end. */
 struct ring *prepare_ring(struct prepare *prepare);
 /* Whether something is still at work PREPARE_END_MS after a cancel or an error: it may hang in the driver. */
 bool prepare_busy(struct prepare *prepare);

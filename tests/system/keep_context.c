@@ -12,6 +12,9 @@ SYSTEM_SUITE(keep_context);
 #define KEEP(time) "--set", "loader.keep_context=" time
 #define KEPT_NOTE "its CUDA contexts were kept for it"
 
+/* KEEP_AGAIN_MS, and a busy machine. */
+#define AGAIN_MS 30000
+
 static char output[65536];
 
 /* The loader that keeps contexts, when it is ready; 0: none does. */
@@ -136,13 +139,20 @@ Test(keep_context, a_time_ends)
 	gpuwmd_stop(d);
 }
 
-Test(keep_context, always_begins_with_gpuwmd)
+static void reconfigure(struct gpuwmd *d, const char *limits)
+{
+	kept_configure(d, &(const struct kept){.limits = limits});
+	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 0, "%s", output);
+}
+
+Test(keep_context, always_is_before_the_first_load)
 {
 	struct gpuwmd *d;
 	pid_t pid;
 
 	ON_FAKECUDA();
-	d = gpuwmd_start(KEEP("always"), NULL);
+	d = gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT});
+	reconfigure(d, LIMITS_SHORT "[loader]\nkeep_context = always\n");
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	pid = keeping(d);
 	load(d, "v1", 1);
@@ -152,7 +162,11 @@ Test(keep_context, always_begins_with_gpuwmd)
 	cr_expect(strstr(output, "until the memory is needed"), "%s", output);
 	kill(pid, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, log_says(d, "no CUDA context is kept by gpuwm-loader")));
+	cr_assert(EVENTUALLY(AGAIN_MS, keeping(d) != 0), "it comes again");
+	cr_expect(keeping(d) != pid);
+	reconfigure(d, LIMITS_SHORT);
 	wait_for_rest(d);
+	cr_expect_eq(contexts_of(d), 0);
 	gpuwmd_stop(d);
 }
 

@@ -88,7 +88,7 @@ Test(prepare, makes_contexts_and_a_pinned_ring)
 	cr_assert_eq(prepare_buffers(prepare, COPY_CHUNK_BYTES + 1, &error), 0);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
 	cr_assert(context_active(0) && context_active(1));
-	cr_assert(prepare_ring(prepare)->locked);
+	cr_assert(prepare_ring(prepare)->pinned);
 	cr_assert_eq(prepare_ring(prepare)->count, 2, "no more buffers than there are pieces");
 	before = fd_count();
 	prepare = prepare_end(prepare);
