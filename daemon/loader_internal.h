@@ -54,6 +54,7 @@ struct loader {
 	enum loader_state state;
 	bool was_starting; /* it died before its hello */
 	bool keeps; /* it was warming or warm once */
+	bool outdated; /* it began before a GPU that was lost came back: its driver can't use that one */
 	bool unbegun; /* it was warm, and has said nothing of its job yet: another loader can have that */
 	uint64_t warm_since_ms; /* steady */
 	uint64_t started_ms; /* steady */
@@ -118,7 +119,7 @@ void warm_assign(struct loader_pool *pool);
 void warm_turn(struct loader_pool *pool);
 /* The configuration may have changed. */
 void warm_watch(struct loader_pool *pool);
-/* Ends all of them. */
+/* Ends all of them; those that have a job keep nothing after it. */
 void warm_renew(struct loader_pool *pool);
 /* It is gone, or could not make its contexts. */
 void loader_warm_failed(struct loader *l, const struct error *error);

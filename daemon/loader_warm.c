@@ -144,8 +144,8 @@ static bool has_contexts_only(const struct loader *l)
 
 bool loader_may_stay(const struct loader *l)
 {
-	if (keep_s(l->pool) == 0 || l->state != LOADER_BUSY || l->job->kind != JOB_LOAD || has_lost(l) ||
-	    !has_contexts_only(l))
+	if (keep_s(l->pool) == 0 || l->state != LOADER_BUSY || l->outdated || l->job->kind != JOB_LOAD ||
+	    has_lost(l) || !has_contexts_only(l))
 		return false;
 	for (const struct loader *other = next_warm(l->pool->first); other; other = next_warm(other->next)) {
 		if (share_a_gpu(l, other) && count_contexts(other) > count_contexts(l))
@@ -291,6 +291,8 @@ void warm_renew(struct loader_pool *pool)
 {
 	struct loader *l;
 
+	for (l = pool->first; l; l = l->next)
+		l->outdated = true;
 	while ((l = next_warm(pool->first)))
 		loader_dismiss(l);
 }

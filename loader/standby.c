@@ -305,6 +305,9 @@ static int do_job(struct standby *s, bool *ret_stays)
 	struct error error = {0};
 	bool keeps;
 
+	/* In contexts that are in order it begins: gpuwmd would soon give the load to another loader. */
+	if (s->prepare)
+		work_phase(&s->work, "starting", 0);
 	run_job(s, &error);
 	look_for_loss(s, &error);
 	keeps = can_keep(s, &error);

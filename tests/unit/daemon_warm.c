@@ -280,6 +280,22 @@ Test(warm, loader_is_renewed_when_a_gpu_is_back)
 	finish();
 }
 
+Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
+{
+	struct error why;
+
+	begin(100);
+	load_to(gpu);
+	expect_job(loader);
+	error_set(&why, -ENODEV, NULL, "it fell off the bus");
+	losses_note(server, other_gpu, &why);
+	turn();
+	losses_end(server, other_gpu);
+	turn();
+	cr_expect_not(says_done_and_stays(loader, 0));
+	finish();
+}
+
 /* ---- where memory or a loader is short ---- */
 
 Test(warm, loader_goes_for_a_publish_that_finds_no_room)
