@@ -41,10 +41,11 @@ static void learn_devices(struct standby *s, const msgpack_object *body)
 		lookout_told(s->lookout, &f);
 }
 
-static void notified(struct message *message, struct packet *packet, void *user_data)
+static void notified(struct message *message, struct packet *packet, void *user_data, uint64_t round)
 {
 	struct standby *s = user_data;
 
+	(void)round;
 	if (strcmp(message->method, NOTIFY_LOADER_CANCEL) == 0) {
 		s->work.cancelled = true;
 	} else if (strcmp(message->method, NOTIFY_LOADER_REPORT) == 0) {
@@ -353,7 +354,7 @@ int standby_run(int sock, const struct standby_roots *roots)
 	s->lookout = lookout_new();
 	r = s->lookout ? connection_new(sock, &s->work.connection) : -ENOMEM;
 	if (r == 0) {
-		connection_on_notify(s->work.connection, notified, s);
+		connection_on_notify(s->work.connection, notified, s, 0);
 		r = client_adopt(s->work.connection, &s->work.client);
 		if (r == 0)
 			r = serve(s);
