@@ -16,7 +16,15 @@ from .. import _needs
 
 _needs.torch("gpuwm.image")
 
+from .describing import Description, describe, differences  # noqa: E402
 from .installing import Installed, install  # noqa: E402
 from .publishing import publish  # noqa: E402
 
-__all__ = ["Installed", "install", "publish"]
+__all__ = [
+    "Description",
+    "Installed",
+    "describe",
+    "differences",
+    "install",
+    "publish",
+]

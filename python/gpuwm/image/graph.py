@@ -103,10 +103,10 @@ class Graph:
     def _add_registered(self, name: str, module: nn.Module) -> None:
         for slot in slots(module):
             if slot.kind in (PARAMETER, BUFFER, TRANSIENT) and slot.value is not None:
-                leaf = self.leaves[self._leaf(step(name, slot), slot.value)]
+                leaf = self.leaves[self._leaf(step(name, slot.kind, slot.key), slot.value)]
                 leaf.is_buffer |= slot.kind != PARAMETER
-                if step(name, slot) not in leaf.names:
-                    leaf.names.append(step(name, slot))
+                if step(name, slot.kind, slot.key) not in leaf.names:
+                    leaf.names.append(step(name, slot.kind, slot.key))
 
     def _look_into(self, node: Node) -> None:
         for slot in slots(node.owner):
@@ -122,7 +122,7 @@ class Graph:
         if plain is not values.NOT_PLAIN:
             return plain
         if isinstance(value, torch.Tensor):
-            return {"tensor": self._leaf(step(node.name, slot), value)}
+            return {"tensor": self._leaf(step(node.name, slot.kind, slot.key), value)}
         if node.kind == "tensor":  # how it is loaded and the like: it stays as it is
             return values.NOT_PLAIN
         kind = owner_kind(value, self.opaque)
@@ -130,7 +130,9 @@ class Graph:
             return {"other": said_of(value)}
         found = self._node_of.get(id(value))
         return {
-            "node": self._add_node(step(node.name, slot), value, kind) if found is None else found
+            "node": self._add_node(step(node.name, slot.kind, slot.key), value, kind)
+            if found is None
+            else found
         }
 
     def _leaf(self, name: str, tensor: torch.Tensor) -> int:

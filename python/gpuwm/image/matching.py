@@ -22,7 +22,6 @@ from .slots import (
     MODULE,
     NAMED,
     Opaque,
-    Slot,
     class_name,
     drop,
     is_mutable,
@@ -124,7 +123,7 @@ class Matching:
         for kind, key, held in node.slots:
             slot = there.pop(_key(kind, key), None)
             has = _MISSING if slot is None else slot.value
-            name = step(node.name, Slot(kind, key, None))
+            name = step(node.name, kind, key)
             final = self._final(name, held, has)
             if final is _MISSING:
                 continue
@@ -132,7 +131,7 @@ class Matching:
                 self._put(owner, kind, key, final)
                 self._tell(name, held, has, slot is not None and slot.kind != kind)
         for slot in reversed(there.values()):
-            self._drop(step(node.name, slot), owner, slot)
+            self._drop(step(node.name, slot.kind, slot.key), owner, slot)
 
     def _tell(self, name: str, held: Held, has: Any, other_kind: bool) -> None:
         if isinstance(held, dict) and "tensor" in held:
@@ -254,7 +253,7 @@ class Matching:
             if kind == ATTRIBUTE:  # of a class that derives from tuple
                 continue
             value = there.get(_key(kind, key), _MISSING)
-            made.append(self._final(step(node.name, Slot(kind, key, None)), held, value))
+            made.append(self._final(step(node.name, kind, key), held, value))
         self._building.discard(position)
         if any(value is _MISSING for value in made):
             return _MISSING
@@ -360,15 +359,9 @@ def _said(value: Any) -> str:
 
 def _same_types(value: Any, held: Held) -> bool:
     """1, 1.0 and True are equal, and yet not the same."""
-    return type(value) is type(held) or _json_types(values.encoded(value)) == _json_types(held)
-
-
-def _json_types(value: Held) -> Any:
-    if isinstance(value, dict):
-        return {key: _json_types(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_json_types(part) for part in value]
-    return type(value)
+    return type(value) is type(held) or values.types_of(values.encoded(value)) == values.types_of(
+        held
+    )
 
 
 def _differs(like: torch.Tensor, new: torch.Tensor) -> bool:

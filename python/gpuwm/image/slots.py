@@ -192,13 +192,13 @@ def _of_object(owner: Any) -> Iterator[Slot]:
             continue
 
 
-def step(name: str, slot: Slot) -> str:
+def step(name: str, kind: str, key: Any) -> str:
     """The path of what a slot holds. name: its owner's."""
-    if slot.kind in NAMED:
-        return f"{name}.{slot.key}" if name else str(slot.key)
-    if slot.kind == ITEM:
-        return f"{name}[{slot.key!r}]"
-    return f"{name}<{slot.key}>"
+    if kind in NAMED:
+        return f"{name}.{key}" if name else str(key)
+    if kind == ITEM:
+        return f"{name}[{key!r}]"
+    return f"{name}<{key}>"
 
 
 # ---- changing ----------------------------------------------------------------------------------

@@ -50,6 +50,15 @@ def is_plain_json(value: Json) -> bool:
     return not isinstance(value, dict) or any(kind in value for kind in _DECODERS)
 
 
+def types_of(value: Json) -> Any:
+    """Of an encoded value: 1, 1.0 and True are equal, and yet not the same."""
+    if isinstance(value, dict):
+        return {key: types_of(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [types_of(part) for part in value]
+    return type(value)
+
+
 def decoded(value: Json) -> Any:
     """ValueError: it is none that `encoded` makes. LookupError: an enum that this process has not
     imported."""
