@@ -86,8 +86,9 @@ def _load(job: Job) -> torch.nn.Module:
 def _describe(model: torch.nn.Module) -> str:
     """gpuwm.image's description of it, as JSON."""
     from gpuwm import image
+    from gpuwm.vllm.publishing import OPAQUE
 
-    return image.describe(model).to_json()
+    return image.describe(model, opaque=OPAQUE).to_json()
 
 
 _ANSWERS = {"describe": _describe}
