@@ -32,13 +32,13 @@ class Settings:
     inner: str = "auto"
     inner_config: Mapping[str, Any] = field(default_factory=dict)
     fallback: str | None = None
-    owner: tuple[int | str, ...] = ()
+    owner: tuple[_lib.OneOwner, ...] = ()
     wait: float | None = None
     socket: str | None = None
     private: tuple[str, ...] = ()
 
     @property
-    def owners(self) -> tuple[int | str, ...]:
+    def owners(self) -> tuple[_lib.OneOwner, ...]:
         """Whose versions are accepted: what `owner` says, else this user's and the operators'."""
         return self.owner or (os.getuid(), "operator")
 
@@ -129,8 +129,8 @@ def _object(key: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _owner(key: str, value: Any) -> tuple[int | str, ...]:
-    owners = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+def _owner(key: str, value: Any) -> tuple[_lib.OneOwner, ...]:
+    owners: tuple[_lib.OneOwner, ...] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     try:
         _lib.owner_fields(owners)
     except (errors.Invalid, TypeError):
