@@ -1,4 +1,4 @@
-"""vLLM's fp8 operators in plain torch, with the signatures of vLLM's torch_bindings.cpp, and what
+"""vLLM's operators that post-processing calls, in plain torch with the signatures of vLLM's torch_bindings.cpp, and what
 vLLM takes for granted of torch on a machine with a GPU."""
 
 import torch
@@ -10,7 +10,7 @@ _library: torch.library.Library | None = None
 
 
 def define() -> None:
-    """Defines torch.ops._C's fp8 operators, once a process."""
+    """Defines torch.ops._C's operators, once a process."""
     global _library
     if _library is not None:
         return
@@ -31,6 +31,10 @@ def define() -> None:
             "dynamic_per_token_scaled_fp8_quant(Tensor! result, Tensor input, Tensor! scale, "
             "Tensor? scale_ub) -> ()",
             _dynamic_per_token,
+        ),
+        (
+            "prepack_moe_weight(Tensor weight, Tensor(a1!) packed_weight, str isa) -> ()",
+            _prepack_experts,
         ),
     ):
         _library.define(schema)
@@ -61,3 +65,9 @@ def _dynamic_per_token(
         largest = largest.clamp(max=scale_ub.item())
     scale.copy_((largest / FP8.max).clamp(min=SMALLEST_SCALE))
     result.copy_((values.float() / scale).clamp(FP8.min, FP8.max))
+
+
+def _prepack_experts(weight: torch.Tensor, packed_weight: torch.Tensor, isa: str) -> None:
+    """vLLM reorders a matrix for the processor's instructions; that it is done once is what counts
+    here, so any other order will do, if doing it twice gives yet another one."""
+    packed_weight.copy_(weight.roll(1, -1))

@@ -91,4 +91,16 @@ def _describe(model: torch.nn.Module) -> str:
     return image.describe(model, opaque=OPAQUE).to_json()
 
 
-_ANSWERS = {"describe": _describe}
+def _shared(model: torch.nn.Module) -> bool:
+    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
+    addresses = [parameter.data_ptr() for parameter in model.parameters()]
+    spans = []
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "/memfd:" in line:
+                begin, end = line.split()[0].split("-")
+                spans.append((int(begin, 16), int(end, 16)))
+    return all(any(begin <= at < end for begin, end in spans) for at in addresses)
+
+
+_ANSWERS = {"describe": _describe, "shared": _shared}
