@@ -317,10 +317,10 @@ def test_conjugates_and_views_are_their_values(daemon: Daemon, name: str) -> Non
 
 @pytest.mark.parametrize("bind", [True, False])
 def test_every_dtype(daemon: Daemon, name: str, bind: bool) -> None:
-    from gpuwm.gathering_torch import _NAMES
+    from gpuwm.gathering_torch import NAMES
 
     data = torch.randint(0, 2, (4, 16), dtype=torch.uint8)
-    given = {kind: data.view(dtype) for dtype, kind in _NAMES.items()}
+    given = {kind: data.view(dtype) for dtype, kind in NAMES.items()}
     given["empty"] = torch.empty(0, 3, dtype=torch.float8_e4m3fn)
     tensors = {key: tensor.clone() if key != "F4" else tensor for key, tensor in given.items()}
     gpuwm.publish(tensors, name, bind=bind)  # type: ignore[call-overload]
