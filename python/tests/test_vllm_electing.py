@@ -103,10 +103,11 @@ def test_a_key_that_differs_is_named(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
     assert electing.find(first) is None
     build(first)
-    for changed, field in (
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"layout": LAYOUT | {"dtype": "float16"}}, "dtype"),
         ({"identity": {"identity.weights": "other"}}, "identity.weights"),
-    ):
+    ]
+    for changed, field in changes:
         with pytest.raises(gpuwm.Mismatch, match=field):
             electing.find(engine(daemon, name, **changed))
     loading = engine(daemon, name, "load", identity={})
