@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import torch
 from torch import nn
+
+import gpuwm
+import gpuwm.image
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +118,34 @@ class Model(nn.Module):
         layers: list[Any] = list(self.layers)
         processes = [(layer, layer.method.process) for layer in layers]
         return [*processes, (self.attention, Attention.process)]
+
+
+class Holder(nn.Module):
+    """Whatever a test wants, as attributes."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__()
+        for name, value in held.items():
+            setattr(self, name, value)
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+_tags = itertools.count(1)
+
+
+def installed(model: nn.Module, fresh: nn.Module, **options: Any) -> Any:
+    """Publishes one and installs it on the other; what `install` returns. Both are then what the
+    first was."""
+    before = gpuwm.image.describe(model)
+    name = f"installed@v{next(_tags)}"
+    gpuwm.image.publish(model, name)
+    assert gpuwm.image.differences(before, model) == []
+    result = gpuwm.image.install(fresh, name, **options)
+    assert gpuwm.image.differences(before, fresh) == []
+    return result
 
 
 IDS = torch.tensor([1, 2, 3])

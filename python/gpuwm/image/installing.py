@@ -177,7 +177,7 @@ def _finish(
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
         guards.watch(found)
-    reached = [row for row in rows.values() if row.stored is not None]
+    reached = [each for row in rows.values() for each in memory.with_parts(row) if each.stored]
     changes = matching.changes
     return Installed(
         mapping,
