@@ -96,7 +96,7 @@ def test_nothing_is_installed_where_something_differs(daemon: Daemon, name: str)
     with pytest.raises(gpuwm.BindError) as error:
         gpuwm.image.install(model, name)
     assert len(error.value.problems) == 6
-    assert "layers.0.method.kernel is image_models.Kernel in the version, None here" in str(
+    assert "layers.0.method.kernel is a image_models.Kernel in the version, None here" in str(
         error.value
     )
     assert (model.__dict__, model.layers[0].__dict__) == before
