@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Daemon, by_torch
+from conftest import Daemon, by_torch, eventually
 from image_models import IDS, Layer, Model, loaded
 from torch import nn
 
@@ -54,6 +54,34 @@ def test_an_installed_module_is_the_published_one(daemon: Daemon, name: str) -> 
     assert {"table", "norm.running_mean", "embed.counts"} <= set(result.private)
     assert result.registered == ("embed.counts",)
     assert "sizes['made']" in result.values
+
+
+def test_the_module_keeps_the_lease(daemon: Daemon, name: str) -> None:
+    model = loaded()
+    gpuwm.image.publish(model, name)
+    installed = fresh()
+    gpuwm.image.install(installed, name, replay=installed.processing())
+    gc.collect()
+    assert daemon.leases(name) == 2
+    for each in (model, installed):
+        mapping = gpuwm.mapping_of(each)
+        assert str(mapping.version) == name
+        assert mapping.check(each).lost == ()
+        assert "layers.0.weight" in mapping.check(each).shared
+    del model, installed, each, mapping
+    gc.collect()
+    eventually(lambda: daemon.leases(name) == 0)
+
+
+def test_a_switch_gives_the_other_versions_tensors(daemon: Daemon, name: str) -> None:
+    other = loaded(1)
+    gpuwm.image.publish(loaded(), name)
+    gpuwm.image.publish(loaded(1), name.replace("@v1", "@v2"))
+    model = fresh()
+    mapping = gpuwm.image.install(model, name, replay=model.processing()).mapping
+    mapping.switch(name.replace("@v1", "@v2"))
+    model.attention.scale = other.attention.scale  # plain values are the caller's
+    assert gpuwm.image.differences(other, model) == []
 
 
 def test_views_ties_and_strides_stay(daemon: Daemon, name: str) -> None:

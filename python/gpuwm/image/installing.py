@@ -175,7 +175,7 @@ def _finish(
         for place in found
         if (row := rows.get(id(place.tensor))) is not None and row.stored is not None
     ]
-    remember(mapping, bound)
+    remember(mapping, bound, memory.shared())
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
         guards.watch(found)

@@ -194,6 +194,7 @@ def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> N
             for place in found
             if id(place.tensor) in sources
         ],
+        [stored.whole for stored, shared in taken.moved() if shared],
     )
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
@@ -209,15 +210,18 @@ def _guard(leaf: Leaf, guard: bool) -> None:
         tensor.__class__ = guards.shared_class(kind)
 
 
-def remember(mapping: Attached, bound: Sequence[tuple[Place, str, bool]]) -> None:
+def remember(
+    mapping: Attached, bound: Sequence[tuple[Place, str, bool]], shared: Sequence[torch.Tensor]
+) -> None:
     """For mapping_of, check and switch. bound: parameters and buffers, the version's tensor that
-    each lies in or is a copy of, and whether it is private."""
-    memory = mapping.state_dict()
+    each lies in or is a copy of, and whether it is private. shared: tensors of the mapping, in
+    whose storages the module's lie: these keep the lease."""
+    where = mapping.state_dict()
     remembering.remember(
         mapping,
         [
-            (place, name, own, memory[name].data_ptr(), memory[name].nbytes)
+            (place, name, own, where[name].data_ptr(), where[name].nbytes)
             for place, name, own in bound
         ],
     )
-    remembering.keep(mapping, memory.values())
+    remembering.keep(mapping, shared)
