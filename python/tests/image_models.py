@@ -8,6 +8,7 @@ import itertools
 from typing import Any
 
 import torch
+from conftest import DEVICE
 from torch import nn
 
 import gpuwm
@@ -130,7 +131,8 @@ class Holder(nn.Module):
 
 
 def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(1), device="cpu")
+    return made.to(DEVICE)
 
 
 _tags = itertools.count(1)
@@ -148,7 +150,7 @@ def installed(model: nn.Module, fresh: nn.Module, **options: Any) -> Any:
     return result
 
 
-IDS = torch.tensor([1, 2, 3])
+IDS = torch.tensor([1, 2, 3], device=DEVICE)
 
 
 def loaded(seed: int = 0) -> Any:

@@ -128,6 +128,12 @@ def test_what_no_version_can_have(why: str) -> None:
     assert type(model.fine) is torch.Tensor
 
 
+def test_an_address_of_a_tensor() -> None:
+    weight = numbers(2)
+    with pytest.raises(gpuwm.Unsupported, match=r"pointer: is the address of weight, which"):
+        gpuwm.image.publish(Holder(weight=weight, pointer=weight.data_ptr()), "address@v1")
+
+
 def test_what_can_be_no_image() -> None:
     with pytest.raises(gpuwm.Invalid, match=r"no tensors.*publish a module that has some"):
         gpuwm.image.publish(nn.ReLU(), "empty@v1")

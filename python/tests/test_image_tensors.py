@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import by_torch
+from conftest import DEVICE, by_torch
 from image_models import Holder, installed, numbers
 from torch import nn
 
@@ -147,6 +147,16 @@ def test_attributes_of_tensors() -> None:
     assert fresh.weight.output_dim == 1
     assert fresh.weight.loader is len  # functions stay as they are
     assert not hasattr(fresh.weight, "input_dim")
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+def test_tensors_on_the_cpu_stay_there() -> None:
+    model: Any = Holder(weight=numbers(4), words=torch.arange(5, device="cpu"))
+    model.register_buffer("table", torch.ones(3, device="cpu"))
+    fresh: Any = Holder(words=None)
+    result = installed(model, fresh)
+    assert set(result.private) == {"words", "table"}
+    fresh.words.zero_()
 
 
 def test_rnns_keep_weak_references() -> None:

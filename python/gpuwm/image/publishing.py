@@ -17,6 +17,7 @@ from ..places import Place, modules_of, places
 from . import record
 from .graph import Graph, Leaf, plain_class
 from .replaying import own_calls
+from .slots import step
 from .storages import Storages, Stored, View, view_of
 
 
@@ -76,7 +77,7 @@ def publish(
         graph = Graph(model, _lib.names(opaque, "opaque"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
-        _refuse(taken, storages)
+        _refuse(graph, taken, storages)
         contents[record.FILE] = record.written(graph, storages)
         mapping = publishing.publish(
             taken,
@@ -99,12 +100,30 @@ def publish(
     return mapping
 
 
-def _refuse(taken: _Taken, storages: Storages) -> None:
-    problems = [*storages.problems, *taken.written()]
+def _refuse(graph: Graph, taken: _Taken, storages: Storages) -> None:
+    problems = [*storages.problems, *taken.written(), *_addresses(graph)]
     if problems:
         raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems))
     if not storages.stored:
         raise errors.Invalid("the module has no tensors", "publish a module that has some")
+
+
+def _addresses(graph: Graph) -> Iterator[str]:
+    """Plain values that are where a tensor lies now: no other process has it there."""
+    at = {
+        leaf.tensor.data_ptr(): leaf.name
+        for leaf in graph.leaves
+        if leaf.parts is None and leaf.tensor.layout is torch.strided and leaf.tensor.numel()
+    }
+    at.pop(0, None)  # on meta
+    for node in graph.nodes:
+        for kind, key, held in node.slots:
+            if type(held) is int and held in at:
+                name = step(node.name, kind, key)
+                yield (
+                    f"{name}: is the address of {at[held]}, which each process has elsewhere: "
+                    "compute it when it is used"
+                )
 
 
 class _Taken(MutableMapping[str, torch.Tensor]):
