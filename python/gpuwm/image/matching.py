@@ -143,7 +143,7 @@ class Matching:
         there = {
             _key(slot.kind, slot.key): slot
             for slot in slots(owner)
-            if values.encoded(slot.key) is not values.NOT_PLAIN
+            if type(slot.key) is str or values.encoded(slot.key) is not values.NOT_PLAIN
         }
         for kind, key, held in node.slots:
             slot = there.pop(_key(kind, key), None)

@@ -167,6 +167,17 @@ class _Wrong(Exception):
     """What a record says that none may say."""
 
 
+def _is_simple(slot: Any) -> bool:
+    """A slot of a text as its key and a simple value, as nearly all are."""
+    return (
+        type(slot) is list
+        and len(slot) == 3
+        and slot[0] in _SLOT_KINDS
+        and type(slot[1]) is str
+        and type(slot[2]) in SIMPLE
+    )
+
+
 def _demand(holds: bool, what: str) -> None:
     if not holds:
         raise _Wrong(what)
@@ -225,7 +236,12 @@ class _Reader:
         _demand(len(row) == 4, f"node {row!r:.80}")
         name, kind, said, slots = row
         _demand(type(name) is str and kind in _KINDS and type(slots) is list, f"node {row!r:.80}")
-        return Node(name, kind, self._class(said), [self._slot(name, slot) for slot in slots])
+        return Node(
+            name,
+            kind,
+            self._class(said),
+            [slot if _is_simple(slot) else self._slot(name, slot) for slot in slots],
+        )
 
     def _class(self, position: Any) -> str:
         _demand(type(position) is int and 0 <= position < len(self._classes), f"class {position!r}")
@@ -235,8 +251,6 @@ class _Reader:
     def _slot(self, name: str, slot: Any) -> tuple[str, Any, Held]:
         _demand(type(slot) is list and len(slot) == 3 and slot[0] in _SLOT_KINDS, f"slot of {name}")
         kind, key, held = slot
-        if type(key) is str and type(held) in SIMPLE:  # as nearly all are
-            return kind, key, held
         _demand(kind not in NAMED or type(key) is str, f"key {key!r} of {name}")
         _demand(type(held) in SIMPLE or isinstance(held, dict), f"value {held!r:.80} of {name}")
         if isinstance(held, dict):

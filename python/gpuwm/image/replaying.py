@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
 from .matching import Matching, Tree
-from .slots import Opaque, is_mutable, owner_kind, slots
+from .slots import Opaque, Slot, is_mutable, owner_kind, slots
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
 # Scratch memory that the exchange leaves is in cycles of Python's, or something holds it. Looking
@@ -84,10 +84,10 @@ class Replaying:
 
     def _save(self) -> None:
         modules = list(self._tree.modules.values())
-        for owner in _reached(modules, self._opaque, self._tree.names):
+        for owner, found in _reached(modules, self._opaque, self._tree.names):
             if is_mutable(owner):
                 self._matching.save(owner)
-            for slot in slots(owner):
+            for slot in found:
                 if isinstance(slot.value, torch.Tensor) and not slot.value.is_meta:
                     self._had_memory[id(slot.value)] = slot.value
         self._matching.saves = False
@@ -101,8 +101,8 @@ class Replaying:
         ]
 
     def _give_memory(self, members: Sequence[nn.Module]) -> None:
-        for owner in _reached(members, self._opaque, self._tree.names):
-            for slot in slots(owner):
+        for owner, found in _reached(members, self._opaque, self._tree.names):
+            for slot in found:
                 tensor = slot.value
                 if isinstance(tensor, torch.Tensor) and tensor.is_meta and init.is_plain(tensor):
                     self._give(f"{slot.key} of a {type(owner).__name__}", tensor)
@@ -183,15 +183,18 @@ def _checked(
     return found
 
 
-def _reached(modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]) -> Iterator[Any]:
-    """Each owner once: the modules, and what they refer to, but for other modules of the tree.
-    tree: the ids of all its modules."""
+def _reached(
+    modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]
+) -> Iterator[tuple[Any, list[Slot]]]:
+    """Each owner once, with its slots: the modules, and what they refer to, but for other modules of
+    the tree. tree: the ids of all its modules."""
     seen: dict[int, Any] = {id(module): module for module in modules}
     queue: deque[Any] = deque(modules)
     while queue:
         owner = queue.popleft()
-        yield owner
-        for slot in list(slots(owner)):
+        found = list(slots(owner))
+        yield owner, found
+        for slot in found:
             value = slot.value
             if id(value) in seen or id(value) in tree:
                 continue
