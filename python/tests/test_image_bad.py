@@ -207,7 +207,7 @@ DAMAGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (change("stored.0", "no.such"), "it names tensor no.such, and the version has none"),
     (change("stored", None), "stored is no list"),
     (change("tensors.0.at", 4), "needs bytes 4 to 20 of weight, which has 16 bytes"),
-    (change("tensors.0.at", 2), "needs bytes 2 to 18"),
+    (lambda content: content["tensors"][0].update(at=2, shape=[1, 2]), "needs bytes 2 to 10"),
     (change("tensors.0.at", -4), "begins at -4 bytes"),
     (change("tensors.0.shape", [2, 3]), "needs bytes 0 to 20"),
     (change("tensors.0.shape", [1 << 62, 1 << 62]), "of weight, which has 16 bytes"),

@@ -353,7 +353,7 @@ class _Reader:
         _demand(
             0 not in shape and offset % item == 0 and offset + span * item <= there,
             f"tensor {name} needs bytes {offset} to {offset + span * item} of {within}, which has "
-            f"{there} bytes",
+            f"{there} bytes, and has to begin at a multiple of {item}",
         )
         return within, offset
 

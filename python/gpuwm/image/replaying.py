@@ -186,8 +186,8 @@ def _checked(
 def _reached(
     modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]
 ) -> Iterator[tuple[Any, list[Slot]]]:
-    """Each owner once, with its slots: the modules, and what they refer to, but for other modules of
-    the tree. tree: the ids of all its modules."""
+    """Each owner once, with its slots: the modules, and what they refer to, but for other modules
+    of the tree. tree: the ids of all its modules."""
     seen: dict[int, Any] = {id(module): module for module in modules}
     queue: deque[Any] = deque(modules)
     while queue:
