@@ -33,8 +33,8 @@ class Tensor:
 
     names: see `graph.Leaf`. said: its class. on_cpu: it was on the CPU, though the version is on a
     GPU. stored, offset: where its bytes are: the name of the version's tensor (None: it has none)
-    and bytes from its begin. parts, context: of a subclass that flattens, which has no bytes of its
-    own.
+    and bytes from its begin. parts, context, is_parameter: of a subclass that flattens, which
+    has no bytes of its own.
     """
 
     names: tuple[str, ...]
@@ -49,6 +49,7 @@ class Tensor:
     attributes: int | None
     parts: Mapping[str, int] | None
     context: values.Json
+    is_parameter: bool
 
     @property
     def name(self) -> str:
@@ -124,6 +125,8 @@ def _row(
         row["attributes"] = leaf.attributes
     if leaf.parts is not None:
         row["parts"] = leaf.parts
+        if isinstance(tensor, torch.nn.Parameter):  # torch says so by an attribute
+            row["parameter"] = True
         if leaf.context is not values.NOT_PLAIN:
             row["context"] = leaf.context
     else:
@@ -162,6 +165,17 @@ def read(mapping: Attached) -> Record:
 
 class _Wrong(Exception):
     """What a record says that none may say."""
+
+
+def _is_simple(slot: Any) -> bool:
+    """A slot of a text as its key and a simple value, as nearly all are."""
+    return (
+        type(slot) is list
+        and len(slot) == 3
+        and slot[0] in _SLOT_KINDS
+        and type(slot[1]) is str
+        and type(slot[2]) in SIMPLE
+    )
 
 
 def _demand(holds: bool, what: str) -> None:
@@ -222,7 +236,12 @@ class _Reader:
         _demand(len(row) == 4, f"node {row!r:.80}")
         name, kind, said, slots = row
         _demand(type(name) is str and kind in _KINDS and type(slots) is list, f"node {row!r:.80}")
-        return Node(name, kind, self._class(said), [self._slot(name, slot) for slot in slots])
+        return Node(
+            name,
+            kind,
+            self._class(said),
+            [slot if _is_simple(slot) else self._slot(name, slot) for slot in slots],
+        )
 
     def _class(self, position: Any) -> str:
         _demand(type(position) is int and 0 <= position < len(self._classes), f"class {position!r}")
@@ -232,8 +251,6 @@ class _Reader:
     def _slot(self, name: str, slot: Any) -> tuple[str, Any, Held]:
         _demand(type(slot) is list and len(slot) == 3 and slot[0] in _SLOT_KINDS, f"slot of {name}")
         kind, key, held = slot
-        if type(key) is str and type(held) in SIMPLE:  # as nearly all are
-            return kind, key, held
         _demand(kind not in NAMED or type(key) is str, f"key {key!r} of {name}")
         _demand(type(held) in SIMPLE or isinstance(held, dict), f"value {held!r:.80} of {name}")
         if isinstance(held, dict):
@@ -302,6 +319,7 @@ class _Reader:
             attributes=attributes,
             parts=parts,
             context=row.get("context", values.NOT_PLAIN),
+            is_parameter=bool(row.get("parameter")),
         )
 
     def _check_parts(self, name: str, parts: Any) -> None:
@@ -335,7 +353,7 @@ class _Reader:
         _demand(
             0 not in shape and offset % item == 0 and offset + span * item <= there,
             f"tensor {name} needs bytes {offset} to {offset + span * item} of {within}, which has "
-            f"{there} bytes",
+            f"{there} bytes, and has to begin at a multiple of {item}",
         )
         return within, offset
 

@@ -16,8 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
-from .matching import Matching
-from .slots import Opaque, is_mutable, owner_kind, slots
+from .matching import Matching, Tree
+from .slots import Opaque, Slot, is_mutable, owner_kind, slots
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
 # Scratch memory that the exchange leaves is in cycles of Python's, or something holds it. Looking
@@ -41,19 +41,17 @@ _Weak: Any = StorageWeakRef  # torch has no types for it
 
 
 class Replaying:
-    """names: of the model's modules, by identity."""
-
     def __init__(
         self,
         matching: Matching,
         replay: Replay,
-        names: dict[int, str],
+        tree: Tree,
         opaque: Sequence[str],
         device: torch.device,
     ) -> None:
         self._matching = matching
-        self._entries = _checked(replay, names)
-        self._names = names
+        self._entries = _checked(replay, tree.names)
+        self._tree = tree
         self._opaque = Opaque(opaque)
         self._device = device
         self._left = Counter(id(module) for module, _ in self._entries)
@@ -61,35 +59,35 @@ class Replaying:
         self._scratch: list[tuple[str, torch.Tensor, torch.Tensor, _Weak, int]] = []
         self._lingering: list[tuple[str, _Weak, int]] = []
 
-    def run(self, modules: Sequence[nn.Module]) -> list[str]:
-        """All entries, in their order. modules: all of the model. Returns problems; then the
-        caller undoes everything."""
+    def run(self) -> list[str]:
+        """All entries, in their order. Returns problems; then the caller undoes everything."""
         if not self._entries:
             return []
         with own_calls():
-            self._save(modules)
+            self._save()
         for module, function in self._entries:
             with own_calls():
-                members = self._members(module)
-                self._give_memory(members)
+                self._give_memory(self._members(module))
             with torch.inference_mode(False), torch.no_grad():
                 function(module)
             self._left[id(module)] -= 1
             if self._left[id(module)]:
                 continue
             with own_calls():
-                self._matching.look(self._names[id(member)] for member in members)
+                self._tree.look_below(module)
+                self._matching.look(self._tree.names[id(each)] for each in self._members(module))
                 if self._matching.problems:
                     return self._matching.problems
                 self._matching.apply()
                 self._throw_away()
         return self._still_held()
 
-    def _save(self, modules: Sequence[nn.Module]) -> None:
-        for owner in _reached(modules, self._opaque, self._names):
+    def _save(self) -> None:
+        modules = list(self._tree.modules.values())
+        for owner, found in _reached(modules, self._opaque, self._tree.names):
             if is_mutable(owner):
                 self._matching.save(owner)
-            for slot in slots(owner):
+            for slot in found:
                 if isinstance(slot.value, torch.Tensor) and not slot.value.is_meta:
                     self._had_memory[id(slot.value)] = slot.value
         self._matching.saves = False
@@ -99,12 +97,12 @@ class Replaying:
         return [
             each
             for each in module.modules()
-            if each is module or (not self._left[id(each)] and id(each) in self._names)
+            if each is module or (not self._left[id(each)] and id(each) in self._tree.names)
         ]
 
     def _give_memory(self, members: Sequence[nn.Module]) -> None:
-        for owner in _reached(members, self._opaque, self._names):
-            for slot in slots(owner):
+        for owner, found in _reached(members, self._opaque, self._tree.names):
+            for slot in found:
                 tensor = slot.value
                 if isinstance(tensor, torch.Tensor) and tensor.is_meta and init.is_plain(tensor):
                     self._give(f"{slot.key} of a {type(owner).__name__}", tensor)
@@ -185,15 +183,18 @@ def _checked(
     return found
 
 
-def _reached(modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]) -> Iterator[Any]:
-    """Each owner once: the modules, and what they refer to, but for other modules of the tree.
-    tree: the ids of all its modules."""
+def _reached(
+    modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]
+) -> Iterator[tuple[Any, list[Slot]]]:
+    """Each owner once, with its slots: the modules, and what they refer to, but for other modules
+    of the tree. tree: the ids of all its modules."""
     seen: dict[int, Any] = {id(module): module for module in modules}
     queue: deque[Any] = deque(modules)
     while queue:
         owner = queue.popleft()
-        yield owner
-        for slot in list(slots(owner)):
+        found = list(slots(owner))
+        yield owner, found
+        for slot in found:
             value = slot.value
             if id(value) in seen or id(value) in tree:
                 continue
