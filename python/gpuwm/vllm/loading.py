@@ -213,6 +213,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             _warn_of_fallback(model_config, failed)
             return model
         _mappings[model] = mapping
+        _empty_cache()
         log.info(
             "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
             "Other engines attach to it",
@@ -300,6 +301,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             replaying.finish(model, model_config)
             clock.lap("install and post-process")
             clock.times["of it post-processing"] = replay.seconds
+        _empty_cache()
         return model.eval(), clock.times
 
 
@@ -318,6 +320,13 @@ class _Clock:
         now = time.perf_counter()
         self.times[what] = now - self._last
         self._last = now
+
+
+def _empty_cache() -> None:
+    """Gives back what torch keeps of the memory that a load needed for a while: other engines, and
+    their versions, share the GPU."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def _made_by(model_config: Any) -> str:
