@@ -79,7 +79,8 @@ def start(
 ) -> Iterator[Start]:
     """start("dense", load_format="gpuwm", rank=1, …) starts an engine that loads a kind of model;
     its named arguments are those of EngineArgs, `extra` is its model_loader_extra_config,
-    `environment` variables to set, or None to unset."""
+    `environment` variables to set, or None to unset, `changed` what a test sets in the finished
+    configuration, where vLLM refuses it on a CPU."""
     started: list[Engine] = []
     numbers = itertools.count()
 
@@ -90,6 +91,7 @@ def start(
         meet: str | None = None,
         environment: dict[str, str | None] | None = None,
         extra: dict[str, Any] | None = None,
+        changed: dict[str, Any] | None = None,
         **arguments: Any,
     ) -> Engine:
         number = next(numbers)
@@ -101,6 +103,7 @@ def start(
             str(tmp_path / (meet or f"meet{number}")),
             rank,
             {**where, **(environment or {})},
+            changed or {},
         )
         started.append(Engine(job, tmp_path / f"log{number}"))
         return started[-1]

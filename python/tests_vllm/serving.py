@@ -4,6 +4,7 @@ once, and every engine is a fork of that: importing vLLM takes longer than all t
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import signal
 import sys
@@ -67,6 +68,9 @@ def _config(job: Job) -> VllmConfig:
         **{"dtype": "bfloat16", **job.arguments},
     ).create_engine_config()
     config.parallel_config.rank = job.rank
+    for path, value in job.changed.items():
+        part, _, name = path.rpartition(".")
+        setattr(operator.attrgetter(part)(config), name, value)
     return config
 
 
