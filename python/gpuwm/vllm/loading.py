@@ -50,6 +50,7 @@ import json
 import logging
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -199,11 +200,13 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             # The model is complete, in memory of this engine alone.
             _warn_of_fallback(model_config, failed)
             return model
+        _mappings[model] = mapping
         log.info(
-            "gpuwm: built %s (%s), since it was not there: %.2f GB in %d tensors; "
-            "%s %.2f s, publish %.2f s. Other engines attach to it",
+            "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
+            "Other engines attach to it",
             mapping.version,
             mapping.version.id,
+            'it has "mode": "save"' if self.settings.mode == "save" else "it was not there",
             mapping.nbytes / GIGA,
             len(mapping),
             source,
@@ -246,6 +249,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         except BaseException as failed:
             error = failed
         engine.ranks.agree(f"build a model around {engine.name}", error)
+        _mappings[model] = mapping
         version = mapping.version
         log.info(
             "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
@@ -293,6 +297,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return model.eval(), clock.times
 
 
+# The lease of each model, for as long as the model lives.
+_mappings: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
 # What `get_external_weight_memory` decided, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
 

@@ -130,7 +130,8 @@ def _object(key: str, value: Any) -> dict[str, Any]:
 
 
 def _owner(key: str, value: Any) -> tuple[_lib.OneOwner, ...]:
-    owners: tuple[_lib.OneOwner, ...] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    several = isinstance(value, (list, tuple))
+    owners: tuple[_lib.OneOwner, ...] = tuple(value) if several else (value,)
     try:
         _lib.owner_fields(owners)
     except (errors.Invalid, TypeError):
