@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -43,9 +42,7 @@ class Engine:
         self.log = log
         self._description: str | None = None
         self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(
-            target=_serve, args=(theirs, str(log), job), daemon=True
-        )
+        self._process = _processes.Process(target=_serve, args=(theirs, str(log), job), daemon=True)
         self._process.start()
         theirs.close()
         assert self._process.pid is not None

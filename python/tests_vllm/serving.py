@@ -84,7 +84,8 @@ def _load(job: Job) -> torch.nn.Module:
         ensure_model_parallel_initialized(
             parallel.tensor_parallel_size, parallel.pipeline_parallel_size
         )
-        return get_model(vllm_config=config)
+        model: torch.nn.Module = get_model(vllm_config=config)
+        return model
 
 
 def _describe(model: torch.nn.Module) -> str:

@@ -1,5 +1,5 @@
 """Load formats of vLLM that stop their process (SIGSTOP) at a moment, so that a test can kill it
-there or let it go on. As `inner` of load format gpuwm they make a builder that is caught in the act."""
+there or let it go on: the `inner` of a builder that is caught in the act."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class StopsAtStart(_Reads):
 
     def load_model(self, *arguments: Any, **named: Any) -> torch.nn.Module:
         _stop()
-        return super().load_model(*arguments, **named)
+        model: torch.nn.Module = super().load_model(*arguments, **named)
+        return model
 
 
 class StopsHalfway(_Reads):
@@ -57,7 +58,7 @@ class StopsInPublish(_Reads):
     """Reads all of it; the process stops when the version is filled, before its commit."""
 
     def load_model(self, *arguments: Any, **named: Any) -> torch.nn.Module:
-        model = super().load_model(*arguments, **named)
+        model: torch.nn.Module = super().load_model(*arguments, **named)
         end = Making._end
 
         def stop(making: Making, call: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One engine builds, the others wait; a builder that dies or fails has a successor, at any moment."""
+"""One engine builds and the others wait; a builder that dies at any moment has a successor."""
 
 from __future__ import annotations
 

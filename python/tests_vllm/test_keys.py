@@ -1,4 +1,4 @@
-"""Engines that differ in what the weights depend on get another version, or an error that names it."""
+"""Engines that differ in what weights depend on get another version, or an error that says what."""
 
 from __future__ import annotations
 

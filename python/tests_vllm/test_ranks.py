@@ -1,4 +1,4 @@
-"""Two ranks of tensor parallelism: a version of two parts, and what comes of a rank that is missing."""
+"""Two ranks of tensor parallelism share a version of two parts, and one of them dies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_rank_of_the_builder_dies(daemon: Daemon, start: Start) -> None:
         eventually(builder.is_stopped, 60)
     builders[1].kill()
     builders[0].go_on()
-    assert "torn" in builders[0].failed().text or "rank" in builders[0].failed().text
+    assert "Connection closed by peer" in builders[0].failed().text
     others = both(start, "dense", "others", load_format="gpuwm", extra={"ref": "torn@v1"})
     for other in others:
         other.loaded()

@@ -38,4 +38,4 @@ def test_raw_without_the_checkpoint(daemon: Daemon, start: Start) -> None:
     extra = {"ref": "absent@v1", "mode": "raw"}
     failed = start("dense", load_format="gpuwm", extra=extra).failed()
     assert failed.error == "NotFound"
-    assert "gpuwmctl load" in failed.text
+    assert "absent@v1" in failed.text

@@ -1,4 +1,4 @@
-"""What writes into weights, or has no weights of its own, is refused by name before anything loads."""
+"""What writes into weights is refused by name, before anything is loaded."""
 
 from __future__ import annotations
 
