@@ -17,7 +17,8 @@ def outside(vllm_config: Any, load: Callable[[], T]) -> T:
     back before the worker has left the pool's context. A model that is published in there would be
     held twice, and what sleep level 2 throws away (tensors that are no buffers) would be gone.
     torch directs only what the thread that entered the pool allocates, so `load` gets a thread of
-    its own. The calling thread waits, and a signal is handled when `load` has returned.
+    its own. The calling thread waits. If the handler of a signal raises there, `load` goes on by
+    itself, and ends with the process.
     """
     if not vllm_config.model_config.enable_sleep_mode:
         return load()
@@ -35,7 +36,7 @@ def outside(vllm_config: Any, load: Callable[[], T]) -> T:
         except BaseException as error:
             outcome[1] = error
 
-    thread = threading.Thread(target=run, name="gpuwm load")
+    thread = threading.Thread(target=run, name="gpuwm load", daemon=True)
     thread.start()
     thread.join()
     if outcome[1] is not None:
