@@ -3,7 +3,8 @@
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
  *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
  *   [model.N] match, attach, publish, operate: rules.h
- *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat)
+ *   [loader]  path or socket (the later one counts), roots (one `root =` a line, may repeat), keep_context (seconds, or
+ *            always)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
@@ -21,6 +22,7 @@
 #include <stdbool.h>
 
 #define CONFIG_BUDGETS_MAX 65
+#define KEEP_ALWAYS UINT64_MAX /* in keep_context_s */
 
 struct config {
 	char socket[PATH_BYTES_MAX + 1], admin_socket[PATH_BYTES_MAX + 1];
@@ -30,6 +32,8 @@ struct config {
 	struct rules rules;
 	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
 	char loader_socket[PATH_BYTES_MAX + 1]; /* "": loaders are started, not connected to */
+	uint64_t
+		keep_context_s; /* a loader keeps its CUDA contexts for the next load; 0: it ends with its job */
 	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
 	size_t root_count;
 	struct {

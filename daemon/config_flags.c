@@ -205,6 +205,11 @@ static int check(const struct config *config, struct error *error)
 		return error_set(error, -EINVAL, "connecting needs write permission: set admin_mode = 0660",
 				 "[socket] admin_mode %04o lets nobody in of admin_group %s",
 				 config->admin_mode, config->admin_group);
+	if (config->keep_context_s > 0 && config->loaders < 2)
+		return error_set(
+			error, -EINVAL, "raise loaders to 2 at least, or set keep_context = 0",
+			"[loader] keep_context needs a second loader for checks, and loaders in [limits] is %llu",
+			(unsigned long long)config->loaders);
 	return 0;
 }
 

@@ -131,6 +131,19 @@ static int set_number(struct config *config, const struct config_key *row, const
 	return 0;
 }
 
+static int set_keep_context(struct config *config, const struct config_key *row, const char *key,
+			    const char *value, char why[CONFIG_WHY_BYTES])
+{
+	int r = 0;
+
+	if (strcmp(value, "always") == 0)
+		config->keep_context_s = KEEP_ALWAYS;
+	else if (set_number(config, row, key, value, why) < 0)
+		r = refuse(why, "is neither always nor a number of seconds from %llu to %llu",
+			   (unsigned long long)row->min, (unsigned long long)row->max);
+	return r;
+}
+
 static int set_level(struct config *config, const struct config_key *row, const char *key, const char *value,
 		     char why[CONFIG_WHY_BYTES])
 {
@@ -249,6 +262,9 @@ const struct config_key config_keys[] = {
 	 set_socket, AT(loader_socket)},
 	{"loader", "root", "root", "DIR", "models are loaded from below it only; may be repeated", add_root,
 	 .offset = 0},
+	{"loader", "keep_context", NULL, "SECONDS",
+	 "a loader keeps its CUDA contexts for the next load; always: also before the first one; 0: none is kept",
+	 set_keep_context, AT(keep_context_s), .min = 0, .max = 31536000},
 	{"budget", NULL, "budget", "SIZE",
 	 "what versions may take of a device: bytes (K, M, G, T) or a percentage; the device * is every GPU "
 	 "that is not named; by default " BUDGET_DEFAULT,

@@ -52,6 +52,7 @@ static const struct method methods[] = {
 	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
 	{METHOD_LOADER_PROGRESS, ROLE_LOADER, NOTIFICATION, method_loader_progress},
 	{METHOD_LOADER_DEVICES, ROLE_LOADER, NOTIFICATION, method_loader_devices},
+	{METHOD_LOADER_WARM, ROLE_LOADER, NOTIFICATION, method_loader_warm},
 };
 
 static const struct method *method_find(const char *name)

@@ -45,14 +45,6 @@ void job_table_init(struct job_table *table)
 	*table = (struct job_table){.end = &table->first};
 }
 
-static void release_contexts(struct job *job)
-{
-	for (size_t i = 0; job->contexts && i < job->device_count; i++)
-		budget_release(&job->contexts[i]);
-	free(job->contexts);
-	job->contexts = NULL;
-}
-
 static void close_publisher(struct job *job)
 {
 	job->hand_in = hand_in_forget(job->hand_in);
@@ -63,7 +55,7 @@ static void close_publisher(struct job *job)
 
 static void job_free(struct job *job)
 {
-	release_contexts(job);
+	job_release_contexts(job);
 	close_publisher(job);
 	free(job->source);
 	free(job->key);
@@ -214,30 +206,6 @@ int job_add_device(struct job *job, struct device *device)
 	return 0;
 }
 
-int job_charge_contexts(struct job *job, struct error *error)
-{
-	int r = 0;
-
-	job->contexts = calloc(job->device_count + 1, sizeof(*job->contexts));
-	if (!job->contexts)
-		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	for (size_t i = 0; r == 0 && i < job->device_count && !job->dry_run; i++)
-		r = budget_charge_context(job->devices[i], &job->contexts[i], error);
-	if (r < 0)
-		release_contexts(job);
-	return r;
-}
-
-void job_hand_contexts(struct job *job, struct loader *loader)
-{
-	for (size_t i = 0; i < job->device_count; i++) {
-		struct grant *grant = job->contexts[i].bytes ? grant_new(&job->contexts[i]) : NULL;
-
-		if (grant)
-			loader_keep(loader, grant);
-	}
-}
-
 struct job *job_find(const struct job_table *table, uint64_t id)
 {
 	struct job *job = table->first;
@@ -333,6 +301,19 @@ void job_start(struct server *server, struct job *job, struct loader *loader)
 	job_record_phase(&job->record, job->phase, clock_steady_ms());
 	server->jobs.queued--;
 	server->jobs.running++;
+	tell(server, job);
+}
+
+void job_again(struct server *server, struct job *job)
+{
+	job_release_contexts(job);
+	job->state = JOB_QUEUED;
+	job->loader = NULL;
+	job->started_ms = job->watched_ms = 0;
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+	job_record_phase(&job->record, "waiting", clock_steady_ms());
+	server->jobs.running--;
+	server->jobs.queued++;
 	tell(server, job);
 }
 
@@ -449,7 +430,7 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 	else
 		job->done = job->total; /* the last progress may not have been told */
 	close_publisher(job);
-	release_contexts(job);
+	job_release_contexts(job);
 	fail_unfinished(server, job, error);
 	if (job->kind == JOB_VERIFY)
 		verify_end(server, job, error);

@@ -99,8 +99,11 @@ void job_handed_in(struct job_table *table, struct job *job);
 void job_drop(struct job_table *table, struct job *job);
 /* Copies one more device. -ENOMEM. */
 int job_add_device(struct job *job, struct device *device);
-/* Charges what a loader's contexts take of its devices. -EAGAIN: other loaders' are in the way; -ENOSPC, -ENOMEM. */
-int job_charge_contexts(struct job *job, struct error *error);
+/* Charges what the contexts take of its devices that the loader (NULL: a new one) does not have yet. -EAGAIN: other
+ * loaders' are in the way; -ENOSPC, -ENOMEM. */
+int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error);
+/* Gives back what no loader has. */
+void job_release_contexts(struct job *job);
 /* The loader has them from now on, until it is gone. */
 void job_hand_contexts(struct job *job, struct loader *loader);
 /* NULL: never was, or forgotten. */
@@ -122,6 +125,8 @@ void job_put(struct message_writer *w, const struct job *job, const struct confi
 void job_waits(struct server *server, struct job *job, const char *why);
 /* A loader has it. */
 void job_start(struct server *server, struct job *job, struct loader *loader);
+/* Its loader is gone and had not begun it: it waits for another one. */
+void job_again(struct server *server, struct job *job);
 /* The loader told how far it is. */
 void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total);
 /* It told what an operator should know. */

@@ -36,6 +36,8 @@ static void put_load(struct message_writer *w, const struct job *job, const stru
 		put_key(w, job);
 	if (job->dry_run)
 		message_put_bool(w, "dry_run", true);
+	else if (config->keep_context_s > 0)
+		message_put_bool(w, "keep", true);
 }
 
 static void put_check(struct message_writer *w, const struct job *job)

@@ -1,7 +1,6 @@
 #include "loader_internal.h"
 #include "clock.h"
 #include "session.h"
-#include "verify.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void on_timer(uv_timer_t *timer);
 static void bury(struct loader *l, const char *status);
 
 struct job *loader_job(const struct loader *loader)
@@ -117,7 +115,7 @@ static int launch(struct loader_pool *pool, struct error *error)
 	}
 	l->next = pool->first;
 	pool->first = l;
-	uv_timer_start(&l->timer, on_timer, pool->server->config->loader_start_ms, 0);
+	uv_timer_start(&l->timer, loader_on_timer, pool->server->config->loader_start_ms, 0);
 	if (session_new(pool->server, sock, SESSION_LOADER, &l->session) == 0) {
 		l->session->loader = l;
 		return 0;
@@ -144,8 +142,14 @@ static void end_job(struct loader *l, const struct error *error)
 {
 	struct job *job = l->job;
 
-	if (job)
+	if (job && l->unbegun && !job->cancelled) {
+		log_warning(
+			"job %llu goes to another loader: the one that kept a context for it did not begin it: %s",
+			(unsigned long long)job->id, error->message);
+		job_again(l->pool->server, job);
+	} else if (job) {
 		job_end(l->pool->server, job, error);
+	}
 	l->job = NULL;
 }
 
@@ -159,6 +163,8 @@ static void conclude(struct loader *l, const struct error *error)
 	} else if (l->was_starting) {
 		l->was_starting = false;
 		start_failed(pool, error);
+	} else if (l->keeps) {
+		loader_warm_failed(l, error);
 	} else if (!pool->server->stopping) {
 		log_warning("the standby loader is gone: %s", error->message);
 		retry_later(pool, l->started_ms + LOADER_RETRY_MS);
@@ -245,7 +251,7 @@ static void kill_loader(struct loader *l, const struct error *error)
 		loader_gone(l, "");
 		return;
 	}
-	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
+	uv_timer_start(&l->timer, loader_on_timer, LOADER_KILL_MS, 0);
 	loader_pool_turn(l->pool);
 }
 
@@ -283,7 +289,7 @@ static void watch(struct loader *l)
 	uint64_t allowed = stall_ms(l), silent = silent_ms(l);
 
 	if (allowed > 0)
-		uv_timer_start(&l->timer, on_timer, silent < allowed ? allowed - silent : 0, 0);
+		uv_timer_start(&l->timer, loader_on_timer, silent < allowed ? allowed - silent : 0, 0);
 	else
 		uv_timer_stop(&l->timer);
 }
@@ -303,6 +309,17 @@ static void check_stall(struct loader *l)
 	kill_loader(l, &error);
 }
 
+/* One that keeps contexts: its driver may hang. */
+static void check_begun(struct loader *l)
+{
+	struct error error;
+
+	error_set(&error, -ETIMEDOUT, NULL, "gpuwm-loader (pid %d) said nothing for %llu ms while it %s",
+		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->server->config->loader_start_ms,
+		  l->job ? "was to begin a load" : "made CUDA contexts");
+	kill_loader(l, &error);
+}
+
 static void forget(struct loader *l)
 {
 	l->state = LOADER_FORGOTTEN;
@@ -311,7 +328,7 @@ static void forget(struct loader *l)
 	loader_pool_turn(l->pool);
 }
 
-static void on_timer(uv_timer_t *timer)
+void loader_on_timer(uv_timer_t *timer)
 {
 	struct loader *l = timer->data;
 	struct error error;
@@ -325,7 +342,13 @@ static void on_timer(uv_timer_t *timer)
 		kill_loader(l, &error);
 		return;
 	case LOADER_BUSY:
-		check_stall(l);
+		l->unbegun ? check_begun(l) : check_stall(l);
+		return;
+	case LOADER_WARMING:
+		check_begun(l);
+		return;
+	case LOADER_WARM:
+		loader_dismiss(l);
 		return;
 	case LOADER_KILLED:
 		forget(l);
@@ -350,60 +373,6 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- jobs ---- */
 
-void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with)
-{
-	struct parcel parcel = *with;
-
-	message_end(w);
-	if (message_finish(w) == 0) {
-		parcel.data = w->buffer.data;
-		parcel.bytes = w->buffer.size;
-		session_send(l->session, &parcel);
-	} else {
-		for (size_t i = 0; parcel.close_fds && i < parcel.fd_count; i++)
-			close(parcel.fds[i]);
-		session_end(l->session);
-	}
-	message_writer_clear(w);
-}
-
-/* What goes with a job: to a checker its publisher's socket, to whoever verifies the part. */
-static struct parcel give_descriptors(struct loader *l, struct job *job, int fds[PACKET_FDS_MAX])
-{
-	struct parcel parcel = {.fds = fds};
-
-	if (job->kind == JOB_VERIFY) {
-		l->reads = job->version;
-		l->reads_replica = job->replica;
-		parcel.fd_count = verify_begin(job, fds);
-	} else if (job->publisher_sock >= 0) {
-		parcel.close_fds = true;
-		fds[parcel.fd_count++] = job->publisher_sock;
-		job->publisher_sock = -1;
-	}
-	return parcel;
-}
-
-void loader_assign(struct loader *l, struct job *job)
-{
-	struct server *server = l->pool->server;
-	struct message_writer w;
-	int fds[PACKET_FDS_MAX];
-	struct parcel with;
-
-	with = give_descriptors(l, job, fds);
-	job_hand_contexts(job, l);
-	l->state = LOADER_BUSY;
-	l->job = job;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
-	job_put(&w, job, server->config);
-	loader_notify(l, &w, &with);
-	job_start(server, job, l);
-	job_watch(job);
-	loader_watch(l);
-}
-
 void loader_cancel(struct loader *l)
 {
 	struct message_writer w;
@@ -411,7 +380,7 @@ void loader_cancel(struct loader *l)
 	if (l->state != LOADER_BUSY)
 		return;
 	l->state = LOADER_CANCELLING;
-	uv_timer_start(&l->timer, on_timer, LOADER_KILL_MS, 0);
+	uv_timer_start(&l->timer, loader_on_timer, LOADER_KILL_MS, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_CANCEL);
 	loader_notify(l, &w, &(struct parcel){0});
@@ -425,7 +394,7 @@ void loader_fail(struct loader *l, const struct error *error)
 
 void loader_watch(struct loader *l)
 {
-	if (l->state == LOADER_BUSY && l->job->watched_ms)
+	if (l->state == LOADER_BUSY && l->job->watched_ms && !l->unbegun)
 		watch(l);
 }
 
@@ -464,11 +433,16 @@ void loader_is_standby(struct loader *l)
 	loader_pool_turn(l->pool);
 }
 
+void loader_has_begun(struct loader *l)
+{
+	l->unbegun = false;
+}
+
 void loader_is_leaving(struct loader *l)
 {
 	l->job = NULL;
 	l->state = LOADER_LEAVING;
-	uv_timer_start(&l->timer, on_timer, LOADER_EXIT_MS, 0);
+	uv_timer_start(&l->timer, loader_on_timer, LOADER_EXIT_MS, 0);
 }
 
 void loader_dismiss(struct loader *l)
@@ -490,7 +464,7 @@ void loader_lost(struct loader *l)
 		return;
 	if (l->state != LOADER_CANCELLING)
 		l->state = LOADER_ORPHAN;
-	uv_timer_start(&l->timer, on_timer, LOADER_STATUS_MS, 0);
+	uv_timer_start(&l->timer, loader_on_timer, LOADER_STATUS_MS, 0);
 }
 
 void loader_discard(struct loader *l)

@@ -1,5 +1,5 @@
-/* Loader processes: one a job, and one standby that is ready for the next. They are gpuwmd's
- * children, or a service's, of whose end the connection and a pidfd tell. A loader may hang in the kernel, where nothing ends it: it is then forgotten. */
+/* Loader processes: one a job, and one standby that is ready for the next. After a load one may keep its CUDA contexts
+ * for the next load ([loader] keep_context). They are gpuwmd's children, or a service's, of whose end the connection and a pidfd tell. A loader may hang in the kernel, where nothing ends it: it is then forgotten. */
 #ifndef GPUWM_DAEMON_LOADER_H
 #define GPUWM_DAEMON_LOADER_H
 
@@ -44,6 +44,18 @@ struct job *loader_job(const struct loader *loader);
  * child is known. -errno: it can't be watched. */
 int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);
 void loader_is_standby(struct loader *loader);
+/* It has begun its job: nobody else can do that any more. */
+void loader_has_begun(struct loader *loader);
+/* Whether it is to keep its contexts and wait for another load, when its job has gone well: then loader_stays. */
+bool loader_may_stay(const struct loader *loader);
+/* Its job has ended, and it keeps its contexts. */
+void loader_stays(struct loader *loader);
+/* It has made the contexts that it is to keep, or (error) could not. */
+void loader_is_warm(struct loader *loader, const struct error *error);
+/* Whether it is charged with a context on the device. */
+bool loader_has_context(const struct loader *loader, const struct device *device);
+/* Writes `keeping`: which loaders keep contexts of which GPUs, and for how long. */
+void loader_pool_put(struct message_writer *w, const struct loader_pool *pool);
 /* Its job has ended, it will exit by itself. */
 void loader_is_leaving(struct loader *loader);
 /* Its connection ended. */
@@ -57,7 +69,7 @@ void loader_fail(struct loader *loader, const struct error *error);
 void loader_pool_renew(struct loader_pool *pool);
 /* A job that has something to do must make progress: config.check_stall_ms, load_stall_ms. */
 void loader_watch(struct loader *loader);
-/* The same for all of them: the limits may have changed. */
+/* The same for all of them: the limits may have changed, and how long contexts are kept. */
 void loader_pool_watch(struct loader_pool *pool);
 /* Drops one use of the grant when the process is gone, which may be never. */
 void loader_keep(struct loader *loader, struct grant *grant);

@@ -1,6 +1,6 @@
 /* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
- * one process, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides how
- * many there are. */
+ * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
+ * how many there are, loader_warm.c which of them keep their contexts. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
@@ -10,6 +10,8 @@
 enum loader_state {
 	LOADER_STARTING, /* has not said hello */
 	LOADER_STANDBY,
+	LOADER_WARMING, /* makes contexts, to keep them for a load */
+	LOADER_WARM, /* keeps its contexts, and waits for a load */
 	LOADER_BUSY, /* has a job */
 	LOADER_CANCELLING, /* was asked to end it */
 	LOADER_LEAVING, /* its job ended: it exits by itself */
@@ -51,6 +53,9 @@ struct loader {
 	unsigned handles; /* of libuv, not closed yet */
 	enum loader_state state;
 	bool was_starting; /* it died before its hello */
+	bool keeps; /* it was warming or warm once */
+	bool unbegun; /* it was warm, and has said nothing of its job yet: another loader can have that */
+	uint64_t warm_since_ms; /* steady */
 	uint64_t started_ms; /* steady */
 	struct session *session;
 	struct job *job;
@@ -71,7 +76,9 @@ struct turn {
 struct loader_pool {
 	struct server *server;
 	struct loader *first;
-	uv_timer_t *retry, *idle; /* each closes on its own */
+	uv_timer_t *retry, *idle, *warm; /* each closes on its own */
+	uint64_t warm_at_ms; /* steady: contexts are made without a load from then on */
+	unsigned warm_failures; /* to make some, in a row */
 	uint64_t retry_at_ms; /* steady */
 	unsigned failures; /* at start, in a row */
 	struct error failure; /* the last one */
@@ -95,6 +102,26 @@ void loader_assign(struct loader *l, struct job *job);
 void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with);
 /* Kills and frees, without a word to anybody: the pool ends. */
 void loader_discard(struct loader *l);
+
+void loader_on_timer(uv_timer_t *timer);
+/* Standby loaders that no job took; NULL: there is none. */
+struct loader *loader_pool_spare(const struct loader_pool *pool);
+/* Whether a job could begin if there were a process for it, and no more may be started. */
+bool loader_pool_lacks_process(const struct loader_pool *pool);
+
+/* ---- loader_warm.c ---- */
+
+/* Gives loads to loaders that have a context for them. */
+void warm_assign(struct loader_pool *pool);
+/* Ends those that may not keep their contexts any longer: somebody is short of memory or of a loader, the configuration
+ * has changed, a GPU was lost. Has contexts made where they are always to be there. */
+void warm_turn(struct loader_pool *pool);
+/* The configuration may have changed. */
+void warm_watch(struct loader_pool *pool);
+/* Ends all of them. */
+void warm_renew(struct loader_pool *pool);
+/* It is gone, or could not make its contexts. */
+void loader_warm_failed(struct loader *l, const struct error *error);
 
 /* For the kinds: the process is gone. status: " (signal 9)", or "" where nobody knows. Frees it. */
 void loader_gone(struct loader *l, const char *status);

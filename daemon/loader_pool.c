@@ -33,7 +33,7 @@ uint64_t loader_pool_count(const struct loader_pool *pool)
 	return count;
 }
 
-static struct loader *standby(const struct loader_pool *pool)
+struct loader *loader_pool_spare(const struct loader_pool *pool)
 {
 	struct loader *l = pool->first;
 
@@ -44,7 +44,7 @@ static struct loader *standby(const struct loader_pool *pool)
 
 bool loader_pool_standby(const struct loader_pool *pool)
 {
-	return standby(pool) != NULL;
+	return loader_pool_spare(pool) != NULL;
 }
 
 const struct error *loader_pool_failure(const struct loader_pool *pool)
@@ -113,16 +113,19 @@ struct loader_pool *loader_pool_new(struct server *server)
 		return NULL;
 	pool->retry = malloc(sizeof(*pool->retry));
 	pool->idle = malloc(sizeof(*pool->idle));
-	if (!pool->retry || !pool->idle) {
+	pool->warm = malloc(sizeof(*pool->warm));
+	if (!pool->retry || !pool->idle || !pool->warm) {
 		free(pool->retry);
 		free(pool->idle);
+		free(pool->warm);
 		free(pool);
 		return NULL;
 	}
 	pool->server = server;
-	pool->retry->data = pool->idle->data = pool;
+	pool->retry->data = pool->idle->data = pool->warm->data = pool;
 	uv_timer_init(&server->loop, pool->retry);
 	uv_timer_init(&server->loop, pool->idle);
+	uv_timer_init(&server->loop, pool->warm);
 	return pool;
 }
 
@@ -139,6 +142,7 @@ struct loader_pool *loader_pool_free(struct loader_pool *pool)
 		loader_discard(pool->first);
 	uv_close((uv_handle_t *)pool->retry, on_timer_closed);
 	uv_close((uv_handle_t *)pool->idle, on_timer_closed);
+	uv_close((uv_handle_t *)pool->warm, on_timer_closed);
 	free(pool);
 	return NULL;
 }
@@ -247,7 +251,7 @@ static struct job *next_job(struct loader_pool *pool)
 	for (job = server->jobs.first; job; job = job->next)
 		job->crowded = false;
 	while ((job = first_in_turn(pool))) {
-		int r = job_charge_contexts(job, &error);
+		int r = job_charge_contexts(job, NULL, &error);
 
 		job->crowded = r == -EAGAIN;
 		if (r == 0) {
@@ -273,7 +277,7 @@ static void tell_waiting(const struct loader_pool *pool)
 
 	if (server->jobs.queued == 0)
 		return;
-	if (standby(pool))
+	if (loader_pool_spare(pool))
 		snprintf(why, sizeof(why), "the last of %llu is left to loads", (unsigned long long)loaders);
 	else if (loader_pool_count(pool) >= loaders && in_state(pool, LOADER_STARTING) == 0)
 		snprintf(why, sizeof(why), "all %llu are busy", (unsigned long long)loaders);
@@ -315,7 +319,7 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 
 	if (is_short(pool, spare))
 		scrub_give_way(server->scrub);
-	else if (spare && (loaders == 1 || loader_pool_count(pool) < loaders))
+	else if (spare && (loaders == 1 || loader_pool_count(pool) - in_state(pool, LOADER_WARM) < loaders))
 		job = scrub_next(server->scrub);
 	if (job)
 		loader_assign(spare, job);
@@ -343,6 +347,12 @@ static uint64_t wanted(const struct loader_pool *pool)
 	return count;
 }
 
+bool loader_pool_lacks_process(const struct loader_pool *pool)
+{
+	return loader_pool_count(pool) >= pool->server->config->loaders && !loader_pool_spare(pool) &&
+	       in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_LEAVING) == 0 && first_in_turn(pool);
+}
+
 static void start_missing(struct loader_pool *pool)
 {
 	uint64_t there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY), most = wanted(pool);
@@ -357,7 +367,7 @@ static void on_idle(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 	struct loader *l;
 
-	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = standby(pool)))
+	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = loader_pool_spare(pool)))
 		loader_dismiss(l);
 }
 
@@ -373,9 +383,11 @@ static void turn(struct loader_pool *pool)
 	struct loader *l;
 	struct job *job;
 
-	while ((l = standby(pool)) && (job = next_job(pool)))
+	warm_assign(pool);
+	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
+	warm_turn(pool);
 	start_missing(pool);
 	dismiss_idle(pool);
 	tell_waiting(pool);
@@ -394,8 +406,9 @@ void loader_pool_renew(struct loader_pool *pool)
 {
 	struct loader *l;
 
-	while ((l = standby(pool)))
+	while ((l = loader_pool_spare(pool)))
 		loader_dismiss(l);
+	warm_renew(pool);
 	loader_pool_turn(pool);
 }
 
@@ -403,11 +416,13 @@ void loader_pool_watch(struct loader_pool *pool)
 {
 	for (struct loader *l = pool->first; l; l = l->next)
 		loader_watch(l);
+	warm_watch(pool);
+	loader_pool_turn(pool);
 }
 
 void loader_pool_report(struct loader_pool *pool)
 {
-	struct loader *l = pool ? standby(pool) : NULL;
+	struct loader *l = pool ? loader_pool_spare(pool) : NULL;
 	struct message_writer w;
 
 	if (!l || l->session->out)

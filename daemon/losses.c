@@ -85,6 +85,8 @@ void losses_settle(struct server *server)
 	versions_fail_lost(server);
 	if (server->standbys_stale)
 		loader_pool_renew(server->loaders);
+	else
+		loader_pool_turn(server->loaders); /* contexts on lost GPUs are not kept */
 	server->standbys_stale = false;
 }
 

@@ -140,6 +140,19 @@ int method_loader_devices(struct request *request, struct fields *params, struct
 	return r < 0 ? r : take_back(server, params, error);
 }
 
+int method_loader_warm(struct request *request, struct fields *params, struct error *error)
+{
+	struct error failed = {0};
+	int r;
+
+	if (fields_have(params, "error"))
+		fields_error(params, "error", &failed);
+	r = params_check(params, error);
+	if (r == 0 && request->session->loader)
+		loader_is_warm(request->session->loader, failed.code ? &failed : NULL);
+	return r;
+}
+
 /* ---- the job ---- */
 
 static int current_job(const struct request *request, struct job **ret, struct error *error)
@@ -167,6 +180,7 @@ int method_loader_progress(struct request *request, struct fields *params, struc
 		r = current_job(request, &job, error);
 	if (r < 0)
 		return r;
+	loader_has_begun(request->session->loader);
 	job_progress(request->server, job, phase, done, total);
 	if (note[0])
 		job_remark(request->server, job, note);
@@ -188,8 +202,11 @@ static int take_plan(struct fields *params, struct job *job, struct error *faile
 int method_loader_done(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
+	struct loader *loader = request->session->loader;
 	struct error failed = {0};
+	struct message_writer w;
 	struct fields inner;
+	bool keeps, stays;
 	char code[32];
 	struct job *job = NULL;
 	int r = current_job(request, &job, error);
@@ -203,14 +220,19 @@ int method_loader_done(struct request *request, struct fields *params, struct er
 		fields_text_or(&inner, "detail", failed.detail, sizeof(failed.detail), "");
 		failed.code = error_code(code);
 	}
+	keeps = fields_bool_or(params, "keeps", false);
 	r = params_check(params, error);
 	if (r == 0)
 		r = take_plan(params, job, &failed, error);
 	if (r < 0)
 		return r;
-	request_done(request);
+	stays = keeps && !failed.code && loader_may_stay(loader);
+	request_result(request, &w);
+	if (stays)
+		message_put_bool(&w, "stay", true);
+	request_answer(request, &w);
 	job_end(server, job, failed.code ? &failed : NULL);
-	loader_is_leaving(request->session->loader);
+	stays ? loader_stays(loader) : loader_is_leaving(loader);
 	loader_pool_report(server->loaders);
 	loader_pool_turn(server->loaders);
 	return 0;

@@ -163,6 +163,7 @@ static void put_counts(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "jobs_running", server->jobs.running);
 	message_put_u64(w, "loaders", loader_pool_count(server->loaders));
 	message_put_bool(w, "standby", loader_pool_standby(server->loaders));
+	loader_pool_put(w, server->loaders);
 	message_put_u64(w, "fds", count_fds());
 	message_put_u64(w, "rss", resident_bytes());
 	message_put_u64(w, "requests", server->requests);

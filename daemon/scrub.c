@@ -151,7 +151,7 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 	job->scrub = true;
 	job->chunk = SCRUB_CHUNK_BYTES;
 	job->permille = (uint32_t)server->config->scrub_duty * 10;
-	r = job_charge_contexts(job, error);
+	r = job_charge_contexts(job, NULL, error);
 	if (r < 0)
 		job_drop(&server->jobs, job);
 	else
@@ -195,6 +195,11 @@ struct job *scrub_next(struct scrub *scrub)
 	if (!later)
 		finish_pass(scrub);
 	return NULL;
+}
+
+bool scrub_waits(const struct scrub *scrub)
+{
+	return scrub && scrub->running && !scrub->job;
 }
 
 void scrub_give_way(struct scrub *scrub)

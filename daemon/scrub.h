@@ -6,6 +6,7 @@
 
 #include "../proto/errors.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct job;
@@ -28,6 +29,8 @@ void scrub_set_from(struct scrub *scrub, uint64_t from_ms);
 /* For the pool, which has a loader to spare: a job for the next part, queued, with its contexts charged. NULL:
  * there is nothing to read, or nothing that can be read now. */
 struct job *scrub_next(struct scrub *scrub);
+/* Whether a pass has parts to read that it could not begin. */
+bool scrub_waits(const struct scrub *scrub);
 /* Others need the loader: the part is given up. */
 void scrub_give_way(struct scrub *scrub);
 /* A verify job has ended, which may be the scrub's: while its version is still there. */

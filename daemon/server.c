@@ -80,6 +80,7 @@ static void give_room(struct server *server)
 		return;
 	server->room_came = false;
 	waiters_wake(server, WAIT_ROOM, NULL);
+	server->turn_due = true; /* a context may be kept there */
 }
 
 void server_settle(struct server *server)
@@ -382,6 +383,7 @@ void server_begin_draining(struct server *server, const struct error *why)
 	fail_publishes(server, why);
 	for (struct job *job = server->jobs.first; job; job = job->next)
 		job_cancel(server, job, why);
+	server->turn_due = true; /* no context is kept any more */
 }
 
 static void on_stop_timer(uv_timer_t *timer)

@@ -1,8 +1,6 @@
-#include "copy.h"
+#include "copy_internal.h"
 
 #include "host_write.h"
-#include "lanes.h"
-#include "piece.h"
 
 #include "../client/lib/clock.h"
 #include "../proto/bytes.h"
@@ -14,375 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
- * servers); and how often progress moves where reading is slow. */
-#define STEP_BYTES KIB(512)
-
-/* The readers of one copy and what they share. */
-struct crew {
-	const struct copy *copy;
-	const struct copy_target *hosts; /* the targets, without lanes */
-	size_t host_count;
-	bool straight; /* into the memory of the only host */
-	bool small_pages; /* of that memory: one reader at a time writes it by calls */
-	size_t chunk;
-	struct reader *files; /* of each file */
-	struct digest_sum *sums; /* of each tensor; atomic */
-	uint64_t done; /* bytes; atomic */
-	bool stop; /* atomic */
-	bool writing; /* atomic: a reader writes by calls */
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t changed;
-	pthread_t threads[COPY_READERS_MAX];
-	unsigned started, wanted, most; /* readers */
-	struct piece_cursor next;
-	size_t *slots; /* of the ring that no reader has; the first was sent longest ago */
-	size_t slot_count;
-	unsigned running;
-	struct read_counts counts;
-	struct error error; /* the first reader's that failed */
-};
-
-/* A place in a piece. */
-struct spot {
-	uint32_t span;
-	uint64_t offset; /* in the span */
-};
-
-/* One reader thread. */
-struct hand {
-	struct crew *crew;
-	struct reader *file; /* of the piece */
-	char *buffer; /* a piece, and the pages around it; NULL: none yet */
-	size_t slot; /* that it is, of the ring */
-	bool writes; /* by calls, not through the mapping */
-	struct read_counts counts;
-	struct spot spot; /* how far it is with the piece */
-	size_t done; /* the same in bytes */
-	struct piece piece;
-};
-
-static bool crew_stopped(const struct crew *crew)
-{
-	return __atomic_load_n(&crew->stop, __ATOMIC_RELAXED);
-}
-
-static void crew_stop(struct crew *crew)
-{
-	__atomic_store_n(&crew->stop, true, __ATOMIC_RELAXED);
-}
-
-/* A piece, and a buffer of the ring where it goes there: there are as many as readers. */
-static bool crew_take(struct crew *crew, struct hand *hand)
-{
-	bool taken = false;
-
-	pthread_mutex_lock(&crew->lock);
-	if (!crew_stopped(crew))
-		taken = piece_next(crew->copy->source, crew->chunk, &crew->next, &hand->piece);
-	if (taken && crew->slots) {
-		hand->slot = crew->slots[0];
-		memmove(crew->slots, crew->slots + 1, --crew->slot_count * sizeof(*crew->slots));
-	}
-	pthread_mutex_unlock(&crew->lock);
-	if (!taken)
-		return false;
-	hand->file = &crew->files[hand->piece.file];
-	hand->spot = (struct spot){0};
-	hand->done = 0;
-	return true;
-}
-
-static void crew_give_back(struct crew *crew, size_t slot)
-{
-	pthread_mutex_lock(&crew->lock);
-	crew->slots[crew->slot_count++] = slot;
-	pthread_mutex_unlock(&crew->lock);
-}
-
-/* The disk is read: it takes more readers than there are CPUs. */
-static void crew_want_all(struct crew *crew)
-{
-	pthread_mutex_lock(&crew->lock);
-	if (crew->wanted < crew->most) {
-		crew->wanted = crew->most;
-		pthread_cond_signal(&crew->changed);
-	}
-	pthread_mutex_unlock(&crew->lock);
-}
-
-/* ---- a piece's bytes --------------------------------------------------- */
-
-/* Where a spot lies in host memory. */
-static char *spot_place(const struct hand *hand, const struct spot *spot, const struct copy_target *host)
-{
-	const struct piece_span *span = &hand->piece.spans[spot->span];
-
-	return (char *)host->addresses[span->tensor] + span->offset + spot->offset;
-}
-
-/* At most `bytes` further, within one span; how far. */
-static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
-{
-	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
-
-	if (bytes < left) {
-		spot->offset += bytes;
-		return bytes;
-	}
-	*spot = (struct spot){.span = spot->span + 1};
-	return (size_t)left;
-}
-
-/* The most of the next `bytes` of the piece that ends where a digest may be cut. */
-static size_t hand_cut(const struct hand *hand, size_t bytes)
-{
-	uint64_t left = hand->piece.spans[hand->spot.span].bytes - hand->spot.offset;
-	size_t whole = 0;
-
-	for (uint32_t i = hand->spot.span; whole + left <= bytes; left = hand->piece.spans[i].bytes) {
-		whole += left;
-		if (++i == hand->piece.span_count)
-			return whole;
-	}
-	return whole + (bytes - whole) / 8 * 8;
-}
-
-/* Where the hand's next byte goes in its buffer, as in a page of the file: where lanes take the whole piece behind the
- * one before, else to the beginning, which the CPU's cache still has. */
-static char *hand_at(const struct hand *hand)
-{
-	if (hand->crew->copy->lanes)
-		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
-	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
-}
-
-/* Whether it goes there, and not straight to where it belongs. */
-static bool hand_buffers(const struct hand *hand)
-{
-	return !hand->crew->straight || hand->writes;
-}
-
-/* Where the next `bytes` of the piece go; the number of places. */
-static int hand_places(const struct hand *hand, size_t bytes, struct iovec *places)
-{
-	struct spot spot = hand->spot;
-	int count = 0;
-
-	if (hand_buffers(hand)) {
-		places[0] = (struct iovec){hand_at(hand), bytes};
-		return 1;
-	}
-	while (bytes > 0) {
-		char *place = spot_place(hand, &spot, &hand->crew->hosts[0]);
-		size_t some = spot_advance(&hand->piece, &spot, bytes);
-
-		places[count++] = (struct iovec){place, some};
-		bytes -= some;
-	}
-	return count;
-}
-
-static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
-{
-	__atomic_fetch_add(&total->a, sum->a, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
-}
-
-/* Where it pays, and no other does: see host_write.h. */
-static void hand_begin_writing(struct hand *hand)
-{
-	hand->writes =
-		hand->crew->small_pages && !__atomic_exchange_n(&hand->crew->writing, true, __ATOMIC_ACQUIRE);
-}
-
-static void hand_end_writing(struct hand *hand)
-{
-	if (hand->writes)
-		__atomic_store_n(&hand->crew->writing, false, __ATOMIC_RELEASE);
-	hand->writes = false;
-}
-
-static int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from,
-		    size_t bytes, struct error *error)
-{
-	if (hand->writes)
-		return host_write(host->segments, host->segment_count, to, from, bytes, error);
-	memcpy(to, from, bytes);
-	return 0;
-}
-
-/* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
- * there. */
-static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
-{
-	struct crew *crew = hand->crew;
-	int r = 0;
-
-	hand->done += bytes;
-	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
-	while (r == 0 && bytes > 0) {
-		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
-		struct spot spot = hand->spot;
-		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
-		struct digest_sum sum = {0};
-
-		digest_update(&sum, span->offset + spot.offset,
-			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
-		sum_add(&crew->sums[span->tensor], &sum);
-		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
-			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
-				     some, error);
-		if (from)
-			from += some;
-		bytes -= some;
-	}
-	return r;
-}
-
-/* ---- reading ----------------------------------------------------------- */
-
-/* A step of what is cached; how many bytes, 0: nothing is. */
-static ssize_t hand_step(struct hand *hand, struct error *error)
-{
-	struct iovec places[PIECE_SPANS_MAX];
-	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
-	int count = hand_places(hand, bytes, places);
-	ssize_t n = reader_cached(hand->file, places, count, hand->piece.offset + hand->done);
-
-	if (n < 0)
-		return error_set(error, -ENOMEM, "see free -m; retire what nobody needs",
-				 "no room in host memory for what is read from %s", hand->file->file->path);
-	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
-	hand->counts.warm += bytes;
-	n = hand_deliver(hand, hand_buffers(hand) ? hand_at(hand) : NULL, bytes, error);
-	return n < 0 ? n : (ssize_t)bytes;
-}
-
-/* Straight copies into huge pages need one only for what is not cached. */
-static int hand_make_buffer(struct hand *hand, struct error *error)
-{
-	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
-
-	if (!hand->buffer)
-		hand->buffer = ring_map(bytes);
-	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
-}
-
-/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
-static int hand_fetch(struct hand *hand, struct error *error)
-{
-	uint64_t offset = hand->piece.offset + hand->done;
-	size_t left = hand->piece.bytes - hand->done, bytes = left;
-	struct reader_hole hole;
-	int r = hand_make_buffer(hand, error);
-
-	if (r < 0)
-		return r;
-	crew_want_all(hand->crew);
-	reader_hole(hand->file, offset, left, &hole);
-	if (!reader_is_direct(hand->file))
-		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
-	else if (hole.bytes < left)
-		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
-	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
-	reader_hole_forget(hand->file, &hole);
-	if (r < 0)
-		return r;
-	hand_begin_writing(hand);
-	r = hand_deliver(hand, hand_at(hand), bytes, error);
-	hand_end_writing(hand);
-	return r;
-}
-
-/* Its buffer, free to be written. */
-static int hand_begin(struct hand *hand, struct error *error)
-{
-	const struct copy *copy = hand->crew->copy;
-
-	if (!copy->lanes)
-		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
-	hand->buffer = ring_buffer(copy->ring, hand->slot);
-	return lanes_wait(copy->lanes, hand->slot, error);
-}
-
-static int hand_read(struct hand *hand, struct error *error)
-{
-	int r = hand_begin(hand, error);
-
-	while (r == 0 && hand->done < hand->piece.bytes && !crew_stopped(hand->crew)) {
-		ssize_t n;
-
-		hand_begin_writing(hand);
-		n = hand_step(hand, error);
-		hand_end_writing(hand);
-		if (n < 0)
-			return (int)n;
-		if (n == 0)
-			r = hand_fetch(hand, error);
-	}
-	return r;
-}
-
-static int hand_send(struct hand *hand, struct error *error)
-{
-	struct lane_span spans[PIECE_SPANS_MAX];
-	const char *from = hand->buffer + hand->piece.offset % READER_ALIGN;
-	int r;
-
-	for (uint32_t i = 0; i < hand->piece.span_count; i++) {
-		const struct piece_span *span = &hand->piece.spans[i];
-
-		spans[i] = (struct lane_span){from, span->tensor, span->offset, span->bytes};
-		from += span->bytes;
-	}
-	r = lanes_send(hand->crew->copy->lanes, hand->slot, spans, hand->piece.span_count, error);
-	if (r == 0)
-		crew_give_back(hand->crew, hand->slot);
-	return r;
-}
-
-static void counts_add(struct read_counts *total, const struct read_counts *counts)
-{
-	total->warm += counts->warm;
-	total->direct += counts->direct;
-	total->buffered += counts->buffered;
-}
-
-static void hand_end(struct hand *hand, int r, const struct error *error)
-{
-	struct crew *crew = hand->crew;
-
-	if (!crew->copy->lanes && hand->buffer)
-		munmap(hand->buffer, copy_buffer_bytes(crew->chunk));
-	pthread_mutex_lock(&crew->lock);
-	if (r < 0 && !crew->error.code)
-		crew->error = *error;
-	if (r < 0)
-		crew_stop(crew);
-	counts_add(&crew->counts, &hand->counts);
-	crew->running--;
-	pthread_cond_signal(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
-}
-
-static void *reader(void *user_data)
-{
-	struct hand hand = {.crew = user_data};
-	struct error error = {0};
-	int r = 0;
-
-	while (r == 0 && crew_take(hand.crew, &hand)) {
-		r = hand_read(&hand, &error);
-		/* A piece that was stopped half-way stays unsent. */
-		if (r == 0 && hand.crew->copy->lanes && hand.done == hand.piece.bytes)
-			r = hand_send(&hand, &error);
-	}
-	hand_end(&hand, r, &error);
-	return NULL;
-}
 
 /* ---- the crew ---------------------------------------------------------- */
 
@@ -431,7 +60,7 @@ static void crew_start(struct crew *crew)
 	char limits[TEXT_BYTES_MAX + 1];
 
 	while (crew->started < crew->wanted && !crew_stopped(crew)) {
-		int r = pthread_create(&crew->threads[crew->started], NULL, reader, crew);
+		int r = pthread_create(&crew->threads[crew->started], NULL, copy_reader, crew);
 
 		if (r != 0) {
 			task_limits_explain(limits, sizeof(limits));
@@ -445,8 +74,32 @@ static void crew_start(struct crew *crew)
 	}
 }
 
-/* Tells the progress until all readers have ended; what progress returned. */
-static int crew_watch(struct crew *crew)
+/* While readers fill the first buffers. */
+static int crew_open(struct crew *crew, struct error *error)
+{
+	struct lanes *lanes = NULL;
+	const struct copy *copy = crew->copy;
+	size_t kept = 0;
+	int r = copy->ring && !crew_stopped(crew) ? copy->open(&lanes, copy->open_data, error) : 0;
+
+	crew->began = clock_seconds();
+	if (r != 0)
+		crew_stop(crew);
+	pthread_mutex_lock(&crew->lock);
+	crew->lanes = lanes;
+	crew->usable = copy->ring ? ring_usable(copy->ring) : 0;
+	for (size_t i = 0; i < crew->slot_count; i++) {
+		if (crew->slots[i] < crew->usable)
+			crew->slots[kept++] = crew->slots[i];
+	}
+	crew->slot_count = kept;
+	pthread_cond_broadcast(&crew->opened);
+	pthread_mutex_unlock(&crew->lock);
+	return r;
+}
+
+/* Tells the progress until all readers have ended; what progress or `open` returned. */
+static int crew_watch(struct crew *crew, struct error *error)
 {
 	const struct copy *copy = crew->copy;
 	uint64_t told = 0;
@@ -454,6 +107,9 @@ static int crew_watch(struct crew *crew)
 
 	pthread_mutex_lock(&crew->lock);
 	crew_start(crew);
+	pthread_mutex_unlock(&crew->lock);
+	r = crew_open(crew, error);
+	pthread_mutex_lock(&crew->lock);
 	while (crew->running > 0) {
 		uint64_t done;
 
@@ -477,7 +133,7 @@ static int crew_watch(struct crew *crew)
 
 static int crew_run(struct crew *crew, struct error *error)
 {
-	int stopped = crew_watch(crew);
+	int stopped = crew_watch(crew, error);
 
 	for (unsigned i = 0; i < crew->started; i++)
 		pthread_join(crew->threads[i], NULL);
@@ -492,14 +148,14 @@ static int crew_fill(struct crew *crew, struct error *error)
 	const struct source *source = copy->source;
 
 	crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
-	if (copy->lanes)
+	if (copy->ring)
 		crew->slots = calloc(copy->ring->count, sizeof(*crew->slots));
-	if (crew->sums && (crew->slots || !copy->lanes))
+	if (crew->sums && (crew->slots || !copy->ring))
 		crew->files = calloc(source->file_count + 1, sizeof(*crew->files));
 	if (!crew->files)
 		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
 				 source->tensor_count);
-	while (copy->lanes && crew->slot_count < copy->ring->count) {
+	while (copy->ring && crew->slot_count < copy->ring->count) {
 		crew->slots[crew->slot_count] = crew->slot_count;
 		crew->slot_count++;
 	}
@@ -513,14 +169,16 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : COPY_CHUNK_BYTES};
 	pthread_mutex_init(&crew->lock, NULL);
 	clock_condition(&crew->changed);
-	if (!copy->lanes) {
+	clock_condition(&crew->opened);
+	crew->usable = copy->ring ? copy->ring->count : 0;
+	if (!copy->ring) {
 		crew->hosts = copy->targets;
 		crew->host_count = copy->target_count;
 	}
 	crew->straight = crew->host_count == 1;
 	crew->small_pages = crew->straight && crew->hosts[0].segment_count > 0 && host_write_pays();
 	crew->most = crew->wanted = readers_of(copy, crew->chunk);
-	if (!copy->lanes && !copy->readers && cpu_count() < crew->wanted)
+	if (!copy->ring && !copy->readers && cpu_count() < crew->wanted)
 		crew->wanted = cpu_count();
 	return crew_fill(crew, error);
 }
@@ -532,17 +190,18 @@ static void crew_free(struct crew *crew)
 	free(crew->files);
 	free(crew->slots);
 	free(crew->sums);
+	pthread_cond_destroy(&crew->opened);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }
 
 /* ---- the copy ---------------------------------------------------------- */
 
-static void crew_report(const struct crew *crew, double began, struct copy_report *ret)
+static void crew_report(const struct crew *crew, struct copy_report *ret)
 {
 	*ret = (struct copy_report){
 		.counts = crew->counts,
-		.seconds = clock_seconds() - began,
+		.seconds = crew->began > 0 ? clock_seconds() - crew->began : 0,
 		.readers = crew->started,
 	};
 	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
@@ -553,21 +212,27 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	     struct error *error)
 {
 	const struct source *source = copy->source;
-	double began = clock_seconds();
 	struct crew crew;
 	int r = crew_make(&crew, copy, error);
 
 	if (r == 0)
 		r = crew_run(&crew, error);
-	if (r == 0 && copy->lanes)
-		r = lanes_drain(copy->lanes, error);
-	crew_report(&crew, began, ret_report);
+	if (r == 0 && crew.lanes)
+		r = lanes_drain(crew.lanes, error);
+	crew_report(&crew, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
 	for (size_t i = 0; r == 0 && i < source->tensor_count; i++)
 		ret_digests[i] = digest_final(&crew.sums[i], source->tensors[i].bytes);
 	crew_free(&crew);
 	return r;
+}
+
+void counts_add(struct read_counts *total, const struct read_counts *counts)
+{
+	total->warm += counts->warm;
+	total->direct += counts->direct;
+	total->buffered += counts->buffered;
 }
 
 void copy_report_add(struct copy_report *total, const struct copy_report *report)

@@ -38,9 +38,13 @@ struct copy {
 	const struct source *source;
 	const struct copy_target *targets; /* replicas: a file is read once */
 	size_t target_count; /* at least 1 */
-	/* What carries buffers to the targets, a slot a buffer; both NULL where all of them are host. */
-	struct ring *ring; /* buffers of copy_buffer_bytes(chunk) */
-	struct lanes *lanes;
+	/* Where not all targets are host: buffers of copy_buffer_bytes(chunk). NULL: all are. */
+	struct ring *ring;
+	/* Opens what carries buffers to the targets, a slot a buffer; only with a ring. Called once, by the calling thread,
+	 * while readers fill the first buffers: nothing of a GPU needs to be there before. *ret stays the caller's. Its
+	 * error ends the copy. */
+	int (*open)(struct lanes **ret, void *open_data, struct error *error);
+	void *open_data;
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
 	unsigned readers; /* 0: copy_readers(), or fewer; at most COPY_READERS_MAX, and one a buffer */
 	memory_progress_fn *progress; /* called by the calling thread only, at least every
@@ -53,7 +57,7 @@ struct copy {
 /* How a copy went. */
 struct copy_report {
 	struct read_counts counts;
-	double seconds;
+	double seconds; /* since the lanes were open */
 	unsigned readers;
 	char note[TEXT_BYTES_MAX + 1]; /* why a file was read through the page cache; "" */
 };
@@ -64,9 +68,9 @@ unsigned copy_readers(void);
 size_t copy_buffer_bytes(size_t chunk);
 
 /* Copies everything; ret_digests has one for each tensor. What progress
- * returned, when it stopped the copy (then *error is not set); -EIO naming a file that is shorter than it
+ * or `open` returned, when it stopped the copy (then *error is not set by progress); -EIO naming a file that is shorter than it
  * was or that changed meanwhile; what a device said; -ENOMEM. No thread is left; after errors some bytes may be on their
- * way until lanes_close. The caller holds the devices' contexts. *ret_report is set on errors too: how far it came. */
+ * way until lanes_close. The caller holds the devices' contexts from the end of `open` on. *ret_report is set on errors too: how far it came. */
 int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
 	     struct error *error);
 

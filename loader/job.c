@@ -60,6 +60,7 @@ static void parse_load(struct fields *f, struct job *job)
 	fields_text(f, "tag", job->tag, sizeof(job->tag));
 	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
 	job->dry_run = fields_bool_or(f, "dry_run", false);
+	job->keep = fields_bool_or(f, "keep", false);
 	parse_devices(f, job);
 	parse_roots(f, job);
 	job->key = key_read(f, "key", &job->key_count);
@@ -153,6 +154,18 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 		*ret = *job;
 	}
 	free(job);
+	return f.error.code;
+}
+
+int job_parse_warm(const struct message *message, struct job *ret, struct error *error)
+{
+	struct fields f;
+
+	*ret = (struct job){.kind = JOB_LOAD, .keep = true, .publisher = -1};
+	fields_of(&f, message->body);
+	parse_devices(&f, ret);
+	if (f.error.code)
+		*error = f.error;
 	return f.error.code;
 }
 

@@ -22,6 +22,7 @@ struct job {
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
 	bool dry_run; /* only a plan */
+	bool keep; /* the contexts stay for the next load, if all goes well */
 	struct key_field *key; /* owned; NULL: none */
 	uint32_t key_count;
 	struct roots roots; /* owned */
@@ -44,6 +45,8 @@ struct job {
 /* Parses the parameters of `job`; takes the publisher's socket, or the part, out of the
  * packet. -EINVAL, -EBADMSG (no socket); -EPROTO (a verify without its descriptors: nothing differs). */
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error);
+/* Parses `devices` of `warm` into a job that has nothing else but `keep`. -EINVAL. */
+int job_parse_warm(const struct message *message, struct job *ret, struct error *error);
 void job_clear(struct job *job);
 
 /* What runs a job: the connection, and how far it is. */

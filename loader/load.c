@@ -1,6 +1,5 @@
-#include "load.h"
+#include "load_internal.h"
 
-#include "lanes.h"
 #include "log.h"
 #include "report.h"
 #include "residency.h"
@@ -12,29 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One part of the version: a rank on a device. */
-struct part {
-	const char *device;
-	uint32_t rank;
-	struct gpuwm_publish *publish;
-	void **addresses; /* of each tensor of the rank */
-	const struct publish_part *sealed; /* once it is */
-};
-
-struct load {
-	const struct job *job;
-	struct work *work;
-	struct prepare *prepare; /* NULL: no GPUs */
-	struct gpuwm_client *client;
-	struct source source;
-	struct gpuwm_tensor_spec *specs; /* of all tensors, as the source has them */
-	struct digest *digests;
-	struct part parts[PARTS_PER_VERSION_MAX]; /* a rank's are neighbours */
-	size_t part_count;
-	struct copy_report copied;
-	struct error *error;
-};
 
 static int no_memory(struct load *load)
 {
@@ -114,11 +90,6 @@ static int plan(struct load *load)
 	return r < 0 ? r : make_specs(load);
 }
 
-static const struct source_rank *rank_of(const struct load *load, const struct part *part)
-{
-	return &load->source.ranks[part->rank];
-}
-
 /* The version's key is who asked for the load to say, not a file. */
 static int add_text(struct load *load, const struct part *part, const struct safetensors_pair *text)
 {
@@ -195,7 +166,7 @@ static int begin_part(struct load *load, struct part *part)
 	return r < 0 ? r : find_addresses(load, part);
 }
 
-static int begin_all(struct load *load)
+int load_begin_all(struct load *load)
 {
 	int r = work_phase(load->work, "allocating", 0);
 
@@ -204,134 +175,6 @@ static int begin_all(struct load *load)
 		if (r == 0)
 			r = work_advance(0, load->work);
 	}
-	return r;
-}
-
-static int wait_for_gpus(struct load *load)
-{
-	const struct ring *ring = prepare_ring(load->prepare);
-	int r;
-
-	if (!ring)
-		return 0;
-	r = work_phase(load->work, "starting the GPU", 0);
-	if (r == 0)
-		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
-	if (r == 0 && ring->note[0])
-		work_note(load->work, "%s", ring->note);
-	return r;
-}
-
-/* ---- copying: a rank after the other, to all devices that hold it -------- */
-
-/* What no tensor covers is zero before the copy: fresh memory of a GPU may hold anything. */
-static int zero_gaps(struct load *load, const struct part *parts, size_t count)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		const struct memory_device *device = publish_device(parts[i].publish);
-
-		r = device->ops->enter(device, load->error);
-		if (r < 0)
-			break;
-		r = publish_zero_gaps(parts[i].publish, load->error);
-		device->ops->leave(device);
-	}
-	return r;
-}
-
-static int copy_to(struct load *load, const struct source *source, const struct copy_target *targets,
-		   size_t count, struct lanes *lanes, struct digest *digests)
-{
-	struct copy copy = {
-		.source = source,
-		.targets = targets,
-		.target_count = count,
-		.ring = lanes ? prepare_ring(load->prepare) : NULL,
-		.lanes = lanes,
-		.progress = work_advance,
-		.user_data = load->work,
-	};
-	struct copy_report report;
-	int r = copy_run(&copy, digests, &report, load->error);
-
-	copy_report_add(&load->copied, &report);
-	return r;
-}
-
-static bool all_host(const struct copy_target *targets, size_t count)
-{
-	while (count > 0 && targets[count - 1].device->ops == &memory_host)
-		count--;
-	return count == 0;
-}
-
-static int open_lanes(struct load *load, const struct copy_target *targets, size_t count, struct lanes **ret)
-{
-	const struct ring *ring = prepare_ring(load->prepare);
-	int r;
-
-	*ret = NULL;
-	if (all_host(targets, count))
-		return 0;
-	r = lanes_open(targets, count, ring->count, ret, load->error);
-	if (r == 0 && lanes_note(*ret)[0])
-		work_note(load->work, "%s", lanes_note(*ret));
-	return r;
-}
-
-/* The parts are of one rank. */
-static int copy_rank(struct load *load, const struct part *parts, size_t count)
-{
-	const struct source_rank *rank = rank_of(load, parts);
-	struct source source = load->source;
-	struct copy_target targets[PARTS_PER_VERSION_MAX];
-	struct digest *digests = load->digests + rank->tensor;
-	struct lanes *lanes;
-	int r;
-
-	source.tensors += rank->tensor;
-	source.tensor_count = rank->tensor_count;
-	source.bytes = rank->bytes;
-	for (size_t i = 0; i < count; i++)
-		targets[i] = (struct copy_target){
-			.device = publish_device(parts[i].publish),
-			.addresses = parts[i].addresses,
-			.segments = publish_segment(parts[i].publish, 0),
-			.segment_count = publish_plan(parts[i].publish)->segment_count,
-		};
-	r = open_lanes(load, targets, count, &lanes);
-	if (r == 0)
-		r = zero_gaps(load, parts, count);
-	if (r == 0)
-		r = copy_to(load, &source, targets, count, lanes, digests);
-	lanes_close(lanes);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		for (size_t k = 0; k < rank->tensor_count; k++)
-			publish_digest(parts[i].publish, k, &digests[k]);
-	return r;
-}
-
-static void tell_copied(struct load *load)
-{
-	char text[TEXT_BYTES_MAX + 1];
-
-	copy_report_text(&load->copied, text, sizeof(text));
-	work_note(load->work, "%s", text);
-	if (load->copied.note[0])
-		work_note(load->work, "%s", load->copied.note);
-}
-
-static int copy_all(struct load *load)
-{
-	size_t replicas = load->part_count / load->source.world;
-	int r = work_phase(load->work, "copying", load->source.bytes);
-
-	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
-		r = copy_rank(load, &load->parts[i], replicas);
-	if (r == 0)
-		tell_copied(load);
 	return r;
 }
 
@@ -521,8 +364,7 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
-	static int (*const steps[])(struct load *) = {open_source, plan,     begin_all,  wait_for_gpus,
-						      copy_all,    seal_all, hand_in_all};
+	static int (*const steps[])(struct load *) = {open_source, plan, load_copy_all, seal_all, hand_in_all};
 	struct load *load = load_new(job, work, error);
 	int r = 0;
 

@@ -1,7 +1,8 @@
 /* The load job: a source becomes a version, on one device or on several.
  *
  *   main thread: open, plan, begin each publish, create and map memory → copy → check → hand in
- *   beside it:   contexts, buffers (prepare.h) ────────────────────────┘
+ *   beside it:   contexts, buffers (prepare.h) ────────────────────────┤
+ *                    └ readers fill the first buffers (copy.h) ────────┘
  */
 #ifndef GPUWM_LOADER_LOAD_H
 #define GPUWM_LOADER_LOAD_H

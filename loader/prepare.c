@@ -22,9 +22,12 @@ struct prepare {
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
 	size_t slots;
+	bool whole; /* buffers for a source of any size */
+	bool kept; /* no context had to be made for the job */
 	struct ring ring;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
+	bool buffered; /* the buffers can be read into */
 	unsigned running;
 	struct error error; /* the first */
 };
@@ -57,14 +60,40 @@ static void *make_context(void *user_data)
 	return NULL;
 }
 
+/* Nothing is on its way from the buffers. */
+static void drop_ring(struct prepare *prepare)
+{
+	const struct memory_device *device = &prepare->gpus[0].device;
+	bool entered;
+
+	if (!prepare->ring.base)
+		return;
+	entered = device->ops->enter(device, NULL) == 0;
+	ring_free(&prepare->ring);
+	if (entered)
+		device->ops->leave(device);
+}
+
+static void are_buffered(struct prepare *prepare)
+{
+	pthread_mutex_lock(&prepare->lock);
+	prepare->buffered = true;
+	pthread_cond_signal(&prepare->changed);
+	pthread_mutex_unlock(&prepare->lock);
+}
+
 /* The first device's context is made by whoever comes first, and waited for by the other. */
 static void *make_ring(void *user_data)
 {
 	struct prepare *prepare = user_data;
 	const struct memory_device *device = &prepare->gpus[0].device;
 	struct error error = {0};
-	int r = ring_make(copy_buffer_bytes(COPY_CHUNK_BYTES), prepare->slots, &prepare->ring, &error);
+	int r;
 
+	drop_ring(prepare);
+	r = ring_make(copy_buffer_bytes(COPY_CHUNK_BYTES), prepare->slots, &prepare->ring, &error);
+	if (r == 0)
+		are_buffered(prepare);
 	if (r == 0)
 		r = device->ops->enter(device, &error);
 	if (r == 0) {
@@ -118,20 +147,29 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 			return 0;
 	gpu->prepare = prepare;
 	prepare->gpu_count++;
+	prepare->kept = false;
 	return begin(prepare, make_context, gpu, error);
 }
 
-int prepare_start(const struct job *job, struct prepare **ret, struct error *error)
+int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
 {
-	struct prepare *prepare = prepare_new();
+	struct prepare *own = *prepare ? *prepare : prepare_new();
 	int r = 0;
 
-	if (!prepare)
+	if (!own)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
+	own->whole = job->keep;
+	own->kept = true;
 	for (size_t i = 0; r == 0 && i < job->device_count; i++)
-		r = add_gpu(prepare, job->devices[i], error);
-	*ret = r < 0 || !prepare->gpu_count ? prepare_end(prepare) : prepare;
+		r = add_gpu(own, job->devices[i], error);
+	if (!*prepare)
+		*prepare = r < 0 || !own->gpu_count ? prepare_end(own) : own;
 	return r;
+}
+
+bool prepare_was_kept(const struct prepare *prepare)
+{
+	return prepare && prepare->kept;
 }
 
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
@@ -143,20 +181,22 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 		return 0;
 	/* One is filled while the other is on its way. */
 	prepare->slots = 2 * copy_readers() < most ? 2 * copy_readers() : most;
-	if (pieces < prepare->slots)
+	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
-	return begin(prepare, make_ring, prepare, error);
+	prepare->buffered = prepare->ring.count >= prepare->slots;
+	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
 }
 
-int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
+/* all: for everything; else for the buffers only. */
+static int wait_for(struct prepare *prepare, bool all, memory_progress_fn *progress, void *user_data,
+		    struct error *error)
 {
 	int r = 0;
 
 	if (!prepare)
 		return 0;
 	pthread_mutex_lock(&prepare->lock);
-	while (r == 0 && prepare->running > 0 && !prepare->error.code) {
-
+	while (r == 0 && (all ? prepare->running > 0 : !prepare->buffered) && !prepare->error.code) {
 		clock_wait(&prepare->changed, &prepare->lock, clock_deadline(PREPARE_LOOK_MS));
 		pthread_mutex_unlock(&prepare->lock);
 		r = progress(0, user_data);
@@ -168,6 +208,17 @@ int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *us
 	}
 	pthread_mutex_unlock(&prepare->lock);
 	return r;
+}
+
+int prepare_wait_buffers(struct prepare *prepare, memory_progress_fn *progress, void *user_data,
+			 struct error *error)
+{
+	return wait_for(prepare, false, progress, user_data, error);
+}
+
+int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
+{
+	return wait_for(prepare, true, progress, user_data, error);
 }
 
 struct ring *prepare_ring(struct prepare *prepare)
@@ -190,20 +241,42 @@ bool prepare_busy(struct prepare *prepare)
 	return busy;
 }
 
+static void join_threads(struct prepare *prepare)
+{
+	while (prepare->thread_count > 0)
+		pthread_join(prepare->threads[--prepare->thread_count], NULL);
+}
+
+int prepare_keep(struct prepare *prepare, struct error *error)
+{
+	join_threads(prepare);
+	if (prepare->ring.pinned < prepare->slots)
+		drop_ring(prepare);
+	return prepare_check(prepare, error);
+}
+
+int prepare_check(const struct prepare *prepare, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; prepare && r == 0 && i < prepare->gpu_count; i++) {
+		const struct memory_device *device = &prepare->gpus[i].device;
+
+		r = device->ops->enter(device, error);
+		if (r < 0)
+			return r;
+		r = device->ops->idle(device, error);
+		device->ops->leave(device);
+	}
+	return r;
+}
+
 struct prepare *prepare_end(struct prepare *prepare)
 {
 	if (!prepare)
 		return NULL;
-	while (prepare->thread_count > 0)
-		pthread_join(prepare->threads[--prepare->thread_count], NULL);
-	if (prepare->ring.base) {
-		const struct memory_device *device = &prepare->gpus[0].device;
-		bool entered = device->ops->enter(device, NULL) == 0;
-
-		ring_free(&prepare->ring);
-		if (entered)
-			device->ops->leave(device);
-	}
+	join_threads(prepare);
+	drop_ring(prepare);
 	for (size_t i = 0; i < prepare->gpu_count; i++)
 		if (prepare->gpus[i].held)
 			prepare->gpus[i].device.ops->unhold(&prepare->gpus[i].device);

@@ -66,9 +66,11 @@ static void put_plan(struct message_writer *w, const struct job *job, const stru
 }
 
 int report_done(struct connection *connection, const struct error *error, const struct job *job,
-		const struct load_plan *plan)
+		const struct load_plan *plan, bool keeps, bool *ret_stays)
 {
 	struct message_writer w;
+	struct reply reply;
+	struct fields f;
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
@@ -77,8 +79,31 @@ int report_done(struct connection *connection, const struct error *error, const 
 		message_put_error(&w, "error", error);
 	else if (plan)
 		put_plan(&w, job, plan);
+	if (keeps)
+		message_put_bool(&w, "keeps", true);
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, NULL);
+	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, NULL);
 	message_writer_clear(&w);
-	return r;
+	*ret_stays = false;
+	if (r < 0)
+		return r;
+	fields_of(&f, reply.message.body);
+	*ret_stays = keeps && fields_bool_or(&f, "stay", false);
+	reply_clear(&reply);
+	return 0;
+}
+
+int report_warm(struct connection *connection, const struct error *error)
+{
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_WARM);
+	if (error->code)
+		message_put_error(&w, "error", error);
+	message_end(&w);
+	r = connection_notify(connection, &w, NULL);
+	message_writer_clear(&w);
+	return r < 0 ? -ECONNRESET : 0;
 }

@@ -11,8 +11,11 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 		   const struct check_result *result, struct error *error);
 
 /* loader_done, with the error unless its code is 0; with the plan of a dry run of this job unless it is
- * NULL. 0, or -ECONNRESET. */
+ * NULL. keeps: offers to stay with its contexts for the next load; *ret_stays: gpuwmd wants that. 0, or -ECONNRESET. */
 int report_done(struct connection *connection, const struct error *error, const struct job *job,
-		const struct load_plan *plan);
+		const struct load_plan *plan, bool keeps, bool *ret_stays);
+
+/* loader_warm, with the error unless its code is 0. 0, or -ECONNRESET. */
+int report_warm(struct connection *connection, const struct error *error);
 
 #endif

@@ -110,6 +110,11 @@ void *ring_buffer(const struct ring *ring, size_t slot)
 	return (char *)ring->base + slot * ring->chunk;
 }
 
+size_t ring_usable(const struct ring *ring)
+{
+	return ring->pinned ? ring->pinned : ring->count;
+}
+
 #ifdef GPUWM_CUDA
 
 /* Registers what it can; *ret_refused tells the last refusal. */
@@ -129,18 +134,6 @@ static size_t register_some(const struct cuda_driver *cuda, struct ring *ring, s
 	return count;
 }
 
-/* The buffers from `count` on are given back. */
-static void shrink(struct ring *ring, size_t count)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t keep = (ring->chunk * count + page - 1) / page * page;
-
-	if (keep < ring->bytes)
-		munmap((char *)ring->base + keep, ring->bytes - keep);
-	ring->bytes = keep;
-	ring->count = count;
-}
-
 void ring_lock(struct ring *ring)
 {
 	const struct cuda_driver *cuda;
@@ -153,16 +146,14 @@ void ring_lock(struct ring *ring)
 		note(ring, "the driver pinned none of the buffers, so copies take longer: %s", refused.message);
 	else if (count < wanted)
 		note(ring, "the driver pinned %zu of %zu buffers: %s", count, wanted, refused.message);
-	ring->locked = count > 0;
-	if (count > 0)
-		shrink(ring, count);
+	ring->pinned = count;
 }
 
 static void ring_unlock(struct ring *ring)
 {
 	const struct cuda_driver *cuda;
 
-	if (ring->locked && cuda_open(&cuda, NULL) == 0)
+	if (ring->pinned && cuda_open(&cuda, NULL) == 0)
 		cuda->cuMemHostUnregister(ring->base);
 }
 

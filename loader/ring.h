@@ -16,7 +16,7 @@ struct ring {
 	void *base;
 	size_t chunk, count;
 	size_t bytes; /* mapped */
-	bool locked; /* registered with the driver */
+	size_t pinned; /* registered with the driver: so many, from the first one on */
 	char note[TEXT_BYTES_MAX + 1]; /* "" or what was not to be had, for the operator */
 };
 
@@ -27,9 +27,11 @@ void *ring_map(size_t bytes);
  * driver. -ENOMEM. */
 int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error);
 /* Registers it for every GPU, inside a context. What is refused with all buffers is tried with
- * half of them, and so on (count shrinks); refused at all it stays plain memory: slower, and
- * correct. Either is said in note. */
+ * half of them, and so on; refused at all it stays plain memory: slower, and
+ * correct. Either is said in note. Buffers may be written meanwhile. */
 void ring_lock(struct ring *ring);
+/* How many buffers are to be sent from, the first ones: few that are pinned are faster than many of which some are not. */
+size_t ring_usable(const struct ring *ring);
 /* Buffer `slot`, aligned to 4096. */
 void *ring_buffer(const struct ring *ring, size_t slot);
 /* Inside a context where it is locked; nothing may be on its way from it. A zeroed one is fine. */

@@ -24,7 +24,10 @@ struct standby {
 	bool assigned, report_wanted;
 	struct lookout *lookout;
 	struct job job;
-	struct prepare *prepare; /* of a load; ended when all is told: that takes time */
+	struct prepare
+		*prepare; /* of a load, or kept for the next one; ended when all is told: that takes time */
+	bool warm_wanted; /* gpuwmd wants contexts to be kept before there is a load */
+	struct job warm; /* their GPUs */
 	struct load_plan plan; /* of a dry run */
 	struct error refused; /* a job that could not be parsed */
 };
@@ -50,6 +53,9 @@ static void notified(struct message *message, struct packet *packet, void *user_
 	} else if (strcmp(message->method, NOTIFY_LOADER_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
+	} else if (strcmp(message->method, NOTIFY_LOADER_WARM) == 0 && !s->prepare) {
+		s->warm_wanted = true;
+		job_parse_warm(message, &s->warm, &s->refused);
 	}
 }
 
@@ -191,20 +197,68 @@ static void run_job(struct standby *s, struct error *error)
 		error->code = 0;
 }
 
-/* Until there is a job. -ECONNRESET: gpuwmd is gone. */
+/* ---- contexts that are kept ---- */
+
+static int look_whether_gone(uint64_t bytes, void *user_data)
+{
+	struct standby *s = user_data;
+
+	(void)bytes;
+	return connection_poll(s->work.connection, 0) < 0 ? -ECONNRESET : 0;
+}
+
+/* Makes the contexts that gpuwmd wants to be kept, and tells how that went. -ECONNRESET: gpuwmd is gone. */
+static int warm_up(struct standby *s)
+{
+	struct error error = s->refused;
+	int r = error.code;
+
+	s->warm_wanted = false;
+	s->refused = (struct error){0};
+	if (r == 0)
+		r = prepare_start(&s->warm, &s->prepare, &error);
+	if (r == 0)
+		r = prepare_buffers(s->prepare, 0, &error);
+	if (r == 0)
+		r = prepare_wait(s->prepare, look_whether_gone, s, &error);
+	if (r == -ECONNRESET)
+		return r;
+	if (r == 0 && s->prepare)
+		r = prepare_keep(s->prepare, &error);
+	if (r == 0)
+		error.code = 0;
+	return report_warm(s->work.connection, &error);
+}
+
+/* -ESTALE: a context that is kept can't be used any more, and gpuwmd learns that from the end of this process. */
+static int check_kept(const struct standby *s)
+{
+	struct error error;
+
+	if (prepare_check(s->prepare, &error) == 0)
+		return 0;
+	loader_log("a CUDA context that was kept can't be used any more: %s (%s)", error.message, error.detail);
+	return -ESTALE;
+}
+
+/* ---- its life ---- */
+
+/* Until there is a job. -ECONNRESET: gpuwmd is gone; -ESTALE as check_kept. */
 static int wait_for_job(struct standby *s, struct error *error)
 {
-	while (!s->assigned) {
-		int r = 0;
+	int r = check_kept(s);
 
-		if (lookout_turn(s->lookout) || s->report_wanted)
+	while (r == 0 && !s->assigned) {
+		if (s->warm_wanted)
+			r = warm_up(s);
+		if (r == 0 && (lookout_turn(s->lookout) || s->report_wanted))
 			r = tell_devices(s, error);
 		if (r == 0)
 			r = connection_poll(s->work.connection, lookout_wait_ms(s->lookout));
-		if (r < 0)
-			return r;
+		if (r >= 0)
+			r = check_kept(s);
 	}
-	return 0;
+	return r;
 }
 
 /* gpuwmd learns that a GPU is lost before it learns that the job failed: it refuses the next one then. */
@@ -223,22 +277,60 @@ static void look_for_loss(struct standby *s, const struct error *failed)
 		tell_devices(s, &(struct error){0});
 }
 
-/* From hello to the end of the job; the connection is made. */
+/* What belongs to a job goes, for the next one. */
+static void forget_job(struct standby *s)
+{
+	job_clear(&s->job);
+	s->assigned = false;
+	s->work.phase = "waiting";
+}
+
+/* Whether what the load made besides its version is fit for another load. A load that did not go well leaves nothing. */
+static bool can_keep(struct standby *s, const struct error *failed)
+{
+	struct error why;
+
+	if (failed->code || s->work.cancelled || !s->job.keep || !s->prepare)
+		return false;
+	if (prepare_keep(s->prepare, &why) == 0)
+		return true;
+	loader_log("its CUDA contexts are not kept: %s (%s)", why.message, why.detail);
+	return false;
+}
+
+/* *ret_stays: gpuwmd has another one for it, now or later. */
+static int do_job(struct standby *s, bool *ret_stays)
+{
+	const bool dry_run = s->job.dry_run;
+	struct error error = {0};
+	bool keeps;
+
+	run_job(s, &error);
+	look_for_loss(s, &error);
+	keeps = can_keep(s, &error);
+	if (keeps)
+		forget_job(s);
+	return report_done(s->work.connection, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
+}
+
+/* From hello to the end of the last job; the connection is made. */
 static int serve(struct standby *s)
 {
 	struct error error = {0};
+	bool stays = true;
 	int r = say_hello(s, &error);
 
 	if (r < 0) {
 		loader_log("%s (%s)", error.message, error.detail);
 		return r;
 	}
-	r = wait_for_job(s, &error);
-	if (r < 0)
-		return r == -ECONNRESET ? 0 : r;
-	run_job(s, &error);
-	look_for_loss(s, &error);
-	r = report_done(s->work.connection, &error, &s->job, s->job.dry_run ? &s->plan : NULL);
+	while (r == 0 && stays) {
+		/* The kernel takes back what is kept, sooner than the driver does. */
+		r = wait_for_job(s, &error);
+		if (r < 0)
+			return r == -ECONNRESET || r == -ESTALE ? 0 : r;
+		r = do_job(s, &stays);
+	}
 	/* The end of the process gives back what can't be waited for. */
 	if (!prepare_busy(s->prepare))
 		s->prepare = prepare_end(s->prepare);

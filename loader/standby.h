@@ -1,5 +1,5 @@
-/* The life of a loader: it says hello, waits for its one job, runs it, tells
- * how it ended. */
+/* The life of a loader: it says hello, waits for its job, runs it, tells
+ * how it ended. After a load that went well it may keep its CUDA contexts, and wait for another one. */
 #ifndef GPUWM_LOADER_STANDBY_H
 #define GPUWM_LOADER_STANDBY_H
 
@@ -12,7 +12,8 @@ struct standby_roots {
 };
 
 /* Takes over the socket to gpuwmd. 0: a job was told to its end (also one that
- * failed), or gpuwmd went away before there was one; -errno: gpuwmd could not be told. */
+ * failed), gpuwmd went away before there was one, or a context that was kept broke; -errno: gpuwmd could not be told.
+ * Contexts that were kept are left to the end of the process, unless another load follows. */
 int standby_run(int sock, const struct standby_roots *roots);
 
 #endif

@@ -220,6 +220,12 @@
 /* A loader that stood by for a part that did not come ends so much later: a publisher may begin the next one. It holds
  * 4 MiB of a GPU, and its start takes gpuwmd 1 to 2 ms, which others wait for. */
 #define LOADER_IDLE_MS 2000
+/* From when the last context that was kept had to go, or could not be made, to when one is made again without a load:
+ * whoever was short of memory may be so again. */
+#define KEEP_AGAIN_MS 10000
+/* A loader that kept a context says at once that it begins its load. One that says nothing for so long hangs in the driver,
+ * or its end has not been noticed yet: another loader takes the load. */
+#define KEEP_BEGIN_MS 2000
 /* Between starts of a standby loader that dies at once. */
 #define LOADER_RETRY_MS 2000
 /* Deaths at start in a row after which waiting jobs are failed. */

@@ -39,11 +39,13 @@
 #define METHOD_LOADER_DONE "loader_done"
 #define METHOD_LOADER_PROGRESS "loader_progress" /* notification */
 #define METHOD_LOADER_DEVICES "loader_devices" /* notification */
+#define METHOD_LOADER_WARM "loader_warm" /* notification */
 
 /* To a loader: notifications. */
 #define NOTIFY_LOADER_JOB "job"
 #define NOTIFY_LOADER_CANCEL "cancel"
 #define NOTIFY_LOADER_REPORT "report" /* tell the devices anew */
+#define NOTIFY_LOADER_WARM "warm" /* make contexts, and keep them for a load */
 
 /* From a publisher to its checker, on the socket of publish_begin's reply. */
 #define METHOD_HAND_IN "hand_in"

@@ -55,6 +55,30 @@ static void status_revoked(const json_t *status)
 		       size_text(answer_number(status, "still_mapped"), size));
 }
 
+/* Memory of GPUs that loaders hold for the next load. */
+static void status_keeping(const json_t *status)
+{
+	const json_t *loader, *context;
+	char size[SHORT_TEXT];
+	size_t i, j;
+
+	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
+		printf("loader %llu keeps for the next load:",
+		       (unsigned long long)answer_number(loader, "pid"));
+		json_array_foreach(json_object_get(loader, "contexts"), j, context) {
+			printf("%s a CUDA context on %s (%s)", j ? "," : "", answer_text(context, "device"),
+			       size_text(answer_number(context, "bytes"), size));
+		}
+		if (!json_is_true(json_object_get(loader, "ready")))
+			puts("; it is making them");
+		else if (json_object_get(loader, "left_ms"))
+			printf("; for %llu s more\n",
+			       (unsigned long long)answer_number(loader, "left_ms") / 1000);
+		else
+			puts("; until the memory is needed");
+	}
+}
+
 static void status_summary(const json_t *status)
 {
 	static const char *const counts[] = {"versions", "aliases",      "pins",   "sessions",
@@ -77,6 +101,7 @@ static void status_summary(const json_t *status)
 		printf("%s%s %llu", i ? ", " : "", counts[i],
 		       (unsigned long long)answer_number(status, counts[i]));
 	printf("\nstandby loader: %s\n", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
+	status_keeping(status);
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
 		char shown[UTF8_SHOWN_MAX(PATH_BYTES_MAX)];
 

@@ -1,9 +1,10 @@
 /* Loading what is in the page cache, beside what the hardware gives without gpuwm, interleaved.
  *
- *   load --socket SOCKET --device DEVICE [--rounds N] [--check] SOURCE
+ *   load --socket SOCKET --device DEVICE [--rounds N] [--kept] [--check] SOURCE
  *
  * On a GPU: pinned memory copied to it, and readers into a pinned ring; each load once with gpuwmd's
- * standby loader and once without. On host: readers into a memfd. --check: exit 1 where a goal is missed.
+ * standby loader and once without. --kept: each load in a context that was kept (keep_context of gpuwmd's configuration),
+ * beside pinned memory alone. On host: readers into a memfd. --check: exit 1 where a goal is missed.
  */
 #include "bench.h"
 
@@ -20,12 +21,14 @@
 #define GOAL_HOST 0.8 /* of bare readers */
 #define GOAL_READY_MS 200.0 /* beside the copy at its goal */
 #define GOAL_READY_NEW_MS 400.0 /* the same with a loader that has to be started */
+#define GOAL_READY_KEPT_MS 40.0 /* in a kept context, beside the ceiling itself */
+#define KEPT_NOTE "its CUDA contexts were kept for it" /* of a load's notes */
 #define GOAL_MEMORY_MIB 192.0 /* beside a bare process */
 
 struct settings {
 	const char *socket, *device, *source;
 	size_t rounds;
-	bool check;
+	bool kept, check;
 };
 
 struct times {
@@ -69,6 +72,21 @@ static void load_without_standby(struct gpuwm_client *client, const struct setti
 	retire(client, MODEL "@new");
 }
 
+/* The first one may make the context that the others find. */
+static void measure_kept(struct gpuwm_client *client, const struct settings *settings,
+			 const struct files *files, size_t round, bool first, struct times *times)
+{
+	times->pinned[round] = ceiling_pinned(settings->device, files->bytes).gb_s;
+	if (!first)
+		kept_wait(client, settings->device);
+	times->last = load_and_wait(client, settings->source, MODEL "@kept", settings->device);
+	if (!first && !strstr(times->last.notes, KEPT_NOTE))
+		DIE("a load did not get the context that was kept");
+	times->ready[round] = times->last.ready_ms;
+	times->copy[round] = (double)files->bytes / 1e6 / times->last.copy_ms;
+	retire(client, MODEL "@kept");
+}
+
 static void measure_round(struct gpuwm_client *client, const struct settings *settings,
 			  const struct files *files, size_t round, struct times *times)
 {
@@ -103,6 +121,22 @@ static void report_gpu(const struct settings *settings, const struct files *file
 		       "request to ready without the standby loader");
 }
 
+static void report_kept(const struct settings *settings, const struct files *files, struct times *times)
+{
+	double pinned = half(times->pinned, settings), copy = half(times->copy, settings);
+	double ceiling_ms = (double)files->bytes / 1e6 / pinned;
+
+	heading("load of %.2f GiB in %zu files, cached, into %s, in a kept context; medians of %zu, interleaved",
+		(double)files->bytes / (double)GIB(1), files->count, settings->device, settings->rounds);
+	result(pinned, "GB/s", "pinned memory to the GPU: the ceiling");
+	result(copy, "GB/s", "gpuwm's copy, digests on");
+	result_at_least(copy / pinned, GOAL_COPY, "x", "copy / ceiling");
+	result_at_most(half(times->ready, settings), ceiling_ms + GOAL_READY_KEPT_MS, "ms",
+		       "request to ready; at the ceiling itself %.0f ms", ceiling_ms);
+	heading("    phases of the last one, ms: %s", times->last.phases);
+	printf("%s", times->last.notes);
+}
+
 static void report_host(const struct settings *settings, struct times *times)
 {
 	result(half(times->read, settings), "GB/s", "bare readers into a memfd, no digests");
@@ -129,11 +163,10 @@ static void report(const struct settings *settings, const struct files *files, s
 
 static struct settings settings_read(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"device", required_argument, NULL, 'd'},
-						{"rounds", required_argument, NULL, 'r'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
+	static const struct option options[] = {
+		{"socket", required_argument, NULL, 's'}, {"device", required_argument, NULL, 'd'},
+		{"rounds", required_argument, NULL, 'r'}, {"kept", no_argument, NULL, 'k'},
+		{"check", no_argument, NULL, 'c'},        {0}};
 	struct settings settings = {.rounds = 5, .device = "cuda:0"};
 	int option;
 
@@ -144,13 +177,15 @@ static struct settings settings_read(int argc, char **argv)
 			settings.device = optarg;
 		else if (option == 'r')
 			settings.rounds = strtoull(optarg, NULL, 10);
+		else if (option == 'k')
+			settings.kept = true;
 		else if (option == 'c')
 			settings.check = true;
 		else
 			exit(2);
 	}
 	if (optind + 1 != argc || settings.rounds < 1 || settings.rounds > ROUNDS_MAX)
-		DIE("usage: load --socket SOCKET --device DEVICE [--rounds N] [--check] SOURCE");
+		DIE("usage: load --socket SOCKET --device DEVICE [--rounds N] [--kept] [--check] SOURCE");
 	settings.source = argv[optind];
 	return settings;
 }
@@ -166,11 +201,20 @@ int main(int argc, char **argv)
 	files_of(settings.source, &files);
 	files_warm(&files, 1);
 	files_hold(&files);
+	if (settings.kept && !is_gpu(settings.device))
+		DIE("--kept needs a GPU: there are no contexts on %s", settings.device);
 	/* Once for nothing: the machine's memory grows on first touch. */
-	measure_round(client, &settings, &files, 0, &times);
-	for (size_t round = 0; round < settings.rounds; round++)
-		measure_round(client, &settings, &files, round, &times);
-	report(&settings, &files, &times);
+	if (settings.kept)
+		measure_kept(client, &settings, &files, 0, true, &times);
+	else
+		measure_round(client, &settings, &files, 0, &times);
+	for (size_t round = 0; round < settings.rounds; round++) {
+		if (settings.kept)
+			measure_kept(client, &settings, &files, round, false, &times);
+		else
+			measure_round(client, &settings, &files, round, &times);
+	}
+	settings.kept ? report_kept(&settings, &files, &times) : report(&settings, &files, &times);
 	gpuwm_close(client);
 	return settings.check && results_missed() > 0;
 }

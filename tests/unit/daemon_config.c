@@ -85,6 +85,7 @@ Test(config, has_the_limits_as_defaults)
 	cr_expect_eq(config.load_stall_ms, LOAD_STALL_MS);
 	cr_expect_eq(config.grace_ms, GRACE_MS);
 	cr_expect_eq(config.failed_keep_s, 86400);
+	cr_expect_eq(config.keep_context_s, 0);
 	cr_expect_eq(config.store_confirm_ms, STORE_CONFIRM_MS);
 	cr_expect_eq(config.loader_start_ms, LOADER_START_MS);
 	cr_expect_eq(config.log_level, LOG_LEVEL_INFO);
@@ -286,7 +287,7 @@ Test(config, unknown_names_are_told_the_known_ones)
 	cr_expect_str_eq(error.detail,
 			 "there are [socket] [access] [model.N] [loader] [budget] [scrub] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
-	cr_expect_str_eq(error.detail, "there are path socket root");
+	cr_expect_str_eq(error.detail, "there are path socket root keep_context");
 }
 
 Test(config, file_is_read)
@@ -452,6 +453,28 @@ Test(config, sockets_that_serve_nobody_are_refused)
 		     "mode 0640 lets nobody in of group w");
 }
 
+Test(config, contexts_are_kept_for_a_time_or_always)
+{
+	cr_expect_eq(set("loader", "keep_context", "600"), 0);
+	cr_expect_eq(config.keep_context_s, 600);
+	cr_expect_eq(set("loader", "keep_context", "always"), 0);
+	cr_expect_eq(config.keep_context_s, KEEP_ALWAYS);
+	cr_expect_eq(set("loader", "keep_context", "0"), 0);
+	cr_expect_eq(config.keep_context_s, 0);
+	expect_error(set("loader", "keep_context", "never"),
+		     "is neither always nor a number of seconds from 0 to 31536000");
+	expect_error(set("loader", "keep_context", "-1"), "is neither always nor a number of seconds");
+}
+
+Test(config, a_context_is_not_kept_by_the_only_loader)
+{
+	expect_error(arguments("--set", "loader.keep_context=always", "--set", "limits.loaders=1"),
+		     "keep_context needs a second loader for checks, and loaders in [limits] is 1");
+	config_init(&config);
+	cr_expect_eq(arguments("--set", "loader.keep_context=60", "--set", "limits.loaders=2"), 0, "%s",
+		     error.message);
+}
+
 Test(config, help_tells_every_flag_and_key)
 {
 	static char text[16384];
@@ -472,6 +495,7 @@ Test(config, help_tells_every_flag_and_key)
 		"by default 8192",
 		"admin_mode = MODE",
 		"check_stall_ms = MS",
+		"keep_context = SECONDS",
 		"load_stall_ms = MS",
 		"grace_ms = MS",
 		"store_confirm_ms = MS",

@@ -286,7 +286,7 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 	begin(GIB(1), -1);
 	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
-	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	cr_expect_eq(gpu->used, CONTEXT);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(server, job, &error);
@@ -294,9 +294,9 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	fail_alloc_arm(1);
-	cr_expect_eq(job_charge_contexts(job, &error), -ENOMEM);
+	cr_expect_eq(job_charge_contexts(job, NULL, &error), -ENOMEM);
 	cr_assert(fail_alloc_disarm());
-	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	job_drop(&server->jobs, job);
 	cr_expect_eq(gpu->used, 0);
 	close(loader);
@@ -346,7 +346,7 @@ Test(context, without_memory_goes_with_the_job)
 	begin(GIB(1), -1);
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
-	cr_assert_eq(job_charge_contexts(job, &error), 0);
+	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	fail_alloc_arm(1);
 	job_hand_contexts(job, server->loaders->first);
 	cr_assert(fail_alloc_disarm());

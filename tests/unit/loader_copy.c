@@ -52,8 +52,16 @@ static void teardown(void)
 
 TestSuite(copy, .init = setup, .fini = teardown);
 
+static int give_lanes(struct lanes **ret, void *lanes, struct error *unused)
+{
+	(void)unused;
+	*ret = lanes;
+	return 0;
+}
+
 static int copy_to(const struct copy_target *targets, size_t count, struct copy options)
 {
+	struct lanes *lanes;
 	bool through_ring = targets[0].device->ops != &memory_host;
 	struct ring ring;
 	int r;
@@ -65,10 +73,12 @@ static int copy_to(const struct copy_target *targets, size_t count, struct copy 
 	if (!through_ring)
 		return copy_run(&options, digests, &report, &error);
 	cr_assert_eq(ring_make(copy_buffer_bytes(options.chunk), buffers, &ring, &error), 0);
-	cr_assert_eq(lanes_open(targets, count, ring.count, &options.lanes, &error), 0);
+	cr_assert_eq(lanes_open(targets, count, ring.count, &lanes, &error), 0);
 	options.ring = &ring;
+	options.open = give_lanes;
+	options.open_data = lanes;
 	r = copy_run(&options, digests, &report, &error);
-	lanes_close(options.lanes);
+	lanes_close(lanes);
 	ring_free(&ring);
 	return r;
 }

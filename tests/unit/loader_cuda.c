@@ -80,6 +80,42 @@ Test(cuda, reports_gpus_with_what_is_free)
 	stop();
 }
 
+#define MODEL_BYTES MIB(1)
+
+static unsigned long long bytes_read(void)
+{
+	FILE *file = fopen("/proc/self/io", "re");
+	unsigned long long bytes = 0;
+
+	cr_assert(file && fscanf(file, "rchar: %llu", &bytes) == 1);
+	fclose(file);
+	return bytes;
+}
+
+/* The model is read while the driver makes the context: here it never gets ready. */
+Test(cuda, reads_ahead_of_the_context)
+{
+	unsigned long long before;
+
+	start_with("FAKECUDA_HANG", "cuDevicePrimaryCtxRetain:1");
+	write_safetensors(in_folder("model.safetensors"),
+			  "{\"a\":{\"dtype\":\"U8\",\"shape\":[1048576],\"data_offsets\":[0,1048576]}}",
+			  MODEL_BYTES);
+	before = bytes_read();
+	load_to(GPU0, NULL);
+	expect(METHOD_PUBLISH_BEGIN);
+	answer_begin();
+	while (bytes_read() - before < MODEL_BYTES)
+		usleep(1000);
+	notify(NOTIFY_LOADER_CANCEL);
+	expect(METHOD_LOADER_DONE);
+	answer_empty();
+	pthread_join(thread, NULL);
+	hang_up();
+	finish();
+	/* What hangs in the driver ends with the process. */
+}
+
 Test(cuda, loads_replicas_to_two_gpus)
 {
 	static const char *const devices[] = {GPU0, GPU1};

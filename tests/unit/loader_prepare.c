@@ -88,10 +88,10 @@ Test(prepare, makes_contexts_and_a_pinned_ring)
 	cr_assert_eq(prepare_buffers(prepare, COPY_CHUNK_BYTES + 1, &error), 0);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
 	cr_assert(context_active(0) && context_active(1));
-	cr_assert(prepare_ring(prepare)->locked);
+	cr_assert(prepare_ring(prepare)->pinned);
 	cr_assert_eq(prepare_ring(prepare)->count, 2, "no more buffers than there are pieces");
 	before = fd_count();
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 	cr_assert_not(context_active(0) || context_active(1));
 	cr_assert_eq(fd_count(), before - 2, "each context had device memory");
 }
@@ -104,7 +104,7 @@ Test(prepare, bounds_what_the_buffers_take)
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
 	cr_assert_geq(prepare_ring(prepare)->count, 16);
 	cr_assert_leq(prepare_ring(prepare)->bytes, RING_BYTES_MAX + MIB(1));
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 }
 
 /* Calls that made or held a context so far. */
@@ -130,12 +130,12 @@ Test(prepare, makes_one_context_for_a_gpu_that_is_named_twice)
 	job_for(GPU1, NULL);
 	started("FAKECUDA_LOG", log);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 	once = retains(log);
 	job_for(GPU1, GPU1);
 	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 	cr_assert_eq(retains(log), 2 * once);
 	cr_assert_not(context_active(1));
 	cr_assert_eq(unlink(log), 0);
@@ -148,7 +148,7 @@ Test(prepare, tells_that_there_is_no_room_for_a_context)
 	cr_assert_eq(prepare_buffers(prepare, 1, &error), 0);
 	cr_assert_eq(wait_with(0), -ENOSPC);
 	cr_assert(strstr(error.message, "no room for a CUDA context"), "%s", error.message);
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 	cr_assert_not(context_active(0) || context_active(1));
 }
 
@@ -166,7 +166,7 @@ Test(prepare, refuses_a_device_that_is_not_there)
 {
 	job_for(GPU0, NULL);
 	started(NULL, NULL);
-	prepare_end(prepare);
+	prepare = prepare_end(prepare);
 	job_for(GPU0, "GPU-00000000-0000-0000-0000-000000000000");
 	cr_assert_eq(prepare_start(&job, &prepare, &error), -ENODEV, "%s", error.message);
 	cr_assert_null(prepare);

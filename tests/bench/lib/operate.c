@@ -85,6 +85,34 @@ void standby_wait(struct gpuwm_client *client)
 	}
 }
 
+static bool context_is_kept(struct gpuwm_client *client, const char *device)
+{
+	json_t *status = query(client, "status", NULL), *loader, *context;
+	bool kept = false;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
+		json_array_foreach(json_object_get(loader, "contexts"), j, context) {
+			const char *on = json_string_value(json_object_get(context, "device"));
+
+			kept |= json_is_true(json_object_get(loader, "ready")) && strcmp(on, device) == 0;
+		}
+	}
+	json_decref(status);
+	return kept;
+}
+
+void kept_wait(struct gpuwm_client *client, const char *device)
+{
+	double begin = now_us();
+
+	while (!context_is_kept(client, device)) {
+		if (now_us() - begin > STANDBY_WAIT_US)
+			DIE("no loader keeps a context on %s: gpuwmd needs keep_context in [loader]", device);
+		usleep(5000);
+	}
+}
+
 uint64_t load_begin(struct gpuwm_client *client, const char *source, const char *name,
 		    const char *const *devices, size_t count)
 {

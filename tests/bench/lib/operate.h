@@ -25,6 +25,8 @@ pid_t gpuwmd_pid(struct gpuwm_client *client);
 /* Waits for gpuwmd to have a standby loader. */
 void standby_wait(struct gpuwm_client *client);
 bool standby_is_there(struct gpuwm_client *client);
+/* Waits for a loader that keeps a CUDA context on the device; without keep_context it waits in vain, and fails. */
+void kept_wait(struct gpuwm_client *client, const char *device);
 
 /* A job's figures. */
 struct job_times {

@@ -1,0 +1,356 @@
+#include "copy_internal.h"
+
+#include "host_write.h"
+
+#include "../client/lib/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
+ * servers); and how often progress moves where reading is slow. */
+#define STEP_BYTES KIB(512)
+
+/* A place in a piece. */
+struct spot {
+	uint32_t span;
+	uint64_t offset; /* in the span */
+};
+
+/* One reader thread. */
+struct hand {
+	struct crew *crew;
+	struct lanes *lanes; /* NULL: they are not open yet */
+	struct reader *file; /* of the piece */
+	char *buffer; /* a piece, and the pages around it; NULL: none yet */
+	size_t slot; /* that it is, of the ring */
+	bool writes; /* by calls, not through the mapping */
+	struct read_counts counts;
+	struct spot spot; /* how far it is with the piece */
+	size_t done; /* the same in bytes */
+	struct piece piece;
+};
+
+/* A piece, and a buffer of the ring where it goes there: there are as many as readers, unless the driver pinned fewer. */
+static bool crew_take(struct crew *crew, struct hand *hand)
+{
+	bool taken = false;
+
+	pthread_mutex_lock(&crew->lock);
+	if (!crew_stopped(crew))
+		taken = piece_next(crew->copy->source, crew->chunk, &crew->next, &hand->piece);
+	while (taken && crew->slots && crew->slot_count == 0 && !crew_stopped(crew))
+		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
+	taken = taken && !crew_stopped(crew);
+	if (taken && crew->slots) {
+		hand->slot = crew->slots[0];
+		memmove(crew->slots, crew->slots + 1, --crew->slot_count * sizeof(*crew->slots));
+	}
+	hand->lanes = crew->lanes;
+	pthread_mutex_unlock(&crew->lock);
+	if (!taken)
+		return false;
+	hand->file = &crew->files[hand->piece.file];
+	hand->spot = (struct spot){0};
+	hand->done = 0;
+	return true;
+}
+
+static void crew_give_back(struct crew *crew, size_t slot)
+{
+	pthread_mutex_lock(&crew->lock);
+	if (slot < crew->usable)
+		crew->slots[crew->slot_count++] = slot;
+	pthread_cond_signal(&crew->opened);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+/* The disk is read: it takes more readers than there are CPUs. */
+static void crew_want_all(struct crew *crew)
+{
+	pthread_mutex_lock(&crew->lock);
+	if (crew->wanted < crew->most) {
+		crew->wanted = crew->most;
+		pthread_cond_signal(&crew->changed);
+	}
+	pthread_mutex_unlock(&crew->lock);
+}
+
+/* ---- a piece's bytes --------------------------------------------------- */
+
+/* Where a spot lies in host memory. */
+static char *spot_place(const struct hand *hand, const struct spot *spot, const struct copy_target *host)
+{
+	const struct piece_span *span = &hand->piece.spans[spot->span];
+
+	return (char *)host->addresses[span->tensor] + span->offset + spot->offset;
+}
+
+/* At most `bytes` further, within one span; how far. */
+static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
+{
+	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
+
+	if (bytes < left) {
+		spot->offset += bytes;
+		return bytes;
+	}
+	*spot = (struct spot){.span = spot->span + 1};
+	return (size_t)left;
+}
+
+/* The most of the next `bytes` of the piece that ends where a digest may be cut. */
+static size_t hand_cut(const struct hand *hand, size_t bytes)
+{
+	uint64_t left = hand->piece.spans[hand->spot.span].bytes - hand->spot.offset;
+	size_t whole = 0;
+
+	for (uint32_t i = hand->spot.span; whole + left <= bytes; left = hand->piece.spans[i].bytes) {
+		whole += left;
+		if (++i == hand->piece.span_count)
+			return whole;
+	}
+	return whole + (bytes - whole) / 8 * 8;
+}
+
+/* Where the hand's next byte goes in its buffer, as in a page of the file: where lanes take the whole piece behind the
+ * one before, else to the beginning, which the CPU's cache still has. */
+static char *hand_at(const struct hand *hand)
+{
+	if (hand->crew->copy->ring)
+		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
+	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
+}
+
+/* Whether it goes there, and not straight to where it belongs. */
+static bool hand_buffers(const struct hand *hand)
+{
+	return !hand->crew->straight || hand->writes;
+}
+
+/* Where the next `bytes` of the piece go; the number of places. */
+static int hand_places(const struct hand *hand, size_t bytes, struct iovec *places)
+{
+	struct spot spot = hand->spot;
+	int count = 0;
+
+	if (hand_buffers(hand)) {
+		places[0] = (struct iovec){hand_at(hand), bytes};
+		return 1;
+	}
+	while (bytes > 0) {
+		char *place = spot_place(hand, &spot, &hand->crew->hosts[0]);
+		size_t some = spot_advance(&hand->piece, &spot, bytes);
+
+		places[count++] = (struct iovec){place, some};
+		bytes -= some;
+	}
+	return count;
+}
+
+static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
+{
+	__atomic_fetch_add(&total->a, sum->a, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
+}
+
+/* Where it pays, and no other does: see host_write.h. */
+static void hand_begin_writing(struct hand *hand)
+{
+	hand->writes =
+		hand->crew->small_pages && !__atomic_exchange_n(&hand->crew->writing, true, __ATOMIC_ACQUIRE);
+}
+
+static void hand_end_writing(struct hand *hand)
+{
+	if (hand->writes)
+		__atomic_store_n(&hand->crew->writing, false, __ATOMIC_RELEASE);
+	hand->writes = false;
+}
+
+static int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from,
+		    size_t bytes, struct error *error)
+{
+	if (hand->writes)
+		return host_write(host->segments, host->segment_count, to, from, bytes, error);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+/* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
+ * there. */
+static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
+{
+	struct crew *crew = hand->crew;
+	int r = 0;
+
+	hand->done += bytes;
+	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
+	while (r == 0 && bytes > 0) {
+		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
+		struct spot spot = hand->spot;
+		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
+		struct digest_sum sum = {0};
+
+		digest_update(&sum, span->offset + spot.offset,
+			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
+		sum_add(&crew->sums[span->tensor], &sum);
+		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
+			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
+				     some, error);
+		if (from)
+			from += some;
+		bytes -= some;
+	}
+	return r;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* A step of what is cached; how many bytes, 0: nothing is. */
+static ssize_t hand_step(struct hand *hand, struct error *error)
+{
+	struct iovec places[PIECE_SPANS_MAX];
+	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
+	int count = hand_places(hand, bytes, places);
+	ssize_t n = reader_cached(hand->file, places, count, hand->piece.offset + hand->done);
+
+	if (n < 0)
+		return error_set(error, -ENOMEM, "see free -m; retire what nobody needs",
+				 "no room in host memory for what is read from %s", hand->file->file->path);
+	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
+	hand->counts.warm += bytes;
+	n = hand_deliver(hand, hand_buffers(hand) ? hand_at(hand) : NULL, bytes, error);
+	return n < 0 ? n : (ssize_t)bytes;
+}
+
+/* Straight copies into huge pages need one only for what is not cached. */
+static int hand_make_buffer(struct hand *hand, struct error *error)
+{
+	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
+
+	if (!hand->buffer)
+		hand->buffer = ring_map(bytes);
+	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
+}
+
+/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
+static int hand_fetch(struct hand *hand, struct error *error)
+{
+	uint64_t offset = hand->piece.offset + hand->done;
+	size_t left = hand->piece.bytes - hand->done, bytes = left;
+	struct reader_hole hole;
+	int r = hand_make_buffer(hand, error);
+
+	if (r < 0)
+		return r;
+	crew_want_all(hand->crew);
+	reader_hole(hand->file, offset, left, &hole);
+	if (!reader_is_direct(hand->file))
+		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
+	else if (hole.bytes < left)
+		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
+	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
+	reader_hole_forget(hand->file, &hole);
+	if (r < 0)
+		return r;
+	hand_begin_writing(hand);
+	r = hand_deliver(hand, hand_at(hand), bytes, error);
+	hand_end_writing(hand);
+	return r;
+}
+
+/* Its buffer, free to be written. */
+static int hand_begin(struct hand *hand, struct error *error)
+{
+	const struct copy *copy = hand->crew->copy;
+
+	if (!copy->ring)
+		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
+	hand->buffer = ring_buffer(copy->ring, hand->slot);
+	/* Before there are lanes nothing was sent from it. */
+	return hand->lanes ? lanes_wait(hand->lanes, hand->slot, error) : 0;
+}
+
+static int hand_read(struct hand *hand, struct error *error)
+{
+	int r = hand_begin(hand, error);
+
+	while (r == 0 && hand->done < hand->piece.bytes && !crew_stopped(hand->crew)) {
+		ssize_t n;
+
+		hand_begin_writing(hand);
+		n = hand_step(hand, error);
+		hand_end_writing(hand);
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			r = hand_fetch(hand, error);
+	}
+	return r;
+}
+
+/* Waits for the lanes. False: the copy is stopped, and there may be none. */
+static bool hand_await_lanes(struct hand *hand)
+{
+	struct crew *crew = hand->crew;
+
+	pthread_mutex_lock(&crew->lock);
+	while (!crew->lanes && !crew_stopped(crew))
+		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
+	hand->lanes = crew->lanes;
+	pthread_mutex_unlock(&crew->lock);
+	return hand->lanes;
+}
+
+static int hand_send(struct hand *hand, struct error *error)
+{
+	struct lane_span spans[PIECE_SPANS_MAX];
+	const char *from = hand->buffer + hand->piece.offset % READER_ALIGN;
+	int r;
+
+	for (uint32_t i = 0; i < hand->piece.span_count; i++) {
+		const struct piece_span *span = &hand->piece.spans[i];
+
+		spans[i] = (struct lane_span){from, span->tensor, span->offset, span->bytes};
+		from += span->bytes;
+	}
+	r = lanes_send(hand->lanes, hand->slot, spans, hand->piece.span_count, error);
+	if (r == 0)
+		crew_give_back(hand->crew, hand->slot);
+	return r;
+}
+
+static void hand_end(struct hand *hand, int r, const struct error *error)
+{
+	struct crew *crew = hand->crew;
+
+	if (!crew->copy->ring && hand->buffer)
+		munmap(hand->buffer, copy_buffer_bytes(crew->chunk));
+	pthread_mutex_lock(&crew->lock);
+	if (r < 0 && !crew->error.code)
+		crew->error = *error;
+	if (r < 0)
+		crew_stop(crew);
+	counts_add(&crew->counts, &hand->counts);
+	crew->running--;
+	pthread_cond_signal(&crew->changed);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+void *copy_reader(void *crew)
+{
+	struct hand hand = {.crew = crew};
+	struct error error = {0};
+	int r = 0;
+
+	while (r == 0 && crew_take(hand.crew, &hand)) {
+		r = hand_read(&hand, &error);
+		/* A piece that was stopped half-way stays unsent. */
+		if (r == 0 && hand.crew->copy->ring && hand.done == hand.piece.bytes && hand_await_lanes(&hand))
+			r = hand_send(&hand, &error);
+	}
+	hand_end(&hand, r, &error);
+	return NULL;
+}

@@ -1,0 +1,170 @@
+#include "load_internal.h"
+
+#include "lanes.h"
+
+#include <string.h>
+
+static int wait_for_gpus(struct load *load)
+{
+	const struct ring *ring = prepare_ring(load->prepare);
+	int r;
+
+	if (!ring)
+		return 0;
+	r = work_phase(load->work, "starting the GPU", 0);
+	if (r == 0)
+		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
+	if (r == 0 && ring->note[0])
+		work_note(load->work, "%s", ring->note);
+	if (r == 0 && prepare_was_kept(load->prepare))
+		work_note(load->work, "its CUDA contexts were kept for it");
+	return r;
+}
+
+/* What no tensor covers is zero before the copy: fresh memory of a GPU may hold anything. */
+static int zero_gaps(struct load *load, const struct part *parts, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		const struct memory_device *device = publish_device(parts[i].publish);
+
+		r = device->ops->enter(device, load->error);
+		if (r < 0)
+			break;
+		r = publish_zero_gaps(parts[i].publish, load->error);
+		device->ops->leave(device);
+	}
+	return r;
+}
+
+/* The copy of one rank, to the devices that hold it. */
+struct rank_copy {
+	struct load *load;
+	const struct part *parts;
+	size_t count;
+	struct copy_target targets[PARTS_PER_VERSION_MAX];
+	struct lanes *lanes; /* NULL: none are needed, or not open yet */
+};
+
+static bool all_host(const struct part *parts, size_t count)
+{
+	while (count > 0 && strcmp(parts[count - 1].device, DEVICE_HOST) == 0)
+		count--;
+	return count == 0;
+}
+
+/* Memory on all devices and, where they are GPUs, what prepare.h makes: the first rank's copy waits for that. */
+static int get_ready(struct load *load)
+{
+	int r;
+
+	if (load->ready)
+		return 0;
+	r = load_begin_all(load);
+	if (r == 0)
+		r = wait_for_gpus(load);
+	if (r == 0)
+		r = work_phase(load->work, "copying", load->source.bytes);
+	load->ready = r == 0;
+	return r;
+}
+
+static int make_targets(struct rank_copy *c)
+{
+	int r = get_ready(c->load);
+
+	for (size_t i = 0; r == 0 && i < c->count; i++)
+		c->targets[i] = (struct copy_target){
+			.device = publish_device(c->parts[i].publish),
+			.addresses = c->parts[i].addresses,
+			.segments = publish_segment(c->parts[i].publish, 0),
+			.segment_count = publish_plan(c->parts[i].publish)->segment_count,
+		};
+	return r;
+}
+
+/* As copy.h wants it. The error is the load's. */
+static int open_rank(struct lanes **ret, void *data, struct error *error)
+{
+	struct rank_copy *c = data;
+	struct load *load = c->load;
+	int r = make_targets(c);
+
+	if (r == 0)
+		r = lanes_open(c->targets, c->count, prepare_ring(load->prepare)->count, &c->lanes, error);
+	if (r == 0 && lanes_note(c->lanes)[0])
+		work_note(load->work, "%s", lanes_note(c->lanes));
+	*ret = c->lanes;
+	return r < 0 ? r : zero_gaps(load, c->parts, c->count);
+}
+
+static int copy_to(struct rank_copy *c, const struct source *source, bool through_ring, struct digest *digests)
+{
+	struct load *load = c->load;
+	struct copy copy = {
+		.source = source,
+		.targets = c->targets,
+		.target_count = c->count,
+		.ring = through_ring ? prepare_ring(load->prepare) : NULL,
+		.open = open_rank,
+		.open_data = c,
+		.progress = work_advance,
+		.user_data = load->work,
+	};
+	struct copy_report report;
+	int r = copy_run(&copy, digests, &report, load->error);
+
+	copy_report_add(&load->copied, &report);
+	return r;
+}
+
+/* The parts are of one rank. */
+static int copy_rank(struct load *load, const struct part *parts, size_t count)
+{
+	const struct source_rank *rank = rank_of(load, parts);
+	struct source source = load->source;
+	struct rank_copy c = {.load = load, .parts = parts, .count = count};
+	struct digest *digests = load->digests + rank->tensor;
+	bool through_ring = !all_host(parts, count);
+	int r;
+
+	source.tensors += rank->tensor;
+	source.tensor_count = rank->tensor_count;
+	source.bytes = rank->bytes;
+	if (through_ring)
+		r = prepare_wait_buffers(load->prepare, work_advance, load->work, load->error);
+	else
+		r = make_targets(&c);
+	if (r == 0 && !through_ring)
+		r = zero_gaps(load, parts, count);
+	if (r == 0)
+		r = copy_to(&c, &source, through_ring, digests);
+	lanes_close(c.lanes);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		for (size_t k = 0; k < rank->tensor_count; k++)
+			publish_digest(parts[i].publish, k, &digests[k]);
+	return r;
+}
+
+static void tell_copied(struct load *load)
+{
+	char text[TEXT_BYTES_MAX + 1];
+
+	copy_report_text(&load->copied, text, sizeof(text));
+	work_note(load->work, "%s", text);
+	if (load->copied.note[0])
+		work_note(load->work, "%s", load->copied.note);
+}
+
+int load_copy_all(struct load *load)
+{
+	size_t replicas = load->part_count / load->source.world;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
+		r = copy_rank(load, &load->parts[i], replicas);
+	if (r == 0)
+		tell_copied(load);
+	return r;
+}

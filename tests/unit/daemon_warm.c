@@ -1,0 +1,424 @@
+/* Who keeps a context, who gets it, and who makes it go. */
+#include "daemon_warm.h"
+
+#include "daemon/losses.h"
+#include "daemon/reload.h"
+
+TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);
+
+/* ---- after a load ---- */
+
+Test(warm, loader_has_the_next_load_with_the_same_context)
+{
+	struct job *second;
+
+	begin(100);
+	warm_up();
+	second = load_to(gpu);
+	expect_job(loader);
+	cr_expect_eq(second->state, JOB_RUNNING);
+	cr_expect_eq(gpu->contexts, CONTEXT, "it is charged once");
+	say_progress(loader);
+	cr_expect(says_done_and_stays(loader, 0));
+	cr_expect_eq(gpu->contexts, CONTEXT);
+	cr_expect(loader_pool_standby(server->loaders));
+	finish();
+}
+
+Test(warm, loader_is_asked_for_by_the_load)
+{
+	struct fields f;
+
+	begin(100);
+	load_to(gpu);
+	expect_job(loader);
+	fields_of(&f, message.body);
+	cr_expect(fields_bool_or(&f, "keep", false));
+	finish();
+}
+
+Test(warm, loader_is_not_had_by_default)
+{
+	struct fields f;
+
+	begin(0);
+	load_to(gpu);
+	expect_job(loader);
+	fields_of(&f, message.body);
+	cr_expect_not(fields_have(&f, "keep"));
+	next = standby_with(-1);
+	cr_expect_not(says_done_and_stays(loader, 0), "whatever it offers");
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(gpu->contexts == 0);
+	finish();
+}
+
+Test(warm, loader_is_none_whose_load_failed)
+{
+	begin(100);
+	load_to(gpu);
+	expect_job(loader);
+	cr_expect_not(says_done_and_stays(loader, -EIO));
+	finish();
+}
+
+Test(warm, loader_is_none_whose_load_was_cancelled)
+{
+	struct error error;
+	struct job *job;
+
+	begin(100);
+	job = load_to(gpu);
+	expect_job(loader);
+	error_set(&error, -ECANCELED, NULL, "cancelled");
+	job_cancel(server, job, &error);
+	cr_expect_not(says_done_and_stays(loader, 0), "a cancel that comes late is a cancel of this load");
+	finish();
+}
+
+Test(warm, loader_is_none_without_a_gpu)
+{
+	begin(100);
+	load_to(device_find(&server->devices, DEVICE_HOST));
+	expect_job(loader);
+	cr_expect_not(says_done_and_stays(loader, 0));
+	finish();
+}
+
+/* What may still hold the memory of a version is not clean. */
+Test(warm, loader_is_none_that_is_charged_with_more)
+{
+	struct budget_charge charge = {0};
+	struct error error;
+	struct job *job;
+
+	begin(100);
+	job = load_to(gpu);
+	expect_job(loader);
+	cr_assert_eq(budget_charge(gpu, 4096, &charge, &error), 0);
+	loader_keep(loader_of(server->loaders, job), grant_new(&charge));
+	cr_expect_not(says_done_and_stays(loader, 0));
+	finish();
+}
+
+Test(warm, loader_makes_the_contexts_that_it_lacks)
+{
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	job = load_to_both(other_gpu, gpu);
+	expect_job(loader);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	cr_expect_eq(gpu->contexts, CONTEXT);
+	cr_expect_eq(other_gpu->contexts, CONTEXT);
+	say_progress(loader);
+	cr_expect(says_done_and_stays(loader, 0));
+	cr_expect_eq(other_gpu->contexts, CONTEXT);
+	load_to(other_gpu);
+	expect_job(loader);
+	finish();
+}
+
+/* A GPU has one kept context: of two loaders the one with fewer goes. */
+Test(warm, loader_with_fewer_contexts_goes)
+{
+	struct job *both;
+	int third;
+
+	begin(100);
+	load_to(gpu);
+	expect_job(loader);
+	next = standby_with(-1);
+	both = load_to_both(gpu, other_gpu);
+	expect_job(next);
+	cr_assert_eq(both->state, JOB_RUNNING);
+	third = standby_with(-1);
+	say_progress(loader);
+	cr_expect(says_done_and_stays(loader, 0));
+	cr_expect_eq(gpu->contexts, 2 * CONTEXT);
+	say_progress(next);
+	cr_expect(says_done_and_stays(next, 0));
+	TURN_UNTIL(is_ended(loader));
+	cr_expect_eq(gpu->contexts, CONTEXT);
+	cr_expect_eq(other_gpu->contexts, CONTEXT);
+	close(third);
+	finish();
+}
+
+Test(warm, loader_with_more_contexts_stays)
+{
+	int third;
+
+	begin(100);
+	load_to_both(gpu, other_gpu);
+	expect_job(loader);
+	next = standby_with(-1);
+	load_to(gpu);
+	expect_job(next);
+	third = standby_with(-1);
+	cr_expect(says_done_and_stays(loader, 0));
+	cr_expect_not(says_done_and_stays(next, 0));
+	close(third);
+	finish();
+}
+
+/* ---- whose it is not ---- */
+
+/* What a publisher handed in is another user's: its checker is a process of its own. */
+Test(warm, loader_checks_nothing)
+{
+	int publisher, checker;
+	struct message_writer w;
+
+	begin(100);
+	warm_up();
+	publisher = greeted(SESSION_ADMIN);
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "p@v1");
+	message_put_text(&w, "device", GPU);
+	message_put_u64(&w, "bytes", 4096);
+	send_request(publisher, &w);
+	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
+	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
+	expect_job(next);
+	cr_expect_not(comes(loader), "%s", message.method);
+	cr_expect_eq(gpu->contexts, 2 * CONTEXT, "the check's own is charged besides");
+	close(checker);
+	close(publisher);
+	finish();
+}
+
+Test(warm, loader_has_no_load_of_another_gpu)
+{
+	begin(100);
+	warm_up();
+	load_to(other_gpu);
+	expect_job(next);
+	expect_kept();
+	finish();
+}
+
+/* ---- how long ---- */
+
+Test(warm, loader_ends_after_its_time)
+{
+	begin(1);
+	warm_up();
+	expect_dismissed();
+	finish();
+}
+
+static void reload_with(uint64_t keep_s)
+{
+	config.keep_context_s = keep_s;
+	loader_pool_watch(server->loaders);
+}
+
+static const struct loader *warm_one(void)
+{
+	const struct loader *l = server->loaders->first;
+
+	while (l && l->state != LOADER_WARM)
+		l = l->next;
+	cr_assert_not_null(l);
+	return l;
+}
+
+Test(warm, loader_heeds_a_reload)
+{
+	begin(1);
+	warm_up();
+	reload_with(KEEP_ALWAYS);
+	cr_expect_not(uv_is_active((uv_handle_t *)&warm_one()->timer));
+	reload_with(1000);
+	cr_expect(uv_is_active((uv_handle_t *)&warm_one()->timer));
+	expect_kept();
+	reload_with(0);
+	expect_dismissed();
+	finish();
+}
+
+Test(warm, loader_ends_when_gpuwmd_drains)
+{
+	struct error why;
+
+	begin(100);
+	warm_up();
+	error_set(&why, -ESHUTDOWN, NULL, "it is drained");
+	server_begin_draining(server, &why);
+	expect_dismissed();
+	finish();
+}
+
+Test(warm, loader_ends_with_its_gpu)
+{
+	struct error why;
+
+	begin(100);
+	warm_up();
+	error_set(&why, -ENODEV, NULL, "it fell off the bus");
+	losses_note(server, gpu, &why);
+	expect_dismissed();
+	finish();
+}
+
+/* It began before the GPU came back, and its driver can't know that one. */
+Test(warm, loader_is_renewed_when_a_gpu_is_back)
+{
+	struct error why;
+
+	begin(100);
+	warm_up();
+	error_set(&why, -ENODEV, NULL, "it fell off the bus");
+	losses_note(server, other_gpu, &why);
+	expect_kept();
+	losses_end(server, other_gpu);
+	expect_dismissed();
+	finish();
+}
+
+/* ---- where memory or a loader is short ---- */
+
+Test(warm, loader_goes_for_a_publish_that_finds_no_room)
+{
+	struct budget_charge other = {0};
+	struct message_writer w;
+	struct error error;
+	int publisher, checker;
+
+	begin(100);
+	warm_up();
+	cr_assert_eq(budget_charge_context(gpu, &other, &error), 0);
+	publisher = greeted(SESSION_ADMIN);
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "p@v1");
+	message_put_text(&w, "device", GPU);
+	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
+	send_request(publisher, &w);
+	TURN_UNTIL(is_ended(loader));
+	cr_assert_eq(answered_later(publisher), 0, "%s", message.error.message);
+	budget_release(&other);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
+	close(checker);
+	close(publisher);
+	finish();
+}
+
+Test(warm, loader_goes_for_the_context_of_a_check)
+{
+	struct budget_charge weights = {0};
+	struct error error;
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	cr_assert_eq(budget_charge(gpu, GIB(1) - CONTEXT - CONTEXT / 2, &weights, &error), 0);
+	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, gpu), 0);
+	loader_pool_turn(server->loaders);
+	cr_expect(job->crowded);
+	TURN_UNTIL(is_ended(loader));
+	error_set(&error, -ECANCELED, NULL, "cancelled");
+	job_cancel(server, job, &error);
+	budget_release(&weights);
+	finish();
+}
+
+Test(warm, loader_goes_where_no_more_processes_may_be)
+{
+	begin(100);
+	warm_up();
+	config.loaders = 2;
+	load_to(other_gpu);
+	expect_job(next);
+	expect_kept();
+	load_to(other_gpu);
+	expect_dismissed();
+	finish();
+}
+
+/* ---- its end at a bad moment ---- */
+
+/* What it had not begun another loader can do. */
+Test(warm, loader_that_dies_before_it_begins_loses_no_load)
+{
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	job = load_to(gpu);
+	cr_assert_eq(job->state, JOB_RUNNING);
+	close(loader);
+	loader = -1;
+	expect_job(next);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	cr_expect_eq(gpu->contexts, CONTEXT, "the other one's");
+	cr_expect_eq(server->jobs.running, 1);
+	cr_expect_eq(server->jobs.queued, 0);
+	finish();
+}
+
+Test(warm, loader_that_dies_when_it_has_begun_fails_its_load)
+{
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	job = load_to(gpu);
+	expect_job(loader);
+	say_progress(loader);
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->state, JOB_FAILED);
+	finish();
+}
+
+/* Its driver hangs. */
+Test(warm, loader_that_does_not_begin_loses_no_load)
+{
+	uint64_t began = clock_steady_ms();
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	job = load_to(gpu);
+	expect_job(loader);
+	expect_job(next);
+	cr_expect_geq(clock_steady_ms() - began, KEEP_BEGIN_MS);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	finish();
+}
+
+Test(warm, loader_that_dies_before_it_begins_a_cancelled_load_ends_it)
+{
+	struct error error;
+	struct job *job;
+
+	begin(100);
+	warm_up();
+	job = load_to(gpu);
+	error_set(&error, -ECANCELED, NULL, "cancelled");
+	job_cancel(server, job, &error);
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->state, JOB_CANCELLED);
+	finish();
+}
+
+/* Between two loads: nobody has lost anything. */
+Test(warm, loader_that_is_killed_gives_its_context_back)
+{
+	begin(100);
+	warm_up();
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(gpu->contexts == 0);
+	load_to(gpu);
+	expect_job(next);
+	finish();
+}

@@ -1,0 +1,130 @@
+/* Loaders that keep contexts ([loader] keep_context): gpuwmd's half. The test is the loaders, and their GPUs' budget. */
+#ifndef GPUWM_TESTS_DAEMON_WARM_H
+#define GPUWM_TESTS_DAEMON_WARM_H
+
+#include "daemon_service.h"
+
+#define GPU "GPU-1"
+#define OTHER_GPU "GPU-2"
+#define CONTEXT MIB(100)
+
+static struct device *gpu, *other_gpu;
+static int loader = -1, next = -1; /* the first, and the one that stands by when that has a job */
+
+static inline struct device *add_gpu(const char *id)
+{
+	struct device report = {.is_cuda = true, .total = GIB(1), .context = CONTEXT};
+
+	snprintf(report.id, sizeof(report.id), "%s", id);
+	cr_assert_eq(device_table_budget(&server->devices, id, GIB(1), 0), 0);
+	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
+	return device_find(&server->devices, id);
+}
+
+/* Two GPUs, and a loader that stands by. */
+static inline void begin(uint64_t keep_s)
+{
+	config.keep_context_s = keep_s;
+	config.loaders = 4;
+	gpu = add_gpu(GPU);
+	other_gpu = add_gpu(OTHER_GPU);
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	loader = accept_one();
+	cr_assert_eq(hello_with(loader, -1), 0, "%s", message.error.message);
+}
+
+static inline void finish(void)
+{
+	if (loader >= 0)
+		close(loader);
+	if (next >= 0)
+		close(next);
+	leave();
+}
+
+static inline struct job *load_to_both(struct device *first, struct device *second)
+{
+	struct error error;
+	struct job *job;
+
+	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	job->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(job, first), 0);
+	if (second)
+		cr_assert_eq(job_add_device(job, second), 0);
+	loader_pool_turn(server->loaders);
+	return job;
+}
+
+static inline struct job *load_to(struct device *device)
+{
+	return load_to_both(device, NULL);
+}
+
+static inline void expect_job(int sock)
+{
+	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+}
+
+static inline void say_progress(int sock)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_put_text(&w, "phase", "opening");
+	message_put_u64(&w, "done", 0);
+	message_put_u64(&w, "total", 0);
+	send_request(sock, &w);
+	turn();
+}
+
+/* Its job is done, or failed with this code; it offers to stay. Whether it is to. */
+static inline bool says_done_and_stays(int sock, int code)
+{
+	struct error error = {.code = code, .message = "it failed"};
+	struct message_writer w;
+	struct fields f;
+
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	if (code)
+		message_put_error(&w, "error", &error);
+	message_put_bool(&w, "keeps", true);
+	send_request(sock, &w);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
+	fields_of(&f, message.body);
+	return fields_bool_or(&f, "stay", false);
+}
+
+/* The first loader has a context on the GPU and no job; `next` stands by. */
+static inline void warm_up(void)
+{
+	struct job *job = load_to(gpu);
+
+	expect_job(loader);
+	next = standby_with(-1);
+	say_progress(loader);
+	cr_assert(says_done_and_stays(loader, 0));
+	cr_assert_eq(job->state, JOB_DONE);
+	cr_assert_eq(gpu->contexts, CONTEXT);
+}
+
+/* The loader's connection has ended, and its contexts are given back. */
+static inline void expect_dismissed(void)
+{
+	TURN_UNTIL(is_ended(loader));
+	close(loader);
+	loader = -1;
+	TURN_UNTIL(gpu->contexts == 0);
+}
+
+static inline void expect_kept(void)
+{
+	turn();
+	cr_expect_not(comes(loader), "%s", message.method);
+	cr_expect_eq(gpu->contexts, CONTEXT);
+}
+
+#endif
