@@ -25,7 +25,7 @@ GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
 GOAL_KEPT_MS = 40.0  # beside the time at the ceiling
 SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time is short
-STANDBY_S = 30
+LOADER_S = 30
 
 
 def result(value, unit, what, goal=None, most=False):
@@ -56,11 +56,11 @@ def warm(files):
 
 
 class Gpuwm:
-    """A gpuwmd, operated by gpuwmctl."""
+    """A gpuwmd, operated by gpuwmctl. keeps: it is to keep a context for the next load, or must not."""
 
-    def __init__(self, socket, device):
+    def __init__(self, socket, device, keeps):
         self.environment = {**os.environ, "GPUWM_SOCKET": socket}
-        self.device = device
+        self.device, self.keeps = device, keeps
 
     def ctl(self, *arguments):
         done = subprocess.run(
@@ -74,16 +74,25 @@ class Gpuwm:
             sys.exit(f"gpuwmctl {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout) if done.stdout else {}
 
-    def wait_for_standby(self):
-        deadline = time.monotonic() + STANDBY_S
-        while not self.ctl("status")["standby"]:
+    def wait_for_loader(self):
+        """Until a load begins at once, as it is to: with a kept context, or with none."""
+        deadline = time.monotonic() + LOADER_S
+        while True:
+            status = self.ctl("status")
+            kept = any(loader["ready"] for loader in status["keeping"])
+            if status["keeping"] and not self.keeps:
+                sys.exit("--socket names a gpuwmd that keeps contexts: leave keep_context out of its configuration")
+            if kept if self.keeps else status["standby"]:
+                return
             if time.monotonic() > deadline:
-                sys.exit(f"gpuwmd has had no standby loader for {STANDBY_S} s: its log says why")
+                what = "kept context" if self.keeps else "standby loader"
+                remedy = "; --kept-socket needs [loader] keep_context = always" if self.keeps else ""
+                sys.exit(f"gpuwmd has had no {what} for {LOADER_S} s: its log says why{remedy}")
             time.sleep(0.01)
 
     def load(self, source, ref):
         """(request to ready, copy) in seconds. The first includes the start of gpuwmctl."""
-        self.wait_for_standby()
+        self.wait_for_loader()
         begin = time.monotonic()
         self.ctl("load", source, ref, "--device", self.device, "--wait")
         ready = time.monotonic() - begin
@@ -218,8 +227,8 @@ def measure_warm(arguments, files, gpuwms):
 
 
 ROWS = {
-    "kept": "gpuwm, context kept: gpuwmctl load to ready, digests on",
-    "gpuwm": "gpuwm, no context kept: the same",
+    "kept": "gpuwm, context kept: gpuwmctl load to ready",
+    "gpuwm": "gpuwm, no context kept: gpuwmctl load to ready",
     "copy": "  of it the copy",
 }
 
@@ -335,6 +344,8 @@ def arguments_read():
     arguments = parser.parse_args()
     arguments.gpu = arguments.device != "host"
     arguments.torch = arguments.device if arguments.gpu else "cpu"
+    if arguments.kept_socket and not arguments.gpu:
+        parser.error("--kept-socket: loads to host need no context, so none is kept")
     arguments.loaders = loaders_of(arguments.loaders, arguments.gpu)
     return arguments
 
@@ -343,9 +354,9 @@ def main():
     arguments = arguments_read()
     files = files_of(arguments.source)
     size = sum(os.path.getsize(path) for path in files)
-    gpuwms = {"gpuwm": Gpuwm(arguments.socket, arguments.device)}
+    gpuwms = {"gpuwm": Gpuwm(arguments.socket, arguments.device, keeps=False)}
     if arguments.kept_socket:
-        gpuwms["kept"] = Gpuwm(arguments.kept_socket, arguments.device)
+        gpuwms["kept"] = Gpuwm(arguments.kept_socket, arguments.device, keeps=True)
     warm(files)
     print(
         f"beside other loaders: {size / 2**30:.2f} GiB in {len(files)} files, cached, to {arguments.device};"
