@@ -11,8 +11,9 @@ import torch
 from conftest import DEVICE, Daemon, by_torch
 from torch import nn
 
+import gpuwm
 import gpuwm.image
-from gpuwm.vllm import refusals, settings
+from gpuwm.vllm import differences, refusals, settings
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = sorted(path for path in (ROOT / "docs").glob("*.md"))
@@ -68,6 +69,13 @@ def test_all_that_is_refused_is_there() -> None:
     flags -= {"--weight-transfer-"}  # goes on in the next line of the source
     assert {flag for flag in flags if flag not in told} == set()
     assert all(method in told.lower() for method in refusals.REFUSED_METHODS)
+
+
+@with_docs
+def test_what_a_mismatch_says() -> None:
+    with pytest.raises(gpuwm.Mismatch) as told:
+        differences.compare("llama@v1", {"key.dtype": "bfloat16"}, {"dtype": "float16"})
+    assert str(told.value) in " ".join(section(ENGINES, "Keys").split())
 
 
 @with_docs
