@@ -1,7 +1,6 @@
 #!/bin/sh
 # gpuwm's loader in vLLM, on a CPU: tests/vllm.sh BUILD [next] [ARGUMENT OF PYTEST...]
-# With "next" in the newest vLLM that is known to work, else in the one that the GPU machine's tests run with.
-# The first time it needs a package index: scripts/venv.
+# "next": in the newest vLLM with which these tests have run. The first time it needs a package index: scripts/venv.
 set -eu
 build=$(cd "$1" && pwd)
 shift
@@ -18,6 +17,6 @@ fi
 venv=$(scripts/venv $which) || { echo "scripts/venv: build/venv-$which could not be made"; exit 1; }
 PATH=$venv/bin:$PATH
 cd python
-export GPUWM_BUILD="$build" GPUWM_LIBRARY="$build/lib/libgpuwm-client.so" PYTHONPATH="$PWD:$PWD/tests"
+export GPUWM_TEST_BACKEND=host GPUWM_BUILD="$build" GPUWM_LIBRARY="$build/lib/libgpuwm-client.so" PYTHONPATH="$PWD:$PWD/tests"
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
-exec python -m pytest -p no:cacheprovider tests_vllm "$@"
+exec python -m pytest -p no:cacheprovider -o testpaths=tests_vllm "$@"

@@ -75,6 +75,12 @@ def test_one_ranks_error_ends_all_and_is_named() -> None:
     assert second == "OSError no file"
 
 
+def test_a_rank_that_ends_is_told_to_the_others() -> None:
+    first, second = two("if rank == 0: import os; os._exit(0)\nranks.gather(1)")
+    assert first == ""
+    assert second.startswith("RankEnded rank 1 of this engine lost another of its 2 ranks")
+
+
 def test_a_rank_that_failed_does_not_wait_for_ranks_that_hang() -> None:
     code = (
         "module.TELL_SECONDS = 0.2\n"

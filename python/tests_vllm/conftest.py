@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # which pytest brings
+
 from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
 
 from tests_vllm import engines
@@ -30,9 +36,7 @@ LOG_MAX = 4000  # characters
 Start = Callable[..., Engine]
 
 
-def _write_entry_points(
-    folder: pathlib.Path, name: str, groups: dict[str, dict[str, str]]
-) -> None:
+def _write_entry_points(folder: pathlib.Path, name: str, groups: dict[str, dict[str, str]]) -> None:
     """What an installed distribution of this name would have."""
     dist_info = folder / f"{name}-0.dist-info"
     dist_info.mkdir()
@@ -45,8 +49,6 @@ def _write_entry_points(
 
 def _own_entry_points() -> dict[str, dict[str, str]]:
     """Those that gpuwm's wheel has."""
-    import tomllib
-
     project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
     return dict(project.get("entry-points", {}))
 
@@ -74,12 +76,11 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory, _environment: None) ->
 
 
 @pytest.fixture
-def start(
-    checkpoints: pathlib.Path, tmp_path: pathlib.Path
-) -> Iterator[Start]:
+def start(checkpoints: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Start]:
     """start("dense", load_format="gpuwm", rank=1, …) starts an engine that loads a kind of model;
     its named arguments are those of EngineArgs, `extra` is its model_loader_extra_config,
-    `environment` variables to set, or None to unset."""
+    `environment` variables to set, or None to unset, `changed` what a test sets in the finished
+    configuration, where vLLM refuses it on a CPU."""
     started: list[Engine] = []
     numbers = itertools.count()
 
@@ -90,6 +91,7 @@ def start(
         meet: str | None = None,
         environment: dict[str, str | None] | None = None,
         extra: dict[str, Any] | None = None,
+        changed: dict[str, Any] | None = None,
         **arguments: Any,
     ) -> Engine:
         number = next(numbers)
@@ -101,6 +103,7 @@ def start(
             str(tmp_path / (meet or f"meet{number}")),
             rank,
             {**where, **(environment or {})},
+            changed or {},
         )
         started.append(Engine(job, tmp_path / f"log{number}"))
         return started[-1]

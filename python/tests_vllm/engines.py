@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,6 +22,7 @@ class Job:
     meet: str  # a file that is not there yet, by which the ranks of the engine find each other
     rank: int = 0
     environment: dict[str, str | None] = field(default_factory=dict)
+    changed: dict[str, Any] = field(default_factory=dict)  # "parallel_config.enable_eplb": True
 
 
 class Failed(Exception):
@@ -42,9 +42,7 @@ class Engine:
         self.log = log
         self._description: str | None = None
         self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(
-            target=_serve, args=(theirs, str(log), job), daemon=True
-        )
+        self._process = _processes.Process(target=_serve, args=(theirs, str(log), job), daemon=True)
         self._process.start()
         theirs.close()
         assert self._process.pid is not None
@@ -57,6 +55,7 @@ class Engine:
             assert self._pipe.poll(seconds), f"still loading after {seconds} s:\n{self.text()}"
             what, *content = self._pipe.recv()
             if what == "failed":
+                self._process.join()
                 raise Failed(*content)
             (self._description,) = content
         return self._description
@@ -69,9 +68,9 @@ class Engine:
             return failed
         raise AssertionError(f"it loaded, though it should have failed:\n{self.text()}")
 
-    def is_loading(self) -> bool:
-        """It has not told an end of its load yet."""
-        return self._process.is_alive() and not self._pipe.poll(0)
+    def is_waiting(self) -> bool:
+        """It has neither loaded nor failed."""
+        return self._description is None and not self._pipe.poll(0)
 
     def ask(self, what: str) -> Any:
         """The answer of a model that was loaded: `serving._ANSWERS`."""
@@ -80,8 +79,11 @@ class Engine:
         assert self._pipe.poll(START_S)
         return self._pipe.recv()
 
-    def stop(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+    def is_stopped(self) -> bool:
+        """It has stopped itself: see `stopping`."""
+        assert self._process.is_alive(), self.text()
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[0] == "T"
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
+EXPERTS: dict[str, Any] = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
 
 
 def _write(
@@ -44,7 +44,7 @@ def tied(folder: pathlib.Path, seed: int = 0) -> None:
 
 def experts(folder: pathlib.Path, seed: int = 0) -> None:
     config = transformers.Qwen3MoeConfig(
-        num_experts=4, head_dim=16, tie_word_embeddings=False, **EXPERTS, **SMALL
+        num_experts=4, tie_word_embeddings=False, **EXPERTS, **{**SMALL, "head_dim": 16}
     )
     _write(folder, seed, transformers.Qwen3MoeForCausalLM, config)
 

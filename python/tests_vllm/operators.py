@@ -1,5 +1,5 @@
-"""vLLM's operators that post-processing calls, in plain torch with the signatures of vLLM's torch_bindings.cpp, and what
-vLLM takes for granted of torch on a machine with a GPU."""
+"""vLLM's operators that post-processing calls, in plain torch, with the signatures of vLLM's
+torch_bindings.cpp; and what vLLM expects of torch on a machine with a GPU."""
 
 import torch
 
@@ -16,7 +16,7 @@ def define() -> None:
         return
     if not torch.accelerator.is_available():
         torch.accelerator.empty_cache = lambda: None  # which raises without an accelerator
-    _library = torch.library.Library("_C", "FRAGMENT")
+    _library = torch.library.Library("_C", "FRAGMENT")  # type: ignore[no-untyped-call]
     for schema, function in (
         (
             "static_scaled_fp8_quant(Tensor! result, Tensor input, Tensor scale, "
@@ -37,8 +37,8 @@ def define() -> None:
             _prepack_experts,
         ),
     ):
-        _library.define(schema)
-        _library.impl(schema.partition("(")[0], function, "CPU")
+        _library.define(schema)  # type: ignore[no-untyped-call]
+        _library.impl(schema.partition("(")[0], function, "CPU")  # type: ignore[no-untyped-call]
 
 
 def _static(

@@ -4,6 +4,7 @@ once, and every engine is a fork of that: importing vLLM takes longer than all t
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import signal
 import sys
@@ -67,6 +68,9 @@ def _config(job: Job) -> VllmConfig:
         **{"dtype": "bfloat16", **job.arguments},
     ).create_engine_config()
     config.parallel_config.rank = job.rank
+    for path, value in job.changed.items():
+        part, _, name = path.rpartition(".")
+        setattr(operator.attrgetter(part)(config), name, value)
     return config
 
 
@@ -80,7 +84,8 @@ def _load(job: Job) -> torch.nn.Module:
         ensure_model_parallel_initialized(
             parallel.tensor_parallel_size, parallel.pipeline_parallel_size
         )
-        return get_model(vllm_config=config)
+        model: torch.nn.Module = get_model(vllm_config=config)
+        return model
 
 
 def _describe(model: torch.nn.Module) -> str:

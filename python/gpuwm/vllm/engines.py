@@ -105,13 +105,16 @@ def attach_raw(ref: str, device: str, settings: Settings, client: clients.Client
         except errors.NoDevice:
             return attach(ref, device="host", wait=wait, owner=settings.owners, client=client)
     except (errors.NotFound, errors.NoDevice) as error:
-        raise type(error)(
-            f'"mode": "raw": {error}',
-            f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} "
-            f"--device {device}",
-            code=error.code,
-            name=error.name,
-        ) from error
+        raise _no_checkpoint(error, ref, device) from error
+
+
+def _no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
+    return type(error)(
+        f'"mode": "raw": {error.message}',
+        f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} --device {device}",
+        code=error.code,
+        name=error.name,
+    )
 
 
 # ---- names -------------------------------------------------------------------------------------
@@ -131,7 +134,11 @@ def _named(
         assert ref is not None
         return ref, {}
     if settings.mode == "raw":
-        found = identity.identity(model_config, client, raw=ref)
+        assert ref is not None
+        try:
+            found = identity.identity(model_config, client, raw=ref)
+        except errors.NotFound as error:
+            raise _no_checkpoint(error, ref, at[0]) from error
         return keys.derived_name(model_config, found, layout, at), found
     try:
         found = identity.identity(

@@ -37,7 +37,8 @@ engines: how many engines share the GPU; default 1. engine_overhead_gib: what ea
 
 Before an engine attaches it compares the version's key with its own configuration: a difference is
 an error that names the field. Weights are read-only; whatever writes into weights is refused by
-name (`gpuwm.vllm.refusals`). LoRA adapters stay beside the weights and are allowed.
+name (`gpuwm.vllm.refusals`); `--quantization bitsandbytes` makes vLLM itself replace the load
+format, so that gpuwm is not asked. LoRA adapters stay beside the weights and are allowed.
 
 Memory: the builder needs the model and 2 GiB at its peak, everybody else only what vLLM's
 `__init__` computes. With sleep mode the weights and all that is loaded with them stay outside of
@@ -66,6 +67,7 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 from .. import errors, init
 from ..mapping import Mapping as Attached
 from . import backends, electing, engines, memory, pools, publishing, refusals, replaying, settings
+from .ranks import RankEnded
 from .raw import RawLoader
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             engine = engines.engine(self.settings, vllm_config, model_config, "")
             mapping = electing.find(engine)
         except errors.Error as error:
-            if self.settings.fallback is None:
+            if self.settings.fallback is None or isinstance(error, RankEnded):
                 raise
             _decided[self._key(False)] = error
             return 0
@@ -147,7 +149,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             with _registered_once(vllm_config):
                 return self._load(vllm_config, model_config, prefix)
         except errors.Error as error:
-            if self.settings.fallback is None:
+            if self.settings.fallback is None or isinstance(error, RankEnded):
                 raise
             _warn_of_fallback(model_config, error)
         return self._load_inner(vllm_config, model_config, prefix)
@@ -207,7 +209,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         try:
             mapping = publishing.publish(engine, model, _made_by(model_config))
         except errors.Error as failed:
-            if self.settings.fallback is None:
+            if self.settings.fallback is None or isinstance(failed, RankEnded):
                 raise
             # The model is complete, in memory of this engine alone.
             _warn_of_fallback(model_config, failed)

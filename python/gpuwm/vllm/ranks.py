@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from .. import errors
@@ -12,6 +14,12 @@ from .. import errors
 # of the step that failed, so that rank does not wait for them for longer: the executor of vLLM ends
 # them when the rank's process has ended.
 TELL_SECONDS = 10.0
+
+
+class RankEnded(errors.Error):
+    """Another rank's process has ended: no rank can go on, not even without gpuwm."""
+
+    default_code = errno.ECONNRESET
 
 
 class Coordinator(Protocol):
@@ -33,27 +41,29 @@ class Ranks:
         self.world = 1 if coordinator is None else coordinator.world_size
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all ranks, in their order. What torch.distributed raises."""
+        """The values of all ranks, in their order. RankEnded."""
         if self.world == 1:
             return [value]
         import torch.distributed
 
         assert self._coordinator is not None
         found: list[Any] = [None] * self.world
-        torch.distributed.all_gather_object(found, value, group=self._coordinator.cpu_group)
+        group = self._coordinator.cpu_group
+        with self._all_there():
+            torch.distributed.all_gather_object(found, value, group=group)
         return found
 
     def first(self, value: Any = None) -> Any:
-        """The value of rank 0, which alone has to give one. What torch.distributed raises."""
+        """The value of rank 0, which alone has to give one. RankEnded."""
         if self.world == 1:
             return value
         import torch.distributed
 
         assert self._coordinator is not None
         sent = [value]
-        torch.distributed.broadcast_object_list(
-            sent, src=self._coordinator.ranks[0], group=self._coordinator.cpu_group
-        )
+        src, group = self._coordinator.ranks[0], self._coordinator.cpu_group
+        with self._all_there():
+            torch.distributed.broadcast_object_list(sent, src=src, group=group)
         return sent[0]
 
     def agree(self, what: str, error: BaseException | None = None) -> None:
@@ -76,6 +86,17 @@ class Ranks:
                     "so that no rank goes on",
                 )
 
+    @contextlib.contextmanager
+    def _all_there(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # of the process group
+            raise RankEnded(
+                f"rank {self.rank} of this engine lost another of its {self.world} ranks while it "
+                f"loaded: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+                "the log of the rank that ended says why",
+            ) from error
+
     def _tell(self, text: str) -> None:
         teller = threading.Thread(
             target=self._gather_quietly, args=(text,), name="gpuwm tell", daemon=True
@@ -84,7 +105,7 @@ class Ranks:
         teller.join(TELL_SECONDS)
 
     def _gather_quietly(self, text: str) -> None:
-        with contextlib.suppress(RuntimeError):  # of a rank that has ended
+        with contextlib.suppress(RankEnded):
             self.gather(text)
 
 

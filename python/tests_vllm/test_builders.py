@@ -1,0 +1,108 @@
+"""One engine builds and the others wait; a builder that dies at any moment has a successor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+
+from gpuwm import image
+
+from .conftest import Start
+from .engines import Engine
+
+WAITERS = 3
+
+
+def gpuwm_engine(start: Start, ref: str, inner: str = "auto") -> Engine:
+    return start("dense", load_format="gpuwm", extra={"ref": ref, "inner": inner})
+
+
+def waiting(daemon: Daemon) -> int:
+    """Engines whose claim gpuwmd will answer once the builder is done or gone."""
+    return int(daemon.admin.status()["waiting"])
+
+
+def versions(daemon: Daemon, model: str) -> list[dict[str, Any]]:
+    return list(daemon.admin.list(model)["versions"])
+
+
+def states(daemon: Daemon, model: str) -> list[str]:
+    return sorted(row["state"] for row in versions(daemon, model))
+
+
+def assert_equal(engines: list[Engine], own: Engine) -> None:
+    expected = image.Description.from_json(own.loaded())
+    for engine in engines:
+        found = image.Description.from_json(engine.loaded())
+        assert image.differences(expected, found) == []
+
+
+def stopped_builder(start: Start, ref: str, inner: str) -> Engine:
+    builder = gpuwm_engine(start, ref, inner)
+    eventually(builder.is_stopped, 60)
+    return builder
+
+
+def test_one_builds_while_three_wait(daemon: Daemon, start: Start) -> None:
+    builder = stopped_builder(start, "crowd@v1", "stops-halfway")
+    # With another inner loader they would ask for a checkpoint that gpuwm has looked at.
+    others = [gpuwm_engine(start, "crowd@v1", "stops-halfway") for _ in range(WAITERS)]
+    eventually(lambda: waiting(daemon) == WAITERS, 60)
+    assert all(other.is_waiting() for other in others)
+    builder.go_on()
+    assert_equal([builder, *others], start("dense"))
+    assert "built crowd@v1" in builder.text()
+    assert not any("built crowd@v1" in other.text() for other in others)
+    (row,) = versions(daemon, "crowd")
+    assert (row["state"], row["leases"]) == ("ready", 1 + WAITERS)
+
+
+@pytest.mark.parametrize("moment", ["stops-at-start", "stops-halfway", "stops-in-publish"])
+def test_a_builder_is_killed_before_its_commit(daemon: Daemon, start: Start, moment: str) -> None:
+    ref = f"{moment}@v1"
+    builder = stopped_builder(start, ref, moment)
+    (claim,) = daemon.admin.list(moment)["claims"]
+    assert (claim["pid"], claim["begun"]) == (builder.pid, moment == "stops-in-publish")
+    others = [gpuwm_engine(start, ref) for _ in range(2)]
+    eventually(lambda: waiting(daemon) == 2, 60)
+    builder.kill()
+    assert_equal(others, start("dense"))
+    assert sum(f"built {ref}" in other.text() for other in others) == 1
+    assert states(daemon, moment) == ["ready"]
+
+
+def test_a_builder_is_killed_after_it_committed(daemon: Daemon, start: Start) -> None:
+    builder = gpuwm_engine(start, "after@v1")
+    builder.loaded()
+    builder.kill()
+    other = gpuwm_engine(start, "after@v1")
+    assert_equal([other], start("dense"))
+    assert "attached after@v1" in other.text()
+    assert states(daemon, "after") == ["ready"]
+
+
+def test_a_builder_fails(daemon: Daemon, start: Start) -> None:
+    builder = stopped_builder(start, "fails@v1", "stops-then-fails")
+    other = gpuwm_engine(start, "fails@v1")
+    eventually(lambda: waiting(daemon) == 1, 60)
+    builder.go_on()
+    assert "the test's disk is broken" in builder.failed().text
+    assert_equal([other], start("dense"))
+    assert states(daemon, "fails") == ["ready"]
+
+
+def test_two_save_at_once(daemon: Daemon, start: Start) -> None:
+    extra = {"ref": "saved@v1", "mode": "save"}
+    first = start("dense", load_format="gpuwm", extra={**extra, "inner": "stops-halfway"})
+    eventually(first.is_stopped, 60)
+    second = start("dense", load_format="gpuwm", extra=extra).failed()
+    assert second.error == "Busy"
+    assert "building saved@v1" in second.text
+    first.go_on()
+    first.loaded()
+    third = start("dense", load_format="gpuwm", extra=extra).failed()
+    assert third.error == "Exists"
+    assert "saved@v1 is there" in third.text
+    assert states(daemon, "saved") == ["ready"]

@@ -1,0 +1,41 @@
+"""A plain checkpoint that gpuwm holds feeds vLLM's loader."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+from conftest import Daemon
+
+from gpuwm import image
+
+from .conftest import Start
+
+
+def test_raw_gives_what_vllm_reads_from_files(
+    daemon: Daemon, start: Start, checkpoints: pathlib.Path
+) -> None:
+    for kind, quantization in (("dense", None), ("experts", None), ("dense", "fp8")):
+        name = f"plain-{kind}-{quantization}".lower()
+        folder = daemon.models / name
+        shutil.copytree(checkpoints / kind, folder)
+        daemon.load_folder(f"{name}@v1", folder)
+        extra = {"ref": f"{name}@v1", "mode": "raw"}
+        own = start(kind, quantization=quantization)
+        builder = start(kind, quantization=quantization, load_format="gpuwm", extra=extra)
+        expected = image.Description.from_json(own.loaded())
+        for engine in (
+            builder,
+            start(kind, quantization=quantization, load_format="gpuwm", extra=extra),
+        ):
+            found = image.Description.from_json(engine.loaded())
+            assert image.differences(expected, found) == [], name
+            assert engine.ask("shared")
+        assert f"from {name}@v1" in builder.text()
+
+
+def test_raw_without_the_checkpoint(daemon: Daemon, start: Start) -> None:
+    extra = {"ref": "absent@v1", "mode": "raw"}
+    failed = start("dense", load_format="gpuwm", extra=extra).failed()
+    assert failed.error == "NotFound"
+    assert "absent@v1" in failed.text
