@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""gpuwm beside what workers do today, on the same files in the same run, interleaved:
-safetensors straight to the GPU, and torch's own hand-over between processes.
+"""gpuwm beside other loaders of safetensors files, on the same files in the same run, in turns.
 
-    compare.py --socket SOCKET --library libgpuwm-client.so [--rounds N] SOURCE
+    compare.py --socket SOCKET [--kept-socket SOCKET] [OPTION...] SOURCE
 
-Needs torch and safetensors, a GPU, and `gpuwmctl` on PATH. SOURCE lies beneath a root of gpuwmd.
+SOURCE lies beneath a root of both gpuwmds: --socket names one without a kept context, --kept-socket one
+with `[loader] keep_context = always`. Two ways of counting (--count):
+  warm    each loader in a process that has torch, its modules and a CUDA context already
+  start   each loader in a process of its own, counted from its exec; gpuwm from gpuwmctl's
+Needs `gpuwmctl` on PATH, torch, and the package of each loader: tests/gpu/README.md.
 """
 
 import argparse
-import ctypes
 import glob
 import json
 import os
@@ -17,8 +19,13 @@ import subprocess
 import sys
 import time
 
-GOAL_COPY = 6.0
+import peers
+
+GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
+GOAL_KEPT_MS = 40.0  # beside the time at the ceiling
+SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time is short
+LOADER_S = 30
 
 
 def result(value, unit, what, goal=None, most=False):
@@ -33,8 +40,8 @@ def result(value, unit, what, goal=None, most=False):
 
 def files_of(source):
     files = sorted(glob.glob(os.path.join(source, "*.safetensors"))) if os.path.isdir(source) else [source]
-    if not files:
-        sys.exit(f"{source}: no weights")
+    if not files or not os.path.exists(files[0]):
+        sys.exit(f"{source}: holds no *.safetensors: name a checkpoint's folder, or its one file")
     return files
 
 
@@ -48,178 +55,317 @@ def warm(files):
 # ---- gpuwm ----
 
 
-def ctl(*arguments):
-    return subprocess.run(["gpuwmctl", "-o", "json", *arguments], check=True, stdout=subprocess.PIPE).stdout
+class Gpuwm:
+    """A gpuwmd, operated by gpuwmctl. keeps: it is to keep a context for the next load, or must not."""
+
+    def __init__(self, socket, device, keeps):
+        self.environment = {**os.environ, "GPUWM_SOCKET": socket}
+        self.device, self.keeps = device, keeps
+
+    def ctl(self, *arguments):
+        done = subprocess.run(
+            ["gpuwmctl", "-o", "json", *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            sys.exit(f"gpuwmctl {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
+        return json.loads(done.stdout) if done.stdout else {}
+
+    def wait_for_loader(self):
+        """Until a load begins at once, as it is to: with a kept context, or with none."""
+        deadline = time.monotonic() + LOADER_S
+        while True:
+            status = self.ctl("status")
+            kept = any(loader["ready"] for loader in status["keeping"])
+            if status["keeping"] and not self.keeps:
+                sys.exit("--socket names a gpuwmd that keeps contexts: leave keep_context out of its configuration")
+            if kept if self.keeps else status["standby"]:
+                return
+            if time.monotonic() > deadline:
+                what = "kept context" if self.keeps else "standby loader"
+                remedy = "; --kept-socket needs [loader] keep_context = always" if self.keeps else ""
+                sys.exit(f"gpuwmd has had no {what} for {LOADER_S} s: its log says why{remedy}")
+            time.sleep(0.01)
+
+    def load(self, source, ref):
+        """(request to ready, copy) in seconds. The first includes the start of gpuwmctl."""
+        self.wait_for_loader()
+        begin = time.monotonic()
+        self.ctl("load", source, ref, "--device", self.device, "--wait")
+        ready = time.monotonic() - begin
+        jobs = [job for job in self.ctl("jobs")["jobs"] if job["kind"] == "load"]
+        phases = max(jobs, key=lambda job: job["job"])["phases"]
+        return ready, sum(phase["ms"] for phase in phases if phase["phase"] == "copying") / 1000
+
+    def retire(self, ref):
+        self.ctl("swap", ref.split("@")[0] + "@current", "--remove")
+        self.ctl("retire", ref, "--wait", "30")
 
 
-def wait_for_standby():
-    deadline = time.monotonic() + 30
-    while not json.loads(ctl("status"))["standby"]:
-        if time.monotonic() > deadline:
-            sys.exit("gpuwmd has no standby loader")
-        time.sleep(0.01)
+# ---- other loaders ----
 
 
-def load_gpuwm(source, ref):
-    """(request to ready, copy) in seconds. The first includes the start of gpuwmctl."""
-    wait_for_standby()
-    begin = time.perf_counter()
-    subprocess.run(["gpuwmctl", "load", source, ref, "--device", "cuda:0", "--wait"], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ready = time.perf_counter() - begin
-    jobs = [job for job in json.loads(ctl("jobs"))["jobs"] if job["kind"] == "load"]
-    phases = max(jobs, key=lambda job: job["job"])["phases"]
-    return ready, sum(phase["ms"] for phase in phases if phase["phase"] == "copying") / 1000
+class Process:
+    """One loader's process: peers.py."""
+
+    def __init__(self, name, device, files, socket):
+        self.peer = {**peers.PEERS, **peers.OTHERS}[name]
+        self.began = time.monotonic()
+        self.child = subprocess.Popen(
+            [sys.executable, peers.__file__, name, device, *files],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.peer.environment, "GPUWM_SOCKET": socket},
+        )
+        self.started = None
+
+    def answer(self):
+        line = self.child.stdout.readline()
+        if not line:
+            sys.exit(
+                f"{self.peer.label}: its process ended with {self.child.wait()}, as said above. Install what"
+                " it lacks (tests/gpu/README.md), or leave the loader out with --loaders"
+            )
+        return json.loads(line)
+
+    def ask(self, command):
+        self.child.stdin.write(command + "\n")
+        self.child.stdin.flush()
+        return self.answer()
+
+    def wait(self):
+        self.started = self.answer()
+
+    def load(self, ref=""):
+        """Seconds."""
+        times = self.ask(f"load {ref}")
+        notes[self.peer.label] = times["note"]
+        return times["ended"] - times["began"]
+
+    def start_and_load(self, ref=""):
+        """Seconds from the exec: (to the end of the load, imports, context, load)."""
+        self.wait()
+        times = self.ask(f"load {ref}")
+        notes[self.peer.label] = times["note"]
+        imported, ready = self.started["imported"], self.started["ready"]
+        return (
+            times["ended"] - self.began,
+            imported - self.began,
+            ready - imported,
+            times["ended"] - times["began"],
+        )
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait()
 
 
-def retire_gpuwm(ref):
-    subprocess.run(["gpuwmctl", "swap", ref.split("@")[0] + "@current", "--remove"], stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
-    subprocess.run(["gpuwmctl", "retire", ref, "--wait", "30"], check=True, stdout=subprocess.DEVNULL)
+# By label: what the loader chose by itself.
+notes = {}
 
 
-def attach_gpuwm(library, ref):
-    """Seconds of the call, in this process, which has a context and did not load the version."""
-    gpuwm = ctypes.CDLL(library)
-    client, mapping = ctypes.c_void_p(), ctypes.c_void_p()
-    if gpuwm.gpuwm_connect(None, ctypes.byref(client)) < 0:
-        sys.exit("gpuwm_connect failed")
-    begin = time.perf_counter()
-    if gpuwm.gpuwm_attach(client, ref.encode(), None, ctypes.byref(mapping)) < 0:
-        sys.exit("gpuwm_attach failed")
-    took = time.perf_counter() - begin
-    gpuwm.gpuwm_detach(mapping)
-    gpuwm.gpuwm_close.restype = ctypes.c_void_p
-    gpuwm.gpuwm_close(client)
-    return took
+def half(values):
+    return statistics.median(values)
 
 
-# ---- safetensors ----
+# ---- processes that have a context ----
 
 
-def drop(torch, tensors):
-    tensors.clear()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
+def check(processes):
+    """Loads once for nothing, since the machine's memory grows on first touch; all tensors must be equal."""
+    first, slow = None, set()
+    for name, process in processes.items():
+        took = process.load()
+        if took > SLOW_S:
+            slow.add(name)
+        found = process.ask("sums")["sums"]
+        process.ask("drop")
+        first = first or (process.peer.label, found)
+        if found != first[1]:
+            sys.exit(f"{process.peer.label} loaded other tensors than {first[0]}: no comparison is made")
+    return slow
 
 
-def load_file(torch, files):
-    from safetensors.torch import load_file as load
-
-    tensors = {}
-    begin = time.perf_counter()
-    for path in files:
-        tensors.update(load(path, device="cuda"))
-    torch.cuda.synchronize()
-    return time.perf_counter() - begin, tensors
-
-
-def load_safe_open(torch, files):
-    from safetensors import safe_open
-
-    tensors = {}
-    begin = time.perf_counter()
-    for path in files:
-        with safe_open(path, framework="pt", device="cuda:0") as file:
-            for name in file.keys():
-                tensors[name] = file.get_tensor(name)
-    torch.cuda.synchronize()
-    return time.perf_counter() - begin, tensors
-
-
-# ---- torch's hand-over ----
-
-
-def receive(torch_queue, answers):
-    """What gets the tensors, ready before they are sent; tells when it has touched each of them."""
-    import torch
-
-    torch.zeros(1, device="cuda")
-    torch.cuda.synchronize()
-    answers.put("ready")
-    tensors = torch_queue.get()
-    for tensor in tensors.values():
-        tensor.view(-1)[:1].clone()
-    torch.cuda.synchronize()
-    answers.put(time.clock_gettime(time.CLOCK_MONOTONIC))
-    del tensors
-    torch_queue.get()
-
-
-def hand_over(torch, tensors):
-    """Seconds from sending all tensors to another process until that has touched each of them."""
-    context = torch.multiprocessing.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    receiver = context.Process(target=receive, args=(queue, answers))
-    receiver.start()
-    answers.get(timeout=120)
-    begin = time.clock_gettime(time.CLOCK_MONOTONIC)
-    queue.put(tensors)
-    took = answers.get(timeout=120) - begin
-    queue.put(None)
-    receiver.join()
-    return took
-
-
-# ---- the table ----
-
-
-def measure(torch, arguments, files):
-    figures = {"file": [], "open": [], "ready": [], "copy": [], "ipc": [], "attach": []}
+def measure_warm(arguments, files, gpuwms):
+    processes = {name: Process(name, arguments.torch, files, arguments.socket) for name in arguments.loaders}
+    others = {"attach": Process("attach", arguments.torch, files, arguments.socket)}
+    if arguments.gpu:
+        others["ceiling"] = Process("ceiling", arguments.torch, files, arguments.socket)
+    for process in (*processes.values(), *others.values()):
+        process.wait()
+    slow = check(processes)
+    for name, gpuwm in gpuwms.items():
+        gpuwm.load(arguments.source, f"compare-{name}@warm")
+        gpuwm.retire(f"compare-{name}@warm")
+    figures = {name: [] for name in (*processes, *others, *gpuwms, "copy", "hand")}
     for number in range(arguments.rounds):
-        took, tensors = load_file(torch, files)
-        figures["file"].append(took)
-        figures["ipc"].append(hand_over(torch, tensors))
-        drop(torch, tensors)
-        took, tensors = load_safe_open(torch, files)
-        figures["open"].append(took)
-        drop(torch, tensors)
-        ref = f"compare@{number}"
-        ready, copy = load_gpuwm(arguments.source, ref)
-        figures["ready"].append(ready)
-        figures["copy"].append(copy)
-        figures["attach"].append(attach_gpuwm(arguments.library, ref))
-        retire_gpuwm(ref)
-    return {name: statistics.median(values) for name, values in figures.items()}
+        if "ceiling" in others:
+            figures["ceiling"].append(others["ceiling"].load())
+        for name, process in processes.items():
+            if name in slow and number > 0:
+                continue
+            figures[name].append(process.load())
+            if name == "load_file" and arguments.gpu:
+                figures["hand"].append(process.ask("hand")["seconds"])
+            process.ask("drop")
+        for name, gpuwm in gpuwms.items():
+            ref = f"compare-{name}@{number}"
+            ready, copy = gpuwm.load(arguments.source, ref)
+            figures[name].append(ready)
+            if name == "gpuwm":
+                figures["copy"].append(copy)
+                figures["attach"].append(others["attach"].load(ref))
+                others["attach"].ask("drop")
+            gpuwm.retire(ref)
+    for process in (*processes.values(), *others.values()):
+        process.end()
+    return figures
 
 
-def report(half, size, import_s, rounds, count):
-    rate = {name: size / 1e9 / half[name] for name in ("file", "open", "copy", "ready")}
-    goal = GOAL_READY_LARGE if size >= 32 << 30 else GOAL_READY_SMALL
-    print(f"beside safetensors and torch: {size / 2**30:.2f} GiB in {count} files, cached; medians of {rounds}")
-    result(rate["file"], "GB/s", f"safetensors.torch.load_file to the GPU ({half['file']:.2f} s)")
-    result(rate["open"], "GB/s", f"safetensors.safe_open to the GPU ({half['open']:.2f} s)")
-    result(rate["copy"], "GB/s", f"gpuwm's copy, digests on ({half['copy']:.2f} s)")
-    result(half["ready"], "s", "gpuwm, gpuwmctl load to ready")
-    result(rate["copy"] / rate["file"], "x", "gpuwm's copy / load_file", GOAL_COPY)
-    result(half["file"] / half["ready"], "x", "load_file / gpuwm's load to ready", goal)
-    result(import_s, "s", "import torch, in none of these")
-    result(half["ipc"] * 1e3, "ms", "torch: all tensors to another process, until it has touched each")
-    result(half["attach"] * 1e3, "ms", "gpuwm_attach of the same tensors, in a process with a context")
+ROWS = {
+    "kept": "gpuwm, context kept: gpuwmctl load to ready",
+    "gpuwm": "gpuwm, no context kept: gpuwmctl load to ready",
+    "copy": "  of it the copy",
+}
 
 
-def main():
+def label_of(name):
+    label = ROWS.get(name) or {**peers.PEERS, **peers.OTHERS}[name].label
+    return f"{label} ({notes[label]})" if notes.get(label) else label
+
+
+def report_warm(figures, size, arguments):
+    has = "a context" if arguments.gpu else "its modules"
+    print(f"each in a process that has {has}: seconds, GB/s, share of the ceiling, rounds")
+    ceiling = half(figures["ceiling"]) if figures.get("ceiling") else None
+    for name in ("ceiling", "kept", "gpuwm", "copy", *arguments.loaders):
+        if not figures.get(name):
+            continue
+        seconds = half(figures[name])
+        share = f"{ceiling / seconds:>8.2f}" if ceiling else f"{'-':>8}"
+        print(f"  {label_of(name):<60} {seconds:>8.3f} {size / 1e9 / seconds:>8.1f} {share} {len(figures[name]):>4}")
+    if "kept" not in figures:
+        print("  gpuwm with a kept context was not measured: --kept-socket names its gpuwmd")
+    if arguments.gpu:
+        goals_warm(figures, size, arguments, ceiling)
+    result(half(figures["attach"]) * 1e3, "ms", "gpuwm.attach and state_dict of the same tensors")
+
+
+def goals_warm(figures, size, arguments, ceiling):
+    others = {name: half(figures[name]) for name in arguments.loaders}
+    if "kept" in figures:
+        kept = half(figures["kept"])
+        result((kept - ceiling) * 1e3, "ms", "context kept: beyond the time at the ceiling", GOAL_KEPT_MS, most=True)
+        fastest = min(others, key=others.get)
+        result(kept / others[fastest], "x", f"context kept / {label_of(fastest)}", 1, most=True)
+    if "load_file" in others:
+        goal = GOAL_READY_LARGE if size >= 32 << 30 else GOAL_READY_SMALL
+        result(others["load_file"] / half(figures["copy"]), "x", "gpuwm's copy / load_file", GOAL_COPY)
+        result(others["load_file"] / half(figures["gpuwm"]), "x", "load_file / gpuwm, no context kept", goal)
+        result(half(figures["hand"]) * 1e3, "ms", "torch: all tensors to another process, until it touched each")
+
+
+# ---- processes counted from their start ----
+
+
+def measure_start(arguments, files, gpuwms):
+    figures = {name: [] for name in (*arguments.loaders, "gpuwm", "attach")}
+    gpuwm = gpuwms["gpuwm"]
+
+    def start(name, ref=""):
+        process = Process(name, arguments.torch, files, arguments.socket)
+        figures[name].append(process.start_and_load(ref))
+        process.end()
+
+    for number in range(arguments.starts):
+        for name in arguments.loaders:
+            if number == 0 or figures[name][0][3] <= SLOW_S:
+                start(name)
+        ref = f"compare-start@{number}"
+        figures["gpuwm"].append((gpuwm.load(arguments.source, ref)[0],))
+        start("attach", ref)
+        gpuwm.retire(ref)
+    return figures
+
+
+def report_start(figures, arguments):
+    print("each counted from its process's start: seconds in all, of them imports, context, load; rounds")
+    halves = {name: [half(part) for part in zip(*rows, strict=True)] for name, rows in figures.items()}
+    for name in ("gpuwm", "attach", *arguments.loaders):
+        parts = "".join(f" {value:>8.3f}" for value in halves[name])
+        print(f"  {label_of(name):<60}{parts:<36} {len(figures[name]):>4}")
+    if not arguments.gpu:
+        return
+    whole = min(arguments.loaders, key=lambda name: halves[name][0])
+    result(halves["gpuwm"][0] / halves[whole][0], "x", f"gpuwm / {label_of(whole)}, from its exec", 1, most=True)
+    # Imports are Python's and torch's, not the loader's: this is the harder comparison.
+    bare = min(arguments.loaders, key=lambda name: sum(halves[name][2:]))
+    what = f"gpuwm / {label_of(bare)}, its context and load only"
+    result(halves["gpuwm"][0] / sum(halves[bare][2:]), "x", what, 1, most=True)
+
+
+# ---- arguments ----
+
+
+def loaders_of(names, gpu):
+    """The names of a list with commas, or all that load to this memory."""
+    able = [name for name, peer in peers.PEERS.items() if gpu or peer.cpu]
+    chosen = able if names is None else [name for name in names.split(",") if name]
+    for name in chosen:
+        if name not in peers.PEERS:
+            sys.exit(f"--loaders: no loader is called {name!r}; there are {', '.join(peers.PEERS)}")
+        if name not in able:
+            sys.exit(f"--loaders: {name} loads to GPUs only; on host there are {', '.join(able)}")
+    if not chosen:
+        sys.exit(f"--loaders: names no loader; there are {', '.join(able)}")
+    return chosen
+
+
+def count_of(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: at least 1")
+    return int(text)
+
+
+def arguments_read():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source")
     parser.add_argument("--socket", required=True)
-    parser.add_argument("--library", required=True)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kept-socket")
+    parser.add_argument("--device", default="cuda:0", help="of gpuwm and of all loaders: cuda:N, or host")
+    parser.add_argument("--loaders", metavar="NAME,...", help=f"default: all of {','.join(peers.PEERS)}")
+    parser.add_argument("--count", choices=("warm", "start", "both"), default="both")
+    parser.add_argument("--rounds", type=count_of, default=5, help="of warm (5)")
+    parser.add_argument("--starts", type=count_of, default=3, help="of start (3)")
     arguments = parser.parse_args()
-    os.environ["GPUWM_SOCKET"] = arguments.socket
+    arguments.gpu = arguments.device != "host"
+    arguments.torch = arguments.device if arguments.gpu else "cpu"
+    if arguments.kept_socket and not arguments.gpu:
+        parser.error("--kept-socket: loads to host need no context, so none is kept")
+    arguments.loaders = loaders_of(arguments.loaders, arguments.gpu)
+    return arguments
+
+
+def main():
+    arguments = arguments_read()
     files = files_of(arguments.source)
     size = sum(os.path.getsize(path) for path in files)
-
-    begin = time.perf_counter()
-    import torch
-
-    import_s = time.perf_counter() - begin
-    torch.zeros(1, device="cuda")
+    gpuwms = {"gpuwm": Gpuwm(arguments.socket, arguments.device, keeps=False)}
+    if arguments.kept_socket:
+        gpuwms["kept"] = Gpuwm(arguments.kept_socket, arguments.device, keeps=True)
     warm(files)
-    # Once for nothing: the machine's memory grows on first touch.
-    drop(torch, load_file(torch, files)[1])
-    load_gpuwm(arguments.source, "compare@warm")
-    retire_gpuwm("compare@warm")
-    report(measure(torch, arguments, files), size, import_s, arguments.rounds, len(files))
+    print(
+        f"beside other loaders: {size / 2**30:.2f} GiB in {len(files)} files, cached, to {arguments.device};"
+        " medians of rounds in turns"
+    )
+    if arguments.count != "start":
+        report_warm(measure_warm(arguments, files, gpuwms), size, arguments)
+    if arguments.count != "warm":
+        report_start(measure_start(arguments, files, gpuwms), arguments)
     return 0
 
 

@@ -1,0 +1,179 @@
+"""tests/bench/compare.py on host memory, with the loaders that are installed here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Daemon, on_host, write_safetensors
+
+pytestmark = on_host
+
+BENCH = pathlib.Path(__file__).parents[2] / "tests" / "bench"
+SECONDS = 240  # each process of a round imports torch
+
+
+@pytest.fixture(scope="module")
+def source(daemon: Daemon) -> pathlib.Path:
+    folder = daemon.models / "compared"
+    folder.mkdir()
+    tensors = {f"layer.{n}.weight": np.arange(4096, dtype=np.float32) + n for n in range(2)}
+    write_safetensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def compare(
+    daemon: Daemon, *arguments: object, path: pathlib.Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """path: searched by Python before its own packages."""
+    paths = [*([str(path)] if path else []), os.environ["PYTHONPATH"]]
+    return subprocess.run(
+        [
+            *(sys.executable, BENCH / "compare.py", "--socket", daemon.socket, "--device", "host"),
+            *map(str, arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={
+            **os.environ,
+            "PATH": f"{os.environ['GPUWM_BUILD']}/bin:{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(paths),
+        },
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def tool() -> types.ModuleType:
+    sys.path.insert(0, str(BENCH))
+    try:
+        return importlib.import_module("compare")
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+def rows_of(said: str) -> dict[str, list[str]]:
+    """The figures of a table's rows, by their labels, which end at two spaces."""
+    rows = [line.strip().split("  ", 1) for line in said.splitlines() if line.startswith("  ")]
+    return {row[0]: row[1].split() for row in rows if len(row) == 2}
+
+
+def test_both_ways_of_counting(daemon: Daemon, source: pathlib.Path) -> None:
+    done = compare(
+        daemon,
+        *("--loaders", "load_file,safe_open", "--rounds", 2, "--starts", 1, source),
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    warm, _, start = done.stdout.partition("each counted from its process's start")
+    gpuwm = "gpuwm, no context kept: gpuwmctl load to ready"
+    loaders = ["safetensors.torch.load_file", "safetensors.safe_open"]
+    rows = rows_of(warm)
+    for label in (gpuwm, *loaders):
+        seconds, _, *others = rows[label]
+        assert float(seconds) >= 0
+        assert others == ["-", "2"]
+    rows = rows_of(start)
+    assert len(rows[gpuwm]) == 2
+    for label in ("gpuwm.attach, weights there", *loaders):
+        whole, imports, context, load, rounds = map(float, rows[label])
+        assert whole >= imports + context + load - 0.002
+        assert imports > 0
+        assert rounds == 1
+    assert daemon.admin.list("compare-gpuwm")["versions"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--loaders", "load_files"], "no loader is called 'load_files'; there are load_file, "),
+        (["--loaders", "instanttensor"], "instanttensor loads to GPUs only; on host there are "),
+        (["--loaders", ","], "names no loader"),
+        (["--rounds", "0"], "'0' is no number of rounds: at least 1"),
+        (["--starts", "-1"], "'-1' is no number of rounds: at least 1"),
+        (["--count", "cold"], "invalid choice: 'cold'"),
+        (["--kept-socket", "/s"], "loads to host need no context, so none is kept"),
+    ],
+)
+def test_arguments_that_are_refused(
+    daemon: Daemon, source: pathlib.Path, arguments: list[str], said: str
+) -> None:
+    done = compare(daemon, *arguments, source)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_a_source_without_weights(daemon: Daemon, tmp_path: pathlib.Path) -> None:
+    done = compare(daemon, tmp_path)
+    assert done.returncode != 0
+    assert f"{tmp_path}: holds no *.safetensors" in done.stderr
+
+
+def test_a_loader_that_is_not_installed(
+    daemon: Daemon, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "runai_model_streamer.py").write_text('raise ImportError("is not here")')
+    done = compare(daemon, "--loaders", "load_file,runai", source, path=tmp_path)
+    assert done.returncode != 0
+    assert "ImportError: is not here" in done.stderr
+    assert "Run:ai model streamer: its process ended with 1, as said above" in done.stderr
+
+
+def test_a_gpuwmctl_that_fails(daemon: Daemon, tmp_path: pathlib.Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"w": np.zeros(4, np.float32)})
+    done = compare(daemon, "--loaders", "load_file", "--count", "warm", tmp_path)
+    assert done.returncode != 0
+    assert f"gpuwmctl load {tmp_path} compare-gpuwm@warm --device host --wait ended" in done.stderr
+
+
+class Fake:
+    """Stands in for a loader's process."""
+
+    def __init__(self, label: str, seconds: float, sums: str) -> None:
+        self.peer = types.SimpleNamespace(label=label)
+        self.seconds, self.answer = seconds, {"sums": sums}
+
+    def load(self) -> float:
+        return self.seconds
+
+    def ask(self, _command: str) -> dict[str, Any]:
+        return self.answer
+
+
+def test_loaders_that_differ_are_not_compared(tool: types.ModuleType) -> None:
+    fakes = {"one": Fake("one", 0.1, "a"), "two": Fake("two", 60, "a")}
+    assert tool.check(fakes) == {"two"}  # it is too slow to be measured more than once
+    fakes["three"] = Fake("three", 0.1, "b")
+    with pytest.raises(SystemExit, match="three loaded other tensors than one"):
+        tool.check(fakes)
+
+
+def test_goals_on_a_gpu(tool: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {
+        "ceiling": [0.30, 0.31, 0.40],
+        "kept": [0.36],
+        "gpuwm": [0.50],
+        "copy": [0.32],
+        "load_file": [3.2],
+        "instanttensor-mmap": [0.4],
+        "attach": [0.001],
+        "hand": [0.02],
+    }
+    arguments = types.SimpleNamespace(loaders=["load_file", "instanttensor-mmap"], gpu=True)
+    tool.report_warm(figures, 16 << 30, arguments)
+    said = capsys.readouterr().out
+    rows = rows_of(said)
+    ceiling = rows["pinned memory to the GPU: the ceiling"]
+    assert ceiling == ["0.310", "55.4", "1.00", "3"]
+    assert rows["InstantTensor, Backend.MMAP"] == ["0.400", "42.9", "0.77", "1"]
+    assert "goal <= 40: MISSED" in said  # 50 ms beyond the ceiling
+    beside = rows["context kept / InstantTensor, Backend.MMAP"]
+    assert beside == ["0.90", "x", "goal", "<=", "1:", "met"]
+    assert "load_file / gpuwm, no context kept" in rows
