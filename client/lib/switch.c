@@ -20,6 +20,19 @@ static bool is_there_already(const struct gpuwm_mapping *mapping, const struct g
 	return !mapping->part->lost && strcmp(mapping->version.id, grant->version.id) == 0;
 }
 
+/* The key in the options is the caller's word on this version, so it counts even where nothing moves. The key of the
+ * attach does not then: a switch with a key of its own may have come here, past it. */
+static int compare_key(const struct gpuwm_mapping *mapping, const struct grant *grant,
+		       const struct index_map *index, const struct gpuwm_switch_options *options,
+		       struct error *error)
+{
+	if (options->key)
+		return key_compare(&index->view, &grant->version, options->key, options->key_count, error);
+	if (is_there_already(mapping, grant))
+		return 0;
+	return key_compare(&index->view, &grant->version, mapping->key, mapping->key_count, error);
+}
+
 /* The index is the part's when that succeeds. */
 static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
 		       const struct gpuwm_switch_options *options, struct error *error)
@@ -29,11 +42,11 @@ static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
 
 	if (r < 0)
 		return r;
-	if (is_there_already(mapping, grant)) {
+	r = compare_key(mapping, grant, &index, options, error);
+	if (r == 0 && is_there_already(mapping, grant)) {
 		index_map_close(&index);
 		return 0;
 	}
-	r = key_compare(&index.view, &grant->version, mapping->key, mapping->key_count, error);
 	if (r == 0)
 		r = compare(mapping, grant, &index, error);
 	if (r == 0)
@@ -51,6 +64,8 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 		.device = mapping->version.device,
 		.rank = mapping->version.rank,
 		.wait_ms = options->wait_ms,
+		.key = options->key, /* grant_take checks that it can be a key */
+		.key_count = options->key_count,
 	};
 	struct lease *left;
 	struct grant grant;

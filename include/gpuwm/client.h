@@ -250,8 +250,8 @@ struct gpuwm_attach_options {
 				it loses with gpuwm_switch, and which the mapping is not shared for. -ENOTSUP: on a GPU */
 	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
 		      is tainted or retiring, to find out what is wrong with it */
-	/* Each of these is in the version's key, and equal; also of what gpuwm_switch is to put there. -EKEYREJECTED:
-	 * names the field. NULL: any key. */
+	/* Each of these is in the version's key, and equal; also of what gpuwm_switch is to put there, unless it gets a
+	 * key of its own. -EKEYREJECTED: names the field. NULL: any key. */
 	const struct gpuwm_key_field *key;
 	size_t key_count;
 	/* Who made the version must be one of these users or, with owner_operator, an operator; the same holds for what
@@ -312,6 +312,12 @@ struct gpuwm_switch_options {
 	size_t size;
 	int64_t wait_ms; /* for a version that is not ready or not there yet */
 	bool idle; /* the caller has waited for the device, and captures nothing: do not wait again */
+	/* What this switch asks of the new version's key, in place of what gpuwm_attach (or gpuwm_publish) asked for:
+	 * fewer fields, say, where a key also says which checkpoint it is, or others. Later switches ask for it only if
+	 * they get it too. Each field is in the version's key, and equal; a field that the version lacks is
+	 * -EKEYREJECTED. NULL: as when it was attached. Not NULL with a key_count of 0: any key will do. */
+	const struct gpuwm_key_field *key;
+	size_t key_count;
 };
 
 /* Puts another version of the same layout where this one is mapped: at the same addresses, on the same
@@ -323,8 +329,8 @@ struct gpuwm_switch_options {
  * told before (names, shapes, strides, files) are gone: look them up again. What the caller made from the old
  * bytes itself (copies, caches, merged adapters, pages on host that are to be present) is its own to renew.
  * 0, also when the mapping is of that version already: only the lease is a new one then, so it heals a
- * lease that was lost. Errors leave everything as it was:
- * -EKEYREJECTED: another key than was asked for when it was attached; -EXDEV: another layout, and the first
+ * lease that was lost, and of keys only the one in the options is asked for. Errors leave everything as it was:
+ * -EKEYREJECTED: another key than was asked for, in the options or when it was attached; -EXDEV: another layout, and the first
  * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
  * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
  * driver refused; -ECHILD; and all of gpuwm_attach. If an operator has removed the alias that a worker follows, this fails with

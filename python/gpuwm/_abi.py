@@ -114,7 +114,13 @@ class AttachOptions(ctypes.Structure):
 
 
 class SwitchOptions(ctypes.Structure):
-    _fields_ = (("size", c_size_t), ("wait_ms", c_int64), ("idle", c_bool))
+    _fields_ = (
+        ("size", c_size_t),
+        ("wait_ms", c_int64),
+        ("idle", c_bool),
+        ("key", POINTER(KeyField)),
+        ("key_count", c_size_t),
+    )
 
 
 class Tensor(ctypes.Structure):

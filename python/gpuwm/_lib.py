@@ -208,6 +208,12 @@ def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int
     return (_abi.KeyField * len(fields))(*fields), len(fields)
 
 
+def own_key_fields(key: Key) -> tuple[ctypes.Array[_abi.KeyField], int]:
+    """As key_fields, for a call to which NULL means another key than one without fields."""
+    fields, size = key_fields(key)
+    return (_abi.KeyField * 1)() if fields is None else fields, size
+
+
 OneOwner = int | Literal["operator"]
 Owner = OneOwner | Iterable[OneOwner]
 

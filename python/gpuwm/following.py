@@ -25,6 +25,7 @@ def switch(
     wait: float | None = None,
     idle: bool = False,
     stale: str | Sequence[str] = (),
+    key: _lib.Key | None = None,
 ) -> Version:
     """Puts another version of the same layout where this one is, and refreshes every private copy
     that `bind` made and that lives, in place. What was made from the mapping (models, tensors,
@@ -33,7 +34,8 @@ def switch(
     ref: None: what was attached last, so `attach("llama@prod")` follows `prod`. wait: seconds for
     a version that is not there or not ready; Ctrl-C ends the wait, and nothing has changed. idle:
     the caller has waited for the device. stale: globs of names that may keep the old version's
-    values.
+    values. key: fields that the new version's key must have, equal, in place of those that attach
+    or publish asked for; {} asks for none. The next switch asks for them only if it gets them too.
 
     To be called at a quiet point: meanwhile no thread may use the mapping or a model that was bound
     to it, nor queue work that reads them. What the caller itself made from the old bytes is the
@@ -43,10 +45,10 @@ def switch(
 
     Nothing has changed after these: NotFound: an operator has removed the alias, say: the mapping
     keeps its version, and follows again when the alias is there again. Mismatch: another layout,
-    and the first difference; or a private copy that can't be refreshed, or something of a model
-    that lost its sharing, by name: bind anew, or name it in `stale`. Busy: another attachment of
-    the process shares the memory, or a CUDA stream is being captured. All errors of attach. But
-    Lost: neither the new nor the old version could be mapped.
+    and the first difference; another key, and the field; or a private copy that can't be refreshed,
+    or something of a model that lost its sharing, by name: bind anew, or name it in `stale`. Busy:
+    another attachment of the process shares the memory, or a CUDA stream is being captured. All
+    errors of attach. But Lost: neither the new nor the old version could be mapped.
     """
     handle = mapping._held()
     globs = _lib.names(stale, "stale")
@@ -57,6 +59,8 @@ def switch(
         # Before, since a switch that goes on by itself would take the memory from under the caller.
         wait_until_ready(ref, handle, wait)
     options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
+    if key is not None:
+        options.key, options.key_count = _lib.own_key_fields(key)
     # Without torch, or before anything was bound, there are no copies.
     copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
     try:

@@ -15,7 +15,8 @@ from .gathering import Gathered, Part, expanded
 from .init import is_plain
 from .places import Place, modules_of, places
 
-_NAMES = {
+# Of torch's dtypes, as safetensors has them.
+NAMES = {
     getattr(torch, row.torch): row.name
     for row in dtypes.BY_NAME.values()
     if row.torch is not None and hasattr(torch, row.torch)
@@ -83,7 +84,7 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
         found.problems.append(f"{name}: {problem}")
         return
     strides = _dense_strides(tensor)
-    spec = _spec(name, found.stored_as(_NAMES[tensor.dtype]), tensor, strides)
+    spec = _spec(name, found.stored_as(NAMES[tensor.dtype]), tensor, strides)
     spec = spec._replace(tied_to=found.tied_to(_place(name, tensor, strides), name))
     write = functools.partial(_write, holder, spec)
     moving = functools.partial(_move, holder, spec) if move else None
@@ -103,7 +104,7 @@ def _problem(tensor: torch.Tensor) -> str | None:
         return f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}"
     if tensor.is_meta:
         return "has no memory: give it its values first"
-    if tensor.dtype not in _NAMES:
+    if tensor.dtype not in NAMES:
         return f"{tensor.dtype}, which versions don't have"
     if _repeats(tensor):
         return f"repeats its values: {expanded(tensor.numel() * tensor.element_size())}"

@@ -318,12 +318,13 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         wait: float | None = None,
         idle: bool = False,
         stale: str | Sequence[str] = (),
+        key: _lib.Key | None = None,
     ) -> Version:
         """Another version of the same layout, at the same addresses, under everything that was made
         from this one: see gpuwm.following.switch."""
         from . import following
 
-        return following.switch(self, ref, wait=wait, idle=idle, stale=stale)
+        return following.switch(self, ref, wait=wait, idle=idle, stale=stale, key=key)
 
     # ---- its end ----
 

@@ -119,6 +119,24 @@ def test_private_names_are_not_shared(daemon: Daemon, name: str) -> None:
     assert state(daemon, name + "-not") is None
 
 
+def test_a_switch_may_ask_for_fewer_fields_than_the_attach(daemon: Daemon, name: str) -> None:
+    layout = {"dtype": "float32", "world": 1}
+    other = f"{name}b"
+    for ref, weights in ((name, "a"), (other, "b")):
+        gpuwm.publish(trained(), ref, bind=False, key={**layout, "weights": weights})
+    with gpuwm.attach(name, key={**layout, "weights": "a"}) as mapping:
+        with pytest.raises(gpuwm.Mismatch, match='weights: "a" was asked for, it has "b"'):
+            mapping.switch(other)
+        with pytest.raises(gpuwm.Mismatch, match="has no field tp"):
+            mapping.switch(other, key={**layout, "tp": 2})
+        with pytest.raises(gpuwm.Invalid, match="key="):
+            mapping.switch(other, key=["dtype"])  # type: ignore[arg-type]
+        assert str(mapping.version) == name
+        assert str(mapping.switch(other, key=layout)) == other
+        assert str(mapping.switch(name)) == name
+        assert str(mapping.switch(other, key={})) == other
+
+
 def test_alias_files_metadata(daemon: Daemon, name: str, tmp_path: Any) -> None:
     (tmp_path / "config.json").write_text("{}")
     mapping = gpuwm.publish(
@@ -299,10 +317,10 @@ def test_conjugates_and_views_are_their_values(daemon: Daemon, name: str) -> Non
 
 @pytest.mark.parametrize("bind", [True, False])
 def test_every_dtype(daemon: Daemon, name: str, bind: bool) -> None:
-    from gpuwm.gathering_torch import _NAMES
+    from gpuwm.gathering_torch import NAMES
 
     data = torch.randint(0, 2, (4, 16), dtype=torch.uint8)
-    given = {kind: data.view(dtype) for dtype, kind in _NAMES.items()}
+    given = {kind: data.view(dtype) for dtype, kind in NAMES.items()}
     given["empty"] = torch.empty(0, 3, dtype=torch.float8_e4m3fn)
     tensors = {key: tensor.clone() if key != "F4" else tensor for key, tensor in given.items()}
     gpuwm.publish(tensors, name, bind=bind)  # type: ignore[call-overload]

@@ -17,7 +17,7 @@ from conftest import DEVICE, Daemon, by_torch, run_python
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gpuwm
-from gpuwm.gathering_torch import _NAMES
+from gpuwm.gathering_torch import NAMES
 
 _count = itertools.count()
 IDS = torch.arange(8)
@@ -45,14 +45,14 @@ def test_floats_are_cast_and_all_else_is_as_it_was(
     daemon: Daemon, name: str, dtype: torch.dtype
 ) -> None:
     data = torch.randint(0, 2, (4, 16), dtype=torch.uint8)
-    given = {kind: data.view(other) for other, kind in _NAMES.items()}
+    given = {kind: data.view(other) for other, kind in NAMES.items()}
     given |= {f"value {i}": torch.randn(3, 5, dtype=other) for i, other in enumerate(FLOATS)}
     given |= {"scalar": torch.tensor(1 / 3), "empty": torch.empty(0, 3)}
     before = {key: (raw(tensor), tensor.data_ptr()) for key, tensor in given.items()}
     mapping = published(daemon, name, given, dtype)
     for key, tensor in given.items():
         stored = tensor.to(dtype) if tensor.dtype in FLOATS else tensor
-        assert mapping[key].dtype == _NAMES[stored.dtype], key
+        assert mapping[key].dtype == NAMES[stored.dtype], key
         assert mapping[key].tobytes() == raw(stored), key
         assert (raw(tensor), tensor.data_ptr()) == before[key]
 
@@ -171,7 +171,7 @@ def test_arrays(daemon: Daemon, name: str, dtype: Any) -> None:
     for key, array in given.items():
         stored = array.astype(to) if key in cast else array
         assert mapping[key].tobytes() == stored.tobytes(), key
-        assert mapping[key].dtype == _NAMES[getattr(torch, str(stored.dtype))]
+        assert mapping[key].dtype == NAMES[getattr(torch, str(stored.dtype))]
     assert {info.name: info.tied for info in mapping.infos()}["same"] == "plain"
 
 

@@ -146,6 +146,66 @@ Test(keys, a_switch_asks_for_what_was_asked_at_first)
 	gpuwmd_stop_empty(d);
 }
 
+static int switch_asking(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_key_field *key,
+			 size_t count)
+{
+	struct gpuwm_switch_options options = GPUWM_OPTIONS(struct gpuwm_switch_options);
+
+	options.key = key;
+	options.key_count = count;
+	return gpuwm_switch(mapping, ref, &options);
+}
+
+Test(keys, a_switch_with_a_key_of_its_own_asks_for_that_one)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	publish(d, NAME, bf16);
+	publish(d, "m@v2", fp8);
+	publish(d, "m@v3", NULL);
+	OK(attach(client, bf16, 2, &mapping));
+	FAILS(EKEYREJECTED, switch_asking(mapping, "m@v2", bf16, 2));
+	says("the key of m@v2 differs in dtype: \"bf16\" was asked for, it has \"fp8\"");
+	FAILS(EKEYREJECTED, switch_asking(mapping, "m@v3", &bf16[1], 1));
+	says("the key of m@v3 has no field engine; \"e 1.0\" was asked for");
+	FAILS(EKEYREJECTED, switch_asking(mapping, NAME, fp8, 2));
+	FAILS(EINVAL, switch_asking(mapping, "m@v2", NULL, 1));
+	FAILS(EINVAL, switch_asking(mapping, "m@v2", KEY({"a b", "x"}), 1));
+	cr_assert_str_eq(gpuwm_mapping_version(mapping)->tag, "v1");
+	OK(switch_asking(mapping, "m@v2", &bf16[1], 1));
+	OK(switch_asking(mapping, "m@v3", bf16, 0));
+	cr_assert_str_eq(gpuwm_mapping_version(mapping)->tag, "v3");
+	OK(gpuwm_detach(mapping));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0), "what was refused holds nothing");
+	gpuwm_close(client);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v3");
+	gpuwmd_stop_empty(d);
+}
+
+Test(keys, a_key_of_one_switch_is_not_asked_for_by_the_next)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	publish(d, NAME, bf16);
+	publish(d, "m@v2", fp8);
+	OK(attach(client, bf16, 2, &mapping));
+	OK(switch_asking(mapping, "m@v2", fp8, 2));
+	OK(gpuwm_switch(mapping, "m@v2", NULL));
+	OK(gpuwm_switch(mapping, NAME, NULL));
+	FAILS(EKEYREJECTED, gpuwm_switch(mapping, "m@v2", NULL));
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 Test(keys, who_published_and_stays_attached_asks_for_its_own)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);

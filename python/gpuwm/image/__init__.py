@@ -1,0 +1,30 @@
+"""Module images: a module of torch as it is after loading, published once and installed by many.
+
+    import gpuwm.image
+    gpuwm.image.publish(model, "llama@v1")      # sharded, fused, quantised: as it is now
+
+    with gpuwm.empty_init():                    # in any other process
+        model = Model(config)
+    gpuwm.image.install(model, "llama@v1")      # it is that module, on shared memory
+
+It needs torch, and knows no engine.
+"""
+
+from __future__ import annotations
+
+from .. import _needs
+
+_needs.torch("gpuwm.image")
+
+from .describing import Description, describe, differences  # noqa: E402
+from .installing import Installed, install  # noqa: E402
+from .publishing import publish  # noqa: E402
+
+__all__ = [
+    "Description",
+    "Installed",
+    "describe",
+    "differences",
+    "install",
+    "publish",
+]

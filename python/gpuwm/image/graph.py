@@ -1,0 +1,170 @@
+"""A module and all that it refers to, as plain data: what a record stores and two modules are
+compared by."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _python_dispatch
+
+from .. import guards
+from ..places import modules_of
+from . import values
+from .slots import BUFFER, PARAMETER, TRANSIENT, Opaque, Slot, class_name, owner_kind, slots, step
+
+Held = Any
+"""What a slot holds, as JSON: a plain value (see `values`), {"node": position}, {"tensor":
+position}, or {"other": text} for what is not looked into."""
+
+
+@dataclasses.dataclass(slots=True)
+class Node:
+    """An owner. name: its path, the first that was found. kind: of `owner_kind`, or "tensor". said:
+    its class, of a function its name. slots: kind, key and what it holds of each."""
+
+    name: str
+    kind: str
+    said: str
+    slots: list[tuple[str, Any, Held]]
+    owner: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class Leaf:
+    """A tensor object.
+
+    names: its paths as parameter or buffer, or the first path to it otherwise. is_buffer: it is
+    registered as a buffer somewhere. attributes: the node of those that were set on it. parts: of a
+    subclass that flattens: the tensors that it is made of, by attribute. context: what such a
+    subclass says of itself besides, or NOT_PLAIN."""
+
+    names: list[str]
+    tensor: torch.Tensor
+    is_buffer: bool = False
+    attributes: int | None = None
+    parts: dict[str, int] | None = None
+    context: values.Json = None
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def said(self) -> str:
+        return class_name(plain_class(self.tensor))
+
+
+def plain_class(tensor: torch.Tensor) -> type[torch.Tensor]:
+    """Its class, without the guard that binding gave it."""
+    return tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
+
+
+class Graph:
+    """nodes: the root first, then the other modules in the order of named_modules(), then helper
+    objects, nearest first. modules: how many of them are modules of the tree."""
+
+    def __init__(self, model: nn.Module, opaque: Sequence[str] = ()) -> None:
+        self.opaque = Opaque(opaque)
+        self.nodes: list[Node] = []
+        self.leaves: list[Leaf] = []
+        self._node_of: dict[int, int] = {}
+        self._leaf_of: dict[int, int] = {}
+        named = [(prefix.removesuffix("."), module) for prefix, module in modules_of(model)]
+        for name, module in named:
+            if id(module) not in self._node_of:
+                self._add_node(name, module, "module")
+        self.modules = len(self.nodes)
+        for name, module in named:
+            self._add_registered(name, module)
+        position = 0
+        while position < len(self.nodes):  # which grows
+            self._look_into(self.nodes[position])
+            position += 1
+        for leaf in self.leaves:
+            for part in (leaf.parts or {}).values():
+                self.leaves[part].is_buffer |= leaf.is_buffer
+
+    def _add_node(self, name: str, owner: Any, kind: str) -> int:
+        said = (
+            f"{owner.__module__}.{owner.__qualname__}"
+            if kind == "function"
+            else class_name(type(owner))
+        )
+        self._node_of[id(owner)] = len(self.nodes)
+        self.nodes.append(Node(name, kind, said, [], owner))
+        return len(self.nodes) - 1
+
+    def _add_registered(self, name: str, module: nn.Module) -> None:
+        for slot in slots(module):
+            if slot.kind in (PARAMETER, BUFFER, TRANSIENT) and slot.value is not None:
+                leaf = self.leaves[self._leaf(step(name, slot.kind, slot.key), slot.value)]
+                leaf.is_buffer |= slot.kind != PARAMETER
+                if step(name, slot.kind, slot.key) not in leaf.names:
+                    leaf.names.append(step(name, slot.kind, slot.key))
+
+    def _look_into(self, node: Node) -> None:
+        for slot in slots(node.owner):
+            held = self._held(node, slot)
+            if held is not values.NOT_PLAIN:
+                node.slots.append((slot.kind, slot.key, held))
+
+    def _held(self, node: Node, slot: Slot) -> Held:
+        value = slot.value
+        if values.encoded(slot.key) is values.NOT_PLAIN:
+            return values.NOT_PLAIN
+        plain = values.encoded(value)
+        if plain is not values.NOT_PLAIN:
+            return plain
+        if isinstance(value, torch.Tensor):
+            return {"tensor": self._leaf(step(node.name, slot.kind, slot.key), value)}
+        if node.kind == "tensor":  # how it is loaded and the like: it stays as it is
+            return values.NOT_PLAIN
+        kind = owner_kind(value, self.opaque)
+        if kind is None:
+            return {"other": said_of(value)}
+        found = self._node_of.get(id(value))
+        return {
+            "node": self._add_node(step(node.name, slot.kind, slot.key), value, kind)
+            if found is None
+            else found
+        }
+
+    def _leaf(self, name: str, tensor: torch.Tensor) -> int:
+        found = self._leaf_of.get(id(tensor))
+        if found is not None:
+            return found
+        position = self._leaf_of[id(tensor)] = len(self.leaves)
+        leaf = Leaf([name], tensor)
+        self.leaves.append(leaf)
+        if _python_dispatch.is_traceable_wrapper_subclass(tensor):
+            parts, context = tensor.__tensor_flatten__()
+            leaf.parts = {
+                part: self._leaf(f"{name}.{part}", getattr(tensor, part)) for part in parts
+            }
+            leaf.context = values.encoded_deeply(context)
+        elif any(_is_recorded(value) for value in tensor.__dict__.values()):
+            leaf.attributes = self._add_node(name, tensor, "tensor")
+        return position
+
+
+def _is_recorded(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
+
+
+def said_of(value: Any) -> str:
+    """What is compared of that which is not looked into."""
+    if isinstance(value, type):
+        return f"class {class_name(value)}"
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+        return f"function {value.__module__}.{value.__qualname__}"
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, enum.Enum):
+        return str(value)
+    return class_name(type(value))

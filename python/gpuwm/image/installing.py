@@ -1,0 +1,188 @@
+"""Installing an image: a module that was just built becomes the published one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import errors, fitting, guards, init
+from ..attaching import attach_mapping
+from ..binding import BindError, Globs
+from ..mapping import Mapping as Attached
+from ..places import Place, modules_of, places
+from .matching import Matching
+from .memory import Memory
+from .publishing import remember
+from .record import Record, read
+from .replaying import Replay, Replaying, own_calls
+from .slots import PARAMETER
+
+
+@dataclasses.dataclass(frozen=True)
+class Installed:
+    """What `install` did. mapping: the version's. All others are names, as in `describe`.
+
+    shared: tensors that are the version's memory, read-only. private: tensors that got copies of
+    their own. registered: tensors that the module lacked. dropped: that it had besides. retyped:
+    that had another class, dtype, shape or role. values: plain values that were others.
+    """
+
+    mapping: Attached
+    shared: tuple[str, ...]
+    private: tuple[str, ...]
+    registered: tuple[str, ...]
+    dropped: tuple[str, ...]
+    retyped: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def install(
+    model: nn.Module,
+    image: str | Attached,
+    *,
+    private: Globs = (),
+    guard: bool = True,
+    replay: Replay = (),
+    **options: Any,
+) -> Installed:
+    """Makes a module equal to the one that `publish` was given: the same names, tensors, ties and
+    views, and the same plain values, in the module and in what it refers to.
+
+    model: of the same code and configuration, under `gpuwm.empty_init()`, on torch's device `meta`
+    or with memory. image: what `gpuwm.attach` takes, with its keywords as `options`, or a mapping.
+    Tensors are registered, dropped, retyped and exchanged, whatever the module has: it is the
+    published one afterwards, also where `model` had other shapes or dtypes, and the result has the
+    names. A tensor that is exchanged stays the same object where torch allows it, so that others
+    who hold it have the new one. Parameters and tensor attributes are shared, read-only and guarded
+    as `Mapping.bind` has them, buffers get copies, and so do names that the globs of `private` fit.
+    Nothing requires gradients. Modules and helper objects are not made or exchanged (but lists,
+    tuples and dicts are): a module that one of both lacks, an object of another class or another
+    function is a problem, since only the code that makes it can: see `replay`.
+
+    replay: (module, function) in the engine's order, for what post-processing leaves in Python:
+    kernels, methods, configurations. The tensors of the module, and of those below it that are not
+    in `replay` themselves, which are on `meta` get scratch memory (ones in floating-point numbers
+    of 16 bits and more, zeros otherwise), `function(module)` runs, and at once every tensor that is
+    reachable from there is exchanged for the image's and the scratch memory freed; with several
+    entries of one module, after the last. No byte of the image is post-processed. So scratch
+    memory is needed for one module at a time.
+
+    All or nothing. BindError: every difference that can't be made good, as `problems`; the module
+    is as before, but for what functions of `replay` wrote into tensors that had memory, and did
+    outside of the module. What a function raises comes through, with the module likewise.
+    Invalid: the version is no image; only a part of it is attached; a glob that fits no tensor.
+    Unsupported: a newer gpuwm wrote the image. Damaged: its record is. All errors of gpuwm.attach.
+    Nobody else may use the module meanwhile.
+    """
+    mapping = _attached(image, options)
+    with own_calls():
+        record = read(mapping)
+        named = [(prefix.removesuffix("."), module) for prefix, module in modules_of(model)]
+        memory = Memory(mapping, record, private, guard)
+        by_name = dict(reversed(named))
+        matching = Matching(record, memory, by_name)
+    names = {id(module): name for name, module in reversed(named)}
+    replaying = Replaying(matching, replay, names, record.opaque, memory.device)
+    with fitting.let_go(module for _, module in named):
+        try:
+            problems = replaying.run([module for _, module in named])
+            with own_calls():
+                if not problems:
+                    problems = _look(matching, record, by_name, names, memory)
+                if problems:
+                    raise _error(model, mapping, problems)
+                _apply(matching, model, mapping)
+        except BaseException:
+            with own_calls():
+                matching.undo()
+                replaying.undo()
+            raise
+    with own_calls():
+        return _finish(mapping, model, record, memory, matching, guard)
+
+
+def _attached(image: str | Attached, options: dict[str, Any]) -> Attached:
+    if not isinstance(image, Attached):
+        return attach_mapping(image, **options)
+    if options:
+        raise errors.Invalid(
+            f"a mapping is attached already, and {', '.join(options)} is for attaching",
+            "give the version's name",
+        )
+    return image
+
+
+def _look(
+    matching: Matching,
+    record: Record,
+    modules: dict[str, nn.Module],
+    names: dict[int, str],
+    memory: Memory,
+) -> list[str]:
+    matching.look_at_structure(names.values())
+    matching.look(node.name for node in record.nodes[: record.modules])
+    return list(dict.fromkeys(matching.problems)) or list(_written(record, modules, memory))
+
+
+def _written(record: Record, modules: dict[str, nn.Module], memory: Memory) -> Iterator[str]:
+    """Parameters that can't be shared."""
+    for node in record.nodes[: record.modules]:
+        module = modules[node.name]
+        for kind, key, held in node.slots:
+            if kind == PARAMETER and isinstance(held, dict) and "tensor" in held:
+                tensor = record.tensors[held["tensor"]]
+                if not memory.is_private(tensor):
+                    place = Place(torch.empty(0), False, True, [tensor.name], [(module, key)])
+                    if problem := guards.never_shared(place):
+                        yield problem
+
+
+def _apply(matching: Matching, model: nn.Module, mapping: Attached) -> None:
+    try:
+        matching.apply()
+    except RuntimeError as error:
+        raise _error(model, mapping, [f"torch refused a change: {error}"]) from error
+
+
+def _error(model: nn.Module, mapping: Attached, problems: Sequence[str]) -> BindError:
+    count = "1 thing differs" if len(problems) == 1 else f"{len(problems)} things differ"
+    error = BindError(
+        f"{type(model).__name__} and the image {mapping.version}: {count}, nothing was installed:"
+        "\n  " + "\n  ".join(problems)
+    )
+    error.problems = tuple(problems)
+    return error
+
+
+def _finish(
+    mapping: Attached,
+    model: nn.Module,
+    record: Record,
+    memory: Memory,
+    matching: Matching,
+    guard: bool,
+) -> Installed:
+    rows = {id(tensor): record.tensors[at] for at, tensor in matching.objects.items()}
+    found = places(modules_of(model))
+    bound = [
+        (place, row.stored, memory.is_private(row))
+        for place in found
+        if (row := rows.get(id(place.tensor))) is not None and row.stored is not None
+    ]
+    remember(mapping, bound)
+    init.allow_calls(module for _, module in modules_of(model))
+    if guard:
+        guards.watch(found)
+    reached = [row for row in rows.values() if row.stored is not None]
+    changes = matching.changes
+    return Installed(
+        mapping,
+        tuple(name for row in reached if not memory.is_private(row) for name in row.names),
+        tuple(name for row in reached if memory.is_private(row) for name in row.names),
+        *(tuple(dict.fromkeys(changes.registered)), tuple(dict.fromkeys(changes.dropped))),
+        *(tuple(dict.fromkeys(changes.retyped)), tuple(dict.fromkeys(changes.values))),
+    )

@@ -1,0 +1,388 @@
+"""What has to change so that a module becomes the published one: both, side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import errors, fitting, init
+from . import values
+from .graph import Held, plain_class, said_of
+from .memory import Memory
+from .record import Record
+from .slots import (
+    ATTRIBUTE,
+    ITEM,
+    MODULE,
+    NAMED,
+    Opaque,
+    class_name,
+    drop,
+    is_mutable,
+    owner_kind,
+    put,
+    rebuilt,
+    saved,
+    slots,
+    step,
+)
+
+_MISSING = object()
+_CONTAINERS: dict[str, Callable[[], Any]] = {
+    "builtins.list": list,
+    "builtins.dict": dict,
+    "builtins.tuple": tuple,
+}
+_REPLAY = "replay= the post-processing that makes it, or build the module as the publisher does"
+
+
+@dataclasses.dataclass(slots=True)
+class Changes:
+    """Names of what was done to a module: tensors that it lacked, that it had besides, that had
+    another class, dtype, shape or role, and plain values that were others."""
+
+    registered: list[str] = dataclasses.field(default_factory=list)
+    dropped: list[str] = dataclasses.field(default_factory=list)
+    retyped: list[str] = dataclasses.field(default_factory=list)
+    values: list[str] = dataclasses.field(default_factory=list)
+
+
+class Matching:
+    """Plans in `look`, changes in `apply`, and undoes all that it ever applied in `undo`.
+
+    problems: a line for each difference that can't be made good; then nothing is to be applied.
+    objects: the tensor object of each of the record's that was reached."""
+
+    def __init__(self, record: Record, memory: Memory, modules: dict[str, nn.Module]) -> None:
+        self._record = record
+        self._memory = memory
+        self._opaque = Opaque(record.opaque)
+        self._modules = modules  # by name
+        self.problems: list[str] = []
+        self.changes = Changes()
+        self.objects: dict[int, torch.Tensor] = {}
+        self._claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
+        self._saved: dict[int, tuple[Any, Callable[[], None]]] = {}
+        self.saves = True
+        self.exchanged: list[tuple[torch.Tensor, Callable[[], None]]] = []  # and how to undo it
+        self._steps: list[Callable[[], None]] = []
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._seen: dict[tuple[int, int], Any] = {}
+        self._building: set[int] = set()
+
+    def look(self, names: Iterable[str]) -> None:
+        """At these modules, and at what they refer to besides other modules of the tree."""
+        wanted = set(names)
+        for position, node in enumerate(self._record.nodes[: self._record.modules]):
+            if node.name not in wanted:
+                continue
+            module = self._modules.get(node.name)
+            if module is None:
+                self.problems.append(
+                    f"module: {node.name} is a {node.said} in the version, the module has none: "
+                    f"{_REPLAY}"
+                )
+            else:
+                self._enqueue(position, module)
+        while self._queue:
+            self._match(*self._queue.popleft())
+
+    def look_at_structure(self, first_names: Iterable[str]) -> None:
+        """At modules that the version lacks. first_names: one for each module of the tree."""
+        names = {node.name for node in self._record.nodes[: self._record.modules]}
+        for name in first_names:
+            if name not in names:
+                said = class_name(type(self._modules[name]))
+                self.problems.append(
+                    f"module: {name} is a {said} in the module, the version has none: {_REPLAY}"
+                )
+
+    def _enqueue(self, position: int, owner: Any) -> None:
+        if (position, id(owner)) not in self._seen:
+            self._seen[(position, id(owner))] = owner
+            self._queue.append((position, owner))
+
+    # ---- one owner ----
+
+    def _match(self, position: int, owner: Any) -> None:
+        node = self._record.nodes[position]
+        if node.kind != "tensor" and (problem := self._other_class(position, owner)):
+            self.problems.append(problem)
+            return
+        there = {
+            _key(slot.kind, slot.key): slot
+            for slot in slots(owner)
+            if values.encoded(slot.key) is not values.NOT_PLAIN
+        }
+        for kind, key, held in node.slots:
+            slot = there.pop(_key(kind, key), None)
+            has = _MISSING if slot is None else slot.value
+            name = step(node.name, kind, key)
+            final = self._final(name, held, has)
+            if final is _MISSING:
+                continue
+            if final is not has or slot is None or slot.kind != kind:
+                self._put(owner, kind, key, final)
+                self._tell(name, held, has, slot is not None and slot.kind != kind)
+        for slot in reversed(there.values()):
+            self._drop(step(node.name, slot.kind, slot.key), owner, slot)
+
+    def _tell(self, name: str, held: Held, has: Any, other_kind: bool) -> None:
+        if isinstance(held, dict) and "tensor" in held:
+            if not isinstance(has, torch.Tensor):
+                self.changes.registered.append(name)
+            elif other_kind:
+                self.changes.retyped.append(name)
+        elif isinstance(has, torch.Tensor):
+            self.changes.dropped.append(name)
+        else:
+            self.changes.values.append(name)
+
+    def _drop(self, name: str, owner: Any, slot: Any) -> None:
+        if slot.kind == MODULE:
+            if slot.value is None:
+                self._do(owner, lambda: drop(owner, slot.key))
+            return  # look_at_structure names it
+        if isinstance(owner, torch.Tensor) and not _is_recorded(slot.value):
+            return
+        if slot.kind not in (*NAMED, ITEM):
+            self.problems.append(
+                f"object: {name} is {_said(slot.value)} in the module, the version has none: "
+                f"{_REPLAY}"
+            )
+            return
+        self._do(owner, lambda: drop(owner, slot.key, slot.kind))
+        (
+            self.changes.dropped if isinstance(slot.value, torch.Tensor) else self.changes.values
+        ).append(name)
+
+    def _put(self, owner: Any, kind: str, key: Any, value: Any) -> None:
+        self._do(owner, lambda: put(owner, kind, key, value))
+
+    def _do(self, owner: Any, change: Callable[[], None]) -> None:
+        def act() -> None:
+            self.save(owner)
+            change()
+
+        self._steps.append(act)
+
+    def _other_class(self, position: int, owner: Any) -> str | None:
+        node = self._record.nodes[position]
+        kind = owner_kind(owner, self._opaque)
+        if kind == node.kind:
+            said = _qualified(owner) if kind == "function" else class_name(type(owner))
+            if said == node.said:
+                return None
+        word = "module" if node.kind == "module" else "object"
+        return (
+            f"{word}: {node.name or 'the module'} is a {node.said} in the version, "
+            f"{_said(owner)} here: {_REPLAY}"
+        )
+
+    # ---- one value ----
+
+    def _final(self, name: str, held: Held, has: Any) -> Any:
+        """What a slot is to hold; _MISSING: there is a problem. has: what it holds."""
+        if isinstance(held, dict):
+            if "tensor" in held:
+                return self._tensor(name, held["tensor"], has)
+            if "node" in held:
+                return self._owner(name, held["node"], has)
+            if "other" in held:
+                if has is not _MISSING and said_of(has) == held["other"]:
+                    return has
+                return self._problem(name, held["other"], has)
+        return self._plain(name, held, has)
+
+    def _problem(self, name: str, said: str, has: Any) -> Any:
+        self.problems.append(
+            f"object: {name} is {said} in the version, {_said(has)} here: {_REPLAY}"
+        )
+        return _MISSING
+
+    def _plain(self, name: str, held: Held, has: Any) -> Any:
+        if has is not _MISSING and values.encoded(has) == held and _same_types(has, held):
+            return has
+        if isinstance(has, nn.Module):
+            return self._problem(name, repr(held), has)
+        try:
+            return values.decoded(held)
+        except (LookupError, ValueError) as error:
+            self.problems.append(f"value: {name}: this process has not imported {error}")
+            return _MISSING
+
+    def _owner(self, name: str, position: int, has: Any) -> Any:
+        node = self._record.nodes[position]
+        if position < self._record.modules:
+            module = self._modules.get(node.name)
+            if module is None:
+                return _MISSING  # it is named where modules are looked at
+            if has is not module and not isinstance(has, nn.Module):
+                return self._problem(name, f"the module {node.name}", has)
+            return has if has is module else module
+        kind = None if has is _MISSING else owner_kind(has, self._opaque)
+        if kind is None:
+            if node.said not in _CONTAINERS:
+                return self._problem(name, node.said, has)
+            has = _CONTAINERS[node.said]()
+        if is_mutable(has):
+            self._enqueue(position, has)
+            return has
+        return self._rebuilt(name, position, has)
+
+    def _rebuilt(self, name: str, position: int, has: Any) -> Any:
+        """A tuple, or a bound method: the same object where nothing in it changes."""
+        node = self._record.nodes[position]
+        if position in self._building:
+            raise errors.Damaged(f"{name} holds itself", "publish the image anew")
+        if problem := self._other_class(position, has):
+            self.problems.append(problem)
+            return _MISSING
+        there = {
+            _key(slot.kind, slot.key): slot.value for slot in slots(has) if slot.kind != ATTRIBUTE
+        }
+        self._building.add(position)
+        made: list[Any] = []
+        for kind, key, held in node.slots:
+            if kind == ATTRIBUTE:  # of a class that derives from tuple
+                continue
+            value = there.get(_key(kind, key), _MISSING)
+            made.append(self._final(step(node.name, kind, key), held, value))
+        self._building.discard(position)
+        if any(value is _MISSING for value in made):
+            return _MISSING
+        same = len(made) == len(there) and all(
+            a is b for a, b in zip(made, there.values(), strict=True)
+        )
+        return has if same else rebuilt(has, made)
+
+    # ---- tensors ----
+
+    def _tensor(self, name: str, position: int, has: Any) -> Any:
+        found = self.objects.get(position)
+        if found is None:
+            like = has if isinstance(has, torch.Tensor) else None
+            found = self._made(position, like)
+            if found is None:
+                return _MISSING
+            self.objects[position] = found
+        if isinstance(has, nn.Module) or (
+            has is not _MISSING
+            and not isinstance(has, torch.Tensor)
+            and owner_kind(has, self._opaque) is not None
+        ):
+            return self._problem(name, "a tensor", has)
+        return found
+
+    def _made(self, position: int, like: torch.Tensor | None) -> torch.Tensor | None:
+        """Its object: what the module has there, if that can become it, or a new one."""
+        tensor = self._record.tensors[position]
+        try:
+            new = self._memory.make(position, like)
+        except errors.Unsupported as error:
+            self.problems.append(f"{error.message}")
+            return None
+        found = new
+        if like is not None:
+            if _differs(like, new):
+                self.changes.retyped.append(tensor.name)
+            if id(like) not in self._claimed and _exchangeable(like, new):
+                self._claimed[id(like)] = like
+                self._steps.append(functools.partial(self.exchange, like, new))
+                found = like
+        if tensor.attributes is not None:
+            self._enqueue(tensor.attributes, found)
+        return found
+
+    # ---- doing it ----
+
+    def apply(self) -> None:
+        """All that was planned since the last time."""
+        steps, self._steps = self._steps, []
+        for act in steps:
+            act()
+        self._seen.clear()
+
+    def has_claimed(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._claimed
+
+    def exchange(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """It becomes the new one, and stays the same object."""
+        if fitting.unswappable(tensor) is None:
+            init.swap(tensor, new)
+            self.exchanged.append((tensor, functools.partial(init.swap, tensor, new)))
+            return
+        undo = functools.partial(
+            _become, tensor, type(tensor), torch.Tensor.detach(tensor), tensor.requires_grad
+        )
+        _become(tensor, type(new), new, False)
+        self.exchanged.append((tensor, undo))
+
+    def save(self, owner: Any) -> None:
+        """Before it changes. Not once `saves` is False: what comes later was none of the module's
+        before."""
+        if self.saves and id(owner) not in self._saved:
+            self._saved[id(owner)] = owner, saved(owner)
+
+    def undo(self) -> None:
+        for _, undo in reversed(self.exchanged):
+            undo()
+        for _, restore in reversed(self._saved.values()):
+            restore()
+
+
+def _key(kind: str, key: Any) -> tuple[str, type, Any]:
+    return (ATTRIBUTE if kind in NAMED else kind), type(key), key
+
+
+def _is_recorded(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
+
+
+def _qualified(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _said(value: Any) -> str:
+    if value is _MISSING:
+        return "not there"
+    if values.encoded(value) is not values.NOT_PLAIN:
+        return repr(value)
+    return f"a {said_of(value)}"
+
+
+def _same_types(value: Any, held: Held) -> bool:
+    """1, 1.0 and True are equal, and yet not the same."""
+    return type(value) is type(held) or values.types_of(values.encoded(value)) == values.types_of(
+        held
+    )
+
+
+def _differs(like: torch.Tensor, new: torch.Tensor) -> bool:
+    return (
+        plain_class(like) is not plain_class(new)
+        or like.dtype != new.dtype
+        or like.size() != new.size()
+    )
+
+
+def _exchangeable(like: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether the object can become the new tensor."""
+    if not (init.is_plain(like) and init.is_plain(new)):
+        return False
+    same_device = not like.is_meta and like.device == new.device
+    return same_device or fitting.unswappable(like) is None
+
+
+def _become(tensor: Any, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
+    """For a tensor with memory on the same device, which others hold or refer to weakly."""
+    tensor.__class__ = plain_class(tensor)
+    tensor.data = memory
+    tensor.requires_grad_(requires_grad)
+    tensor.__class__ = kind

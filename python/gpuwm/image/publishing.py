@@ -1,0 +1,222 @@
+"""Publishing a module as it is after loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import _lib, errors, guards, init, publishing, remembering
+from .. import client as clients
+from .._making import Files, files_of
+from ..binding import Globs, chosen
+from ..mapping import Mapping as Attached
+from ..places import Place, modules_of, places
+from . import record
+from .graph import Graph, Leaf, plain_class
+from .storages import Storages, Stored, View, view_of
+
+
+def publish(
+    model: nn.Module,
+    name: str,
+    *,
+    private: Globs = (),
+    guard: bool = True,
+    opaque: Sequence[str] = (),
+    alias: str | None = None,
+    key: _lib.Key | None = None,
+    owner: _lib.Owner | None = None,
+    files: Files | None = None,
+    metadata: Mapping[str, str] | None = None,
+    device: Any = None,
+    rank: int = 0,
+    world: int = 1,
+    join: str | None = None,
+    join_uids: Sequence[int] = (),
+    join_gids: Sequence[int] = (),
+    announce: Callable[[str], object] | None = None,
+    client: clients.Client | None = None,
+) -> Attached:
+    """Makes a version of a module as it is now, for `install`: an *image*. Returns its mapping.
+
+    The image has every tensor that is reachable from the module: parameters, buffers (also those
+    that state_dict() leaves out), attributes of modules, and what the objects that modules hold
+    refer to (instance dicts and slots, dicts, lists, tuples, functools.partial, bound methods,
+    closures, defaults of functions); which names there are; ties, views and strides; and plain
+    values of modules, helper objects and tensors: None, bool, int, float, str, tuples of them,
+    torch.dtype, torch.Size, members of enums. A subclass of tensors that flattens
+    (`__tensor_flatten__`) is stored by its parts. Not recorded: hooks, globals of functions,
+    contents of sets, arrays of NumPy, and what objects of the classes `opaque` hold (besides
+    `slots.OPAQUE`; globs of "module.Class", also of one that the object's class derives from). Of
+    what is not recorded the class is, or the function's name, so that `install` can compare it.
+
+    The module stays in use and lies in the version: parameters and tensor attributes are the
+    version's memory, read-only, the same objects; buffers stay this process's own, since models
+    write into them. They move one by one: at no time more is needed than for the model and 2 GiB,
+    as with gpuwm.publish(bind=True), where nobody else refers to what they had. private: globs of
+    names that stay this process's own. guard: as in `Mapping.bind`; what writes through a subclass
+    that flattens is not seen. Tensors that overlap are shared or private together. In a module on a
+    GPU, tensors on the CPU stay there, private.
+
+    All other keywords are those of gpuwm.publish. Of a model in parts, each rank publishes its own
+    module. Nobody else may use the model meanwhile.
+
+    Unsupported: lists the tensors that no version can have, and why; or the record is too large.
+    Invalid: a glob that fits no tensor; files= has the record's name. All errors of gpuwm.publish,
+    and the module is as usable as before, as it says there.
+    """
+    contents = files_of(files)
+    if record.FILE in contents:
+        raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
+    with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        graph = Graph(model, _lib.names(opaque, "opaque"))
+        storages = Storages(graph.leaves)
+        taken = _Taken(graph, storages, private)
+        _refuse(taken, storages)
+        contents[record.FILE] = record.written(graph, storages)
+        mapping = publishing.publish(
+            taken,
+            name,
+            alias=alias,
+            key=key,
+            owner=owner,
+            files=contents,
+            metadata=metadata,
+            device=storages.device if device is None else device,
+            rank=rank,
+            world=world,
+            join=join,
+            join_uids=join_uids,
+            join_gids=join_gids,
+            announce=announce,
+            client=client,
+        )
+        _leave(mapping, model, taken, guard)
+    return mapping
+
+
+def _refuse(taken: _Taken, storages: Storages) -> None:
+    problems = [*storages.problems, *taken.written()]
+    if problems:
+        raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems))
+    if not storages.stored:
+        raise errors.Invalid("the module has no tensors", "publish a module that has some")
+
+
+class _Taken(MutableMapping[str, torch.Tensor]):
+    """What is stored, by name, as `gpuwm.publish` wants it. A tensor that is set is the memory of
+    all that lie there from then on, unless it is private."""
+
+    def __init__(self, graph: Graph, storages: Storages, private: Globs) -> None:
+        self._views = storages.views
+        self._positions = {id(leaf): position for position, leaf in enumerate(graph.leaves)}
+        names = {name for leaf in graph.leaves for name in leaf.names}
+        self._private = chosen(names, private, "private")
+        self._graph = graph
+        # Parts stay plain: the subclass may ask for their class.
+        self.parts = {
+            graph.leaves[part].name for leaf in graph.leaves for part in (leaf.parts or {}).values()
+        }
+        self._spread(graph)
+        on = storages.device
+        # Those that move come first: gpuwm.publish looks at the first one's device.
+        ordered = sorted(storages.stored, key=lambda each: each.whole.device != on)
+        self._stored = {each.name: each for each in ordered}
+        self._kept = {each.name for each in ordered if self._is_private(each, on)}
+
+    def _spread(self, graph: Graph) -> None:
+        """A subclass that is private has private parts."""
+        for leaf in graph.leaves:
+            if leaf.parts and not self._private.isdisjoint(leaf.names):
+                self._private |= {graph.leaves[part].name for part in leaf.parts.values()}
+
+    def _is_private(self, stored: Stored, device: torch.device) -> bool:
+        return stored.whole.device != device or any(
+            leaf.is_buffer or not self._private.isdisjoint(leaf.names) for leaf in stored.leaves
+        )
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._stored[name].whole
+
+    def __setitem__(self, name: str, memory: torch.Tensor) -> None:
+        if name in self._kept:
+            return
+        stored = self._stored[name]
+        for leaf in stored.leaves:
+            tensor: Any = leaf.tensor
+            dtype, shape, strides = tensor.dtype, tensor.size(), tensor.stride()
+            view = view_of(memory, dtype, shape, strides, self.view(leaf).offset)
+            tensor.data = view
+        stored.whole = memory  # what it had is freed
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("what is to be published stays")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def view(self, leaf: Leaf) -> View:
+        return self._views[self._positions[id(leaf)]]
+
+    def moved(self) -> Iterator[tuple[Stored, bool]]:
+        """All that is stored, and whether it is shared now."""
+        return ((each, name not in self._kept) for name, each in self._stored.items())
+
+    def written(self) -> Iterator[str]:
+        """Why some can't be shared."""
+        shared = {id(leaf.tensor) for each, moves in self.moved() if moves for leaf in each.leaves}
+        modules = [(node.name + "." * bool(node.name), node.owner) for node in self._graph.nodes]
+        for place in places(modules[: self._graph.modules]):
+            if id(place.tensor) in shared and (problem := guards.never_shared(place)):
+                yield problem
+
+
+def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> None:
+    """Everything has its memory: what is shared gets its guard, and is remembered."""
+    sources: dict[int, tuple[Stored, bool]] = {}
+    for stored, shared in taken.moved():
+        for leaf in stored.leaves:
+            sources[id(leaf.tensor)] = stored, shared
+            if shared:
+                _guard(leaf, guard and leaf.name not in taken.parts)
+    found = places(modules_of(model))
+    remember(
+        mapping,
+        [
+            (place, sources[id(place.tensor)][0].name, not sources[id(place.tensor)][1])
+            for place in found
+            if id(place.tensor) in sources
+        ],
+    )
+    init.allow_calls(module for _, module in modules_of(model))
+    if guard:
+        guards.watch(found)
+
+
+def _guard(leaf: Leaf, guard: bool) -> None:
+    tensor: Any = leaf.tensor
+    kind = plain_class(tensor)
+    tensor.__class__ = kind
+    tensor.requires_grad_(False)
+    if guard:
+        tensor.__class__ = guards.shared_class(kind)
+
+
+def remember(mapping: Attached, bound: Sequence[tuple[Place, str, bool]]) -> None:
+    """For mapping_of, check and switch. bound: parameters and buffers, the version's tensor that
+    each lies in or is a copy of, and whether it is private."""
+    memory = mapping.state_dict()
+    remembering.remember(
+        mapping,
+        [
+            (place, name, own, memory[name].data_ptr(), memory[name].nbytes)
+            for place, name, own in bound
+        ],
+    )
+    remembering.keep(mapping, memory.values())

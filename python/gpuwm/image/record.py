@@ -1,0 +1,352 @@
+"""The record of an image: a file of the version, in JSON, that says what the module was."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import errors
+from .._handle import TensorInfo
+from ..mapping import Mapping as Attached
+from . import values
+from .graph import Graph, Held, Leaf, Node
+from .slots import NAMED
+from .storages import Storages
+
+FILE = "gpuwm.image.json"
+SCHEMA = 1
+# All files of a version may have this many bytes together (INDEX_FILES_BYTES_MAX).
+FILES_BYTES = 32 << 20
+_KINDS = frozenset(
+    ("module", "object", "dict", "list", "tuple", "partial", "method", "function", "tensor")
+)
+_SLOT_KINDS = frozenset((*NAMED, "item", "cell", "default", "call"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor object of the published module.
+
+    names: see `graph.Leaf`. said: its class. on_cpu: it was on the CPU, though the version is on a
+    GPU. stored, offset: where its bytes are: the name of the version's tensor (None: it has none)
+    and bytes from its begin. parts, context: of a subclass that flattens, which has no bytes of its
+    own.
+    """
+
+    names: tuple[str, ...]
+    said: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    on_cpu: bool
+    is_buffer: bool
+    stored: str | None
+    offset: int
+    attributes: int | None
+    parts: Mapping[str, int] | None
+    context: values.Json
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """nodes, modules: see `graph.Graph`."""
+
+    opaque: tuple[str, ...]
+    modules: int
+    nodes: Sequence[Node]
+    tensors: Sequence[Tensor]
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def written(graph: Graph, storages: Storages) -> bytes:
+    """Unsupported: it is larger than a version's files may be."""
+    classes: dict[str, int] = {}
+    nodes = [
+        [
+            *(node.name, node.kind, classes.setdefault(node.said, len(classes))),
+            [[kind, values.encoded(key), held] for kind, key, held in node.slots],
+        ]
+        for node in graph.nodes
+    ]
+    tensors = [
+        _row(leaf, storages, position, classes) for position, leaf in enumerate(graph.leaves)
+    ]
+    content = {
+        "schema": SCHEMA,
+        "opaque": list(graph.opaque.globs),
+        "modules": graph.modules,
+        "stored": [stored.name for stored in storages.stored],
+        "classes": list(classes),
+        "nodes": nodes,
+        "tensors": tensors,
+    }
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    if len(text) > FILES_BYTES:
+        raise errors.Unsupported(
+            f"the record of the module has {len(text)} bytes, and all files of a version may have "
+            f"{FILES_BYTES}; most of it is {_largest(graph)}",
+            "name the classes that are none of the model's state: opaque=[…]",
+        )
+    return text
+
+
+def _largest(graph: Graph) -> str:
+    said = max(graph.nodes, key=lambda node: len(node.slots))
+    return f"{said.name}, a {said.said} with {len(said.slots)} values"
+
+
+def _row(
+    leaf: Leaf, storages: Storages, position: int, classes: dict[str, int]
+) -> dict[str, values.Json]:
+    tensor = leaf.tensor
+    row: dict[str, values.Json] = {
+        "names": leaf.names,
+        "class": classes.setdefault(leaf.said, len(classes)),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.size()),
+        "strides": list(tensor.stride()),
+    }
+    if storages.device.type != "cpu" == tensor.device.type:
+        row["cpu"] = True
+    if leaf.is_buffer:
+        row["buffer"] = True
+    if leaf.attributes is not None:
+        row["attributes"] = leaf.attributes
+    if leaf.parts is not None:
+        row["parts"] = leaf.parts
+        if leaf.context is not values.NOT_PLAIN:
+            row["context"] = leaf.context
+    else:
+        row["in"], row["at"] = storages.views[position]
+    return row
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def read(mapping: Attached) -> Record:
+    """Of a version that is attached. Invalid: the version is no image, or only a part of it is
+    attached. Unsupported: a newer gpuwm wrote it, or this torch lacks one of its dtypes. Damaged:
+    it does not say what a record says, or not what the version has."""
+    try:
+        text = mapping.files[FILE]
+    except KeyError:
+        raise errors.Invalid(
+            f"{mapping.version} is no module image: it has no file {FILE}",
+            "make one with gpuwm.image.publish; Mapping.bind takes versions of plain tensors",
+        ) from None
+    infos = mapping.infos()
+    if len(infos) != len(mapping._held().table().infos):
+        raise errors.Invalid(
+            f"only some tensors of {mapping.version} are attached, and an image needs all",
+            "attach it without layers= and glob=",
+        )
+    try:
+        return _Reader(str(mapping.version), text, infos).record
+    except _Wrong as error:
+        raise errors.Damaged(
+            f"the record of {mapping.version} ({FILE}) is damaged: {error}",
+            "publish the image anew, under another tag",
+        ) from None
+
+
+class _Wrong(Exception):
+    """What a record says that none may say."""
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise _Wrong(what)
+
+
+class _Reader:
+    def __init__(self, version: str, text: bytes, infos: Sequence[TensorInfo]) -> None:
+        self._version = version
+        self._sizes = {info.name: info.nbytes for info in infos}
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _Wrong(f"it is no JSON: {error}") from None
+        _demand(isinstance(content, dict), "it is no object of JSON")
+        self._check_schema(content.get("schema"))
+        self._classes = self._list(content, "classes", str)
+        self._stored = self._list(content, "stored", str)
+        for name in self._stored:
+            _demand(name in self._sizes, f"it names tensor {name}, and the version has none")
+        rows = self._list(content, "nodes", list)
+        self._tensor_rows = self._list(content, "tensors", dict)
+        self._node_count = len(rows)
+        nodes = [self._node(row) for row in rows]
+        tensors = [self._tensor(row) for row in self._tensor_rows]
+        _refuse_cycles(tensors)
+        modules = content.get("modules")
+        _demand(type(modules) is int and 0 < modules <= len(nodes), f"{modules!r} modules")
+        _demand(
+            all(node.kind == "module" for node in nodes[:modules]),
+            "a module that is said to be none",
+        )
+        opaque = tuple(self._list(content, "opaque", str))
+        self.record = Record(opaque, modules, nodes, tensors)
+
+    def _check_schema(self, schema: Any) -> None:
+        _demand(type(schema) is int and schema > 0, f"its schema is {schema!r}")
+        if schema > SCHEMA:
+            raise errors.Unsupported(
+                f"{self._version} is an image of schema {schema}, and this gpuwm reads schema "
+                f"{SCHEMA}",
+                "install a newer gpuwm here, or publish the image with this one",
+            )
+
+    @staticmethod
+    def _list(content: dict[str, Any], key: str, kind: type) -> list[Any]:
+        found = content.get(key)
+        _demand(
+            isinstance(found, list) and all(type(each) is kind for each in found),
+            f"{key} is no list of the kind {kind.__name__}",
+        )
+        return found  # type: ignore[return-value]
+
+    # ---- nodes ----
+
+    def _node(self, row: list[Any]) -> Node:
+        _demand(len(row) == 4, f"node {row!r:.80}")
+        name, kind, said, slots = row
+        _demand(type(name) is str and kind in _KINDS and type(slots) is list, f"node {row!r:.80}")
+        return Node(name, kind, self._class(said), [self._slot(name, slot) for slot in slots])
+
+    def _class(self, position: Any) -> str:
+        _demand(type(position) is int and 0 <= position < len(self._classes), f"class {position!r}")
+        found: str = self._classes[position]
+        return found
+
+    def _slot(self, name: str, slot: Any) -> tuple[str, Any, Held]:
+        _demand(type(slot) is list and len(slot) == 3 and slot[0] in _SLOT_KINDS, f"slot of {name}")
+        kind, key, held = slot
+        _demand(kind not in NAMED or type(key) is str, f"key {key!r} of {name}")
+        if isinstance(held, dict):
+            self._check_held(name, held)
+        try:
+            key = values.decoded(key)
+            hash(key)
+        except (ValueError, LookupError, TypeError) as error:
+            raise _Wrong(f"key {key!r} of {name}: {error}") from None
+        return kind, key, held
+
+    def _check_held(self, name: str, held: dict[str, Any]) -> None:
+        _demand(len(held) == 1, f"value {held!r:.80} of {name}")
+        ((kind, content),) = held.items()
+        if kind in ("node", "tensor"):
+            count = self._node_count if kind == "node" else len(self._tensor_rows)
+            _demand(type(content) is int and 0 <= content < count, f"{kind} {content!r} of {name}")
+        elif kind == "other":
+            _demand(type(content) is str, f"value {held!r:.80} of {name}")
+        else:
+            try:
+                values.decoded(held)
+            except LookupError:  # an enum that is not imported: told where it is needed
+                pass
+            except ValueError as error:
+                raise _Wrong(f"value of {name}: {error}") from None
+
+    # ---- tensors ----
+
+    def _tensor(self, row: dict[str, Any]) -> Tensor:
+        names = self._list(row, "names", str)
+        _demand(bool(names), "a tensor without a name")
+        name = names[0]
+        try:
+            dtype = values.dtype_named(row.get("dtype"))
+        except ValueError as error:
+            raise errors.Unsupported(
+                f"tensor {name} of {self._version}: {error}", "install a torch that has it"
+            ) from None
+        shape, strides = self._list(row, "shape", int), self._list(row, "strides", int)
+        _demand(
+            len(shape) == len(strides) and all(n >= 0 for n in (*shape, *strides)),
+            f"tensor {name} has the shape {shape} and the strides {strides}",
+        )
+        attributes, parts = row.get("attributes"), row.get("parts")
+        _demand(
+            attributes is None or (type(attributes) is int and 0 <= attributes < self._node_count),
+            f"attributes of tensor {name}",
+        )
+        stored: str | None = None
+        offset = 0
+        if parts is not None:
+            self._check_parts(name, parts)
+        else:
+            stored, offset = self._place(name, row, dtype, shape, strides)
+        return Tensor(
+            names=tuple(names),
+            said=self._class(row.get("class")),
+            dtype=dtype,
+            shape=tuple(shape),
+            strides=tuple(strides),
+            on_cpu=bool(row.get("cpu")),
+            is_buffer=bool(row.get("buffer")),
+            stored=stored,
+            offset=offset,
+            attributes=attributes,
+            parts=parts,
+            context=row.get("context", values.NOT_PLAIN),
+        )
+
+    def _check_parts(self, name: str, parts: Any) -> None:
+        _demand(
+            isinstance(parts, dict)
+            and all(type(p) is int and 0 <= p < len(self._tensor_rows) for p in parts.values()),
+            f"parts of tensor {name}",
+        )
+
+    def _place(
+        self,
+        name: str,
+        row: dict[str, Any],
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int],
+    ) -> tuple[str | None, int]:
+        stored: Any = row.get("in")
+        offset: Any = row.get("at")
+        _demand(type(offset) is int and offset >= 0, f"tensor {name} begins at {offset!r} bytes")
+        if stored is None:
+            _demand(0 in shape, f"tensor {name} lies nowhere")
+            return None, 0
+        _demand(
+            type(stored) is int and 0 <= stored < len(self._stored),
+            f"tensor {name} lies in tensor {stored!r} of {len(self._stored)}",
+        )
+        within: str = self._stored[stored]
+        item, there = dtype.itemsize, self._sizes[within]
+        span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        _demand(
+            0 not in shape and offset % item == 0 and offset + span * item <= there,
+            f"tensor {name} needs bytes {offset} to {offset + span * item} of {within}, which has "
+            f"{there} bytes",
+        )
+        return within, offset
+
+
+def _refuse_cycles(tensors: Sequence[Tensor]) -> None:
+    """A subclass that is one of its own parts."""
+    done: set[int] = set()
+
+    def look(position: int, above: frozenset[int]) -> None:
+        _demand(position not in above, f"tensor {tensors[position].name} is a part of itself")
+        if position not in done:
+            for part in (tensors[position].parts or {}).values():
+                look(part, above | {position})
+            done.add(position)
+
+    for position in range(len(tensors)):
+        look(position, frozenset())

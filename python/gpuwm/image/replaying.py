@@ -1,0 +1,214 @@
+"""An engine's post-processing, run again on memory that is thrown away: for the Python state that
+it leaves. The bytes come from the image."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .. import _lib, errors, fitting, init
+from .matching import Matching
+from .slots import Opaque, is_mutable, owner_kind, slots
+
+Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
+# Scratch memory that the exchange leaves is in cycles of Python's, or something holds it. Looking
+# for cycles takes a tenth of a second: not before it is worth it.
+COLLECT_BYTES = 1 << 30
+
+
+@contextlib.contextmanager
+def own_calls() -> Iterator[None]:
+    """While gpuwm itself looks at tensors: subclasses don't see it, and nothing is recorded."""
+    with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        yield
+
+
+_Weak: Any = StorageWeakRef  # torch has no types for it
+
+
+class Replaying:
+    """names: of the model's modules, by identity."""
+
+    def __init__(
+        self,
+        matching: Matching,
+        replay: Replay,
+        names: dict[int, str],
+        opaque: Sequence[str],
+        device: torch.device,
+    ) -> None:
+        self._matching = matching
+        self._entries = _checked(replay, names)
+        self._names = names
+        self._opaque = Opaque(opaque)
+        self._device = device
+        self._left = Counter(id(module) for module, _ in self._entries)
+        self._had_memory: dict[int, torch.Tensor] = {}
+        self._scratch: list[tuple[str, torch.Tensor, torch.Tensor, _Weak, int]] = []
+        self._lingering: list[tuple[str, _Weak, int]] = []
+
+    def run(self, modules: Sequence[nn.Module]) -> list[str]:
+        """All entries, in their order. modules: all of the model. Returns problems; then the
+        caller undoes everything."""
+        if not self._entries:
+            return []
+        with own_calls():
+            self._save(modules)
+        for module, function in self._entries:
+            with own_calls():
+                members = self._members(module)
+                self._give_memory(members)
+            with torch.inference_mode(False), torch.no_grad():
+                function(module)
+            self._left[id(module)] -= 1
+            if self._left[id(module)]:
+                continue
+            with own_calls():
+                self._matching.look(self._names[id(member)] for member in members)
+                if self._matching.problems:
+                    return self._matching.problems
+                self._matching.apply()
+                self._throw_away()
+        return self._still_held()
+
+    def _save(self, modules: Sequence[nn.Module]) -> None:
+        for owner in _reached(modules, self._opaque, frozenset()):
+            if is_mutable(owner):
+                self._matching.save(owner)
+            for slot in slots(owner):
+                if isinstance(slot.value, torch.Tensor) and not slot.value.is_meta:
+                    self._had_memory[id(slot.value)] = slot.value
+        self._matching.saves = False
+
+    def _members(self, module: nn.Module) -> list[nn.Module]:
+        """The module, and those below it that are not to be replayed themselves any more."""
+        return [
+            each
+            for each in module.modules()
+            if each is module or (not self._left[id(each)] and id(each) in self._names)
+        ]
+
+    def _give_memory(self, members: Sequence[nn.Module]) -> None:
+        others = self._names.keys() - {id(module) for module in members}
+        for owner in _reached(members, self._opaque, frozenset(others)):
+            for slot in slots(owner):
+                tensor = slot.value
+                if isinstance(tensor, torch.Tensor) and tensor.is_meta and init.is_plain(tensor):
+                    self._give(f"{slot.key} of a {type(owner).__name__}", tensor)
+
+    def _give(self, name: str, tensor: torch.Tensor) -> None:
+        if held := fitting.unswappable(tensor):
+            raise errors.Unsupported(
+                f"{name} can't get scratch memory and stay the same object, since {held}",
+                "install before that is made",
+            )
+        new = scratch(tensor, self._device)
+        storage = new.untyped_storage()
+        empty = init.of_class(type(tensor), new)
+        init.swap(tensor, empty)  # which exchanged the two
+        self._scratch.append((name, tensor, empty, _Weak(storage), storage.nbytes()))
+
+    def _throw_away(self) -> None:
+        """Whatever is not the image's; `undo` gives back tensors without memory."""
+        undone = self._matching.exchanged
+        undone[:] = [each for each in undone if id(each[0]) in self._had_memory]
+        while self._scratch:
+            self._empty(*self._scratch.pop(0))
+        self._look_for_holders(COLLECT_BYTES)
+
+    def _empty(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        empty: torch.Tensor,
+        storage: _Weak,
+        nbytes: int,
+    ) -> None:
+        """`tensor` got scratch memory, and has it still where it is none of the image's."""
+        if self._matching.has_claimed(tensor):
+            undo = functools.partial(init.swap, tensor, empty)
+            self._matching.exchanged.append((tensor, undo))
+        else:
+            with contextlib.suppress(RuntimeError):  # somebody holds it: it is named at the end
+                init.swap(tensor, empty)
+        self._lingering.append((name, storage, nbytes))
+
+    def undo(self) -> None:
+        """Takes the memory back that a function had when it failed. After `Matching.undo`."""
+        for _, tensor, empty, _, _ in self._scratch:
+            init.swap(tensor, empty)
+
+    def _look_for_holders(self, collect_bytes: int) -> None:
+        self._lingering = [each for each in self._lingering if not each[1].expired()]
+        if sum(nbytes for _, _, nbytes in self._lingering) > collect_bytes:
+            gc.collect()
+            self._lingering = [each for each in self._lingering if not each[1].expired()]
+
+    def _still_held(self) -> list[str]:
+        self._look_for_holders(0)
+        return [
+            f"scratch: something that gpuwm can't see holds memory of {name}, which replay= gave "
+            f"it, {nbytes} bytes: it would read other values than the version's"
+            for name, _, nbytes in self._lingering
+        ]
+
+
+def _checked(
+    replay: Replay, names: dict[int, str]
+) -> list[tuple[nn.Module, Callable[[Any], object]]]:
+    wanted = "pairs of a module and a function that takes it"
+    if not isinstance(replay, Iterable):
+        raise _lib.wrong("replay", replay, wanted)
+    found = []
+    for entry in replay:
+        if not (isinstance(entry, tuple) and len(entry) == 2 and callable(entry[1])):
+            raise _lib.wrong("replay", entry, wanted)
+        if id(entry[0]) not in names:
+            raise errors.Invalid(
+                f"replay= names a {type(entry[0]).__name__} that is no module of the model",
+                "give modules that model.modules() has",
+            )
+        found.append(entry)
+    return found
+
+
+def _reached(modules: Sequence[nn.Module], opaque: Opaque, others: frozenset[int]) -> Iterator[Any]:
+    """Each owner once: the modules, and what they refer to. others: ids of what is left out."""
+    seen: dict[int, Any] = {id(module): module for module in modules}
+    queue: deque[Any] = deque(modules)
+    while queue:
+        owner = queue.popleft()
+        yield owner
+        for slot in list(slots(owner)):
+            value = slot.value
+            if id(value) in seen or id(value) in others:
+                continue
+            if isinstance(value, torch.Tensor):
+                looked_into = bool(value.__dict__)
+            else:
+                looked_into = owner_kind(value, opaque) is not None
+                looked_into &= not isinstance(owner, torch.Tensor)
+            if looked_into:
+                seen[id(value)] = value
+                queue.append(value)
+
+
+def scratch(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Memory with that shape: ones where the dtype is a floating-point number of 16 bits or more,
+    zeros in all others. So scales are no zeros, and indices are within bounds."""
+    made = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=device)
+    if like.dtype.is_floating_point and like.dtype.itemsize >= 2:
+        made.fill_(1)
+    else:
+        storage = made.untyped_storage()
+        whole = torch.empty(0, dtype=torch.uint8, device=device)
+        whole.set_(storage, 0, (storage.nbytes(),), (1,)).zero_()
+    return made

@@ -1,0 +1,334 @@
+"""What refers to what in a module: every place of an object that holds another one.
+
+An *owner* is an object that is looked into: a module, a tensor (its attributes), a helper object
+(instance dict and slots), a dict, list or tuple, a `functools.partial`, a bound method, a function
+(its closure and defaults). A *slot* is one place of an owner, by kind and key.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+# Kinds of slots. The first four are those of modules; ATTRIBUTE is that of any object.
+PARAMETER = "parameter"
+BUFFER = "buffer"
+TRANSIENT = "transient"  # a buffer that state_dict() leaves out
+MODULE = "module"
+ATTRIBUTE = "attribute"
+ITEM = "item"
+CELL = "cell"  # a variable of a closure
+DEFAULT = "default"  # a default of a function
+CALL = "call"  # what a bound method or a partial calls, and its arguments
+NAMED = (PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE)  # the kinds that share one name space
+
+# What torch keeps in a module for itself. Hooks are the caller's own: they are not recorded.
+_INTERNAL = frozenset(
+    name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
+) | {"_compiled_call_impl", "_flat_weight_refs"}
+
+# Objects of these classes are not looked into: the process's own means, none of the model's state.
+# The names are those of a class or of one that it derives from, with its module.
+OPAQUE = (
+    *("logging.*", "threading.*", "_thread.*", "asyncio.*", "concurrent.*", "multiprocessing.*"),
+    *("queue.*", "_queue.*", "socket.*", "_socket.*", "subprocess.*", "ctypes.*", "_ctypes.*"),
+    *("_io.*", "weakref.*", "re.*", "enum.*", "pathlib.*", "importlib.*", "_frozen_importlib*"),
+    *("contextlib.*", "contextvars.*", "inspect.*", "numpy.*", "triton.*", "gpuwm.*"),
+    *("torch.distributed.*", "torch.cuda.*", "torch._C.*", "torch._ops.*", "torch._library.*"),
+    *("torch._dynamo.*", "torch._inductor.*", "torch.fx.*", "torch.jit.*", "torch.autograd.*"),
+    *("torch.utils.hooks.*", "transformers.configuration_utils.*", "transformers.generation.*"),
+)
+
+
+class Slot(NamedTuple):
+    kind: str
+    key: Any  # str, int, or another plain key of a dict
+    value: Any
+
+
+def class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Opaque:
+    """Which classes are not looked into. globs: besides OPAQUE, of names as class_name has them."""
+
+    def __init__(self, globs: Sequence[str] = ()) -> None:
+        self.globs = tuple(globs)
+        self._known: dict[type, bool] = {}
+
+    def __contains__(self, kind: type) -> bool:
+        found = self._known.get(kind)
+        if found is None:
+            names = [class_name(base) for base in kind.__mro__[:-1]]
+            found = self._known[kind] = self.names(names)
+        return found
+
+    def names(self, names: Sequence[str]) -> bool:
+        return any(
+            fnmatch.fnmatchcase(name, glob) for name in names for glob in (*OPAQUE, *self.globs)
+        )
+
+
+def owner_kind(value: Any, opaque: Opaque) -> str | None:
+    """What sort of owner it is; None: it is looked into no further. Tensors are no such owners:
+    their attributes are looked at apart."""
+    kind = type(value)
+    if isinstance(value, nn.Module):
+        return "module"
+    for name, base in _BUILTIN:
+        if isinstance(value, base):
+            return name if kind is base or kind not in opaque else None
+    if isinstance(value, types.FunctionType):
+        said = f"{value.__module__}.{value.__qualname__}"
+        return "function" if _has_state(value) and not opaque.names([said]) else None
+    if isinstance(value, _LEAVES) or kind.__module__ == "builtins" or kind in opaque:
+        return None
+    return "object" if hasattr(value, "__dict__") or _slots_of_class(kind) else None
+
+
+_BUILTIN: tuple[tuple[str, type], ...] = (
+    ("dict", dict),
+    ("list", list),
+    ("tuple", tuple),
+    ("partial", functools.partial),
+    ("method", types.MethodType),
+)
+_LEAVES = (type, types.ModuleType, torch.dtype, torch.device, torch.Tensor)
+
+
+def _has_state(function: types.FunctionType) -> bool:
+    return bool(function.__closure__ or function.__defaults__ or function.__kwdefaults__)
+
+
+_members: dict[type, dict[str, Any]] = {}
+
+
+def _slots_of_class(kind: type) -> dict[str, Any]:
+    """Descriptors of `__slots__`, by name."""
+    known = _members.get(kind)
+    if known is not None:
+        return known
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, types.MemberDescriptorType):
+                found.setdefault(name, member)
+    _members[kind] = dict(sorted(found.items()))
+    return _members[kind]
+
+
+# ---- looking -----------------------------------------------------------------------------------
+
+
+def slots(owner: Any) -> Iterator[Slot]:
+    """All of an owner that `owner_kind` knows, or of a tensor. Attributes come sorted, so that the
+    order in which they were set is of no matter."""
+    if isinstance(owner, nn.Module):
+        yield from _of_module(owner)
+    elif isinstance(owner, torch.Tensor):
+        yield from _attributes(owner.__dict__)
+    elif isinstance(owner, functools.partial):
+        yield Slot(CALL, "func", owner.func)
+        yield from (Slot(CALL, index, value) for index, value in enumerate(owner.args))
+        yield from (Slot(CALL, f"{key}=", value) for key, value in owner.keywords.items())
+    elif isinstance(owner, types.MethodType):
+        yield Slot(CALL, "__self__", owner.__self__)
+        yield Slot(CALL, "__func__", owner.__func__)
+    elif isinstance(owner, types.FunctionType):
+        yield from _of_function(owner)
+    else:
+        yield from _of_object(owner)
+
+
+def _attributes(named: dict[str, Any]) -> Iterator[Slot]:
+    for key in sorted(named, key=str):
+        yield Slot(ATTRIBUTE, key, named[key])
+
+
+def _of_module(module: nn.Module) -> Iterator[Slot]:
+    for key, parameter in module._parameters.items():
+        yield Slot(PARAMETER, key, parameter)
+    transient = module._non_persistent_buffers_set
+    for key, buffer in module._buffers.items():
+        yield Slot(TRANSIENT if key in transient else BUFFER, key, buffer)
+    for key, child in module._modules.items():
+        yield Slot(MODULE, key, child)
+    named = module.__dict__
+    for key in sorted(named.keys() - _INTERNAL):
+        yield Slot(ATTRIBUTE, key, named[key])
+
+
+def _of_function(function: types.FunctionType) -> Iterator[Slot]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield Slot(CELL, name, cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
+    for index, value in enumerate(function.__defaults__ or ()):
+        yield Slot(DEFAULT, index, value)
+    for key, value in (function.__kwdefaults__ or {}).items():
+        yield Slot(DEFAULT, key, value)
+
+
+def _of_object(owner: Any) -> Iterator[Slot]:
+    if isinstance(owner, dict):
+        yield from (Slot(ITEM, key, value) for key, value in owner.items())
+    elif isinstance(owner, list | tuple):
+        yield from (Slot(ITEM, index, value) for index, value in enumerate(owner))
+    named = getattr(owner, "__dict__", None)
+    if isinstance(named, dict):
+        yield from _attributes(named)
+    for name, member in _slots_of_class(type(owner)).items():
+        try:
+            yield Slot(ATTRIBUTE, name, member.__get__(owner))
+        except AttributeError:  # not set
+            continue
+
+
+def step(name: str, kind: str, key: Any) -> str:
+    """The path of what a slot holds. name: its owner's."""
+    if kind in NAMED:
+        return f"{name}.{key}" if name else str(key)
+    if kind == ITEM:
+        return f"{name}[{key!r}]"
+    return f"{name}<{key}>"
+
+
+# ---- changing ----------------------------------------------------------------------------------
+
+
+def put(owner: Any, kind: str, key: Any, value: Any) -> None:
+    """An owner that `is_mutable` has that value in that slot then, and no other of the name."""
+    if isinstance(owner, nn.Module):
+        _put_in_module(owner, kind, key, value)
+    elif kind == ITEM:
+        if isinstance(owner, list) and key == len(owner):
+            owner.append(value)
+        else:
+            owner[key] = value
+    elif kind == CELL:
+        owner.__closure__[owner.__code__.co_freevars.index(key)].cell_contents = value
+    elif kind == DEFAULT:
+        _put_default(owner, key, value)
+    elif kind == CALL:
+        _put_argument(owner, key, value)
+    else:
+        _put_attribute(owner, key, value)
+
+
+def _put_in_module(module: nn.Module, kind: str, key: str, value: Any) -> None:
+    tables: dict[str, dict[str, Any]] = {
+        PARAMETER: module._parameters,
+        BUFFER: module._buffers,
+        TRANSIENT: module._buffers,
+        MODULE: module._modules,
+        ATTRIBUTE: module.__dict__,
+    }
+    for table in tables.values():
+        if table is not tables[kind]:
+            table.pop(key, None)
+    tables[kind][key] = value  # where it was, if it was there: state_dict() has that order
+    if kind == TRANSIENT:
+        module._non_persistent_buffers_set.add(key)
+    else:
+        module._non_persistent_buffers_set.discard(key)
+
+
+def _put_default(function: Any, key: str | int, value: Any) -> None:
+    if isinstance(key, int):
+        defaults = function.__defaults__
+        function.__defaults__ = (*defaults[:key], value, *defaults[key + 1 :])
+    else:
+        function.__kwdefaults__[key] = value
+
+
+def _put_argument(partial: functools.partial[Any], key: str | int, value: Any) -> None:
+    called: Any = partial.func
+    arguments, keywords = list(partial.args), dict(partial.keywords)
+    if key == "func":
+        called = value
+    elif isinstance(key, int):
+        arguments[key] = value
+    else:
+        keywords[key.removesuffix("=")] = value
+    state = (called, tuple(arguments), keywords, partial.__dict__ or None)
+    partial.__setstate__(state)  # type: ignore[attr-defined]
+
+
+def _put_attribute(owner: Any, key: str, value: Any) -> None:
+    """Past `__setattr__`: frozen dataclasses refuse there."""
+    members = _slots_of_class(type(owner))
+    if key in members:
+        members[key].__set__(owner, value)
+    else:
+        owner.__dict__[key] = value
+
+
+def drop(owner: Any, key: Any, kind: str = ATTRIBUTE) -> None:
+    """Without an error where there is none. kind: ITEM for what a dict or list has."""
+    if kind == ITEM:
+        del owner[key]
+        return
+    if isinstance(owner, nn.Module):
+        for table in (owner._parameters, owner._buffers, owner._modules):
+            table.pop(key, None)
+        owner._non_persistent_buffers_set.discard(key)
+    members = _slots_of_class(type(owner))
+    if key in members:
+        members[key].__delete__(owner)
+    else:
+        owner.__dict__.pop(key, None)
+
+
+def is_mutable(owner: Any) -> bool:
+    return not isinstance(owner, tuple | types.MethodType)
+
+
+def rebuilt(owner: Any, values: Sequence[Any]) -> Any:
+    """A tuple, named tuple or bound method like `owner`, with other values in its slots, in their
+    order."""
+    if isinstance(owner, types.MethodType):
+        return types.MethodType(values[1], values[0])
+    return type(owner)(*values) if hasattr(owner, "_fields") else type(owner)(values)
+
+
+def saved(owner: Any) -> Callable[[], None]:
+    """Remembers what all slots of an owner hold; the function that it returns restores it."""
+    if isinstance(owner, nn.Module):
+        return _saved_module(owner)
+    before = list(slots(owner))
+    if isinstance(owner, list):
+        items = list(owner)
+        return functools.partial(owner.__setitem__, slice(None), items)
+
+    def restore() -> None:
+        kept = {(slot.kind, slot.key) for slot in before}
+        for slot in reversed(list(slots(owner))):
+            if (slot.kind, slot.key) not in kept:
+                drop(owner, slot.key, slot.kind)
+        for slot in before:
+            put(owner, slot.kind, slot.key, slot.value)
+
+    return restore
+
+
+def _saved_module(module: nn.Module) -> Callable[[], None]:
+    tables: tuple[Any, ...] = (
+        *(module._parameters, module._buffers, module._modules),
+        *(module._non_persistent_buffers_set, module.__dict__),
+    )
+    copies = [table.copy() for table in tables]
+
+    def restore() -> None:
+        for table, copy in zip(tables, copies, strict=True):
+            table.clear()
+            table.update(copy)
+
+    return restore

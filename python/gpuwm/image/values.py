@@ -1,0 +1,146 @@
+"""Plain values, as JSON has them and back: no code runs when one is read."""
+
+from __future__ import annotations
+
+import enum
+import math
+import sys
+from typing import Any
+
+import torch
+
+from .slots import class_name
+
+Json = Any
+NOT_PLAIN = object()
+
+
+def encoded(value: Any) -> Json:
+    """None, bool, int, float, str, tuples of them, torch.dtype, torch.Size and members of enums;
+    NOT_PLAIN: something else."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, enum.Enum):
+        return {"enum": [class_name(type(value)), value.name]}
+    if type(value) in (tuple, torch.Size):
+        parts = [encoded(part) for part in value]
+        if all(part is not NOT_PLAIN for part in parts):
+            return {"tuple" if type(value) is tuple else "size": parts}
+    return NOT_PLAIN
+
+
+def encoded_deeply(value: Any) -> Json:
+    """As `encoded`, with lists and dicts of texts too."""
+    if type(value) is list:
+        parts = [encoded_deeply(part) for part in value]
+        return NOT_PLAIN if any(part is NOT_PLAIN for part in parts) else {"list": parts}
+    if type(value) is dict:
+        items = {key: encoded_deeply(part) for key, part in value.items()}
+        if any(type(key) is not str or part is NOT_PLAIN for key, part in items.items()):
+            return NOT_PLAIN
+        return {"dict": items}
+    return encoded(value)
+
+
+def is_plain_json(value: Json) -> bool:
+    return not isinstance(value, dict) or any(kind in value for kind in _DECODERS)
+
+
+def types_of(value: Json) -> Any:
+    """Of an encoded value: 1, 1.0 and True are equal, and yet not the same."""
+    if isinstance(value, dict):
+        return {key: types_of(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [types_of(part) for part in value]
+    return type(value)
+
+
+def decoded(value: Json) -> Any:
+    """ValueError: it is none that `encoded` makes. LookupError: an enum that this process has not
+    imported."""
+    if not isinstance(value, dict):
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        raise ValueError(f"{value!r} is no plain value")
+    if len(value) != 1:
+        raise ValueError(f"{value!r} is no plain value")
+    ((kind, content),) = value.items()
+    decode = _DECODERS.get(kind)
+    if decode is None:
+        raise ValueError(f"{value!r} is no plain value")
+    return decode(content)
+
+
+def _float(content: Json) -> float:
+    if content not in ("nan", "inf", "-inf"):
+        raise ValueError(f"{content!r} is no float")
+    return float(content)
+
+
+def dtype_named(content: Json) -> torch.dtype:
+    found = getattr(torch, content, None) if isinstance(content, str) else None
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"torch {torch.__version__} has no dtype {content!r}")
+    return found
+
+
+def _parts(content: Json) -> tuple[Any, ...]:
+    if not isinstance(content, list):
+        raise ValueError(f"{content!r} is no list")
+    return tuple(decoded(part) for part in content)
+
+
+def _list(content: Json) -> list[Any]:
+    return list(_parts(content))
+
+
+def _dict(content: Json) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{content!r} is no dict")
+    return {key: decoded(part) for key, part in content.items()}
+
+
+def _size(content: Json) -> torch.Size:
+    parts = _parts(content)
+    if not all(type(part) is int for part in parts):
+        raise ValueError(f"{content!r} is no size")
+    return torch.Size(parts)
+
+
+def _enum(content: Json) -> enum.Enum:
+    if not (isinstance(content, list) and [type(part) for part in content] == [str, str]):
+        raise ValueError(f"{content!r} is no member of an enum")
+    kind = imported(content[0])
+    if kind is None or not issubclass(kind, enum.Enum):
+        raise LookupError(content[0])
+    if content[1] not in kind.__members__:
+        raise LookupError(".".join(content))
+    return kind[content[1]]
+
+
+_DECODERS = {
+    "float": _float,
+    "dtype": dtype_named,
+    "tuple": _parts,
+    "list": _list,
+    "dict": _dict,
+    "size": _size,
+    "enum": _enum,
+}
+
+
+def imported(name: str) -> type | None:
+    """A class by its name, from modules that this process has imported already: none is imported
+    for it. Modules' own names are looked for from the longest."""
+    parts = name.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:count]))
+        for part in parts[count:] if found is not None else ():
+            found = getattr(found, part, None)
+        if isinstance(found, type):
+            return found
+    return None

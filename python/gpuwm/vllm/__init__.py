@@ -1,0 +1,43 @@
+"""vLLM on shared weights: `vllm serve MODEL --load-format gpuwm`.
+
+vLLM finds this package through the entry point `gpuwm` of the group `vllm.general_plugins`, and
+calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
+which options it takes; `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) has the right memory
+figures for versions of vLLM that count weights outside of their own memory as nothing.
+
+Importing this package imports neither vLLM nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+FORMAT = "gpuwm"  # of --load-format
+
+
+def register() -> None:
+    """Makes the load format `gpuwm` known to vLLM in this process. A second call does nothing.
+
+    vLLM calls this function before it resolves `--worker-cls`.
+    """
+    from vllm.model_executor import model_loader
+
+    from .loading import Loader
+
+    known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
+    if known.get(FORMAT) is not Loader:  # vLLM warns of a format that is registered twice
+        model_loader.register_model_loader(FORMAT)(Loader)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Worker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.worker").Worker
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Worker"})
+
+
+__all__ = ["FORMAT", "Worker", "register"]  # noqa: F822: __getattr__ has the second

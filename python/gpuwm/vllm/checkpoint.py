@@ -1,0 +1,189 @@
+"""The files of a checkpoint that vLLM's loader would read, and a cheap mark of each one's content.
+
+Nothing here reads a weight file. Everything works on names, links, `stat` and small JSON files, or
+on one answer of the Hugging Face hub where a checkpoint is not on this machine yet.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .. import errors
+
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+CONSOLIDATED_INDEX = "consolidated.safetensors.index.json"
+INDEX_BYTES_MAX = 64 << 20  # the largest published index has about 10 MiB
+
+# Small files that decide what the weight files become.
+CONFIGS = (
+    "config.json",
+    "params.json",
+    "hf_quant_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "configuration.json",
+    SAFETENSORS_INDEX,
+    CONSOLIDATED_INDEX,
+)
+
+# What vLLM's default loader skips beside weights in *.bin and *.pt files.
+_NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+
+# The load formats of vLLM's default loader, and the patterns of each, of which the first that
+# matches a file counts.
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "hf": ("*.safetensors", "*.bin", "*.pt"),
+    "safetensors": ("*.safetensors",),
+    "fastsafetensors": ("*.safetensors",),
+    "instanttensor": ("*.safetensors",),
+    "runai_streamer": ("*.safetensors",),
+    "mistral": ("consolidated*.safetensors",),
+    "pt": ("*.pt",),
+    "npcache": ("*.bin", "*.pt"),
+}
+_CONSOLIDATED = "consolidated*.safetensors"
+
+
+class Files(NamedTuple):
+    """A checkpoint's files. marks: by name, one text a weight file that is equal as long as the
+    content is. kinds: how many marks of each kind there are: "sha256", "git" and "stat"."""
+
+    marks: dict[str, str]
+    kinds: dict[str, int]
+    config: str  # of `digest_small`
+
+
+def choose(
+    names: Iterable[str], load_format: str, index: Callable[[str], Mapping[str, Any] | None]
+) -> list[str]:
+    """Of the names of a checkpoint's files, those whose tensors vLLM's loader would read, sorted.
+
+    index: gives the parsed index file of a name, None where there is none. Unsupported: a load
+    format that reads something else than files of weights.
+    """
+    names = sorted(name for name in names if "/" not in name)
+    if load_format == "auto":
+        load_format = "mistral" if fnmatch.filter(names, _CONSOLIDATED) else "hf"
+    if load_format not in PATTERNS:
+        raise errors.Unsupported(
+            f"the files that load format {load_format} reads are not known to gpuwm",
+            'give a name for the version: --model-loader-extra-config \'{"ref": "model@tag"}\'',
+        )
+    found: list[str] = []
+    for pattern in PATTERNS[load_format]:
+        found = fnmatch.filter(names, pattern)
+        if found:
+            break
+    if not found or not found[0].endswith(".safetensors"):
+        return [name for name in found if not name.endswith(_NOT_WEIGHTS)]
+    parsed = index(CONSOLIDATED_INDEX if load_format == "mistral" else SAFETENSORS_INDEX)
+    if parsed is None:
+        return found
+    listed = set(parsed.get("weight_map", {}).values())
+    return [name for name in found if name in listed]
+
+
+# ---- a folder ------------------------------------------------------------------------------------
+
+
+def in_folder(folder: str, load_format: str, code: bool = False) -> Files:
+    """Of a folder on this machine. code: Python files belong to the model.
+
+    NotFound: the folder has no file that vLLM would load.
+    """
+    names = os.listdir(folder)
+    chosen = choose(names, load_format, lambda name: _read_index(folder, name))
+    if not chosen:
+        raise errors.NotFound(
+            f"{folder} has no weights that vLLM's load format {load_format} would read",
+            f"it has {', '.join(sorted(names)[:10]) or 'no files'}",
+        )
+    missing = [name for name in chosen if not os.path.exists(os.path.join(folder, name))]
+    if missing:
+        raise errors.NotFound(f"{folder} links to files that are not there: {', '.join(missing)}")
+    found = {name: mark(os.path.join(folder, name)) for name in chosen}
+    small = [name for name in names if is_small(name, code)]
+    return Files(
+        {name: text for name, (_, text) in found.items()},
+        count(kind for kind, _ in found.values()),
+        digest_small({name: _git_hash(os.path.join(folder, name)) for name in small}),
+    )
+
+
+def mark(path: str) -> tuple[str, str]:
+    """(kind, mark) of a weight file. A link into a `blobs` folder, as in the Hugging Face cache,
+    ends at a file that is named by its SHA-256 ("sha256") or its git hash ("git"). The mark of any
+    other file is its size, times in nanoseconds and inode ("stat")."""
+    target = os.path.realpath(path)
+    parent, name = os.path.split(target)
+    size = os.stat(target).st_size
+    if os.path.basename(parent) == "blobs":
+        if re.fullmatch(r"[0-9a-f]{64}", name):
+            return "sha256", blob_mark(name, size)
+        if re.fullmatch(r"[0-9a-f]{40}", name):
+            return "git", blob_mark(name, size)
+    told = os.stat(target)
+    # The time of change is there for a write whose time of modification was put back.
+    return "stat", f"{told.st_size}:{told.st_mtime_ns}:{told.st_ctime_ns}:{told.st_ino}"
+
+
+def blob_mark(name: str, size: int) -> str:
+    return f"{name}:{size}"
+
+
+def _read_index(folder: str, name: str) -> Mapping[str, Any] | None:
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+        return None
+    return parse_index(path, read_small(path))
+
+
+def parse_index(path: str, content: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+        if isinstance(found["weight_map"], dict):
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise errors.Damaged(f"{path} is no index of safetensors files: it has no object weight_map")
+
+
+def read_small(path: str) -> bytes:
+    size = os.path.getsize(path)
+    if size > INDEX_BYTES_MAX:
+        raise errors.Damaged(f"{path} has {size} bytes; gpuwm reads at most {INDEX_BYTES_MAX}")
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def digest_small(hashes: Mapping[str, str]) -> str:
+    """One SHA-256 over the git hashes of small files, by name."""
+    found = hashlib.sha256()
+    for name in sorted(hashes):
+        found.update(f"{name}\0{hashes[name]}\n".encode())
+    return found.hexdigest()
+
+
+def _git_hash(path: str) -> str:
+    """The hash by which git and the Hugging Face hub know the content of a small file."""
+    content = read_small(path)
+    header = f"blob {len(content)}\0".encode()
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
+
+
+def is_small(name: str, code: bool) -> bool:
+    """Whether a file is one of the small ones. code: Python files belong to the model."""
+    return name in CONFIGS or (code and "/" not in name and name.endswith(".py"))
+
+
+def count(kinds: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind in kinds:
+        found[kind] = found.get(kind, 0) + 1
+    return dict(sorted(found.items()))

@@ -1,0 +1,83 @@
+"""What differs between a version and an engine, for a user of vLLM to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import errors
+from . import keys, texts
+
+CONFIGURATION = "vllm.configuration"  # the metadata under which `details` stands
+
+
+def details(vllm_config: Any, model_config: Any) -> dict[str, str]:
+    """Metadata for the version: the texts of which the key has digests only, so that `compare` can
+    name the entry that differs. Call it where `keys.layout` is called."""
+    found = {
+        "config": keys.configuration(model_config),
+        "quantization": keys.quantization(vllm_config, model_config),
+    }
+    return {CONFIGURATION: texts.canonical(found)}
+
+
+def compare(
+    version: str,
+    metadata: Mapping[str, str],
+    wanted: Mapping[str, str],
+    own_details: Mapping[str, str] | None = None,
+) -> None:
+    """Raises gpuwm.Mismatch, naming the first field of `wanted` that the version's key lacks or has
+    with another value; `own_details` (of `details`) let it name the entries that differ too.
+
+    version: "model@tag", for the message. metadata: of the version's mapping.
+    """
+    for name, value in wanted.items():
+        has = metadata.get(f"key.{name}")
+        if has == value:
+            continue
+        if has is None:
+            message = f'{version} has no field {name} in its key; this engine has "{value}"'
+        else:
+            message = f'{version} differs from this engine in {name}: this engine has "{value}", '
+            message += f'the version "{has}"'
+        entries = _entries(name, metadata, own_details or {})
+        raise errors.Mismatch(message + entries, remedy(name))
+
+
+def _entries(name: str, metadata: Mapping[str, str], own: Mapping[str, str]) -> str:
+    if CONFIGURATION not in metadata or CONFIGURATION not in own:
+        return ""
+    one = json.loads(own[CONFIGURATION]).get(name)
+    other = json.loads(metadata[CONFIGURATION]).get(name)
+    found = list(_differences("", one, other))
+    return "".join(f"\n  {line}" for line in found[:8]) if found else ""
+
+
+def _differences(path: str, one: Any, other: Any) -> Iterable[str]:
+    if one == other:
+        return
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted({*one, *other}):
+            inner = f"{path}.{name}" if path else name
+            yield from _differences(inner, one.get(name), other.get(name))
+        return
+    yield f"{path}: {texts.canonical(one)} here, {texts.canonical(other)} in the version"
+
+
+_REMEDIES = {
+    "dtype": "start the engine with the version's --dtype",
+    "quantization": "start the engine with the version's --quantization",
+    "tp": "start the engine with the version's --tensor-parallel-size",
+    "pp": "start the engine with the version's --pipeline-parallel-size",
+    "cache": "start the engine with the version's --kv-cache-dtype",
+    "lora": "start the engine as the version's was: with or without --enable-lora",
+    "environment": "set the version's environment variables",
+}
+
+
+def remedy(field: str) -> str:
+    """What a user of vLLM can do about a difference in this field."""
+    first = _REMEDIES.get(field, "start the engine as the version's was")
+    return f'{first}, or give another "ref", or none: then this engine derives a name of its own'

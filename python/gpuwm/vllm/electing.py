@@ -1,0 +1,153 @@
+"""Who builds a version: one engine, with all of its ranks, and everybody else waits for it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+
+from .. import errors, modes
+from ..attaching import attach
+from ..mapping import Mapping as Attached
+from .engines import Engine
+
+# Rank 0 tells the other ranks so often that it still waits for another engine: a collective
+# operation of torch.distributed fails if nothing comes for half an hour. The log gets a line too.
+WAITING_SECONDS = 60.0
+
+log = logging.getLogger("vllm.gpuwm")
+
+ATTACH, BUILD, WAIT, FAILED = "attach", "build", "wait", "failed"
+Verdict = tuple[str, str]
+
+
+def find(engine: Engine) -> Attached | None:
+    """This rank's part of the version, mapped, after its key was compared; None: this engine is the
+    one that builds it, and has the claim. Collective: all ranks attach, or all build, or all raise.
+
+    NotFound: mode load, and it is not there; Exists: mode save, and it is there; TimedOut: who
+    builds it; Mismatch: the field in which the keys differ; Refused; Damaged: a tainted version.
+    """
+    mapping: Attached | None = None
+
+    def keep(found: Attached | None) -> Attached | None:
+        nonlocal mapping
+        mapping = found
+        return found
+
+    error: Exception | None = None
+    what, text = FAILED, ""
+    try:
+        what, text = _told(engine, functools.partial(_decide, engine, keep))
+        if what == BUILD:
+            return None
+        if what == ATTACH and mapping is None:
+            mapping = attach(
+                text, rank=engine.ranks.rank, device=engine.device, client=engine.client
+            )
+        if mapping is not None:
+            engine.check(mapping)
+    except Exception as failed:
+        error = failed
+    engine.ranks.agree(f"attach to {engine.name}", error)
+    assert mapping is not None
+    return mapping
+
+
+def _told(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
+    """What rank 0 decided. Raises on rank 0 what `decide` raises, after all ranks were told."""
+    ranks = engine.ranks
+    if ranks.rank == 0:
+        try:
+            for verdict in decide():
+                ranks.first(verdict)
+        except Exception as error:
+            ranks.first((FAILED, f"{type(error).__name__}: {error}"))
+            raise
+        return verdict
+    while (verdict := ranks.first())[0] == WAIT:
+        pass
+    return verdict
+
+
+def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterator[Verdict]:
+    """Of rank 0: any number of WAIT, then ATTACH with the version's id, or BUILD."""
+    settings = engine.settings
+    find_one = {"load": _attach, "save": _claim_new}.get(settings.mode, _claim)
+    default = 0.0 if settings.mode in ("load", "save") else math.inf
+    wait = default if settings.wait is None or settings.mode == "save" else settings.wait
+    end = time.monotonic() + wait
+    while True:
+        left = max(end - time.monotonic(), 0.0)
+        try:
+            found = find_one(engine, min(left, WAITING_SECONDS))
+        except errors.TimedOut as error:
+            if left <= WAITING_SECONDS:
+                raise
+            log.info("gpuwm: still waiting for %s: %s", engine.name, error)
+            yield WAIT, str(error)
+            continue
+        keep(found)
+        if found is None:
+            yield BUILD, engine.name
+        else:
+            yield ATTACH, found.version.id
+        return
+
+
+def _attach(engine: Engine, wait: float) -> Attached:
+    try:
+        return attach(
+            engine.name,
+            device=engine.device,
+            wait=wait,
+            owner=engine.settings.owners,
+            client=engine.client,
+        )
+    except errors.NotFound as error:
+        raise errors.NotFound(
+            f'"mode": "load": {error}',
+            'let an engine build it first ("mode": "auto"), or correct "ref"',
+        ) from error
+
+
+def _claim(engine: Engine, wait: float) -> Attached | None:
+    """Attaches, waits for who builds, or is elected."""
+    owner = engine.settings.owners
+    try:
+        return modes.claim(engine.client, engine.name, engine.device, wait, None, owner)
+    except errors.Exists:  # an alias is no name of a new version, but a way to a ready one
+        return attach(
+            engine.name, device=engine.device, wait=wait, owner=owner, client=engine.client
+        )
+    except errors.NoDevice as error:
+        raise errors.NoDevice(
+            error.message,
+            f'{error.detail}; give this engine another "ref", or none: names that gpuwm derives '
+            "differ by device",
+        ) from error
+
+
+def _claim_new(engine: Engine, wait: float) -> None:
+    """Is elected, or says why this name can't be built now. wait: 0."""
+    remedy = f'give another tag in "ref", or free the name first: gpuwmctl retire {engine.name}'
+    try:
+        found = modes.claim(engine.client, engine.name, engine.device, wait, None)
+    except errors.TimedOut as error:
+        raise errors.Busy(
+            f'"mode": "save": another process is building {engine.name}: {error.message}',
+            'give another tag in "ref", or let this engine use that one: "mode": "auto"',
+        ) from error
+    except (errors.Exists, errors.NoDevice) as error:
+        raise errors.Exists(f'"mode": "save": {error.message}', remedy) from error
+    if found is not None:
+        found.drop()
+        raise errors.Exists(f'"mode": "save": the version {engine.name} is there', remedy)
+
+
+def give_up(engine: Engine) -> None:
+    """The claim of an engine that will not build goes to the next one. Only rank 0 has one."""
+    if engine.ranks.rank == 0:
+        modes._give_up(engine.client, engine.name)

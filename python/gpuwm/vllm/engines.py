@@ -1,0 +1,214 @@
+"""What one engine asks gpuwm for: names, keys and the ranks that load together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import client as clients
+from .. import devices, errors
+from ..attaching import attach
+from ..mapping import Mapping as Attached
+from . import differences, identity, keys
+from . import ranks as groups
+from .settings import Settings, parse
+
+log = logging.getLogger("vllm.gpuwm")
+DRAFT = ".draft"  # what a draft's ref has behind the target's
+
+
+@dataclass
+class Engine:
+    """One load of a model by all ranks of an engine.
+
+    name: what is attached to or built. ref: what `ref` says for this model; in mode raw the
+    checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
+    client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
+    """
+
+    settings: Settings
+    client: clients.Client
+    ranks: groups.Ranks
+    device: str
+    layout: dict[str, str]
+    details: dict[str, str]
+    identity: dict[str, str]
+    name: str
+    ref: str | None
+
+    def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
+        """Mismatch: names the field in which the version's key differs from this engine's. more:
+        fields beside the layout and the identity."""
+        wanted = {**self.layout, **self.identity, **(more or {})}
+        differences.compare(str(mapping.version), mapping.metadata, wanted, self.details)
+
+
+def is_draft(vllm_config: Any, model_config: Any) -> bool:
+    """Whether the model is the draft of speculative decoding."""
+    speculative = vllm_config.speculative_config
+    return speculative is not None and (
+        model_config is speculative.draft_model_config
+        and model_config is not speculative.target_model_config
+    )
+
+
+def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str) -> Engine:
+    """Connects, computes keys and names, and compares notes with the other ranks. Collective: see
+    Ranks. Unreachable: no gpuwmd; Unsupported: ranks that can't share a version; NotFound: the
+    checkpoint of mode raw; OSError: the checkpoint's files."""
+    draft = is_draft(vllm_config, model_config)
+    ranks = groups.ranks(vllm_config, draft)
+    ref = ref_of(settings, vllm_config, draft)
+    error: Exception | None = None
+    here: tuple[str, str] = ("", "")
+    try:
+        client = clients.connect(settings.socket, name="vllm", wait=settings.wait)
+        device = devices.resolve(_device(vllm_config), client) or "host"
+        here = client.instance, device
+        layout = keys.layout(vllm_config, model_config, prefix)
+        details = differences.details(vllm_config, model_config)
+    except Exception as failed:
+        error = failed
+    ranks.agree("connect to gpuwmd", error)
+    places = ranks.gather(here)
+    _check_places(places)
+    named: tuple[str, dict[str, str]] | None = None
+    try:
+        if ranks.rank == 0:
+            at = [device for _, device in places]
+            named = _named(settings, ref, vllm_config, model_config, client, layout, at)
+    except Exception as failed:
+        error = failed
+    ranks.agree("name the version", error)
+    name, found = ranks.first(named)
+    return Engine(settings, client, ranks, device, layout, details, found, name, ref)
+
+
+def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
+    """What `ref` says for this model: a draft that has the target's ref gets one of its own."""
+    target = vllm_config.load_config.model_loader_extra_config or {}
+    if settings.ref is None or not draft or target.get("ref") != settings.ref:
+        return settings.ref
+    return settings.ref + DRAFT
+
+
+def attach_raw(ref: str, device: str, settings: Settings, client: clients.Client) -> Attached:
+    """The plain checkpoint, on this device or, where it is not there, on the host. NotFound,
+    NoDevice: with the remedy."""
+    wait = settings.wait
+    try:
+        try:
+            return attach(ref, device=device, wait=wait, owner=settings.owners, client=client)
+        except errors.NoDevice:
+            return attach(ref, device="host", wait=wait, owner=settings.owners, client=client)
+    except (errors.NotFound, errors.NoDevice) as error:
+        raise type(error)(
+            f'"mode": "raw": {error}',
+            f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} "
+            f"--device {device}",
+            code=error.code,
+            name=error.name,
+        ) from error
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def _named(
+    settings: Settings,
+    ref: str | None,
+    vllm_config: Any,
+    model_config: Any,
+    client: clients.Client,
+    layout: dict[str, str],
+    at: list[str],
+) -> tuple[str, dict[str, str]]:
+    """The version's name and the identity of its checkpoint. at: the devices of all ranks."""
+    if settings.mode == "load":
+        assert ref is not None
+        return ref, {}
+    if settings.mode == "raw":
+        found = identity.identity(model_config, client, raw=ref)
+        return keys.derived_name(model_config, found, layout, at), found
+    try:
+        found = identity.identity(
+            model_config,
+            client,
+            inner=settings.inner,
+            download_dir=vllm_config.load_config.download_dir,
+        )
+    except errors.Unsupported as error:
+        if ref is None:
+            raise
+        log.warning(
+            "gpuwm: whether %s is of the checkpoint of this engine is not checked: %s", ref, error
+        )
+        found = {}
+    return ref or keys.derived_name(model_config, found, layout, at), found
+
+
+def _check_places(places: list[tuple[str, str]]) -> None:
+    instances = {instance for instance, _ in places}
+    if len(instances) > 1:
+        raise errors.Unsupported(
+            f"the ranks of this engine reach {len(instances)} different gpuwmds, and the parts of "
+            "a version are held by one",
+            "run all ranks on one machine, with one GPUWM_SOCKET",
+        )
+
+
+def _device(vllm_config: Any) -> str:
+    import torch
+
+    kind = torch.device(vllm_config.device_config.device).type
+    if kind == "cpu":
+        return "host"
+    if kind == "cuda":
+        return f"cuda:{torch.cuda.current_device()}"
+    raise errors.Unsupported(
+        f"load format gpuwm refuses the device {kind}: gpuwm holds memory of CUDA and of the host",
+        "start the engine with --load-format auto",
+    )
+
+
+# ---- a draft model, before it is loaded --------------------------------------------------------
+
+
+def draft_bytes(vllm_config: Any, target: Engine) -> int:
+    """Bytes on this rank's device of the draft model's version, if it is ready; 0: there is no
+    draft model, this format does not load it, or it is not there yet."""
+    speculative = vllm_config.speculative_config
+    model_config = getattr(speculative, "draft_model_config", None)
+    if model_config is None or not is_draft(vllm_config, model_config):
+        return 0
+    load_config = speculative.draft_load_config or vllm_config.load_config
+    if load_config.load_format != vllm_config.load_config.load_format:
+        return 0
+    chosen = parse(load_config.model_loader_extra_config or {})
+    layout = keys.layout(vllm_config, model_config, "")
+    places = target.ranks.gather(target.device)
+    named: tuple[str, dict[str, str]] | None = None
+    if target.ranks.rank == 0:
+        ref = ref_of(chosen, vllm_config, True)
+        with contextlib.suppress(errors.Error, OSError):  # its own load says what is wrong
+            named = _named(chosen, ref, vllm_config, model_config, target.client, layout, places)
+    named = target.ranks.first(named)
+    return 0 if named is None else _bytes_of(target, named[0])
+
+
+def _bytes_of(engine: Engine, name: str) -> int:
+    """Of what this rank would attach to; a look, which takes no lease."""
+    model, _, tag = name.partition("@")
+    found = engine.client.list(model)
+    named = {each["version"] for each in found["aliases"] if each["alias"] == (tag or "current")}
+    for row in found["versions"]:
+        if row["state"] == "ready" and (row["tag"] == tag or row["version"] in named):
+            return sum(
+                part["bytes"]
+                for part in row["parts"]
+                if part["device"] == engine.device and part["rank"] == engine.ranks.rank
+            )
+    return 0

@@ -1,0 +1,376 @@
+"""Keys of the versions that vLLM's engines share: computed from an engine's configuration.
+
+A key has three parts, all of them fields of a gpuwm key (name to short text):
+
+- The *layout*, `layout()`: everything that changes the bytes, shapes, strides or existence of what
+  vLLM's post-processing leaves for one checkpoint. It is known before the model is built.
+- The *backends*, `gpuwm.vllm.backends`: the kernels that the layers of a built model chose. The
+  layout has every setting that the choice depends on; the backends prove that the layers chose the
+  same.
+- The *identity*, `gpuwm.vllm.identity`: which checkpoint it is.
+
+A publisher gives all three. An engine that attaches asks for the layout and, with a derived name or
+in mode `auto`, for the identity. It compares the backends once its model is built
+(`gpuwm.vllm.differences`). A switch asks for layout and backends.
+
+This module imports vLLM and torch only inside its functions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from . import texts, variables
+
+# Fields that tell one rank's part from another's. A version has one name, so the name can't depend
+# on them.
+RANK_FIELDS = ("tp.rank", "pp.rank", "experts.rank")
+
+# Packages that bring kernels, or that decide how a checkpoint is read or packed.
+PACKAGES = (
+    "transformers",
+    "triton",
+    "flashinfer-python",
+    "flashinfer-cubin",
+    "deep-gemm",
+    "nvidia-cutlass-dsl",
+    "compressed-tensors",
+    "torchao",
+    "humming-kernels",
+    "tilelang",
+    "fbgemm-gpu-genai",
+    "conch-triton-kernels",
+    "amd-aiter",
+    "amd-quark",
+    "zentorch",
+)
+
+# Entries of a model's configuration that say where it came from, not what it is: two fine-tunes of
+# one model differ in them, and an engine may be switched from one to the other.
+_ORIGIN = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+
+# Settings of attention that choose sizes inside a kernel.
+_KERNEL_SIZES = ("flash_attn_max_num_splits", "tq_max_kv_splits", "flex_attn_")
+
+# Models whose modules keep memory or values that depend on the engine's limits. Engines of other
+# models share weights whatever their limits are.
+_LIMITED_BY_LENGTH = re.compile(r"Llama4|MiniMaxM2|DeepseekV32|DeepSeekV4|GlmMoeDsa")
+_LIMITED_BY_BATCH = re.compile(r"Gemma3n|Gemma4|Granite4Vision|DeepseekV32|DeepSeekV4|GlmMoeDsa")
+
+_TAG_DIGITS = 24  # 96 bits: names of different keys never meet by chance
+_MODEL_BYTES_MAX = 128  # of a model's name: proto/limits.h
+
+
+class Ranks(NamedTuple):
+    """Where this process stands: in tensor and pipeline parallelism, and among those that share
+    the experts of a layer (experts: over data, context and tensor parallelism)."""
+
+    tp: int = 0
+    pp: int = 0
+    experts: int = 0
+
+
+def ranks(vllm_config: Any) -> Ranks:
+    """This process's, from vLLM's process groups, which must have been made."""
+    from vllm.distributed import parallel_state
+
+    parallel = vllm_config.parallel_config
+    tp = parallel_state.get_tp_group().rank_in_group
+    context_size = getattr(parallel, "prefill_context_parallel_size", 1)
+    context = parallel_state.get_pcp_group().rank_in_group if context_size > 1 else 0
+    data = parallel_state.get_dp_group().rank_in_group if parallel.data_parallel_size > 1 else 0
+    experts = (data * context_size + context) * parallel.tensor_parallel_size + tp
+    return Ranks(tp, parallel_state.get_pp_group().rank_in_group, experts)
+
+
+def layout(
+    vllm_config: Any, model_config: Any, prefix: str = "", at: Ranks | None = None
+) -> dict[str, str]:
+    """What decides how the weights of one rank lie in memory: fields of a key, in the order in
+    which a difference is worth telling.
+
+    vllm_config, model_config, prefix: as vLLM's loader gets them. at: the rank; None: this
+    process's (`ranks`). Call it once, before the model is built: building it writes into vLLM's
+    quantisation config. At most 23 fields of at most 255 bytes.
+    """
+    at = ranks(vllm_config) if at is None else at
+    parallel = vllm_config.parallel_config
+    fields = {
+        "model": _model(model_config),
+        "role": _role(vllm_config, model_config, prefix),
+        "dtype": str(texts.plain(model_config.dtype)),
+        "quantization": _quantization(vllm_config, model_config),
+        "tp": str(parallel.tensor_parallel_size),
+        "tp.rank": str(at.tp),
+        "pp": str(parallel.pipeline_parallel_size),
+        "pp.rank": str(at.pp),
+        **_experts(vllm_config, model_config, at),
+        "cache": _cache(vllm_config.cache_config),
+        "attention": _attention(vllm_config),
+        "linear": str(getattr(vllm_config.kernel_config, "linear_backend", "auto")),
+        "lora": "off" if vllm_config.lora_config is None else "on",
+        "multimodal": _multimodal(model_config),
+        "limits": _limits(vllm_config, model_config),
+        "config": _config(model_config),
+        "arch": _arch(),
+        "vllm": importlib.metadata.version("vllm"),
+        "torch": _torch(),
+        "packages": _packages(),
+        "environment": _environment(),
+    }
+    return {name: texts.short(value) for name, value in fields.items() if value}
+
+
+# ---- the fields ---------------------------------------------------------------------------------
+
+
+def _model(model_config: Any) -> str:
+    """The class that vLLM builds, and what it is run as: pooling models have other heads."""
+    kind = model_config.architecture
+    implementation = str(texts.plain(getattr(model_config, "model_impl", "auto")))
+    if implementation not in ("auto", "vllm"):
+        kind += f", implementation {implementation}"
+    overrides = getattr(model_config, "model_class_overrides", None)
+    if overrides:
+        kind += f", classes {texts.canonical(overrides)}"
+    kind += f", runner {model_config.runner_type}"
+    convert = model_config.convert_type
+    return kind if convert == "none" else f"{kind}, converted to {convert}"
+
+
+def _role(vllm_config: Any, model_config: Any, prefix: str) -> str:
+    """Target or draft. A draft that is a layer of the target's own checkpoint reads other tensors
+    of the same files."""
+    speculative = vllm_config.speculative_config
+    draft = model_config.runner_type == "draft" or (
+        speculative is not None
+        and model_config is speculative.draft_model_config
+        and model_config is not speculative.target_model_config
+    )
+    name = "draft" if draft else "target"
+    return f"{name} {prefix}" if prefix else name
+
+
+def quantization(vllm_config: Any, model_config: Any) -> Any:
+    """All that says how weights are quantised, as plain data."""
+    hf_config = texts.plain(model_config.hf_config)
+    return {
+        "method": model_config.quantization,
+        "asked": texts.plain(getattr(model_config, "quantization_config", None)),
+        "checkpoint": hf_config.get("quantization_config") or hf_config.get("compression_config"),
+        "engine": texts.plain(_without_mapping(vllm_config.quant_config)),
+    }
+
+
+def _without_mapping(quant_config: Any) -> Any:
+    """Building a model writes the names of its packed modules into the config."""
+    if quant_config is None:
+        return None
+    found = texts.plain(quant_config)
+    if isinstance(found, dict):
+        found.pop("packed_modules_mapping", None)
+    return found
+
+
+def _quantization(vllm_config: Any, model_config: Any) -> str:
+    found = quantization(vllm_config, model_config)
+    if not any(found.values()):
+        return "none"
+    name, asked = str(found["method"] or "none"), found["asked"]
+    return texts.short(f"{name} {texts.canonical(asked)}" if asked else name, found)
+
+
+def _experts(vllm_config: Any, model_config: Any, at: Ranks) -> dict[str, str]:
+    """Data parallelism shards experts and nothing else, so dense models share over it."""
+    if not model_config.is_moe:
+        return {}
+    parallel = vllm_config.parallel_config
+    size = (
+        parallel.data_parallel_size
+        * getattr(parallel, "prefill_context_parallel_size", 1)
+        * parallel.tensor_parallel_size
+    )
+    experts = f"tensor parallel over {size}"
+    if parallel.enable_expert_parallel and size > 1:
+        experts = f"expert parallel over {size}, placed {parallel.expert_placement_strategy}"
+        if parallel.enable_eplb:
+            experts += f", {parallel.eplb_config.num_redundant_experts} redundant"
+    return {
+        "experts": experts,
+        "experts.rank": str(at.experts),
+        "moe": f"{getattr(vllm_config.kernel_config, 'moe_backend', 'auto')}, "
+        f"{parallel.all2all_backend}",
+    }
+
+
+def _cache(cache: Any) -> str:
+    """Scales of a quantised KV cache lie beside the weights."""
+    found = str(cache.cache_dtype)
+    if getattr(cache, "calculate_kv_scales", False):
+        found += ", scales calculated"
+    skipped = getattr(cache, "kv_cache_dtype_skip_layers", None)
+    return f"{found}, not in {texts.canonical(skipped)}" if skipped else found
+
+
+def _attention(vllm_config: Any) -> str:
+    """What was asked for, and what vLLM's choice depends on beside model and GPU."""
+    config = vllm_config.attention_config
+    default = texts.plain(type(config)())
+    others = {
+        name: value
+        for name, value in texts.plain(config).items()
+        if value != default.get(name) and not name.startswith(_KERNEL_SIZES)
+    }
+    name = others.pop("backend", None) or "auto"
+    cache, transfer = vllm_config.cache_config, vllm_config.kv_transfer_config
+    if getattr(cache, "user_specified_block_size", False):
+        others["block_size"] = cache.block_size
+    if transfer is not None and transfer.is_kv_transfer_instance:
+        others["kv_connector"] = True
+    return f"{name} {texts.canonical(others)}" if others else str(name)
+
+
+def _multimodal(model_config: Any) -> str:
+    """Towers that are left out, or that every rank has whole."""
+    config = model_config.multimodal_config
+    if config is None:
+        return ""
+    found = {
+        name: texts.plain(getattr(config, name, None))
+        for name in (
+            "language_model_only",
+            "mm_encoder_only",
+            "mm_encoder_tp_mode",
+            "mm_encoder_attn_backend",
+            "mm_encoder_attn_dtype",
+            "mm_encoder_fp8_scale_path",
+        )
+    }
+    # vLLM does not build the tower of a modality whose limit is 0.
+    limits = texts.plain(getattr(config, "limit_per_prompt", None)) or {}
+    found["without"] = [name for name in sorted(limits) if _count(limits[name]) == 0]
+    return texts.canonical({name: value for name, value in found.items() if value})
+
+
+def _count(limit: Any) -> Any:
+    return limit.get("count") if isinstance(limit, dict) else limit
+
+
+def _limits(vllm_config: Any, model_config: Any) -> str:
+    found = []
+    config = texts.canonical(model_config.hf_config)
+    architecture = model_config.architecture
+    if '"longrope"' in config or _LIMITED_BY_LENGTH.search(architecture):
+        found.append(f"max_model_len {model_config.max_model_len}")
+    if '"index_topk"' in config or _LIMITED_BY_BATCH.search(architecture):
+        batch = vllm_config.scheduler_config.max_num_batched_tokens
+        found.append(f"max_num_batched_tokens {batch}")
+    return ", ".join(found)
+
+
+def configuration(model_config: Any) -> dict[str, Any]:
+    """The model's configuration after vLLM's and the user's overrides, as plain data, without what
+    says where it came from."""
+    found = texts.plain(model_config.hf_config)
+    return {name: value for name, value in found.items() if name not in _ORIGIN}
+
+
+def _config(model_config: Any) -> str:
+    found = configuration(model_config)
+    text = texts.plain(model_config.hf_text_config)
+    shown = []
+    for name in (
+        "num_hidden_layers",
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "vocab_size",
+    ):
+        if isinstance(value := text.get(name), int):
+            shown.append(f"{name} {value}")
+    return texts.short(", ".join(shown), found)
+
+
+def _arch() -> str:
+    """The device, as far as kernels and their workspaces depend on it."""
+    import torch
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        return f"cpu {torch.backends.cpu.get_cpu_capability()}"
+    if not current_platform.is_cuda_alike():
+        return f"{current_platform.device_type} {current_platform.get_device_name()}"
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    kind = getattr(properties, "gcnArchName", "") if current_platform.is_rocm() else ""
+    kind = kind or f"sm_{properties.major}{properties.minor}"
+    # Marlin's workspace has an entry for each multiprocessor: a MIG slice has fewer.
+    return f"{kind}, {properties.multi_processor_count} multiprocessors"
+
+
+def _torch() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def _packages() -> str:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _environment() -> str:
+    changed = variables.changed()
+    return ", ".join(f"{name}={_value(changed[name])}" for name in sorted(changed)) or "defaults"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else texts.canonical(value)
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+
+def derived_name(
+    model_config: Any,
+    identity: Mapping[str, str],
+    layout: Mapping[str, str],
+    devices: Iterable[str] = (),
+) -> str:
+    """The name "model@tag" of the version for this checkpoint and this layout.
+
+    Every process and every rank that has equal arguments gets the same name; a different identity,
+    layout (beside `RANK_FIELDS`) or set of devices gives a different tag. devices: gpuwm's names of
+    the devices of all ranks, in any order, for engines that hold copies on different GPUs.
+    """
+    found = hashlib.sha256()
+    shared = {name: value for name, value in layout.items() if name not in RANK_FIELDS}
+    found.update(texts.digest(dict(identity), shared, sorted(devices)).encode())
+    return f"{model_name(model_config.model)}@vllm-{found.hexdigest()[:_TAG_DIGITS]}"
+
+
+def model_name(path: str) -> str:
+    """A name by gpuwm's rules for a model of the Hugging Face hub, a folder or a file."""
+    parts = [part for part in path.split("/") if part]
+    cached = [part for part in parts if part.startswith("models--")]
+    if cached:
+        name = cached[-1].removeprefix("models--").replace("--", "/")
+    elif path.startswith(("/", ".", "~")) or len(parts) > 2:
+        name = parts[-1] if parts else ""
+    else:
+        name = path
+    name = re.sub(r"[^A-Za-z0-9._/-]", "-", name)
+    name = re.sub(r"\.{2,}", ".", name).lstrip("./")[:_MODEL_BYTES_MAX]
+    # Thirty-two hexadecimal digits would be the id of a version.
+    if not name or re.fullmatch(r"[0-9a-fA-F]{32}", name):
+        name = f"model-{name}"
+    return name.rstrip("-") or "model"

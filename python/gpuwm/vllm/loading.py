@@ -1,0 +1,341 @@
+"""The load format `gpuwm` of vLLM.
+
+    vllm serve MODEL --load-format gpuwm
+    vllm serve MODEL --load-format gpuwm --model-loader-extra-config '{"ref": "llama@v1"}'
+
+The first engine loads the model with vLLM's own loader and publishes it as it is after vLLM's
+post-processing: sharded, fused, quantised. It goes on with the published memory, so that the model
+is there once. All other engines attach to that version, and build a model around it. Each rank of
+an engine publishes, or attaches to, one part of the version. A draft model is a version of its own,
+with the target's ref and `.draft` behind it.
+
+The keys of `--model-loader-extra-config`, of which none is needed:
+
+ref: the version, "llama@v1". In modes load and auto it may be an alias ("llama@prod") if what it
+  names is there. Absent: a name is derived from the model's name and from all that the weights
+  depend on (checkpoint, configuration, quantisation, ranks, GPU, versions of vLLM and torch), and
+  the log has it.
+mode: "auto" (default): attach if the version is there; else one of the engines that start is
+  elected to build it, and the others wait for it. If the builder fails or dies, the next one is
+  elected. "load": attach, or fail. "save": build, or fail if the name is taken or being built.
+  "raw": `ref` names a plain checkpoint that gpuwm holds (`gpuwmctl load`). The engine that builds
+  reads its tensors from GPU memory (or from the host's, if it lies there) instead of files. What
+  vLLM makes of them is published under a derived name, to which all others attach, as with auto.
+  Checkpoint and model are held at once: retire the checkpoint when the model is there.
+inner: vLLM's load format with which the builder reads the checkpoint; default "auto".
+inner_config: that loader's own `model_loader_extra_config`; default {}.
+fallback: "auto": if gpuwm can't be used, the engine loads with the inner loader into memory of its
+  own, and a warning in the log says why. Absent: that is an error.
+owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
+  the engine's own user and operators.
+wait: seconds. Absent: auto and raw wait for the builder as long as it lives, load does not wait.
+  Also how long to wait for gpuwmd to come up; absent: not at all.
+socket: gpuwmd's socket. Absent: as everywhere, $GPUWM_SOCKET or the usual places.
+private: patterns of names of parameters that this engine gets a copy of, which may be written.
+
+Before an engine attaches it compares the version's key with its own configuration: a difference is
+an error that names the field. Weights are read-only; whatever writes into weights is refused by
+name (`gpuwm.vllm.refusals`). LoRA adapters stay beside the weights and are allowed.
+
+Memory: the builder needs the model and 2 GiB at its peak, everybody else only what vLLM's
+`__init__` computes. With sleep mode the weights and all that is loaded with them stay outside of
+vLLM's sleeping pool: they are shared, so they stay when an engine sleeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.model_executor.model_loader import get_model_loader
+from vllm.model_executor.model_loader.base_loader import BaseModelLoader
+from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+from .. import errors, init
+from ..mapping import Mapping as Attached
+from . import backends, electing, engines, pools, publishing, refusals, replaying, settings
+from .raw import RawLoader
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+log = logging.getLogger("vllm.gpuwm")
+GIGA = 1e9
+
+
+class Loader(BaseModelLoader):  # type: ignore[misc]
+    """vLLM's loader of the load format `gpuwm`; the module's text says what it does.
+
+    Its methods raise gpuwm.Error with what to do, and what the inner loader raises.
+    """
+
+    def __init__(self, load_config: Any) -> None:
+        """Invalid: `model_loader_extra_config` has a key or a value that is not known."""
+        super().__init__(load_config)
+        self.settings = settings.parse(load_config.model_loader_extra_config or {})
+
+    # ---- vLLM's interface ----
+
+    def download_model(self, model_config: Any) -> None:
+        """Downloads what the inner loader would read. Nothing in modes that read no file."""
+        if self.settings.mode in ("auto", "save"):
+            self._inner().download_model(model_config)
+
+    def load_weights(self, model: Module, model_config: Any) -> None:
+        """Unsupported: vLLM calls this to write other weights into a model that is loaded."""
+        raise errors.Unsupported(
+            "load format gpuwm can't load weights into a model that is there: they are shared and "
+            "read-only",
+            "publish the new weights as another version, and switch to it or start an engine on it",
+        )
+
+    def get_external_weight_memory(self, vllm_config: Any) -> int:
+        """Bytes on this rank's device of the versions that this engine attaches to, or 0 if it
+        builds. vLLM calls this on a fresh loader before it measures free memory, so the election
+        takes place here: an engine that waits for another one measures when the version is there.
+        `load_model` goes on with the outcome. Errors of `load_model`.
+
+        A draft model that is not there yet counts as 0: vLLM sees it come.
+        """
+        model_config = vllm_config.model_config
+        try:
+            refusals.check(vllm_config, model_config)
+            engine = engines.engine(self.settings, vllm_config, model_config, "")
+            mapping = electing.find(engine)
+        except errors.Error as error:
+            if self.settings.fallback is None:
+                raise
+            _decided[self._key(False)] = error
+            return 0
+        _decided[self._key(False)] = (engine, mapping)
+        found = 0 if mapping is None else mapping.version.nbytes
+        return found + engines.draft_bytes(vllm_config, engine)
+
+    def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
+        """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
+        ranks of the engine call it."""
+        return pools.outside(
+            vllm_config, lambda: self._load_or_fall_back(vllm_config, model_config, prefix)
+        )
+
+    # ---- how ----
+
+    def _load_or_fall_back(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
+        try:
+            with _registered_once(vllm_config):
+                return self._load(vllm_config, model_config, prefix)
+        except errors.Error as error:
+            if self.settings.fallback is None:
+                raise
+            _warn_of_fallback(model_config, error)
+        return self._load_inner(vllm_config, model_config, prefix)
+
+    def _load(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
+        draft = engines.is_draft(vllm_config, model_config)
+        decided = None if prefix else _decided.pop(self._key(draft), None)
+        if isinstance(decided, errors.Error):
+            raise decided
+        if decided is None:
+            refusals.check(vllm_config, model_config)
+            engine = engines.engine(self.settings, vllm_config, model_config, prefix)
+            decided = engine, electing.find(engine)
+        engine, mapping = decided
+        if mapping is None:
+            return self._build(engine, vllm_config, model_config, prefix)
+        return self._attach(engine, mapping, vllm_config, model_config, prefix)
+
+    def _key(self, draft: bool) -> tuple[str, bool]:
+        return repr(self.settings), draft
+
+    def _inner(self) -> Any:
+        """vLLM's own loader."""
+        return get_model_loader(
+            dataclasses.replace(
+                self.load_config,
+                load_format=self.settings.inner,
+                model_loader_extra_config=dict(self.settings.inner_config),
+            )
+        )
+
+    def _load_inner(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
+        model: Module = self._inner().load_model(
+            vllm_config=vllm_config, model_config=model_config, prefix=prefix
+        )
+        return model
+
+    # ---- build ----
+
+    def _build(
+        self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
+    ) -> Module:
+        begin = time.perf_counter()
+        model: Module | None = None
+        error: BaseException | None = None
+        try:
+            model, source = self._read(engine, vllm_config, model_config, prefix)
+        except BaseException as failed:
+            error = failed
+        try:
+            engine.ranks.agree(f"load {model_config.model}", error)
+        except BaseException:
+            electing.give_up(engine)
+            raise
+        assert model is not None
+        loaded = time.perf_counter()
+        try:
+            mapping = publishing.publish(engine, model, _made_by(model_config))
+        except errors.Error as failed:
+            if self.settings.fallback is None:
+                raise
+            # The model is complete, in memory of this engine alone.
+            _warn_of_fallback(model_config, failed)
+            return model
+        log.info(
+            "gpuwm: built %s (%s), since it was not there: %.2f GB in %d tensors; "
+            "%s %.2f s, publish %.2f s. Other engines attach to it",
+            mapping.version,
+            mapping.version.id,
+            mapping.nbytes / GIGA,
+            len(mapping),
+            source,
+            loaded - begin,
+            time.perf_counter() - loaded,
+        )
+        return model
+
+    def _read(
+        self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
+    ) -> tuple[Module, str]:
+        """The model, loaded by vLLM, and how."""
+        if self.settings.mode != "raw":
+            model = self._load_inner(vllm_config, model_config, prefix)
+            return model, f"loader {self.settings.inner}"
+        assert engine.ref is not None
+        with engines.attach_raw(
+            engine.ref, engine.device, self.settings, engine.client
+        ) as checkpoint:
+            loader = RawLoader(self.load_config, checkpoint)
+            model = loader.load_model(
+                vllm_config=vllm_config, model_config=model_config, prefix=prefix
+            )
+            return model, f"from {checkpoint.version} on {checkpoint.device}"
+
+    # ---- attach ----
+
+    def _attach(
+        self,
+        engine: engines.Engine,
+        mapping: Attached,
+        vllm_config: Any,
+        model_config: Any,
+        prefix: str,
+    ) -> Module:
+        begin = time.perf_counter()
+        error: BaseException | None = None
+        try:
+            model, times = self._around(engine, mapping, vllm_config, model_config, prefix)
+        except BaseException as failed:
+            error = failed
+        engine.ranks.agree(f"build a model around {engine.name}", error)
+        version = mapping.version
+        log.info(
+            "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
+            version,
+            version.id,
+            version.nbytes / GIGA,
+            publishing.maker(mapping),
+            time.perf_counter() - begin,
+            ", ".join(f"{what} {seconds:.3f} s" for what, seconds in times.items()),
+        )
+        return model
+
+    def _around(
+        self,
+        engine: engines.Engine,
+        mapping: Attached,
+        vllm_config: Any,
+        model_config: Any,
+        prefix: str,
+    ) -> tuple[Module, dict[str, float]]:
+        """A fresh model whose parameters are the version's, and what took how long (seconds)."""
+        from .. import image
+
+        clock = _Clock()
+        target = torch.device(vllm_config.device_config.device)
+        with set_default_torch_dtype(model_config.dtype):
+            with init.empty_init(), target:
+                model = initialize_model(
+                    vllm_config=vllm_config, model_config=model_config, prefix=prefix
+                )
+            clock.lap("build")
+            # Which kernels the layers chose is known only now.
+            engine.check(mapping, backends.backends(model))
+            processed = replaying.processed_context(model)
+            replay = replaying.Replay(model, model_config)
+            steps = replay.steps() if processed is None else iter(())
+            image.install(model, mapping, private=self.settings.private, replay=steps)
+            if processed is not None:
+                with processed:
+                    process_weights_after_loading(model, model_config, target)
+            replaying.finish(model, model_config)
+            clock.lap("install and post-process")
+            if processed is None:
+                clock.times["of it post-processing"] = replay.seconds
+        return model.eval(), clock.times
+
+
+# What `get_external_weight_memory` decided, for the loader that vLLM makes next.
+_decided: dict[tuple[str, bool], Any] = {}
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, what: str) -> None:
+        now = time.perf_counter()
+        self.times[what] = now - self._last
+        self._last = now
+
+
+def _made_by(model_config: Any) -> str:
+    version = importlib.metadata.version("vllm")
+    return json.dumps(
+        {"engine": f"vLLM {version}", "pid": os.getpid(), "model": str(model_config.model)}
+    )
+
+
+def _warn_of_fallback(model_config: Any, error: errors.Error) -> None:
+    log.warning(
+        'gpuwm: %s is loaded into memory of this engine alone ("fallback": "auto"), since gpuwm '
+        "can't be used: %s",
+        model_config.model,
+        error,
+    )
+
+
+@contextmanager
+def _registered_once(vllm_config: Any) -> Iterator[None]:
+    """If the load fails, what the layers of its model registered is taken back: another model with
+    layers of the same names may be built then."""
+    compilation = vllm_config.compilation_config
+    layers = dict(compilation.static_forward_context)
+    experts = list(getattr(compilation, "static_all_moe_layers", ()))
+    try:
+        yield
+    except BaseException:
+        compilation.static_forward_context.clear()
+        compilation.static_forward_context.update(layers)
+        if hasattr(compilation, "static_all_moe_layers"):
+            compilation.static_all_moe_layers[:] = experts
+        raise

@@ -1,0 +1,140 @@
+"""How much GPU memory an engine may use beside the versions that gpuwm holds: plain arithmetic.
+
+vLLM's `gpu_memory_utilization` is the part of a GPU that engines may fill. Two rules here differ
+from vLLM's own:
+
+- A version counts once, whoever made it: it is taken off what may be filled, and what is left is
+  for engines.
+- If several engines share the GPU, each gets an equal share of what is left. The share depends on
+  nothing that is in use at the moment, so it is the same for engines that start at once and for
+  engines that start one after the other.
+
+All figures are in bytes unless they say GiB. This module imports neither vLLM nor torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .. import errors
+
+GIB = 1 << 30
+ENGINES_MAX = 64  # contexts of 0.5 GiB fill a third of the largest GPU then
+# What an engine has on the GPU beside what torch allocates: the CUDA context, kernels and captured
+# graphs. An engine with graphs had 0.87 GiB of it on an H200 (vLLM 0.25.1).
+OVERHEAD = GIB
+# Buffers of the collective operations of a rank, beside `OVERHEAD`: NCCL allocates them itself.
+COMMUNICATION_OVERHEAD = GIB
+OVERHEAD_GIB_MAX = 64.0
+
+ENGINES_KEY, OVERHEAD_KEY = "engines", "engine_overhead_gib"
+
+
+class Sharing(NamedTuple):
+    """How a GPU is shared. engines: how many run on it. overhead: of each, beside torch's memory;
+    it counts only if there are several engines: vLLM measures that of a single one."""
+
+    engines: int = 1
+    overhead: int = OVERHEAD
+
+
+def sharing(extra_config: Mapping[str, Any] | None, ranks: int = 1) -> Sharing:
+    """What `--model-loader-extra-config` says of it. ranks: of this engine, each on its own GPU.
+    Invalid: names the key and what it may be."""
+    given = extra_config or {}
+    overhead = OVERHEAD + (COMMUNICATION_OVERHEAD if ranks > 1 else 0)
+    engines = engines_of(ENGINES_KEY, given.get(ENGINES_KEY, 1))
+    if OVERHEAD_KEY in given:
+        overhead = math.ceil(overhead_of(OVERHEAD_KEY, given[OVERHEAD_KEY]) * GIB)
+    return Sharing(engines, overhead)
+
+
+def engines_of(key: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= ENGINES_MAX:
+        return value
+    raise errors.Invalid(
+        f'"{key}" in --model-loader-extra-config is {value!r}',
+        f"the number of engines that share the GPU, 1 to {ENGINES_MAX}",
+    )
+
+
+def overhead_of(key: str, value: Any) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 <= value <= OVERHEAD_GIB_MAX:
+        return float(value)
+    raise errors.Invalid(
+        f'"{key}" in --model-loader-extra-config is {value!r}',
+        f"GiB that each engine has beside torch's memory, 0 to {OVERHEAD_GIB_MAX:g}",
+    )
+
+
+def requested(total: int, utilization: float) -> int:
+    """What engines and the versions they use may fill of a GPU."""
+    return math.ceil(total * utilization)
+
+
+def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
+    """What one engine may fill with memory of torch: weights of its own, activations, graphs' pools
+    and KV cache. versions: bytes of the versions that this engine uses, on this GPU.
+
+    NoRoom: nothing is left; the message has both figures.
+    """
+    left = (requested(total, utilization) - versions) // how.engines
+    if how.engines > 1:
+        left -= how.overhead
+    if left > 0:
+        return left
+    raise errors.NoRoom(
+        f"the versions of this engine have {gib(versions)} GiB, and {how.engines} engines may fill "
+        f"{gib(requested(total, utilization))} GiB of the GPU's {gib(total)} GiB with them"
+        + (f", each {gib(how.overhead)} GiB beside torch's memory" if how.engines > 1 else ""),
+        f'raise --gpu-memory-utilization, or lower "{ENGINES_KEY}" in --model-loader-extra-config',
+    )
+
+
+def check_free(free: int, total: int, utilization: float, versions: int, how: Sharing) -> None:
+    """NoRoom: what is free at the start, the versions being there, is less than the budget.
+    versions: 0 while it is not known yet, which an engine that builds learns last."""
+    needed = budget(total, utilization, versions, how)
+    if free >= needed:
+        return
+    raise errors.NoRoom(
+        f"{gib(free)} of the GPU's {gib(total)} GiB are free, this engine's part is "
+        f"{gib(needed)} GiB: {utilization:g} of the GPU, without {gib(versions)} GiB of versions, "
+        f"over {how.engines} engine{'s' if how.engines > 1 else ''}",
+        "tell every engine how many share this GPU: --model-loader-extra-config "
+        f"'{{\"{ENGINES_KEY}\": {how.engines + 1}}}'; or lower --gpu-memory-utilization, or free "
+        "what other processes have",
+    )
+
+
+def check_cache(free: int, cache: int) -> None:
+    """NoRoom: the KV cache that was computed is more than what is free before it is allocated."""
+    if cache > free:
+        raise errors.NoRoom(
+            f"the KV cache would have {gib(cache)} GiB, and {gib(free)} GiB of the GPU are free: "
+            "another process has filled it meanwhile",
+            f'tell every engine how many share this GPU: "{ENGINES_KEY}" in '
+            "--model-loader-extra-config; or lower --gpu-memory-utilization",
+        )
+
+
+def external(
+    total: int, utilization: float, versions: int, how: Sharing, builds: bool = False
+) -> int:
+    """What `get_external_weight_memory` of vLLM 0.32 and newer has to return for `budget` to be
+    what the engine gets. vLLM takes it off `requested`, and later takes off whatever the GPU's use
+    grew by.
+
+    builds: this engine will make the versions, so that vLLM sees them grow and takes them off
+    itself; with one engine that is 0, and `versions` may be unknown. With several, `versions` has
+    to be the size that they will have.
+    """
+    left = requested(total, utilization) - budget(total, utilization, versions, how)
+    return max(left - versions, 0) if builds else left
+
+
+def gib(value: int) -> str:
+    return f"{value / GIB:.2f}"

@@ -1,0 +1,44 @@
+"""Loading outside of vLLM's memory pool for sleep mode."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def outside(vllm_config: Any, load: Callable[[], T]) -> T:
+    """`load()`, with nothing that it makes in vLLM's sleeping pool; what it raises.
+
+    In sleep mode vLLM's worker directs what its thread allocates into a pool that gives no block
+    back before the worker has left the pool's context. A model that is published in there would be
+    held twice, and what sleep level 2 throws away (tensors that are no buffers) would be gone.
+    torch directs only what the thread that entered the pool allocates, so `load` gets a thread of
+    its own. The calling thread waits, and a signal is handled when `load` has returned.
+    """
+    if not vllm_config.model_config.enable_sleep_mode:
+        return load()
+    import torch
+
+    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+    context = contextvars.copy_context()
+    outcome: list[Any] = [None, None]
+
+    def run() -> None:
+        try:
+            if device is not None:
+                torch.cuda.set_device(device)
+            outcome[0] = context.run(load)
+        except BaseException as error:
+            outcome[1] = error
+
+    thread = threading.Thread(target=run, name="gpuwm load")
+    thread.start()
+    thread.join()
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: T = outcome[0]
+    return result

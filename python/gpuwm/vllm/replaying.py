@@ -1,0 +1,120 @@
+"""What vLLM does to weights after it has loaded them, done again without touching a weight."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Step = tuple[Any, Callable[..., object]]
+
+
+class Replay:
+    """vLLM's post-processing of a fresh model, module by module, for `gpuwm.image.install`.
+
+    Each step runs once, on memory of its own: it leaves the names, kernels and plain values that
+    post-processing leaves, and its tensors are exchanged for those of the version. seconds: how
+    long the steps took so far.
+    """
+
+    def __init__(self, model: Any, model_config: Any) -> None:
+        self._model, self._dtype = model, model_config.dtype
+        self.seconds = 0.0
+
+    def steps(self) -> Iterator[Step]:
+        """The order of `process_weights_after_loading` of vLLM: quantisation methods, then
+        attention, which reads what they left, then what looks at the whole model."""
+        for module, run in (*self._methods(), *self._attention(), *self._whole()):
+            yield module, functools.partial(self._timed, run)
+
+    def _timed(self, run: Callable[[], object], module: Any) -> None:
+        begin = time.perf_counter()
+        run()
+        self.seconds += time.perf_counter() - begin
+
+    def _methods(self) -> Iterator[Step]:
+        from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
+
+        for module in self._model.modules():
+            method = getattr(module, "quant_method", None)
+            if isinstance(method, QuantizeMethodBase):
+                yield module, functools.partial(self._method, method, module)
+
+    def _method(self, method: Any, module: Any) -> None:
+        _unwrap(module)
+        method.process_weights_after_loading(module)
+
+    def _attention(self) -> Iterator[Step]:
+        is_attention = _attention_check()
+        for module in self._model.modules():
+            if is_attention(module):
+                process = module.process_weights_after_loading
+                yield module, functools.partial(process, self._dtype)
+
+    def _whole(self) -> Iterator[Step]:
+        """Modules that look at the model: HPC kernels of vLLM 0.25, the model's own hook later."""
+        from vllm.model_executor.model_loader import utils
+
+        if (kind := getattr(utils, "HpcModule", None)) is not None:
+            for module in self._model.modules():
+                if isinstance(module, kind):
+                    process = module.process_weights_after_loading
+                    yield module, functools.partial(process, self._model)
+        elif hasattr(self._model, "process_weights_after_loading"):
+            yield self._model, self._model.process_weights_after_loading
+
+
+def _attention_check() -> Callable[[Any], bool]:
+    from vllm.model_executor.model_loader import utils
+
+    if (check := getattr(utils, "is_deferred_attention_layer", None)) is not None:
+        found: Callable[[Any], bool] = check
+        return found
+    kinds = (utils.Attention, utils.MLAAttention, utils.MMEncoderAttention)
+    return lambda module: (
+        isinstance(module, kinds) and hasattr(module, "process_weights_after_loading")
+    )
+
+
+def _unwrap(module: Any) -> None:
+    """Takes the loaders off with which online quantisation collects a layer's weights, as vLLM does
+    before it quantises the layer."""
+    for parameter in module.parameters(recurse=False):
+        loader: Any = getattr(parameter, "weight_loader", None)
+        while getattr(loader, "__name__", "") == "online_process_loader":
+            loader = loader.__wrapped__
+            parameter.weight_loader = loader
+
+
+def finish(model: Any, model_config: Any) -> None:
+    """What vLLM notes about a model that is loaded: no layer waits for weights any more, and what
+    torchao needs for a reload."""
+    from vllm.model_executor.model_loader import reload
+    from vllm.model_executor.model_loader.reload import layerwise
+
+    for module in model.modules():
+        info = layerwise.get_layerwise_info(module)
+        if info.can_load():
+            info.reset()
+    if model_config.quantization == "torchao":
+        reload.set_torchao_reload_attrs(model, model_config)
+
+
+def processed_context(model: Any) -> contextlib.AbstractContextManager[Any] | None:
+    """vLLM's own way to rebuild what is no weight, for a model whose weights are post-processed;
+    None: this vLLM has none, or a quantisation method of the model does not support it, so that
+    post-processing has to be replayed."""
+    from vllm.model_executor import utils
+    from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
+
+    context = getattr(utils, "weights_already_processed", None)
+    if context is None:
+        return None
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if isinstance(method, QuantizeMethodBase) and not method.supports_pre_processed_weights:
+            return None
+    made: contextlib.AbstractContextManager[Any] = context()
+    return made

@@ -1,0 +1,302 @@
+"""Keys and names of vLLM's versions, without vLLM: its configurations are stood in for."""
+
+import dataclasses
+import importlib.metadata
+import re
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import gpuwm
+from gpuwm.vllm import differences, keys, texts, variables
+
+
+@dataclasses.dataclass
+class AttentionConfig:
+    backend: object = None
+    mla_prefill_backend: object = None
+    flash_attn_max_num_splits_for_cuda_graph: int = 32
+
+
+class HfConfig:
+    def __init__(self, **entries: Any) -> None:
+        self.entries = {"num_hidden_layers": 2, "hidden_size": 64, **entries}
+
+    def to_dict(self) -> Any:
+        return dict(self.entries)
+
+
+def named(**entries: Any) -> Any:
+    return types.SimpleNamespace(**entries)
+
+
+def model_config(hf: Any = None, **changes: Any) -> Any:
+    config = HfConfig(**(hf or {}))
+    found = named(
+        model="/models/llama",
+        architecture="LlamaForCausalLM",
+        runner_type="generate",
+        convert_type="none",
+        dtype="bfloat16",
+        quantization=None,
+        hf_config=config,
+        hf_text_config=config,
+        multimodal_config=None,
+        max_model_len=4096,
+        is_moe=False,
+    )
+    vars(found).update(changes)
+    return found
+
+
+def vllm_config(**changes: Any) -> Any:
+    found = named(
+        parallel_config=named(
+            tensor_parallel_size=1,
+            pipeline_parallel_size=1,
+            data_parallel_size=1,
+            enable_expert_parallel=False,
+            enable_eplb=False,
+            expert_placement_strategy="linear",
+            all2all_backend="allgather_reducescatter",
+        ),
+        cache_config=named(cache_dtype="auto"),
+        attention_config=AttentionConfig(),
+        kernel_config=named(linear_backend="auto", moe_backend="auto"),
+        scheduler_config=named(max_num_batched_tokens=8192),
+        kv_transfer_config=None,
+        speculative_config=None,
+        quant_config=None,
+        lora_config=None,
+    )
+    for name, value in changes.items():
+        holder, _, leaf = name.rpartition("__")
+        setattr(getattr(found, holder) if holder else found, leaf, value)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch: Any) -> Any:
+    """A package vllm that has what keys ask of it. Its envs can be set."""
+    envs = types.ModuleType("vllm.envs")
+    for name, variable in variables.LAYOUT.items():
+        setattr(envs, name, variable.default)
+    platforms: Any = types.ModuleType("vllm.platforms")
+    platforms.current_platform = named(is_cpu=lambda: True)
+    package: Any = types.ModuleType("vllm")
+    package.envs = envs
+    for module in (package, envs, platforms):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "0.25.1" if name == "vllm" else version(name)
+    )
+    return package
+
+
+def layout(config: Any = None, model: Any = None, prefix: Any = "", at: Any = None) -> Any:
+    return keys.layout(config or vllm_config(), model or model_config(), prefix, at or keys.Ranks())
+
+
+def differing(one: Any, other: Any) -> Any:
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]
+
+
+def test_the_layout_is_equal_for_equal_configurations() -> None:
+    assert layout() == layout()
+
+
+@pytest.mark.parametrize(
+    ("field", "config", "model"),
+    [
+        ("model", {}, {"architecture": "Qwen3ForCausalLM"}),
+        ("model", {}, {"convert_type": "embed"}),
+        ("dtype", {}, {"dtype": "float16"}),
+        ("quantization", {}, {"quantization": "fp8"}),
+        ("quantization", {}, {"quantization_config": {"linear": {"weight": "fp8"}}}),
+        ("config", {}, {"hf": {"rope_theta": 10000}}),
+        ("role", {}, {"runner_type": "draft"}),
+        ("tp", {"parallel_config__tensor_parallel_size": 2}, {}),
+        ("pp", {"parallel_config__pipeline_parallel_size": 2}, {}),
+        ("cache", {"cache_config__cache_dtype": "fp8"}, {}),
+        ("attention", {"attention_config__backend": "TRITON_ATTN"}, {}),
+        ("attention", {"attention_config__mla_prefill_backend": "FLASHINFER"}, {}),
+        ("linear", {"kernel_config__linear_backend": "marlin"}, {}),
+        ("lora", {"lora_config": object()}, {}),
+    ],
+)
+def test_a_setting_that_changes_weights_changes_its_field(
+    field: Any, config: Any, model: Any
+) -> None:
+    assert field in differing(layout(), layout(vllm_config(**config), model_config(**model)))
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [
+        ({"parallel_config__data_parallel_size": 4}, {}),
+        ({"scheduler_config__max_num_batched_tokens": 16}, {}),
+        ({"kernel_config__moe_backend": "triton"}, {}),
+        ({"attention_config__flash_attn_max_num_splits_for_cuda_graph": 4}, {}),
+        ({}, {"max_model_len": 64}),
+        ({}, {"hf": {"_name_or_path": "elsewhere", "transformers_version": "5.0"}}),
+        ({}, {"model": "/elsewhere/fine-tuned"}),
+    ],
+)
+def test_a_setting_that_changes_no_weights_changes_nothing(config: Any, model: Any) -> None:
+    assert layout(vllm_config(**config), model_config(**model)) == layout()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, ["experts", "experts.rank", "moe"]),
+        ({"parallel_config__data_parallel_size": 4}, ["experts"]),
+        ({"parallel_config__enable_expert_parallel": True}, []),
+        ({"kernel_config__moe_backend": "triton"}, ["moe"]),
+    ],
+)
+def test_experts_are_dealt_out_over_data_parallel_ranks_too(config: Any, expected: Any) -> None:
+    moe = model_config(is_moe=True)
+    before = layout(model=moe) if config else layout()
+    assert sorted(differing(before, layout(vllm_config(**config), moe))) == expected
+
+
+def test_long_rope_depends_on_the_length_that_was_asked_for() -> None:
+    found = [
+        layout(model=model_config({"rope_scaling": {"type": "longrope"}}, max_model_len=length))
+        for length in (4096, 131072)
+    ]
+    assert differing(*found) == ["limits"]
+    assert found[1]["limits"] == "max_model_len 131072"
+
+
+@pytest.mark.parametrize("name", sorted(variables.LAYOUT))
+def test_each_variable_of_the_table_is_named_when_it_is_not_the_default(
+    vllm: Any, name: Any
+) -> None:
+    setattr(vllm.envs, name, "changed")
+    assert layout()["environment"] == f"{name}=changed"
+
+
+def test_a_variable_that_this_vllm_lacks_is_left_out(vllm: Any) -> None:
+    del vllm.envs.VLLM_USE_DEEP_GEMM
+    assert layout()["environment"] == "defaults"
+
+
+def test_every_field_fits_a_key_of_gpuwm(vllm: Any) -> None:
+    for name in variables.LAYOUT:
+        setattr(vllm.envs, name, "x" * 50)
+    model = model_config({"quantization_config": {"ignore": ["ä" * 100] * 9}}, is_moe=True)
+    found = layout(vllm_config(attention_config__backend="y" * 300), model)
+    assert all(len(value.encode()) <= 255 for value in found.values())
+    assert len(found) + 6 <= 32  # three of identity, three of backends
+    vllm.envs.VLLM_USE_DEEP_GEMM = "z" * 50
+    assert differing(found, layout(vllm_config(attention_config__backend="y" * 300), model)) == [
+        "environment"
+    ]
+
+
+# ---- names ----
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("/models/my llama (v2)", "my-llama--v2"),
+        ("./llama/", "llama"),
+        ("/cache/models--org--name/snapshots/" + "0" * 40, "org/name"),
+        ("/models/..hidden..x", "hidden.x"),
+        ("/models/" + "f" * 32, "model-" + "f" * 32),
+        ("/", "model"),
+        ("/models/äöü", "model"),
+        ("x" * 300, "x" * 128),
+    ],
+)
+def test_a_models_name_keeps_gpuwms_rules(path: Any, name: Any) -> None:
+    assert keys.model_name(path) == name
+
+
+IDENTITY = {"identity.weights": "a" * 64}
+
+
+def test_all_ranks_derive_one_name() -> None:
+    parallel = {"parallel_config__tensor_parallel_size": 2}
+    names = {
+        keys.derived_name(
+            model_config(), IDENTITY, layout(vllm_config(**parallel), at=keys.Ranks(tp=rank))
+        )
+        for rank in range(2)
+    }
+    assert len(names) == 1
+    assert re.fullmatch("llama@vllm-[0-9a-f]{24}", names.pop())
+
+
+def test_another_identity_layout_or_device_derives_another_name() -> None:
+    other = layout(model=model_config(dtype="float16"))
+    names = {
+        keys.derived_name(model_config(), IDENTITY, layout()),
+        keys.derived_name(model_config(), {"identity.weights": "b" * 64}, layout()),
+        keys.derived_name(model_config(), IDENTITY, other),
+        keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-1"]),
+        keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-2", "GPU-1"]),
+    }
+    assert len(names) == 5
+    assert keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-1", "GPU-2"]) in names
+
+
+# ---- what differs ----
+
+
+def stored(config: Any, model: Any) -> Any:
+    key = {f"key.{name}": value for name, value in layout(config, model).items()}
+    return {**key, **differences.details(config, model)}
+
+
+def test_a_difference_names_both_values_and_the_option() -> None:
+    metadata = stored(vllm_config(), model_config(dtype="float16"))
+    with pytest.raises(gpuwm.Mismatch) as caught:
+        differences.compare("llama@prod", metadata, layout())
+    assert caught.value.message == (
+        'llama@prod differs from this engine in dtype: this engine has "bfloat16", '
+        'the version "float16"'
+    )
+    assert "--dtype" in caught.value.detail
+
+
+def test_a_difference_inside_a_configuration_is_named_by_its_entry() -> None:
+    own = vllm_config(), model_config({"rope": {"theta": 1e4, "kind": "x"}})
+    metadata = stored(vllm_config(), model_config({"rope": {"theta": 1e6, "kind": "x"}}))
+    with pytest.raises(gpuwm.Mismatch, match=r"\n  rope.theta: 10000.0 here, 1000000.0 in the ver"):
+        differences.compare("m@v", metadata, layout(*own), differences.details(*own))
+
+
+def test_a_field_that_the_version_lacks_differs() -> None:
+    with pytest.raises(gpuwm.Mismatch, match="has no field dtype in its key"):
+        differences.compare("m@v", {}, {"dtype": "bfloat16"})
+
+
+def test_what_is_equal_is_no_difference() -> None:
+    differences.compare("m@v", stored(vllm_config(), model_config()), layout())
+
+
+# ---- texts ----
+
+
+def test_a_plain_value_has_no_addresses_and_no_order() -> None:
+    class Holder:
+        pass
+
+    one = {"b": {3, 1, 2}, "a": (1, None), "c": Holder(), "d": test_what_is_equal_is_no_difference}
+    two = dict(reversed(list(one.items())), c=Holder())
+    assert texts.canonical(one) == texts.canonical(two)
+    assert "0x" not in texts.canonical(one)
+
+
+def test_a_value_that_holds_itself_ends() -> None:
+    loop: dict[str, Any] = {}
+    loop["me"] = loop
+    assert texts.canonical(loop) == '{"me":"(the object that holds this)"}'

@@ -1,0 +1,111 @@
+"""Engines of vLLM, each in a process of its own, and a gpuwmd for each test module."""
+
+from __future__ import annotations
+
+import configparser
+import itertools
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
+
+from tests_vllm import engines
+from tests_vllm.engines import Engine, Job
+
+PYTHON = pathlib.Path(__file__).parents[1]
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "INFO",
+}
+PLUGINS = {
+    "vllm.platform_plugins": {"loading": "tests_vllm.plugin:platform"},
+    "vllm.general_plugins": {"gpuwm-tests": "tests_vllm.plugin:register"},
+}
+LOG_MAX = 4000  # characters
+Start = Callable[..., Engine]
+
+
+def _write_entry_points(
+    folder: pathlib.Path, name: str, groups: dict[str, dict[str, str]]
+) -> None:
+    """What an installed distribution of this name would have."""
+    dist_info = folder / f"{name}-0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
+    parser = configparser.ConfigParser()
+    parser.read_dict(groups)
+    with open(dist_info / "entry_points.txt", "w") as file:
+        parser.write(file)
+
+
+def _own_entry_points() -> dict[str, dict[str, str]]:
+    """Those that gpuwm's wheel has."""
+    import tomllib
+
+    project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
+    return dict(project.get("entry-points", {}))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the fork server, and with it every engine, begins with."""
+    folder = tmp_path_factory.mktemp("site")
+    _write_entry_points(folder, "gpuwm", _own_entry_points())
+    _write_entry_points(folder, "gpuwm_tests_vllm", PLUGINS)
+    sys.path.append(str(folder))
+    os.environ.update(ENVIRONMENT, VLLM_CACHE_ROOT=str(tmp_path_factory.mktemp("cache")))
+    os.environ["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{folder}"
+    engines.preload()
+    yield
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory, _environment: None) -> pathlib.Path:
+    """The folder of `models.write_all`."""
+    folder = tmp_path_factory.mktemp("models")
+    engines.write_models(folder)
+    return folder
+
+
+@pytest.fixture
+def start(
+    checkpoints: pathlib.Path, tmp_path: pathlib.Path
+) -> Iterator[Start]:
+    """start("dense", load_format="gpuwm", rank=1, …) starts an engine that loads a kind of model;
+    its named arguments are those of EngineArgs, `extra` is its model_loader_extra_config,
+    `environment` variables to set, or None to unset."""
+    started: list[Engine] = []
+    numbers = itertools.count()
+
+    def engine(
+        model: str,
+        *,
+        rank: int = 0,
+        meet: str | None = None,
+        environment: dict[str, str | None] | None = None,
+        extra: dict[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Engine:
+        number = next(numbers)
+        if extra is not None:
+            arguments["model_loader_extra_config"] = extra
+        where = {"GPUWM_SOCKET": os.environ.get("GPUWM_SOCKET")}
+        job = Job(
+            {"model": str(checkpoints / model), **arguments},
+            str(tmp_path / (meet or f"meet{number}")),
+            rank,
+            {**where, **(environment or {})},
+        )
+        started.append(Engine(job, tmp_path / f"log{number}"))
+        return started[-1]
+
+    yield engine
+    for each in started:
+        each.kill()
+        print(f"--- engine {each.pid}\n{each.text()[-LOG_MAX:]}")  # shown if the test failed

@@ -1,0 +1,122 @@
+"""Engines as a test sees them: processes that load a model, and what became of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+START_S = 120  # vLLM is imported in it, on processors that others use too
+_processes = multiprocessing.get_context("forkserver")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one rank of an engine loads."""
+
+    arguments: dict[str, Any]  # of vLLM's EngineArgs
+    meet: str  # a file that is not there yet, by which the ranks of the engine find each other
+    rank: int = 0
+    environment: dict[str, str | None] = field(default_factory=dict)
+
+
+class Failed(Exception):
+    """The engine could not load. `error`: the class of vLLM's or gpuwm's error."""
+
+    def __init__(self, error: str, text: str, trace: str) -> None:
+        super().__init__(f"{error}: {text}")
+        self.error = error
+        self.text = text
+        self.trace = trace
+
+
+class Engine:
+    """One rank of an engine: a process that loads as soon as it is made."""
+
+    def __init__(self, job: Job, log: pathlib.Path) -> None:
+        self.log = log
+        self._description: str | None = None
+        self._pipe, theirs = _processes.Pipe()
+        self._process = _processes.Process(
+            target=_serve, args=(theirs, str(log), job), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def loaded(self, seconds: float = START_S) -> str:
+        """The description of its model, as JSON, once it has one. Failed: it could not load it;
+        EOFError: it is dead."""
+        if self._description is None:
+            assert self._pipe.poll(seconds), f"still loading after {seconds} s:\n{self.text()}"
+            what, *content = self._pipe.recv()
+            if what == "failed":
+                raise Failed(*content)
+            (self._description,) = content
+        return self._description
+
+    def failed(self) -> Failed:
+        """The error with which its load ended; it has to."""
+        try:
+            self.loaded()
+        except Failed as failed:
+            return failed
+        raise AssertionError(f"it loaded, though it should have failed:\n{self.text()}")
+
+    def is_loading(self) -> bool:
+        """It has not told an end of its load yet."""
+        return self._process.is_alive() and not self._pipe.poll(0)
+
+    def ask(self, what: str) -> Any:
+        """The answer of a model that was loaded: `serving._ANSWERS`."""
+        self.loaded()
+        self._pipe.send(what)
+        assert self._pipe.poll(START_S)
+        return self._pipe.recv()
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Ends it, whatever it does, and waits until it is gone."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def text(self) -> str:
+        """What it wrote."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def _serve(pipe: Connection, log: str, job: Job) -> None:
+    from . import serving  # which imports vLLM: only in the fork server
+
+    serving.serve(pipe, log, job)
+
+
+def write_models(folder: pathlib.Path) -> None:
+    """`models.write_all`, in a process of its own: this one imports no transformers."""
+    process = _processes.Process(target=_write_models, args=(folder,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _write_models(folder: pathlib.Path) -> None:
+    from . import models
+
+    models.write_all(folder)
+
+
+def preload() -> None:
+    """Lets the fork server import what every engine needs, so that each starts within a second."""
+    _processes.set_forkserver_preload(["tests_vllm.serving"])

@@ -1,0 +1,73 @@
+"""vLLM's operators that post-processing calls, in plain torch with the signatures of vLLM's torch_bindings.cpp, and what
+vLLM takes for granted of torch on a machine with a GPU."""
+
+import torch
+
+FP8 = torch.finfo(torch.float8_e4m3fn)
+# Of vLLM's kernels: a row of zeros gets this scale instead of 0.
+SMALLEST_SCALE = 1 / (FP8.max * 512)
+_library: torch.library.Library | None = None
+
+
+def define() -> None:
+    """Defines torch.ops._C's operators, once a process."""
+    global _library
+    if _library is not None:
+        return
+    if not torch.accelerator.is_available():
+        torch.accelerator.empty_cache = lambda: None  # which raises without an accelerator
+    _library = torch.library.Library("_C", "FRAGMENT")
+    for schema, function in (
+        (
+            "static_scaled_fp8_quant(Tensor! result, Tensor input, Tensor scale, "
+            "int[]? group_shape=None) -> ()",
+            _static,
+        ),
+        (
+            "dynamic_scaled_fp8_quant(Tensor! result, Tensor input, Tensor! scale) -> ()",
+            _dynamic,
+        ),
+        (
+            "dynamic_per_token_scaled_fp8_quant(Tensor! result, Tensor input, Tensor! scale, "
+            "Tensor? scale_ub) -> ()",
+            _dynamic_per_token,
+        ),
+        (
+            "prepack_moe_weight(Tensor weight, Tensor(a1!) packed_weight, str isa) -> ()",
+            _prepack_experts,
+        ),
+    ):
+        _library.define(schema)
+        _library.impl(schema.partition("(")[0], function, "CPU")
+
+
+def _static(
+    result: torch.Tensor,
+    values: torch.Tensor,
+    scale: torch.Tensor,
+    group_shape: list[int] | None = None,
+) -> None:
+    if scale.numel() != 1:
+        raise NotImplementedError("only one scale for all values is stubbed here")
+    result.copy_((values.float() / scale).clamp(FP8.min, FP8.max))
+
+
+def _dynamic(result: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> None:
+    scale.fill_(max(values.abs().max().item() / FP8.max, SMALLEST_SCALE))
+    _static(result, values, scale)
+
+
+def _dynamic_per_token(
+    result: torch.Tensor, values: torch.Tensor, scale: torch.Tensor, scale_ub: torch.Tensor | None
+) -> None:
+    largest = values.float().abs().amax(dim=-1, keepdim=True)
+    if scale_ub is not None:
+        largest = largest.clamp(max=scale_ub.item())
+    scale.copy_((largest / FP8.max).clamp(min=SMALLEST_SCALE))
+    result.copy_((values.float() / scale).clamp(FP8.min, FP8.max))
+
+
+def _prepack_experts(weight: torch.Tensor, packed_weight: torch.Tensor, isa: str) -> None:
+    """vLLM reorders a matrix for the processor's instructions; that it is done once is what counts
+    here, so any other order will do, if doing it twice gives yet another one."""
+    packed_weight.copy_(weight.roll(1, -1))

@@ -1,0 +1,106 @@
+"""One engine's loading, in a process of its own. multiprocessing's fork server imports this module
+once, and every engine is a fork of that: importing vLLM takes longer than all the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+import torch
+import vllm.model_executor.models.registry as registry
+from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
+from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.model_loader import get_model
+from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
+from vllm.plugins import load_general_plugins
+
+from .engines import Job
+
+PR_SET_PDEATHSIG = 1
+IMPORTED = (deepseek_v2, llama, qwen3_moe)  # of the models that the tests write
+
+# vLLM looks at a model's class in a process of its own, which would import everything again.
+registry._run_in_subprocess = lambda look: look()
+
+
+def serve(pipe: Connection, log: str, job: Job) -> None:
+    """Loads a model, tells over the pipe what became of it, and then answers until the pipe ends.
+
+    Sends ("loaded", the model's description) or ("failed", the error's class, its text, its
+    traceback). After a load the test sends names of `_ANSWERS`.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    for name, value in job.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    try:
+        model = _load(job)
+        pipe.send(("loaded", _describe(model)))
+        while True:
+            pipe.send(_ANSWERS[pipe.recv()](model))
+    except EOFError:
+        pass  # the test is over
+    except BaseException as error:
+        traceback.print_exc()
+        pipe.send(("failed", type(error).__name__, str(error), traceback.format_exc()))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _config(job: Job) -> VllmConfig:
+    load_general_plugins()
+    config = EngineArgs(
+        skip_tokenizer_init=True,
+        max_model_len=64,
+        enforce_eager=True,
+        **{"dtype": "bfloat16", **job.arguments},
+    ).create_engine_config()
+    config.parallel_config.rank = job.rank
+    return config
+
+
+def _load(job: Job) -> torch.nn.Module:
+    config = _config(job)
+    parallel = config.parallel_config
+    with set_current_vllm_config(config):
+        init_distributed_environment(
+            parallel.world_size, job.rank, f"file://{job.meet}", job.rank, "gloo"
+        )
+        ensure_model_parallel_initialized(
+            parallel.tensor_parallel_size, parallel.pipeline_parallel_size
+        )
+        return get_model(vllm_config=config)
+
+
+def _describe(model: torch.nn.Module) -> str:
+    """gpuwm.image's description of it, as JSON."""
+    from gpuwm import image
+    from gpuwm.vllm.publishing import OPAQUE
+
+    return image.describe(model, opaque=OPAQUE).to_json()
+
+
+def _shared(model: torch.nn.Module) -> bool:
+    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
+    addresses = [parameter.data_ptr() for parameter in model.parameters()]
+    spans = []
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "/memfd:" in line:
+                begin, end = line.split()[0].split("-")
+                spans.append((int(begin, 16), int(end, 16)))
+    return all(any(begin <= at < end for begin, end in spans) for at in addresses)
+
+
+_ANSWERS = {"describe": _describe, "shared": _shared}

@@ -1,0 +1,44 @@
+"""A model that load format gpuwm leaves is the one that vLLM's own loader leaves: names, classes,
+shapes, strides, ties, plain values and the SHA-256 of every tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Daemon
+
+from gpuwm import image
+
+from .conftest import Start
+from .engines import Engine
+
+# kind of model, and how the engine is started
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dense": ("dense", {}),
+    "tied": ("tied", {}),
+    "experts": ("experts", {}),
+    "latent": ("latent", {}),
+    "dense as fp8": ("dense", {"quantization": "fp8"}),
+    "fp8 checkpoint": ("fp8", {}),
+}
+
+
+def description(engine: Engine) -> image.Description:
+    return image.Description.from_json(engine.loaded())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, name: str) -> None:
+    kind, arguments = MODELS[name]
+    ref = name.replace(" ", "-") + "@v1"
+    own = start(kind, **arguments)
+    builder = start(kind, load_format="gpuwm", extra={"ref": ref}, **arguments)
+    expected = description(own)
+    assert image.differences(expected, description(builder)) == []
+    other = start(kind, load_format="gpuwm", extra={"ref": ref, "mode": "load"}, **arguments)
+    assert image.differences(expected, description(other)) == []
+    (row,) = daemon.admin.list(ref.partition("@")[0])["versions"]
+    assert (row["state"], row["leases"]) == ("ready", 2)
+    for engine in (builder, other):
+        assert engine.ask("shared"), "no parameter lies in the version"
