@@ -123,23 +123,29 @@ def mapping_of(model: nn.Module) -> Mapping:
     Invalid: nothing of the model lies in a version; or parts of it are bound to several, which the
     message names.
     """
-    all_places = places(modules_of(model))
-    found = {id(handle): handle for place in all_places for handle in _handles(place)}
+    found = handles_of(model)
     if not found:
         raise errors.Invalid(
             f"nothing of the {type(model).__name__} lies in a version",
             "bind it first: gpuwm.attach(ref).bind(model)",
         )
     if len(found) > 1:
-        versions = sorted({handle.where.label for handle in found.values()})
+        versions = sorted({handle.where.label for handle in found})
         raise errors.Invalid(
             f"the {type(model).__name__} is bound to {len(found)} mappings, of "
             + ", ".join(versions),
             "ask for a module of it that is bound to one",
         )
-    (handle,) = found.values()
+    (handle,) = found
     mapping = handle.mapping() if handle.mapping is not None else None
     return mapping if mapping is not None and mapping._handle is handle else Mapping(handle)
+
+
+def handles_of(model: nn.Module) -> list[Handle]:
+    """Of all mappings in which something of a model lies, each once."""
+    all_places = places(modules_of(model))
+    found = {id(handle): handle for place in all_places for handle in _handles(place)}
+    return list(found.values())
 
 
 def _handles(place: Place) -> Iterator[Handle]:

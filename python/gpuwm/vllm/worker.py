@@ -1,0 +1,178 @@
+"""vLLM's GPU worker with right figures for memory that gpuwm holds.
+
+    vllm serve MODEL --load-format gpuwm --worker-cls gpuwm.vllm.Worker
+    … --model-loader-extra-config '{"engines": 4}'      if four engines share the GPU
+
+For vLLM 0.25, which refuses to start when less than `--gpu-memory-utilization` of the GPU is free,
+and which counts weights outside of torch's memory as nothing. `gpuwm.vllm.memory` has the
+arithmetic. What this class changes:
+
+- vLLM's check at the start is passed over, and made with the version's size instead.
+- What an engine may fill is computed when the model is loaded, since an engine that builds the
+  version knows its size only then.
+- If several engines share the GPU, vLLM's profile reads what *this process's torch* has reserved,
+  not what is free on the GPU: engines that start at once do not see each other grow.
+- Sleeping reads the same, so another engine that grows meanwhile does not fail vLLM's assertion.
+
+Only public methods of vLLM's Worker are overridden, and only public attributes are set. Importing
+this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the one that is described.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from vllm.model_executor.model_loader import get_model_loader
+from vllm.utils.mem_utils import MemorySnapshot
+from vllm.v1.worker import gpu_worker
+from vllm.v1.worker import utils as worker_utils
+
+from .. import errors, remembering
+from . import memory
+
+log = logging.getLogger("vllm.gpuwm")
+
+# A utilisation that any GPU has free: vLLM's own check can't know of versions.
+UNCHECKED_UTILIZATION = 1e-9
+
+# What the methods that are overridden here, and what they call, must use: the source of vLLM says.
+_READS_FREE_MEMORY = "torch.accelerator.get_memory_info("
+_USES = (
+    (gpu_worker.Worker, "init_device", ("request_memory(", "self.init_snapshot")),
+    (gpu_worker.Worker, "load_model", ("self.model_runner.load_model(",)),
+    (
+        gpu_worker.Worker,
+        "determine_available_memory",
+        ("self.init_snapshot", "self.requested_memory", "memory_profiling("),
+    ),
+    (gpu_worker.Worker, "sleep", (_READS_FREE_MEMORY,)),
+    (MemorySnapshot, "measure", (_READS_FREE_MEMORY,)),
+)
+
+
+def check_vllm() -> None:
+    """Unsupported: this vLLM's worker is another one than this module overrides."""
+    problems = []
+    parameters = list(inspect.signature(worker_utils.request_memory).parameters)
+    if parameters != ["init_snapshot", "cache_config"]:
+        problems.append(f"request_memory takes {', '.join(parameters)}")
+    for owner, name, needed in _USES:
+        method = vars(owner).get(name)
+        source = "" if method is None else inspect.getsource(method)
+        problems += [
+            f"{owner.__name__}.{name} does not use {text}" for text in needed if text not in source
+        ]
+    if problems:
+        import importlib.metadata
+
+        version = importlib.metadata.version("vllm")
+        raise errors.Unsupported(
+            f"gpuwm.vllm.Worker is for vLLM 0.25, not for vLLM {version}: {'; '.join(problems)}",
+            "start without --worker-cls: vLLM 0.32 and newer ask the loader how large weights are",
+        )
+
+
+check_vllm()
+
+
+class Worker(gpu_worker.Worker):  # type: ignore[misc]
+    """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
+    and gpuwm.NoRoom with both figures."""
+
+    def init_device(self) -> None:
+        """Also decides with the load format gpuwm whether this engine attaches or builds, and waits
+        for an engine that builds. NoRoom: what is free is less than this engine's part."""
+        cache = self.cache_config
+        asked = cache.gpu_memory_utilization
+        cache.gpu_memory_utilization = UNCHECKED_UTILIZATION
+        try:
+            super().init_device()
+        finally:
+            cache.gpu_memory_utilization = asked
+        extra = self.vllm_config.load_config.model_loader_extra_config
+        ranks = self.parallel_config.world_size
+        self.gpu_sharing = memory.sharing(extra if isinstance(extra, dict) else None, ranks)
+        loader = get_model_loader(self.vllm_config.load_config)
+        ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
+        versions = 0 if ask is None else ask(self.vllm_config)
+        if cache.kv_cache_memory_bytes:
+            return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
+        free, total = torch.accelerator.get_memory_info(self.device)
+        memory.check_free(free, total, asked, versions, self.gpu_sharing)
+        self._set_budget(versions)
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        super().load_model(load_dummy_weights=load_dummy_weights)
+        versions = self.version_bytes()
+        self._set_budget(versions)
+        log.info(
+            "gpuwm: this engine has %s GiB for its own memory, beside %s GiB of versions; "
+            "engines on this GPU: %d",
+            memory.gib(self.requested_memory),
+            memory.gib(versions),
+            self.gpu_sharing.engines,
+        )
+
+    def determine_available_memory(self) -> int:
+        """Bytes for the KV cache. NoRoom: they are not free."""
+        if self.cache_config.kv_cache_memory_bytes:
+            return int(super().determine_available_memory())
+        with self._own_view() if self.gpu_sharing.engines > 1 else contextlib.nullcontext():
+            # From here on vLLM counts what grows: the versions are there, and counted.
+            gc.collect()
+            torch.accelerator.empty_cache()
+            self.init_snapshot = MemorySnapshot(device=self.device)
+            found = int(super().determine_available_memory())
+        memory.check_cache(torch.accelerator.get_memory_info(self.device)[0], found)
+        return found
+
+    def sleep(self, level: int = 1) -> None:
+        with self._own_view():
+            super().sleep(level)
+
+    def version_bytes(self) -> int:
+        """Of the versions in which weights of this engine's models lie, on its GPU, each once."""
+        runner = self.model_runner
+        drafter = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
+        models = [runner.get_model(), getattr(drafter, "model", None)]
+        found = {}
+        for model in models:
+            if isinstance(model, torch.nn.Module):
+                for handle in remembering.handles_of(model):
+                    found[bytes(handle.version.id), handle.version.rank] = handle.version.bytes
+        return sum(found.values())
+
+    # ---- not of vLLM's Worker ----
+
+    def _set_budget(self, versions: int) -> None:
+        cache = self.cache_config
+        if cache.kv_cache_memory_bytes:
+            return
+        total = self.init_snapshot.total_memory
+        utilization = cache.gpu_memory_utilization
+        self.requested_memory = memory.budget(total, utilization, versions, self.gpu_sharing)
+
+    @contextlib.contextmanager
+    def _own_view(self) -> Iterator[None]:
+        """While it lasts, torch tells vLLM that what this process's torch has not reserved is free
+        on this worker's GPU, whatever other processes do."""
+        real = torch.accelerator.get_memory_info
+        own = torch.device(self.device)
+
+        def info(device: Any = None, /) -> tuple[int, int]:
+            found = real() if device is None else real(device)
+            if device is not None and torch.device(device) != own:
+                return found
+            return found[1] - torch.accelerator.memory_reserved(own), found[1]
+
+        torch.accelerator.get_memory_info = info
+        try:
+            yield
+        finally:
+            torch.accelerator.get_memory_info = real

@@ -1,0 +1,308 @@
+"""gpuwm.vllm.Worker on vLLM's own code for memory, with a stand-in for the GPU that all share."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import gpuwm
+from gpuwm import remembering
+from gpuwm.vllm import memory
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+
+GIB = memory.GIB
+TOTAL = 80 * GIB
+UTILIZATION = 0.92
+CONTEXT = GIB // 2
+ACTIVATIONS = 3 * GIB
+VERSION = 16 * GIB
+
+
+class Gpu:
+    """The GPU of several engines, which are all of this process here. `here` is the engine that
+    runs: torch's figures are its own, the GPU's are those of all."""
+
+    def __init__(self) -> None:
+        self.here = ""
+        self.other = 0  # versions, and whatever is no engine's
+        self.context: dict[str, int] = {}
+        self.reserved: dict[str, int] = {}
+        self.peak: dict[str, int] = {}
+
+    def info(self, device: Any = None, /) -> tuple[int, int]:
+        used = self.other + sum(self.context.values()) + sum(self.reserved.values())
+        return TOTAL - used, TOTAL
+
+    def reserve(self, more: int) -> None:
+        self.reserved[self.here] = self.reserved.get(self.here, 0) + more
+        self.peak[self.here] = max(self.peak.get(self.here, 0), self.reserved[self.here])
+
+    def reset_peak(self, device: Any = None) -> None:
+        self.peak[self.here] = self.reserved.get(self.here, 0)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    made = Gpu()
+    for name, function in {
+        "get_memory_info": made.info,
+        "memory_reserved": lambda device: made.reserved.get(made.here, 0),
+        "memory_stats": lambda device: {"allocated_bytes.all.peak": made.peak.get(made.here, 0)},
+        "reset_peak_memory_stats": made.reset_peak,
+        "empty_cache": lambda: None,
+        "synchronize": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.accelerator, name, function)
+    return made
+
+
+class Runner:
+    """vLLM's model runner. profiling: what happens on the GPU meanwhile."""
+
+    model_memory_usage = 0
+
+    def __init__(self, gpu: Gpu, profiling: Callable[[], None]) -> None:
+        self._gpu, self._profiling = gpu, profiling
+        self.module = torch.nn.Module()
+
+    def load_model(self, load_dummy_weights: bool) -> None:
+        pass
+
+    def get_model(self) -> torch.nn.Module:
+        return self.module
+
+    def profile_run(self) -> None:
+        here = self._gpu.here
+        self._gpu.reserve(ACTIVATIONS)
+        self._profiling()
+        self._gpu.here = here
+        self._gpu.reserve(-ACTIVATIONS)
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """An engine's worker, whose device is ready. versions: what its loader says that it attaches
+    to; extra: its --model-loader-extra-config; profiling: what others do while it profiles."""
+    from vllm.v1.worker import gpu_worker
+    from vllm.v1.worker.utils import request_memory
+
+    from gpuwm.vllm import worker as module
+
+    def init_device(self: Any) -> None:
+        self.init_snapshot = module.MemorySnapshot(device=self.device)
+        self.requested_memory = request_memory(self.init_snapshot, self.cache_config)
+
+    monkeypatch.setattr(gpu_worker.Worker, "init_device", init_device)
+
+    def made(
+        name: str,
+        versions: int = 0,
+        extra: dict[str, Any] | None = None,
+        profiling: Callable[[], None] = lambda: None,
+        cache: int | None = None,
+    ) -> Any:
+        found = object.__new__(module.Worker)
+        loader = types.SimpleNamespace(get_external_weight_memory=lambda config: versions)
+        monkeypatch.setattr(module, "get_model_loader", lambda config: loader)
+        found.device = torch.device("cuda:0")
+        found.cache_config = types.SimpleNamespace(
+            gpu_memory_utilization=UTILIZATION, kv_cache_memory_bytes=cache
+        )
+        found.parallel_config = types.SimpleNamespace(world_size=1)
+        found.model_config = types.SimpleNamespace(
+            multimodal_config=None, enable_cumem_allocator=False
+        )
+        found.vllm_config = types.SimpleNamespace(
+            load_config=types.SimpleNamespace(model_loader_extra_config=extra or {}),
+            weight_transfer_config=None,
+            compilation_config=None,
+            model_config=found.model_config,
+        )
+        found.model_runner = Runner(gpu, profiling)
+        gpu.here = name
+        gpu.context[name] = CONTEXT
+        found.init_device()
+        return found
+
+    return made
+
+
+@pytest.fixture
+def load(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Loads an engine's model, which lies in versions of these sizes then."""
+    from vllm.v1.worker import gpu_worker
+
+    monkeypatch.setattr(
+        gpu_worker.Worker,
+        "load_model",
+        lambda self, *, load_dummy_weights=False: self.model_runner.load_model(load_dummy_weights),
+    )
+
+    def loaded(name: str, worker: Any, *versions: int) -> None:
+        handles = [
+            types.SimpleNamespace(
+                version=types.SimpleNamespace(id=b"%d" % number, rank=0, bytes=size)
+            )
+            for number, size in enumerate(versions)
+        ]
+        # Two mappings of one version count once.
+        monkeypatch.setattr(remembering, "handles_of", lambda model: handles + handles[:1])
+        gpu.here = name
+        worker.load_model()
+
+    return loaded
+
+
+def share_of(engines: int, versions: int) -> int:
+    return memory.budget(TOTAL, UTILIZATION, versions, memory.Sharing(engines)) - ACTIVATIONS
+
+
+def test_an_engine_alone_fills_what_the_version_leaves(gpu: Gpu, start: Start, load: Any) -> None:
+    gpu.other = VERSION
+    worker = start("a", VERSION)
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == share_of(1, VERSION)
+    assert worker.cache_config.gpu_memory_utilization == UTILIZATION
+
+
+def test_the_engine_that_builds_has_the_cache_of_those_that_attach(
+    gpu: Gpu, start: Start, load: Any
+) -> None:
+    worker = start("a")
+    gpu.other = VERSION  # made while it loads
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == share_of(1, VERSION)
+
+
+def test_what_an_engine_alone_has_beside_torch_is_measured(
+    gpu: Gpu, start: Start, load: Any
+) -> None:
+    def kernels() -> None:
+        gpu.context["a"] += GIB
+
+    gpu.other = VERSION
+    worker = start("a", VERSION, profiling=kernels)
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == share_of(1, VERSION) - GIB
+
+
+def test_a_version_of_the_draft_counts_too(gpu: Gpu, start: Start, load: Any) -> None:
+    gpu.other = VERSION + GIB
+    worker = start("a", VERSION + GIB)
+    load("a", worker, VERSION, GIB)
+    assert worker.version_bytes() == VERSION + GIB
+    assert worker.determine_available_memory() == share_of(1, VERSION + GIB)
+
+
+def test_four_engines_that_start_at_once_have_equal_caches(
+    gpu: Gpu, start: Start, load: Any
+) -> None:
+    """Each profiles while others grow and shrink; the first builds the version."""
+    names = ["a", "b", "c", "d"]
+    expected = share_of(4, VERSION)
+
+    def others_grow() -> None:
+        for name, change in (("b", 9 * GIB), ("c", 5 * GIB), ("d", 2 * GIB)):
+            if name != gpu.here:
+                gpu.reserved[name] = gpu.reserved.get(name, 0) + change
+
+    def others_shrink() -> None:
+        for name in names:
+            if name != gpu.here and gpu.reserved.get(name):
+                gpu.reserved[name] -= GIB
+
+    extra = {"engines": 4}
+    workers = {"a": start("a", 0, extra, others_grow)}
+    gpu.other = VERSION
+    load("a", workers["a"], VERSION)
+    for name in names[1:]:
+        workers[name] = start(name, VERSION, extra, others_shrink)
+        load(name, workers[name], VERSION)
+    for name in names:
+        gpu.here = name
+        assert workers[name].determine_available_memory() == expected
+    assert torch.accelerator.get_memory_info == gpu.info
+
+
+def test_engines_one_after_the_other_have_equal_caches(gpu: Gpu, start: Start, load: Any) -> None:
+    gpu.other = VERSION
+    for name in ("a", "b", "c", "d"):
+        worker = start(name, VERSION, {"engines": 4})
+        load(name, worker, VERSION)
+        cache = worker.determine_available_memory()
+        assert cache == share_of(4, VERSION)
+        gpu.reserve(cache + ACTIVATIONS)
+    assert gpu.info()[0] >= 0
+
+
+def test_an_engine_that_does_not_fit_beside_another_is_refused(gpu: Gpu, start: Start) -> None:
+    gpu.other = VERSION + 40 * GIB
+    with pytest.raises(gpuwm.NoRoom, match='"engines": 2'):
+        start("a", VERSION)
+
+
+def test_a_gpu_that_fills_meanwhile_is_named(gpu: Gpu, start: Start, load: Any) -> None:
+    def stranger() -> None:
+        gpu.other += 60 * GIB
+
+    worker = start("a", VERSION, {"engines": 2}, stranger)
+    load("a", worker, VERSION)
+    with pytest.raises(gpuwm.NoRoom, match="another process has filled it meanwhile"):
+        worker.determine_available_memory()
+
+
+def test_a_cache_whose_size_the_user_chose_is_left_alone(gpu: Gpu, start: Start, load: Any) -> None:
+    gpu.other = 70 * GIB
+    worker = start("a", VERSION, cache=2 * GIB)
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == 2 * GIB
+
+
+@pytest.mark.parametrize("change", [-5 * GIB, 5 * GIB])
+def test_sleeping_does_not_see_other_engines(gpu: Gpu, start: Start, change: int) -> None:
+    class Backend:
+        def suspend(self, level: int) -> None:
+            gpu.other -= change
+
+    worker = start("a")
+    gpu.other = 10 * GIB
+    worker._sleep_mode_backend = Backend()
+    worker.sleep(1)
+    assert torch.accelerator.get_memory_info == gpu.info
+
+
+def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuwm.vllm import worker as module
+
+    def request_memory(init_snapshot: Any, cache_config: Any, external: int = 0) -> int:
+        return 0
+
+    def sleep(self: Any) -> None:
+        pass
+
+    monkeypatch.setattr(module.worker_utils, "request_memory", request_memory)
+    monkeypatch.delattr(module.gpu_worker.Worker, "determine_available_memory")
+    monkeypatch.setattr(module.gpu_worker.Worker, "sleep", sleep)
+    with pytest.raises(gpuwm.Unsupported) as caught:
+        module.check_vllm()
+    for problem in (
+        "request_memory takes init_snapshot, cache_config, external;",
+        "Worker.determine_available_memory does not use self.init_snapshot;",
+        "sleep does not use torch.accelerator.get_memory_info(",
+    ):
+        assert problem in caught.value.message
+
+
+def test_the_package_gives_the_worker_to_vllm() -> None:
+    from vllm.utils.import_utils import resolve_obj_by_qualname
+    from vllm.v1.worker import gpu_worker
+
+    assert issubclass(resolve_obj_by_qualname("gpuwm.vllm.Worker"), gpu_worker.Worker)
