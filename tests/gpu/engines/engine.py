@@ -39,7 +39,8 @@ class Options:
 
 
 def tell(event: str, **what: Any) -> None:
-    print(EVENT + json.dumps({"event": event, **what}), flush=True)
+    # A progress bar may have left its line unfinished.
+    print("\n" + EVENT + json.dumps({"event": event, **what}), flush=True)
 
 
 # ---- batches ------------------------------------------------------------------------------------

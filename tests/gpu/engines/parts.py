@@ -13,7 +13,9 @@ COMPILED: dict[str, Any] = {"enforce_eager": False}
 V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 V2 = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
 ENGINES = 4  # that share the GPU at most
-SHARE = 0.23  # of the GPU for each of so many: together vLLM's default
+DEFAULT: dict[str, Any] = {"gpu_memory_utilization": 0.92}  # vLLM's default
+KV_ALIKE = 0.98  # the smallest KV cache of the largest: measured activations differ a little
+SHARE = 0.23  # of the GPU for each of so many
 RAW = "raw"  # what tags of plain checkpoints begin with
 
 
@@ -192,7 +194,7 @@ def four(run: Run) -> None:
     before = run.gpus.settled_mib()
     begin = time.monotonic()
     engines = [
-        run.engine(f"at-once-{n}", "dense", auto("dense@four", ENGINES))
+        run.engine(f"at-once-{n}", "dense", auto("dense@four", ENGINES), **DEFAULT)
         for n in range(1, ENGINES + 1)
     ]
     processes.answered(engines, 2 * START_S)
@@ -203,7 +205,8 @@ def four(run: Run) -> None:
     for engine in engines[1:]:
         run.same(engines[0], engine)
     tokens = [engine.log.numbers.get("KV tokens", 0) for engine in engines]
-    run.report.check(min(tokens) > 0, f"each has a KV cache: {tokens}")
+    alike = min(tokens) > KV_ALIKE * max(tokens) > 0
+    run.report.check(alike, f"each has a KV cache of about the same size, in tokens: {tokens}")
     for engine in engines:
         engine.ask("again")
     processes.answered(engines, START_S, 2)
@@ -218,7 +221,7 @@ def several(run: Run) -> None:
     the other: vLLM's own profile fails if another engine changes what is free meanwhile."""
     ways: list[tuple[str, dict[str, Any] | None, dict[str, Any]]] = [
         ("default", None, {"gpu_memory_utilization": SHARE}),
-        ("gpuwm", auto("dense@several", ENGINES), {}),
+        ("gpuwm", auto("dense@several", ENGINES), DEFAULT),
     ]
     for name, gpuwm, given in ways:
         run.report.head(name, "MiB in use", "KV tokens", "of each")
