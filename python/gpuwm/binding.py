@@ -79,7 +79,7 @@ def bind(
     with (
         torch.inference_mode(False),
         fitting.let_go(module for _, module in modules),
-        _no_collections(),
+        no_collections(),
     ):
         plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
         problems = plan.unmatched() + plan.problems if strict else plan.problems
@@ -95,7 +95,7 @@ def bind(
 
 
 @contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """What is made here lives on. Looking for garbage amid it takes 100 ms in a process that has
     imported torch, several times what binding does, and finds none."""
     enabled = gc.isenabled()

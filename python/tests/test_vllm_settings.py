@@ -29,6 +29,8 @@ def test_every_key_arrives() -> None:
             "inner_config": {"enable_multithread_load": True},
             "fallback": "auto",
             "owner": [1000, "operator"],
+            "engines": 4,
+            "engine_overhead_gib": 1.5,
             "wait": 60,
             "socket": "/run/gpuwm/gpuwm.sock",
             "private": "*.bias",
@@ -71,6 +73,8 @@ WRONG: list[tuple[Any, list[str]]] = [
     ({"socket": 3}, ['"socket"', "gpuwm.sock"]),
     ({"private": [1]}, ['"private"', "pattern"]),
     ({"private": ""}, ['"private"', "pattern"]),
+    ({"engines": 0}, ['"engines"', "1 to"]),
+    ({"engine_overhead_gib": -1}, ['"engine_overhead_gib"', "GiB"]),
 ]
 
 

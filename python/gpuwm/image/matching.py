@@ -21,6 +21,7 @@ from .slots import (
     ITEM,
     MODULE,
     NAMED,
+    SIMPLE,
     Opaque,
     class_name,
     drop,
@@ -64,6 +65,8 @@ class Matching:
         self._memory = memory
         self._opaque = Opaque(record.opaque)
         self._modules = modules  # by name
+        tree = record.nodes[: record.modules]
+        self._positions = {node.name: position for position, node in enumerate(tree)}
         self.problems: list[str] = []
         self.changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
@@ -78,11 +81,12 @@ class Matching:
 
     def look(self, names: Iterable[str]) -> None:
         """At these modules, and at what they refer to besides other modules of the tree."""
-        wanted = set(names)
-        for position, node in enumerate(self._record.nodes[: self._record.modules]):
-            if node.name not in wanted:
-                continue
-            module = self._modules.get(node.name)
+        for name in names:
+            position = self._positions.get(name)
+            if position is None:
+                continue  # look_at_structure names it
+            node = self._record.nodes[position]
+            module = self._modules.get(name)
             if module is None:
                 self.problems.append(
                     f"module: {node.name} is a {node.said} in the version, the module has none: "
@@ -95,9 +99,8 @@ class Matching:
 
     def look_at_structure(self, first_names: Iterable[str]) -> None:
         """At modules that the version lacks. first_names: one for each module of the tree."""
-        names = {node.name for node in self._record.nodes[: self._record.modules]}
         for name in first_names:
-            if name not in names:
+            if name not in self._positions:
                 said = class_name(type(self._modules[name]))
                 self.problems.append(
                     f"module: {name} is a {said} in the module, the version has none: {_REPLAY}"
@@ -123,6 +126,8 @@ class Matching:
         for kind, key, held in node.slots:
             slot = there.pop(_key(kind, key), None)
             has = _MISSING if slot is None else slot.value
+            if type(has) is type(held) in SIMPLE and has == held and slot.kind == kind:  # type: ignore[union-attr]
+                continue  # as nearly all are
             name = step(node.name, kind, key)
             final = self._final(name, held, has)
             if final is _MISSING:
@@ -337,8 +342,9 @@ class Matching:
             restore()
 
 
-def _key(kind: str, key: Any) -> tuple[str, type, Any]:
-    return (ATTRIBUTE if kind in NAMED else kind), type(key), key
+def _key(kind: str, key: Any) -> Any:
+    """Of names, whatever the kind, the name. Of items their type too: 1, 1.0 and True are equal."""
+    return key if kind in NAMED else (kind, type(key), key)
 
 
 def _is_recorded(value: Any) -> bool:

@@ -16,6 +16,7 @@ from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
 from . import record
 from .graph import Graph, Leaf, plain_class
+from .replaying import own_calls
 from .storages import Storages, Stored, View, view_of
 
 
@@ -71,7 +72,7 @@ def publish(
     contents = files_of(files)
     if record.FILE in contents:
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
-    with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+    with own_calls():
         graph = Graph(model, _lib.names(opaque, "opaque"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)

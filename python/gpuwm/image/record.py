@@ -14,7 +14,7 @@ from .._handle import TensorInfo
 from ..mapping import Mapping as Attached
 from . import values
 from .graph import Graph, Held, Leaf, Node
-from .slots import NAMED
+from .slots import NAMED, SIMPLE
 from .storages import Storages
 
 FILE = "gpuwm.image.json"
@@ -232,7 +232,10 @@ class _Reader:
     def _slot(self, name: str, slot: Any) -> tuple[str, Any, Held]:
         _demand(type(slot) is list and len(slot) == 3 and slot[0] in _SLOT_KINDS, f"slot of {name}")
         kind, key, held = slot
+        if type(key) is str and type(held) in SIMPLE:  # as nearly all are
+            return kind, key, held
         _demand(kind not in NAMED or type(key) is str, f"key {key!r} of {name}")
+        _demand(type(held) in SIMPLE or isinstance(held, dict), f"value {held!r:.80} of {name}")
         if isinstance(held, dict):
             self._check_held(name, held)
         try:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import gc
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _lib, errors, fitting, init
+from ..binding import no_collections
 from .matching import Matching
 from .slots import Opaque, is_mutable, owner_kind, slots
 
@@ -26,8 +27,13 @@ COLLECT_BYTES = 1 << 30
 
 @contextlib.contextmanager
 def own_calls() -> Iterator[None]:
-    """While gpuwm itself looks at tensors: subclasses don't see it, and nothing is recorded."""
-    with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+    """While gpuwm itself looks at tensors: subclasses don't see it, and torch records nothing."""
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch._C.DisableTorchFunctionSubclass(),
+        no_collections(),
+    ):
         yield
 
 
@@ -80,7 +86,7 @@ class Replaying:
         return self._still_held()
 
     def _save(self, modules: Sequence[nn.Module]) -> None:
-        for owner in _reached(modules, self._opaque, frozenset()):
+        for owner in _reached(modules, self._opaque, self._names):
             if is_mutable(owner):
                 self._matching.save(owner)
             for slot in slots(owner):
@@ -97,8 +103,7 @@ class Replaying:
         ]
 
     def _give_memory(self, members: Sequence[nn.Module]) -> None:
-        others = self._names.keys() - {id(module) for module in members}
-        for owner in _reached(members, self._opaque, frozenset(others)):
+        for owner in _reached(members, self._opaque, self._names):
             for slot in slots(owner):
                 tensor = slot.value
                 if isinstance(tensor, torch.Tensor) and tensor.is_meta and init.is_plain(tensor):
@@ -180,8 +185,9 @@ def _checked(
     return found
 
 
-def _reached(modules: Sequence[nn.Module], opaque: Opaque, others: frozenset[int]) -> Iterator[Any]:
-    """Each owner once: the modules, and what they refer to. others: ids of what is left out."""
+def _reached(modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]) -> Iterator[Any]:
+    """Each owner once: the modules, and what they refer to, but for other modules of the tree.
+    tree: the ids of all its modules."""
     seen: dict[int, Any] = {id(module): module for module in modules}
     queue: deque[Any] = deque(modules)
     while queue:
@@ -189,7 +195,7 @@ def _reached(modules: Sequence[nn.Module], opaque: Opaque, others: frozenset[int
         yield owner
         for slot in list(slots(owner)):
             value = slot.value
-            if id(value) in seen or id(value) in others:
+            if id(value) in seen or id(value) in tree:
                 continue
             if isinstance(value, torch.Tensor):
                 looked_into = bool(value.__dict__)

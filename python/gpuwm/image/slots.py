@@ -46,6 +46,9 @@ OPAQUE = (
 )
 
 
+SIMPLE = frozenset((type(None), bool, int, float, str))
+
+
 class Slot(NamedTuple):
     kind: str
     key: Any  # str, int, or another plain key of a dict
@@ -80,6 +83,8 @@ def owner_kind(value: Any, opaque: Opaque) -> str | None:
     """What sort of owner it is; None: it is looked into no further. Tensors are no such owners:
     their attributes are looked at apart."""
     kind = type(value)
+    if kind in SIMPLE:  # as nearly all are
+        return None
     if isinstance(value, nn.Module):
         return "module"
     for name, base in _BUILTIN:

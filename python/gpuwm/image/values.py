@@ -18,9 +18,10 @@ NOT_PLAIN = object()
 def encoded(value: Any) -> Json:
     """None, bool, int, float, str, tuples of them, torch.dtype, torch.Size and members of enums;
     NOT_PLAIN: something else."""
-    if value is None or type(value) in (bool, int, str):
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
         return value
-    if type(value) is float:
+    if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}

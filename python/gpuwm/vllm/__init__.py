@@ -40,4 +40,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), "Worker"})
 
 
-__all__ = ["FORMAT", "Worker", "register"]  # noqa: F822: __getattr__ has the second
+__all__ = ["FORMAT", "Worker", "register"]

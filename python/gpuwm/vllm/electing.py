@@ -47,7 +47,6 @@ def find(engine: Engine) -> Attached | None:
             mapping = attach(
                 text, rank=engine.ranks.rank, device=engine.device, client=engine.client
             )
-        if mapping is not None:
             engine.check(mapping)
     except Exception as failed:
         error = failed
@@ -89,10 +88,11 @@ def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterat
             log.info("gpuwm: still waiting for %s: %s", engine.name, error)
             yield WAIT, str(error)
             continue
-        keep(found)
         if found is None:
             yield BUILD, engine.name
         else:
+            engine.check(found)  # before other ranks look for parts that it may not have
+            keep(found)
             yield ATTACH, found.version.id
         return
 

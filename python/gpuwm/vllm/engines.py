@@ -188,7 +188,9 @@ def draft_bytes(vllm_config: Any, target: Engine) -> int:
     if load_config.load_format != vllm_config.load_config.load_format:
         return 0
     chosen = parse(load_config.model_loader_extra_config or {})
-    layout = keys.layout(vllm_config, model_config, "")
+    # The prefixes with which vLLM's proposers load a draft.
+    prefix = "draft_model" if speculative.method == "draft_model" else ""
+    layout = keys.layout(vllm_config, model_config, prefix)
     places = target.ranks.gather(target.device)
     named: tuple[str, dict[str, str]] | None = None
     if target.ranks.rank == 0:

@@ -32,6 +32,8 @@ wait: seconds. Absent: auto and raw wait for the builder as long as it lives, lo
   Also how long to wait for gpuwmd to come up; absent: not at all.
 socket: gpuwmd's socket. Absent: as everywhere, $GPUWM_SOCKET or the usual places.
 private: patterns of names of parameters that this engine gets a copy of, which may be written.
+engines: how many engines share the GPU; default 1. engine_overhead_gib: what each has on the GPU
+  beside torch's memory. Both are figures of `gpuwm.vllm.memory`, which says more.
 
 Before an engine attaches it compares the version's key with its own configuration: a difference is
 an error that names the field. Weights are read-only; whatever writes into weights is refused by
@@ -50,6 +52,7 @@ import json
 import logging
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -57,12 +60,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
-from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, init
 from ..mapping import Mapping as Attached
-from . import backends, electing, engines, pools, publishing, refusals, replaying, settings
+from . import backends, electing, engines, memory, pools, publishing, refusals, replaying, settings
 from .raw import RawLoader
 
 if TYPE_CHECKING:
@@ -104,7 +107,9 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         takes place here: an engine that waits for another one measures when the version is there.
         `load_model` goes on with the outcome. Errors of `load_model`.
 
-        A draft model that is not there yet counts as 0: vLLM sees it come.
+        A draft model that is not there yet counts as 0: vLLM sees it come. If several engines share
+        the GPU ("engines"), vLLM 0.32 and newer get what leaves this engine its part; the part of
+        an engine that builds is too small by the other engines' parts of the weights.
         """
         model_config = vllm_config.model_config
         try:
@@ -117,8 +122,16 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             _decided[self._key(False)] = error
             return 0
         _decided[self._key(False)] = (engine, mapping)
-        found = 0 if mapping is None else mapping.version.nbytes
-        return found + engines.draft_bytes(vllm_config, engine)
+        versions = 0 if mapping is None else mapping.version.nbytes
+        versions += engines.draft_bytes(vllm_config, engine)
+        how = memory.sharing(
+            self.load_config.model_loader_extra_config, vllm_config.parallel_config.world_size
+        )
+        if how.engines == 1 or not hasattr(BaseModelLoader, "get_external_weight_memory"):
+            return versions  # gpuwm.vllm.Worker, which asks in older ones, knows of the others
+        total = torch.accelerator.get_memory_info()[1]
+        utilization = vllm_config.cache_config.gpu_memory_utilization
+        return memory.external(total, utilization, versions, how, builds=mapping is None)
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
         """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
@@ -199,11 +212,13 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             # The model is complete, in memory of this engine alone.
             _warn_of_fallback(model_config, failed)
             return model
+        _mappings[model] = mapping
         log.info(
-            "gpuwm: built %s (%s), since it was not there: %.2f GB in %d tensors; "
-            "%s %.2f s, publish %.2f s. Other engines attach to it",
+            "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
+            "Other engines attach to it",
             mapping.version,
             mapping.version.id,
+            'it has "mode": "save"' if self.settings.mode == "save" else "it was not there",
             mapping.nbytes / GIGA,
             len(mapping),
             source,
@@ -246,6 +261,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         except BaseException as failed:
             error = failed
         engine.ranks.agree(f"build a model around {engine.name}", error)
+        _mappings[model] = mapping
         version = mapping.version
         log.info(
             "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
@@ -279,20 +295,16 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             clock.lap("build")
             # Which kernels the layers chose is known only now.
             engine.check(mapping, backends.backends(model))
-            processed = replaying.processed_context(model)
             replay = replaying.Replay(model, model_config)
-            steps = replay.steps() if processed is None else iter(())
-            image.install(model, mapping, private=self.settings.private, replay=steps)
-            if processed is not None:
-                with processed:
-                    process_weights_after_loading(model, model_config, target)
+            image.install(model, mapping, private=self.settings.private, replay=replay.steps())
             replaying.finish(model, model_config)
             clock.lap("install and post-process")
-            if processed is None:
-                clock.times["of it post-processing"] = replay.seconds
+            clock.times["of it post-processing"] = replay.seconds
         return model.eval(), clock.times
 
 
+# The lease of each model, for as long as the model lives.
+_mappings: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
 # What `get_external_weight_memory` decided, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,10 @@ class Replay:
     Each step runs once, on memory of its own: it leaves the names, kernels and plain values that
     post-processing leaves, and its tensors are exchanged for those of the version. seconds: how
     long the steps took so far.
+
+    `weights_already_processed` of vLLM 0.32 and newer is no substitute: few quantisation methods
+    support it, and it makes kernels only after the weights have been installed, while an image is
+    installed into a model that has its kernels, so that every difference between both is seen.
     """
 
     def __init__(self, model: Any, model_config: Any) -> None:
@@ -100,21 +103,3 @@ def finish(model: Any, model_config: Any) -> None:
             info.reset()
     if model_config.quantization == "torchao":
         reload.set_torchao_reload_attrs(model, model_config)
-
-
-def processed_context(model: Any) -> contextlib.AbstractContextManager[Any] | None:
-    """vLLM's own way to rebuild what is no weight, for a model whose weights are post-processed;
-    None: this vLLM has none, or a quantisation method of the model does not support it, so that
-    post-processing has to be replayed."""
-    from vllm.model_executor import utils
-    from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
-
-    context = getattr(utils, "weights_already_processed", None)
-    if context is None:
-        return None
-    for module in model.modules():
-        method = getattr(module, "quant_method", None)
-        if isinstance(method, QuantizeMethodBase) and not method.supports_pre_processed_weights:
-            return None
-    made: contextlib.AbstractContextManager[Any] = context()
-    return made

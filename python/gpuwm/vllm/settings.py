@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _lib, errors
+from . import memory
 
 MODES = ("auto", "load", "save", "raw")
 FALLBACKS = ("auto",)
@@ -36,6 +37,8 @@ class Settings:
     wait: float | None = None
     socket: str | None = None
     private: tuple[str, ...] = ()
+    engines: int = 1
+    engine_overhead_gib: float | None = None
 
     @property
     def owners(self) -> tuple[_lib.OneOwner, ...]:
@@ -130,7 +133,8 @@ def _object(key: str, value: Any) -> dict[str, Any]:
 
 
 def _owner(key: str, value: Any) -> tuple[_lib.OneOwner, ...]:
-    owners: tuple[_lib.OneOwner, ...] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    several = isinstance(value, (list, tuple))
+    owners: tuple[_lib.OneOwner, ...] = tuple(value) if several else (value,)
     try:
         _lib.owner_fields(owners)
     except (errors.Invalid, TypeError):
@@ -170,4 +174,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "wait": _seconds,
     "socket": _text,
     "private": _globs,
+    memory.ENGINES_KEY: memory.engines_of,
+    memory.OVERHEAD_KEY: memory.overhead_of,
 }
