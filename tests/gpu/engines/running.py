@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ START_S = 170.0  # for a start with a cold compilation, and its answers
 WORKER = "gpuwm.vllm.Worker"
 EXTRA_MIB = 2 << 10  # what a builder may need besides the model, its context included
 WEIGHTS_S = 0.3  # the goal for the weights' part of an engine whose weights are there
+COMMON = "common"  # the cache of engines that compile nothing, or whose cache does not matter
 # NVLink multicast can put GPUs of a host that others share out of service.
 NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0",
@@ -66,8 +68,13 @@ class Run:
         return str(self.state / "models" / name)
 
     def cache(self, name: str) -> dict[str, str]:
-        """The environment of an engine whose compiled code is kept in this cache alone."""
-        return {"VLLM_CACHE_ROOT": str(self.state / "caches" / name)}
+        """The environment of an engine whose compiled code is kept in this cache alone. What vLLM
+        knows about classes of models is there from the start: to look at a class it imports
+        everything once more."""
+        folder, known = self.state / "caches" / name, self.state / "caches" / COMMON / "modelinfos"
+        if known.exists() and name != COMMON:
+            shutil.copytree(known, folder / "modelinfos", dirs_exist_ok=True)
+        return {"VLLM_CACHE_ROOT": str(folder)}
 
     # ---- engines ----
 
@@ -106,7 +113,7 @@ class Run:
             llm={**given, **llm},
             answers="",
             lora=[self.model(adapter) for adapter in lora],
-            environment=environment or {},
+            environment={**self.cache(COMMON), **(environment or {})},
         )
         starter = self.starter if self.forks and not fresh else None
         engine = Engine(

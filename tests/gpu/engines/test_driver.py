@@ -9,11 +9,13 @@ import re
 import subprocess
 import sys
 import tarfile
+from typing import Any
 
 import pytest
 
 import logs
 import report
+import running
 from memory import Gpus
 from processes import HERE
 
@@ -148,6 +150,16 @@ def test_without_nvml_nothing_is_in_use() -> None:
         pytest.skip("there is a GPU")
     assert gpus.used_mib() == gpus.settled_mib() == []
     assert gpus.total_mib() == 0
+
+
+def test_a_cold_cache_knows_the_classes_of_models(tmp_path: pathlib.Path) -> None:
+    known = tmp_path / "caches" / running.COMMON / "modelinfos"
+    known.mkdir(parents=True)
+    (known / "llama.json").write_text("{}")
+    nothing: Any = None
+    run = running.Run(tmp_path, tmp_path, nothing, nothing, nothing, nothing, "")
+    folder = pathlib.Path(run.cache("cold")["VLLM_CACHE_ROOT"])
+    assert [path.name for path in folder.rglob("*")] == ["modelinfos", "llama.json"]
 
 
 # ---- whole parts --------------------------------------------------------------------------------
