@@ -55,16 +55,26 @@ class Starter:
         return self._ended.get(pid)
 
     def _started(self) -> subprocess.Popen[bytes]:
+        """With all imports or, if one of them makes forks impossible, with few."""
         if self._process is None:
-            words = [sys.executable, str(HERE / "starter.py"), self._program]
+            try:
+                return self._start()
+            except Failed:
+                self.stop()
+                return self._start("few")
+        return self._process
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(HERE / "starter.py"), self._program, *words]
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log.open("wb"),
-                bufsize=0,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0
             )
+        try:
             self.imports = self._until("ready", IMPORTS_S)
+        except Failed:
+            self.stop()
+            raise
         return self._process
 
     def _until(self, key: str, seconds: float) -> Any:

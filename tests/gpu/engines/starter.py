@@ -1,10 +1,11 @@
 """Imports vLLM once, and forks an engine for each line of its stdin: imports are most of a start.
 
-    starter.py PROGRAM
+    starter.py PROGRAM [few]
 PROGRAM is engine.py, or what stands in for it and needs no vLLM. A request is {"options", "stdin",
 "log"}: engine.py's options, a fifo and a file. It prints {"ready"} with the seconds of the imports,
 {"pid"} for each request, and {"ended", "status"} for each engine that ended. It has no CUDA context
-and never asks the driver, since neither survives a fork. It ends when its stdin does."""
+and never asks the driver, since neither survives a fork; if an import does, it fails, and "few"
+leaves out all imports but vLLM itself. It ends when its stdin does."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ MODULES = (
     "vllm.compilation.backends",
     "torch._inductor.compile_fx",
 )
+UVM = "/dev/nvidia-uvm"
 CHILDREN_S = 0.02  # between two looks at which children ended
 
 
@@ -51,11 +53,21 @@ def imports() -> dict[str, float]:
 
     vllm_s = time.perf_counter() - begin
     begin = time.perf_counter()
-    for name in MODULES:
+    for name in MODULES if "few" not in sys.argv[2:] else ():
         importlib.import_module(name)
-    assert not torch.cuda.is_initialized(), "an import made a CUDA context: fork is not possible"
+    if torch.cuda.is_initialized() or driver_is_open():
+        sys.exit("starter.py: an import has initialised CUDA: engines can't be forked from here")
     others = time.perf_counter() - begin
     return {"import torch": torch_s, "import vllm": vllm_s, "import the rest": others}
+
+
+def driver_is_open() -> bool:
+    """CUDA keeps this device open from its initialisation on; NVML does not open it."""
+    return any(
+        os.readlink(path) == UVM
+        for path in pathlib.Path("/proc/self/fd").iterdir()
+        if path.exists()
+    )
 
 
 def child(request: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import logs
+import processes
 import report
 import running
 from memory import Gpus
@@ -160,6 +161,36 @@ def test_a_cold_cache_knows_the_classes_of_models(tmp_path: pathlib.Path) -> Non
     run = running.Run(tmp_path, tmp_path, nothing, nothing, nothing, nothing, "")
     folder = pathlib.Path(run.cache("cold")["VLLM_CACHE_ROOT"])
     assert [path.name for path in folder.rglob("*")] == ["modelinfos", "llama.json"]
+
+
+STARTER = """import json, sys
+if sys.argv[2:] != ["few"]:
+    sys.exit("an import has initialised CUDA")
+print(json.dumps({"ready": {"few": 1.0}}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"pid": 7}), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_starter_that_can_not_fork_starts_with_few_imports(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starter.py").write_text(STARTER)
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    starter = processes.Starter("engine.py", tmp_path / "log")
+    assert starter.fork({}) == 7
+    assert starter.imports == {"few": 1.0}
+    starter.stop()
+
+
+def test_a_starter_that_can_not_fork_at_all_says_why(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starter.py").write_text("import sys; sys.exit('initialised CUDA')")
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    with pytest.raises(processes.Failed, match="initialised CUDA"):
+        processes.Starter("engine.py", tmp_path / "log").fork({})
 
 
 # ---- whole parts --------------------------------------------------------------------------------
