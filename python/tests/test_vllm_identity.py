@@ -95,7 +95,7 @@ def test_a_load_format_of_other_files_asks_for_a_name(tmp_path: Any) -> None:
 
 
 def test_a_folder_without_weights_says_what_it_has(tmp_path: Any) -> None:
-    with pytest.raises(gpuwm.NotFound, match=r"no weights.*it has readme"):
+    with pytest.raises(gpuwm.Unsupported, match=r"no weights.*it has readme.*ref"):
         identity.identity(config_of(folder_with(tmp_path, "readme")))
 
 
@@ -293,7 +293,7 @@ def test_a_revision_that_the_hub_lacks_is_named(tmp_path: Any, monkeypatch: Any)
 
 def test_a_repository_without_weights_is_named(tmp_path: Any, monkeypatch: Any) -> None:
     Hub(monkeypatch, {}, tmp_path)
-    with pytest.raises(gpuwm.NotFound, match="org/name has no weights"):
+    with pytest.raises(gpuwm.Unsupported, match="org/name has no weights.*no files"):
         of_hub()
 
 

@@ -37,6 +37,7 @@ def model_config(hf: Any = None, **changes: Any) -> Any:
     found = named(
         model="/models/llama",
         architecture="LlamaForCausalLM",
+        built=type("LlamaForCausalLM", (), {"__module__": "vllm.model_executor.models.llama"}),
         runner_type="generate",
         convert_type="none",
         dtype="bfloat16",
@@ -85,9 +86,11 @@ def vllm(monkeypatch: Any) -> Any:
         setattr(envs, name, variable.default)
     platforms: Any = types.ModuleType("vllm.platforms")
     platforms.current_platform = named(is_cpu=lambda: True)
+    loaders: Any = types.ModuleType("vllm.model_executor.model_loader.utils")
+    loaders.get_model_architecture = lambda config: (config.built, config.architecture)
     package: Any = types.ModuleType("vllm")
     package.envs = envs
-    for module in (package, envs, platforms):
+    for module in (package, envs, platforms, loaders):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     version = importlib.metadata.version
     monkeypatch.setattr(
@@ -112,6 +115,7 @@ def test_the_layout_is_equal_for_equal_configurations() -> None:
     ("field", "config", "model"),
     [
         ("model", {}, {"architecture": "Qwen3ForCausalLM"}),
+        ("model", {}, {"built": HfConfig}),  # a class of the same name that is a plugin's
         ("model", {}, {"convert_type": "embed"}),
         ("dtype", {}, {"dtype": "float16"}),
         ("quantization", {}, {"quantization": "fp8"}),

@@ -37,10 +37,31 @@ def test_a_single_engine_without_versions_has_what_vllm_gives_it() -> None:
 
 @pytest.mark.parametrize("overhead", [0, GIB])
 def test_what_does_not_fit_says_both_figures(overhead: int) -> None:
-    with pytest.raises(gpuwm.NoRoom, match="have 73.00 GiB, and 2 engines may fill 73.60 GiB"):
+    with pytest.raises(
+        gpuwm.NoRoom, match="holds 73.00 GiB on this GPU, and with them 2 engines may"
+    ):
         memory.budget(TOTAL, DEFAULT, 73 * GIB, memory.Sharing(2, overhead or 2 * GIB))
-    with pytest.raises(gpuwm.NoRoom, match="have 74.00 GiB, and 1 engines? may fill 73.60"):
+    with pytest.raises(gpuwm.NoRoom, match="1 engine may fill 73.60 GiB of the GPU's 80.00"):
         memory.budget(TOTAL, DEFAULT, 74 * GIB, memory.Sharing(1, overhead))
+
+
+# ---- what gpuwm holds ----
+
+
+def test_each_version_that_is_there_counts_with_its_parts_on_the_gpu() -> None:
+    def part(device: str, size: int) -> dict[str, Any]:
+        return {"device": device, "bytes": size}
+
+    listing = {
+        "versions": [
+            {"version": "a", "state": "ready", "parts": [part("GPU-0", 1), part("GPU-1", 2)]},
+            {"version": "b", "state": "retiring", "parts": [part("GPU-1", 4), part("GPU-1", 8)]},
+            {"version": "c", "state": "building", "parts": [part("GPU-1", 16)]},
+            {"version": "d", "state": "failed", "parts": []},
+        ]
+    }
+    assert memory.held(listing, "GPU-1") == {"a": 2, "b": 12}
+    assert memory.held(listing, "host") == {}
 
 
 # ---- what is free at the start ----

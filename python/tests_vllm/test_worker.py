@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import Daemon
 
 import gpuwm
 from gpuwm import remembering
@@ -30,6 +31,7 @@ class Gpu:
     def __init__(self) -> None:
         self.here = ""
         self.other = 0  # versions, and whatever is no engine's
+        self.listed: dict[str, int] = {}  # the versions that gpuwmd tells of
         self.context: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
         self.peak: dict[str, int] = {}
@@ -89,8 +91,9 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """An engine's worker, whose device is ready. versions: what its loader says that it attaches
-    to; extra: its --model-loader-extra-config; profiling: what others do while it profiles."""
+    """An engine's worker, whose device is ready. versions: what gpuwm holds, and the loader says
+    that the engine attaches to; extra: its --model-loader-extra-config; profiling: what others do
+    while it profiles."""
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker.utils import request_memory
 
@@ -110,6 +113,8 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
         cache: int | None = None,
     ) -> Any:
         found = object.__new__(module.Worker)
+        gpu.listed = {"0": versions} if versions else {}
+        monkeypatch.setattr(module, "held_on", lambda device, extra: dict(gpu.listed))
         loader = types.SimpleNamespace(get_external_weight_memory=lambda config: versions)
         monkeypatch.setattr(module, "get_model_loader", lambda config: loader)
         found.device = torch.device("cuda:0")
@@ -153,7 +158,7 @@ def load(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             )
             for number, size in enumerate(versions)
         ]
-        # Two mappings of one version count once.
+        # A version counts once: it may have two mappings, and gpuwmd may list it or hide it.
         monkeypatch.setattr(remembering, "handles_of", lambda model: handles + handles[:1])
         gpu.here = name
         worker.load_model()
@@ -196,10 +201,18 @@ def test_what_an_engine_alone_has_beside_torch_is_measured(
 
 def test_a_version_of_the_draft_counts_too(gpu: Gpu, start: Start, load: Any) -> None:
     gpu.other = VERSION + GIB
-    worker = start("a", VERSION + GIB)
+    worker = start("a", VERSION)
     load("a", worker, VERSION, GIB)
-    assert worker.version_bytes() == VERSION + GIB
     assert worker.determine_available_memory() == share_of(1, VERSION + GIB)
+
+
+def test_what_gpuwm_holds_for_others_is_no_engines(gpu: Gpu, start: Start, load: Any) -> None:
+    gpu.other = VERSION
+    worker = start("a", VERSION)
+    gpu.other += 30 * GIB
+    gpu.listed["another"] = 30 * GIB
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == share_of(1, VERSION + 30 * GIB)
 
 
 def test_four_engines_that_start_at_once_have_equal_caches(
@@ -299,6 +312,21 @@ def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPat
         "sleep does not use torch.accelerator.get_memory_info(",
     ):
         assert problem in caught.value.message
+
+
+def test_what_gpuwm_holds_is_asked_of_gpuwmd(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuwm.vllm import worker as module
+
+    arrays = {"w": torch.zeros(1 << 20)}
+    version = gpuwm.publish(arrays, "held@v1", bind=False)
+    found = module.held_on(torch.device("cpu"), {})
+    assert found[version.id] >= 4 << 20
+    monkeypatch.setenv("GPUWM_SOCKET", "/nowhere")
+    with pytest.raises(gpuwm.Unreachable):
+        module.held_on(torch.device("cpu"), {})
+    assert module.held_on(torch.device("cpu"), {"fallback": "auto"}) == {}
 
 
 def test_the_package_gives_the_worker_to_vllm() -> None:

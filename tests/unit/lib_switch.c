@@ -182,6 +182,41 @@ Test(switching, passes_on_what_gpuwmd_refuses)
 	gpuwm_detach(mapping);
 }
 
+Test(switching, a_key_that_can_not_be_is_refused_before_gpuwmd_is_asked)
+{
+	struct gpuwm_switch_options options = GPUWM_OPTIONS(struct gpuwm_switch_options);
+	const struct gpuwm_key_field wrong = {"a b", "x"};
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+	unsigned requests = fake->requests;
+
+	options.key_count = 1;
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", &options), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "a key of 1 fields, but they are NULL") != NULL);
+	options.key = &wrong;
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", &options), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "the key's field \"a b\" has a character") != NULL);
+	cr_assert(eq(uint, fake->requests, requests));
+	is_version(mapping, v1, 1);
+	holds_one_lease(mapping);
+	gpuwm_detach(mapping);
+}
+
+Test(switching, a_key_of_its_own_is_asked_for_where_nothing_moves_too)
+{
+	struct gpuwm_switch_options options = GPUWM_OPTIONS(struct gpuwm_switch_options);
+	const struct gpuwm_key_field any = {"dtype", "bf16"};
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+
+	options.key = &any;
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", &options), 0));
+	options.key_count = 1;
+	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", &options), -EKEYREJECTED));
+	cr_assert(strstr(gpuwm_error()->message, "the key of m@v1 has no field dtype") != NULL);
+	is_version(mapping, v1, 1);
+	holds_one_lease(mapping);
+	gpuwm_detach(mapping);
+}
+
 Test(switching, refuses_an_index_that_is_not_of_these_segments)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");

@@ -12,7 +12,7 @@ from . import texts
 # Attributes by which vLLM's layers and quantisation methods hold what they chose.
 _ATTENTION = ("attn_backend", "prefill_backend", "mla_prefill_backend")
 _LINEAR = ("fp8_linear", "kernel", "linear_kernel", "int8_linear", "scheme")
-_EXPERTS = re.compile(r"(_backend|^experts_cls)$")
+_EXPERTS = re.compile(r"((^|_)backend|^experts_cls)$")
 
 
 def backends(model: Any) -> dict[str, str]:

@@ -50,6 +50,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 _CONSOLIDATED = "consolidated*.safetensors"
 
 
+REMEDY = 'name the version: --model-loader-extra-config \'{"ref": "model@tag"}\''
+
+
 class Files(NamedTuple):
     """A checkpoint's files. marks: by name, one text a weight file that is equal as long as the
     content is. kinds: how many marks of each kind there are: "sha256", "git" and "stat"."""
@@ -73,7 +76,7 @@ def choose(
     if load_format not in PATTERNS:
         raise errors.Unsupported(
             f"the files that load format {load_format} reads are not known to gpuwm",
-            'give a name for the version: --model-loader-extra-config \'{"ref": "model@tag"}\'',
+            REMEDY,
         )
     found: list[str] = []
     for pattern in PATTERNS[load_format]:
@@ -95,15 +98,13 @@ def choose(
 def in_folder(folder: str, load_format: str, code: bool = False) -> Files:
     """Of a folder on this machine. code: Python files belong to the model.
 
-    NotFound: the folder has no file that vLLM would load.
+    NotFound: a link to a file that is gone. Unsupported: the folder has no file that vLLM would
+    load, unless the model's class names others.
     """
     names = os.listdir(folder)
     chosen = choose(names, load_format, lambda name: _read_index(folder, name))
     if not chosen:
-        raise errors.NotFound(
-            f"{folder} has no weights that vLLM's load format {load_format} would read",
-            f"it has {', '.join(sorted(names)[:10]) or 'no files'}",
-        )
+        raise no_weights(folder, names, load_format)
     missing = [name for name in chosen if not os.path.exists(os.path.join(folder, name))]
     if missing:
         raise errors.NotFound(f"{folder} links to files that are not there: {', '.join(missing)}")
@@ -113,6 +114,14 @@ def in_folder(folder: str, load_format: str, code: bool = False) -> Files:
         {name: text for name, (_, text) in found.items()},
         count(kind for kind, _ in found.values()),
         digest_small({name: _git_hash(os.path.join(folder, name)) for name in small}),
+    )
+
+
+def no_weights(where: str, names: Iterable[str], load_format: str) -> errors.Unsupported:
+    return errors.Unsupported(
+        f"{where} has no weights that vLLM's load format {load_format} would read: it has "
+        + (", ".join(sorted(names)[:10]) or "no files"),
+        f"if the model's class reads other files, {REMEDY}",
     )
 
 

@@ -24,6 +24,7 @@ def files(
     The hub's listing has the SHA-256 of every weight file, downloaded or not. Where the hub does
     not answer, or HF_HUB_OFFLINE is set, it is the snapshot in the cache (cache: its folder, None:
     the user's), as it is for vLLM. NotFound: neither the hub nor the cache has the revision.
+    Unsupported: it has no file that vLLM would load, unless the model's class names others.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import RevisionNotFoundError
@@ -71,9 +72,7 @@ def _listed(
 
     chosen = checkpoint.choose(entries, load_format, index)
     if not chosen:
-        raise errors.NotFound(
-            f"{repo} has no weights that vLLM's load format {load_format} would read"
-        )
+        raise checkpoint.no_weights(repo, entries, load_format)
     marks = {name: _mark(entries[name]) for name in chosen}
     small = {name: entries[name].blob_id for name in entries if checkpoint.is_small(name, code)}
     return checkpoint.Files(

@@ -73,17 +73,22 @@ def _fields(kind: str, weights: str, config: str) -> dict[str, str]:
 
 
 def _check_is_repository(path: str) -> None:
-    remedy = 'name the version: --model-loader-extra-config \'{"ref": "model@tag"}\''
     if "://" in path:
-        raise errors.Unsupported(f"the content of {path} is not known without reading it", remedy)
+        raise errors.Unsupported(
+            f"the content of {path} is not known without reading it", checkpoint.REMEDY
+        )
     if os.path.isfile(path):
-        raise errors.Unsupported(f"{path} is one file, of a format that vLLM converts", remedy)
+        raise errors.Unsupported(
+            f"{path} is one file, of a format that vLLM converts", checkpoint.REMEDY
+        )
     if path.startswith(("/", "./", "../", "~")):
         raise errors.NotFound(f"there is no folder {path}")
     import vllm.envs as envs
 
     if envs.VLLM_USE_MODELSCOPE:
-        raise errors.Unsupported(f"{path} is a model of ModelScope, which lists no hashes", remedy)
+        raise errors.Unsupported(
+            f"{path} is a model of ModelScope, which lists no hashes", checkpoint.REMEDY
+        )
 
 
 def _of_version(ref: str, client: Client | None) -> dict[str, str]:

@@ -130,7 +130,11 @@ def layout(
 
 def _model(model_config: Any) -> str:
     """The class that vLLM builds, and what it is run as: pooling models have other heads."""
-    kind = model_config.architecture
+    from vllm.model_executor.model_loader.utils import get_model_architecture
+
+    built, kind = get_model_architecture(model_config)
+    if not built.__module__.startswith("vllm."):  # a plugin's, perhaps of the same name
+        kind += f" of {built.__module__}"
     implementation = str(texts.plain(getattr(model_config, "model_impl", "auto")))
     if implementation not in ("auto", "vllm"):
         kind += f", implementation {implementation}"

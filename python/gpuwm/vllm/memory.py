@@ -3,8 +3,8 @@
 vLLM's `gpu_memory_utilization` is the part of a GPU that engines may fill. Two rules here differ
 from vLLM's own:
 
-- A version counts once, whoever made it: it is taken off what may be filled, and what is left is
-  for engines.
+- A version counts once, whoever made it and whoever uses it: all that gpuwm holds on the GPU is
+  taken off what may be filled, and what is left is for engines.
 - If several engines share the GPU, each gets an equal share of what is left. The share depends on
   nothing that is in use at the moment, so it is the same for engines that start at once and for
   engines that start one after the other.
@@ -75,9 +75,22 @@ def requested(total: int, utilization: float) -> int:
     return math.ceil(total * utilization)
 
 
+def held(listing: Mapping[str, Any], device: str) -> dict[str, int]:
+    """Bytes on a device of each version there that is ready or retiring, by its id. listing: what
+    gpuwmd's `list` tells (gpuwm.Client.list). A version that is being made counts when it is
+    ready: the engine that makes it learns its size then."""
+    found: dict[str, int] = {}
+    for version in listing["versions"]:
+        if version["state"] in ("ready", "retiring"):
+            there = sum(part["bytes"] for part in version["parts"] if part["device"] == device)
+            if there:
+                found[version["version"]] = there
+    return found
+
+
 def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
     """What one engine may fill with memory of torch: weights of its own, activations, graphs' pools
-    and KV cache. versions: bytes of the versions that this engine uses, on this GPU.
+    and KV cache. versions: bytes of all versions on this GPU.
 
     NoRoom: nothing is left; the message has both figures.
     """
@@ -87,23 +100,25 @@ def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
     if left > 0:
         return left
     raise errors.NoRoom(
-        f"the versions of this engine have {gib(versions)} GiB, and {how.engines} engines may fill "
-        f"{gib(requested(total, utilization))} GiB of the GPU's {gib(total)} GiB with them"
+        f"gpuwm holds {gib(versions)} GiB on this GPU, and with them {how.engines} "
+        f"engine{'s' if how.engines > 1 else ''} may fill {gib(requested(total, utilization))} GiB "
+        f"of the GPU's {gib(total)} GiB"
         + (f", each {gib(how.overhead)} GiB beside torch's memory" if how.engines > 1 else ""),
-        f'raise --gpu-memory-utilization, or lower "{ENGINES_KEY}" in --model-loader-extra-config',
+        "retire versions that nobody needs (gpuwmctl ls), raise --gpu-memory-utilization, or lower "
+        f'"{ENGINES_KEY}" in --model-loader-extra-config',
     )
 
 
 def check_free(free: int, total: int, utilization: float, versions: int, how: Sharing) -> None:
-    """NoRoom: what is free at the start, the versions being there, is less than the budget.
-    versions: 0 while it is not known yet, which an engine that builds learns last."""
+    """NoRoom: what is free at the start is less than the budget. versions: bytes of those that are
+    there; an engine that builds one learns its size last."""
     needed = budget(total, utilization, versions, how)
     if free >= needed:
         return
     raise errors.NoRoom(
         f"{gib(free)} of the GPU's {gib(total)} GiB are free, this engine's part is "
-        f"{gib(needed)} GiB: {utilization:g} of the GPU, without {gib(versions)} GiB of versions, "
-        f"over {how.engines} engine{'s' if how.engines > 1 else ''}",
+        f"{gib(needed)} GiB: {utilization:g} of the GPU, without the {gib(versions)} GiB that "
+        f"gpuwm holds, over {how.engines} engine{'s' if how.engines > 1 else ''}",
         "tell every engine how many share this GPU: --model-loader-extra-config "
         f"'{{\"{ENGINES_KEY}\": {how.engines + 1}}}'; or lower --gpu-memory-utilization, or free "
         "what other processes have",

@@ -1,8 +1,8 @@
 """The environment variables of vLLM on which the bytes, shapes or names of loaded weights depend.
 
-The table was made by reading vllm/envs.py of vLLM 0.25.1 and every use of `envs.` in the code that
-builds models, chooses kernels and post-processes weights. A variable that vLLM does not know is
-left out, so a table for several releases of vLLM does no harm.
+The table was made by reading vllm/envs.py of vLLM 0.25.1 and 0.33.0 and every use of `envs.` in the
+code that builds models, chooses kernels and post-processes weights. A variable that vLLM does not
+know is left out, so a table for several releases of vLLM does no harm.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ LAYOUT: dict[str, Variable] = {
         False, "MLA models are built with plain attention, no W_UV, W_UK_T"
     ),
     "VLLM_ROCM_USE_AITER_FUSION_SHARED_EXPERTS": Variable(False, "shared experts are routed ones"),
+    "VLLM_REPLICATE_EMBED": Variable(False, "every rank has the whole embedding"),
+    "VLLM_ENABLE_HPC_OPS": Variable(False, "modules that keep packed copies of weights"),
     # Which kernel a quantised linear layer gets; each kernel repacks weights in its own way.
     "VLLM_DISABLED_KERNELS": Variable([], "kernels that linear layers may not choose"),
     "VLLM_BATCH_INVARIANT": Variable(False, "linear layers, experts and attention choose others"),
@@ -44,6 +46,7 @@ LAYOUT: dict[str, Variable] = {
     # Which kernel experts get.
     "VLLM_USE_FLASHINFER_MOE_INT4": Variable(False, "int4 experts are shuffled for FlashInfer"),
     "VLLM_DEEPEPLL_NVFP4_DISPATCH": Variable(False, "nvfp4 experts choose another kernel"),
+    "VLLM_B12X_MOE_FP4_FORCE_A16": Variable(False, "fp4 experts choose another kernel"),
     # Values that post-processing computes or stores.
     "Q_SCALE_CONSTANT": Variable(200, "attention stores it as a tensor"),
     "K_SCALE_CONSTANT": Variable(200, "attention stores it as a tensor"),
@@ -53,6 +56,9 @@ LAYOUT: dict[str, Variable] = {
     "VLLM_CPU_SGL_KERNEL": Variable(False, "linear layers and experts are packed for AMX"),
     "VLLM_CPU_INT4_W4A8": Variable(True, "int4 weights are packed for int8 activations"),
     "VLLM_ZENTORCH_WEIGHT_PREPACK": Variable(True, "linear layers are packed for zentorch"),
+    # Intel's GPUs.
+    "VLLM_XPU_FORCE_N_CONTIG_WEIGHT": Variable(False, "linear layers have other strides"),
+    "VLLM_XPU_INC_WNA16_BACKEND": Variable("auto", "quantised weights are packed for this kernel"),
     # ROCm.
     "VLLM_ROCM_FP8_PADDING": Variable(True, "fp8 weights are padded, which changes strides"),
     "VLLM_ROCM_MOE_PADDING": Variable(True, "experts are padded, which changes strides"),
@@ -60,6 +66,7 @@ LAYOUT: dict[str, Variable] = {
     "VLLM_ROCM_USE_AITER_LINEAR": Variable(True, "AITER's linear layers shuffle weights"),
     "VLLM_ROCM_USE_AITER_LINEAR_HIPBMM": Variable(False, "linear layers are shuffled for hipBMM"),
     "VLLM_ROCM_USE_AITER_MOE": Variable(True, "AITER's experts shuffle weights"),
+    "VLLM_ROCM_USE_AITER_MOE_A4W4_DSV4": Variable(None, "fp4 experts choose another kernel"),
     "VLLM_ROCM_USE_AITER_MLA": Variable(True, "MLA takes AITER's backend"),
     "VLLM_ROCM_USE_AITER_FP4_ASM_GEMM": Variable(False, "fp4 weights are shuffled"),
     "VLLM_ROCM_USE_AITER_FP4BMM": Variable(True, "MLA's products are quantised to fp4"),

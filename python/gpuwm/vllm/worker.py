@@ -7,9 +7,10 @@ For vLLM 0.25, which refuses to start when less than `--gpu-memory-utilization` 
 and which counts weights outside of torch's memory as nothing. `gpuwm.vllm.memory` has the
 arithmetic. What this class changes:
 
-- vLLM's check at the start is passed over, and made with the version's size instead.
+- vLLM's check at the start is passed over, and made with the size of what gpuwm holds instead.
 - What an engine may fill is computed when the model is loaded, since an engine that builds the
-  version knows its size only then.
+  version knows its size only then. Every version on the GPU counts, once: a draft's, a plain
+  checkpoint's, another model's.
 - If several engines share the GPU, vLLM's profile reads what *this process's torch* has reserved,
   not what is free on the GPU: engines that start at once do not see each other grow.
 - Sleeping reads the same, so another engine that grows meanwhile does not fail vLLM's assertion.
@@ -24,7 +25,7 @@ import contextlib
 import gc
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
 
-from .. import errors, remembering
+from .. import client as clients
+from .. import devices, errors, remembering
 from . import memory
 
 log = logging.getLogger("vllm.gpuwm")
@@ -81,6 +83,20 @@ def check_vllm() -> None:
 check_vllm()
 
 
+def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int]:
+    """Bytes of each version that gpuwm holds on a GPU, by its id: `memory.held`. Unreachable: no
+    gpuwmd; with "fallback" in the loader's configuration that is as if it held nothing."""
+    try:
+        client = clients.connect(extra_config.get("socket"), name="vllm")
+        with client:
+            name = devices.resolve(str(device), client) or "host"
+            return memory.held(client.list(), name)
+    except errors.Error:
+        if extra_config.get("fallback") is None:
+            raise
+        return {}
+
+
 class Worker(gpu_worker.Worker):  # type: ignore[misc]
     """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
     and gpuwm.NoRoom with both figures."""
@@ -95,25 +111,28 @@ class Worker(gpu_worker.Worker):  # type: ignore[misc]
             super().init_device()
         finally:
             cache.gpu_memory_utilization = asked
-        extra = self.vllm_config.load_config.model_loader_extra_config
-        ranks = self.parallel_config.world_size
-        self.gpu_sharing = memory.sharing(extra if isinstance(extra, dict) else None, ranks)
+        self.gpu_sharing = memory.sharing(self._extra_config(), self.parallel_config.world_size)
         loader = get_model_loader(self.vllm_config.load_config)
         ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
-        versions = 0 if ask is None else ask(self.vllm_config)
+        if ask is not None:
+            ask(self.vllm_config)
         if cache.kv_cache_memory_bytes:
             return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
         free, total = torch.accelerator.get_memory_info(self.device)
-        memory.check_free(free, total, asked, versions, self.gpu_sharing)
-        self._set_budget(versions)
+        memory.check_free(free, total, asked, self.version_bytes(), self.gpu_sharing)
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        """NoRoom: the versions and this engine do not fit."""
         super().load_model(load_dummy_weights=load_dummy_weights)
-        versions = self.version_bytes()
-        self._set_budget(versions)
+        cache = self.cache_config
+        if cache.kv_cache_memory_bytes:
+            return
+        versions = self.version_bytes(self._models())
+        total, utilization = self.init_snapshot.total_memory, cache.gpu_memory_utilization
+        self.requested_memory = memory.budget(total, utilization, versions, self.gpu_sharing)
         log.info(
-            "gpuwm: this engine has %s GiB for its own memory, beside %s GiB of versions; "
-            "engines on this GPU: %d",
+            "gpuwm: this engine has %s GiB for its own memory, beside %s GiB that gpuwm holds on "
+            "this GPU; engines on this GPU: %d",
             memory.gib(self.requested_memory),
             memory.gib(versions),
             self.gpu_sharing.engines,
@@ -136,27 +155,28 @@ class Worker(gpu_worker.Worker):  # type: ignore[misc]
         with self._own_view():
             super().sleep(level)
 
-    def version_bytes(self) -> int:
-        """Of the versions in which weights of this engine's models lie, on its GPU, each once."""
+    # ---- not of vLLM's Worker ----
+
+    def version_bytes(self, models: Iterable[torch.nn.Module] = ()) -> int:
+        """Of all versions on this worker's GPU: those that gpuwmd lists, and those in which these
+        models lie, each once. What `held_on` raises."""
+        found = held_on(self.device, self._extra_config())
+        for model in models:
+            for handle in remembering.handles_of(model):
+                version = handle.version
+                found.setdefault(bytes(version.id).decode(), version.bytes)
+        return sum(found.values())
+
+    def _models(self) -> list[torch.nn.Module]:
+        """The target and, with either of vLLM's model runners, the draft."""
         runner = self.model_runner
         drafter = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
         models = [runner.get_model(), getattr(drafter, "model", None)]
-        found = {}
-        for model in models:
-            if isinstance(model, torch.nn.Module):
-                for handle in remembering.handles_of(model):
-                    found[bytes(handle.version.id), handle.version.rank] = handle.version.bytes
-        return sum(found.values())
+        return [model for model in models if isinstance(model, torch.nn.Module)]
 
-    # ---- not of vLLM's Worker ----
-
-    def _set_budget(self, versions: int) -> None:
-        cache = self.cache_config
-        if cache.kv_cache_memory_bytes:
-            return
-        total = self.init_snapshot.total_memory
-        utilization = cache.gpu_memory_utilization
-        self.requested_memory = memory.budget(total, utilization, versions, self.gpu_sharing)
+    def _extra_config(self) -> dict[str, Any]:
+        extra = self.vllm_config.load_config.model_loader_extra_config
+        return extra if isinstance(extra, dict) else {}
 
     @contextlib.contextmanager
     def _own_view(self) -> Iterator[None]:
