@@ -83,6 +83,8 @@ def raw(run: Run, model: str, base: Engine, name: str = "raw", **given: Any) -> 
     run.way(first, "built")
     run.small_peak(first)
     run.way(run.measured(run.engine(f"{name}-next", model, extra, **given), base), "attached")
+    # All that gpuwm holds is taken off what the next engine may fill.
+    run.service.retire_all(tag, *(line["version"] for line in first.log.gpuwm))
 
 
 def dense(run: Run) -> None:

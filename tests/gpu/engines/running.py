@@ -17,7 +17,7 @@ from report import Report, differing, first_difference
 from service import Service
 
 MAX_LENGTH = 2048  # tokens of a prompt and its answer: the longest here has 535
-HALF = 0.5  # of the GPU for an engine alone: versions and checkpoints lie beside it
+ALONE = 0.6  # of the GPU for one engine: a checkpoint and two versions may lie beside it
 START_S = 170.0  # for a start with a cold compilation, and its answers
 WORKER = "gpuwm.vllm.Worker"
 EXTRA_MIB = 2 << 10  # what a builder may need besides the model, its context included
@@ -97,7 +97,7 @@ class Run:
             "max_model_len": MAX_LENGTH,
             "dtype": "bfloat16",
             "seed": 0,
-            "gpu_memory_utilization": HALF,
+            "gpu_memory_utilization": ALONE,
             "enforce_eager": True,
             **self.llm,
         }

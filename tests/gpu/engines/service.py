@@ -91,9 +91,11 @@ class Service:
             raise RuntimeError(f"gpuwmctl load {folder} {name}: {done.stderr.strip()}")
         return time.monotonic() - begin
 
-    def retire_all(self) -> None:
-        """Whatever is there, and no process uses any more."""
+    def retire_all(self, *names: str) -> None:
+        """Whatever is there, or these, and no process uses any more."""
         for version in self.versions():
+            if names and f"{version['model']}@{version['tag']}" not in names:
+                continue
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.ctl("swap", version["model"], "--remove")
                 self.ctl("retire", version["version"], "--wait", str(RETIRE_S))
