@@ -1,0 +1,175 @@
+"""Engines of vLLM on weights that gpuwm holds, on a machine with a GPU.
+
+    tests/gpu/engines/run OUT PART...
+Parts print a table and checks. OUT gets engines.jsonl (everything measured), engines.txt (what was
+printed) and logs.tar.gz. `models` makes the checkpoints that the other parts name. The README
+beside this says in which order, and how long each takes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tarfile
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+import failures
+import parts
+import ranks
+import running
+from memory import Gpus
+from processes import HERE, Failed, Starter
+from report import Report
+from running import Run
+from service import Service
+
+PARTS: dict[str, tuple[Any, int, str]] = {
+    **parts.PARTS,
+    "kill": (failures.kill, 200, "gpuwmd and builders killed"),
+    "tp2": (ranks.tp2, 200, "two ranks, eager"),
+    "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
+    "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),
+}
+
+
+class OutOfTime(Exception):
+    """A part has had its seconds."""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("parts", nargs="+", metavar="PART", help=f"models, {', '.join(PARTS)}")
+    parser.add_argument(
+        "--models", default="tiny,dense,small,small-lora,moe", help="what `models` makes"
+    )
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of gpuwmd")
+    parser.add_argument(
+        "--state", type=pathlib.Path, required=True, help="what stays for the next run"
+    )
+    parser.add_argument("--attention", help="a backend of vLLM's; without it what `smoke` found")
+    parser.add_argument("--fresh", action="store_true", help="each engine imports vLLM itself")
+    parser.add_argument(
+        "--llm", action="append", default=[], metavar="NAME=NUMBER", help="for every engine"
+    )
+    parser.add_argument("--limit", type=int, help="seconds for each part, instead of its own limit")
+    parser.add_argument(
+        "--engine", default=str(HERE / "engine.py"), help="what stands in for engine.py"
+    )
+    found = parser.parse_args()
+    unknown = [part for part in found.parts if part not in PARTS and part != "models"]
+    if unknown:
+        parser.error(f"there is no part {', '.join(unknown)}; parts are models, {', '.join(PARTS)}")
+    return found
+
+
+class Tee:
+    """What is printed, into OUT/engines.txt too: the machine shows the end of long outputs only."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._out, self._file = sys.stdout, path.open("a", buffering=1)
+
+    def write(self, text: str) -> int:
+        self._file.write(text)
+        return self._out.write(text)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def run_part(run: Run, name: str, given: int | None) -> None:
+    part, limit, title = PARTS[name]
+    limit = given or limit
+    run.report.begin(name, title)
+    begin = time.monotonic()
+
+    def out_of_time(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"{name} is given up after {limit} s")
+
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.alarm(limit)
+    try:
+        part(run)
+    except (Failed, OutOfTime, RuntimeError) as failed:
+        run.report.check(False, str(failed))
+    except Exception:
+        run.report.check(False, traceback.format_exc(limit=-4))
+    finally:
+        signal.alarm(0)
+        run.kill_all()
+        run.service.retire_all()
+        run.gpus.settled_mib()
+        print(f"-- {name}: {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def make_models(state: pathlib.Path, names: str) -> None:
+    """In a process of its own: what it has on the GPU goes with it."""
+    begin = time.monotonic()
+    print("\n== models", flush=True)
+    sys.stdout.flush()
+    words = [sys.executable, str(HERE / "models.py"), str(state / "models"), *names.split(",")]
+    if os.spawnv(os.P_WAIT, sys.executable, words):
+        sys.exit(f"models.py could not make {names}")
+    print(f"-- models: {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def chosen(options: argparse.Namespace) -> tuple[str, bool]:
+    """Attention, and whether engines are forked: as `smoke` found it, unless an option says."""
+    kept = options.state / "choice"
+    attention, forks = kept.read_text().split(",") if kept.exists() else ("", "1")
+    return options.attention or attention, forks == "1" and not options.fresh
+
+
+def pack_logs(out: pathlib.Path) -> None:
+    """All logs in one file: few files come back from the machine."""
+    with tarfile.open(out / "logs.tar.gz", "w:gz") as packed:
+        packed.add(out / "logs", "logs", filter=lambda member: None if member.isfifo() else member)
+    shutil.rmtree(out / "logs")
+
+
+def main() -> None:
+    options = arguments()
+    logs = options.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    (options.state / "models").mkdir(parents=True, exist_ok=True)
+    sys.stdout = Tee(options.out / "engines.txt")
+    running.set_environment()
+    if "models" in options.parts:
+        make_models(options.state, options.models)
+    names = [part for part in options.parts if part != "models"]
+    if not names:
+        return
+    attention, forks = chosen(options)
+    llm = {name: int(number) for name, _, number in (entry.partition("=") for entry in options.llm)}
+    report, starter, gpus = (
+        Report(options.out),
+        Starter(options.engine, logs / "starter.log"),
+        Gpus(),
+    )
+    service = Service(options.programs, logs / "gpuwmd", [options.state / "models"])
+    run = Run(
+        logs, options.state, report, gpus, service, starter, options.engine, forks, attention, llm
+    )
+    try:
+        for name in names:
+            run_part(run, name, options.limit)
+    finally:
+        run.kill_all()
+        starter.stop()
+        service.stop()
+        pack_logs(options.out)
+    if report.failed:
+        print(f"\nFAILED: {len(report.failed)} checks", *report.failed, sep="\n  ", flush=True)
+    sys.exit(bool(report.failed))
+
+
+if __name__ == "__main__":
+    main()

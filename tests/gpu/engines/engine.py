@@ -1,0 +1,206 @@
+"""One vLLM engine: starts, generates fixed batches, and stays until its stdin ends.
+
+    engine.py OPTIONS       OPTIONS is the JSON of Options
+
+It prints what it measures as lines "@ JSON" among vLLM's log:
+    started     seconds of each step, KV cache, GPU memory of torch
+    answered    a SHA-256 per batch of tokens and log-probabilities, and the seconds they took
+and after each line of its stdin again: "again" answers once more, "sleep LEVEL" and "wake" change
+its state. The file `answers` has the tokens, and the log-probabilities as hexadecimal numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+EVENT = "@ "
+ANSWER_TOKENS = 24
+LOGPROBS = 5  # for each token of an answer, besides the one that was taken
+VOCABULARY = 1000  # prompts take tokens below this; every model here has more
+
+
+@dataclass
+class Options:
+    """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
+    without and with each. `imported`: vLLM was imported before, so imports are not measured."""
+
+    llm: dict[str, Any]
+    answers: str
+    lora: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    imported: bool = False
+
+
+def tell(event: str, **what: Any) -> None:
+    # A progress bar may have left its line unfinished.
+    print("\n" + EVENT + json.dumps({"event": event, **what}), flush=True)
+
+
+# ---- batches ------------------------------------------------------------------------------------
+
+
+def prompt(number: int, length: int) -> dict[str, list[int]]:
+    return {
+        "prompt_token_ids": [3 + (7 * number + 11 * at) % (VOCABULARY - 3) for at in range(length)]
+    }
+
+
+def batches() -> dict[str, tuple[list[dict[str, list[int]]], dict[str, Any]]]:
+    """Prompts and sampling parameters by name: equal lengths, mixed ones (a prefill is beside
+    decodes), and sampled tokens, which also depend on the low bits of each logit."""
+    mixed = (1, 3, 16, 17, 64, 129, 300, 511)
+    sampled = {"temperature": 1.0, "top_p": 0.9, "top_k": 50, "seed": 7}
+    return {
+        "equal": ([prompt(n, 17) for n in range(4)], {"temperature": 0.0}),
+        "mixed": ([prompt(10 + n, length) for n, length in enumerate(mixed)], {"temperature": 0.0}),
+        "sampled": ([prompt(30 + n, 33) for n in range(4)], sampled),
+    }
+
+
+Answer = list[list[Any]]  # for each prompt: the tokens, and for each token {token: log-probability}
+
+
+def answer(
+    llm: Any, prompts: list[dict[str, list[int]]], sampling: dict[str, Any], lora: Any
+) -> Answer:
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(
+        max_tokens=ANSWER_TOKENS, logprobs=LOGPROBS, ignore_eos=True, detokenize=False, **sampling
+    )
+    # A prompt that is found in the prefix cache runs other kernels than one that is not.
+    llm.reset_prefix_cache()
+    outputs = llm.generate(prompts, parameters, use_tqdm=False, lora_request=lora)
+    found = []
+    for output in outputs:
+        completion = output.outputs[0]
+        likely = [
+            {str(token): float(entry.logprob).hex() for token, entry in sorted(position.items())}
+            for position in completion.logprobs
+        ]
+        found.append([list(completion.token_ids), likely])
+    return found
+
+
+def digest(answers: Answer) -> str:
+    return hashlib.sha256(json.dumps(answers, sort_keys=True).encode()).hexdigest()
+
+
+def answer_all(llm: Any, options: Options) -> None:
+    begin = time.perf_counter()
+    found: dict[str, Answer] = {}
+    first: float | None = None
+    for adapter, lora in adapters(options.lora):
+        for name, (prompts, sampling) in batches().items():
+            found[f"{name}{adapter}"] = answer(llm, prompts, sampling, lora)
+            first = first or time.perf_counter() - begin
+    pathlib.Path(options.answers).write_text(json.dumps(found))
+    tell(
+        "answered",
+        hashes={name: digest(answers) for name, answers in found.items()},
+        seconds={"first batch": first, "all batches": time.perf_counter() - begin},
+    )
+
+
+def adapters(folders: list[str]) -> list[tuple[str, Any]]:
+    """A suffix of the batch's name and the request: without an adapter, then with each."""
+    found: list[tuple[str, Any]] = [("", None)]
+    if folders:
+        from vllm.lora.request import LoRARequest
+
+        for number, folder in enumerate(folders, 1):
+            name = pathlib.Path(folder).name
+            found.append((f"+{name}", LoRARequest(name, number, folder)))
+    return found
+
+
+# ---- the engine ---------------------------------------------------------------------------------
+
+
+def memory() -> dict[str, int]:
+    """Of torch in this process, in MiB; empty with several ranks, which are other processes."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return {}
+    return {
+        "torch allocated": torch.cuda.memory_allocated() >> 20,
+        "torch reserved": torch.cuda.memory_reserved() >> 20,
+    }
+
+
+def kv_cache(llm: Any) -> dict[str, Any]:
+    config = llm.llm_engine.vllm_config
+    cache = config.cache_config
+    return {"blocks": cache.num_gpu_blocks, "block size": cache.block_size}
+
+
+def start(options: Options) -> Any:
+    times: dict[str, float] = {}
+    begin = time.perf_counter()
+    import torch
+
+    times["import torch"] = time.perf_counter() - begin
+    assert not torch.cuda.is_initialized(), (
+        "the process that starts engines must have no CUDA context"
+    )
+    begin = time.perf_counter()
+    from vllm import LLM
+
+    times["import vllm"] = time.perf_counter() - begin
+    if options.imported:
+        times.clear()
+    begin = time.perf_counter()
+    llm = LLM(**options.llm)
+    times["LLM()"] = time.perf_counter() - begin
+    config = llm.llm_engine.vllm_config
+    tell(
+        "started",
+        seconds=times,
+        memory=memory(),
+        kv=kv_cache(llm),
+        runner="V2" if config.use_v2_model_runner else "V1",
+        worker=config.parallel_config.worker_cls,
+    )
+    return llm
+
+
+def obey(llm: Any, options: Options, line: str) -> None:
+    words = line.split()
+    begin = time.perf_counter()
+    if words == ["again"]:
+        answer_all(llm, options)
+        return
+    if words[0] == "sleep":
+        llm.sleep(level=int(words[1]))
+    elif words == ["wake"]:
+        llm.wake_up()
+    else:
+        raise ValueError(f"engine.py knows 'again', 'sleep LEVEL' and 'wake', not {line!r}")
+    tell(words[0], seconds={words[0]: time.perf_counter() - begin}, memory=memory())
+
+
+def run(options: Options) -> None:
+    os.environ.update(options.environment)
+    llm = start(options)
+    answer_all(llm, options)
+    for line in sys.stdin:
+        obey(llm, options, line)
+    tell("ending")
+    with contextlib.suppress(AttributeError):
+        llm.llm_engine.engine_core.shutdown()
+
+
+def main() -> None:
+    run(Options(**json.loads(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

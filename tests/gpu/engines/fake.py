@@ -1,0 +1,155 @@
+"""Stands in for engine.py where there is no GPU and no vLLM, to try the driver: the same options,
+events and log lines. What it "loads" is a few KiB on host memory, which it shares through gpuwm as
+load format gpuwm does.
+
+$FAKE_FAULT makes it go wrong: "answers" (those of gpuwm's engines differ in one bit), "slow" (it
+never answers), "dies" (before it answers)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import time
+from typing import Any
+
+from engine import Options, tell
+
+FILES_S, PUBLISH_S = 0.3, 0.1  # so long each step takes: a signal comes in between
+KV_TOKENS = 123456
+CLAIM_S = 30.0
+
+
+def say(line: str) -> None:
+    print(f"INFO 11-22 21:00:00 [fake.py:1] {line}", flush=True)
+
+
+def key(llm: dict[str, Any]) -> dict[str, str]:
+    """What changes the weights of a real engine."""
+    return {
+        "model": pathlib.Path(llm["model"]).name,
+        "quantization": str(llm.get("quantization", "none")),
+        "tp": str(llm.get("tensor_parallel_size", 1)),
+        "experts": str(llm.get("enable_expert_parallel", False)),
+        "lora": "on" if llm.get("enable_lora") else "off",
+    }
+
+
+def weights(llm: dict[str, Any]) -> Any:
+    import numpy
+
+    say("Loading model from scratch...")
+    time.sleep(FILES_S)
+    say(f"Loading weights took {FILES_S:.2f} seconds")
+    seed = hashlib.sha256(json.dumps(key(llm)).encode()).digest()
+    return {"weight": numpy.frombuffer(seed * 64, numpy.uint8).copy()}
+
+
+def build(llm: dict[str, Any], extra: dict[str, Any], name: str, client: Any) -> Any:
+    import gpuwm
+
+    made = weights(llm)
+    time.sleep(PUBLISH_S)
+    gpuwm.publish(made, name, key=key(llm), device="host", bind=False, client=client)
+    mapping = gpuwm.attach(name, client=client)
+    say(
+        f"gpuwm: built {mapping.version} ({mapping.version.id}), since it was not there: "
+        f"0.00 GB in 1 tensors; loader {extra.get('inner', 'auto')} {FILES_S:.2f} s, "
+        f"publish {PUBLISH_S:.2f} s. Other engines attach to it"
+    )
+    return mapping
+
+
+def shared(llm: dict[str, Any]) -> Any:
+    """As load format gpuwm: a mapping. What it raises ends the engine."""
+    import gpuwm
+    from gpuwm import modes
+
+    extra = llm["model_loader_extra_config"]
+    name, mode = extra["ref"], extra.get("mode", "auto")
+    client = gpuwm.connect(extra.get("socket"))
+    say("Loading model from scratch...")
+    if mode == "raw":
+        gpuwm.attach(name, client=client).drop()
+        digest = hashlib.sha256(json.dumps(key(llm)).encode()).hexdigest()
+        name = f"{key(llm)['model']}@vllm-{digest[:24]}"
+    begin = time.perf_counter()
+    if mode == "load":
+        found = gpuwm.attach(name, key=key(llm), client=client)
+    else:
+        claimed = modes.claim(client, name, "host", CLAIM_S, None)
+        if claimed is None:
+            return build(llm, extra, name, client)
+        found = claimed
+    seconds = time.perf_counter() - begin
+    say(
+        f"gpuwm: attached {found.version} ({found.version.id}), 0.00 GB, made by vLLM 0.25.1, "
+        f"process 1, from {llm['model']}, in {seconds:.3f} s: build 0.001 s, "
+        f"attach {seconds:.3f} s, install and post-process 0.001 s"
+    )
+    return found
+
+
+def load(llm: dict[str, Any]) -> Any:
+    """Bytes that stand for the weights."""
+    begin = time.perf_counter()
+    if llm.get("load_format") != "gpuwm":
+        found: Any = weights(llm)["weight"]
+    else:
+        try:
+            mapping = shared(llm)
+            found = mapping.numpy("weight")
+        except Exception as error:
+            if llm["model_loader_extra_config"].get("fallback") != "auto":
+                print(f"gpuwm.{type(error).__name__}: gpuwm: {error}", flush=True)
+                raise
+            say(f'gpuwm: loaded into memory of this engine alone ("fallback": "auto"): {error}')
+            found = weights(llm)["weight"]
+    say(f"Model loading took 0.0 GiB and {time.perf_counter() - begin:.6f} seconds")
+    return found
+
+
+def answer(options: Options, held: Any) -> None:
+    fault = os.environ.get("FAKE_FAULT") if options.llm.get("load_format") == "gpuwm" else None
+    if fault == "slow":
+        time.sleep(3600)
+    if fault == "dies":
+        sys.exit("RuntimeError: CUDA error: an illegal memory access was encountered")
+    found, hashes = {}, {}
+    for adapter in ("", *(f"+{pathlib.Path(folder).name}" for folder in options.lora)):
+        for name in ("equal", "mixed", "sampled"):
+            bits = hashlib.sha256(bytes(held) + adapter.encode() + name.encode()).digest()
+            likely = (bits[0] / 7 + (2**-40 if fault == "answers" else 0)).hex()
+            found[name + adapter] = [[[bits[1], bits[2]], [{"1": likely}, {"2": "0x1p-1"}]]]
+            hashes[name + adapter] = hashlib.sha256(
+                json.dumps(found[name + adapter]).encode()
+            ).hexdigest()
+    pathlib.Path(options.answers).write_text(json.dumps(found))
+    tell("answered", hashes=hashes, seconds={"first batch": 0.01, "all batches": 0.02})
+
+
+def run(options: Options) -> None:
+    os.environ.update(options.environment)
+    held = load(options.llm)
+    say(f"GPU KV cache size: {KV_TOKENS:,} tokens")
+    tell(
+        "started",
+        seconds={"LLM()": FILES_S},
+        memory={},
+        kv={"blocks": 1, "block size": 16},
+        runner="V2",
+        worker="",
+    )
+    answer(options, held)
+    for line in sys.stdin:
+        if line.strip() == "again":
+            answer(options, held)
+        else:
+            word = line.split()[0]
+            tell(word, seconds={word: 0.01}, memory={})
+
+
+if __name__ == "__main__":
+    run(Options(**json.loads(sys.argv[1])))

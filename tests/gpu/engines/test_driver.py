@@ -1,0 +1,314 @@
+"""The driver, its parsing and its comparisons, with engines that fake.py stands in for."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+from typing import Any
+
+import pytest
+
+import logs
+import processes
+import report
+import running
+from memory import Gpus
+from processes import HERE
+
+BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
+SITE = BUILD / "gpu-bundle-vllm" / "site" / "vllm"
+PREFIX = "(Worker_TP1 pid=7) INFO 11-22 21:08:07 [loading.py:203] "
+BUILT = (
+    "gpuwm: built dense@1 (278fc0ee640c05543122339c1c978397), since it was not there: 16.06 GB in "
+    "324 tensors; loader auto 2.31 s, publish 0.24 s. Other engines attach to it"
+)
+ATTACHED = (
+    "gpuwm: attached dense@1 (278fc0ee640c05543122339c1c978397), 16.06 GB, made by "
+    "vLLM 0.25.1, process 12, from /m/dense, in 0.163 s: build 0.139 s, attach 0.004 s, "
+    "install and post-process 0.020 s, of it post-processing 0.012 s"
+)
+RAW = BUILT.replace("loader auto 2.31 s", "from dense@raw on GPU-12ab-cd 0.80 s")
+# What the patterns rely on, as vLLM's sources have it.
+MESSAGES = (
+    "Model loading took %s GiB and %.6f seconds",
+    "Model loading took %s GiB memory and %.6f seconds",
+    "Loading weights took %.2f seconds",
+    "GPU KV cache size: %s tokens",
+    "Available KV cache memory: %s GiB",
+    "init engine (profile, create kv cache, warmup model) took",
+    "torch.compile took %.2f s in total",
+    "Graph capturing finished in %.0f secs, took %.2f GiB",
+    "Using %s attention backend out of potential backends",
+    "Loading model from scratch",
+    "Starting to load model",
+)
+
+
+def fed(*lines: str) -> logs.Log:
+    log = logs.Log()
+    for line in lines:
+        log.feed(line)
+    return log
+
+
+# ---- what engines say ---------------------------------------------------------------------------
+
+
+def test_the_loaders_lines_give_way_version_and_seconds() -> None:
+    built, attached, raw = fed(PREFIX + BUILT, PREFIX + ATTACHED, PREFIX + RAW).gpuwm
+    assert built["way"] == "built"
+    assert built["version"] == "dense@1"
+    assert built["GB"] == 16.06
+    assert built["seconds"] == {"loader auto": 2.31, "publish": 0.24}
+    assert attached["way"] == "attached"
+    assert attached["seconds"]["in all"] == 0.163
+    assert attached["seconds"]["attach"] == 0.004
+    assert attached["seconds"]["of it post-processing"] == 0.012
+    assert raw["seconds"] == {"from dense@raw on GPU-12ab-cd": 0.80, "publish": 0.24}
+
+
+def test_the_slowest_rank_counts() -> None:
+    log = fed(
+        PREFIX + "Model loading took 8.03 GiB and 0.401234 seconds",
+        PREFIX + "Model loading took 8.01 GiB memory and 0.501234 seconds",
+        PREFIX + "Available KV cache memory: 101.5 GiB",
+        PREFIX + "GPU KV cache size: 1,234,560 tokens",
+        PREFIX
+        + "init engine (profile, create kv cache, warmup model) took 12.34 s (compilation: 8.12 s)",
+        PREFIX + "torch.compile took 8.12 s in total",
+        PREFIX + "Graph capturing finished in 5 secs, took 0.61 GiB",
+        PREFIX + "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].",
+    )
+    assert log.numbers == {
+        "loaded GiB": 8.03,
+        "loaded s": 0.501234,
+        "KV GiB": 101.5,
+        "KV tokens": 1234560,
+        "engine initialised s": 12.34,
+        "compiled s": 8.12,
+        "graphs s": 5,
+    }
+    assert log.backend == "FLASH_ATTN"
+
+
+def test_events_are_found_among_other_lines() -> None:
+    log = fed(
+        "noise",
+        '@ {"event": "answered", "hashes": {"a": "1"}}',
+        '@ {"event": "answered", "hashes": {}}',
+    )
+    assert log.count("answered") == 2
+    assert log.event("answered") == {"event": "answered", "hashes": {}}
+    assert log.event("started") is None
+
+
+def test_errors_are_kept() -> None:
+    log = fed(
+        PREFIX + "all well",
+        "Traceback (most recent call last):",
+        "gpuwm.errors.Mismatch: tp is 2, not 1",
+    )
+    assert log.errors[-1] == "gpuwm.errors.Mismatch: tp is 2, not 1"
+
+
+@pytest.mark.skipif(not SITE.exists(), reason="scripts/gpu-bundle-vllm was not run")
+def test_the_messages_are_vllms() -> None:
+    found = set()
+    for path in SITE.rglob("*.py"):
+        # Adjacent literals are one message.
+        text = re.sub(r'"\s*\n\s*f?"', "", path.read_text(errors="replace"))
+        found |= {message for message in MESSAGES if message in text}
+    assert found == set(MESSAGES)
+
+
+# ---- comparing ----------------------------------------------------------------------------------
+
+
+def test_a_difference_is_named() -> None:
+    one = {"equal": [[[5, 6], [{"5": "0x1p-1"}, {"6": "0x1p-2"}]]]}
+    bits = {"equal": [[[5, 6], [{"5": "0x1p-1"}, {"6": "0x1.0000000000001p-2"}]]]}
+    token = {"equal": [[[5, 7], [{"5": "0x1p-1"}, {"7": "0x1p-2"}]]]}
+    assert report.differing({"equal": "1", "mixed": "2"}, {"equal": "1", "mixed": "3"}) == ["mixed"]
+    assert report.differing({"equal": "1"}, {"equal": "1", "mixed": "3"}) == ["mixed"]
+    assert report.differing({"equal": "1"}, {"equal": "1"}) == []
+    assert "token 1: {'6': '0x1p-2'} and" in report.first_difference(one, bits, "equal")
+    assert report.first_difference(one, token, "equal") == "equal: prompt 0, token 1: 6 and 7"
+    assert "one only" in report.first_difference(one, {}, "equal")
+
+
+def test_nothing_answered_is_no_equality() -> None:
+    assert report.differing(None, None) == ["no batch was answered"]
+
+
+def test_without_nvml_nothing_is_in_use() -> None:
+    gpus = Gpus()
+    if len(gpus):
+        pytest.skip("there is a GPU")
+    assert gpus.used_mib() == gpus.settled_mib() == []
+    assert gpus.total_mib() == 0
+
+
+def test_a_cold_cache_knows_the_classes_of_models(tmp_path: pathlib.Path) -> None:
+    known = tmp_path / "caches" / running.COMMON / "modelinfos"
+    known.mkdir(parents=True)
+    (known / "llama.json").write_text("{}")
+    nothing: Any = None
+    run = running.Run(tmp_path, tmp_path, nothing, nothing, nothing, nothing, "")
+    folder = pathlib.Path(run.cache("cold")["VLLM_CACHE_ROOT"])
+    assert [path.name for path in folder.rglob("*")] == ["modelinfos", "llama.json"]
+
+
+STARTER = """import json, sys
+if sys.argv[2:] != ["few"]:
+    sys.exit("an import has initialised CUDA")
+print(json.dumps({"ready": {"few": 1.0}}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"pid": 7}), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_starter_that_can_not_fork_starts_with_few_imports(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starter.py").write_text(STARTER)
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    starter = processes.Starter("engine.py", tmp_path / "log")
+    assert starter.fork({}) == 7
+    assert starter.imports == {"few": 1.0}
+    starter.stop()
+
+
+def test_a_starter_that_can_not_fork_at_all_says_why(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starter.py").write_text("import sys; sys.exit('initialised CUDA')")
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    with pytest.raises(processes.Failed, match="initialised CUDA"):
+        processes.Starter("engine.py", tmp_path / "log").fork({})
+
+
+# ---- whole parts --------------------------------------------------------------------------------
+
+
+def models(state: pathlib.Path) -> None:
+    """What gpuwmctl loads, and what the fake engine only names."""
+    make = [sys.executable, str(HERE.parents[2] / "scripts" / "make-checkpoint")]
+    for name in ("tiny", "dense", "small", "moe"):
+        (state / "models").mkdir(parents=True, exist_ok=True)
+        words = [str(state / "models" / name), "--bytes", "64K", "--tensors", "2", "--seed", "1"]
+        subprocess.run([*make, *words], check=True, capture_output=True)
+
+
+def driver(
+    tmp_path: pathlib.Path, *words: str, **environment: str
+) -> tuple[int, str, list[dict[str, object]]]:
+    """Exit status, what it printed, and its lines of JSON."""
+    state, out = tmp_path / "state", tmp_path / "out"
+    models(state)
+    command = [
+        sys.executable,
+        str(HERE / "driver.py"),
+        str(out),
+        *words,
+        "--programs",
+        str(BUILD / "bin"),
+    ]
+    command += ["--state", str(state), "--engine", str(HERE / "fake.py")]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    lines = [json.loads(line) for line in (out / "engines.jsonl").read_text().splitlines()]
+    with tarfile.open(out / "logs.tar.gz") as packed:
+        assert any(name.endswith("gpuwmd.log") for name in packed.getnames())
+    assert (out / "engines.txt").read_text() == done.stdout
+    assert sorted(path.name for path in out.iterdir()) == [
+        "engines.jsonl",
+        "engines.txt",
+        "logs.tar.gz",
+    ]
+    return done.returncode, done.stdout + done.stderr, lines
+
+
+SINGLE = (
+    "smoke",
+    "dense",
+    "graphs",
+    "fp8",
+    "moe",
+    "whole",
+    "sleep",
+    "lora",
+    "moe-graphs",
+    "fp8-graphs",
+)
+
+
+@pytest.mark.parametrize(
+    "part", [*SINGLE, "four", "several", "kill", "tp2", "tp2-graphs", "tp2-moe"]
+)
+def test_a_part_passes(part: str, tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, part)
+    assert status == 0, text
+    assert any(line["kind"] == "engine" or line["kind"] == "memory" for line in lines)
+    assert all(line["holds"] for line in lines if line["kind"] == "check")
+    assert f"-- {part}: " in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [("answers", "prompt 0, token 0"), ("dies", "illegal memory access")]
+)
+def test_a_fault_fails_the_part(fault: str, words: str, tmp_path: pathlib.Path) -> None:
+    status, text, _ = driver(tmp_path, "dense", FAKE_FAULT=fault)
+    assert status == 1
+    assert words in text
+    assert "FAILED: " in text
+
+
+def test_a_part_that_hangs_is_given_up_and_the_next_one_runs(tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, "smoke", "dense", "--limit", "5", FAKE_FAULT="slow")
+    assert status == 1
+    assert "smoke is given up after 5 s" in text
+    assert "dense is given up after 5 s" in text
+    assert lines
+    assert not survivors(tmp_path)
+
+
+def survivors(tmp_path: pathlib.Path) -> list[str]:
+    """Processes that name this folder in their command."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(tmp_path) in text:
+            found.append(text)
+    return found
+
+
+def test_an_unknown_part_is_named(tmp_path: pathlib.Path) -> None:
+    words = [str(tmp_path), "dens", "--programs", "/", "--state", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "driver.py"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there is no part dens" in done.stderr
+
+
+def test_no_process_is_left(tmp_path: pathlib.Path) -> None:
+    driver(tmp_path, "smoke")
+    assert not survivors(tmp_path)
