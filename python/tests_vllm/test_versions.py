@@ -6,8 +6,7 @@ import pathlib
 
 from conftest import Daemon, eventually
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
 from .engines import Engine
 
@@ -63,9 +62,7 @@ def test_no_gpuwmd(daemon: Daemon, start: Start, tmp_path: pathlib.Path) -> None
     assert "nobody.sock" in failed.text
     extra = {"ref": "m@v1", "fallback": "auto"}
     alone = start("dense", load_format="gpuwm", extra=extra, environment=away)
-    expected = image.Description.from_json(start("dense").loaded())
-    found = image.Description.from_json(alone.loaded())
-    assert image.differences(expected, found) == []
+    assert differences(start("dense"), alone) == []
     assert "memory of this engine alone" in alone.text()
     assert not alone.ask("shared")
 
