@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import torch
+from conftest import DEVICE
 from torch import nn
+
+import gpuwm
+import gpuwm.image
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +121,36 @@ class Model(nn.Module):
         return [*processes, (self.attention, Attention.process)]
 
 
-IDS = torch.tensor([1, 2, 3])
+class Holder(nn.Module):
+    """Whatever a test wants, as attributes."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__()
+        for name, value in held.items():
+            setattr(self, name, value)
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(1), device="cpu")
+    return made.to(DEVICE)
+
+
+_tags = itertools.count(1)
+
+
+def installed(model: nn.Module, fresh: nn.Module, **options: Any) -> Any:
+    """Publishes one and installs it on the other; what `install` returns. Both are then what the
+    first was."""
+    before = gpuwm.image.describe(model)
+    name = f"installed@v{next(_tags)}"
+    gpuwm.image.publish(model, name)
+    assert gpuwm.image.differences(before, model) == []
+    result = gpuwm.image.install(fresh, name, **options)
+    assert gpuwm.image.differences(before, fresh) == []
+    return result
+
+
+IDS = torch.tensor([1, 2, 3], device=DEVICE)
 
 
 def loaded(seed: int = 0) -> Any:

@@ -44,6 +44,13 @@ def test_plain(daemon: Daemon, checkpoint: Callable[..., str]) -> None:
     assert run("plain.py", ref) == f"{ref} on {daemon.device}: 4 tensors shared, 26.0000\n"
 
 
+def test_image(daemon: Daemon) -> None:
+    answer = "4 tensors shared, 524288.0\n"
+    assert run("image.py", "image@v1") == f"image@v1 published: {answer}"
+    installed = "image@v1 installed, 2 tensors registered"
+    assert run("image.py", "image@v1") == f"{installed}: {answer}"
+
+
 def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
     """Loads a random one; what it generates."""
     torch.manual_seed(seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Daemon, by_torch
+from conftest import Daemon, by_torch, eventually
 from image_models import IDS, Layer, Model, loaded
 from torch import nn
 
@@ -56,6 +56,34 @@ def test_an_installed_module_is_the_published_one(daemon: Daemon, name: str) -> 
     assert "sizes['made']" in result.values
 
 
+def test_the_module_keeps_the_lease(daemon: Daemon, name: str) -> None:
+    model = loaded()
+    gpuwm.image.publish(model, name)
+    installed = fresh()
+    gpuwm.image.install(installed, name, replay=installed.processing())
+    gc.collect()
+    assert daemon.leases(name) == 2
+    for each in (model, installed):
+        mapping = gpuwm.mapping_of(each)
+        assert str(mapping.version) == name
+        assert mapping.check(each).lost == ()
+        assert "layers.0.weight" in mapping.check(each).shared
+    del model, installed, each, mapping
+    gc.collect()
+    eventually(lambda: daemon.leases(name) == 0)
+
+
+def test_a_switch_gives_the_other_versions_tensors(daemon: Daemon, name: str) -> None:
+    other = loaded(1)
+    gpuwm.image.publish(loaded(), name)
+    gpuwm.image.publish(loaded(1), name.replace("@v1", "@v2"))
+    model = fresh()
+    mapping = gpuwm.image.install(model, name, replay=model.processing()).mapping
+    mapping.switch(name.replace("@v1", "@v2"))
+    model.attention.scale = other.attention.scale  # plain values are the caller's
+    assert gpuwm.image.differences(other, model) == []
+
+
 def test_views_ties_and_strides_stay(daemon: Daemon, name: str) -> None:
     gpuwm.image.publish(loaded(), name)
     model = fresh()
@@ -96,7 +124,7 @@ def test_nothing_is_installed_where_something_differs(daemon: Daemon, name: str)
     with pytest.raises(gpuwm.BindError) as error:
         gpuwm.image.install(model, name)
     assert len(error.value.problems) == 6
-    assert "layers.0.method.kernel is image_models.Kernel in the version, None here" in str(
+    assert "layers.0.method.kernel is a image_models.Kernel in the version, None here" in str(
         error.value
     )
     assert (model.__dict__, model.layers[0].__dict__) == before

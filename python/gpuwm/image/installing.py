@@ -14,7 +14,7 @@ from ..attaching import attach_mapping
 from ..binding import BindError, Globs
 from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
-from .matching import Matching
+from .matching import Matching, Tree
 from .memory import Memory
 from .publishing import remember
 from .record import Record, read
@@ -81,18 +81,17 @@ def install(
     mapping = _attached(image, options)
     with own_calls():
         record = read(mapping)
-        named = [(prefix.removesuffix("."), module) for prefix, module in modules_of(model)]
+        tree = Tree(model)
         memory = Memory(mapping, record, private, guard)
-        by_name = dict(reversed(named))
-        matching = Matching(record, memory, by_name)
-    names = {id(module): name for name, module in reversed(named)}
-    replaying = Replaying(matching, replay, names, record.opaque, memory.device)
-    with fitting.let_go(module for _, module in named):
+        matching = Matching(record, memory, tree)
+    replaying = Replaying(matching, replay, tree, record.opaque, memory.device)
+    with fitting.let_go(list(tree.modules.values())):
         try:
-            problems = replaying.run([module for _, module in named])
+            problems = replaying.run()
             with own_calls():
                 if not problems:
-                    problems = _look(matching, record, by_name, names, memory)
+                    tree.look()
+                    problems = _look(matching, record, tree, memory)
                 if problems:
                     raise _error(model, mapping, problems)
                 _apply(matching, model, mapping)
@@ -116,22 +115,16 @@ def _attached(image: str | Attached, options: dict[str, Any]) -> Attached:
     return image
 
 
-def _look(
-    matching: Matching,
-    record: Record,
-    modules: dict[str, nn.Module],
-    names: dict[int, str],
-    memory: Memory,
-) -> list[str]:
-    matching.look_at_structure(names.values())
+def _look(matching: Matching, record: Record, tree: Tree, memory: Memory) -> list[str]:
+    matching.look_at_structure()
     matching.look(node.name for node in record.nodes[: record.modules])
-    return list(dict.fromkeys(matching.problems)) or list(_written(record, modules, memory))
+    return list(dict.fromkeys(matching.problems)) or list(_written(record, tree, memory))
 
 
-def _written(record: Record, modules: dict[str, nn.Module], memory: Memory) -> Iterator[str]:
+def _written(record: Record, tree: Tree, memory: Memory) -> Iterator[str]:
     """Parameters that can't be shared."""
     for node in record.nodes[: record.modules]:
-        module = modules[node.name]
+        module = tree.modules[node.name]
         for kind, key, held in node.slots:
             if kind == PARAMETER and isinstance(held, dict) and "tensor" in held:
                 tensor = record.tensors[held["tensor"]]
@@ -150,12 +143,21 @@ def _apply(matching: Matching, model: nn.Module, mapping: Attached) -> None:
 
 def _error(model: nn.Module, mapping: Attached, problems: Sequence[str]) -> BindError:
     count = "1 thing differs" if len(problems) == 1 else f"{len(problems)} things differ"
+    kinds = {problem.split(":", 1)[0] for problem in problems}
     error = BindError(
         f"{type(model).__name__} and the image {mapping.version}: {count}, nothing was installed:"
-        "\n  " + "\n  ".join(problems)
+        "\n  " + "\n  ".join(problems),
+        "".join(f"\n{text}" for kind, text in _REMEDIES.items() if kind in kinds),
     )
     error.problems = tuple(problems)
     return error
+
+
+_REMEDIES = {
+    "module": "module: build the module with the publisher's code and configuration",
+    "object": "object: replay= the post-processing that makes it, as the publisher had it",
+    "written": "written: private= its name",
+}
 
 
 def _finish(
@@ -173,11 +175,11 @@ def _finish(
         for place in found
         if (row := rows.get(id(place.tensor))) is not None and row.stored is not None
     ]
-    remember(mapping, bound)
+    remember(mapping, bound, memory.shared())
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
         guards.watch(found)
-    reached = [row for row in rows.values() if row.stored is not None]
+    reached = [each for row in rows.values() for each in memory.with_parts(row) if each.stored]
     changes = matching.changes
     return Installed(
         mapping,

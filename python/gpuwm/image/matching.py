@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .. import errors, fitting, init
+from ..places import modules_of
 from . import values
 from .graph import Held, plain_class, said_of
 from .memory import Memory
@@ -40,7 +41,6 @@ _CONTAINERS: dict[str, Callable[[], Any]] = {
     "builtins.dict": dict,
     "builtins.tuple": tuple,
 }
-_REPLAY = "replay= the post-processing that makes it, or build the module as the publisher does"
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,19 +54,44 @@ class Changes:
     values: list[str] = dataclasses.field(default_factory=list)
 
 
+class Tree:
+    """The modules of a model: by name, all that each has, and the first name by identity."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self.modules: dict[str, nn.Module] = {}
+        self.names: dict[int, str] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Again: post-processing may add modules and drop some."""
+        self.modules.clear()
+        self.names.clear()
+        for prefix, module in modules_of(self._model):
+            name = prefix.removesuffix(".")
+            self.modules[name] = module
+            self.names.setdefault(id(module), name)
+
+    def look_below(self, module: nn.Module) -> None:
+        """Whether there are new ones."""
+        for name, each in module.named_modules(prefix=self.names[id(module)]):
+            self.modules[name] = each
+            self.names.setdefault(id(each), name)
+
+
 class Matching:
     """Plans in `look`, changes in `apply`, and undoes all that it ever applied in `undo`.
 
     problems: a line for each difference that can't be made good; then nothing is to be applied.
     objects: the tensor object of each of the record's that was reached."""
 
-    def __init__(self, record: Record, memory: Memory, modules: dict[str, nn.Module]) -> None:
+    def __init__(self, record: Record, memory: Memory, tree: Tree) -> None:
         self._record = record
         self._memory = memory
         self._opaque = Opaque(record.opaque)
-        self._modules = modules  # by name
-        tree = record.nodes[: record.modules]
-        self._positions = {node.name: position for position, node in enumerate(tree)}
+        self._tree = tree
+        modules = record.nodes[: record.modules]
+        self._positions = {node.name: position for position, node in enumerate(modules)}
         self.problems: list[str] = []
         self.changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
@@ -86,25 +111,22 @@ class Matching:
             if position is None:
                 continue  # look_at_structure names it
             node = self._record.nodes[position]
-            module = self._modules.get(name)
+            module = self._tree.modules.get(name)
             if module is None:
                 self.problems.append(
-                    f"module: {node.name} is a {node.said} in the version, the module has none: "
-                    f"{_REPLAY}"
+                    f"module: {node.name} is a {node.said} in the version, there is none here"
                 )
             else:
                 self._enqueue(position, module)
         while self._queue:
             self._match(*self._queue.popleft())
 
-    def look_at_structure(self, first_names: Iterable[str]) -> None:
-        """At modules that the version lacks. first_names: one for each module of the tree."""
-        for name in first_names:
+    def look_at_structure(self) -> None:
+        """At modules that the version lacks."""
+        for name in self._tree.names.values():
             if name not in self._positions:
-                said = class_name(type(self._modules[name]))
-                self.problems.append(
-                    f"module: {name} is a {said} in the module, the version has none: {_REPLAY}"
-                )
+                said = class_name(type(self._tree.modules[name]))
+                self.problems.append(f"module: {name} is a {said} here, the version has none")
 
     def _enqueue(self, position: int, owner: Any) -> None:
         if (position, id(owner)) not in self._seen:
@@ -158,8 +180,7 @@ class Matching:
             return
         if slot.kind not in (*NAMED, ITEM):
             self.problems.append(
-                f"object: {name} is {_said(slot.value)} in the module, the version has none: "
-                f"{_REPLAY}"
+                f"object: {name} is {_said(slot.value)} here, the version has none"
             )
             return
         self._do(owner, lambda: drop(owner, slot.key, slot.kind))
@@ -187,7 +208,7 @@ class Matching:
         word = "module" if node.kind == "module" else "object"
         return (
             f"{word}: {node.name or 'the module'} is a {node.said} in the version, "
-            f"{_said(owner)} here: {_REPLAY}"
+            f"{_said(owner)} here"
         )
 
     # ---- one value ----
@@ -202,13 +223,11 @@ class Matching:
             if "other" in held:
                 if has is not _MISSING and said_of(has) == held["other"]:
                     return has
-                return self._problem(name, held["other"], has)
+                return self._problem(name, f"a {held['other']}", has)
         return self._plain(name, held, has)
 
     def _problem(self, name: str, said: str, has: Any) -> Any:
-        self.problems.append(
-            f"object: {name} is {said} in the version, {_said(has)} here: {_REPLAY}"
-        )
+        self.problems.append(f"object: {name} is {said} in the version, {_said(has)} here")
         return _MISSING
 
     def _plain(self, name: str, held: Held, has: Any) -> Any:
@@ -225,7 +244,7 @@ class Matching:
     def _owner(self, name: str, position: int, has: Any) -> Any:
         node = self._record.nodes[position]
         if position < self._record.modules:
-            module = self._modules.get(node.name)
+            module = self._tree.modules.get(node.name)
             if module is None:
                 return _MISSING  # it is named where modules are looked at
             if has is not module and not isinstance(has, nn.Module):
@@ -234,7 +253,7 @@ class Matching:
         kind = None if has is _MISSING else owner_kind(has, self._opaque)
         if kind is None:
             if node.said not in _CONTAINERS:
-                return self._problem(name, node.said, has)
+                return self._problem(name, f"a {node.said}", has)
             has = _CONTAINERS[node.said]()
         if is_mutable(has):
             self._enqueue(position, has)

@@ -39,16 +39,17 @@ class Memory:
         self._on_cpu: set[str] = set()
         for tensor in record.tensors:
             if tensor.on_cpu or tensor.is_buffer or not own.isdisjoint(tensor.names):
-                for each in self._with_parts(tensor):
+                for each in self.with_parts(tensor):
                     self._private |= {each.stored} if each.stored else set()
             if tensor.on_cpu and tensor.stored:
                 self._on_cpu.add(tensor.stored)
         self._copies: dict[str, torch.Tensor] = {}
 
-    def _with_parts(self, tensor: Tensor) -> Iterator[Tensor]:
+    def with_parts(self, tensor: Tensor) -> Iterator[Tensor]:
+        """It, and all that a subclass is made of."""
         yield tensor
         for part in (tensor.parts or {}).values():
-            yield from self._with_parts(self._tensors[part])
+            yield from self.with_parts(self._tensors[part])
 
     def is_private(self, tensor: Tensor) -> bool:
         """Of one that has memory; of others it says nothing."""
@@ -109,10 +110,12 @@ class Memory:
     def _unflattened(self, tensor: Tensor, kind: Any, like: torch.Tensor | None) -> torch.Tensor:
         parts = {name: self.make(part, None) for name, part in (tensor.parts or {}).items()}
         context = self._context(tensor, kind, like)
-        made: torch.Tensor = kind.__tensor_unflatten__(
+        made: Any = kind.__tensor_unflatten__(
             parts, context, torch.Size(tensor.shape), tensor.strides
         )
-        return made
+        if tensor.is_parameter:
+            made._is_param = True
+        return made  # type: ignore[no-any-return]
 
     def _context(self, tensor: Tensor, kind: type, like: torch.Tensor | None) -> Any:
         if like is not None and plain_class(like) is kind and hasattr(like, "__tensor_flatten__"):

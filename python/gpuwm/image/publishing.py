@@ -17,6 +17,7 @@ from ..places import Place, modules_of, places
 from . import record
 from .graph import Graph, Leaf, plain_class
 from .replaying import own_calls
+from .slots import step
 from .storages import Storages, Stored, View, view_of
 
 
@@ -76,7 +77,7 @@ def publish(
         graph = Graph(model, _lib.names(opaque, "opaque"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
-        _refuse(taken, storages)
+        _refuse(graph, taken, storages)
         contents[record.FILE] = record.written(graph, storages)
         mapping = publishing.publish(
             taken,
@@ -99,12 +100,30 @@ def publish(
     return mapping
 
 
-def _refuse(taken: _Taken, storages: Storages) -> None:
-    problems = [*storages.problems, *taken.written()]
+def _refuse(graph: Graph, taken: _Taken, storages: Storages) -> None:
+    problems = [*storages.problems, *taken.written(), *_addresses(graph)]
     if problems:
         raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems))
     if not storages.stored:
         raise errors.Invalid("the module has no tensors", "publish a module that has some")
+
+
+def _addresses(graph: Graph) -> Iterator[str]:
+    """Plain values that are where a tensor lies now: no other process has it there."""
+    at = {
+        leaf.tensor.data_ptr(): leaf.name
+        for leaf in graph.leaves
+        if leaf.parts is None and leaf.tensor.layout is torch.strided and leaf.tensor.numel()
+    }
+    at.pop(0, None)  # on meta
+    for node in graph.nodes:
+        for kind, key, held in node.slots:
+            if type(held) is int and held in at:
+                name = step(node.name, kind, key)
+                yield (
+                    f"{name}: is the address of {at[held]}, which each process has elsewhere: "
+                    "compute it when it is used"
+                )
 
 
 class _Taken(MutableMapping[str, torch.Tensor]):
@@ -194,6 +213,7 @@ def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> N
             for place in found
             if id(place.tensor) in sources
         ],
+        [stored.whole for stored, shared in taken.moved() if shared],
     )
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
@@ -209,15 +229,18 @@ def _guard(leaf: Leaf, guard: bool) -> None:
         tensor.__class__ = guards.shared_class(kind)
 
 
-def remember(mapping: Attached, bound: Sequence[tuple[Place, str, bool]]) -> None:
+def remember(
+    mapping: Attached, bound: Sequence[tuple[Place, str, bool]], shared: Sequence[torch.Tensor]
+) -> None:
     """For mapping_of, check and switch. bound: parameters and buffers, the version's tensor that
-    each lies in or is a copy of, and whether it is private."""
-    memory = mapping.state_dict()
+    each lies in or is a copy of, and whether it is private. shared: tensors of the mapping, in
+    whose storages the module's lie: these keep the lease."""
+    where = mapping.state_dict()
     remembering.remember(
         mapping,
         [
-            (place, name, own, memory[name].data_ptr(), memory[name].nbytes)
+            (place, name, own, where[name].data_ptr(), where[name].nbytes)
             for place, name, own in bound
         ],
     )
-    remembering.keep(mapping, memory.values())
+    remembering.keep(mapping, shared)

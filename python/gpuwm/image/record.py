@@ -33,8 +33,8 @@ class Tensor:
 
     names: see `graph.Leaf`. said: its class. on_cpu: it was on the CPU, though the version is on a
     GPU. stored, offset: where its bytes are: the name of the version's tensor (None: it has none)
-    and bytes from its begin. parts, context: of a subclass that flattens, which has no bytes of its
-    own.
+    and bytes from its begin. parts, context, is_parameter: of a subclass that flattens, which
+    has no bytes of its own.
     """
 
     names: tuple[str, ...]
@@ -49,6 +49,7 @@ class Tensor:
     attributes: int | None
     parts: Mapping[str, int] | None
     context: values.Json
+    is_parameter: bool
 
     @property
     def name(self) -> str:
@@ -124,6 +125,8 @@ def _row(
         row["attributes"] = leaf.attributes
     if leaf.parts is not None:
         row["parts"] = leaf.parts
+        if isinstance(tensor, torch.nn.Parameter):  # torch says so by an attribute
+            row["parameter"] = True
         if leaf.context is not values.NOT_PLAIN:
             row["context"] = leaf.context
     else:
@@ -302,6 +305,7 @@ class _Reader:
             attributes=attributes,
             parts=parts,
             context=row.get("context", values.NOT_PLAIN),
+            is_parameter=bool(row.get("parameter")),
         )
 
     def _check_parts(self, name: str, parts: Any) -> None:

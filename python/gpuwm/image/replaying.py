@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
-from .matching import Matching
+from .matching import Matching, Tree
 from .slots import Opaque, is_mutable, owner_kind, slots
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
@@ -41,19 +41,17 @@ _Weak: Any = StorageWeakRef  # torch has no types for it
 
 
 class Replaying:
-    """names: of the model's modules, by identity."""
-
     def __init__(
         self,
         matching: Matching,
         replay: Replay,
-        names: dict[int, str],
+        tree: Tree,
         opaque: Sequence[str],
         device: torch.device,
     ) -> None:
         self._matching = matching
-        self._entries = _checked(replay, names)
-        self._names = names
+        self._entries = _checked(replay, tree.names)
+        self._tree = tree
         self._opaque = Opaque(opaque)
         self._device = device
         self._left = Counter(id(module) for module, _ in self._entries)
@@ -61,32 +59,32 @@ class Replaying:
         self._scratch: list[tuple[str, torch.Tensor, torch.Tensor, _Weak, int]] = []
         self._lingering: list[tuple[str, _Weak, int]] = []
 
-    def run(self, modules: Sequence[nn.Module]) -> list[str]:
-        """All entries, in their order. modules: all of the model. Returns problems; then the
-        caller undoes everything."""
+    def run(self) -> list[str]:
+        """All entries, in their order. Returns problems; then the caller undoes everything."""
         if not self._entries:
             return []
         with own_calls():
-            self._save(modules)
+            self._save()
         for module, function in self._entries:
             with own_calls():
-                members = self._members(module)
-                self._give_memory(members)
+                self._give_memory(self._members(module))
             with torch.inference_mode(False), torch.no_grad():
                 function(module)
             self._left[id(module)] -= 1
             if self._left[id(module)]:
                 continue
             with own_calls():
-                self._matching.look(self._names[id(member)] for member in members)
+                self._tree.look_below(module)
+                self._matching.look(self._tree.names[id(each)] for each in self._members(module))
                 if self._matching.problems:
                     return self._matching.problems
                 self._matching.apply()
                 self._throw_away()
         return self._still_held()
 
-    def _save(self, modules: Sequence[nn.Module]) -> None:
-        for owner in _reached(modules, self._opaque, self._names):
+    def _save(self) -> None:
+        modules = list(self._tree.modules.values())
+        for owner in _reached(modules, self._opaque, self._tree.names):
             if is_mutable(owner):
                 self._matching.save(owner)
             for slot in slots(owner):
@@ -99,11 +97,11 @@ class Replaying:
         return [
             each
             for each in module.modules()
-            if each is module or (not self._left[id(each)] and id(each) in self._names)
+            if each is module or (not self._left[id(each)] and id(each) in self._tree.names)
         ]
 
     def _give_memory(self, members: Sequence[nn.Module]) -> None:
-        for owner in _reached(members, self._opaque, self._names):
+        for owner in _reached(members, self._opaque, self._tree.names):
             for slot in slots(owner):
                 tensor = slot.value
                 if isinstance(tensor, torch.Tensor) and tensor.is_meta and init.is_plain(tensor):

@@ -1,0 +1,234 @@
+"""How tensors lie in an image: ties, views, strides, dtypes, and subclasses that flatten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from conftest import DEVICE, by_torch
+from image_models import Holder, installed, numbers
+from torch import nn
+
+import gpuwm
+import gpuwm.image
+
+pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
+
+
+STRIDED = {
+    "a permutation": lambda: numbers(2, 3, 4).permute(2, 0, 1),
+    "gaps": lambda: numbers(4, 6)[:, 1:3],
+    "an offset": lambda: numbers(9)[3:],
+    "expanded": lambda: numbers(3, 1).expand(3, 1000),
+    "no elements": lambda: torch.empty(0, 5),
+    "no dimensions": lambda: torch.tensor(3.5),
+    "bool": lambda: numbers(5) > 0,
+    "fp8": lambda: numbers(4, 4).to(torch.float8_e4m3fn).t(),
+    "fp4": lambda: torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+    "no dtype of versions": lambda: numbers(6).to(torch.complex128),
+}
+
+
+@pytest.mark.parametrize("kind", STRIDED)
+def test_strides_and_dtypes_stay(kind: str) -> None:
+    fresh = Holder(scale=None)
+    result = installed(Holder(scale=STRIDED[kind](), weight=nn.Parameter(numbers(2))), fresh)
+    assert set(result.registered) == {"scale", "weight"}
+    assert fresh.weight.requires_grad is False
+
+
+def test_an_expanded_tensor_is_stored_once() -> None:
+    result = installed(Holder(scale=numbers(3, 1).expand(3, 100000)), Holder())
+    assert result.mapping.nbytes < 1000
+
+
+def test_one_view_twice_is_stored_once() -> None:
+    weight = nn.Parameter(numbers(4, 4))
+    fresh = Holder()
+    result = installed(Holder(weight=weight, plain=weight.data, again=weight), fresh)
+    assert len(result.mapping) == 1
+    made: Any = fresh
+    assert made.again is made.weight
+    assert made.plain is not made.weight
+    assert made.plain.data_ptr() == made.weight.data_ptr()
+
+
+def test_views_without_a_tensor_that_covers_them() -> None:
+    base = numbers(64)
+    fresh: Any = Holder(first=torch.empty(1))
+    result = installed(Holder(first=base[8:40], second=base[32:].view(4, 8)), fresh)
+    (info,) = result.mapping.infos()
+    assert (info.name, info.dtype, info.nbytes) == ("first.bytes", "U8", 4 * 64)
+    assert fresh.second.data_ptr() - fresh.first.data_ptr() == 4 * 24
+    assert result.retyped == ("first",)
+
+
+def test_views_of_another_dtype() -> None:
+    weight = numbers(4, 4)
+    fresh: Any = Holder()
+    result = installed(Holder(weight=weight, bytes=weight.view(torch.uint8)[1]), fresh)
+    assert [info.name for info in result.mapping.infos()] == ["weight"]
+    assert fresh.bytes.data_ptr() == fresh.weight[1].data_ptr()
+
+
+def test_what_overlaps_a_buffer_is_private_with_it() -> None:
+    model: Any = Holder(weight=nn.Parameter(numbers(4, 4)))
+    model.register_buffer("row", model.weight.data[1])
+    fresh: Any = Holder()
+    result = installed(model, fresh)
+    assert result.private == ("weight", "row")
+    fresh.row.zero_()
+    assert fresh.weight[1].sum() == 0
+
+
+def test_names_that_private_fits_are_copies() -> None:
+    fresh: Any = Holder()
+    model = Holder(first=numbers(3), second=numbers(3))
+    result = installed(model, fresh, private="first")
+    assert (result.private, result.shared) == (("first",), ("second",))
+    fresh.first.add_(1)
+    with pytest.raises(gpuwm.WriteError, match=r"second"):
+        fresh.second.add_(1)
+
+
+def test_private_of_publish_stays_the_modules_own() -> None:
+    model: Any = Holder(first=numbers(3), second=numbers(3))
+    begin = model.first.data_ptr()
+    gpuwm.image.publish(model, "private@v1", private=["fir*"])
+    assert model.first.data_ptr() == begin
+    model.first.add_(1)
+    with pytest.raises(gpuwm.WriteError, match=r"second"):
+        model.second.add_(1)
+
+
+def test_without_guard_classes_are_plain() -> None:
+    model: Any = Holder(weight=nn.Parameter(numbers(3)))
+    gpuwm.image.publish(model, "plain@v1", guard=False)
+    fresh: Any = Holder()
+    gpuwm.image.install(fresh, "plain@v1", guard=False)
+    assert type(model.weight) is type(fresh.weight) is nn.Parameter
+
+
+def test_tensors_stay_the_same_objects() -> None:
+    with gpuwm.empty_init():
+        fresh = nn.Linear(4, 4)
+    weight = fresh.weight
+    unseen = {1: weight}
+    installed(nn.Linear(4, 4), fresh)
+    assert fresh.weight is weight is unseen[1]
+    assert not weight.is_meta
+
+
+def test_names_roles_and_shapes_become_the_published_ones() -> None:
+    model = Holder(weight=nn.Parameter(numbers(2, 3).bfloat16()), scale=numbers(2))
+    model.register_buffer("kept", numbers(2))
+    model.register_buffer("table", numbers(2), persistent=False)
+    model.register_parameter("bias", None)
+    fresh: Any = Holder(weight=nn.Parameter(numbers(3, 3)), bias=nn.Parameter(numbers(3)))
+    fresh.register_buffer("kept", numbers(2), persistent=False)
+    fresh.register_parameter("scale", nn.Parameter(numbers(2)))
+    fresh.register_parameter("zero", nn.Parameter(numbers(2)))
+    fresh.register_buffer("extra", numbers(2))
+    result = installed(model, fresh)
+    assert list(fresh.state_dict()) == ["weight", "kept"]
+    assert set(result.dropped) == {"bias", "zero", "extra"}
+    assert set(result.retyped) == {"weight", "scale", "kept"}
+    assert result.registered == ("table",)
+    assert fresh.bias is None
+
+
+def test_attributes_of_tensors() -> None:
+    weight: Any = nn.Parameter(numbers(2, 2))
+    weight.output_dim, weight.scale, weight.loader = 1, numbers(1), print
+    fresh: Any = Holder(weight=nn.Parameter(numbers(2, 2)))
+    fresh.weight.loader, fresh.weight.input_dim = len, 0
+    installed(Holder(weight=weight), fresh)
+    assert fresh.weight.output_dim == 1
+    assert fresh.weight.loader is len  # functions stay as they are
+    assert not hasattr(fresh.weight, "input_dim")
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+def test_tensors_on_the_cpu_stay_there() -> None:
+    model: Any = Holder(weight=numbers(4), words=torch.arange(5, device="cpu"))
+    model.register_buffer("table", torch.ones(3, device="cpu"))
+    fresh: Any = Holder(words=None)
+    result = installed(model, fresh)
+    assert set(result.private) == {"words", "table"}
+    fresh.words.zero_()
+
+
+def test_rnns_keep_weak_references() -> None:
+    with gpuwm.empty_init():
+        fresh = nn.LSTM(3, 5)
+    installed(nn.LSTM(3, 5), fresh)
+    fresh(torch.ones(2, 3))
+
+
+# ---- subclasses --------------------------------------------------------------------------------
+
+
+class Halves(torch.Tensor):
+    """A tensor as two, with a factor."""
+
+    @staticmethod
+    def __new__(cls, low: torch.Tensor, high: torch.Tensor, factor: Any) -> Halves:
+        shape = (low.size(0) + high.size(0), *low.size()[1:])
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=low.dtype)
+
+    def __init__(self, low: torch.Tensor, high: torch.Tensor, factor: Any) -> None:
+        self.low, self.high, self.factor = low, high, factor
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        return ["low", "high"], [self.factor]
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts: Any, context: Any, size: Any, stride: Any) -> Halves:
+        return cls(parts["low"], parts["high"], *context)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.ops.aten.detach.default:
+            (tensor,) = args
+            return cls(tensor.low, tensor.high, tensor.factor)
+        plain = [
+            torch.cat([a.low, a.high]) * a.factor if isinstance(a, Halves) else a for a in args
+        ]
+        return func(*plain, **(kwargs or {}))
+
+
+def halves(factor: Any = 2) -> nn.Parameter:
+    return nn.Parameter(Halves(numbers(2, 4), numbers(2, 4) + 1, factor), requires_grad=False)
+
+
+def test_a_subclass_that_flattens_is_stored_by_its_parts() -> None:
+    model: Any = Holder(weight=halves())
+    expected = torch.mm(model.weight, numbers(4, 4))
+    fresh: Any = Holder(weight=None)
+    result = installed(model, fresh)
+    assert list(result.mapping) == ["weight.high", "weight.low"]
+    assert torch.equal(torch.mm(model.weight, numbers(4, 4)), expected)
+    assert torch.equal(torch.mm(fresh.weight, numbers(4, 4)), expected)
+    assert fresh.weight.low.data_ptr() == result.mapping.torch("weight.low").data_ptr()
+    assert isinstance(fresh.weight, nn.Parameter)
+    assert "weight" in fresh._parameters
+
+
+def test_a_context_that_is_no_plain_data_is_the_fresh_modules() -> None:
+    class Number(int):
+        pass
+
+    fresh: Any = Holder(weight=halves(Number(3)))
+    installed(Holder(weight=halves(Number(3))), fresh)
+    assert type(fresh.weight.factor) is Number
+    with pytest.raises(gpuwm.BindError, match=r"context: weight is a .*Halves.*no plain data"):
+        installed(Holder(weight=halves(Number(3))), Holder(weight=None))
+
+
+def test_parts_are_private_with_their_tensor() -> None:
+    fresh: Any = Holder()
+    result = installed(Holder(weight=halves(), scale=numbers(2)), fresh, private="weight")
+    assert set(result.private) == {"weight.low", "weight.high"}
