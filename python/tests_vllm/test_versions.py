@@ -38,14 +38,12 @@ def test_load_of_a_retired_version(daemon: Daemon, start: Start) -> None:
     assert holder.ask("describe") == holder.loaded()
 
 
-def test_a_version_vanishes_while_an_engine_waits_for_it(daemon: Daemon, start: Start) -> None:
-    """Its builder is gone, and the tag is free: the engine builds it."""
-    builder = build(start, "gone@v1")
-    builder.kill()
+def test_a_version_that_was_freed_is_built_again(daemon: Daemon, start: Start) -> None:
+    build(start, "gone@v1").kill()
     daemon.admin.remove_alias("gone", "current")
     daemon.admin.retire("gone@v1", wait=30)
-    again = build(start, "gone@v1")
-    assert "built gone@v1" in again.text()
+    assert attacher(start, "gone@v1").failed().error == "NotFound"
+    assert "built gone@v1" in build(start, "gone@v1").text()
 
 
 def test_an_alias_is_attached(daemon: Daemon, start: Start) -> None:
