@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
 from .engines import Engine
 
@@ -33,10 +32,8 @@ def states(daemon: Daemon, model: str) -> list[str]:
 
 
 def assert_equal(engines: list[Engine], own: Engine) -> None:
-    expected = image.Description.from_json(own.loaded())
     for engine in engines:
-        found = image.Description.from_json(engine.loaded())
-        assert image.differences(expected, found) == []
+        assert differences(own, engine) == []
 
 
 def stopped_builder(start: Start, ref: str, inner: str) -> Engine:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
 
 ROPE = {"rope_type": "default", "rope_theta": 5000.0}
@@ -39,9 +38,7 @@ def test_derived_names_differ_with_the_key(daemon: Daemon, start: Start) -> None
     cases: dict[str, tuple[str, dict[str, Any], str]] = {"first": ("dense", {}, ""), **DIFFERENT}
     for number, (what, (kind, arguments, _)) in enumerate(cases.items(), 1):
         engine = start(kind, load_format="gpuwm", **arguments)
-        expected = image.Description.from_json(start(kind, **arguments).loaded())
-        found = image.Description.from_json(engine.loaded())
-        assert image.differences(expected, found) == [], what
+        assert differences(start(kind, **arguments), engine) == [], what
         assert sum("vllm-" in row["tag"] for row in daemon.admin.list()["versions"]) == number
     again = start("dense", load_format="gpuwm")
     again.loaded()

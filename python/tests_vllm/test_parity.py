@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
-from .engines import Engine
 
 # kind of model, and how the engine is started
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -24,20 +22,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def description(engine: Engine) -> image.Description:
-    return image.Description.from_json(engine.loaded())
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, name: str) -> None:
     kind, arguments = MODELS[name]
     ref = name.replace(" ", "-") + "@v1"
     own = start(kind, **arguments)
     builder = start(kind, load_format="gpuwm", extra={"ref": ref}, **arguments)
-    expected = description(own)
-    assert image.differences(expected, description(builder)) == []
+    assert differences(own, builder) == []
     other = start(kind, load_format="gpuwm", extra={"ref": ref, "mode": "load"}, **arguments)
-    assert image.differences(expected, description(other)) == []
+    assert differences(own, other) == []
     (row,) = daemon.admin.list(ref.partition("@")[0])["versions"]
     assert (row["state"], row["leases"]) == ("ready", 2)
     for engine in (builder, other):

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
 from .engines import Engine
 
@@ -33,10 +32,8 @@ def test_each_rank_has_its_part(daemon: Daemon, start: Start, kind: str) -> None
     extra = {"ref": ref, "mode": "load"}
     others = both(start, kind, "others", load_format="gpuwm", extra=extra)
     for rank in RANKS:
-        expected = image.Description.from_json(own[rank].loaded())
         for engine in (builders[rank], others[rank]):
-            found = image.Description.from_json(engine.loaded())
-            assert image.differences(expected, found) == []
+            assert differences(own[rank], engine) == []
             assert engine.ask("shared")
     (row,) = daemon.admin.list(f"two-{kind}")["versions"]
     assert (row["world"], row["leases"]) == (2, 4)

@@ -7,8 +7,7 @@ import shutil
 
 from conftest import Daemon
 
-from gpuwm import image
-
+from .comparing import differences
 from .conftest import Start
 
 
@@ -23,13 +22,10 @@ def test_raw_gives_what_vllm_reads_from_files(
         extra = {"ref": f"{name}@v1", "mode": "raw"}
         own = start(kind, quantization=quantization)
         builder = start(kind, quantization=quantization, load_format="gpuwm", extra=extra)
-        expected = image.Description.from_json(own.loaded())
-        for engine in (
-            builder,
-            start(kind, quantization=quantization, load_format="gpuwm", extra=extra),
-        ):
-            found = image.Description.from_json(engine.loaded())
-            assert image.differences(expected, found) == [], name
+        builder.loaded()
+        other = start(kind, quantization=quantization, load_format="gpuwm", extra=extra)
+        for engine in (builder, other):
+            assert differences(own, engine) == [], name
             assert engine.ask("shared")
         assert f"from {name}@v1" in builder.text()
 

@@ -1,0 +1,16 @@
+"""Whether two engines have the same model."""
+
+from __future__ import annotations
+
+from gpuwm import image
+
+from .engines import Engine
+
+# A stopwatch of vLLM 0.33, in which two loads of vLLM's own differ.
+NOT_OF_THE_MODEL = "online_quantization_time"
+
+
+def differences(one: Engine, other: Engine) -> list[str]:
+    """What gpuwm.image names as different in the models of two engines, once they are loaded."""
+    first, second = (image.Description.from_json(engine.loaded()) for engine in (one, other))
+    return [line for line in image.differences(first, second) if NOT_OF_THE_MODEL not in line]
