@@ -94,13 +94,14 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
     """An engine's worker, whose device is ready. versions: what gpuwm holds, and the loader says
     that the engine attaches to; extra: its --model-loader-extra-config; profiling: what others do
     while it profiles."""
+    from vllm.utils.mem_utils import MemorySnapshot
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker.utils import request_memory
 
     from gpuwm.vllm import worker as module
 
     def init_device(self: Any) -> None:
-        self.init_snapshot = module.MemorySnapshot(device=self.device)
+        self.init_snapshot = MemorySnapshot(device=self.device)
         self.requested_memory = request_memory(self.init_snapshot, self.cache_config)
 
     monkeypatch.setattr(gpu_worker.Worker, "init_device", init_device)
@@ -293,6 +294,9 @@ def test_sleeping_does_not_see_other_engines(gpu: Gpu, start: Start, change: int
 
 
 def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.v1.worker import gpu_worker
+    from vllm.v1.worker import utils as worker_utils
+
     from gpuwm.vllm import worker as module
 
     def request_memory(init_snapshot: Any, cache_config: Any, external: int = 0) -> int:
@@ -301,9 +305,9 @@ def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPat
     def sleep(self: Any) -> None:
         pass
 
-    monkeypatch.setattr(module.worker_utils, "request_memory", request_memory)
-    monkeypatch.delattr(module.gpu_worker.Worker, "determine_available_memory")
-    monkeypatch.setattr(module.gpu_worker.Worker, "sleep", sleep)
+    monkeypatch.setattr(worker_utils, "request_memory", request_memory)
+    monkeypatch.delattr(gpu_worker.Worker, "determine_available_memory")
+    monkeypatch.setattr(gpu_worker.Worker, "sleep", sleep)
     with pytest.raises(gpuwm.Unsupported) as caught:
         module.check_vllm()
     for problem in (
