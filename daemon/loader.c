@@ -435,7 +435,10 @@ void loader_is_standby(struct loader *l)
 
 void loader_has_begun(struct loader *l)
 {
+	if (!l->unbegun)
+		return;
 	l->unbegun = false;
+	loader_watch(l); /* the timer was for the beginning */
 }
 
 void loader_is_leaving(struct loader *l)

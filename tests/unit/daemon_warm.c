@@ -393,6 +393,26 @@ Test(warm, loader_that_dies_when_it_has_begun_fails_its_load)
 	finish();
 }
 
+/* A load may take any time where load_stall_ms is 0. */
+Test(warm, loader_that_has_begun_has_all_the_time_of_a_load)
+{
+	struct job *job;
+	uint64_t began;
+
+	config.load_stall_ms = 0;
+	begin(100);
+	warm_up();
+	began = clock_steady_ms();
+	job = load_to(gpu);
+	expect_job(loader);
+	say_progress(loader);
+	TURN_UNTIL(clock_steady_ms() - began > KEEP_BEGIN_MS + 200);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	cr_expect_not(is_ended(loader));
+	cr_expect(says_done_and_stays(loader, 0));
+	finish();
+}
+
 /* Its driver hangs. */
 Test(warm, loader_that_does_not_begin_loses_no_load)
 {
