@@ -50,7 +50,7 @@ static void lease_lose(struct lease *lease, const struct error *why)
 		*lease->why = *why;
 }
 
-static void lease_revoke(const struct reviver *v, struct lease *lease, const char *reason)
+static void lease_revoke(struct reviver *v, struct lease *lease, const char *reason)
 {
 	struct error why;
 

@@ -268,8 +268,9 @@ int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 
 /* ---- the watcher ------------------------------------------------------- */
 
-void reviver_wake(const struct reviver *v)
+void reviver_wake(struct reviver *v)
 {
+	pthread_cond_broadcast(&v->changed);
 	if (v->wake >= 0)
 		eventfd_write(v->wake, 1);
 }

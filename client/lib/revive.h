@@ -55,7 +55,7 @@ int reviver_watch(struct gpuwm_client *client, struct error *error);
 
 /* Wakes the watcher from poll: a lease was revoked, and the watcher calls the program's function. Call it with the lock
  * held. */
-void reviver_wake(const struct reviver *v);
+void reviver_wake(struct reviver *v);
 
 /* Waits until `deadline` for a connection that can be used. Sets *ret_connection, which the caller frees, and its round.
  * If `only` is not 0, takes the connection of that round, without waiting. -ECONNRESET: that connection has ended;
