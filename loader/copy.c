@@ -87,7 +87,7 @@ static int crew_open(struct crew *crew, struct error *error)
 		crew_stop(crew);
 	pthread_mutex_lock(&crew->lock);
 	crew->lanes = lanes;
-	crew->usable = copy->ring ? ring_usable(copy->ring) : 0;
+	crew->usable = copy->ring && r == 0 ? ring_usable(copy->ring) : 0;
 	for (size_t i = 0; i < crew->slot_count; i++) {
 		if (crew->slots[i] < crew->usable)
 			crew->slots[kept++] = crew->slots[i];
