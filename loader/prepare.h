@@ -41,6 +41,9 @@ int prepare_check(const struct prepare *prepare, struct error *error);
 /* Waits for what is at work, then gives everything back: nothing may be on its way from the
  * buffers. NULL. */
 struct prepare *prepare_end(struct prepare *prepare);
+/* Leaves everything to the end of this process: the kernel takes it back sooner than the driver gives it back, and also
+ * where the driver hangs. Returns NULL. */
+struct prepare *prepare_leave(struct prepare *prepare);
 
 #define PREPARE_END_MS 1000 /* making a context takes a tenth of that */
 #define PREPARE_LOOK_MS 20 /* how late a cancel may be seen */

@@ -329,15 +329,14 @@ static int serve(struct standby *s)
 		return r;
 	}
 	while (r == 0 && stays) {
-		/* The kernel takes back what is kept, sooner than the driver does. */
 		r = wait_for_job(s, &error);
-		if (r < 0)
+		if (r < 0) {
+			s->prepare = prepare_leave(s->prepare);
 			return r == -ECONNRESET || r == -ESTALE ? 0 : r;
+		}
 		r = do_job(s, &stays);
 	}
-	/* The end of the process gives back what can't be waited for. */
-	if (!prepare_busy(s->prepare))
-		s->prepare = prepare_end(s->prepare);
+	s->prepare = prepare_busy(s->prepare) ? prepare_leave(s->prepare) : prepare_end(s->prepare);
 	return r;
 }
 
