@@ -31,3 +31,8 @@ WEIGHTS = ["model.embed_positions.weight", "layers.0.workspaces", "position"]
 @pytest.mark.parametrize("path", WEIGHTS)
 def test_weights_are_not_written(path: str) -> None:
     assert not any(fnmatch.fnmatchcase(path, glob) for glob in attributes.WRITTEN)
+
+
+@pytest.mark.parametrize("path", ["model.do_not_compile", "model.norm._forward_method", "compiled"])
+def test_ignored(path: str) -> None:
+    assert any(fnmatch.fnmatchcase(path, glob) for glob in attributes.IGNORED)

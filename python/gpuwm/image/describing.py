@@ -89,12 +89,14 @@ def _row(shape: Sequence[int], strides: Sequence[int], **others: Any) -> Row:
     return Row(shape=tuple(shape), strides=tuple(strides), **others)
 
 
-def describe(model: nn.Module, *, opaque: Sequence[str] = ()) -> Description:
-    """All that an image has of a module: see `publish`, of which `opaque` is. Reads every byte, on
-    a GPU through host memory piece by piece; nothing of the module changes. Nobody may write into
-    it meanwhile."""
+def describe(
+    model: nn.Module, *, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
+) -> Description:
+    """All that an image has of a module: see `publish`, of which both keywords are. Reads every
+    byte, on a GPU through host memory piece by piece; nothing of the module changes. Nobody may
+    write into it meanwhile."""
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"))
+        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
         storages = Storages(graph.leaves)
         _finish_computing([leaf.tensor for leaf in graph.leaves])
         digests = _digests([leaf.tensor for leaf in graph.leaves])

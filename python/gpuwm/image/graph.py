@@ -18,7 +18,18 @@ from torch.utils import _python_dispatch
 from .. import guards
 from ..places import modules_of
 from . import values
-from .slots import BUFFER, PARAMETER, TRANSIENT, Opaque, Slot, class_name, owner_kind, slots, step
+from .slots import (
+    BUFFER,
+    PARAMETER,
+    TRANSIENT,
+    Ignored,
+    Opaque,
+    Slot,
+    class_name,
+    owner_kind,
+    slots,
+    step,
+)
 
 Held = Any
 """What a slot holds, as JSON: a plain value (see `values`), {"node": position}, {"tensor":
@@ -72,8 +83,11 @@ class Graph:
     """nodes: the root first, then the other modules in the order of named_modules(), then helper
     objects, nearest first. modules: how many of them are modules of the tree."""
 
-    def __init__(self, model: nn.Module, opaque: Sequence[str] = ()) -> None:
+    def __init__(
+        self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
+    ) -> None:
         self.opaque = Opaque(opaque)
+        self.ignored = Ignored(ignored)
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
         self._node_of: dict[int, int] = {}
@@ -127,6 +141,8 @@ class Graph:
 
     def _look_into(self, node: Node) -> None:
         for slot in slots(node.owner):
+            if self.ignored.fits(node.name, slot.kind, slot.key):
+                continue
             held = self._held(node, slot)
             if held is not values.NOT_PLAIN:
                 node.slots.append((slot.kind, slot.key, held))

@@ -29,6 +29,7 @@ def publish(
     written: Globs = (),
     guard: bool = True,
     opaque: Sequence[str] = (),
+    ignored: Sequence[str] = (),
     alias: str | None = None,
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
@@ -55,6 +56,8 @@ def publish(
     contents of sets, arrays of NumPy, and what objects of the classes `opaque` hold (besides
     `slots.OPAQUE`; globs of "module.Class", also of one that the object's class derives from). Of
     what is not recorded the class is, or the function's name, so that `install` can compare it.
+    Neither recorded nor compared are attributes whose paths the globs `ignored` fit: `install`
+    leaves them as the fresh module has them (no parameters, buffers and modules).
 
     The module stays in use and lies in the version: parameters and tensor attributes are the
     version's memory, read-only, the same objects; buffers stay this process's own, since models
@@ -78,7 +81,7 @@ def publish(
     if record.FILE in contents:
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"))
+        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
         graph.mark_written(_lib.names(written, "written"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)

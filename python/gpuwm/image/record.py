@@ -61,6 +61,7 @@ class Record:
     """nodes, modules: see `graph.Graph`."""
 
     opaque: tuple[str, ...]
+    ignored: tuple[str, ...]
     modules: int
     nodes: Sequence[Node]
     tensors: Sequence[Tensor]
@@ -85,6 +86,7 @@ def written(graph: Graph, storages: Storages) -> bytes:
     content = {
         "schema": SCHEMA,
         "opaque": list(graph.opaque.globs),
+        "ignored": list(graph.ignored.globs),
         "modules": graph.modules,
         "stored": [stored.name for stored in storages.stored],
         "classes": list(classes),
@@ -210,7 +212,8 @@ class _Reader:
             "a module that is said to be none",
         )
         opaque = tuple(self._list(content, "opaque", str))
-        self.record = Record(opaque, modules, nodes, tensors)
+        ignored = tuple(self._list(content, "ignored", str))
+        self.record = Record(opaque, ignored, modules, nodes, tensors)
 
     def _check_schema(self, schema: Any) -> None:
         _demand(type(schema) is int and schema > 0, f"its schema is {schema!r}")

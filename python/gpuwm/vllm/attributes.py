@@ -1,4 +1,5 @@
-"""Attributes of vLLM's modules that are no weights: those that a forward pass writes into."""
+"""Attributes of vLLM's modules that are no weights: those that a forward pass writes into,
+and those that say how one engine computes."""
 
 from __future__ import annotations
 
@@ -18,6 +19,30 @@ _WRITTEN = {
     "per_layer_inputs": "likewise",
 }
 
+# How one engine runs a module: it follows from that engine's compilation_config, which the keys of
+# versions leave out, so each engine keeps what its own constructors chose.
+_IGNORED = {
+    "_forward_method": "CustomOp: forward_native or that of the platform, by custom_ops and mode",
+    "use_aiter": "RotaryEmbedding on ROCm: which operator its forward method calls, likewise",
+    # @support_torch_compile
+    "do_not_compile": "whether the mode compiles; if so there are the others",
+    "_dynamic_arg_dims": "for torch.compile",
+    "was_aot_compile_fn_loaded_from_disk": "the compiler's cache",
+    "compiled": "whether the first call was",
+    "aot_compiled_fn": "the compiled function",
+    "_aot_compilation_path": "a path of the compiler's cache",
+    "_aot_cache_dir": "likewise",
+    # TorchCompileWithNoGuardsWrapper
+    "_compile_prefix": "for the compiler's cache",
+    "_is_encoder": "for the compiler's cache",
+    "layerwise_nvtx_tracing_enabled": "how calls are traced",
+    "first_compile": "whether the first call was",
+    "evaluate_guards": "for torch.compile",
+    "_compiled_callable": "what torch.compile made",
+    "_bytecode_hook_handle": "of torch._dynamo",
+    "_compiled_bytecode": "what torch._dynamo made",
+}
+
 
 def _anywhere(names: Iterable[str], items: bool = False) -> Iterator[str]:
     """Globs of `gpuwm.image` for an attribute of any object, of the model itself too. items: also
@@ -29,3 +54,4 @@ def _anywhere(names: Iterable[str], items: bool = False) -> Iterator[str]:
 
 
 WRITTEN = tuple(_anywhere(_WRITTEN, items=True))
+IGNORED = tuple(_anywhere(_IGNORED))

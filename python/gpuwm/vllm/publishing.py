@@ -36,6 +36,7 @@ def publish(engine: Engine, model: Any, made_by: str) -> Attached:
         "world": engine.ranks.world,
         "client": engine.client,
         "opaque": OPAQUE,
+        "ignored": attributes.IGNORED,
         "written": attributes.WRITTEN,
     }
     announcement = _Announcement(engine)
