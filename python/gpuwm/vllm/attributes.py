@@ -23,7 +23,7 @@ _WRITTEN = {
 # versions leave out, so each engine keeps what its own constructors chose.
 _IGNORED = {
     "_forward_method": "CustomOp: forward_native or that of the platform, by custom_ops and mode",
-    "use_aiter": "RotaryEmbedding on ROCm: which operator its forward method calls, likewise",
+    "use_aiter": "RotaryEmbedding: by custom_ops False or None, both of which mean no, but on ROCm",
     # @support_torch_compile
     "do_not_compile": "whether the mode compiles; if so there are the others",
     "_dynamic_arg_dims": "for torch.compile",
