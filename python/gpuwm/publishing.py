@@ -239,16 +239,16 @@ def _fill(making: Making, parts: Sequence[Part]) -> None:
     for position, part in enumerate(parts):
         if part.spec.tied_to is not None:
             tied[positions[part.spec.tied_to]].append(position)
-    on_gpu = any(part.device != "cpu" for part in parts)
-    if on_gpu:
-        sys.modules["torch"].cuda.synchronize()  # what is still to be computed, on any stream
+    gpus = {part.device for part in parts} - {"cpu"}
+    for device in gpus:  # what is still to be computed, on any stream
+        sys.modules["torch"].cuda.synchronize(device)
     freed = 0
     for position in making.order():
         part = parts[position]
         if part.spec.tied_to is not None:
             continue
         # What torch keeps of what it freed must go before the next piece is made.
-        if on_gpu and freed + part.spec.nbytes > SEGMENT_BYTES:
+        if gpus and freed + part.spec.nbytes > SEGMENT_BYTES:
             sys.modules["torch"].cuda.empty_cache()
             freed = 0
         part.write(making, position)

@@ -220,6 +220,7 @@ DAMAGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (change("tensors.0.attributes", 99), "attributes of tensor weight"),
     (change("tensors.0.parts", {"low": 99}), "parts of tensor weight"),
     (change("tensors.0.parts", {"low": 0}), "tensor weight is a part of itself"),
+    (change("ignored", [1]), "ignored is no list"),
     (change("modules", 0), "0 modules"),
     (change("modules", 3), "3 modules"),
     (change("nodes.0", []), "node []"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import types
 from typing import Any
 
 import pytest
@@ -92,3 +93,14 @@ def test_another_schema_is_refused() -> None:
     text = gpuwm.image.describe(loaded()).to_json().replace('"schema": 1', '"schema": 2')
     with pytest.raises(gpuwm.Invalid, match=r"schema 2.*schema 1"):
         gpuwm.image.Description.from_json(text)
+
+
+def test_every_device_finishes_before_bytes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    devices = [torch.device(name) for name in ("cuda:1", "cpu", "cuda:0", "cuda:1")]
+    tensors: Any = [
+        types.SimpleNamespace(device=device, is_cuda=device.type == "cuda") for device in devices
+    ]
+    describing._finish_computing(tensors)
+    assert sorted(map(str, waited)) == ["cuda:0", "cuda:1"]

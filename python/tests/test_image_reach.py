@@ -163,6 +163,47 @@ def test_what_is_opaque_is_left_alone() -> None:
     assert fresh.config.path == "/there"
 
 
+class Running(nn.Module):
+    """How it computes is the process's choice, and an attribute."""
+
+    def __init__(self, compiles: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(numbers(2))
+        self.eager = not compiles
+        self.run: Any = self.compiled if compiles else self.plain
+        helper: Any = Reader(numbers(2))
+        helper.eager = not compiles
+        self.helper = helper
+        if compiles:
+            self.callable: Any = functools.partial(self.plain, numbers(2))
+
+    def plain(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden * self.weight
+
+    def compiled(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden * self.weight
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_what_is_ignored_stays_as_the_fresh_module_has_it(compiles: bool) -> None:
+    ignored = ["run", "*eager", "callable"]
+    model, fresh = Running(compiles), Running(not compiles)
+    run = fresh.run
+    name = f"ignored@{compiles}"
+    gpuwm.image.publish(model, name, ignored=ignored)
+    result = gpuwm.image.install(fresh, name)
+    assert (fresh.run, fresh.eager, fresh.helper.eager) == (run, compiles, compiles)
+    assert hasattr(fresh, "callable") is not compiles
+    assert set(result.shared) == {"weight", "helper.tensor"}
+    first, second = (gpuwm.image.describe(each, ignored=ignored) for each in (model, fresh))
+    assert gpuwm.image.differences(first, second) == []
+
+
+def test_parameters_are_never_ignored() -> None:
+    gpuwm.image.publish(Holder(weight=nn.Parameter(numbers(2))), "all@v1", ignored="*")
+    assert gpuwm.image.install(Holder(), "all@v1").shared == ("weight",)
+
+
 def test_the_order_in_which_attributes_were_set_is_of_no_matter() -> None:
     one, other = Holder(), Holder()
     helper = Reader(numbers(1))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, by_torch
-from image_models import Holder, installed, numbers
+from image_models import Holder, Kernel, installed, numbers
 from torch import nn
 
 import gpuwm
@@ -232,3 +232,60 @@ def test_parts_are_private_with_their_tensor() -> None:
     fresh: Any = Holder()
     result = installed(Holder(weight=halves(), scale=numbers(2)), fresh, private="weight")
     assert set(result.private) == {"weight.low", "weight.high"}
+
+
+class Accumulating(nn.Module):
+    """It writes into tensors that are no buffers: its own, a list's and a helper object's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(numbers(3))
+        self.workspace = torch.zeros_like(self.weight.data)
+        self.steps = [torch.zeros_like(self.workspace)]
+        self.kernel = Kernel(torch.zeros_like(self.workspace), 3)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        for each in (self.workspace, self.steps[0], self.kernel.scale):
+            each.add_(hidden)
+        return self.workspace * self.weight
+
+
+WRITTEN = ("workspace", "steps[[]*", "*.kernel.workspace", "kernel.scale")
+
+
+def test_what_the_module_writes_is_private_everywhere() -> None:
+    model, fresh = Accumulating(), Accumulating()
+    gpuwm.image.publish(model, "written@v1", written=WRITTEN)
+    result = gpuwm.image.install(fresh, "written@v1")
+    hidden = numbers(3)
+    for _ in range(2):
+        assert torch.equal(model(hidden), fresh(hidden))
+    assert result.shared == ("weight",)
+    assert set(result.private) == {"workspace", "steps[0]", "kernel.scale"}
+    assert fresh.workspace.data_ptr() != model.workspace.data_ptr()
+
+
+def test_written_fits_any_path_to_a_tensor() -> None:
+    workspace = numbers(3)
+    model: Any = Holder(first=workspace, kernel=Kernel(workspace, 3))
+    gpuwm.image.publish(model, "paths@v1", written="kernel.scale")
+    assert gpuwm.image.install(Holder(kernel=Kernel(numbers(3), 3)), "paths@v1").private == (
+        "first",
+    )
+    model.kernel.scale.add_(1)
+
+
+def test_what_overlaps_a_written_tensor_is_private_with_it() -> None:
+    weight = nn.Parameter(numbers(4, 4))
+    model: Any = Holder(weight=weight, workspace=weight.data[1], other=numbers(2))
+    gpuwm.image.publish(model, "overlap@v1", written="workspace")
+    fresh: Any = Holder()
+    result = gpuwm.image.install(fresh, "overlap@v1")
+    assert (set(result.private), result.shared) == ({"weight", "workspace"}, ("other",))
+    for each in (model, fresh):
+        each.workspace.zero_()
+        assert each.weight[1].sum() == 0
+
+
+def test_a_glob_of_written_may_fit_nothing() -> None:
+    gpuwm.image.publish(Holder(weight=numbers(2)), "nothing@v1", written=["*.workspace"])

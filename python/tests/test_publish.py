@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 import weakref
 from typing import Any
 
@@ -13,8 +14,9 @@ from conftest import DEVICE, Daemon, by_torch, run_python
 from torch import nn
 
 import gpuwm
-from gpuwm import guards
-from gpuwm._making import Making
+from gpuwm import guards, publishing
+from gpuwm._making import Making, Spec
+from gpuwm.gathering import Part
 
 pytestmark = by_torch
 
@@ -462,3 +464,15 @@ def test_one_tensor_is_shared(daemon: Daemon, name: str) -> None:
         gpuwm.share(tensor, name)
     with pytest.raises(gpuwm.Invalid, match="a list can't be shared in place"):
         gpuwm.share([1.0], name)  # type: ignore[arg-type]
+
+
+def test_every_device_finishes_before_bytes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    making: Any = types.SimpleNamespace(order=list)
+    parts = [
+        Part(Spec(f"t{at}", "U8", (1,)), device, lambda making, position: None)
+        for at, device in enumerate(["cuda:1", "cpu", "cuda:0", "cuda:1"])
+    ]
+    publishing._fill(making, parts)
+    assert sorted(waited) == ["cuda:0", "cuda:1"]

@@ -64,8 +64,7 @@ def _config(job: Job) -> VllmConfig:
     config = EngineArgs(
         skip_tokenizer_init=True,
         max_model_len=64,
-        enforce_eager=True,
-        **{"dtype": "bfloat16", **job.arguments},
+        **{"dtype": "bfloat16", "enforce_eager": True, **job.arguments},
     ).create_engine_config()
     config.parallel_config.rank = job.rank
     for path, value in job.changed.items():

@@ -35,3 +35,23 @@ def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, nam
     assert (row["state"], row["leases"]) == ("ready", 2)
     for engine in (builder, other):
         assert engine.ask("shared"), "no parameter lies in the version"
+
+
+# compilation_config is no part of a version's key: how an engine computes is its own choice
+COMPUTING: dict[str, dict[str, Any]] = {
+    "other operators": {"compilation_config": {"custom_ops": ["none"]}},
+    "compiled": {"enforce_eager": False},
+}
+
+
+@pytest.mark.parametrize("how", COMPUTING)
+def test_engines_that_compute_otherwise_share_a_version(
+    daemon: Daemon, start: Start, how: str
+) -> None:
+    ref = how.replace(" ", "-") + "@v1"
+    builder = start("dense", load_format="gpuwm", extra={"ref": ref})
+    assert builder.ask("shared")
+    own = start("dense", **COMPUTING[how])
+    extra = {"ref": ref, "mode": "load"}
+    other = start("dense", load_format="gpuwm", extra=extra, **COMPUTING[how])
+    assert differences(own, other) == []

@@ -89,15 +89,16 @@ def _row(shape: Sequence[int], strides: Sequence[int], **others: Any) -> Row:
     return Row(shape=tuple(shape), strides=tuple(strides), **others)
 
 
-def describe(model: nn.Module, *, opaque: Sequence[str] = ()) -> Description:
-    """All that an image has of a module: see `publish`, of which `opaque` is. Reads every byte, on
-    a GPU through host memory piece by piece; nothing of the module changes. Nobody may write into
-    it meanwhile."""
+def describe(
+    model: nn.Module, *, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
+) -> Description:
+    """All that an image has of a module: see `publish`, of which both keywords are. Reads every
+    byte, on a GPU through host memory piece by piece; nothing of the module changes. Nobody may
+    write into it meanwhile."""
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"))
+        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
         storages = Storages(graph.leaves)
-        if any(leaf.tensor.is_cuda for leaf in graph.leaves):
-            torch.cuda.synchronize()  # what is still to be computed, on any stream
+        _finish_computing([leaf.tensor for leaf in graph.leaves])
         digests = _digests([leaf.tensor for leaf in graph.leaves])
         tensors: dict[str, Row] = {}
         plain: dict[str, Any] = {}
@@ -145,6 +146,12 @@ def _memory(graph: Graph, storages: Storages, leaf: Leaf, position: int) -> str 
         return None
     stored = storages.stored[view.stored]
     return f"{stored.name}+{view.offset}" if len(stored.leaves) > 1 else None
+
+
+def _finish_computing(tensors: Sequence[torch.Tensor]) -> None:
+    """On all streams of each device that has some: it need not be the current one."""
+    for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
+        torch.cuda.synchronize(device)
 
 
 # ---- bytes -------------------------------------------------------------------------------------

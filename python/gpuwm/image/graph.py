@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import fnmatch
+import re
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +18,18 @@ from torch.utils import _python_dispatch
 from .. import guards
 from ..places import modules_of
 from . import values
-from .slots import BUFFER, PARAMETER, TRANSIENT, Opaque, Slot, class_name, owner_kind, slots, step
+from .slots import (
+    BUFFER,
+    PARAMETER,
+    TRANSIENT,
+    Ignored,
+    Opaque,
+    Slot,
+    class_name,
+    owner_kind,
+    slots,
+    step,
+)
 
 Held = Any
 """What a slot holds, as JSON: a plain value (see `values`), {"node": position}, {"tensor":
@@ -39,14 +52,15 @@ class Node:
 class Leaf:
     """A tensor object.
 
-    names: its paths as parameter or buffer, or the first path to it otherwise. is_buffer: it is
-    registered as a buffer somewhere. attributes: the node of those that were set on it. parts: of a
+    names: its paths as parameter or buffer, or the first path to it otherwise. is_written: the
+    module writes into it: it is registered as a buffer somewhere, or a glob of `publish`'s written=
+    fits one of its paths. attributes: the node of those that were set on it. parts: of a
     subclass that flattens: the tensors that it is made of, by attribute. context: what such a
     subclass says of itself besides, or NOT_PLAIN."""
 
     names: list[str]
     tensor: torch.Tensor
-    is_buffer: bool = False
+    is_written: bool = False
     attributes: int | None = None
     parts: dict[str, int] | None = None
     context: values.Json = None
@@ -69,8 +83,11 @@ class Graph:
     """nodes: the root first, then the other modules in the order of named_modules(), then helper
     objects, nearest first. modules: how many of them are modules of the tree."""
 
-    def __init__(self, model: nn.Module, opaque: Sequence[str] = ()) -> None:
+    def __init__(
+        self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
+    ) -> None:
         self.opaque = Opaque(opaque)
+        self.ignored = Ignored(ignored)
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
         self._node_of: dict[int, int] = {}
@@ -86,9 +103,23 @@ class Graph:
         while position < len(self.nodes):  # which grows
             self._look_into(self.nodes[position])
             position += 1
+        self._spread_written()
+
+    def mark_written(self, globs: Sequence[str]) -> None:
+        """Tensors that one of the globs fits by any of their paths, not by the first one alone: an
+        engine's modules pass such tensors on to each other."""
+        fits = re.compile("|".join(fnmatch.translate(glob) for glob in globs)).match
+        for node in self.nodes if globs else ():
+            for kind, key, held in node.slots:
+                if isinstance(held, dict) and "tensor" in held and fits(step(node.name, kind, key)):
+                    self.leaves[held["tensor"]].is_written = True
+        self._spread_written()
+
+    def _spread_written(self) -> None:
+        """A subclass that flattens is written into by its parts."""
         for leaf in self.leaves:
             for part in (leaf.parts or {}).values():
-                self.leaves[part].is_buffer |= leaf.is_buffer
+                self.leaves[part].is_written |= leaf.is_written
 
     def _add_node(self, name: str, owner: Any, kind: str) -> int:
         said = (
@@ -104,12 +135,14 @@ class Graph:
         for slot in slots(module):
             if slot.kind in (PARAMETER, BUFFER, TRANSIENT) and slot.value is not None:
                 leaf = self.leaves[self._leaf(step(name, slot.kind, slot.key), slot.value)]
-                leaf.is_buffer |= slot.kind != PARAMETER
+                leaf.is_written |= slot.kind != PARAMETER
                 if step(name, slot.kind, slot.key) not in leaf.names:
                     leaf.names.append(step(name, slot.kind, slot.key))
 
     def _look_into(self, node: Node) -> None:
         for slot in slots(node.owner):
+            if self.ignored.fits(node.name, slot.kind, slot.key):
+                continue
             held = self._held(node, slot)
             if held is not values.NOT_PLAIN:
                 node.slots.append((slot.kind, slot.key, held))

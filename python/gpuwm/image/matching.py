@@ -23,6 +23,7 @@ from .slots import (
     MODULE,
     NAMED,
     SIMPLE,
+    Ignored,
     Opaque,
     class_name,
     drop,
@@ -89,6 +90,7 @@ class Matching:
         self._record = record
         self._memory = memory
         self._opaque = Opaque(record.opaque)
+        self._ignored = Ignored(record.ignored)
         self._tree = tree
         modules = record.nodes[: record.modules]
         self._positions = {node.name: position for position, node in enumerate(modules)}
@@ -143,7 +145,8 @@ class Matching:
         there = {
             _key(slot.kind, slot.key): slot
             for slot in slots(owner)
-            if type(slot.key) is str or values.encoded(slot.key) is not values.NOT_PLAIN
+            if (type(slot.key) is str or values.encoded(slot.key) is not values.NOT_PLAIN)
+            and not self._ignored.fits(node.name, slot.kind, slot.key)
         }
         for kind, key, held in node.slots:
             slot = there.pop(_key(kind, key), None)

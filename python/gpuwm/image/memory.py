@@ -38,7 +38,7 @@ class Memory:
         self._private: set[str] = set()
         self._on_cpu: set[str] = set()
         for tensor in record.tensors:
-            if tensor.on_cpu or tensor.is_buffer or not own.isdisjoint(tensor.names):
+            if tensor.on_cpu or tensor.is_written or not own.isdisjoint(tensor.names):
                 for each in self.with_parts(tensor):
                     self._private |= {each.stored} if each.stored else set()
             if tensor.on_cpu and tensor.stored:

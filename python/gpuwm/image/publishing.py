@@ -26,8 +26,10 @@ def publish(
     name: str,
     *,
     private: Globs = (),
+    written: Globs = (),
     guard: bool = True,
     opaque: Sequence[str] = (),
+    ignored: Sequence[str] = (),
     alias: str | None = None,
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
@@ -54,12 +56,17 @@ def publish(
     contents of sets, arrays of NumPy, and what objects of the classes `opaque` hold (besides
     `slots.OPAQUE`; globs of "module.Class", also of one that the object's class derives from). Of
     what is not recorded the class is, or the function's name, so that `install` can compare it.
+    Neither recorded nor compared are attributes whose paths the globs `ignored` fit: `install`
+    leaves them as the fresh module has them (no parameters, buffers and modules).
 
     The module stays in use and lies in the version: parameters and tensor attributes are the
     version's memory, read-only, the same objects; buffers stay this process's own, since models
     write into them. They move one by one: at no time more is needed than for the model and 2 GiB,
     as with gpuwm.publish(bind=True), where nobody else refers to what they had. private: globs of
-    names that stay this process's own. guard: as in `Mapping.bind`; what writes through a subclass
+    names that stay this process's own. written: globs of paths of tensors that the module or its
+    kernels write into, such as workspaces: private here, and in every process that installs the
+    image. A glob is compared with each path to a tensor ("layers.0.workspace",
+    "buffers[0]"), and may fit none. guard: as in `Mapping.bind`; what writes through a subclass
     that flattens is not seen. Tensors that overlap are shared or private together. In a module on a
     GPU, tensors on the CPU stay there, private.
 
@@ -74,7 +81,8 @@ def publish(
     if record.FILE in contents:
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"))
+        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
+        graph.mark_written(_lib.names(written, "written"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
         _refuse(graph, taken, storages)
@@ -155,7 +163,7 @@ class _Taken(MutableMapping[str, torch.Tensor]):
 
     def _is_private(self, stored: Stored, device: torch.device) -> bool:
         return stored.whole.device != device or any(
-            leaf.is_buffer or not self._private.isdisjoint(leaf.names) for leaf in stored.leaves
+            leaf.is_written or not self._private.isdisjoint(leaf.names) for leaf in stored.leaves
         )
 
     def __getitem__(self, name: str) -> torch.Tensor:

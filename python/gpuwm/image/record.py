@@ -31,10 +31,10 @@ _SLOT_KINDS = frozenset((*NAMED, "item", "cell", "default", "call"))
 class Tensor:
     """A tensor object of the published module.
 
-    names: see `graph.Leaf`. said: its class. on_cpu: it was on the CPU, though the version is on a
-    GPU. stored, offset: where its bytes are: the name of the version's tensor (None: it has none)
-    and bytes from its begin. parts, context, is_parameter: of a subclass that flattens, which
-    has no bytes of its own.
+    names, is_written: see `graph.Leaf`; what is written into is a copy in each process. said: its
+    class. on_cpu: it was on the CPU, though the version is on a GPU. stored, offset: where its
+    bytes are: the name of the version's tensor (None: it has none) and bytes from its begin. parts,
+    context, is_parameter: of a subclass that flattens, which has no bytes of its own.
     """
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class Tensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     on_cpu: bool
-    is_buffer: bool
+    is_written: bool
     stored: str | None
     offset: int
     attributes: int | None
@@ -61,6 +61,7 @@ class Record:
     """nodes, modules: see `graph.Graph`."""
 
     opaque: tuple[str, ...]
+    ignored: tuple[str, ...]
     modules: int
     nodes: Sequence[Node]
     tensors: Sequence[Tensor]
@@ -85,6 +86,7 @@ def written(graph: Graph, storages: Storages) -> bytes:
     content = {
         "schema": SCHEMA,
         "opaque": list(graph.opaque.globs),
+        "ignored": list(graph.ignored.globs),
         "modules": graph.modules,
         "stored": [stored.name for stored in storages.stored],
         "classes": list(classes),
@@ -119,8 +121,8 @@ def _row(
     }
     if storages.device.type != "cpu" == tensor.device.type:
         row["cpu"] = True
-    if leaf.is_buffer:
-        row["buffer"] = True
+    if leaf.is_written:
+        row["written"] = True
     if leaf.attributes is not None:
         row["attributes"] = leaf.attributes
     if leaf.parts is not None:
@@ -210,7 +212,8 @@ class _Reader:
             "a module that is said to be none",
         )
         opaque = tuple(self._list(content, "opaque", str))
-        self.record = Record(opaque, modules, nodes, tensors)
+        ignored = tuple(self._list(content, "ignored", str))
+        self.record = Record(opaque, ignored, modules, nodes, tensors)
 
     def _check_schema(self, schema: Any) -> None:
         _demand(type(schema) is int and schema > 0, f"its schema is {schema!r}")
@@ -313,7 +316,7 @@ class _Reader:
             shape=tuple(shape),
             strides=tuple(strides),
             on_cpu=bool(row.get("cpu")),
-            is_buffer=bool(row.get("buffer")),
+            is_written=bool(row.get("written")),
             stored=stored,
             offset=offset,
             attributes=attributes,

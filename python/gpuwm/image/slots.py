@@ -79,6 +79,32 @@ class Opaque:
         )
 
 
+class Ignored:
+    """Attributes that are neither recorded nor compared. globs: of their paths. Parameters, buffers
+    and modules are never among them, nor what dicts, lists and tuples hold."""
+
+    def __init__(self, globs: Sequence[str] = ()) -> None:
+        self.globs = tuple(globs)
+        self._by_key: dict[str, list[str]] = {}
+
+    def fits(self, name: str, kind: str, key: Any) -> bool:
+        """name: the owner's path."""
+        if kind != ATTRIBUTE:
+            return False
+        globs = self._by_key.get(key)
+        if globs is None:
+            globs = self._by_key[key] = [glob for glob in self.globs if _may_end(glob, key)]
+        return bool(globs) and any(
+            fnmatch.fnmatchcase(step(name, kind, key), glob) for glob in globs
+        )
+
+
+def _may_end(glob: str, key: str) -> bool:
+    """Whether some path that ends with the key may fit: few do, and there are many paths."""
+    end = glob.rpartition(".")[2]
+    return any(wild in end for wild in "*?[]") or key.endswith(end)
+
+
 def owner_kind(value: Any, opaque: Opaque) -> str | None:
     """What sort of owner it is; None: it is looked into no further. Tensors are no such owners:
     their attributes are looked at apart."""

@@ -9,7 +9,7 @@ from typing import Any
 from .. import errors
 from .._making import Making, Spec, What
 from ..mapping import Mapping as Attached
-from . import backends, electing
+from . import attributes, backends, electing
 from .engines import Engine
 
 # Objects that belong to the engine, not to the model: all modules refer to them.
@@ -36,6 +36,8 @@ def publish(engine: Engine, model: Any, made_by: str) -> Attached:
         "world": engine.ranks.world,
         "client": engine.client,
         "opaque": OPAQUE,
+        "ignored": attributes.IGNORED,
+        "written": attributes.WRITTEN,
     }
     announcement = _Announcement(engine)
     if engine.ranks.rank == 0:
