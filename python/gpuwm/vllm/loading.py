@@ -197,6 +197,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         error: BaseException | None = None
         try:
             model, source = self._read(engine, vllm_config, model_config, prefix)
+            engines.check_unchanged(engine, vllm_config, model_config)
         except BaseException as failed:
             error = failed
         try:
@@ -237,10 +238,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         if self.settings.mode != "raw":
             model = self._load_inner(vllm_config, model_config, prefix)
             return model, f"loader {self.settings.inner}"
-        assert engine.ref is not None
-        with engines.attach_raw(
-            engine.ref, engine.device, self.settings, engine.client
-        ) as checkpoint:
+        with engines.attach_raw(engine) as checkpoint:
             loader = RawLoader(self.load_config, checkpoint)
             model = loader.load_model(
                 vllm_config=vllm_config, model_config=model_config, prefix=prefix
