@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 # Two ranks, each with what vLLM's GroupCoordinator has; the test's code uses `ranks`.
 RANK = """
 import sys, types
+import gpuwm
 import torch.distributed as dist
 from gpuwm.vllm import ranks as module
 rank, port = int(sys.argv[1]), sys.argv[2]
@@ -67,12 +68,24 @@ def test_ranks_without_an_error_go_on() -> None:
 
 
 def test_one_ranks_error_ends_all_and_is_named() -> None:
-    code = "ranks.agree('load m', OSError('no file') if rank == 1 else None)"
+    code = "ranks.agree('load m', gpuwm.NoRoom('no room') if rank == 1 else None)"
     first, second = two(code)
     assert first == (
-        "Error rank 1 of this engine could not load m: OSError: no file: so that no rank goes on"
+        "Error rank 1 of this engine could not load m: NoRoom: no room: so that no rank goes on"
     )
-    assert second == "OSError no file"
+    assert second == "NoRoom no room"
+
+
+def test_a_rank_that_ends_with_an_error_of_its_own_ends_all() -> None:
+    """No rank may fall back then: RankEnded, also where another rank has an error of gpuwm's."""
+    for other in ("None", "gpuwm.NoRoom('no room')"):
+        code = f"ranks.agree('load m', OSError('no file') if rank == 1 else {other})"
+        first, second = two(code)
+        assert first == (
+            "RankEnded rank 1 of this engine could not load m, and ends: OSError: no file: the log "
+            "of that rank says why"
+        )
+        assert second == "OSError no file"
 
 
 def test_a_rank_that_ends_is_told_to_the_others() -> None:

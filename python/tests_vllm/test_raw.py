@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+from typing import Any
 
+import pytest
+import torch
 from conftest import Daemon
 
 from .comparing import differences
@@ -35,3 +38,22 @@ def test_raw_without_the_checkpoint(daemon: Daemon, start: Start) -> None:
     failed = start("dense", load_format="gpuwm", extra=extra).failed()
     assert failed.error == "NotFound"
     assert "absent@v1" in failed.text
+
+
+@pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+@pytest.mark.parametrize("of", ["plamo2", "gpt_oss"])
+def test_models_that_write_into_what_they_read_get_copies(of: str) -> None:
+    from gpuwm.vllm import raw
+
+    class Checkpoint(dict[str, torch.Tensor]):
+        def torch(self, name: str) -> torch.Tensor:
+            return self[name]
+
+    names = ("norm.weight", "down_proj_bias", "q.weight")
+    held = Checkpoint({name: torch.zeros(2) for name in names})
+    loader: Any = object.__new__(raw.RawLoader)
+    loader._checkpoint = held
+    kind = type("Model", (torch.nn.Module,), {"__module__": f"vllm.model_executor.models.{of}"})
+    given = dict(loader.get_all_weights(None, kind()))
+    copied = [name for name in names if given[name] is not held[name]]
+    assert copied == [{"plamo2": "norm.weight", "gpt_oss": "down_proj_bias"}[of]]

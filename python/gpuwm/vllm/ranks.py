@@ -17,7 +17,8 @@ TELL_SECONDS = 10.0
 
 
 class RankEnded(errors.Error):
-    """Another rank's process has ended: no rank can go on, not even without gpuwm."""
+    """Another rank has ended, or ends with an error that is not gpuwm's. No rank can go on, even
+    without gpuwm: each collective operation would miss that rank."""
 
     default_code = errno.ECONNRESET
 
@@ -68,7 +69,8 @@ class Ranks:
 
     def agree(self, what: str, error: BaseException | None = None) -> None:
         """Returns if no rank has an error. Raises `error` if this rank has one; else a gpuwm.Error
-        that names the first rank that has one.
+        that names a rank that has one. It is RankEnded if a rank raises something else than a
+        gpuwm.Error, or RankEnded: such a rank does not fall back to loading without gpuwm.
 
         what: what the ranks were doing, for that message: "attach to llama@v1".
         """
@@ -77,13 +79,27 @@ class Ranks:
                 raise error
             return
         if error is not None:
-            self._tell(f"{type(error).__name__}: {error}")
+            goes_on = isinstance(error, errors.Error) and not isinstance(error, RankEnded)
+            told = self._tell((f"{type(error).__name__}: {error}", goes_on))
+            if goes_on:
+                self._check_others(what, told)
             raise error
-        for rank, text in enumerate(self.gather(None)):
-            if text is not None:
+        found = self.gather(None)
+        self._check_others(what, found)
+        for rank, failed in enumerate(found):
+            if failed is not None:
                 raise errors.Error(
-                    f"rank {rank} of this engine could not {what}: {text}",
+                    f"rank {rank} of this engine could not {what}: {failed[0]}",
                     "so that no rank goes on",
+                )
+
+    def _check_others(self, what: str, found: list[tuple[str, bool] | None]) -> None:
+        """RankEnded: a rank ends, whatever the others do."""
+        for rank, failed in enumerate(found):
+            if failed is not None and not failed[1]:
+                raise RankEnded(
+                    f"rank {rank} of this engine could not {what}, and ends: {failed[0]}",
+                    "the log of that rank says why",
                 )
 
     @contextlib.contextmanager
@@ -97,16 +113,21 @@ class Ranks:
                 "the log of the rank that ended says why",
             ) from error
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, failed: tuple[str, bool]) -> list[tuple[str, bool] | None]:
+        """What all ranks told; empty if they did not answer in time."""
+        found: list[tuple[str, bool] | None] = []
         teller = threading.Thread(
-            target=self._gather_quietly, args=(text,), name="gpuwm tell", daemon=True
+            target=self._gather_quietly, args=(failed, found), name="gpuwm tell", daemon=True
         )
         teller.start()
         teller.join(TELL_SECONDS)
+        return list(found)
 
-    def _gather_quietly(self, text: str) -> None:
+    def _gather_quietly(
+        self, failed: tuple[str, bool], found: list[tuple[str, bool] | None]
+    ) -> None:
         with contextlib.suppress(RankEnded):
-            self.gather(text)
+            found.extend(self.gather(failed))
 
 
 def ranks(vllm_config: Any, draft: bool) -> Ranks:

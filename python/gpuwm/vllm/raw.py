@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,13 @@ from ..mapping import Mapping as Attached
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Modules of vLLM whose models write into the checkpoint's tensors while they load (PLaMo 2 adds to
+# norms, gpt-oss clears biases on ranks but the first), and the names of those tensors.
+WRITTEN = {
+    "vllm.model_executor.models.plamo2": "*norm*",
+    "vllm.model_executor.models.gpt_oss": "*bias*",
+}
 
 
 class RawLoader(DefaultModelLoader):  # type: ignore[misc]
@@ -38,5 +46,9 @@ class RawLoader(DefaultModelLoader):  # type: ignore[misc]
                 f"{self._checkpoint.version}",
                 'use "mode": "auto", which lets vLLM read all files',
             )
+        modules = {type(module).__module__ for module in model.modules()}
+        globs = [glob for module, glob in WRITTEN.items() if module in modules]
         for name in self._checkpoint:
-            yield name, self._checkpoint.torch(name)
+            tensor = self._checkpoint.torch(name)
+            written = any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+            yield name, tensor.clone() if written else tensor  # the checkpoint is read-only
