@@ -71,7 +71,12 @@ _REMEDIES = {
     "quantization": "start the engine with the version's --quantization",
     "tp": "start the engine with the version's --tensor-parallel-size",
     "pp": "start the engine with the version's --pipeline-parallel-size",
-    "cache": "start the engine with the version's --kv-cache-dtype",
+    "context": "start the engine with the version's --decode-context-parallel-size and "
+    "--prefill-context-parallel-size",
+    "cache": "start the engine with the version's --kv-cache-dtype and --kv-sharing-fast-prefill",
+    "pooler": "start the engine with the version's --pooler-config",
+    "limits": "start the engine with the version's limits: --max-model-len, "
+    "--max-num-batched-tokens, and what CUDA graphs are captured for",
     "lora": "start the engine as the version's was: with or without --enable-lora",
     "environment": "set the version's environment variables",
 }
