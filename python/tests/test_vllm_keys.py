@@ -346,6 +346,19 @@ def test_what_is_equal_is_no_difference() -> None:
     differences.compare("m@v", stored(vllm_config(), model_config()), layout())
 
 
+def test_values_that_a_setting_chose_are_named_once_they_were_changed(caplog: Any) -> None:
+    impl = named(_k_scale=0.5, window=8)
+    model = named(training=False, attn=named(training=False, impl=impl, sizes=[1]))
+    derived = ["training", "attn.training", "attn.impl._k_scale", "attn._pending_indexer_wk_fp8"]
+    differences.warn_of_values("m@v", model, derived)
+    assert caplog.messages == []
+    several = [f"attn.sizes.{number}" for number in range(6)]
+    differences.warn_of_values("m@v", model, [*derived, "attn.impl.window", *several])
+    (message,) = caplog.messages
+    assert "than m@v in attn.impl.window, attn.sizes.0, " in message
+    assert "attn.sizes.3 and 2 more" in message
+
+
 # ---- texts ----
 
 
