@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
+import shutil
 from typing import Any
 
 import pytest
 from conftest import Daemon, eventually
+
+import gpuwm
+from gpuwm import modes
 
 from .comparing import differences
 from .conftest import Start
@@ -103,3 +108,23 @@ def test_two_save_at_once(daemon: Daemon, start: Start) -> None:
     assert third.error == "Exists"
     assert "saved@v1 is there" in third.text
     assert states(daemon, "saved") == ["ready"]
+
+
+def test_the_checkpoint_changes_while_an_engine_waits(
+    daemon: Daemon, start: Start, checkpoints: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "moving"
+    shutil.copytree(checkpoints / "dense", folder)
+    client = gpuwm.connect(daemon.socket)
+    assert modes.claim(client, "moving@v1", "host", 0, None) is None
+    extra = {"ref": "moving@v1"}
+    waiter = start(str(folder), load_format="gpuwm", extra=extra)
+    eventually(lambda: waiting(daemon) == 1, 60)
+    shutil.copy(checkpoints / "dense-2" / "model.safetensors", folder)
+    client.close()
+    failed = waiter.failed()
+    assert failed.error == "Mismatch"
+    assert "changed while it was read: identity.weights was" in failed.text
+    assert versions(daemon, "moving") == []
+    next_one = start(str(folder), load_format="gpuwm", extra=extra)
+    assert differences(start("dense-2"), next_one) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import client as clients
 from .. import devices, errors
@@ -27,6 +28,7 @@ class Engine:
     name: what is attached to or built. ref: what `ref` says for this model; in mode raw the
     checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
     client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
+    checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed `identity`.
     """
 
     settings: Settings
@@ -38,6 +40,7 @@ class Engine:
     identity: dict[str, str]
     name: str
     ref: str | None
+    checkpoint: str | None = None
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
         """Mismatch: names the field in which the version's key differs from this engine's. more:
@@ -75,7 +78,7 @@ def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str)
     ranks.agree("connect to gpuwmd", error)
     places = ranks.gather(here)
     _check_places(places)
-    named: tuple[str, dict[str, str]] | None = None
+    named: Named | None = None
     try:
         if ranks.rank == 0:
             at = [device for _, device in places]
@@ -83,8 +86,8 @@ def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str)
     except Exception as failed:
         error = failed
     ranks.agree("name the version", error)
-    name, found = ranks.first(named)
-    return Engine(settings, client, ranks, device, layout, details, found, name, ref)
+    name, found, checkpoint = ranks.first(named)
+    return Engine(settings, client, ranks, device, layout, details, found, name, ref, checkpoint)
 
 
 def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
@@ -95,17 +98,45 @@ def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
     return settings.ref + DRAFT
 
 
-def attach_raw(ref: str, device: str, settings: Settings, client: clients.Client) -> Attached:
-    """The plain checkpoint, on this device or, where it is not there, on the host. NotFound,
-    NoDevice: with the remedy."""
-    wait = settings.wait
+def attach_raw(engine: Engine) -> Attached:
+    """The plain checkpoint whose identity the engine has, on its device or, where it is not there,
+    on the host. All ranks get the same version, even if an alias has moved since the engine was
+    made. NotFound: it is gone; NoDevice: with the remedy."""
+    assert engine.ref is not None
+    assert engine.checkpoint is not None
+    wait, owner, client = engine.settings.wait, engine.settings.owners, engine.client
+    version = engine.checkpoint
     try:
         try:
-            return attach(ref, device=device, wait=wait, owner=settings.owners, client=client)
+            return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
         except errors.NoDevice:
-            return attach(ref, device="host", wait=wait, owner=settings.owners, client=client)
+            return attach(version, device="host", wait=wait, owner=owner, client=client)
     except (errors.NotFound, errors.NoDevice) as error:
-        raise _no_checkpoint(error, ref, device) from error
+        raise _no_checkpoint(error, engine.ref, engine.device) from error
+
+
+def check_unchanged(engine: Engine, vllm_config: Any, model_config: Any) -> None:
+    """Call after the files were read, before the model is published. Mismatch: the checkpoint is
+    not the one whose identity the engine has, as it changed while the engine waited or read.
+
+    Only rank 0 looks. The function does nothing where the identity is not known, and in mode raw,
+    where the bytes of a version do not change. It raises what the identity of files raises, too.
+    """
+    if not engine.identity or engine.checkpoint is not None or engine.ranks.rank != 0:
+        return
+    now = _identity_of_files(engine.settings, vllm_config, model_config)
+    # What the hub lists has small files that vLLM does not download. If the hub does not answer
+    # this time, the cache counts, so that only the weights can be compared.
+    path = getattr(model_config, "model_weights", "") or model_config.model
+    compared = set(now) if os.path.isdir(path) else {identity.WEIGHTS}
+    for field in sorted(compared & {*engine.identity, *now}):
+        before, after = engine.identity.get(field), now.get(field)
+        if before != after:
+            raise errors.Mismatch(
+                f"the checkpoint {path} changed while it was read: {field} was "
+                f"{before} when {engine.name} was named, and is {after} now",
+                "start the engine again when nobody writes the checkpoint",
+            )
 
 
 def _no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
@@ -120,6 +151,14 @@ def _no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
 # ---- names -------------------------------------------------------------------------------------
 
 
+class Named(NamedTuple):
+    """The version's name, the identity of its checkpoint, and in mode raw the checkpoint's id."""
+
+    name: str
+    identity: dict[str, str]
+    checkpoint: str | None = None
+
+
 def _named(
     settings: Settings,
     ref: str | None,
@@ -128,25 +167,20 @@ def _named(
     client: clients.Client,
     layout: dict[str, str],
     at: list[str],
-) -> tuple[str, dict[str, str]]:
-    """The version's name and the identity of its checkpoint. at: the devices of all ranks."""
+) -> Named:
+    """at: the devices of all ranks."""
     if settings.mode == "load":
         assert ref is not None
-        return ref, {}
+        return Named(ref, {})
     if settings.mode == "raw":
         assert ref is not None
         try:
-            found = identity.identity(model_config, client, raw=ref)
+            version, found = identity.of_version(ref, client)
         except errors.NotFound as error:
             raise _no_checkpoint(error, ref, at[0]) from error
-        return keys.derived_name(model_config, found, layout, at), found
+        return Named(keys.derived_name(model_config, found, layout, at), found, version)
     try:
-        found = identity.identity(
-            model_config,
-            client,
-            inner=settings.inner,
-            download_dir=vllm_config.load_config.download_dir,
-        )
+        found = _identity_of_files(settings, vllm_config, model_config)
     except errors.Unsupported as error:
         if ref is None:
             raise
@@ -154,7 +188,15 @@ def _named(
             "gpuwm: whether %s is of the checkpoint of this engine is not checked: %s", ref, error
         )
         found = {}
-    return ref or keys.derived_name(model_config, found, layout, at), found
+    return Named(ref or keys.derived_name(model_config, found, layout, at), found)
+
+
+def _identity_of_files(settings: Settings, vllm_config: Any, model_config: Any) -> dict[str, str]:
+    return identity.identity(
+        model_config,
+        inner=settings.inner,
+        download_dir=vllm_config.load_config.download_dir,
+    )
 
 
 def _check_places(places: list[tuple[str, str]]) -> None:
@@ -199,13 +241,13 @@ def draft_bytes(vllm_config: Any, target: Engine) -> int:
     prefix = "draft_model" if speculative.method == "draft_model" else ""
     layout = keys.layout(vllm_config, model_config, prefix)
     places = target.ranks.gather(target.device)
-    named: tuple[str, dict[str, str]] | None = None
+    named: Named | None = None
     if target.ranks.rank == 0:
         ref = ref_of(chosen, vllm_config, True)
         with contextlib.suppress(errors.Error, OSError):  # its own load says what is wrong
             named = _named(chosen, ref, vllm_config, model_config, target.client, layout, places)
     named = target.ranks.first(named)
-    return 0 if named is None else _bytes_of(target, named[0])
+    return 0 if named is None else _bytes_of(target, named.name)
 
 
 def _bytes_of(engine: Engine, name: str) -> int:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 PREFIX = "identity."  # of all fields' names; no field of a layout begins with it
+WEIGHTS = PREFIX + "weights"  # the field that differs if a weight file does
 
 
 def identity(
@@ -53,7 +54,7 @@ def identity(
     remedy is a ref of the user's own. Damaged: an index file that is none.
     """
     if raw is not None:
-        return _of_version(raw, client)
+        return of_version(raw, client)[1]
     if inner == "dummy":
         return _fields("none", "random weights of vLLM's load format dummy", "")
     path = getattr(model_config, "model_weights", "") or model_config.model
@@ -91,7 +92,9 @@ def _check_is_repository(path: str) -> None:
         )
 
 
-def _of_version(ref: str, client: Client | None) -> dict[str, str]:
+def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, str]]:
+    """The id of the version that a ref names now, and the fields of its identity. An alias may
+    move, so whoever reads the version later attaches to the id. NotFound: no ready version."""
     from .. import client as clients
 
     asked = client or clients.shared()
@@ -101,5 +104,5 @@ def _of_version(ref: str, client: Client | None) -> dict[str, str]:
     wanted = ids.get(tag or "current")
     for version in listed["versions"]:
         if version["state"] == "ready" and (version["version"] == wanted or version["tag"] == tag):
-            return _fields("gpuwm", version["content"], "")
+            return version["version"], _fields("gpuwm", version["content"], "")
     raise errors.NotFound(f"gpuwmd has no ready version {ref}", "gpuwmctl ls lists what it has")

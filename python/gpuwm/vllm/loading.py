@@ -123,7 +123,18 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         A draft model that is not there yet counts as 0: vLLM sees it come. If several engines share
         the GPU ("engines"), vLLM 0.32 and newer get what leaves this engine its part; the part of
         an engine that builds is too small by the other engines' parts of the weights.
+
+        A call first forgets what an earlier start in this process decided: see `forget`. If this
+        call fails after the election, the claim goes to the next engine.
         """
+        forget()
+        try:
+            return self._decide_and_measure(vllm_config)
+        except BaseException:
+            forget()
+            raise
+
+    def _decide_and_measure(self, vllm_config: Any) -> int:
         model_config = vllm_config.model_config
         try:
             refusals.check(vllm_config, model_config)
@@ -208,6 +219,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         error: BaseException | None = None
         try:
             model, source = self._read(engine, vllm_config, model_config, prefix)
+            engines.check_unchanged(engine, vllm_config, model_config)
         except BaseException as failed:
             error = failed
         try:
@@ -248,10 +260,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         if self.settings.mode != "raw":
             model = self._load_inner(vllm_config, model_config, prefix)
             return model, f"loader {self.settings.inner}"
-        assert engine.ref is not None
-        with engines.attach_raw(
-            engine.ref, engine.device, self.settings, engine.client
-        ) as checkpoint:
+        with engines.attach_raw(engine) as checkpoint:
             loader = RawLoader(self.load_config, checkpoint)
             model = loader.load_model(
                 vllm_config=vllm_config, model_config=model_config, prefix=prefix
@@ -325,6 +334,25 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
 _mappings: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
 # What `get_external_weight_memory` decided, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
+
+
+def forget() -> None:
+    """Drops all that `get_external_weight_memory` decided in this process. If this engine was to
+    build, the claim goes to the next engine.
+
+    For a start that fails between that call and `load_model`: where the process lives on
+    (VLLM_ENABLE_V1_MULTIPROCESSING=0), its claim would keep all other engines waiting. Each rank
+    calls it for itself; nothing is sent to other ranks. It raises nothing.
+    """
+    while _decided:
+        _, decided = _decided.popitem()
+        if isinstance(decided, errors.Error):
+            continue
+        engine, mapping = decided
+        if mapping is None:
+            electing.give_up(engine)
+        else:
+            mapping.drop()
 
 
 class _Clock:
