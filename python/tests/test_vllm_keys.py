@@ -58,6 +58,9 @@ def vllm_config(**changes: Any) -> Any:
             tensor_parallel_size=1,
             pipeline_parallel_size=1,
             data_parallel_size=1,
+            decode_context_parallel_size=1,
+            prefill_context_parallel_size=1,
+            cp_kv_cache_interleave_size=1,
             enable_expert_parallel=False,
             enable_eplb=False,
             expert_placement_strategy="linear",
@@ -66,7 +69,8 @@ def vllm_config(**changes: Any) -> Any:
         cache_config=named(cache_dtype="auto"),
         attention_config=AttentionConfig(),
         kernel_config=named(linear_backend="auto", moe_backend="auto"),
-        scheduler_config=named(max_num_batched_tokens=8192),
+        scheduler_config=named(max_num_batched_tokens=8192, enable_chunked_prefill=True),
+        compilation_config=named(max_cudagraph_capture_size=512),
         kv_transfer_config=None,
         speculative_config=None,
         quant_config=None,
@@ -124,7 +128,12 @@ def test_the_layout_is_equal_for_equal_configurations() -> None:
         ("role", {}, {"runner_type": "draft"}),
         ("tp", {"parallel_config__tensor_parallel_size": 2}, {}),
         ("pp", {"parallel_config__pipeline_parallel_size": 2}, {}),
+        ("context", {"parallel_config__decode_context_parallel_size": 2}, {}),
+        ("context", {"parallel_config__prefill_context_parallel_size": 2}, {}),
+        ("context", {"parallel_config__cp_kv_cache_interleave_size": 16}, {}),
         ("cache", {"cache_config__cache_dtype": "fp8"}, {}),
+        ("cache", {"cache_config__kv_sharing_fast_prefill": True}, {}),
+        ("pooler", {}, {"pooler_config": {"logit_mean": 0.5}}),
         ("attention", {"attention_config__backend": "TRITON_ATTN"}, {}),
         ("attention", {"attention_config__mla_prefill_backend": "FLASHINFER"}, {}),
         ("linear", {"kernel_config__linear_backend": "marlin"}, {}),
@@ -135,6 +144,52 @@ def test_a_setting_that_changes_weights_changes_its_field(
     field: Any, config: Any, model: Any
 ) -> None:
     assert field in differing(layout(), layout(vllm_config(**config), model_config(**model)))
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [
+        ({"scheduler_config__max_num_batched_tokens": 16}, {"is_moe": True}),
+        ({"compilation_config__max_cudagraph_capture_size": 16}, {"is_moe": True}),
+        (
+            {"scheduler_config__max_num_batched_tokens": 16},
+            {"architecture": "Qwen3VLForConditionalGeneration"},
+        ),
+        (
+            {
+                "speculative_config": named(
+                    num_speculative_tokens=3, draft_model_config=None, target_model_config=None
+                )
+            },
+            {"is_hybrid": True},
+        ),
+    ],
+)
+def test_limits_count_for_models_that_hold_them(config: Any, model: Any) -> None:
+    changed = layout(vllm_config(**config), model_config(**model))
+    assert differing(layout(model=model_config(**model)), changed) == ["limits"]
+
+
+def test_a_pooler_differs_in_what_its_modules_hold() -> None:
+    plain, moved, longer, unchunked = (
+        layout(vllm_config(**config), model_config(pooler_config=pooler))
+        for config, pooler in (
+            ({}, {"logit_mean": None}),
+            ({}, {"logit_mean": 0.5}),
+            ({}, {"logit_mean": None, "max_embed_len": 9}),
+            ({"scheduler_config__enable_chunked_prefill": False}, {"logit_mean": None}),
+        )
+    )
+    assert differing(plain, moved) == differing(plain, unchunked) == ["pooler"]
+    assert longer == plain
+
+
+def test_ranks_of_a_parallel_prefill_are_parts_of_one_version() -> None:
+    config = vllm_config(parallel_config__prefill_context_parallel_size=2)
+    one, other = (layout(config, at=keys.Ranks(context=rank)) for rank in range(2))
+    assert differing(one, other) == ["context.rank"]
+    names = {keys.derived_name(model_config(), IDENTITY, each) for each in (one, other)}
+    assert len(names) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,10 +211,11 @@ def test_a_setting_that_changes_no_weights_changes_nothing(config: Any, model: A
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({}, ["experts", "experts.rank", "moe"]),
+        ({}, ["experts", "experts.rank", "limits", "moe"]),
         ({"parallel_config__data_parallel_size": 4}, ["experts"]),
         ({"parallel_config__enable_expert_parallel": True}, []),
         ({"kernel_config__moe_backend": "triton"}, ["moe"]),
+        ({"parallel_config__enable_dbo": True}, ["moe"]),
     ],
 )
 def test_experts_are_dealt_out_over_data_parallel_ranks_too(config: Any, expected: Any) -> None:
@@ -194,13 +250,16 @@ def test_every_field_fits_a_key_of_gpuwm(vllm: Any) -> None:
     for name in variables.LAYOUT:
         setattr(vllm.envs, name, "x" * 50)
     model = model_config({"quantization_config": {"ignore": ["ä" * 100] * 9}}, is_moe=True)
-    found = layout(vllm_config(attention_config__backend="y" * 300), model)
+    model.pooler_config = {"task": "z" * 300}
+    model.multimodal_config = named(language_model_only=True)
+    engine = vllm_config(
+        attention_config__backend="y" * 300, parallel_config__prefill_context_parallel_size=2
+    )
+    found = layout(engine, model)
     assert all(len(value.encode()) <= 255 for value in found.values())
     assert len(found) + 6 <= 32  # three of identity, three of backends
     vllm.envs.VLLM_USE_DEEP_GEMM = "z" * 50
-    assert differing(found, layout(vllm_config(attention_config__backend="y" * 300), model)) == [
-        "environment"
-    ]
+    assert differing(found, layout(engine, model)) == ["environment"]
 
 
 # ---- names ----
@@ -285,6 +344,19 @@ def test_a_field_that_the_version_lacks_differs() -> None:
 
 def test_what_is_equal_is_no_difference() -> None:
     differences.compare("m@v", stored(vllm_config(), model_config()), layout())
+
+
+def test_values_that_a_setting_chose_are_named_once_they_were_changed(caplog: Any) -> None:
+    impl = named(_k_scale=0.5, window=8)
+    model = named(training=False, attn=named(training=False, impl=impl, sizes=[1]))
+    derived = ["training", "attn.training", "attn.impl._k_scale", "attn._pending_indexer_wk_fp8"]
+    differences.warn_of_values("m@v", model, derived)
+    assert caplog.messages == []
+    several = [f"attn.sizes.{number}" for number in range(6)]
+    differences.warn_of_values("m@v", model, [*derived, "attn.impl.window", *several])
+    (message,) = caplog.messages
+    assert "than m@v in attn.impl.window, attn.sizes.0, " in message
+    assert "attn.sizes.3 and 2 more" in message
 
 
 # ---- texts ----

@@ -115,6 +115,22 @@ def test_an_option_that_changes_no_weight_changes_no_field(
     assert layout(other) == layout(config(checkpoints / "dense"))
 
 
+def test_options_that_modules_hold_change_their_fields(checkpoints: pathlib.Path) -> None:
+    for kind, one, other, field in (
+        ("experts", {}, {"max_num_batched_tokens": 128}, "limits"),
+        (
+            "dense",
+            {"runner": "pooling", "convert": "classify"},
+            {"pooler_config": {"logit_mean": 0.5}},
+            "pooler",
+        ),
+    ):
+        first, second = (
+            layout(config(checkpoints / kind, **arguments)) for arguments in (one, {**one, **other})
+        )
+        assert [name for name in first if first[name] != second.get(name)] == [field]
+
+
 def test_a_difference_inside_the_configuration_is_named(checkpoints: pathlib.Path) -> None:
     one = config(checkpoints / "dense")
     other = config(checkpoints / "dense", hf_overrides={"rms_norm_eps": 0.5})

@@ -35,6 +35,7 @@ def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, nam
     assert (row["state"], row["leases"]) == ("ready", 2)
     for engine in (builder, other):
         assert engine.ask("shared"), "no parameter lies in the version"
+    assert "had other values than" not in other.text()
 
 
 # compilation_config is no part of a version's key: how an engine computes is its own choice
@@ -55,3 +56,14 @@ def test_engines_that_compute_otherwise_share_a_version(
     extra = {"ref": ref, "mode": "load"}
     other = start("dense", load_format="gpuwm", extra=extra, **COMPUTING[how])
     assert differences(own, other) == []
+
+
+def test_a_setting_that_the_key_lacks_is_named(daemon: Daemon, start: Start) -> None:
+    extra = {"ref": "lacking@v1"}
+    start("dense", load_format="gpuwm", extra=extra).loaded()
+    # vLLM's layers read it, and it changes nothing on a CPU.
+    other = start(
+        "dense", load_format="gpuwm", extra=extra, changed={"cache_config.sliding_window": 32}
+    )
+    other.loaded()
+    assert "had other values than lacking@v1 in model.layers.0.self_attn.attn" in other.text()

@@ -124,7 +124,7 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
         )
         found.parallel_config = types.SimpleNamespace(world_size=1)
         found.model_config = types.SimpleNamespace(
-            multimodal_config=None, enable_cumem_allocator=False
+            multimodal_config=None, enable_cumem_allocator=False, sleep_mode_backend="cumem"
         )
         found.vllm_config = types.SimpleNamespace(
             load_config=types.SimpleNamespace(model_loader_extra_config=extra or {}),
@@ -281,16 +281,55 @@ def test_a_cache_whose_size_the_user_chose_is_left_alone(gpu: Gpu, start: Start,
 
 
 @pytest.mark.parametrize("change", [-5 * GIB, 5 * GIB])
-def test_sleeping_does_not_see_other_engines(gpu: Gpu, start: Start, change: int) -> None:
+def test_sleeping_does_not_see_other_engines(
+    gpu: Gpu, start: Start, change: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm import device_allocator
+
+    from gpuwm.vllm import worker as module
+
     class Backend:
         def suspend(self, level: int) -> None:
             gpu.other -= change
 
-    worker = start("a")
+    pool = types.SimpleNamespace(get_current_usage=lambda: 7 * GIB)
+    monkeypatch.setattr(device_allocator, "get_mem_allocator_instance", lambda: pool)
+    said: list[str] = []
+    monkeypatch.setattr(module.log, "info", lambda text, *values: said.append(text % values))
+    worker = start("a", extra={"engines": 2})
     gpu.other = 10 * GIB
     worker._sleep_mode_backend = Backend()
     worker.sleep(1)
     assert torch.accelerator.get_memory_info == gpu.info
+    assert "gave back the 7.00 GiB of its sleeping pool" in said[-1]
+
+
+def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -> None:
+    seen = []
+
+    class Backend:
+        def suspend(self, level: int) -> None:
+            seen.append(torch.accelerator.get_memory_info)
+
+    worker = start("a")
+    worker._sleep_mode_backend = Backend()
+    worker.sleep(1)
+    assert seen == [gpu.info]
+
+
+def test_a_start_that_fails_gives_its_claim_up(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuwm.vllm import loading
+
+    given_up: list[bool] = []
+    monkeypatch.setattr(loading, "forget", lambda: given_up.append(True), raising=False)
+    start("a", VERSION)
+    assert given_up == []
+    gpu.other = VERSION + 40 * GIB
+    with pytest.raises(gpuwm.NoRoom):
+        start("b", VERSION)
+    assert given_up == [True]
 
 
 def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import errors
 from . import keys, texts
+
+log = logging.getLogger("vllm.gpuwm")
+VALUES_NAMED = 5  # of those that an installation changed
+# What vLLM writes when it has loaded weights, which an engine that attaches does not load: torch's
+# mode, tensors that wait for their partners, a stopwatch of vLLM 0.33.
+_WRITTEN_BY_LOADING = frozenset({"training", "_pending_indexer_wk_fp8", "online_quantization_time"})
 
 CONFIGURATION = "vllm.configuration"  # the metadata under which `details` stands
 
@@ -46,6 +54,39 @@ def compare(
         raise errors.Mismatch(message + entries, remedy(name))
 
 
+def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:
+    """Warns if an installation changed plain values that only a setting can have chosen, as far as
+    that can be known: one that is missing in the key.
+
+    changed: names of values, `gpuwm.image.Installed.values`. model: after the installation. No
+    error, since loading and post-processing also derive texts, numbers and booleans from weights,
+    which an engine that attaches has not read. Floats are mostly scales, and are left out.
+    """
+    found = [
+        name
+        for name in changed
+        if name.rpartition(".")[2] not in _WRITTEN_BY_LOADING and not _is_float(model, name)
+    ]
+    if not found:
+        return
+    more = f" and {len(found) - VALUES_NAMED} more" if len(found) > VALUES_NAMED else ""
+    log.warning(
+        "gpuwm: this engine had other values than %s in %s%s, and now has those of the version. If "
+        "a setting of this engine chose them, report these names to gpuwm as missing in its keys, "
+        'and give this engine another "ref"',
+        version,
+        ", ".join(found[:VALUES_NAMED]),
+        more,
+    )
+
+
+def _is_float(model: Any, name: str) -> bool:
+    try:
+        return isinstance(operator.attrgetter(name)(model), float)
+    except AttributeError:
+        return False  # an item of a list or a dict, or a value that the version lacks
+
+
 def _entries(name: str, metadata: Mapping[str, str], own: Mapping[str, str]) -> str:
     if CONFIGURATION not in metadata or CONFIGURATION not in own:
         return ""
@@ -71,7 +112,12 @@ _REMEDIES = {
     "quantization": "start the engine with the version's --quantization",
     "tp": "start the engine with the version's --tensor-parallel-size",
     "pp": "start the engine with the version's --pipeline-parallel-size",
-    "cache": "start the engine with the version's --kv-cache-dtype",
+    "context": "start the engine with the version's --decode-context-parallel-size and "
+    "--prefill-context-parallel-size",
+    "cache": "start the engine with the version's --kv-cache-dtype and --kv-sharing-fast-prefill",
+    "pooler": "start the engine with the version's --pooler-config",
+    "limits": "start the engine with the version's limits: --max-model-len, "
+    "--max-num-batched-tokens, and what CUDA graphs are captured for",
     "lora": "start the engine as the version's was: with or without --enable-lora",
     "environment": "set the version's environment variables",
 }

@@ -28,7 +28,7 @@ from . import texts, variables
 
 # Fields that tell one rank's part from another's. A version has one name, so the name can't depend
 # on them.
-RANK_FIELDS = ("tp.rank", "pp.rank", "experts.rank")
+RANK_FIELDS = ("tp.rank", "pp.rank", "context.rank", "experts.rank")
 
 # Packages that bring kernels, or that decide how a checkpoint is read or packed.
 PACKAGES = (
@@ -59,19 +59,27 @@ _KERNEL_SIZES = ("flash_attn_max_num_splits", "tq_max_kv_splits", "flex_attn_")
 # Models whose modules keep memory or values that depend on the engine's limits. Engines of other
 # models share weights whatever their limits are.
 _LIMITED_BY_LENGTH = re.compile(r"Llama4|MiniMaxM2|DeepseekV32|DeepSeekV4|GlmMoeDsa")
-_LIMITED_BY_BATCH = re.compile(r"Gemma3n|Gemma4|Granite4Vision|DeepseekV32|DeepSeekV4|GlmMoeDsa")
+_LIMITED_BY_BATCH = re.compile(
+    r"Gemma3n|Gemma4|Granite4Vision|DeepseekV32|DeepSeekV4|GlmMoeDsa"
+    r"|Qwen3VL|Qwen3Omni|ColQwen3|Cosmos3"
+)
+
+# Settings of poolers that vLLM's front end reads, and no module.
+_POOLED_OUTSIDE = ("enable_chunked_processing", "max_embed_len")
 
 _TAG_DIGITS = 24  # 96 bits: names of different keys never meet by chance
 _MODEL_BYTES_MAX = 128  # of a model's name: proto/limits.h
 
 
 class Ranks(NamedTuple):
-    """Where this process stands: in tensor and pipeline parallelism, and among those that share
-    the experts of a layer (experts: over data, context and tensor parallelism)."""
+    """Where this process stands: in tensor and pipeline parallelism, among those that share the
+    experts of a layer (experts: over data, context and tensor parallelism), and in context
+    parallelism of the prefill (context). That of the decode follows from tp."""
 
     tp: int = 0
     pp: int = 0
     experts: int = 0
+    context: int = 0
 
 
 def ranks(vllm_config: Any) -> Ranks:
@@ -84,7 +92,7 @@ def ranks(vllm_config: Any) -> Ranks:
     context = parallel_state.get_pcp_group().rank_in_group if context_size > 1 else 0
     data = parallel_state.get_dp_group().rank_in_group if parallel.data_parallel_size > 1 else 0
     experts = (data * context_size + context) * parallel.tensor_parallel_size + tp
-    return Ranks(tp, parallel_state.get_pp_group().rank_in_group, experts)
+    return Ranks(tp, parallel_state.get_pp_group().rank_in_group, experts, context)
 
 
 def layout(
@@ -95,7 +103,8 @@ def layout(
 
     vllm_config, model_config, prefix: as vLLM's loader gets them. at: the rank; None: this
     process's (`ranks`). Call it once, before the model is built: building it writes into vLLM's
-    quantisation config. At most 23 fields of at most 255 bytes.
+    quantisation config. At most 26 fields of at most 255 bytes: with
+    three of the identity and three of the backends they are the 32 that a key of gpuwm may have.
     """
     at = ranks(vllm_config) if at is None else at
     parallel = vllm_config.parallel_config
@@ -108,12 +117,14 @@ def layout(
         "tp.rank": str(at.tp),
         "pp": str(parallel.pipeline_parallel_size),
         "pp.rank": str(at.pp),
+        **_context(parallel, at),
         **_experts(vllm_config, model_config, at),
         "cache": _cache(vllm_config.cache_config),
         "attention": _attention(vllm_config),
         "linear": str(getattr(vllm_config.kernel_config, "linear_backend", "auto")),
         "lora": "off" if vllm_config.lora_config is None else "on",
         "multimodal": _multimodal(model_config),
+        "pooler": _pooler(vllm_config, model_config),
         "limits": _limits(vllm_config, model_config),
         "config": _config(model_config),
         "arch": _arch(),
@@ -188,6 +199,17 @@ def _quantization(vllm_config: Any, model_config: Any) -> str:
     return texts.short(f"{name} {texts.canonical(asked)}" if asked else name, found)
 
 
+def _context(parallel: Any, at: Ranks) -> dict[str, str]:
+    """Each attention layer holds the sizes and its ranks, and chooses its code by them."""
+    decode = getattr(parallel, "decode_context_parallel_size", 1)
+    prefill = getattr(parallel, "prefill_context_parallel_size", 1)
+    found = f"decode over {decode}, prefill over {prefill}"
+    interleaved = getattr(parallel, "cp_kv_cache_interleave_size", 1)
+    if interleaved != 1:
+        found += f", interleaved by {interleaved}"
+    return {"context": found, "context.rank": str(at.context) if prefill > 1 else ""}
+
+
 def _experts(vllm_config: Any, model_config: Any, at: Ranks) -> dict[str, str]:
     """Data parallelism shards experts and nothing else, so dense models share over it."""
     if not model_config.is_moe:
@@ -203,11 +225,12 @@ def _experts(vllm_config: Any, model_config: Any, at: Ranks) -> dict[str, str]:
         experts = f"expert parallel over {size}, placed {parallel.expert_placement_strategy}"
         if parallel.enable_eplb:
             experts += f", {parallel.eplb_config.num_redundant_experts} redundant"
+    backend = getattr(vllm_config.kernel_config, "moe_backend", "auto")
+    overlapped = ", dual batch overlap" if getattr(parallel, "enable_dbo", False) else ""
     return {
         "experts": experts,
         "experts.rank": str(at.experts),
-        "moe": f"{getattr(vllm_config.kernel_config, 'moe_backend', 'auto')}, "
-        f"{parallel.all2all_backend}",
+        "moe": f"{backend}, {parallel.all2all_backend}{overlapped}",
     }
 
 
@@ -216,6 +239,8 @@ def _cache(cache: Any) -> str:
     found = str(cache.cache_dtype)
     if getattr(cache, "calculate_kv_scales", False):
         found += ", scales calculated"
+    if getattr(cache, "kv_sharing_fast_prefill", False):
+        found += ", fast prefill"
     skipped = getattr(cache, "kv_cache_dtype_skip_layers", None)
     return f"{found}, not in {texts.canonical(skipped)}" if skipped else found
 
@@ -252,6 +277,7 @@ def _multimodal(model_config: Any) -> str:
             "mm_encoder_attn_backend",
             "mm_encoder_attn_dtype",
             "mm_encoder_fp8_scale_path",
+            "video_pruning_rate",
         )
     }
     # vLLM does not build the tower of a modality whose limit is 0.
@@ -264,15 +290,40 @@ def _count(limit: Any) -> Any:
     return limit.get("count") if isinstance(limit, dict) else limit
 
 
+def _pooler(vllm_config: Any, model_config: Any) -> str:
+    """What the pooler's modules hold of its configuration."""
+    config = texts.plain(getattr(model_config, "pooler_config", None))
+    if not isinstance(config, dict):
+        return ""
+    found = {
+        name: value
+        for name, value in config.items()
+        if value is not None and name not in _POOLED_OUTSIDE
+    }
+    # Poolers of tokens ask for it.
+    found["chunked_prefill"] = bool(vllm_config.scheduler_config.enable_chunked_prefill)
+    return texts.canonical(found)
+
+
 def _limits(vllm_config: Any, model_config: Any) -> str:
     found = []
     config = texts.canonical(model_config.hf_config)
     architecture = model_config.architecture
     if '"longrope"' in config or _LIMITED_BY_LENGTH.search(architecture):
         found.append(f"max_model_len {model_config.max_model_len}")
-    if '"index_topk"' in config or _LIMITED_BY_BATCH.search(architecture):
+    limited = '"index_topk"' in config or _LIMITED_BY_BATCH.search(architecture)
+    if limited or model_config.is_moe:
         batch = vllm_config.scheduler_config.max_num_batched_tokens
         found.append(f"max_num_batched_tokens {batch}")
+    if model_config.is_moe:  # each layer of experts holds both
+        captured = vllm_config.compilation_config.max_cudagraph_capture_size or 0
+        found.append(f"max_cudagraph_capture_size {captured}")
+    if getattr(model_config, "is_hybrid", False) or getattr(
+        model_config, "is_attention_free", False
+    ):  # layers with a state keep one for each token that is speculated
+        speculative = vllm_config.speculative_config
+        tokens = 0 if speculative is None else speculative.num_speculative_tokens
+        found.append(f"num_speculative_tokens {tokens}")
     return ", ".join(found)
 
 

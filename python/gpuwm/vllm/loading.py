@@ -66,7 +66,18 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, init
 from ..mapping import Mapping as Attached
-from . import backends, electing, engines, memory, pools, publishing, refusals, replaying, settings
+from . import (
+    backends,
+    differences,
+    electing,
+    engines,
+    memory,
+    pools,
+    publishing,
+    refusals,
+    replaying,
+    settings,
+)
 from .ranks import RankEnded
 from .raw import RawLoader
 
@@ -308,7 +319,10 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             # Which kernels the layers chose is known only now.
             engine.check(mapping, backends.backends(model))
             replay = replaying.Replay(model, model_config)
-            image.install(model, mapping, private=self.settings.private, replay=replay.steps())
+            installed = image.install(
+                model, mapping, private=self.settings.private, replay=replay.steps()
+            )
+            differences.warn_of_values(str(mapping.version), model, installed.values)
             replaying.finish(model, model_config)
             clock.lap("install and post-process")
             clock.times["of it post-processing"] = replay.seconds

@@ -13,7 +13,8 @@ arithmetic. What this class changes:
   checkpoint's, another model's.
 - If several engines share the GPU, vLLM's profile reads what *this process's torch* has reserved,
   not what is free on the GPU: engines that start at once do not see each other grow.
-- Sleeping reads the same, so another engine that grows meanwhile does not fail vLLM's assertion.
+- If several engines share the GPU, sleeping reads the same, so another engine that grows meanwhile
+  does not fail vLLM's assertion. The log has what the engine really gave back.
 
 Only public methods of vLLM's Worker are overridden, and only public attributes are set. Importing
 this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the one that is described.
@@ -29,6 +30,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from vllm import device_allocator
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
@@ -36,7 +38,7 @@ from vllm.v1.worker import utils as worker_utils
 
 from .. import client as clients
 from .. import devices, errors, remembering
-from . import memory
+from . import loading, memory
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -112,14 +114,11 @@ class Worker(gpu_worker.Worker):  # type: ignore[misc]
         finally:
             cache.gpu_memory_utilization = asked
         self.gpu_sharing = memory.sharing(self._extra_config(), self.parallel_config.world_size)
-        loader = get_model_loader(self.vllm_config.load_config)
-        ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
-        if ask is not None:
-            ask(self.vllm_config)
-        if cache.kv_cache_memory_bytes:
-            return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
-        free, total = torch.accelerator.get_memory_info(self.device)
-        memory.check_free(free, total, asked, self.version_bytes(), self.gpu_sharing)
+        try:
+            self._ask_and_check()
+        except BaseException:
+            loading.forget()  # this engine may be the one that is to build, and others wait for it
+            raise
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """NoRoom: the versions and this engine do not fit."""
@@ -152,10 +151,34 @@ class Worker(gpu_worker.Worker):  # type: ignore[misc]
         return found
 
     def sleep(self, level: int = 1) -> None:
+        if self.gpu_sharing.engines == 1:
+            super().sleep(level)
+            return
         with self._own_view():
             super().sleep(level)
+        # Torch still counts the pool that sleeps as reserved, so vLLM's own line says 0 GiB.
+        if self.model_config.sleep_mode_backend == "cumem":
+            pool = device_allocator.get_mem_allocator_instance().get_current_usage()
+            log.info(
+                "gpuwm: this engine gave back the %s GiB of its sleeping pool, which vLLM's line "
+                "on sleep mode counts as in use, because %d engines share this GPU",
+                memory.gib(pool),
+                self.gpu_sharing.engines,
+            )
 
     # ---- not of vLLM's Worker ----
+
+    def _ask_and_check(self) -> None:
+        loader = get_model_loader(self.vllm_config.load_config)
+        ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
+        if ask is not None:
+            ask(self.vllm_config)
+        cache = self.cache_config
+        if cache.kv_cache_memory_bytes:
+            return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
+        free, total = torch.accelerator.get_memory_info(self.device)
+        utilization = cache.gpu_memory_utilization
+        memory.check_free(free, total, utilization, self.version_bytes(), self.gpu_sharing)
 
     def version_bytes(self, models: Iterable[torch.nn.Module] = ()) -> int:
         """Of all versions on this worker's GPU: those that gpuwmd lists, and those in which these
