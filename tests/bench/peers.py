@@ -173,7 +173,7 @@ PEERS = {
     ),
     "instanttensor-mmap": Peer("InstantTensor, Backend.MMAP", "instanttensor", instanttensor("MMAP"), KEEP_PINNED),
 }
-# Which are started by name only, and are no loaders.
+# These are no loaders: compare.py starts each of them by its name.
 OTHERS = {
     "ceiling": Peer("pinned memory to the GPU: the ceiling", "torch", ceiling),
     "attach": Peer("gpuwm.attach, weights there", "gpuwm", attach, cpu=True),

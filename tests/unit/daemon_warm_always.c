@@ -3,7 +3,7 @@
 
 TestSuite(warm_always, .init = open_service, .fini = close_service, .timeout = 120);
 
-/* gpuwmd wants it to make contexts: on how many GPUs. */
+/* Waits until gpuwmd asks the loader to make contexts. Returns on how many GPUs. */
 static uint32_t expect_wish(int sock)
 {
 	struct fields f;
