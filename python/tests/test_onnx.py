@@ -20,7 +20,7 @@ WIDTH, LAYERS = 1024, 8
 START_S = 120
 # A session's own structures come to some hundred KiB.
 SHARED_MOST = 0.05
-# Prepacking copies the matrices, and the process keeps a part of that memory after ONNX Runtime has freed it.
+# Prepacking copies the matrices. Some of that memory stays in the process after it was freed.
 PRIVATE_LEAST = 0.5
 
 # Anonymous memory that one session adds, by the bytes of all weights, and what it answers.
