@@ -90,6 +90,15 @@ def test_both_ways_of_counting(daemon: Daemon, source: pathlib.Path) -> None:
     assert daemon.admin.list("compare-gpuwm")["versions"] == []
 
 
+def test_a_copy_of_less_than_a_millisecond(
+    tool: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = {"gpuwm": [0.004], "copy": [0.0], "load_file": [0.001], "attach": [0.0005]}
+    arguments = types.SimpleNamespace(gpu=False, loaders=["load_file"])
+    tool.report_warm(figures, 1 << 20, arguments)
+    assert rows_of(capsys.readouterr().out)["of it the copy"] == ["0.000", "-", "-", "1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

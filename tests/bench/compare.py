@@ -246,8 +246,10 @@ def report_warm(figures, size, arguments):
         if not figures.get(name):
             continue
         seconds = half(figures[name])
-        share = f"{ceiling / seconds:>8.2f}" if ceiling else f"{'-':>8}"
-        print(f"  {label_of(name):<60} {seconds:>8.3f} {size / 1e9 / seconds:>8.1f} {share} {len(figures[name]):>4}")
+        # gpuwmd counts a phase in whole milliseconds, so the copy of a small file may have taken 0.
+        share = f"{ceiling / seconds:>8.2f}" if ceiling and seconds else f"{'-':>8}"
+        rate = f"{size / 1e9 / seconds:>8.1f}" if seconds else f"{'-':>8}"
+        print(f"  {label_of(name):<60} {seconds:>8.3f} {rate} {share} {len(figures[name]):>4}")
     if "kept" not in figures:
         print("  gpuwm with a kept context was not measured: --kept-socket names its gpuwmd")
     if arguments.gpu:
@@ -264,7 +266,8 @@ def goals_warm(figures, size, arguments, ceiling):
         result(kept / others[fastest], "x", f"context kept / {label_of(fastest)}", 1, most=True)
     if "load_file" in others:
         goal = GOAL_READY_LARGE if size >= 32 << 30 else GOAL_READY_SMALL
-        result(others["load_file"] / half(figures["copy"]), "x", "gpuwm's copy / load_file", GOAL_COPY)
+        if half(figures["copy"]):
+            result(others["load_file"] / half(figures["copy"]), "x", "gpuwm's copy / load_file", GOAL_COPY)
         result(others["load_file"] / half(figures["gpuwm"]), "x", "load_file / gpuwm, no context kept", goal)
         result(half(figures["hand"]) * 1e3, "ms", "torch: all tensors to another process, until it touched each")
 
