@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import _lib, devices, dtypes, errors
 from . import client as clients
-from ._making import SEGMENT_BYTES, Files, Making, What, files_of, metadata_of, options_of
+from ._making import FREED_BYTES, Files, Making, What, files_of, metadata_of, options_of
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
@@ -248,7 +248,7 @@ def _fill(making: Making, parts: Sequence[Part]) -> None:
         if part.spec.tied_to is not None:
             continue
         # What torch keeps of what it freed must go before the next piece is made.
-        if gpus and freed + part.spec.nbytes > SEGMENT_BYTES:
+        if gpus and freed + part.spec.nbytes > FREED_BYTES:
             sys.modules["torch"].cuda.empty_cache()
             freed = 0
         part.write(making, position)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .. import client as clients
@@ -29,6 +29,7 @@ class Engine:
     checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
     client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
     checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed `identity`.
+    seconds: what its first steps took, for the log.
     """
 
     settings: Settings
@@ -41,6 +42,7 @@ class Engine:
     name: str
     ref: str | None
     checkpoint: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
         """Mismatch: names the field in which the version's key differs from this engine's. more:

@@ -137,9 +137,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _decide_and_measure(self, vllm_config: Any) -> int:
         model_config = vllm_config.model_config
         try:
-            refusals.check(vllm_config, model_config)
-            engine = engines.engine(self.settings, vllm_config, model_config, "")
-            mapping = electing.find(engine)
+            engine, mapping = self._decide(vllm_config, model_config, "")
         except errors.Error as error:
             if self.settings.fallback is None or isinstance(error, RankEnded):
                 raise
@@ -156,6 +154,19 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         total = torch.accelerator.get_memory_info()[1]
         utilization = vllm_config.cache_config.gpu_memory_utilization
         return memory.external(total, utilization, versions, how, builds=mapping is None)
+
+    def _decide(
+        self, vllm_config: Any, model_config: Any, prefix: str
+    ) -> tuple[engines.Engine, Attached | None]:
+        """Whether this engine attaches, to what; None: it builds."""
+        clock = _Clock()
+        refusals.check(vllm_config, model_config)
+        engine = engines.engine(self.settings, vllm_config, model_config, prefix)
+        clock.lap("key")
+        mapping = electing.find(engine)
+        clock.lap("attach")
+        engine.seconds = clock.times
+        return engine, mapping
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
         """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
@@ -182,9 +193,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         if isinstance(decided, errors.Error):
             raise decided
         if decided is None:
-            refusals.check(vllm_config, model_config)
-            engine = engines.engine(self.settings, vllm_config, model_config, prefix)
-            decided = engine, electing.find(engine)
+            decided = self._decide(vllm_config, model_config, prefix)
         engine, mapping = decided
         if mapping is None:
             return self._build(engine, vllm_config, model_config, prefix)
@@ -277,7 +286,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         model_config: Any,
         prefix: str,
     ) -> Module:
-        begin = time.perf_counter()
+        begin = time.perf_counter() - sum(engine.seconds.values())
         error: BaseException | None = None
         try:
             model, times = self._around(engine, mapping, vllm_config, model_config, prefix)
@@ -293,7 +302,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             version.nbytes / GIGA,
             publishing.maker(mapping),
             time.perf_counter() - begin,
-            ", ".join(f"{what} {seconds:.3f} s" for what, seconds in times.items()),
+            ", ".join(f"{what} {s:.3f} s" for what, s in {**engine.seconds, **times}.items()),
         )
         return model
 

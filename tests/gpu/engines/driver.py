@@ -24,7 +24,7 @@ import parts
 import ranks
 import running
 from memory import Gpus
-from processes import HERE, Failed, Starter
+from processes import HERE, Failed, Spares
 from report import Report
 from running import Run
 from service import Service
@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
         "--state", type=pathlib.Path, required=True, help="what stays for the next run"
     )
     parser.add_argument("--attention", help="a backend of vLLM's; without it what `smoke` found")
-    parser.add_argument("--fresh", action="store_true", help="each engine imports vLLM itself")
+    parser.add_argument("--fresh", action="store_true", help="no process imports vLLM ahead")
     parser.add_argument(
         "--llm", action="append", default=[], metavar="NAME=NUMBER", help="for every engine"
     )
@@ -121,17 +121,16 @@ def make_models(state: pathlib.Path, names: str) -> None:
     print(f"-- models: {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def chosen(options: argparse.Namespace) -> tuple[str, bool]:
-    """Attention, and whether engines are forked: as `smoke` found it, unless an option says."""
-    kept = options.state / "choice"
-    attention, forks = kept.read_text().split(",") if kept.exists() else ("", "1")
-    return options.attention or attention, forks == "1" and not options.fresh
+def chosen(options: argparse.Namespace) -> str:
+    """The attention backend: as `smoke` found it, unless an option says."""
+    kept = options.state / "attention"
+    return str(options.attention or (kept.read_text() if kept.exists() else ""))
 
 
 def pack_logs(out: pathlib.Path) -> None:
     """All logs in one file: few files come back from the machine."""
     with tarfile.open(out / "logs.tar.gz", "w:gz") as packed:
-        packed.add(out / "logs", "logs", filter=lambda member: None if member.isfifo() else member)
+        packed.add(out / "logs", "logs")
     shutil.rmtree(out / "logs")
 
 
@@ -147,23 +146,19 @@ def main() -> None:
     names = [part for part in options.parts if part != "models"]
     if not names:
         return
-    attention, forks = chosen(options)
+    attention = chosen(options)
     llm = {name: int(number) for name, _, number in (entry.partition("=") for entry in options.llm)}
-    report, starter, gpus = (
-        Report(options.out),
-        Starter(options.engine, logs / "starter.log"),
-        Gpus(),
-    )
+    report, gpus = Report(options.out), Gpus()
+    spares = None if options.fresh else Spares(options.engine, logs, parts.ENGINES)
     service = Service(options.programs, logs / "gpuwmd", [options.state / "models"])
-    run = Run(
-        logs, options.state, report, gpus, service, starter, options.engine, forks, attention, llm
-    )
+    run = Run(logs, options.state, report, gpus, service, options.engine, spares, attention, llm)
     try:
         for name in names:
             run_part(run, name, options.limit)
     finally:
         run.kill_all()
-        starter.stop()
+        if spares:
+            spares.stop()
         service.stop()
         pack_logs(options.out)
     if report.failed:

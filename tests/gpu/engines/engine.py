@@ -1,17 +1,18 @@
 """One vLLM engine: starts, generates fixed batches, and stays until its stdin ends.
 
-    engine.py OPTIONS       OPTIONS is the JSON of Options
-
-It prints what it measures as lines "@ JSON" among vLLM's log:
+It imports torch and vLLM, and then takes its options, the JSON of Options, from the first line of
+its stdin. It prints what it measures as lines "@ JSON" among vLLM's log:
+    ready       it waits for its options
     started     seconds of each step, KV cache, GPU memory of torch
     answered    a SHA-256 per batch of tokens and log-probabilities, and the seconds they took
-and after each line of its stdin again: "again" answers once more, "sleep LEVEL" and "wake" change
+and after each further line: "again" answers once more, "sleep LEVEL" and "wake" change
 its state. The file `answers` has the tokens, and the log-probabilities as hexadecimal numbers."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import pathlib
@@ -29,13 +30,12 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 @dataclass
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
-    without and with each. `imported`: vLLM was imported before, so imports are not measured."""
+    without and with each."""
 
     llm: dict[str, Any]
     answers: str
     lora: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    imported: bool = False
 
 
 def tell(event: str, **what: Any) -> None:
@@ -142,21 +142,19 @@ def kv_cache(llm: Any) -> dict[str, Any]:
     return {"blocks": cache.num_gpu_blocks, "block size": cache.block_size}
 
 
-def start(options: Options) -> Any:
-    times: dict[str, float] = {}
+def imports() -> dict[str, float]:
+    """Seconds of each. Nothing that vLLM reads from the environment later is read here."""
     begin = time.perf_counter()
-    import torch
+    importlib.import_module("torch")
+    torch_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    _ = importlib.import_module("vllm").LLM  # which imports the rest
+    return {"import torch": torch_s, "import vllm": time.perf_counter() - begin}
 
-    times["import torch"] = time.perf_counter() - begin
-    assert not torch.cuda.is_initialized(), (
-        "the process that starts engines must have no CUDA context"
-    )
-    begin = time.perf_counter()
+
+def start(options: Options, times: dict[str, float]) -> Any:
     from vllm import LLM
 
-    times["import vllm"] = time.perf_counter() - begin
-    if options.imported:
-        times.clear()
     begin = time.perf_counter()
     llm = LLM(**options.llm)
     times["LLM()"] = time.perf_counter() - begin
@@ -187,19 +185,24 @@ def obey(llm: Any, options: Options, line: str) -> None:
     tell(words[0], seconds={words[0]: time.perf_counter() - begin}, memory=memory())
 
 
-def run(options: Options) -> None:
+def take_options() -> Options:
+    """Told by whoever started this process."""
+    tell("ready")
+    options = Options(**json.loads(sys.stdin.readline()))
     os.environ.update(options.environment)
-    llm = start(options)
+    return options
+
+
+def main() -> None:
+    times = imports()
+    options = take_options()
+    llm = start(options, times)
     answer_all(llm, options)
     for line in sys.stdin:
         obey(llm, options, line)
     tell("ending")
     with contextlib.suppress(AttributeError):
         llm.llm_engine.engine_core.shutdown()
-
-
-def main() -> None:
-    run(Options(**json.loads(sys.argv[1])))
 
 
 if __name__ == "__main__":

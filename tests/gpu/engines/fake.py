@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from engine import Options, tell
+from engine import Options, take_options, tell
 
 FILES_S, PUBLISH_S = 0.3, 0.1  # so long each step takes: a signal comes in between
 KV_TOKENS = 123456
@@ -130,8 +130,8 @@ def answer(options: Options, held: Any) -> None:
     tell("answered", hashes=hashes, seconds={"first batch": 0.01, "all batches": 0.02})
 
 
-def run(options: Options) -> None:
-    os.environ.update(options.environment)
+def main() -> None:
+    options = take_options()
     held = load(options.llm)
     say(f"GPU KV cache size: {KV_TOKENS:,} tokens")
     tell(
@@ -152,4 +152,4 @@ def run(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    run(Options(**json.loads(sys.argv[1])))
+    main()

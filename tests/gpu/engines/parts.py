@@ -25,20 +25,13 @@ def auto(ref: str, engines: int = 1) -> dict[str, Any]:
 
 
 def smoke(run: Run) -> None:
-    """Attention as vLLM chooses it, else Triton's; forked engines, else programs of their own. What
-    works is kept for the other parts."""
+    """Attention as vLLM chooses it, else Triton's. What works is kept for the other parts."""
     base = None
-    for attention, forks in (
-        ("", True),
-        ("TRITON_ATTN", True),
-        ("", False),
-        ("TRITON_ATTN", False),
-    ):
-        run.attention, run.forks = attention, forks
-        name = f"{attention or 'default'}-{'forked' if forks else 'fresh'}"
+    for attention in ("", "TRITON_ATTN"):
+        run.attention = attention
         try:
             run.head()
-            base = run.measured(run.engine(name, "tiny"), None)
+            base = run.measured(run.engine(attention or "default", "tiny"), None)
             break
         except Failed as failed:
             run.report.note(str(failed))
@@ -46,10 +39,9 @@ def smoke(run: Run) -> None:
     if not run.report.check(base is not None, "vLLM's own load serves here"):
         return
     assert base is not None
-    (run.state / "choice").write_text(f"{run.attention},{int(run.forks)}")
-    run.report.note(
-        f"attention: {base.log.backend or run.attention}; imports: {run.starter.imports}"
-    )
+    (run.state / "attention").write_text(run.attention)
+    imports = (base.log.event("started") or {})["seconds"]
+    run.report.note(f"attention: {base.log.backend or run.attention}; imports: {imports}")
     run.measured(run.engine("again", "tiny"), base)
     run.way(run.measured(run.engine("first", "tiny", auto("tiny@1")), base), "built")
     run.way(run.measured(run.engine("next", "tiny", auto("tiny@1")), base), "attached")

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import select
 import signal
 import subprocess
 import sys
@@ -25,93 +24,87 @@ LOOK_S = 0.002  # between two looks at logs and memory: a publish of some GiB ta
 END_S = 30.0  # for an engine that was asked to end; then it is killed
 IMPORTS_S = 180.0  # of vLLM, from a disk that was never read
 LAST_LINES = 6
+READY = b'"event": "ready"'
 
 
 class Failed(Exception):
     """An engine ended, or did not do something in time."""
 
 
-class Starter:
-    """starter.py, for engines that need not import vLLM themselves. The first one starts it."""
+class Spares:
+    """Processes that have imported all that an engine needs, and wait for its options: an import
+    takes longer than an eager start. `ahead` of them are kept, and each runs one engine."""
 
-    def __init__(self, program: str, log: pathlib.Path) -> None:
-        self._program, self._log = program, log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ended: dict[int, int] = {}
-        self.imports: dict[str, float] = {}
+    def __init__(self, program: str, folder: pathlib.Path, ahead: int) -> None:
+        self._program, self._folder, self._ahead = program, folder, ahead
+        self._waiting: list[Process] = []
+        self._made = 0
 
-    def fork(self, request: dict[str, Any]) -> int:
-        """The pid of an engine."""
-        process = self._started()
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-        return int(self._until("pid", END_S))
-
-    def status(self, pid: int) -> int | None:
-        """The exit status of an engine that ended."""
-        while self._process is not None and self._told(0.0) is not None:
-            pass
-        return self._ended.get(pid)
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        """With all imports or, if one of them makes forks impossible, with few."""
-        if self._process is None:
-            try:
-                return self._start()
-            except Failed:
-                self.stop()
-                return self._start("few")
-        return self._process
-
-    def _start(self, *words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(HERE / "starter.py"), self._program, *words]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0
-            )
-        try:
-            self.imports = self._until("ready", IMPORTS_S)
-        except Failed:
-            self.stop()
-            raise
-        return self._process
-
-    def _until(self, key: str, seconds: float) -> Any:
-        deadline = time.monotonic() + seconds
-        while (told := self._told(deadline - time.monotonic())) is not None:
-            if key in told:
-                return told[key]
-        last = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        raise Failed(f"starter.py did not say {key!r} within {seconds:.0f} s: {' | '.join(last)}")
-
-    def _told(self, seconds: float) -> dict[str, Any] | None:
-        """Its next line, or None."""
-        assert self._process is not None
-        out = self._process.stdout
-        assert out is not None
-        while select.select([out], [], [], max(0.0, seconds))[0]:
-            line = out.readline()
-            if not line:
-                return None
-            if not line.startswith(b"{"):
-                continue  # an import printed it
-            told: dict[str, Any] = json.loads(line)
-            if "ended" in told:
-                self._ended[told["ended"]] = told["status"]
-            return told
-        return None
+    def take(self) -> Process:
+        """One that is ready. Failed: it ended, or was not ready in time."""
+        while len(self._waiting) <= self._ahead:
+            self._made += 1
+            path = self._folder / f"spare-{self._made}.log"
+            self._waiting.append(Process(self._program, path, {}))
+        taken = self._waiting.pop(0)
+        taken.wait_until_ready()
+        return taken
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        for process in self._waiting:
+            process.kill()
+        self._waiting.clear()
+
+
+class Process:
+    """One that runs an engine as soon as it has its options. `log`: what it writes."""
+
+    def __init__(self, program: str, log: pathlib.Path, environment: dict[str, str]) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, program],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **environment},
+                bufsize=0,
+                start_new_session=True,  # what it starts ends with it: a signal to its group
+            )
+        self.pid, self.status = self._process.pid, self._process.poll
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + IMPORTS_S
+        while READY not in self.log.read_bytes():
+            if self.status() is not None or time.monotonic() > deadline:
+                self.kill()
+                last = self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+                raise Failed(f"a process was not ready for an engine: {' | '.join(last)}")
+            time.sleep(LOOK_S)
+
+    def become(self, name: str) -> None:
+        """Its log gets this name."""
+        self.log = self.log.rename(self.log.with_name(f"{name}.log"))
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, as its status says
+            self._process.stdin.write(line.encode() + b"\n")
+
+    def let_end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def kill(self) -> None:
+        self.let_end()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait(END_S)
 
 
 class Engine:
-    """One of them. With a starter it is forked by that, otherwise it is a program of its own that
-    imports everything. FOLDER/NAME.log has what it writes, FOLDER/NAME.answers what it answers."""
+    """One of them: in a spare process or, without one, in a process that still has to import
+    everything. FOLDER/NAME.log has what it writes, FOLDER/NAME.answers what it answers."""
 
     def __init__(
         self,
@@ -119,53 +112,28 @@ class Engine:
         options: Options,
         folder: pathlib.Path,
         gpus: Gpus,
-        starter: Starter | None,
+        spare: Process | None,
         program: str,
     ) -> None:
-        self.name, self.options, self.forked = name, options, starter is not None
-        self.path, stdin = folder / f"{name}.log", folder / f"{name}.stdin"
-        options.answers, options.imported = str(folder / f"{name}.answers"), self.forked
+        self.name, self.options, self.spare = name, options, spare is not None
+        options.answers = str(folder / f"{name}.answers")
         self.log, self.peak = logs.Log(), Watch(gpus).begin()
         self.peak_loading: int | None = None
         self.status: int | None = None
         self._rest = b""
-        self.path.write_bytes(b"")
+        self.began = time.monotonic()  # imports count where there is no spare
+        self._process = spare or Process(program, folder / f"{name}.log", options.environment)
+        self._process.become(name)
+        self.path, self.pid = self._process.log, self._process.pid
         self._file = self.path.open("rb")
-        stdin.unlink(missing_ok=True)
-        os.mkfifo(stdin)
-        self._stdin = os.open(
-            stdin, os.O_RDWR
-        )  # a fifo that is only written to waits for its reader
-        self._starter = starter
-        self._process: subprocess.Popen[bytes] | None = None
-        self.began = time.monotonic()
-        if starter:
-            request = {
-                "options": dataclasses.asdict(options),
-                "stdin": str(stdin),
-                "log": str(self.path),
-            }
-            self.pid = starter.fork(request)
-        else:
-            self._process = self._program(program, stdin)
-            self.pid = self._process.pid
-        # Of the time from `began`; a starter that imported first is not part of it.
-        self.began = time.monotonic() if starter else self.began
-
-    def _program(self, program: str, stdin: pathlib.Path) -> subprocess.Popen[bytes]:
-        words = [sys.executable, program, json.dumps(dataclasses.asdict(self.options))]
-        environment = {**os.environ, **self.options.environment}
-        with stdin.open("rb") as source, self.path.open("ab") as out:
-            return subprocess.Popen(
-                words, stdin=source, stdout=out, stderr=out, env=environment, start_new_session=True
-            )
+        self.ask(json.dumps(dataclasses.asdict(options)))
 
     # ---- what it says ----
 
     def look(self) -> None:
         """Reads what is new in its log, and whether it ended."""
         if self.status is None:
-            self.status = self._ended()
+            self.status = self._process.status()
         data = self._rest + self._file.read()
         *lines, self._rest = data.split(b"\n")
         for line in lines:
@@ -173,11 +141,6 @@ class Engine:
         self.peak.look()
         if self.peak_loading is None and "loaded s" in self.log.numbers:
             self.peak_loading = self.peak.most
-
-    def _ended(self) -> int | None:
-        if self._starter:
-            return self._starter.status(self.pid)
-        return self._process.poll() if self._process else None
 
     def says(self, text: str) -> bool:
         """Whether its log has that text by now."""
@@ -197,24 +160,15 @@ class Engine:
     # ---- what it is asked ----
 
     def ask(self, line: str) -> None:
-        os.write(self._stdin, line.encode() + b"\n")
+        self._process.tell(line)
 
     def let_end(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+        self._process.let_end()
 
     def kill(self) -> None:
         """It and all its processes; returns when it has ended."""
-        self.let_end()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        deadline = time.monotonic() + END_S
-        while self.alive:
-            self.look()
-            if time.monotonic() > deadline:
-                raise Failed(f"{self.name} was killed {END_S:.0f} s ago and has not ended")
-            time.sleep(LOOK_S)
+        self._process.kill()
+        self.look()
 
     def hashes(self) -> dict[str, str] | None:
         found = self.log.event("answered")

@@ -12,7 +12,7 @@ from typing import Any
 import processes
 from engine import Options
 from memory import Gpus
-from processes import Engine, Failed, Starter
+from processes import Engine, Failed, Spares
 from report import Report, differing, first_difference
 from service import Service
 
@@ -44,18 +44,17 @@ COLUMNS = ("weights s", "loader s", "LLM() s", "answered s", "KV tokens", "load 
 
 @dataclass
 class Run:
-    """`state`: the folder that stays for the next run, with models and caches. `forks`: engines are
-    forked by a starter. `attention`: the backend; vLLM chooses where it is empty. `program`:
-    engine.py, or what stands in for it."""
+    """`state`: the folder that stays for the next run, with models and caches. `program`:
+    engine.py, or what stands in for it. `spares`: engines start in processes that wait for them;
+    without, each imports vLLM itself. `attention`: the backend; vLLM chooses where it is empty."""
 
     out: pathlib.Path
     state: pathlib.Path
     report: Report
     gpus: Gpus
     service: Service
-    starter: Starter
     program: str
-    forks: bool = True
+    spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)
     running: list[Engine] = field(default_factory=list)
@@ -89,8 +88,8 @@ class Run:
         environment: dict[str, str] | None = None,
         **llm: Any,
     ) -> Engine:
-        """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: it
-        imports vLLM itself. Eager, unless `enforce_eager=False`."""
+        """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
+        process imports vLLM first. Eager, unless `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
             "skip_tokenizer_init": True,
@@ -115,9 +114,9 @@ class Run:
             lora=[self.model(adapter) for adapter in lora],
             environment={**self.cache(COMMON), **(environment or {})},
         )
-        starter = self.starter if self.forks and not fresh else None
+        spare = self.spares.take() if self.spares and not fresh else None
         engine = Engine(
-            f"{self.report.part}-{name}", options, self.out, self.gpus, starter, self.program
+            f"{self.report.part}-{name}", options, self.out, self.gpus, spare, self.program
         )
         self.running.append(engine)
         return engine
@@ -159,7 +158,7 @@ class Run:
         self.report.record(
             "engine",
             name=engine.name,
-            forked=engine.forked,
+            spare=engine.spare,
             answered_s=answered,
             numbers=numbers,
             started=started,
@@ -191,8 +190,9 @@ class Run:
         )
 
     def quick(self, engine: Engine) -> None:
-        """The goal for weights that are there."""
-        seconds = engine.log.numbers.get("loaded s")
+        """The goal for weights that are there. vLLM's own figure holds more: its V2 model runner
+        collects Python's garbage three times in it, about 0.35 s each, whatever the model."""
+        seconds = loader_seconds(engine.log.gpuwm[-1]) if engine.log.gpuwm else None
         found = "no line" if seconds is None else f"{seconds:.3f} s"
         self.report.check(
             seconds is not None and (self.host or seconds <= WEIGHTS_S),

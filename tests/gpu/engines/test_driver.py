@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -158,39 +159,26 @@ def test_a_cold_cache_knows_the_classes_of_models(tmp_path: pathlib.Path) -> Non
     known.mkdir(parents=True)
     (known / "llama.json").write_text("{}")
     nothing: Any = None
-    run = running.Run(tmp_path, tmp_path, nothing, nothing, nothing, nothing, "")
+    run = running.Run(tmp_path, tmp_path, nothing, nothing, nothing, "")
     folder = pathlib.Path(run.cache("cold")["VLLM_CACHE_ROOT"])
     assert [path.name for path in folder.rglob("*")] == ["modelinfos", "llama.json"]
 
 
-STARTER = """import json, sys
-if sys.argv[2:] != ["few"]:
-    sys.exit("an import has initialised CUDA")
-print(json.dumps({"ready": {"few": 1.0}}), flush=True)
-sys.stdin.readline()
-print(json.dumps({"pid": 7}), flush=True)
-sys.stdin.readline()
-"""
+def test_a_spare_that_can_not_import_says_why(tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "engine.py"
+    program.write_text("import sys; sys.exit('libcudart is missing')")
+    with pytest.raises(processes.Failed, match="libcudart is missing"):
+        processes.Spares(str(program), tmp_path, 0).take()
 
 
-def test_a_starter_that_can_not_fork_starts_with_few_imports(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "starter.py").write_text(STARTER)
-    monkeypatch.setattr(processes, "HERE", tmp_path)
-    starter = processes.Starter("engine.py", tmp_path / "log")
-    assert starter.fork({}) == 7
-    assert starter.imports == {"few": 1.0}
-    starter.stop()
-
-
-def test_a_starter_that_can_not_fork_at_all_says_why(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "starter.py").write_text("import sys; sys.exit('initialised CUDA')")
-    monkeypatch.setattr(processes, "HERE", tmp_path)
-    with pytest.raises(processes.Failed, match="initialised CUDA"):
-        processes.Starter("engine.py", tmp_path / "log").fork({})
+def test_spares_are_made_ahead_and_end(tmp_path: pathlib.Path) -> None:
+    spares = processes.Spares(str(HERE / "fake.py"), tmp_path, 2)
+    taken = spares.take()
+    assert len(survivors(tmp_path)) == 3
+    spares.stop()
+    assert taken.status() is None
+    taken.kill()
+    assert not survivors(tmp_path)
 
 
 # ---- whole parts --------------------------------------------------------------------------------
@@ -285,15 +273,12 @@ def test_a_part_that_hangs_is_given_up_and_the_next_one_runs(tmp_path: pathlib.P
 
 
 def survivors(tmp_path: pathlib.Path) -> list[str]:
-    """Processes that name this folder in their command."""
+    """What processes that live write into this folder."""
     found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(tmp_path) in text:
-            found.append(text)
+    for path in pathlib.Path("/proc").glob("[0-9]*/fd/1"):
+        with contextlib.suppress(OSError):
+            if str(tmp_path) in os.readlink(path):
+                found.append(os.readlink(path))
     return found
 
 
