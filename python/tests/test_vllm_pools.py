@@ -1,68 +1,93 @@
-"""Loads of vLLM's sleep mode run outside of its memory pool, which is a matter of the thread."""
+"""Loads of vLLM's sleep mode run outside of its memory pool, which is left for that time."""
 
 from __future__ import annotations
 
-import contextvars
-import threading
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuwm.vllm import pools
 
-pytest.importorskip("torch")
-VALUE: contextvars.ContextVar[int] = contextvars.ContextVar("VALUE", default=0)
+torch = pytest.importorskip("torch")
+DEVICE, POOL = 3, (0, 17)
 
 
 def config(sleep: bool, **more: bool) -> Any:
     return SimpleNamespace(model_config=SimpleNamespace(enable_sleep_mode=sleep, **more))
 
 
-def test_without_sleep_mode_the_load_stays_in_its_thread() -> None:
-    assert pools.outside(config(False), threading.current_thread) is threading.current_thread()
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What torch was asked for. vLLM's worker is in the pool of its weights."""
+    found: list[Any] = []
+
+    def note(what: str) -> Any:
+        return lambda device, pool: found.append((what, device, pool))
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: DEVICE)
+    for name, what in (
+        ("_cuda_endAllocateToPool", "end"),
+        ("_cuda_releasePool", "release"),
+        ("_cuda_beginAllocateCurrentThreadToPool", "begin"),
+    ):
+        monkeypatch.setattr(torch.cuda.memory, name, note(what))
+    entered(monkeypatch, "weights")
+    return found
 
 
-def test_with_sleep_mode_the_load_has_a_thread_of_its_own_and_the_callers_context() -> None:
-    VALUE.set(7)
-
-    def load() -> tuple[threading.Thread, int]:
-        return threading.current_thread(), VALUE.get()
-
-    thread, value = pools.outside(config(True), load)
-    assert thread is not threading.current_thread()
-    assert not thread.is_alive()
-    assert value == 7
-
-
-def test_the_allocators_own_flag_counts_without_sleep_mode() -> None:
-    here = threading.current_thread()
-    allocator = config(False, enable_cumem_allocator=True)
-    assert pools.outside(allocator, threading.current_thread) is not here
-    neither = config(False, enable_cumem_allocator=False)
-    assert pools.outside(neither, threading.current_thread) is here
+def entered(monkeypatch: pytest.MonkeyPatch, tag: str | None) -> None:
+    """tag: of the pool; "default": there were pools, and none is entered; None: there was none."""
+    allocator = SimpleNamespace(
+        current_tag=tag,
+        allocator_and_pools={"weights": (SimpleNamespace(id=POOL), object())},
+    )
+    module: Any = ModuleType("vllm.device_allocator.cumem")
+    module.CuMemAllocator = SimpleNamespace(
+        instance=None if tag is None else allocator, default_tag="default"
+    )
+    for name in ("vllm", "vllm.device_allocator"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
-def test_the_caller_goes_on_when_the_device_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    calls: list[tuple[str, bool]] = []
-
-    def note(what: str) -> None:
-        calls.append((what, threading.current_thread() is threading.main_thread()))
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: note(f"set {device}"))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: note(f"wait for {device}"))
-    pools.outside(config(True), lambda: note("load"))
-    assert calls == [("set 3", False), ("load", False), ("wait for 3", False)]
+LEFT = [("end", DEVICE, POOL), ("release", DEVICE, POOL), "load", ("begin", DEVICE, POOL)]
 
 
-def test_what_the_load_raises_comes_to_the_caller() -> None:
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        (config(False), ["load"]),
+        (config(False, enable_cumem_allocator=False), ["load"]),
+        (config(True), LEFT),
+        (config(False, enable_cumem_allocator=True), LEFT),
+    ],
+)
+def test_the_pool_is_left_while_the_model_is_loaded(
+    calls: list[Any], configured: Any, expected: list[Any]
+) -> None:
+    pools.outside(configured, lambda: calls.append("load"))
+    assert calls == expected
+
+
+@pytest.mark.parametrize("tag", ["default", None])
+def test_a_pool_that_is_not_entered_is_not_left(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch, tag: str | None
+) -> None:
+    entered(monkeypatch, tag)
+    pools.outside(config(True), lambda: calls.append("load"))
+    assert calls == ["load"]
+
+
+def test_a_load_that_fails_enters_the_pool_again(calls: list[Any]) -> None:
     def load() -> None:
         raise OSError("no file")
 
-    for sleep in (False, True):
-        with pytest.raises(OSError, match="no file"):
-            pools.outside(config(sleep), load)
+    with pytest.raises(OSError, match="no file"):
+        pools.outside(config(True), load)
+    assert calls[-1] == ("begin", DEVICE, POOL)
+
+
+def test_what_the_load_returns_comes_back(calls: list[Any]) -> None:
+    assert pools.outside(config(True), lambda: 7) == 7

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,37 +15,44 @@ def outside(vllm_config: Any, load: Callable[[], T]) -> T:
     With that pool vLLM's worker directs what its thread allocates into a pool that gives no block
     back before the worker has left the pool's context. A model that is published in there would be
     held twice, and what sleep level 2 throws away (tensors that are no buffers) would be gone.
-    torch directs only what the thread that entered the pool allocates, so `load` gets a thread of
-    its own. The calling thread waits, also for what `load` queued on the GPU: each thread has a
-    current stream of its own, and the caller's does not wait for that of `load`. If the handler of
-    a signal raises there, `load` goes on by itself, and ends with the process.
+    Another thread would not help: as long as any thread is in a pool, torch.cuda.empty_cache()
+    gives back nothing (`release_cached_blocks` of torch's CUDACachingAllocator.cpp). So the pool is
+    left for the time of `load`, and entered again.
     """
     model_config = vllm_config.model_config
-    # vLLM 0.25 enters the pool for the flag of the allocator, which sleep mode sets as well; XPU
-    # goes by sleep mode.
-    pool = getattr(model_config, "enable_cumem_allocator", False)
-    if not (pool or model_config.enable_sleep_mode):
+    # vLLM 0.25 enters the pool for the flag of the allocator, which sleep mode sets as well.
+    if not (
+        getattr(model_config, "enable_cumem_allocator", False) or model_config.enable_sleep_mode
+    ):
         return load()
+    with _left(_entered()):
+        return load()
+
+
+def _entered() -> Any:
+    """The torch.cuda.MemPool that vLLM directs this thread's allocations into, or None."""
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    allocator = CuMemAllocator.instance
+    if allocator is None or allocator.current_tag == CuMemAllocator.default_tag:
+        return None  # vLLM gives each of its pools another tag
+    pool, _ = allocator.allocator_and_pools[allocator.current_tag]
+    return pool
+
+
+@contextlib.contextmanager
+def _left(pool: Any) -> Iterator[None]:
+    """What torch.cuda.use_mem_pool does at its end, and at its begin."""
+    if pool is None:
+        yield
+        return
     import torch
+    from torch.cuda import memory
 
-    device = torch.cuda.current_device() if torch.cuda.is_available() else None
-    context = contextvars.copy_context()
-    outcome: list[Any] = [None, None]
-
-    def run() -> None:
-        try:
-            if device is not None:
-                torch.cuda.set_device(device)
-            outcome[0] = context.run(load)
-            if device is not None:
-                torch.cuda.synchronize(device)
-        except BaseException as error:
-            outcome[1] = error
-
-    thread = threading.Thread(target=run, name="gpuwm load", daemon=True)
-    thread.start()
-    thread.join()
-    if outcome[1] is not None:
-        raise outcome[1]
-    result: T = outcome[0]
-    return result
+    device = torch.cuda.current_device()
+    memory._cuda_endAllocateToPool(device, pool.id)
+    memory._cuda_releasePool(device, pool.id)
+    try:
+        yield
+    finally:
+        memory._cuda_beginAllocateCurrentThreadToPool(device, pool.id)
