@@ -19,12 +19,12 @@ from .tensor import capsule
 
 T = TypeVar("T")
 
-# Memory is made in pieces of this, so that a model that is moved in needs room for its own bytes and
-# a piece that is being filled. Smaller ones would leave more unused at their ends, and a large model
-# may have 252 at most.
+# Memory is made in pieces of this, so that a model that is moved in needs room for its own bytes
+# and a piece that is being filled. Smaller ones would leave more unused at their ends, and a large
+# model may have 252 at most.
 SEGMENT_BYTES = 1 << 30
-# What was freed and is not given back yet. With a piece and CUDA's context (0.5 to 0.7 GiB) it stays
-# within 2 GiB. Giving back takes torch about a millisecond.
+# What was freed and is not given back yet. With a piece and CUDA's context (0.5 to 0.7 GiB) it is
+# less than 2 GiB. Giving back takes torch about a millisecond.
 FREED_BYTES = 256 << 20
 # A tensor is never split, so that pieces may be half empty: of what is larger than this many, each
 # is made larger, by steps of SEGMENT_STEP.

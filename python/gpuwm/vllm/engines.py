@@ -6,7 +6,8 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from typing import Any, NamedTuple
 
 from .. import client as clients
@@ -42,7 +43,7 @@ class Engine:
     name: str
     ref: str | None
     checkpoint: str | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = default(default_factory=dict)
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
         """Mismatch: names the field in which the version's key differs from this engine's. more:

@@ -64,7 +64,7 @@ from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
-from .. import errors, init
+from .. import errors, image, init
 from ..mapping import Mapping as Attached
 from . import (
     backends,
@@ -315,8 +315,6 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         prefix: str,
     ) -> tuple[Module, dict[str, float]]:
         """A fresh model whose parameters are the version's, and what took how long (seconds)."""
-        from .. import image
-
         clock = _Clock()
         target = torch.device(vllm_config.device_config.device)
         with set_default_torch_dtype(model_config.dtype):

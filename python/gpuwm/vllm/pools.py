@@ -47,8 +47,8 @@ def _left(pool: Any) -> Iterator[None]:
         yield
         return
     import torch
-    from torch.cuda import memory
 
+    memory: Any = torch.cuda.memory  # torch has no types for what use_mem_pool calls
     device = torch.cuda.current_device()
     memory._cuda_endAllocateToPool(device, pool.id)
     memory._cuda_releasePool(device, pool.id)

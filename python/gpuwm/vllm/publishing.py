@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from .. import errors
+from .. import errors, image
 from .._making import Making, Spec, What
 from ..mapping import Mapping as Attached
 from . import attributes, backends, electing
@@ -24,8 +24,6 @@ def publish(engine: Engine, model: Any, made_by: str) -> Attached:
     Errors of gpuwm.image.publish: NoRoom, Refused, Unsupported, Cancelled (another rank failed)…
     If it fails, the claim goes to the next engine, and the model is as usable as before.
     """
-    from .. import image
-
     common: dict[str, Any] = {
         "private": engine.settings.private,
         "key": {**engine.identity, **engine.layout, **backends.backends(model)},

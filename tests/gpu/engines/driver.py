@@ -38,6 +38,9 @@ PARTS: dict[str, tuple[Any, int, str]] = {
 }
 
 
+SPARES = 8  # made at a time: twice as many processors are there
+
+
 class OutOfTime(Exception):
     """A part has had its seconds."""
 
@@ -149,7 +152,7 @@ def main() -> None:
     attention = chosen(options)
     llm = {name: int(number) for name, _, number in (entry.partition("=") for entry in options.llm)}
     report, gpus = Report(options.out), Gpus()
-    spares = None if options.fresh else Spares(options.engine, logs, parts.ENGINES)
+    spares = None if options.fresh else Spares(options.engine, logs, SPARES)
     service = Service(options.programs, logs / "gpuwmd", [options.state / "models"])
     run = Run(logs, options.state, report, gpus, service, options.engine, spares, attention, llm)
     try:

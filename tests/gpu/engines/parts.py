@@ -49,12 +49,16 @@ def smoke(run: Run) -> None:
     run.measured(run.engine("compiled-next", "tiny", auto("tiny@1"), **COMPILED), compiled)
 
 
+def several_ranks(base: Engine) -> Engine | None:
+    return base if base.options.llm.get("tensor_parallel_size", 1) > 1 else None
+
+
 def four_ways(run: Run, model: str, base: Engine, **given: Any) -> None:
     """First, next and raw, beside vLLM's own load. The version stays."""
     ref = f"{model}@{run.report.part}"
     first = run.measured(run.engine("first", model, auto(ref), **given), base)
     run.way(first, "built")
-    run.small_peak(first, ref)
+    run.small_peak(first, ref, several_ranks(base))
     following = run.measured(run.engine("next", model, auto(ref), **given), base)
     run.way(following, "attached")
     run.quick(following)
@@ -73,7 +77,7 @@ def raw(run: Run, model: str, base: Engine, name: str = "raw", **given: Any) -> 
     extra = {"ref": tag, "mode": "raw"}
     first = run.measured(run.engine(name, model, extra, **given), base)
     run.way(first, "built")
-    run.small_peak(first)
+    run.small_peak(first, None, several_ranks(base))
     run.way(run.measured(run.engine(f"{name}-next", model, extra, **given), base), "attached")
     # All that gpuwm holds is taken off what the next engine may fill.
     run.service.retire_all(tag, *(line["version"] for line in first.log.gpuwm))
@@ -185,6 +189,8 @@ def in_use(run: Run, engines: list[Engine], before: list[int], what: str) -> Non
 def four(run: Run) -> None:
     """At once, from nothing, with vLLM's default utilisation: one builds."""
     run.report.head("", "MiB in use", "KV tokens", "of each")
+    if run.spares:
+        run.spares.have(ENGINES)
     before = run.gpus.settled_mib()
     begin = time.monotonic()
     engines = [
@@ -261,7 +267,14 @@ def sleep(run: Run) -> None:
 
 
 def lora(run: Run) -> None:
-    given: dict[str, Any] = {"enable_lora": True, "max_lora_rank": 16, "lora": ("small-lora",)}
+    """Without VLLM_BATCH_INVARIANT vLLM's kernels for adapters add in an order that changes from
+    call to call (split-K with atomics), in its own load too."""
+    given: dict[str, Any] = {
+        "enable_lora": True,
+        "max_lora_rank": 16,
+        "lora": ("small-lora",),
+        "environment": {"VLLM_BATCH_INVARIANT": "1"},
+    }
     run.head()
     base = run.measured(run.engine("default", "small", **given), None)
     hashes = base.hashes() or {}

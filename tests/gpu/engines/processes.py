@@ -33,22 +33,29 @@ class Failed(Exception):
 
 class Spares:
     """Processes that have imported all that an engine needs, and wait for its options: an import
-    takes longer than an eager start. `ahead` of them are kept, and each runs one engine."""
+    takes longer than an eager start. `batch` of them are made at a time, so that none imports while
+    an engine is measured, and each runs one engine."""
 
-    def __init__(self, program: str, folder: pathlib.Path, ahead: int) -> None:
-        self._program, self._folder, self._ahead = program, folder, ahead
+    def __init__(self, program: str, folder: pathlib.Path, batch: int) -> None:
+        self._program, self._folder, self._batch = program, folder, batch
         self._waiting: list[Process] = []
         self._made = 0
 
-    def take(self) -> Process:
-        """One that is ready. Failed: it ended, or was not ready in time."""
-        while len(self._waiting) <= self._ahead:
+    def have(self, count: int) -> None:
+        """So many are ready then. Failed: one ended, or was not ready in time."""
+        if len(self._waiting) >= count:
+            return
+        for _ in range(self._batch):
             self._made += 1
             path = self._folder / f"spare-{self._made}.log"
             self._waiting.append(Process(self._program, path, {}))
-        taken = self._waiting.pop(0)
-        taken.wait_until_ready()
-        return taken
+        for process in self._waiting:
+            process.wait_until_ready()
+
+    def take(self) -> Process:
+        """One that is ready; errors of `have`."""
+        self.have(1)
+        return self._waiting.pop(0)
 
     def stop(self) -> None:
         for process in self._waiting:

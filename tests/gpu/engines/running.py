@@ -199,8 +199,9 @@ class Run:
             f"{engine.name}: the weights' part takes at most {WEIGHTS_S} s: {found}",
         )
 
-    def small_peak(self, engine: Engine, ref: str | None = None) -> None:
-        """That building took the model and not much more."""
+    def small_peak(self, engine: Engine, ref: str | None = None, base: Engine | None = None) -> None:
+        """That building took the model and not much more. base: an engine with vLLM's own load, for
+        several ranks: NCCL has 0.8 GiB on each GPU, which is not counted then."""
         name = ref or (engine.log.gpuwm[-1]["version"] if engine.log.gpuwm else "")
         version = self.service.version(name)
         if version is None or engine.peak_loading is None:
@@ -211,7 +212,11 @@ class Run:
         model = max(part["bytes"] for part in version["parts"]) >> 20
         extra = engine.peak_loading - model
         self.report.record("peak", name=engine.name, model_mib=model, extra_mib=extra)
-        what = f"besides the model's {model} MiB building needed {extra} MiB, at most {EXTRA_MIB}"
+        beside = f"the model's {model} MiB"
+        if base is not None and base.peak_loading is not None:
+            extra = engine.peak_loading - base.peak_loading
+            beside = f"the {base.peak_loading} MiB of vLLM's own load"
+        what = f"besides {beside} building needed {extra} MiB, at most {EXTRA_MIB}"
         self.report.check(self.host or extra <= EXTRA_MIB, f"{engine.name}: {what}")
 
     def refused(self, engine: Engine, *words: str) -> None:

@@ -168,13 +168,16 @@ def test_a_spare_that_can_not_import_says_why(tmp_path: pathlib.Path) -> None:
     program = tmp_path / "engine.py"
     program.write_text("import sys; sys.exit('libcudart is missing')")
     with pytest.raises(processes.Failed, match="libcudart is missing"):
-        processes.Spares(str(program), tmp_path, 0).take()
+        processes.Spares(str(program), tmp_path, 1).take()
 
 
-def test_spares_are_made_ahead_and_end(tmp_path: pathlib.Path) -> None:
-    spares = processes.Spares(str(HERE / "fake.py"), tmp_path, 2)
+def test_spares_are_made_together_and_end(tmp_path: pathlib.Path) -> None:
+    spares = processes.Spares(str(HERE / "fake.py"), tmp_path, 3)
     taken = spares.take()
+    spares.have(2)
     assert len(survivors(tmp_path)) == 3
+    spares.have(3)
+    assert len(survivors(tmp_path)) == 6
     spares.stop()
     assert taken.status() is None
     taken.kill()
