@@ -199,9 +199,11 @@ class Run:
             f"{engine.name}: the weights' part takes at most {WEIGHTS_S} s: {found}",
         )
 
-    def small_peak(self, engine: Engine, ref: str | None = None, base: Engine | None = None) -> None:
-        """That building took the model and not much more. base: an engine with vLLM's own load, for
-        several ranks: NCCL has 0.8 GiB on each GPU, which is not counted then."""
+    def small_peak(
+        self, engine: Engine, ref: str | None = None, base: Engine | None = None
+    ) -> None:
+        """That building took the model and not much more. base: for several ranks, an engine with
+        vLLM's own load: what NCCL has on each GPU is in both."""
         name = ref or (engine.log.gpuwm[-1]["version"] if engine.log.gpuwm else "")
         version = self.service.version(name)
         if version is None or engine.peak_loading is None:
