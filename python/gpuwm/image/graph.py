@@ -19,6 +19,7 @@ from .. import guards
 from ..places import modules_of
 from . import values
 from .slots import (
+    ATTRIBUTE,
     BUFFER,
     PARAMETER,
     TRANSIENT,
@@ -141,7 +142,7 @@ class Graph:
 
     def _look_into(self, node: Node) -> None:
         for slot in slots(node.owner):
-            if self.ignored.fits(node.name, slot.kind, slot.key):
+            if slot.kind == ATTRIBUTE and self.ignored.fits(node.name, slot.key):
                 continue
             held = self._held(node, slot)
             if held is not values.NOT_PLAIN:

@@ -25,6 +25,7 @@ from .slots import (
     SIMPLE,
     Ignored,
     Opaque,
+    Slot,
     class_name,
     drop,
     is_mutable,
@@ -142,12 +143,7 @@ class Matching:
         if node.kind != "tensor" and (problem := self._other_class(position, owner)):
             self.problems.append(problem)
             return
-        there = {
-            _key(slot.kind, slot.key): slot
-            for slot in slots(owner)
-            if (type(slot.key) is str or values.encoded(slot.key) is not values.NOT_PLAIN)
-            and not self._ignored.fits(node.name, slot.kind, slot.key)
-        }
+        there = self._comparable(node.name, owner)
         for kind, key, held in node.slots:
             slot = there.pop(_key(kind, key), None)
             has = _MISSING if slot is None else slot.value
@@ -162,6 +158,18 @@ class Matching:
                 self._tell(name, held, has, slot is not None and slot.kind != kind)
         for slot in reversed(there.values()):
             self._drop(step(node.name, slot.kind, slot.key), owner, slot)
+
+    def _comparable(self, name: str, owner: Any) -> dict[Any, Slot]:
+        """What the owner at that path has, by `_key`."""
+        found: dict[Any, Slot] = {}
+        for slot in slots(owner):
+            kind, key, _ = slot
+            if kind == ATTRIBUTE:  # as most are
+                if not self._ignored.fits(name, key):
+                    found[key] = slot
+            elif type(key) is str or values.encoded(key) is not values.NOT_PLAIN:
+                found[_key(kind, key)] = slot
+        return found
 
     def _tell(self, name: str, held: Held, has: Any, other_kind: bool) -> None:
         if isinstance(held, dict) and "tensor" in held:

@@ -169,17 +169,6 @@ class _Wrong(Exception):
     """What a record says that none may say."""
 
 
-def _is_simple(slot: Any) -> bool:
-    """A slot of a text as its key and a simple value, as nearly all are."""
-    return (
-        type(slot) is list
-        and len(slot) == 3
-        and slot[0] in _SLOT_KINDS
-        and type(slot[1]) is str
-        and type(slot[2]) in SIMPLE
-    )
-
-
 def _demand(holds: bool, what: str) -> None:
     if not holds:
         raise _Wrong(what)
@@ -243,8 +232,20 @@ class _Reader:
             name,
             kind,
             self._class(said),
-            [slot if _is_simple(slot) else self._slot(name, slot) for slot in slots],
+            [slot if self._is_simple(slot) else self._slot(name, slot) for slot in slots],
         )
+
+    def _is_simple(self, slot: Any) -> bool:
+        """A slot of a text as its key and a simple value or a node, as nearly all are."""
+        if type(slot) is not list or len(slot) != 3:
+            return False
+        kind, key, held = slot
+        if type(kind) is not str or kind not in _SLOT_KINDS or type(key) is not str:
+            return False
+        if type(held) is dict and len(held) == 1:
+            node = held.get("node")
+            return type(node) is int and 0 <= node < self._node_count
+        return type(held) in SIMPLE
 
     def _class(self, position: Any) -> str:
         _demand(type(position) is int and 0 <= position < len(self._classes), f"class {position!r}")
@@ -258,6 +259,8 @@ class _Reader:
         _demand(type(held) in SIMPLE or isinstance(held, dict), f"value {held!r:.80} of {name}")
         if isinstance(held, dict):
             self._check_held(name, held)
+        if type(key) is str:
+            return kind, key, held
         try:
             key = values.decoded(key)
             hash(key)

@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
 from .matching import Matching, Tree
-from .slots import Opaque, Slot, is_mutable, owner_kind, slots
+from .slots import SIMPLE, Opaque, Slot, is_mutable, owner_kind, slots
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
 # Scratch memory that the exchange leaves is in cycles of Python's, or something holds it. Looking
@@ -192,11 +192,11 @@ def _reached(
     queue: deque[Any] = deque(modules)
     while queue:
         owner = queue.popleft()
-        found = list(slots(owner))
+        found = slots(owner)
         yield owner, found
         for slot in found:
             value = slot.value
-            if id(value) in seen or id(value) in tree:
+            if type(value) in SIMPLE or id(value) in seen or id(value) in tree:
                 continue
             if isinstance(value, torch.Tensor):
                 looked_into = bool(value.__dict__)

@@ -7,10 +7,11 @@ An *owner* is an object that is looked into: a module, a tensor (its attributes)
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ ITEM = "item"
 CELL = "cell"  # a variable of a closure
 DEFAULT = "default"  # a default of a function
 CALL = "call"  # what a bound method or a partial calls, and its arguments
-NAMED = (PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE)  # the kinds that share one name space
+NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # share one name space
 
 # What torch keeps in a module for itself. Hooks are the caller's own: they are not recorded.
 _INTERNAL = frozenset(
@@ -64,14 +65,10 @@ class Opaque:
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
         self.globs = tuple(globs)
-        self._known: dict[type, bool] = {}
+        self.kinds: dict[type, str | None] = {}  # what owner_kind found
 
     def __contains__(self, kind: type) -> bool:
-        found = self._known.get(kind)
-        if found is None:
-            names = [class_name(base) for base in kind.__mro__[:-1]]
-            found = self._known[kind] = self.names(names)
-        return found
+        return self.names([class_name(base) for base in kind.__mro__[:-1]])
 
     def names(self, names: Sequence[str]) -> bool:
         return any(
@@ -87,16 +84,15 @@ class Ignored:
         self.globs = tuple(globs)
         self._by_key: dict[str, list[str]] = {}
 
-    def fits(self, name: str, kind: str, key: Any) -> bool:
-        """name: the owner's path."""
-        if kind != ATTRIBUTE:
-            return False
+    def fits(self, name: str, key: str) -> bool:
+        """The attribute `key` of the owner at the path `name`."""
         globs = self._by_key.get(key)
         if globs is None:
             globs = self._by_key[key] = [glob for glob in self.globs if _may_end(glob, key)]
-        return bool(globs) and any(
-            fnmatch.fnmatchcase(step(name, kind, key), glob) for glob in globs
-        )
+        if not globs:  # as nearly always
+            return False
+        path = step(name, ATTRIBUTE, key)
+        return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
 def _may_end(glob: str, key: str) -> bool:
@@ -111,17 +107,26 @@ def owner_kind(value: Any, opaque: Opaque) -> str | None:
     kind = type(value)
     if kind in SIMPLE:  # as nearly all are
         return None
-    if isinstance(value, nn.Module):
-        return "module"
-    for name, base in _BUILTIN:
-        if isinstance(value, base):
-            return name if kind is base or kind not in opaque else None
-    if isinstance(value, types.FunctionType):
+    if kind not in opaque.kinds:
+        opaque.kinds[kind] = _kind_of_class(kind, opaque)
+    found = opaque.kinds[kind]
+    if found == "function":
         said = f"{value.__module__}.{value.__qualname__}"
         return "function" if _has_state(value) and not opaque.names([said]) else None
-    if isinstance(value, _LEAVES) or kind.__module__ == "builtins" or kind in opaque:
+    return found
+
+
+def _kind_of_class(kind: type, opaque: Opaque) -> str | None:
+    if issubclass(kind, nn.Module):
+        return "module"
+    for name, base in _BUILTIN:
+        if issubclass(kind, base):
+            return name if kind is base or kind not in opaque else None
+    if kind is types.FunctionType:
+        return "function"
+    if issubclass(kind, _LEAVES) or kind.__module__ == "builtins" or kind in opaque:
         return None
-    return "object" if hasattr(value, "__dict__") or _slots_of_class(kind) else None
+    return "object" if kind.__dictoffset__ or _slots_of_class(kind) else None
 
 
 _BUILTIN: tuple[tuple[str, type], ...] = (
@@ -158,35 +163,35 @@ def _slots_of_class(kind: type) -> dict[str, Any]:
 # ---- looking -----------------------------------------------------------------------------------
 
 
-def slots(owner: Any) -> Iterable[Slot]:
+def slots(owner: Any) -> list[Slot]:
     """All of an owner that `owner_kind` knows, or of a tensor. Attributes come sorted, so that the
     order in which they were set is of no matter."""
-    return _of_module(owner) if isinstance(owner, nn.Module) else _of_others(owner)
+    for kind, slots_of in _SLOTS_OF:
+        if isinstance(owner, kind):
+            return slots_of(owner)
+    return _of_object(owner)
 
 
-def _of_others(owner: Any) -> Iterator[Slot]:
-    if isinstance(owner, torch.Tensor):
-        yield from _attributes(owner.__dict__)
-    elif isinstance(owner, functools.partial):
-        yield Slot(CALL, "func", owner.func)
-        yield from (Slot(CALL, index, value) for index, value in enumerate(owner.args))
-        yield from (Slot(CALL, f"{key}=", value) for key, value in owner.keywords.items())
-    elif isinstance(owner, types.MethodType):
-        yield Slot(CALL, "__self__", owner.__self__)
-        yield Slot(CALL, "__func__", owner.__func__)
-    elif isinstance(owner, types.FunctionType):
-        yield from _of_function(owner)
-    else:
-        yield from _of_object(owner)
+# What `slots` of each sort returns is a list: a generator takes twice as long.
 
 
-def _attributes(named: dict[str, Any]) -> Iterator[Slot]:
-    for key in sorted(named, key=str):
-        yield Slot(ATTRIBUTE, key, named[key])
+def _of_partial(partial: functools.partial[Any]) -> list[Slot]:
+    return [
+        Slot(CALL, "func", partial.func),
+        *[Slot(CALL, index, value) for index, value in enumerate(partial.args)],
+        *[Slot(CALL, f"{key}=", value) for key, value in partial.keywords.items()],
+    ]
+
+
+def _of_method(method: types.MethodType) -> list[Slot]:
+    return [Slot(CALL, "__self__", method.__self__), Slot(CALL, "__func__", method.__func__)]
+
+
+def _attributes(named: dict[str, Any]) -> list[Slot]:
+    return [Slot(ATTRIBUTE, key, named[key]) for key in sorted(named, key=str)]
 
 
 def _of_module(module: nn.Module) -> list[Slot]:
-    """A list: nearly all slots are those of modules, and a generator takes twice as long."""
     named, transient = module.__dict__, module._non_persistent_buffers_set
     return [
         *[Slot(PARAMETER, key, parameter) for key, parameter in module._parameters.items()],
@@ -211,19 +216,28 @@ def _of_function(function: types.FunctionType) -> Iterator[Slot]:
         yield Slot(DEFAULT, key, value)
 
 
-def _of_object(owner: Any) -> Iterator[Slot]:
+def _of_object(owner: Any) -> list[Slot]:
+    found: list[Slot] = []
     if isinstance(owner, dict):
-        yield from (Slot(ITEM, key, value) for key, value in owner.items())
+        found += [Slot(ITEM, key, value) for key, value in owner.items()]
     elif isinstance(owner, list | tuple):
-        yield from (Slot(ITEM, index, value) for index, value in enumerate(owner))
+        found += [Slot(ITEM, index, value) for index, value in enumerate(owner)]
     named = getattr(owner, "__dict__", None)
     if isinstance(named, dict):
-        yield from _attributes(named)
+        found += _attributes(named)
     for name, member in _slots_of_class(type(owner)).items():
-        try:
-            yield Slot(ATTRIBUTE, name, member.__get__(owner))
-        except AttributeError:  # not set
-            continue
+        with contextlib.suppress(AttributeError):  # not set
+            found.append(Slot(ATTRIBUTE, name, member.__get__(owner)))
+    return found
+
+
+_SLOTS_OF: tuple[tuple[type, Callable[[Any], list[Slot]]], ...] = (
+    (nn.Module, _of_module),
+    (torch.Tensor, lambda tensor: _attributes(tensor.__dict__)),
+    (functools.partial, _of_partial),
+    (types.MethodType, _of_method),
+    (types.FunctionType, lambda function: list(_of_function(function))),
+)
 
 
 def step(name: str, kind: str, key: Any) -> str:
@@ -337,14 +351,14 @@ def saved(owner: Any) -> Callable[[], None]:
     """Remembers what all slots of an owner hold; the function that it returns restores it."""
     if isinstance(owner, nn.Module):
         return _saved_module(owner)
-    before = list(slots(owner))
+    before = slots(owner)
     if isinstance(owner, list):
         items = list(owner)
         return functools.partial(owner.__setitem__, slice(None), items)
 
     def restore() -> None:
         kept = {(slot.kind, slot.key) for slot in before}
-        for slot in reversed(list(slots(owner))):
+        for slot in reversed(slots(owner)):
             if (slot.kind, slot.key) not in kept:
                 drop(owner, slot.key, slot.kind)
         for slot in before:

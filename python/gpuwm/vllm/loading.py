@@ -65,6 +65,7 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, image, init
+from ..binding import no_collections
 from ..mapping import Mapping as Attached
 from . import (
     backends,
@@ -317,7 +318,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         """A fresh model whose parameters are the version's, and what took how long (seconds)."""
         clock = _Clock()
         target = torch.device(vllm_config.device_config.device)
-        with set_default_torch_dtype(model_config.dtype):
+        with no_collections(), set_default_torch_dtype(model_config.dtype):
             with init.empty_init(), target:
                 model = initialize_model(
                     vllm_config=vllm_config, model_config=model_config, prefix=prefix
