@@ -73,7 +73,7 @@ UNIT   := $(call sources,tests/unit)
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
 # Those that only ask the driver need its header.
-BENCH_GPU := $(patsubst %,tests/bench/%.c,segments crowd start switch verify flip scrub)
+BENCH_GPU := $(patsubst %,tests/bench/%.c,segments making crowd start switch verify flip scrub)
 BENCH  := $(if $(CFLAGS_CUDA),$(call sources,tests/bench),$(filter-out $(BENCH_GPU),$(call sources,tests/bench)))
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
