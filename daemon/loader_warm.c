@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what one has ---- */
 
@@ -248,15 +249,27 @@ static bool is_wanted(const struct server *server, const struct device *device)
 	return scrub_waits(server->scrub);
 }
 
-/* Whether somebody can't have a context on a GPU because of one that is kept there. */
+/* Whether a publish waits for room there. */
+static bool is_awaited(const struct server *server, const struct device *device)
+{
+	const struct waiter *w = server->waiters[WAIT_ROOM];
+
+	while (w && strcmp(w->device, device->id) != 0)
+		w = w->next;
+	return w != NULL;
+}
+
+/* Whether somebody can't have a context or memory on a GPU because of a context that is kept there. */
 static bool is_crowding(const struct loader *l)
 {
+	const struct server *server = l->pool->server;
 	const struct kept *kept = NULL;
 	struct error error;
 
 	while ((kept = next_context(l, kept))) {
-		if (budget_check_context(device_of(kept), &error) == -EAGAIN &&
-		    is_wanted(l->pool->server, device_of(kept)))
+		if (is_awaited(server, device_of(kept)) ||
+		    (budget_check_context(device_of(kept), &error) == -EAGAIN &&
+		     is_wanted(server, device_of(kept))))
 			return true;
 	}
 	return false;
@@ -264,7 +277,7 @@ static bool is_crowding(const struct loader *l)
 
 static bool is_in_the_way(const struct loader *l)
 {
-	return keep_s(l->pool) == 0 || has_lost(l) || l->pool->server->waiters[WAIT_ROOM] || is_crowding(l);
+	return keep_s(l->pool) == 0 || has_lost(l) || is_crowding(l);
 }
 
 static void give_way(struct loader_pool *pool)
@@ -319,7 +332,7 @@ static bool add_context(struct loader *l, struct device *device)
 	struct error error;
 
 	if (!device->is_cuda || device->lost.code || is_covered(l->pool, device) ||
-	    budget_charge_context(device, &charge, &error) < 0)
+	    is_awaited(l->pool->server, device) || budget_charge_context(device, &charge, &error) < 0)
 		return false;
 	grant = charge.bytes ? grant_new(&charge) : NULL;
 	if (!grant) {
@@ -330,14 +343,24 @@ static bool add_context(struct loader *l, struct device *device)
 	return true;
 }
 
-/* Contexts on every GPU that has none and has room for it. */
+/* Charges the loader with contexts on all GPUs that have none and have room for it. Where some could not be made: on one of
+ * them, another one each time, so that a GPU that refuses keeps no other one from its context. */
+static void add_contexts(struct loader *l)
+{
+	const struct device_table *devices = &l->pool->server->devices;
+	const unsigned failures = l->pool->warm_failures;
+
+	for (size_t i = 0; i < devices->count; i++) {
+		if (add_context(l, devices->devices[(failures + i) % devices->count]) && failures > 0)
+			return;
+	}
+}
+
 static void make(struct loader_pool *pool, struct loader *l)
 {
-	const struct device_table *devices = &pool->server->devices;
 	struct message_writer w;
 
-	for (size_t i = 0; i < devices->count; i++)
-		add_context(l, devices->devices[i]);
+	add_contexts(l);
 	if (!next_context(l, NULL))
 		return;
 	l->state = LOADER_WARMING;
@@ -367,7 +390,7 @@ static void make_always(struct loader_pool *pool)
 	struct loader *spare = loader_pool_spare(pool);
 	uint64_t now = clock_steady_ms();
 
-	if (keep_s(pool) != KEEP_ALWAYS || !spare || server->jobs.queued > 0 || server->waiters[WAIT_ROOM] ||
+	if (keep_s(pool) != KEEP_ALWAYS || !spare || server->jobs.queued > 0 ||
 	    loader_pool_count(pool) >= server->config->loaders)
 		return;
 	if (now < pool->warm_at_ms)

@@ -308,6 +308,7 @@ static int wait_for_room(struct request *request, const struct begin *given, int
 	begin->request.alias = begin->alias;
 	begin->request.join = given->request.join ? &begin->join : NULL;
 	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", begin->request.device->id);
 	waiter->asked = begin;
 	loader_pool_turn(request->server->loaders);
 	return 0;

@@ -323,6 +323,34 @@ Test(warm, loader_goes_for_a_publish_that_finds_no_room)
 	finish();
 }
 
+Test(warm, loader_stays_for_a_publish_on_another_gpu)
+{
+	struct message_writer w;
+	int publisher, third, fourth;
+
+	begin(100);
+	warm_up();
+	load_to(other_gpu);
+	expect_job(next);
+	third = standby_with(-1);
+	load_to(other_gpu);
+	expect_job(third);
+	fourth = standby_with(-1);
+	publisher = greeted(SESSION_ADMIN);
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "p@v1");
+	message_put_text(&w, "device", OTHER_GPU);
+	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
+	send_request(publisher, &w);
+	TURN_UNTIL(server->waiters[WAIT_ROOM]);
+	expect_kept();
+	close(publisher);
+	TURN_UNTIL(!server->waiters[WAIT_ROOM]);
+	close(fourth);
+	close(third);
+	finish();
+}
+
 Test(warm, loader_goes_for_the_context_of_a_check)
 {
 	struct budget_charge weights = {0};

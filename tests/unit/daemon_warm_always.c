@@ -122,6 +122,30 @@ Test(warm_always, contexts_that_can_not_be_made_are_tried_again_later)
 	finish();
 }
 
+Test(warm_always, a_gpu_that_refuses_its_context_keeps_no_other_one_from_it)
+{
+	begin(KEEP_ALWAYS);
+	cr_expect_eq(expect_wish(loader), 2);
+	next = standby_with(-1);
+	say_warm(loader, -EIO);
+	expect_dismissed();
+	server->loaders->warm_at_ms = 0; /* that time has passed */
+	loader_pool_turn(server->loaders);
+	cr_expect_eq(expect_wish(next), 1);
+	cr_expect_eq(gpu->contexts, CONTEXT);
+	cr_expect_eq(other_gpu->contexts, 0);
+	loader = accept_one();
+	cr_assert_eq(hello_with(loader, -1), 0);
+	cr_expect_eq(expect_wish(loader), 1, "the other one is tried again");
+	say_warm(next, 0);
+	cr_expect_eq(other_gpu->contexts, CONTEXT);
+	say_warm(loader, -EIO);
+	TURN_UNTIL(is_ended(loader));
+	TURN_UNTIL(other_gpu->contexts == 0);
+	cr_expect_eq(gpu->contexts, CONTEXT, "the first one has its own");
+	finish();
+}
+
 Test(warm_always, a_loader_that_hangs_while_it_makes_contexts_is_given_up)
 {
 	config.loader_start_ms = 500;
