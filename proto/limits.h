@@ -80,9 +80,9 @@
 #define TEXT_BYTES_MAX 1023 /* an error message, a reason */
 #define ROOTS_MAX 32 /* folders that models are loaded from; each is tried in turn */
 
-/* A version's key: model, dtype, quantisation, ranks, engine and its version are a dozen fields. With
- * NAME_BYTES_MAX for a field's name, the key of a load takes 12 KiB of a packet at most. */
-#define KEY_FIELDS_MAX 32
+/* A version's key: vLLM's has 32 fields, and newer engines have more. With NAME_BYTES_MAX for a field's name,
+ * the key of a load takes 25 KiB of a packet at most. */
+#define KEY_FIELDS_MAX 64
 #define KEY_VALUE_BYTES_MAX 255
 
 /* --- the index (fixed) ------------------------------------------------- */

@@ -224,7 +224,7 @@ unsigned gpuwm_dtype_bits(unsigned dtype);
 
 /* A field of a version's key: what has to be equal for its bytes to be of use to who attaches (the dtype, how it is
  * quantised, the engine and its version, how many ranks, …). Which fields there are is the publisher's to say. The
- * name is one as models have, the value UTF-8 of at most 255 bytes; at most 32 fields. */
+ * name is one as models have, the value UTF-8 of at most 255 bytes; at most 64 fields. */
 struct gpuwm_key_field {
 	const char *name, *value;
 };

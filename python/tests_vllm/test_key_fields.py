@@ -14,7 +14,7 @@ from gpuwm.vllm import backends, differences, identity, keys, variables
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 KINDS = ("dense", "tied", "experts", "latent", "fp8")
-KEY_FIELDS_MAX = 32  # proto/limits.h
+KEY_FIELDS_MAX = 64  # proto/limits.h
 
 
 @pytest.fixture(scope="module", autouse=True)
