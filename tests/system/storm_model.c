@@ -252,7 +252,7 @@ static void throw_expect(struct dice *dice, const struct storm_model *m, struct 
 {
 	int old = m->aliases[op->alias].tag;
 
-	/* Of a model without versions gpuwmd knows nothing, and compares nothing. */
+	/* gpuwmd knows no model without versions: it says so before it compares. */
 	if (count_of(m, STORM_GONE) == TAGS)
 		return;
 	if (dice_percent(dice, 10))

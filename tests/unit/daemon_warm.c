@@ -298,22 +298,30 @@ Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
 
 /* ---- where memory or a loader is short ---- */
 
+/* A publisher's connection, on which it asks for what fits beside one context and not beside two. */
+static int publish_on(const char *device)
+{
+	int publisher = greeted(SESSION_ADMIN);
+	struct message_writer w;
+
+	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
+	message_put_text(&w, "name", "p@v1");
+	message_put_text(&w, "device", device);
+	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
+	send_request(publisher, &w);
+	return publisher;
+}
+
 Test(warm, loader_goes_for_a_publish_that_finds_no_room)
 {
 	struct budget_charge other = {0};
-	struct message_writer w;
 	struct error error;
 	int publisher, checker;
 
 	begin(100);
 	warm_up();
 	cr_assert_eq(budget_charge_context(gpu, &other, &error), 0);
-	publisher = greeted(SESSION_ADMIN);
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "p@v1");
-	message_put_text(&w, "device", GPU);
-	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
-	send_request(publisher, &w);
+	publisher = publish_on(GPU);
 	TURN_UNTIL(is_ended(loader));
 	cr_assert_eq(answered_later(publisher), 0, "%s", message.error.message);
 	budget_release(&other);
@@ -325,7 +333,6 @@ Test(warm, loader_goes_for_a_publish_that_finds_no_room)
 
 Test(warm, loader_stays_for_a_publish_on_another_gpu)
 {
-	struct message_writer w;
 	int publisher, third, fourth;
 
 	begin(100);
@@ -336,12 +343,7 @@ Test(warm, loader_stays_for_a_publish_on_another_gpu)
 	load_to(other_gpu);
 	expect_job(third);
 	fourth = standby_with(-1);
-	publisher = greeted(SESSION_ADMIN);
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "p@v1");
-	message_put_text(&w, "device", OTHER_GPU);
-	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
-	send_request(publisher, &w);
+	publisher = publish_on(OTHER_GPU);
 	TURN_UNTIL(server->waiters[WAIT_ROOM]);
 	expect_kept();
 	close(publisher);
