@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import os
 import pathlib
@@ -80,6 +81,7 @@ def test_both_ways_of_counting(daemon: Daemon, source: pathlib.Path) -> None:
         seconds, _, *others = rows[label]
         assert float(seconds) >= 0
         assert others == ["-", "2"]
+    assert f"{gpuwm}: ms of each phase: " in warm
     rows = rows_of(start)
     assert len(rows[gpuwm]) == 2
     for label in ("gpuwm.attach, weights there", *loaders):
@@ -93,10 +95,25 @@ def test_both_ways_of_counting(daemon: Daemon, source: pathlib.Path) -> None:
 def test_a_copy_of_less_than_a_millisecond(
     tool: types.ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = {"gpuwm": [0.004], "copy": [0.0], "load_file": [0.001], "attach": [0.0005]}
+    figures = {
+        "gpuwm": [0.004],
+        "copy": [0.0],
+        "load_file": [0.001],
+        "attach": [0.0005],
+        "phases": {},
+    }
     arguments = types.SimpleNamespace(gpu=False, loaders=["load_file"])
     tool.report_warm(figures, 1 << 20, arguments)
     assert rows_of(capsys.readouterr().out)["of it the copy"] == ["0.000", "-", "-", "1"]
+
+
+def test_a_phase_that_only_some_loads_had(
+    tool: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = [{"opening": 1, "copying": 320}, {"copying": 324}, {"copying": 325, "checking": 8}]
+    tool.report_phases("kept", [collections.Counter(one) for one in rounds])
+    said = capsys.readouterr().out
+    assert said.endswith("ms of each phase: opening 0, copying 324, checking 0\n")
 
 
 @pytest.mark.parametrize(
@@ -174,6 +191,7 @@ def test_goals_on_a_gpu(tool: types.ModuleType, capsys: pytest.CaptureFixture[st
         "instanttensor-mmap": [0.4],
         "attach": [0.001],
         "hand": [0.02],
+        "phases": {"kept": [collections.Counter(copying=324)]},
     }
     arguments = types.SimpleNamespace(loaders=["load_file", "instanttensor-mmap"], gpu=True)
     tool.report_warm(figures, 16 << 30, arguments)

@@ -11,6 +11,7 @@ Needs `gpuwmctl` on PATH, torch, and the package of each loader: tests/gpu/READM
 """
 
 import argparse
+import collections
 import glob
 import json
 import os
@@ -24,6 +25,7 @@ import peers
 GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
 GOAL_KEPT_MS = 40.0  # beside the time at the ceiling
+SETTLE_S = 0.25  # the GPU clears freed memory beside what is next: 16 GiB in some 30 ms, which slow copies by a tenth
 SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time is short
 LOADER_S = 30
 
@@ -91,14 +93,16 @@ class Gpuwm:
             time.sleep(0.01)
 
     def load(self, source, ref):
-        """(request to ready, copy) in seconds. The first includes the start of gpuwmctl."""
+        """Seconds from request to ready, with the start of gpuwmctl; milliseconds of each phase that gpuwmd counted."""
         self.wait_for_loader()
         begin = time.monotonic()
         self.ctl("load", source, ref, "--device", self.device, "--wait")
         ready = time.monotonic() - begin
         jobs = [job for job in self.ctl("jobs")["jobs"] if job["kind"] == "load"]
-        phases = max(jobs, key=lambda job: job["job"])["phases"]
-        return ready, sum(phase["ms"] for phase in phases if phase["phase"] == "copying") / 1000
+        phases = collections.Counter()
+        for phase in max(jobs, key=lambda job: job["job"])["phases"]:
+            phases[phase["phase"]] += phase["ms"]
+        return ready, phases
 
     def retire(self, ref):
         self.ctl("swap", ref.split("@")[0] + "@current", "--remove")
@@ -190,6 +194,12 @@ def check(processes):
     return slow
 
 
+def settle(arguments):
+    """Until nothing of what another loader freed is being cleared beside the next load."""
+    if arguments.gpu:
+        time.sleep(SETTLE_S)
+
+
 def measure_warm(arguments, files, gpuwms):
     processes = {name: Process(name, arguments.torch, files, arguments.socket) for name in arguments.loaders}
     others = {"attach": Process("attach", arguments.torch, files, arguments.socket)}
@@ -202,22 +212,27 @@ def measure_warm(arguments, files, gpuwms):
         gpuwm.load(arguments.source, f"compare-{name}@warm")
         gpuwm.retire(f"compare-{name}@warm")
     figures = {name: [] for name in (*processes, *others, *gpuwms, "copy", "hand")}
+    figures["phases"] = {name: [] for name in gpuwms}
     for number in range(arguments.rounds):
         if "ceiling" in others:
+            settle(arguments)
             figures["ceiling"].append(others["ceiling"].load())
         for name, process in processes.items():
             if name in slow and number > 0:
                 continue
+            settle(arguments)
             figures[name].append(process.load())
             if name == "load_file" and arguments.gpu:
                 figures["hand"].append(process.ask("hand")["seconds"])
             process.ask("drop")
         for name, gpuwm in gpuwms.items():
             ref = f"compare-{name}@{number}"
-            ready, copy = gpuwm.load(arguments.source, ref)
+            settle(arguments)
+            ready, phases = gpuwm.load(arguments.source, ref)
             figures[name].append(ready)
+            figures["phases"][name].append(phases)
             if name == "gpuwm":
-                figures["copy"].append(copy)
+                figures["copy"].append(phases["copying"] / 1000)
                 figures["attach"].append(others["attach"].load(ref))
                 others["attach"].ask("drop")
             gpuwm.retire(ref)
@@ -238,6 +253,12 @@ def label_of(name):
     return f"{label} ({notes[label]})" if notes.get(label) else label
 
 
+def report_phases(name, rounds):
+    phases = dict.fromkeys(phase for one in rounds for phase in one)
+    parts = ", ".join(f"{phase} {half([one[phase] for one in rounds]):.0f}" for phase in phases)
+    print(f"  {label_of(name)}: ms of each phase: {parts}")
+
+
 def report_warm(figures, size, arguments):
     has = "a context" if arguments.gpu else "its modules"
     print(f"each in a process that has {has}: seconds, GB/s, share of the ceiling, rounds")
@@ -250,6 +271,8 @@ def report_warm(figures, size, arguments):
         share = f"{ceiling / seconds:>8.2f}" if ceiling and seconds else f"{'-':>8}"
         rate = f"{size / 1e9 / seconds:>8.1f}" if seconds else f"{'-':>8}"
         print(f"  {label_of(name):<60} {seconds:>8.3f} {rate} {share} {len(figures[name]):>4}")
+    for name, rounds in figures["phases"].items():
+        report_phases(name, rounds)
     if "kept" not in figures:
         print("  gpuwm with a kept context was not measured: --kept-socket names its gpuwmd")
     if arguments.gpu:
