@@ -110,8 +110,8 @@
 #define CONTEXT_BYTES MIB(576)
 
 /* Size policy of segments: few and large. To attach 64 GiB takes the driver 4.3 ms in segments of 2 GiB, 2.5 in
- * those of 16 and 1.7 in one (H200), and each is one of the STORE_FDS_MAX descriptors; but to create it takes
- * 127, 129 and 206 ms, which a load waits for. */
+ * those of 16 and 1.7 in one (H200), and each is one of the STORE_FDS_MAX descriptors; but to create it
+ * just after as much was freed takes 127, 129 and 206 ms, which a load waits for. */
 #define SEGMENT_BYTES_TARGET GIB(16)
 /* What a publisher may ask for instead: from the granularity of a GPU to more than any device holds. */
 #define SEGMENT_BYTES_MIN MIB(2)
