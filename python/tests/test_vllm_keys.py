@@ -241,7 +241,20 @@ def test_each_variable_of_the_table_is_named_when_it_is_not_the_default(
     assert layout()["environment"] == f"{name}=changed"
 
 
-def test_a_variable_that_this_vllm_lacks_is_left_out(vllm: Any) -> None:
+def test_a_variable_that_nobody_set_is_this_vllms_own(
+    vllm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del vllm.envs.VLLM_USE_DEEP_GEMM
+    vllm.envs.__getattr__ = lambda name: name != "VLLM_USE_DEEP_GEMM"
+    assert layout()["environment"] == "defaults"
+    monkeypatch.setenv("VLLM_USE_DEEP_GEMM", "0")
+    assert layout()["environment"] == "VLLM_USE_DEEP_GEMM=false"
+
+
+def test_a_variable_that_this_vllm_lacks_is_left_out(
+    vllm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_USE_DEEP_GEMM", "0")
     del vllm.envs.VLLM_USE_DEEP_GEMM
     assert layout()["environment"] == "defaults"
 

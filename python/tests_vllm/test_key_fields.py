@@ -11,6 +11,8 @@ import torch
 import gpuwm
 from gpuwm.vllm import backends, differences, identity, keys, variables
 
+from .conftest import NEW
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 KINDS = ("dense", "tied", "experts", "latent", "fp8")
@@ -143,9 +145,15 @@ def test_a_difference_inside_the_configuration_is_named(checkpoints: pathlib.Pat
 
 
 def test_the_table_of_variables_has_vllms_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    import vllm.envs as envs
+
     for name in variables.LAYOUT:
         monkeypatch.delenv(name, raising=False)
     assert variables.changed() == {}
+    has = {name: getattr(envs, name) for name in variables.LAYOUT if name in dir(envs)}
+    moved = {name for name, value in has.items() if value != variables.LAYOUT[name].default}
+    # vLLM 0.33 switched two off that 0.25 has on.
+    assert moved == ({"VLLM_ROCM_USE_AITER_FP4BMM", "VLLM_ROCM_USE_AITER_FP8BMM"} if NEW else set())
 
 
 def test_a_variable_of_the_table_is_read_as_vllm_reads_it(

@@ -14,7 +14,12 @@ import gpuwm
 from gpuwm import remembering
 from gpuwm.vllm import memory
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+from .conftest import NEW
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # vLLM's imports warn
+    pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25"),
+]
 
 GIB = memory.GIB
 TOTAL = 80 * GIB

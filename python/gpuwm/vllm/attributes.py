@@ -33,6 +33,7 @@ _IGNORED = {
     "_aot_compilation_path": "a path of the compiler's cache",
     "_aot_cache_dir": "likewise",
     # TorchCompileWithNoGuardsWrapper
+    "_compile_tag": "for the compiler's log",
     "_compile_prefix": "for the compiler's cache",
     "_is_encoder": "for the compiler's cache",
     "layerwise_nvtx_tracing_enabled": "how calls are traced",

@@ -7,11 +7,13 @@ know is left out, so a table for several releases of vLLM does no harm.
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 
 class Variable(NamedTuple):
-    """default: vLLM's, as Python has it. why: what of the weights depends on the variable."""
+    """default: that of vLLM 0.25.1 or, where it has none, 0.33.0, as Python has it. why: what of
+    the weights depends on the variable."""
 
     default: Any
     why: str
@@ -77,11 +79,14 @@ LAYOUT: dict[str, Variable] = {
 
 
 def changed() -> dict[str, Any]:
-    """The variables of the table that vLLM reads as something else than the default, by name."""
+    """The variables of the table that are set to something else than the default, by name. One that
+    nobody set has the default of this vLLM, whose version is another field of the key."""
     import vllm.envs as envs
 
     found: dict[str, Any] = {}
     for name, variable in LAYOUT.items():
+        if name not in os.environ and name not in vars(envs):
+            continue
         try:
             value = getattr(envs, name)
         except AttributeError:
