@@ -1,115 +1,11 @@
 /* A mapping that becomes another version's, on a GPU: on tests/fakecuda, or a real one. */
-#include "client/lib/memory.h"
-#include "include/gpuwm/client.h"
-
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <dlfcn.h>
-#include <sys/wait.h>
-
-#include "lib_fake.h"
-#include "lib_versions.h"
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
-
-static struct fake *fake;
-static struct gpuwm_client *client;
-static struct memory_device device;
-static char calls[64]; /* the log of the stand-in driver, and of gpuwmd */
-
-static void start(void)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-	struct made made = made_default("v1", 1);
-	char id[CUDA_ID_BYTES];
-
-	fake = fake_start();
-	strcpy(fake->calls, calls);
-	cr_assert(eq(int, cuda_id(0, id, NULL), 0));
-	cr_assert(eq(int, memory_device_open(id, &device, NULL), 0));
-	strcpy(fake->device, id);
-	made_add(fake, &device, &made);
-	made = made_default("v2", 2);
-	made_add(fake, &device, &made);
-	options.socket = fake->path;
-	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
-}
-
-static void need_driver(void)
-{
-	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
-		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
-	setenv("FAKECUDA_LOG", calls, 1);
-}
-
-static void teardown(void)
-{
-	unlink(calls);
-}
+#include "lib_switch_cuda.h"
 
 TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 120);
-
-/* Of the driver, beyond what the library calls. */
-static void *symbol(const char *name)
-{
-	const struct cuda_driver *cuda;
-	void *found;
-
-	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
-	found = dlsym(cuda->library, name);
-	cr_assert(found != NULL, "%s", name);
-	return found;
-}
-
-/* What tensor 2 holds when a stream comes to it: queued, not waited for. */
-static void queue_read(const struct gpuwm_mapping *mapping, char *ret_bytes)
-{
-	__typeof__(cuStreamCreate) *create = (__typeof__(cuStreamCreate) *)symbol("cuStreamCreate");
-	__typeof__(cuMemcpyDtoHAsync_v2) *copy =
-		(__typeof__(cuMemcpyDtoHAsync_v2) *)symbol("cuMemcpyDtoHAsync_v2");
-	struct gpuwm_tensor tensor;
-	CUstream stream;
-
-	gpuwm_tensor_at(mapping, 2, &tensor);
-	cr_assert(eq(int, create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS));
-	cr_assert(eq(int, copy(ret_bytes, (CUdeviceptr)tensor.data, tensor.bytes, stream), CUDA_SUCCESS));
-}
-
-static void need_fakecuda(void)
-{
-	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
-		cr_skip("a real driver fails when it likes, and tells nobody what it was asked");
-}
-
-static struct gpuwm_mapping *attach_to(const char *ref)
-{
-	struct gpuwm_mapping *mapping = NULL;
-
-	cr_assert(eq(int, gpuwm_attach(client, ref, NULL, &mapping), 0), "%s", gpuwm_error()->message);
-	return mapping;
-}
-
-static void stop(struct gpuwm_mapping *mapping)
-{
-	cr_assert(eq(int, gpuwm_detach(mapping), 0), "%s", gpuwm_error()->message);
-	cr_assert(eq(uint, fake->leases, 0));
-	gpuwm_close(client);
-	fake_stop(fake);
-}
-
-static bool context_active(void)
-{
-	const struct cuda_driver *cuda;
-	unsigned flags;
-	int active = 0;
-
-	cuda_open(&cuda, NULL);
-	cuda->cuDevicePrimaryCtxGetState(0, &flags, &active);
-	return active;
-}
 
 Test(switch_cuda, puts_the_new_bytes_where_the_old_ones_were)
 {
@@ -150,55 +46,6 @@ Test(switch_cuda, keeps_what_lies_there_read_only)
 	memory_cuda.leave(&device);
 	cr_assert(eq(int, filled_with(mapping), 2));
 	stop(mapping);
-}
-
-/* What was called since `from`, in its order, but for what only asks. */
-static long log_end(void)
-{
-	FILE *log = fopen(calls, "re");
-	long end;
-
-	cr_assert(log != NULL);
-	fseek(log, 0, SEEK_END);
-	end = ftell(log);
-	fclose(log);
-	return end;
-}
-
-static const char *log_since(long from)
-{
-	static const char *const silent[] = {
-		"cuCtxGetCurrent",     "cuCtxGetDevice",           "cuDevicePrimaryCtxGetState",
-		"cuStreamIsCapturing", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-		"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"};
-	static char text[2000];
-	FILE *log = fopen(calls, "re");
-	char line[256], name[64];
-
-	*text = 0;
-	fseek(log, from, SEEK_SET);
-	while (fgets(line, sizeof(line), log)) {
-		bool asks = sscanf(line, "%*d %*s %63s", name) != 1;
-
-		for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
-			asks = asks || strcmp(name, silent[i]) == 0;
-		if (!asks)
-			strcat(strcat(text, *text ? " " : ""), name);
-	}
-	fclose(log);
-	return text;
-}
-
-static bool log_has(const char *words)
-{
-	FILE *log = fopen(calls, "re");
-	char line[256];
-	bool has = false;
-
-	while (fgets(line, sizeof(line), log))
-		has = has || strstr(line, words);
-	fclose(log);
-	return has;
 }
 
 #define MAPS_BOTH                                                                                              \
@@ -439,11 +286,9 @@ enum outcome { SWITCHED = 10, REFUSED = 11, NO_SWITCH = 12 };
 static int with_failing_call(int n)
 {
 	struct gpuwm_mapping *mapping;
-	char fail[64];
 	int fds, r, fill;
 
-	snprintf(fail, sizeof(fail), "*:%d:999", n);
-	setenv("FAKECUDA_FAIL", fail, 1);
+	call_fails(n);
 	start();
 	if (gpuwm_attach(client, "m@v1", NULL, &mapping) < 0)
 		return NO_SWITCH;
@@ -466,52 +311,30 @@ static int with_failing_call(int n)
 	return fake->leases != 0 ? 6 : r < 0 ? REFUSED : SWITCHED;
 }
 
-/* How many calls go before the switch, and how many it makes. */
-static int calls_before(int *ret_during)
+static struct gpuwm_mapping *switched;
+
+static void before_switch(void)
 {
-	int ends[2], counts[2] = {0};
-	pid_t child;
+	start();
+	switched = attach_to("m@v1");
+	filled_with(switched);
+}
 
-	cr_assert(eq(int, pipe(ends), 0));
-	child = fork();
-	if (child == 0) {
-		struct gpuwm_mapping *mapping;
-		char line[256];
-		FILE *log;
-		long from;
-
-		start();
-		mapping = attach_to("m@v1");
-		filled_with(mapping);
-		from = log_end();
-		gpuwm_switch(mapping, "m@v2", NULL);
-		log = fopen(calls, "re");
-		while (fgets(line, sizeof(line), log))
-			counts[ftell(log) > from] += strstr(line, " cu") != NULL;
-		_exit(write(ends[1], counts, sizeof(counts)) != sizeof(counts));
-	}
-	waitpid(child, NULL, 0);
-	cr_assert(eq(sz, (size_t)read(ends[0], counts, sizeof(counts)), sizeof(counts)));
-	*ret_during = counts[1];
-	return counts[0];
+static void switch_it(void)
+{
+	gpuwm_switch(switched, "m@v2", NULL);
 }
 
 Test(switch_cuda, leaves_the_old_or_the_new_version_whole_whichever_call_fails)
 {
-	int refused = 0, before, during;
+	int refused = 0, during, before;
 
 	need_fakecuda();
-	before = calls_before(&during);
+	before = calls_of(before_switch, switch_it, &during);
 	cr_assert(lt(int, 10, during));
 	for (int n = before + 1; n <= before + during; n++) {
-		int status;
-		pid_t child;
+		int status = status_with(n, with_failing_call);
 
-		unlink(calls);
-		child = fork();
-		if (child == 0)
-			_exit(with_failing_call(n));
-		waitpid(child, &status, 0);
 		cr_assert(status == SWITCHED << 8 || status == REFUSED << 8, "call %d: %#x", n - before,
 			  status);
 		refused += status == REFUSED << 8;
