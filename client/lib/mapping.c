@@ -28,7 +28,7 @@ static void close_in_child(void *object)
 		part->device.ops->close_fds(part->others, part->segment_count);
 }
 
-/* Under fork_lock. */
+/* Of a part that is not in the table. */
 static void part_name(struct mapped_part *part, const struct gpuwm_version_info *version)
 {
 	strcpy(part->version, version->id);
@@ -301,8 +301,9 @@ int mapped_part_check(const struct mapped_part *part, struct error *error)
 {
 	if (!part->lost)
 		return 0;
-	return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
-			 "the mapping was lost: a switch failed, and the old version could not be put back");
+	return error_set(
+		error, -ENOTRECOVERABLE, "detach, or switch again",
+		"the mapping was lost: a switch or an exchange failed, and the old version could not be put back");
 }
 
 int mapped_part_hold(struct mapped_part *part, struct error *error)
@@ -373,20 +374,34 @@ void mapped_part_become(struct mapped_part *part, const struct gpuwm_version_inf
 
 /* ---- switching --------------------------------------------------------- */
 
-/* Takes it out of the table, so that nobody comes to share it. */
-static int part_claim(struct mapped_part *part, struct error *error)
+bool mapped_part_is_shared(const struct mapped_part *part)
 {
 	bool shared;
 
 	fork_lock();
 	shared = part->uses > 1;
+	fork_unlock();
+	return shared;
+}
+
+bool mapped_part_claim(struct mapped_part *part)
+{
+	bool shared;
+
+	fork_lock();
+	shared = mapped_part_is_shared(part);
 	if (!shared)
 		part_unlink(part);
 	fork_unlock();
-	if (shared)
-		return error_set(error, -EBUSY, "detach the others, or attach the new version beside it",
-				 "another attachment of this process shares the mapping");
-	return 0;
+	return !shared;
+}
+
+void mapped_part_unclaim(struct mapped_part *part)
+{
+	fork_lock();
+	if (!part->lost)
+		part_link(part);
+	fork_unlock();
 }
 
 /* The part's segments and the others, exchanged. */
@@ -469,18 +484,16 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 int mapped_part_switch(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
 		       bool idle, struct error *error)
 {
-	int r = part_claim(part, error);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (!mapped_part_claim(part))
+		return error_set(error, -EBUSY, "detach the others, or attach the new version beside it",
+				 "another attachment of this process shares the mapping");
 	pthread_mutex_lock(&part->lock);
 	r = switch_claimed(part, grant, index, idle, error);
 	pthread_mutex_unlock(&part->lock);
-	fork_lock();
 	if (r == 0)
 		part_name(part, &grant->version);
-	if (!part->lost)
-		part_link(part);
-	fork_unlock();
+	mapped_part_unclaim(part);
 	return r;
 }

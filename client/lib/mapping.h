@@ -28,7 +28,7 @@ struct mapped_part {
 	struct fork_hook hook; /* what the segments keep open is no child's */
 	pthread_mutex_t lock; /* of what follows, until mapped */
 	bool mapped;
-	bool lost; /* a switch failed, and so did putting the old segments back: nothing is there */
+	bool lost; /* a switch or an exchange failed, and so did putting the old segments back: nothing is there */
 	bool held; /* the device's context, since the first read */
 	struct index_map index;
 	struct memory_range range; /* where they lie */
@@ -83,7 +83,7 @@ int mapped_part_drop(struct mapped_part *part, struct error *error);
 int mapped_part_leave(struct mapped_part *part, struct error *error);
 void mapped_part_free(struct mapped_part *part);
 
-/* Returns the first of all mapped parts; `next` leads to the others. A part that is being switched is not in the list. Takes
+/* Returns the first of all mapped parts; `next` leads to the others. A part that is being switched or exchanged is not in the list. Takes
  * no lock, so that a signal handler can read the list while other threads change it. */
 const struct mapped_part *mapped_part_first(void);
 
@@ -101,6 +101,13 @@ int mapped_part_populate(struct mapped_part *part, struct error *error);
  * or a stream is being captured. When it fails the part is as it was, or lost: -ENOTRECOVERABLE. */
 int mapped_part_switch(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
 		       bool idle, struct error *error);
+
+/* Whether other attachments use the part too. */
+bool mapped_part_is_shared(const struct mapped_part *part);
+/* Takes the part out of the table, so that nobody comes to share it. Returns false if others use it: then it stays in
+ * the table. mapped_part_unclaim puts it back, unless it is lost. */
+bool mapped_part_claim(struct mapped_part *part);
+void mapped_part_unclaim(struct mapped_part *part);
 
 /* 0, or -ENOTRECOVERABLE: the part is lost. */
 int mapped_part_check(const struct mapped_part *part, struct error *error);

@@ -77,7 +77,8 @@ struct memory_ops {
 		      enum memory_access access, struct error *error);
 	/* Maps imported segments in their order into a range of memory_range_bytes that has
 	 * nothing mapped, for reading (and for private_writes): one call of the driver each, and one for all. When
-	 * it fails nothing is mapped. They keep what they were imported with: remap_all needs it. */
+	 * it fails nothing is mapped. They keep what they were imported with: remap_all needs it, and map_all after
+	 * vacate. */
 	int (*map_all)(const struct memory_device *device, const struct memory_range *range,
 		       struct memory_segment *segments, uint32_t count, struct error *error);
 	/* Maps other segments of the same sizes where map_all put `now`. When it fails, `now`
@@ -87,6 +88,11 @@ struct memory_ops {
 	int (*remap_all)(const struct memory_device *device, const struct memory_range *range,
 			 struct memory_segment *now, struct memory_segment *next, uint32_t count,
 			 struct error *error);
+	/* Ends what map_all did, so that other segments can be mapped there: no segment has an address then, and the
+	 * range stays reserved. When it fails all is as it was. On cuda the caller has made the device idle; on host
+	 * the memory stays readable until other segments are mapped over it. */
+	int (*vacate)(const struct memory_device *device, const struct memory_range *range,
+		      struct memory_segment *segments, uint32_t count, struct error *error);
 	/* Maps segments of one's own anew where map_at put them: for reading, so that they can be exported, or
 	 * for writing again (what is sealed on host: privately, copied where it is written). A forked child has
 	 * them too then. When it fails each is mapped the one way or the other, or none is and no segment has an

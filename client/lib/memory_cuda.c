@@ -262,27 +262,38 @@ static int cuda_map_all(const struct memory_device *device, const struct memory_
 	return map_from(cuda, device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
 }
 
+static int cuda_vacate(const struct memory_device *device, const struct memory_range *range,
+		       struct memory_segment *segments, uint32_t count, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	(void)device;
+	if (r < 0 || count == 0)
+		return r;
+	result = cuda->cuMemUnmap((CUdeviceptr)range->base, range->bytes);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemUnmap");
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].address = NULL;
+	return 0;
+}
+
 /* Unmaps `now` and maps `next`, which may be the same, in its place; `now` again where that fails. */
 static int map_instead(const struct memory_device *device, const struct memory_range *range,
 		       struct memory_segment *now, enum memory_access access_now, struct memory_segment *next,
 		       enum memory_access access_next, uint32_t count, struct error *error)
 {
-	const struct cuda_driver *cuda;
 	CUdeviceptr base = (CUdeviceptr)range->base;
 	struct error unused;
-	CUresult result;
-	int r = cuda_open(&cuda, error);
+	int r = cuda_vacate(device, range, now, count, error);
 
 	if (r < 0 || count == 0)
 		return r;
-	result = cuda->cuMemUnmap(base, range->bytes);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "cuMemUnmap");
-	for (uint32_t i = 0; i < count; i++)
-		now[i].address = NULL;
-	r = map_from(cuda, device, base, next, count, access_next, error);
+	r = map_from(driver(), device, base, next, count, access_next, error);
 	if (r < 0)
-		map_from(cuda, device, base, now, count, access_now, &unused);
+		map_from(driver(), device, base, now, count, access_now, &unused);
 	return r;
 }
 
@@ -588,6 +599,7 @@ const struct memory_ops memory_cuda = {
 	.map_at = cuda_map_at,
 	.map_all = cuda_map_all,
 	.remap_all = cuda_remap_all,
+	.vacate = cuda_vacate,
 	.reaccess = cuda_reaccess,
 	.settle = cuda_settle,
 	.populate = cuda_populate,

@@ -257,6 +257,18 @@ static int host_map_all(const struct memory_device *device, const struct memory_
 	return r;
 }
 
+/* map_all maps over what is there. */
+static int host_vacate(const struct memory_device *device, const struct memory_range *range,
+		       struct memory_segment *segments, uint32_t count, struct error *error)
+{
+	(void)device;
+	(void)range;
+	(void)error;
+	for (uint32_t i = 0; i < count; i++)
+		segments[i].address = NULL;
+	return 0;
+}
+
 static int host_remap_all(const struct memory_device *device, const struct memory_range *range,
 			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
 			  struct error *error)
@@ -410,6 +422,7 @@ const struct memory_ops memory_host = {
 	.map_at = host_map_at,
 	.map_all = host_map_all,
 	.remap_all = host_remap_all,
+	.vacate = host_vacate,
 	.reaccess = host_reaccess,
 	.settle = host_settle,
 	.populate = host_populate,

@@ -80,6 +80,7 @@ struct fake {
 	size_t version_count;
 	char calls[96]; /* a file that gets a line for each release, as a driver's log does; "": none */
 	uint64_t granted;
+	uint64_t released; /* the lease of the last release */
 	unsigned leases, grants, aborts, commits, hellos, releases, requests;
 	unsigned resumes, resumed, batch; /* requests, leases in all, most leases of one */
 	unsigned epoch;
@@ -332,6 +333,7 @@ static inline void fake_answer(struct fake *fake, nfds_t peer, struct message *m
 	} else if (strcmp(m->method, METHOD_RELEASE) == 0) {
 		fake_lease(fake, peer, fake->held[peer] > 0 ? -1 : 0);
 		fake->releases++;
+		fake->released = fields_u64(&f, "lease");
 		fake_log(fake, METHOD_RELEASE);
 	} else if (strcmp(m->method, METHOD_RESUME) == 0) {
 		fake_resume(fake, peer, &f, w);

@@ -1,0 +1,57 @@
+/* What tests of gpuwm_exchange share: `mapping` of v1 and `other` of v2, attached to the gpuwmd of lib_switch.h. */
+#ifndef GPUWM_TESTS_LIB_EXCHANGE_H
+#define GPUWM_TESTS_LIB_EXCHANGE_H
+
+#include "lib_switch.h"
+
+static struct gpuwm_mapping *mapping, *other;
+
+static inline void exchange_setup(void)
+{
+	switch_setup();
+	mapping = attach_to("m@v1");
+	other = attach_to("m@v2");
+}
+
+static inline void exchange_teardown(void)
+{
+	gpuwm_detach(mapping);
+	gpuwm_detach(other);
+	cr_assert(eq(uint, fake->leases, 0));
+	restart_teardown();
+}
+
+/* The lease that the mapping has is one on its version, and its client holds it. */
+static inline void has_its_lease(const struct gpuwm_mapping *one)
+{
+	const struct lease *lease = one->client->reviver.leases;
+
+	while (lease && lease != one->lease)
+		lease = lease->next;
+	cr_assert(lease != NULL);
+	cr_assert(eq(str, (char *)lease->version.id, (char *)one->version.id));
+}
+
+/* v1 is at the one, v2 at the other. */
+static inline void are_at(const struct gpuwm_mapping *first, const struct gpuwm_mapping *second)
+{
+	is_version(first, v1, 1);
+	is_version(second, v2, 2);
+	has_its_lease(first);
+	has_its_lease(second);
+	cr_assert(first->lease != second->lease);
+}
+
+/* Gives the lease of a mapping back, and no other. */
+static inline void detach_gives_back(struct gpuwm_mapping **gone)
+{
+	uint64_t lease = (*gone)->lease->id;
+	unsigned leases = fake->leases;
+
+	cr_assert(eq(int, gpuwm_detach(*gone), 0), "%s", gpuwm_error()->message);
+	*gone = NULL;
+	cr_assert(eq(u64, fake->released, lease));
+	cr_assert(eq(uint, fake->leases, leases - 1));
+}
+
+#endif
