@@ -123,6 +123,10 @@ class SwitchOptions(ctypes.Structure):
     )
 
 
+class ExchangeOptions(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("idle", c_bool), ("check", c_bool))
+
+
 class Tensor(ctypes.Structure):
     _fields_ = (
         ("name", c_char_p),
@@ -240,6 +244,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
     "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
     "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),
+    "gpuwm_exchange": (c_int, (_HANDLE, _HANDLE, POINTER(ExchangeOptions))),
     "gpuwm_tensor_count": (c_uint64, (_HANDLE,)),
     "gpuwm_tensors": (c_int, (_HANDLE, POINTER(Tensor))),
     "gpuwm_tensor_read": (c_int, (_HANDLE, c_void_p, c_uint64, c_void_p, c_uint64)),

@@ -58,11 +58,11 @@ class Where:
     keeps: Handle | None = None
 
     def __init__(self, handle: Handle) -> None:
-        self.socket = handle.socket
         self.look(handle)
 
     def look(self, handle: Handle) -> None:
         info = handle.version
+        self.socket = handle.socket
         self.id = _lib.text(info.id)
         self.label = f"{_lib.text(info.model)}@{_lib.text(info.tag)}"
         self.device = _lib.text(info.device)
@@ -159,6 +159,11 @@ class Handle:
     def tensor(self, position: int) -> Any:
         """The library's structure of a tensor, to pass on."""
         return ctypes.byref(self.table().array, position * _TENSOR_BYTES)
+
+    def trade(self, other: Handle) -> None:
+        """The library exchanged the versions of both, and the clients that hold their leases."""
+        self.socket, other.socket = other.socket, self.socket
+        self.follows, other.follows = other.follows, self.follows
 
 
 class _Use:

@@ -1,4 +1,4 @@
-"""Following a model's alias: another version at the same addresses."""
+"""Another version at the same addresses: following a model's alias, exchanging two mappings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from . import _abi, _lib, errors
 from .attaching import wait_until_ready
+from .mapping import Mapping
 
 if TYPE_CHECKING:
     import torch
 
-    from .mapping import Mapping, Version
+    from ._handle import Handle
+    from .mapping import Version
 
 
 def switch(
@@ -61,8 +63,7 @@ def switch(
     options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
     if key is not None:
         options.key, options.key_count = _lib.own_key_fields(key)
-    # Without torch, or before anything was bound, there are no copies.
-    copies = _copies(mapping, globs) if f"{__package__}.remembering" in sys.modules else []
+    copies = _copies(mapping, globs, "switch")
     try:
         with handle.use() as pointer:
             _lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
@@ -73,11 +74,89 @@ def switch(
     return mapping.version
 
 
+def exchange(
+    mapping: Mapping,
+    other: Mapping,
+    *,
+    idle: bool = False,
+    stale: str | Sequence[str] = (),
+    check: bool = False,
+) -> Version:
+    """Exchanges the versions of two mappings of one layout, device, rank and subset, and refreshes
+    every private copy that `bind` made of `mapping` and that lives, in place. Returns the version
+    that `mapping` has then. It asks nothing of gpuwmd, which may be down.
+
+    For engines of several ranks, of which all switch or none: each rank attaches to the next
+    version, and while the engine is paused each rank exchanges. The same call goes back, and
+    `other.close()` gives the old version's lease back. The lease of each version, and the name that
+    `switch` follows, go with the version.
+
+    idle, stale: as for `switch`, whose rules hold for both mappings: call it at a quiet point.
+    check: only finds out whether it would be refused, without a look at the device, and changes
+    nothing.
+
+    Nothing has changed after these: Mismatch: another layout, and the first difference; another
+    device, rank or subset; a private copy that can't be refreshed, or something of a model that
+    lost its sharing, by name. Busy: a model is bound to `other`; another attachment of the process
+    shares one of the two; or a CUDA stream is being captured. Invalid: one mapping twice, or only
+    one with private writes. But Lost: one of the two, or both, could not be mapped again.
+    """
+    handle = mapping._held()
+    if not isinstance(other, Mapping):
+        raise _lib.wrong("other", other, "another mapping: gpuwm.attach makes one")
+    others = other._held()
+    globs = _lib.names(stale, "stale")
+    _exchange(handle, others, idle=idle, check=True)
+    _check_unbound(mapping, other)
+    copies = _copies(mapping, globs, "exchange")
+    if check:
+        return mapping.version
+    try:
+        _exchange(handle, others, idle=idle, check=False)
+        handle.trade(others)
+    finally:
+        handle.forget()
+        others.forget()
+    _refresh(mapping, copies)
+    return mapping.version
+
+
+def _exchange(handle: Handle, others: Handle, *, idle: bool, check: bool) -> None:
+    size = ctypes.sizeof(_abi.ExchangeOptions)
+    options = ctypes.byref(_abi.ExchangeOptions(size=size, idle=idle, check=check))
+    with handle.use() as pointer, others.use() as other:
+        _lib.check(handle.library.gpuwm_exchange(pointer, other, options))
+
+
+def _was_bound() -> bool:
+    """Without torch, or before anything was bound, there are no copies."""
+    return f"{__package__}.remembering" in sys.modules
+
+
+def _check_unbound(mapping: Mapping, other: Mapping) -> None:
+    """Busy: something is bound to `other`: its private copies would keep the old values."""
+    if not _was_bound():
+        return
+    from . import remembering
+
+    names = sorted(bound.name for bound, _ in remembering.all_bound(other))
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise errors.Busy(
+            f"{mapping.version} can't be exchanged with {other.version}, to which a model is "
+            f"bound: {names[0]}{more}",
+            "attach the next version without a model, and exchange with that",
+        )
+
+
 Copy = tuple[str, "torch.Tensor", "torch.Tensor"]  # the model's name, the copy, what it is of
 
 
-def _copies(mapping: Mapping, stale: Sequence[str]) -> list[Copy]:
-    """What is to be refreshed. Mismatch: something can't be, or isn't shared any more."""
+def _copies(mapping: Mapping, stale: Sequence[str], call: str) -> list[Copy]:
+    """What is to be refreshed. Mismatch: something can't be, or isn't shared any more. call: what
+    the caller called, for the message."""
+    if not _was_bound():
+        return []
     from . import remembering
 
     copies: list[Copy] = []
@@ -95,8 +174,8 @@ def _copies(mapping: Mapping, stale: Sequence[str]) -> list[Copy]:
         copies.append((bound.name, tensor, source))
     if problems:
         raise errors.Mismatch(
-            f"{mapping.version} can't be switched:\n  " + "\n  ".join(problems),
-            "\nbind the model anew, or name what may keep its old values: switch(stale=[…])",
+            f"{mapping.version} can't be replaced:\n  " + "\n  ".join(problems),
+            f"\nbind the model anew, or name what may keep its old values: {call}(stale=[…])",
         )
     return copies
 

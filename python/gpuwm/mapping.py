@@ -326,6 +326,21 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
         return following.switch(self, ref, wait=wait, idle=idle, stale=stale, key=key)
 
+    def exchange(
+        self,
+        other: Mapping,
+        *,
+        idle: bool = False,
+        stale: str | Sequence[str] = (),
+        check: bool = False,
+    ) -> Version:
+        """The version of another mapping, at the same addresses, under everything that was made
+        from this one, and this one's version there; without gpuwmd: see
+        gpuwm.following.exchange."""
+        from . import following
+
+        return following.exchange(self, other, idle=idle, stale=stale, check=check)
+
     # ---- its end ----
 
     @overload

@@ -84,6 +84,22 @@ def test_a_switch_gives_the_other_versions_tensors(daemon: Daemon, name: str) ->
     assert gpuwm.image.differences(other, model) == []
 
 
+def test_an_exchange_gives_the_other_versions_tensors(daemon: Daemon, name: str) -> None:
+    names = name, name.replace("@v1", "@v2")
+    for seed, each in enumerate(names):
+        gpuwm.image.publish(loaded(seed), each)
+    gc.collect()
+    eventually(lambda: not any(map(daemon.leases, names)))
+    model = fresh()
+    mapping = gpuwm.image.install(model, name, replay=model.processing()).mapping
+    other = gpuwm.attach(names[1])
+    for seed in (1, 0):
+        mapping.exchange(other)
+        expected = loaded(seed)
+        model.attention.scale = expected.attention.scale  # plain values are the caller's
+        assert gpuwm.image.differences(expected, model) == []
+
+
 def test_views_ties_and_strides_stay(daemon: Daemon, name: str) -> None:
     gpuwm.image.publish(loaded(), name)
     model = fresh()
