@@ -1,0 +1,75 @@
+"""Two images, by their records: whether one can stand where the other is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Container, Iterator
+from typing import Any
+
+from ..mapping import Mapping as Attached
+from .graph import Held, Node
+from .record import FILE, Record, Tensor, read
+from .slots import step
+
+
+def difference(one: Attached, other: Attached, ignored: Container[str] = ()) -> str | None:
+    """The first thing that `other` has otherwise than `one`, or None: a module, an object, what a
+    tensor is and where it lies, a plain value. Bytes are not compared.
+
+    A model on which `one` is installed is, after `Mapping.switch` or `exchange`, what installing
+    `other` would have made of it only if nothing differs: both move the bytes alone. ignored: names
+    of plain values that may differ, as attributes are named. Errors of `gpuwm.image.install` for a
+    version that is no image, or whose record is damaged.
+    """
+    if one.files.get(FILE) == other.files.get(FILE) is not None:
+        return None
+    return next(_differences(read(one), read(other), ignored), None)
+
+
+def _differences(one: Record, other: Record, ignored: Container[str]) -> Iterator[str]:
+    for mine, theirs in zip(one.nodes, other.nodes, strict=False):
+        yield from _of_nodes(mine, theirs, ignored)
+    for tensor, another in zip(one.tensors, other.tensors, strict=False):
+        yield from _of_tensors(tensor, another)
+    for what, count, others in (
+        ("modules", one.modules, other.modules),
+        ("modules and objects", len(one.nodes), len(other.nodes)),
+        ("tensors", len(one.tensors), len(other.tensors)),
+    ):
+        if count != others:
+            yield f"{count} {what} here, {others} there"
+
+
+def _of_nodes(one: Node, other: Node, ignored: Container[str]) -> Iterator[str]:
+    if one.name != other.name:
+        yield f"{one.name or 'the module'} here, {other.name or 'the module'} there"
+        return
+    if (one.kind, one.said) != (other.kind, other.said):
+        yield f"{one.name or 'the module'}: {one.said} here, {other.said} there"
+        return
+    here, there = _values(one, ignored), _values(other, ignored)
+    for name in (*here, *(name for name in there if name not in here)):
+        mine, theirs = here.get(name, _MISSING), there.get(name, _MISSING)
+        if type(mine) is not type(theirs) or mine != theirs:
+            yield f"{name}: {_shown(mine)} here, {_shown(theirs)} there"
+
+
+def _values(node: Node, ignored: Container[str]) -> dict[str, Held]:
+    return {
+        step(node.name, kind, key): held for kind, key, held in node.slots if key not in ignored
+    }
+
+
+def _of_tensors(one: Tensor, other: Tensor) -> Iterator[str]:
+    for field in dataclasses.fields(Tensor):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if mine != theirs:
+            yield f"tensor {one.name}, {field.name}: {mine!r:.80} here, {theirs!r:.80} there"
+
+
+_MISSING: Any = object()
+
+
+def _shown(held: Held) -> str:
+    return "absent" if held is _MISSING else json.dumps(held)[:80]
