@@ -72,10 +72,10 @@ class Engine:
         """It has neither loaded nor failed."""
         return self._description is None and not self._pipe.poll(0)
 
-    def ask(self, what: str) -> Any:
-        """The answer of a model that was loaded: `serving._ANSWERS`."""
+    def ask(self, what: str, *arguments: str) -> Any:
+        """The answer of a model that was loaded: `serving._ANSWERS`, or a method of its worker."""
         self.loaded()
-        self._pipe.send(what)
+        self._pipe.send((what, *arguments))
         assert self._pipe.poll(START_S)
         return self._pipe.recv()
 

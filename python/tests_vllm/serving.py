@@ -20,6 +20,8 @@ from vllm.model_executor.model_loader import get_model
 from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
 from vllm.plugins import load_general_plugins
 
+from gpuwm.vllm.extension import Extension
+
 from .engines import Job
 
 PR_SET_PDEATHSIG = 1
@@ -29,11 +31,30 @@ IMPORTED = (deepseek_v2, llama, qwen3_moe)  # of the models that the tests write
 registry._run_in_subprocess = lambda look: look()
 
 
+class Worker(Extension):
+    """What vLLM's worker is for a model that was loaded."""
+
+    def __init__(self, model: torch.nn.Module, rank: int, config: VllmConfig) -> None:
+        self.rank, self._model, self.vllm_config = rank, model, config
+
+    def get_model(self) -> torch.nn.Module:
+        return self._model
+
+    def be_a_replica(self) -> None:
+        self.vllm_config.parallel_config.data_parallel_size = 2
+
+    def token(self) -> str:
+        """Of the switch that was prepared."""
+        assert self._gpuwm_move is not None
+        return self._gpuwm_move.token
+
+
 def serve(pipe: Connection, log: str, job: Job) -> None:
     """Loads a model, tells over the pipe what became of it, and then answers until the pipe ends.
 
     Sends ("loaded", the model's description) or ("failed", the error's class, its text, its
-    traceback). After a load the test sends names of `_ANSWERS`.
+    traceback). After a load the test sends names of `_ANSWERS` or, with arguments, of methods of
+    `Worker`.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -45,10 +66,16 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
         else:
             os.environ[name] = value
     try:
-        model = _load(job)
+        config = _config(job)
+        model = _load(job, config)
         pipe.send(("loaded", _describe(model)))
+        worker = Worker(model, job.rank, config)
         while True:
-            pipe.send(_ANSWERS[pipe.recv()](model))
+            what, *arguments = pipe.recv()
+            if what in _ANSWERS:
+                pipe.send(_ANSWERS[what](model))
+            else:
+                pipe.send(getattr(worker, what)(*arguments))
     except EOFError:
         pass  # the test is over
     except BaseException as error:
@@ -73,8 +100,7 @@ def _config(job: Job) -> VllmConfig:
     return config
 
 
-def _load(job: Job) -> torch.nn.Module:
-    config = _config(job)
+def _load(job: Job, config: VllmConfig) -> torch.nn.Module:
     parallel = config.parallel_config
     with set_current_vllm_config(config):
         init_distributed_environment(

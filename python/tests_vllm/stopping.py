@@ -69,8 +69,18 @@ class StopsInPublish(_Reads):
         return model
 
 
+class OtherValues(_Reads):
+    """Does not stop: a plain value of the model is another one than that of any other load."""
+
+    def load_model(self, *arguments: Any, **named: Any) -> torch.nn.Module:
+        model: Any = super().load_model(*arguments, **named)
+        model.model.layers[0].self_attn.attn._k_scale_float = 0.25
+        return model  # type: ignore[no-any-return]
+
+
 def register() -> None:
     register_model_loader("stops-at-start")(StopsAtStart)
     register_model_loader("stops-halfway")(StopsHalfway)
     register_model_loader("stops-then-fails")(StopsThenFails)
     register_model_loader("stops-in-publish")(StopsInPublish)
+    register_model_loader("other-values")(OtherValues)

@@ -3,7 +3,8 @@
 vLLM finds this package through the entry point `gpuwm` of the group `vllm.general_plugins`, and
 calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
 which options it takes; `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) has the right memory
-figures for versions of vLLM that count weights outside of their own memory as nothing.
+figures for versions of vLLM that count weights outside of their own memory as nothing. `switch`
+moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`.
 
 Importing this package imports neither vLLM nor torch.
 """
@@ -30,14 +31,24 @@ def register() -> None:
         model_loader.register_model_loader(FORMAT)(Loader)
 
 
+# What is imported when it is asked for, and from where.
+_LAZY = {
+    "Extension": "extension",
+    "Switched": "switching",
+    "Worker": "worker",
+    "switch": "switching",
+    "switch_async": "switching",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name != "Worker":
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.worker").Worker
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "Worker"})
+    return sorted({*globals(), *_LAZY})
 
 
-__all__ = ["FORMAT", "Worker", "register"]
+__all__ = ["FORMAT", "Extension", "Switched", "Worker", "register", "switch", "switch_async"]

@@ -9,6 +9,8 @@ from typing import Any
 
 from . import texts
 
+PREFIX = "backends."  # of all fields' names
+
 # Attributes by which vLLM's layers and quantisation methods hold what they chose.
 _ATTENTION = ("attn_backend", "prefill_backend", "mla_prefill_backend")
 _LINEAR = ("fp8_linear", "kernel", "linear_kernel", "int8_linear", "scheme")
@@ -34,7 +36,7 @@ def backends(model: Any) -> dict[str, str]:
             scheme_chose = [] if scheme is None else _chosen(scheme, _LINEAR)
             _add(found, "linear", [kind, *_chosen(method, _LINEAR), *scheme_chose])
     return {
-        f"backends.{part}": texts.short(
+        f"{PREFIX}{part}": texts.short(
             ", ".join(f"{names} x {layers[names]}" for names in sorted(layers))
         )
         for part, layers in sorted(found.items())

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import errors
-from . import keys, texts
+from ..mapping import Mapping as Attached
+from . import backends, identity, keys, texts
 
 log = logging.getLogger("vllm.gpuwm")
 VALUES_NAMED = 5  # of those that an installation changed
 # What vLLM writes when it has loaded weights, which an engine that attaches does not load: torch's
 # mode, tensors that wait for their partners, a stopwatch of vLLM 0.33.
-_WRITTEN_BY_LOADING = frozenset({"training", "_pending_indexer_wk_fp8", "online_quantization_time"})
+WRITTEN_BY_LOADING = frozenset({"training", "_pending_indexer_wk_fp8", "online_quantization_time"})
 
+KEY = "key."  # before the names of a key's fields in the metadata
 CONFIGURATION = "vllm.configuration"  # the metadata under which `details` stands
 
 
@@ -42,7 +44,7 @@ def compare(
     version: "model@tag", for the message. metadata: of the version's mapping.
     """
     for name, value in wanted.items():
-        has = metadata.get(f"key.{name}")
+        has = metadata.get(KEY + name)
         if has == value:
             continue
         if has is None:
@@ -52,6 +54,23 @@ def compare(
             message += f'the version "{has}"'
         entries = _entries(name, metadata, own_details or {})
         raise errors.Mismatch(message + entries, remedy(name))
+
+
+def compare_versions(now: Attached, new: Attached) -> None:
+    """Raises gpuwm.Mismatch, naming the first field of the keys of two versions in which `new`
+    differs, but for those that say which checkpoint it is."""
+    metadata = now.metadata
+    names = [name.removeprefix(KEY) for name in metadata if name.startswith(KEY)]
+    # Backends follow from other fields, which say more.
+    names.sort(key=lambda name: name.startswith(backends.PREFIX))
+    wanted = {name: metadata[KEY + name] for name in names if not name.startswith(identity.PREFIX)}
+    try:
+        compare(str(new.version), new.metadata, wanted, metadata)
+    except errors.Mismatch as error:
+        raise errors.Mismatch(
+            f"an engine that is on {now.version} can't move: {error.message}",
+            "a running engine keeps its layout: start another engine on that version",
+        ) from None
 
 
 def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:
@@ -65,7 +84,7 @@ def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:
     found = [
         name
         for name in changed
-        if name.rpartition(".")[2] not in _WRITTEN_BY_LOADING and not _is_float(model, name)
+        if name.rpartition(".")[2] not in WRITTEN_BY_LOADING and not _is_float(model, name)
     ]
     if not found:
         return

@@ -247,7 +247,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             # The model is complete, in memory of this engine alone.
             _warn_of_fallback(model_config, failed)
             return model
-        _mappings[model] = mapping
+        _loaded[model] = Loaded(engine, mapping)
         _empty_cache()
         log.info(
             "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
@@ -294,7 +294,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         except BaseException as failed:
             error = failed
         engine.ranks.agree(f"build a model around {engine.name}", error)
-        _mappings[model] = mapping
+        _loaded[model] = Loaded(engine, mapping)
         version = mapping.version
         log.info(
             "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
@@ -338,10 +338,30 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return model.eval(), clock.times
 
 
-# The lease of each model, for as long as the model lives.
-_mappings: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """What a model was loaded from. mapping: the version that the model is on now; it has the
+    lease."""
+
+    engine: engines.Engine
+    mapping: Attached
+
+
+# For as long as the model lives.
+_loaded: weakref.WeakKeyDictionary[Module, Loaded] = weakref.WeakKeyDictionary()
 # What `get_external_weight_memory` decided, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
+
+
+def loaded(model: Module) -> Loaded:
+    """Unsupported: the model is in memory of this engine alone."""
+    try:
+        return _loaded[model]
+    except KeyError:
+        raise errors.Unsupported(
+            "this engine's weights are in memory of its own",
+            "start it with --load-format gpuwm; if it has that, it fell back, and its log says why",
+        ) from None
 
 
 def forget() -> None:

@@ -39,6 +39,7 @@ from vllm.v1.worker import utils as worker_utils
 from .. import client as clients
 from .. import devices, errors, remembering
 from . import loading, memory
+from .extension import Extension
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -99,7 +100,7 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
         return {}
 
 
-class Worker(gpu_worker.Worker):  # type: ignore[misc]
+class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
     """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
     and gpuwm.NoRoom with both figures."""
 

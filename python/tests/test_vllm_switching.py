@@ -1,0 +1,474 @@
+"""Switching an engine, with stand-ins for its ranks: what is called when, and what a failure of
+each step leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import http.server
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import gpuwm
+import gpuwm.vllm
+from gpuwm.vllm import switching, targets
+
+OLD, NEW = "1" * 32, "2" * 32
+RANKS = 2
+LLAMA = {OLD: "llama@v1", NEW: "llama@v2"}
+
+
+@dataclasses.dataclass
+class Engine:
+    """Ranks that do what `gpuwm.vllm.Extension` says, a scheduler, and what happened in order.
+
+    fails: (method, rank) and what is called instead. refs: the version that each rank finds.
+    """
+
+    ids: list[str] = dataclasses.field(default_factory=lambda: [OLD] * RANKS)
+    others: list[str | None] = dataclasses.field(default_factory=lambda: [None] * RANKS)
+    moved: list[bool] = dataclasses.field(default_factory=lambda: [False] * RANKS)
+    refs: list[str] = dataclasses.field(default_factory=lambda: [NEW] * RANKS)
+    paused: bool = False
+    did: list[str] = dataclasses.field(default_factory=list)
+    fails: dict[tuple[str, int], Callable[[], None]] = dataclasses.field(default_factory=dict)
+    unfinished: bool = False
+
+    def answers(self, method: str, timeout: float, arguments: tuple[str, ...]) -> Any:
+        assert timeout > 0
+        assert all(type(argument) is str for argument in arguments)
+        self.did.append(" ".join([method.removeprefix("gpuwm_"), *arguments[1:]]))
+        self.fail(method, -1)
+        return [self.answer(rank, method, arguments) for rank in range(RANKS)]
+
+    def answer(self, rank: int, method: str, arguments: tuple[str, ...]) -> dict[str, Any]:
+        try:
+            self.fail(method, rank)
+            found = getattr(self, method.removeprefix("gpuwm_"))(rank, *arguments[1:])
+        except Exception as error:
+            detail = getattr(error, "detail", "")
+            message = getattr(error, "message", str(error))
+            kind = type(error).__name__
+            return {"rank": rank, "error": kind, "message": message, "detail": detail}
+        return {"rank": rank, **found}
+
+    def fail(self, method: str, rank: int) -> None:
+        if (method, rank) in self.fails:
+            self.fails[method, rank]()
+
+    def said(self, version: str) -> dict[str, Any]:
+        return {"version": LLAMA[version], "id": version, "bytes": 1}
+
+    def prepare(self, rank: int, ref: str, verify: str) -> dict[str, Any]:
+        self.others[rank] = self.refs[rank]
+        return {**self.said(self.refs[rank]), "before": self.said(self.ids[rank])}
+
+    def exchange(self, rank: int) -> None:
+        assert self.paused
+        other = self.others[rank]
+        assert other is not None
+        self.ids[rank], self.others[rank] = other, self.ids[rank]
+        self.moved[rank] = not self.moved[rank]
+
+    def commit(self, rank: int) -> dict[str, Any]:
+        self.exchange(rank)
+        return self.said(self.ids[rank])
+
+    def settle(self, rank: int, outcome: str) -> dict[str, Any]:
+        if outcome == "old" and self.moved[rank]:
+            self.exchange(rank)
+        self.moved[rank], self.others[rank] = False, None
+        return self.said(self.ids[rank])
+
+    def pause(self, how: str) -> None:
+        self.did.append(f"pause {how}")
+        self.fail("pause", -1)
+        self.paused = True
+
+    def resume(self) -> None:
+        self.did.append("resume")
+        self.fail("resume", -1)
+        self.paused = False
+
+    @property
+    def is_as_before(self) -> bool:
+        return self.ids == [OLD] * RANKS and self.others == [None] * RANKS and not self.paused
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+class Offline:
+    """A vllm.LLM."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.llm_engine = engine, self
+
+    def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> Any:
+        return self.engine.answers(method, timeout, args)
+
+    def has_unfinished_requests(self) -> bool:
+        return self.engine.unfinished
+
+    def sleep(self, level: int, mode: str) -> None:
+        assert level == 0
+        self.engine.pause(mode)
+
+    def reset_prefix_cache(self, reset_running_requests: bool, reset_connector: bool) -> None:
+        assert (reset_running_requests, reset_connector) == (True, True)
+        self.engine.did.append("prefix")
+
+    def reset_mm_cache(self) -> None:
+        self.engine.did.append("mm")
+
+    def reset_encoder_cache(self) -> None:
+        self.engine.did.append("encoder")
+
+    def wake_up(self, tags: list[str]) -> None:
+        assert tags == ["scheduling"]
+        self.engine.resume()
+
+
+class Asynchronous:
+    """A client of vLLM's engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> Any:
+        await asyncio.sleep(0)
+        return self.engine.answers(method, timeout, args)
+
+    async def pause_generation(self, mode: str, clear_cache: bool) -> None:
+        assert clear_cache
+        if mode == "wait" and self.engine.unfinished:
+            await asyncio.Event().wait()
+        self.engine.pause(mode)
+
+    async def resume_generation(self) -> None:
+        self.engine.resume()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """`vllm serve`. lacks: a path that it does not know."""
+
+    daemon_threads = True
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.engine = engine
+        self.lacks = ""
+        self.silent = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        parts = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.silent.wait(60 if parts.path == self.server.lacks == "/pause" else 0)
+        if parts.path == self.server.lacks:
+            self.send_error(404)
+            return
+        code, text = 200, b""
+        try:
+            if parts.path == "/collective_rpc":
+                body = json.loads(content)
+                found = self.server.engine.answers(
+                    body["method"], body["timeout"], tuple(body["args"])
+                )
+                text = json.dumps({"results": found}).encode()
+            elif parts.path == "/pause":
+                assert query == {"mode": query["mode"], "clear_cache": "true"}
+                self.server.engine.pause(query["mode"])
+            else:
+                assert parts.path == "/resume"
+                self.server.engine.resume()
+        except Exception as error:
+            code, text = 500, str(error).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def server(engine: Engine) -> Iterator[Server]:
+    with Server(engine) as found:
+        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield found
+        found.silent.set()
+        found.shutdown()
+
+
+def switch(engine: Engine, **options: Any) -> gpuwm.vllm.Switched:
+    return gpuwm.vllm.switch(Offline(engine), "llama@v2", **options)
+
+
+# ---- the order of things ----
+
+
+def test_all_ranks_move_while_the_engine_is_paused(engine: Engine) -> None:
+    found = switch(engine)
+    assert (found.version, found.id, found.before) == ("llama@v2", NEW, "llama@v1")
+    assert (found.moved, found.ranks) == (True, RANKS)
+    assert list(found.seconds) == ["prepare", "pause", "exchange", "resume"]
+    assert engine.ids == [NEW] * RANKS
+    assert engine.others == [None] * RANKS
+    assert engine.did == [
+        "prepare llama@v2 yes",
+        *("pause keep", "prefix", "mm", "encoder"),
+        *("commit", "resume", "settle new"),
+    ]
+
+
+def test_nothing_is_paused_if_the_engine_is_there_already(engine: Engine) -> None:
+    engine.ids = [NEW] * RANKS
+    found = switch(engine, verify=False)
+    assert (found.moved, found.before) == (False, "llama@v2")
+    assert engine.did == ["prepare llama@v2 no", "settle new"]
+
+
+@pytest.mark.parametrize(("mode", "pause"), [("keep", "keep"), ("finish", "wait")])
+def test_an_asynchronous_engine(engine: Engine, mode: str, pause: str) -> None:
+    client = Asynchronous(engine)
+    found = asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2", mode=mode))
+    assert found.moved
+    assert engine.did[1:] == [f"pause {pause}", "commit", "resume", "settle new"]
+
+
+@pytest.mark.parametrize(("mode", "pause"), [("keep", "keep"), ("finish", "wait")])
+def test_a_server(engine: Engine, server: Server, mode: str, pause: str) -> None:
+    found = gpuwm.vllm.switch(server.url, "llama@v2", mode=mode)
+    assert (found.moved, found.ranks) == (True, RANKS)
+    assert engine.did[1:] == [f"pause {pause}", "commit", "resume", "settle new"]
+
+
+def test_a_switch_below_an_event_loop(engine: Engine) -> None:
+    async def below() -> None:
+        assert switch(engine).moved
+
+    asyncio.run(below())
+
+
+# ---- failures: what each leaves ----
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_a_rank_that_can_not_prepare(engine: Engine, rank: int) -> None:
+    engine.fails["gpuwm_prepare", rank] = raising(gpuwm.Mismatch("tensor w differs", "remedy"))
+    with pytest.raises(gpuwm.Mismatch) as caught:
+        switch(engine)
+    assert caught.value.message == f"the LLM, rank {rank}, could not prepare: tensor w differs"
+    assert caught.value.detail == "remedy"
+    assert engine.did[1:] == ["settle old"]
+    assert engine.is_as_before
+
+
+def test_an_error_that_is_none_of_gpuwms(engine: Engine) -> None:
+    engine.fails["gpuwm_prepare", 0] = raising(ZeroDivisionError("by zero"))
+    with pytest.raises(
+        gpuwm.Error, match="could not prepare: ZeroDivisionError: by zero"
+    ) as caught:
+        switch(engine)
+    assert type(caught.value) is gpuwm.Error
+
+
+def test_an_alias_that_moves_between_ranks(engine: Engine) -> None:
+    engine.refs = [NEW, OLD]
+    with pytest.raises(gpuwm.Mismatch, match=f"2 versions next: {NEW}, {OLD}: switch again"):
+        switch(engine)
+    assert engine.is_as_before
+
+
+def test_an_engine_that_does_not_become_idle(engine: Engine) -> None:
+    engine.unfinished = True
+    switching_ = gpuwm.vllm.switch_async(
+        Asynchronous(engine), "llama@v2", mode="finish", drain=0.05
+    )
+    with pytest.raises(gpuwm.TimedOut, match=r"not idle in time.*drain="):
+        asyncio.run(switching_)
+    assert engine.did[1:] == ["resume", "settle old"]
+    assert engine.is_as_before
+
+
+def test_requests_of_an_llm_that_only_it_can_finish(engine: Engine) -> None:
+    engine.unfinished = True
+    with pytest.raises(gpuwm.Busy, match='mode="keep"'):
+        switch(engine, mode="finish")
+    assert engine.is_as_before
+    assert switch(engine, mode="keep").moved
+
+
+def test_a_pause_that_fails(engine: Engine) -> None:
+    engine.fails["pause", -1] = raising(RuntimeError("no pause"))
+    with pytest.raises(RuntimeError, match="no pause"):
+        switch(engine)
+    assert engine.did[2:] == ["resume", "settle old"]
+    assert engine.is_as_before
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_a_rank_that_can_not_move(engine: Engine, rank: int) -> None:
+    engine.fails["gpuwm_commit", rank] = raising(gpuwm.Busy("a stream is captured"))
+    with pytest.raises(gpuwm.Busy, match=f"rank {rank}, could not exchange: a stream"):
+        switch(engine)
+    assert engine.did[-3:] == ["commit", "settle old", "resume"]
+    assert engine.is_as_before
+
+
+def test_an_answer_that_is_late(engine: Engine) -> None:
+    def late() -> None:
+        for rank in range(RANKS):
+            engine.exchange(rank)
+        raise TimeoutError("RPC call timed out")
+
+    engine.fails["gpuwm_commit", -1] = late
+    with pytest.raises(gpuwm.TimedOut, match="not all ranks answered in 30 s"):
+        switch(engine)
+    assert engine.is_as_before
+
+
+def test_a_rank_that_can_not_go_back(engine: Engine) -> None:
+    engine.fails["gpuwm_commit", 1] = raising(gpuwm.Busy("captured"))
+    engine.fails["gpuwm_settle", 0] = raising(gpuwm.Lost("no memory"))
+    with pytest.raises(gpuwm.Lost, match=r"captured; nor could all ranks go back.*no memory"):
+        switch(engine)
+    assert engine.ids == [NEW, OLD]
+    assert engine.paused
+
+
+def test_a_rank_that_dies_while_the_others_move(engine: Engine) -> None:
+    engine.fails["gpuwm_commit", -1] = raising(RuntimeError("EngineDeadError"))
+    engine.fails["gpuwm_settle", -1] = raising(RuntimeError("EngineDeadError"))
+    with pytest.raises(gpuwm.Lost, match="start it again"):
+        switch(engine)
+    assert "resume" not in engine.did
+
+
+def test_a_rank_that_goes_back_to_the_new_version(engine: Engine) -> None:
+    engine.fails["gpuwm_commit", 1] = raising(gpuwm.Busy("captured"))
+
+    def forgotten() -> None:
+        engine.moved[0] = False  # so it stays where it is
+
+    engine.fails["gpuwm_settle", 0] = forgotten
+    with pytest.raises(gpuwm.Lost, match="rank 0 has moved"):
+        switch(engine)
+    assert engine.paused
+
+
+def test_an_engine_that_can_not_be_resumed(engine: Engine) -> None:
+    engine.fails["resume", -1] = raising(RuntimeError("no"))
+    with pytest.raises(gpuwm.Error, match="is on llama@v2 now, but may be paused yet: no"):
+        switch(engine)
+    assert engine.others == [None] * RANKS
+
+
+def test_a_lease_that_is_not_given_back(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.fails["gpuwm_settle", 1] = raising(gpuwm.Disconnected("gpuwmd is gone"))
+    assert switch(engine).moved
+    assert "has a lease too many" in caplog.text
+
+
+def test_ranks_without_the_extension(engine: Engine) -> None:
+    missing = AttributeError("'Worker' object has no attribute 'gpuwm_prepare'")
+    engine.fails["gpuwm_prepare", -1] = raising(missing)
+    engine.fails["gpuwm_settle", -1] = raising(missing)
+    with pytest.raises(gpuwm.Unsupported, match=r"--worker-extension-cls gpuwm\.vllm\.Extension"):
+        switch(engine)
+
+
+# ---- a URL ----
+
+
+@pytest.mark.parametrize("path", ["/collective_rpc", "/pause"])
+def test_a_server_without_its_development_mode(engine: Engine, server: Server, path: str) -> None:
+    server.lacks = path
+    server.silent.set()
+    with pytest.raises(gpuwm.Error, match=f"{path}.* answered 404.*VLLM_SERVER_DEV_MODE=1"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
+    assert engine.is_as_before
+
+
+def test_a_server_without_the_extension(engine: Engine, server: Server) -> None:
+    engine.fails["gpuwm_prepare", -1] = raising(AttributeError("gpuwm_prepare"))
+    with pytest.raises(gpuwm.Error, match=r"answered 500: gpuwm_prepare: .*--worker-extension-cls"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
+
+
+def test_a_server_that_answers_late(engine: Engine, server: Server) -> None:
+    server.lacks = "/pause"  # and is silent first
+    with pytest.raises(gpuwm.TimedOut, match="not idle in time"):
+        gpuwm.vllm.switch(server.url, "llama@v2", mode="finish", drain=0.1)
+    assert engine.is_as_before
+
+
+def test_nobody_at_the_url() -> None:
+    with pytest.raises(gpuwm.Unreachable, match="is the server up"):
+        gpuwm.vllm.switch("http://127.0.0.1:9", "llama@v2")
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"results": ["None"]}', b'{"results": 1}'])
+def test_something_else_at_the_url(
+    engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(targets.Server, "_post", lambda *_: answer)
+    with pytest.raises(gpuwm.Error, match="is it a server of vLLM"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
+
+
+# ---- arguments ----
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "said"),
+    [
+        ("localhost:8000", {}, "begin it with http://"),
+        (object(), {}, "object is no engine that can be switched"),
+        (Offline(Engine()), {"mode": "abort"}, '"keep" or "finish"'),
+        (Asynchronous(Engine()), {}, r"await gpuwm\.vllm\.switch_async"),
+    ],
+)
+def test_arguments_that_are_refused(target: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(gpuwm.Invalid, match=said):
+        gpuwm.vllm.switch(target, "llama@v2", **options)
+
+
+def test_no_ranks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "answers", lambda *_: [])
+    with pytest.raises(gpuwm.Error, match="has no ranks"):
+        switch(engine)
+
+
+def test_a_target_that_waits(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waits(*_: Any) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(targets.Offline, "pause", waits)
+    with pytest.raises(AssertionError):
+        switch(engine)
+    assert switching.PREPARE_S > 0

@@ -1,0 +1,245 @@
+"""Engines of vLLM move to other versions: the ranks' half of a switch, called as vLLM would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+
+import gpuwm
+import gpuwm.vllm
+
+from .comparing import differences
+from .conftest import Start
+from .engines import Engine
+
+RANKS = 2
+
+
+class Llm:
+    """A vllm.LLM of these ranks, without a scheduler."""
+
+    def __init__(self, *ranks: Engine) -> None:
+        self.ranks, self.llm_engine, self.paused = ranks, self, False
+        self.before_commit: Any = lambda: None
+
+    def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> list[Any]:
+        if method == "gpuwm_commit":
+            assert self.paused
+            self.before_commit()
+        return [rank.ask(method, *args) for rank in self.ranks]
+
+    def has_unfinished_requests(self) -> bool:
+        return False
+
+    def sleep(self, level: int, mode: str) -> None:
+        self.paused = True
+
+    def wake_up(self, tags: list[str]) -> None:
+        self.paused = False
+
+    def reset_prefix_cache(self, **which: bool) -> None:
+        pass
+
+    def reset_mm_cache(self) -> None:
+        pass
+
+    def reset_encoder_cache(self) -> None:
+        pass
+
+
+def built(start: Start, kind: str, ref: str, **options: Any) -> Engine:
+    """An engine that has made this version, and is on it."""
+    extra = {"ref": ref, **options.pop("extra", {})}
+    engine = start(kind, load_format="gpuwm", extra=extra, **options)
+    engine.loaded()
+    return engine
+
+
+def is_on(engine: Engine, other: Engine) -> bool:
+    """Both have the same model, byte by byte, now."""
+    return bool(engine.ask("describe") == other.ask("describe"))
+
+
+@pytest.mark.parametrize("kind", ["dense", "fp8"])
+def test_an_engine_moves_and_comes_back(daemon: Daemon, start: Start, kind: str) -> None:
+    first = built(start, kind, f"{kind}@v1")
+    engine = start(kind, load_format="gpuwm", extra={"ref": f"{kind}@v1", "mode": "load"})
+    second = built(start, "dense-2" if kind == "dense" else kind, f"{kind}@v2")
+    daemon.admin.set_alias(kind, "prod", "v2")
+    llm = Llm(engine)
+    found = gpuwm.vllm.switch(llm, f"{kind}@prod")
+    assert (found.before, found.version, found.moved) == (f"{kind}@v1", f"{kind}@v2", True)
+    assert is_on(engine, second)
+    assert differences(first, start(kind)) == []  # others stay where they are
+    eventually(lambda: daemon.leases(f"{kind}@v1") == 1)
+    assert not gpuwm.vllm.switch(llm, f"{kind}@v2").moved
+    gpuwm.vllm.switch(llm, f"{kind}@v1")
+    assert is_on(engine, first)
+    eventually(lambda: daemon.leases(f"{kind}@v2") == 1)
+    assert not llm.paused
+
+
+def test_the_engine_that_built_moves_too(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "maker@v1")
+    second = built(start, "dense-2", "maker@v2")
+    gpuwm.vllm.switch(Llm(engine), "maker@v2")
+    assert is_on(engine, second)
+    daemon.admin.remove_alias("maker", "current")
+    daemon.admin.retire("maker@v1", wait=30)
+
+
+def two(start: Start, kind: str, ref: str) -> list[Engine]:
+    ranks = [
+        start(
+            kind,
+            rank=rank,
+            meet=f"{kind}-{ref}",
+            tensor_parallel_size=RANKS,
+            load_format="gpuwm",
+            extra={"ref": ref},
+        )
+        for rank in range(RANKS)
+    ]
+    for rank in ranks:
+        rank.loaded()
+    return ranks
+
+
+def test_all_ranks_move(daemon: Daemon, start: Start) -> None:
+    engine, second = two(start, "dense", "ranks@v1"), two(start, "dense-2", "ranks@v2")
+    found = gpuwm.vllm.switch(Llm(*engine), "ranks@v2")
+    assert found.ranks == RANKS
+    for rank in range(RANKS):
+        assert is_on(engine[rank], second[rank])
+
+
+def test_no_rank_moves_if_one_can_not(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "torn@v1")
+    first = [rank.ask("describe") for rank in engine]
+    two(start, "dense-2", "torn@v2")
+    llm = Llm(*engine)
+    llm.before_commit = lambda: engine[1].ask("gpuwm_settle", token_of(engine[1]), "old")
+    with pytest.raises(gpuwm.Busy, match="rank 1, could not exchange: another switch"):
+        gpuwm.vllm.switch(llm, "torn@v2")
+    assert [rank.ask("describe") for rank in engine] == first
+    assert not llm.paused
+    llm.before_commit = lambda: None
+    assert gpuwm.vllm.switch(llm, "torn@v2").moved
+
+
+def token_of(engine: Engine) -> str:
+    return str(engine.ask("token"))
+
+
+def test_a_rank_dies_before_the_exchange(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "dead@v1")
+    second = two(start, "dense-2", "dead@v2")
+    llm = Llm(*engine)
+    llm.before_commit = engine[1].kill
+    with pytest.raises(gpuwm.Lost, match="start it again"):
+        gpuwm.vllm.switch(llm, "dead@v2")
+    again = [
+        start(
+            "dense-2",
+            rank=rank,
+            meet="again",
+            tensor_parallel_size=RANKS,
+            load_format="gpuwm",
+            extra={"ref": "dead@v2", "mode": "load"},
+        )
+        for rank in range(RANKS)
+    ]
+    for rank in range(RANKS):
+        assert differences(again[rank], second[rank]) == []
+
+
+def test_a_version_that_is_retired_between_the_two(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "retired@v1")
+    second = built(start, "dense-2", "retired@v2")
+
+    def retire() -> None:
+        daemon.admin.remove_alias("retired", "current")
+        daemon.admin.retire("retired@v2")
+
+    llm = Llm(engine)
+    llm.before_commit = retire
+    assert gpuwm.vllm.switch(llm, "retired@v2").moved
+    assert is_on(engine, second)
+    with pytest.raises(gpuwm.NotFound):
+        gpuwm.vllm.switch(llm, "retired@v2")
+    assert is_on(engine, second)
+
+
+def test_a_switch_that_came_between(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "twice@v1")
+    first = engine.ask("describe")
+    second = built(start, "dense-2", "twice@v2")
+    llm = Llm(engine)
+    llm.before_commit = lambda: engine.ask("gpuwm_prepare", "another token", "twice@v2", "no")
+    with pytest.raises(gpuwm.Busy, match="another switch of this engine began after this one"):
+        gpuwm.vllm.switch(llm, "twice@v2")
+    assert engine.ask("describe") == first
+    assert engine.ask("gpuwm_commit", "another token")["version"] == "twice@v2"
+    llm.before_commit = lambda: None
+    with pytest.raises(gpuwm.Busy, match="to twice@v2, is not settled"):
+        gpuwm.vllm.switch(llm, "twice@v1")
+    assert engine.ask("gpuwm_settle", "another token", "new")["version"] == "twice@v2"
+    assert is_on(engine, second)
+
+
+def test_a_gpuwmd_that_is_killed_between_the_two(daemon: Daemon, start: Start) -> None:
+    """And again while the old lease is given back. The last test that needs its versions."""
+    engine = built(start, "dense", "killed@v1")
+    second = built(start, "dense-2", "killed@v2")
+    llm = Llm(engine)
+    llm.before_commit = daemon.kill
+    assert gpuwm.vllm.switch(llm, "killed@v2").moved
+    assert is_on(engine, second)
+    with pytest.raises(gpuwm.Unreachable):
+        gpuwm.vllm.switch(llm, "killed@v1")
+    assert is_on(engine, second)
+    daemon.start()
+
+
+# kind, what differs in its start, and what the error names
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "dtype": ("dense", {"dtype": "float16"}, "dtype"),
+    "quantisation": ("dense", {"quantization": "fp8"}, "quantization"),
+    "model": ("tied", {}, "config"),
+    "value": ("dense-2", {"extra": {"inner": "other-values"}}, "_k_scale_float: 1.0 here, 0.25"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_another_layout_is_refused(daemon: Daemon, start: Start, what: str) -> None:
+    kind, options, named = REFUSED[what]
+    engine = built(start, "dense", f"{what}@v1")
+    first = engine.ask("describe")
+    built(start, kind, f"{what}@v2", **options)
+    with pytest.raises(gpuwm.Mismatch) as caught:
+        gpuwm.vllm.switch(Llm(engine), f"{what}@v2")
+    assert named in caught.value.message
+    assert "start" in caught.value.detail
+    assert engine.ask("describe") == first
+    eventually(lambda: daemon.leases(f"{what}@v2") == 1)
+
+
+def test_another_number_of_ranks_is_refused(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "ranked@v1")
+    two(start, "dense-2", "ranked@v2")
+    with pytest.raises(gpuwm.Mismatch, match="tp"):
+        gpuwm.vllm.switch(Llm(engine), "ranked@v2")
+
+
+def test_an_engine_with_weights_of_its_own(daemon: Daemon, start: Start) -> None:
+    with pytest.raises(gpuwm.Unsupported, match="--load-format gpuwm"):
+        gpuwm.vllm.switch(Llm(start("dense")), "m@v1")
+
+
+def test_an_engine_of_several_replicas(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "replicas@v1")
+    engine.ask("be_a_replica")
+    with pytest.raises(gpuwm.Unsupported, match="data parallelism"):
+        gpuwm.vllm.switch(Llm(engine), "replicas@v1")
