@@ -1,0 +1,191 @@
+"""Following an alias, and the commands, with a server that stands in for vLLM's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Daemon
+from test_vllm_switching import Engine, Server, raising
+
+import gpuwm
+from gpuwm.vllm import __main__ as commands
+from gpuwm.vllm import follow as following
+
+REF = "followed@prod"
+
+
+class Aliased(Engine):
+    """Its ranks look up what `ref` names at gpuwmd."""
+
+    def prepare(self, rank: int, ref: str, verify: str) -> dict[str, Any]:
+        with gpuwm.attach(ref) as found:
+            self.refs[rank] = found.version.id
+        return super().prepare(rank, ref, verify)
+
+    def said(self, version: str) -> dict[str, Any]:
+        return {"version": f"followed@{version[:4]}", "id": version, "bytes": 1}
+
+
+@pytest.fixture(scope="module")
+def versions(daemon: Daemon) -> list[str]:
+    """Ids of v1 and v2."""
+    found = [gpuwm.publish({"w": np.zeros(8)}, f"followed@v{n}", bind=False).id for n in (1, 2)]
+    daemon.admin.set_alias("followed", "prod", "v1")
+    return found
+
+
+@pytest.fixture
+def engine(versions: list[str]) -> Aliased:
+    return Aliased(ids=[versions[0]] * 2)
+
+
+@pytest.fixture
+def server(engine: Aliased) -> Iterator[Server]:
+    with Server(engine) as found:
+        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield found
+        found.silent.set()
+        found.shutdown()
+
+
+Follower = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def follower() -> Iterator[Follower]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(url: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "gpuwm.vllm", "follow", url, REF]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_an_engine_goes_where_its_alias_goes(
+    daemon: Daemon, engine: Aliased, server: Server, versions: list[str], follower: Follower
+) -> None:
+    daemon.admin.set_alias("followed", "prod", "v2")
+    process = follower(server.url)
+    assert f"-> followed@{versions[1][:4]} ({versions[1]}): prepare " in line(process)
+    daemon.admin.set_alias("followed", "other", "v1")  # which is not its alias
+    daemon.admin.set_alias("followed", "prod", "v1")
+    assert f"({versions[0]}): prepare " in line(process)
+    assert engine.ids == [versions[0]] * 2
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+
+
+def test_a_version_that_is_refused_is_waited_out(
+    daemon: Daemon, engine: Aliased, server: Server, versions: list[str], follower: Follower
+) -> None:
+    engine.fails["gpuwm_prepare", 0] = raising(gpuwm.Mismatch("another layout", "start another"))
+    process = follower(server.url)
+    assert process.stderr is not None
+    assert "keeps its version: " in process.stderr.readline()
+    engine.fails.clear()
+    daemon.admin.set_alias("followed", "prod", "v2")
+    assert f"({versions[1]}): prepare " in line(process)
+    daemon.admin.set_alias("followed", "prod", "v1")
+    line(process)
+
+
+def test_what_may_pass_is_tried_again(
+    engine: Aliased, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.01)
+
+    def once() -> None:
+        engine.fails.clear()
+        raise gpuwm.Busy("another switch came between")
+
+    class Enough(Exception):
+        pass
+
+    def told(switched: Any) -> None:
+        assert not switched.moved
+        raise Enough
+
+    engine.fails["gpuwm_prepare", 0] = once
+    with pytest.raises(Enough):
+        following.follow(server.url, REF, told=told)
+    assert engine.did.count("prepare followed@prod yes") == 2
+
+
+def test_an_engine_that_is_lost_ends_it(engine: Aliased, server: Server, daemon: Daemon) -> None:
+    daemon.admin.set_alias("followed", "prod", "v2")
+    engine.fails["gpuwm_commit", 0] = raising(gpuwm.Busy("captured"))
+    engine.fails["gpuwm_settle", 0] = raising(gpuwm.Lost("no memory"))
+    with pytest.raises(gpuwm.Lost):
+        following.follow(server.url, REF)
+    daemon.admin.set_alias("followed", "prod", "v1")
+
+
+def test_one_switch_from_a_shell(
+    engine: Aliased, server: Server, versions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main(["switch", server.url, "followed@v2", "--mode", "finish"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"followed@{versions[0][:4]} -> followed@{versions[1][:4]} (")
+    assert "exchange " in said
+    assert "pause wait" in engine.did
+    assert commands.main(["switch", server.url, "followed@v2", "--no-verify"]) == 0
+    assert capsys.readouterr().out.endswith("already\n")
+    assert commands.main(["switch", server.url, "followed@v9"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gpuwm.vllm: http://127.0.0.1:")
+    assert "could not prepare: " in said
+
+
+def test_help_says_what_a_server_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        commands.main(["--help"])
+    assert "VLLM_SERVER_DEV_MODE=1" in capsys.readouterr().out
+
+
+def test_a_gpuwmd_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.0)
+
+    class Events:
+        tries = 0
+
+        def next(self, wait: float) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise gpuwm.Unreachable("nobody listens")
+
+    assert following._next(Events(), 1.0) is None
+    assert "no gpuwmd: nobody listens" in caplog.text
+
+
+def test_it_goes_on_with_the_next_gpuwmd(
+    daemon: Daemon, engine: Aliased, server: Server, follower: Follower
+) -> None:
+    """The last test, as it leaves none of the versions."""
+    process = follower(server.url)
+    assert line(process).endswith("already\n")
+    daemon.kill()
+    daemon.start()
+    version = gpuwm.publish({"w": np.zeros(8)}, "followed@v3", bind=False)
+    daemon.admin.set_alias("followed", "prod", "v3")
+    assert f"({version.id}): prepare " in line(process)
+    assert engine.ids == [version.id] * 2
