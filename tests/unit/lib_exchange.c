@@ -3,6 +3,7 @@
 
 #include "client/lib/key.h"
 
+#include "fail_alloc.h"
 #include "lib_exchange.h"
 
 TestSuite(exchanging, .init = exchange_setup, .fini = exchange_teardown);
@@ -55,6 +56,14 @@ Test(exchanging, puts_each_version_where_the_other_was_and_back)
 	}
 	detach_gives_back(&mapping);
 	is_version(other, v1, 1);
+}
+
+Test(exchanging, needs_no_memory)
+{
+	fail_alloc_arm(1);
+	exchanges();
+	cr_assert(eq(int, fail_alloc_disarm(), false));
+	are_at(other, mapping);
 }
 
 Test(exchanging, of_the_same_version_only_exchanges_the_leases)
