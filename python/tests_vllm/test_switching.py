@@ -243,3 +243,32 @@ def test_an_engine_of_several_replicas(daemon: Daemon, start: Start) -> None:
     engine.ask("be_a_replica")
     with pytest.raises(gpuwm.Unsupported, match="data parallelism"):
         gpuwm.vllm.switch(Llm(engine), "replicas@v1")
+
+
+@pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+def test_vllm_has_what_a_switch_calls() -> None:
+    """With the names of the arguments that `gpuwm.vllm.targets` gives."""
+    import inspect
+
+    from vllm import LLM
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm.v1.worker.gpu_worker import Worker
+
+    for method, names in (
+        (LLM.collective_rpc, {"method", "timeout", "args"}),
+        (LLM.sleep, {"level", "mode"}),
+        (LLM.wake_up, {"tags"}),
+        (LLM.reset_prefix_cache, {"reset_running_requests", "reset_connector"}),
+        (LLMEngine.has_unfinished_requests, set()),
+        (LLMEngine.reset_mm_cache, set()),
+        (LLMEngine.reset_encoder_cache, set()),
+        (AsyncLLM.collective_rpc, {"method", "timeout", "args"}),
+        (AsyncLLM.pause_generation, {"mode", "clear_cache"}),
+        (AsyncLLM.resume_generation, set()),
+        (Worker.get_model, set()),
+    ):
+        assert names <= set(inspect.signature(method).parameters), method.__qualname__
+    # vLLM refuses an extension that has what its worker has.
+    own = {name for name in dir(gpuwm.vllm.Extension) if not name.startswith("__")}
+    assert own & set(dir(Worker)) == set()
