@@ -78,7 +78,7 @@ static void part_put_back(struct mapped_part *part)
 	part->lost = part_fill(part, part->segments, &unused) < 0;
 }
 
-/* Nothing is mapped in either of the two. */
+/* Nothing is mapped in either of the two, and nothing is when it fails; or both are lost. */
 static int fill_both(struct mapped_part *a, struct mapped_part *b, struct error *error)
 {
 	struct error unused;
@@ -87,8 +87,8 @@ static int fill_both(struct mapped_part *a, struct mapped_part *b, struct error 
 	if (r < 0)
 		return r;
 	r = part_fill(b, a->segments, error);
-	if (r < 0)
-		part_vacate(a, b->segments, &unused);
+	if (r < 0 && part_vacate(a, b->segments, &unused) < 0)
+		a->lost = b->lost = true;
 	return r;
 }
 
@@ -106,15 +106,15 @@ static int remap_both(struct mapped_part *a, struct mapped_part *b, struct error
 		return r;
 	}
 	r = fill_both(a, b, error);
-	if (r < 0) {
+	if (r < 0 && !(a->lost && b->lost)) {
 		part_put_back(a);
 		part_put_back(b);
 	}
 	return r;
 }
 
-/* Exchanges two objects of one type. */
-static void swap(void *left, void *right, size_t bytes)
+/* Of two objects of one type. */
+static void exchange_bytes(void *left, void *right, size_t bytes)
 {
 	char *a = left, *b = right;
 
@@ -130,11 +130,11 @@ static void exchange_contents(struct mapped_part *a, struct mapped_part *b)
 {
 	/* A child that is made now closes the descriptors of each segment once. */
 	fork_lock();
-	swap(&a->segments, &b->segments, sizeof(a->segments));
+	exchange_bytes(&a->segments, &b->segments, sizeof(a->segments));
 	fork_unlock();
-	swap(&a->index, &b->index, sizeof(a->index));
-	swap(a->version, b->version, sizeof(a->version));
-	swap(a->label, b->label, sizeof(a->label));
+	exchange_bytes(&a->index, &b->index, sizeof(a->index));
+	exchange_bytes(a->version, b->version, sizeof(a->version));
+	exchange_bytes(a->label, b->label, sizeof(a->label));
 	a->lost = b->lost = false;
 }
 
@@ -198,9 +198,9 @@ static int parts_exchange(struct mapped_part *a, struct mapped_part *b, bool idl
 /* Each lease goes with its version, and so does the client that has it. What was asked for of keys and owners stays. */
 static void exchange_leases(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other)
 {
-	swap(&mapping->version, &other->version, sizeof(mapping->version));
-	swap(&mapping->lease, &other->lease, sizeof(mapping->lease));
-	swap(&mapping->client, &other->client, sizeof(mapping->client));
+	exchange_bytes(&mapping->version, &other->version, sizeof(mapping->version));
+	exchange_bytes(&mapping->lease, &other->lease, sizeof(mapping->lease));
+	exchange_bytes(&mapping->client, &other->client, sizeof(mapping->client));
 }
 
 static bool is_same_memory(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other)

@@ -83,8 +83,8 @@ int mapped_part_drop(struct mapped_part *part, struct error *error);
 int mapped_part_leave(struct mapped_part *part, struct error *error);
 void mapped_part_free(struct mapped_part *part);
 
-/* Returns the first of all mapped parts; `next` leads to the others. A part that is being switched or exchanged is not in the list. Takes
- * no lock, so that a signal handler can read the list while other threads change it. */
+/* Returns the first of all mapped parts; `next` leads to the others. A part that is being switched or exchanged is not
+ * in the list. Takes no lock, so that a signal handler can read the list while other threads change it. */
 const struct mapped_part *mapped_part_first(void);
 
 /* What is mapped of a segment of the part's index; NULL: nothing. */

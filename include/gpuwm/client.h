@@ -248,7 +248,8 @@ struct gpuwm_attach_options {
 				     any characters, no escapes. -ENOENT: one matches no tensor. NULL: all */
 	size_t glob_count;
 	bool private_writes; /* host: the memory may be written; a page that is becomes this attachment's own copy, which
-				it loses with gpuwm_switch and gpuwm_exchange, and which the mapping is not shared for. -ENOTSUP: on a GPU */
+				it loses with gpuwm_switch and gpuwm_exchange, and which the mapping is not
+				shared for. -ENOTSUP: on a GPU */
 	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
 		      is tainted or retiring, to find out what is wrong with it */
 	/* Each of these is in the version's key, and equal; also of what gpuwm_switch is to put there, unless it gets a
@@ -296,7 +297,8 @@ void gpuwm_drop(struct gpuwm_mapping *mapping);
 
 /* 0 while the lease is held, or will be taken again; else what it was lost with,
  * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended.
- * -ENOTRECOVERABLE: a switch or an exchange lost the memory. -ESTALE: an operator revoked it, among others: gpuwm_mapping_revoked. */
+ * -ENOTRECOVERABLE: a switch or an exchange lost the memory. -ESTALE: an operator revoked it, among others:
+ * gpuwm_mapping_revoked. */
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
 /* Whether an operator revoked the lease. It is never taken again. The memory stays mapped until gpuwm_detach, or until
  * gpuwm_switch puts another version there under a new lease; then gpuwmd hears that it is unmapped. With
@@ -348,19 +350,19 @@ struct gpuwm_exchange_options {
 	bool check; /* compare only: the call fails where an exchange would, but asks the device nothing and changes nothing */
 };
 
-/* Puts the version of `other` where `mapping` is, and that of `mapping` where `other` is. Both are of one layout, on one
- * device, of one rank, with the same segments and peers. The call asks nothing of gpuwmd, which may be down. An engine of
- * several ranks attaches each rank to the next version, then exchanges in each rank; the same call goes back. Afterwards
- * gpuwm_detach of `other` gives the lease on the old version back.
- * The rules of gpuwm_switch hold for both mappings: call it at a quiet point, and look texts up again. Pointers, CUDA graphs,
- * exports and holds stay with the addresses. Each version takes its lease along (a lost one too), and the client that has the
- * lease. The keys and owners of gpuwm_attach_options stay with the mapping, for gpuwm_switch: an exchange ignores them.
- * 0, also when both are of one version: the memory stays then. Errors leave everything as it was: -EXDEV: another layout, and
- * the first difference; another device, rank, subset or other peers; -EINVAL: one mapping twice, or only one with
- * private_writes; -EBUSY: another attachment of this process shares one of the two (names it), or a CUDA stream is being
- * captured; -EIO: the context is broken, or the driver refused; -ECHILD.
- * -ENOTRECOVERABLE: the one that is named, or both, could not be mapped again: as in gpuwm_switch, until another gpuwm_switch
- * or gpuwm_exchange succeeds. */
+/* Puts the version of `other` where `mapping` is, and that of `mapping` where `other` is. Both are of one layout, on
+ * one device, of one rank, with the same segments and peers. No gpuwmd is asked, so that it can't fail for want of
+ * one: an engine of several ranks attaches every rank to the next version, then exchanges all of them, and goes back
+ * by the same call. Pointers, CUDA graphs, exports and holds stay with the addresses, as in gpuwm_switch, by whose
+ * rules it is to be called (for both mappings). Versions with their texts, leases (lost ones too), and the clients
+ * that hold the leases change sides. The keys and owners that gpuwm_attach was given stay, for gpuwm_switch; nothing
+ * is asked of them here. gpuwm_detach of `other` then gives the lease on the old version back.
+ * 0, also when both are of one version: the memory stays then. Errors leave everything as it was: -EXDEV: another
+ * layout, and the first difference; another device, rank, subset or other peers; -EINVAL: one mapping twice, or only
+ * one with private_writes; -EBUSY: another attachment of this process shares one of the two (names it), or a CUDA
+ * stream is being captured; -EIO: the context is broken, or the driver refused; -ECHILD.
+ * -ENOTRECOVERABLE: the one that is named, or both, could not be mapped again: as in gpuwm_switch, until another
+ * gpuwm_switch or gpuwm_exchange succeeds. */
 int gpuwm_exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other,
 		   const struct gpuwm_exchange_options *options);
 
@@ -447,7 +449,8 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify and both commits of a publish are -EBUSY.
+ * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify and both commits of a
+ * publish are -EBUSY.
  * begin waits for what the library's thread is at. Captures may overlap, in any threads. Without this they find captures
  * on streams that go with the default one; others are lost to these calls, or where the last export goes. */
 void gpuwm_capture_begin(void);

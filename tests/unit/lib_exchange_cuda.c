@@ -238,6 +238,15 @@ Test(exchange_cuda, says_that_the_second_is_lost_when_it_can_not_be_put_back)
 	stop_both();
 }
 
+/* One for each segment that is made, one for each place that is left; what came to the first place stays there. */
+Test(exchange_cuda, says_that_both_are_lost_when_what_came_can_not_be_unmapped)
+{
+	lose(SECOND_REFUSED ",cuMemUnmap:8:999", "neither m@v1 nor m@v2 could be put back after this");
+	cr_assert(eq(int, gpuwm_mapping_check(mapping), -ENOTRECOVERABLE));
+	cr_assert(eq(int, gpuwm_mapping_check(other), -ENOTRECOVERABLE));
+	stop_both();
+}
+
 Test(exchange_cuda, brings_back_what_was_lost)
 {
 	lose(SECOND_REFUSED FIRST_LOST SECOND_LOST, "neither m@v1 nor m@v2 could be put back after this");
