@@ -25,7 +25,7 @@ import peers
 GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
 GOAL_KEPT_MS = 40.0  # beside the time at the ceiling
-SETTLE_S = 0.25  # the GPU clears freed memory beside what is next: 16 GiB in some 30 ms, which slow copies by a tenth
+SETTLE_S = 0.25  # a GPU clears freed memory meanwhile: 16 GiB in some 30 ms, in which copies are slower by a tenth
 SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time is short
 LOADER_S = 30
 
@@ -303,6 +303,7 @@ def measure_start(arguments, files, gpuwms):
     gpuwm = gpuwms["gpuwm"]
 
     def start(name, ref=""):
+        settle(arguments)
         process = Process(name, arguments.torch, files, arguments.socket)
         figures[name].append(process.start_and_load(ref))
         process.end()
@@ -312,6 +313,7 @@ def measure_start(arguments, files, gpuwms):
             if number == 0 or figures[name][0][3] <= SLOW_S:
                 start(name)
         ref = f"compare-start@{number}"
+        settle(arguments)
         figures["gpuwm"].append((gpuwm.load(arguments.source, ref)[0],))
         start("attach", ref)
         gpuwm.retire(ref)

@@ -15,6 +15,7 @@
 #include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 #define SEGMENTS_MAX 256
 #define ROUNDS_MAX 99
@@ -22,6 +23,7 @@
 #define SLOTS 16 /* two for each of so many readers that fill the link */
 #define MAKERS_MAX 8
 #define ALONE_US 100e3 /* of copies with nothing beside them */
+#define SETTLE_US 250000 /* until what was freed is cleared, which slows copies meanwhile */
 
 /* What other threads make. */
 struct making {
@@ -89,6 +91,7 @@ static void unmake(struct making *making)
 		CU(driver.cuMemUnmap(making->base + i * making->segment_bytes, making->segment_bytes));
 		CU(driver.cuMemRelease(making->handles[i]));
 	}
+	usleep(SETTLE_US);
 }
 
 /* Until the memory is made or, without any, for a while. */
