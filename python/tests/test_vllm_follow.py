@@ -24,10 +24,10 @@ REF = "followed@prod"
 class Aliased(Engine):
     """Its ranks look up what `ref` names at gpuwmd."""
 
-    def prepare(self, rank: int, ref: str, verify: str) -> dict[str, Any]:
+    def prepare(self, rank: int, ref: str, verify: str, take_over: str) -> dict[str, Any]:
         with gpuwm.attach(ref) as found:
             self.refs[rank] = found.version.id
-        return super().prepare(rank, ref, verify)
+        return super().prepare(rank, ref, verify, take_over)
 
     def said(self, version: str) -> dict[str, Any]:
         return {"version": f"followed@{version[:4]}", "id": version, "bytes": 1}
@@ -66,6 +66,7 @@ def follower() -> Iterator[Follower]:
         command = [sys.executable, "-m", "gpuwm.vllm", "follow", url, REF]
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+        assert line(started[-1]) == f"{url} follows {REF}\n"
         return started[-1]
 
     yield start
@@ -125,8 +126,8 @@ def test_what_may_pass_is_tried_again(
 
     engine.fails["gpuwm_prepare", 0] = once
     with pytest.raises(Enough):
-        following.follow(server.url, REF, told=told)
-    assert engine.did.count("prepare followed@prod yes") == 2
+        following.follow(server.url, REF, on_switch=told)
+    assert engine.did.count("prepare followed@prod yes no") == 2
 
 
 def test_an_engine_that_is_lost_ends_it(engine: Aliased, server: Server, daemon: Daemon) -> None:
@@ -160,21 +161,59 @@ def test_help_says_what_a_server_needs(capsys: pytest.CaptureFixture[str]) -> No
     assert "VLLM_SERVER_DEV_MODE=1" in capsys.readouterr().out
 
 
-def test_a_gpuwmd_that_is_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_other_events_do_not_put_a_try_off(
+    daemon: Daemon, engine: Aliased, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "RETRY_S", 0.0)
+    monkeypatch.setattr(following, "RETRY_S", 0.2)
+    ends = threading.Event()
 
-    class Events:
-        tries = 0
+    def disturb() -> None:
+        while not ends.wait(0.02):
+            daemon.admin.set_alias("followed", "other", "v1")
+            daemon.admin.remove_alias("followed", "other")
 
-        def next(self, wait: float) -> None:
-            self.tries += 1
-            if self.tries == 1:
-                raise gpuwm.Unreachable("nobody listens")
+    class Enough(Exception):
+        pass
 
-    assert following._next(Events(), 1.0) is None
-    assert "no gpuwmd: nobody listens" in caplog.text
+    def twice() -> None:
+        if engine.did.count("prepare followed@prod yes no") > 2:
+            engine.fails.clear()
+        raise gpuwm.Busy("another switch has not ended")
+
+    def told(switched: Any) -> None:
+        raise Enough
+
+    engine.fails["gpuwm_prepare", 0] = twice
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        with pytest.raises(Enough):
+            following.follow(server.url, REF, on_switch=told)
+    finally:
+        ends.set()
+        disturber.join()
+
+
+def test_a_gpuwmd_that_is_away_at_the_start(
+    daemon: Daemon, engine: Aliased, server: Server, tmp_path: Any
+) -> None:
+    socket = tmp_path / "later.sock"
+    command = [sys.executable, "-m", "gpuwm.vllm", "follow", server.url, REF]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [*command, "--socket", str(socket)], stdout=pipe, stderr=pipe, text=True
+    )
+    try:
+        assert process.stderr is not None
+        assert "no gpuwmd, trying again every 5 s" in process.stderr.readline()
+        socket.symlink_to(daemon.socket)
+        assert line(process) == f"{server.url} follows {REF}\n"
+        assert line(process).endswith("already\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_it_goes_on_with_the_next_gpuwmd(

@@ -38,17 +38,22 @@ class Engine:
     did: list[str] = dataclasses.field(default_factory=list)
     fails: dict[tuple[str, int], Callable[[], None]] = dataclasses.field(default_factory=dict)
     unfinished: bool = False
+    token: str = ""
+    polls: int = 1  # before a rank is prepared
 
-    def answers(self, method: str, timeout: float, arguments: tuple[str, ...]) -> Any:
-        assert timeout > 0
+    def answers(self, method: str, arguments: tuple[str, ...]) -> Any:
         assert all(type(argument) is str for argument in arguments)
-        self.did.append(" ".join([method.removeprefix("gpuwm_"), *arguments[1:]]))
+        if method != "gpuwm_prepared":
+            self.did.append(" ".join([method.removeprefix("gpuwm_"), *arguments[1:]]))
         self.fail(method, -1)
         return [self.answer(rank, method, arguments) for rank in range(RANKS)]
 
     def answer(self, rank: int, method: str, arguments: tuple[str, ...]) -> dict[str, Any]:
         try:
             self.fail(method, rank)
+            self.check_token(method, arguments[0])
+            if method == "gpuwm_settle" and arguments[0] != self.token:
+                return {"rank": rank, **self.said(self.ids[rank])}
             found = getattr(self, method.removeprefix("gpuwm_"))(rank, *arguments[1:])
         except Exception as error:
             detail = getattr(error, "detail", "")
@@ -57,6 +62,14 @@ class Engine:
             return {"rank": rank, "error": kind, "message": message, "detail": detail}
         return {"rank": rank, **found}
 
+    def check_token(self, method: str, token: str) -> None:
+        if method == "gpuwm_prepare":
+            if self.token not in ("", token):
+                raise gpuwm.Busy("another switch has not ended")
+            self.token = token
+        elif method != "gpuwm_settle" and self.token != token:
+            raise gpuwm.Cancelled("another switch took this one's place")
+
     def fail(self, method: str, rank: int) -> None:
         if (method, rank) in self.fails:
             self.fails[method, rank]()
@@ -64,9 +77,16 @@ class Engine:
     def said(self, version: str) -> dict[str, Any]:
         return {"version": LLAMA[version], "id": version, "bytes": 1}
 
-    def prepare(self, rank: int, ref: str, verify: str) -> dict[str, Any]:
+    def prepare(self, rank: int, ref: str, verify: str, take_over: str) -> dict[str, Any]:
         self.others[rank] = self.refs[rank]
-        return {**self.said(self.refs[rank]), "before": self.said(self.ids[rank])}
+        return {}
+
+    def prepared(self, rank: int) -> dict[str, Any]:
+        if rank == RANKS - 1 and self.polls > 0:
+            self.polls -= 1
+            return {"pending": True}
+        before = self.said(self.ids[rank])
+        return {**self.said(self.refs[rank]), "before": before, "pending": False}
 
     def exchange(self, rank: int) -> None:
         assert self.paused
@@ -83,6 +103,8 @@ class Engine:
         if outcome == "old" and self.moved[rank]:
             self.exchange(rank)
         self.moved[rank], self.others[rank] = False, None
+        if rank == RANKS - 1:
+            self.token = ""
         return self.said(self.ids[rank])
 
     def pause(self, how: str) -> None:
@@ -113,8 +135,11 @@ class Offline:
     def __init__(self, engine: Engine) -> None:
         self.engine, self.llm_engine = engine, self
 
-    def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> Any:
-        return self.engine.answers(method, timeout, args)
+    def collective_rpc(self, method: str, args: tuple[str, ...]) -> Any:
+        return self.engine.answers(method, args)
+
+    def is_sleeping(self) -> bool:
+        return self.engine.paused
 
     def has_unfinished_requests(self) -> bool:
         return self.engine.unfinished
@@ -123,9 +148,10 @@ class Offline:
         assert level == 0
         self.engine.pause(mode)
 
-    def reset_prefix_cache(self, reset_running_requests: bool, reset_connector: bool) -> None:
+    def reset_prefix_cache(self, reset_running_requests: bool, reset_connector: bool) -> bool:
         assert (reset_running_requests, reset_connector) == (True, True)
         self.engine.did.append("prefix")
+        return ("prefix", -1) not in self.engine.fails
 
     def reset_mm_cache(self) -> None:
         self.engine.did.append("mm")
@@ -139,14 +165,19 @@ class Offline:
 
 
 class Asynchronous:
-    """A client of vLLM's engine."""
+    """A client of vLLM's engine. hangs: the method of its ranks that never answers."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, hangs: str = "") -> None:
+        self.engine, self.hangs = engine, hangs
 
-    async def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> Any:
+    async def collective_rpc(self, method: str, args: tuple[str, ...]) -> Any:
         await asyncio.sleep(0)
-        return self.engine.answers(method, timeout, args)
+        if method == self.hangs:
+            await asyncio.Event().wait()
+        return self.engine.answers(method, args)
+
+    async def is_sleeping(self) -> bool:
+        return self.engine.paused
 
     async def pause_generation(self, mode: str, clear_cache: bool) -> None:
         assert clear_cache
@@ -189,9 +220,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             if parts.path == "/collective_rpc":
                 body = json.loads(content)
-                found = self.server.engine.answers(
-                    body["method"], body["timeout"], tuple(body["args"])
-                )
+                assert set(body) == {"method", "args"}
+                found = self.server.engine.answers(body["method"], tuple(body["args"]))
                 text = json.dumps({"results": found}).encode()
             elif parts.path == "/pause":
                 assert query == {"mode": query["mode"], "clear_cache": "true"}
@@ -202,6 +232,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except Exception as error:
             code, text = 500, str(error).encode()
         self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self) -> None:
+        assert self.path == "/is_sleeping"
+        text = json.dumps({"is_sleeping": self.server.engine.paused}).encode()
+        self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -239,7 +277,7 @@ def test_all_ranks_move_while_the_engine_is_paused(engine: Engine) -> None:
     assert engine.ids == [NEW] * RANKS
     assert engine.others == [None] * RANKS
     assert engine.did == [
-        "prepare llama@v2 yes",
+        "prepare llama@v2 yes no",
         *("pause keep", "prefix", "mm", "encoder"),
         *("commit", "resume", "settle new"),
     ]
@@ -249,7 +287,7 @@ def test_nothing_is_paused_if_the_engine_is_there_already(engine: Engine) -> Non
     engine.ids = [NEW] * RANKS
     found = switch(engine, verify=False)
     assert (found.moved, found.before) == (False, "llama@v2")
-    assert engine.did == ["prepare llama@v2 no", "settle new"]
+    assert engine.did == ["prepare llama@v2 no no", "settle new"]
 
 
 @pytest.mark.parametrize(("mode", "pause"), [("keep", "keep"), ("finish", "wait")])
@@ -299,7 +337,8 @@ def test_an_error_that_is_none_of_gpuwms(engine: Engine) -> None:
 
 def test_an_alias_that_moves_between_ranks(engine: Engine) -> None:
     engine.refs = [NEW, OLD]
-    with pytest.raises(gpuwm.Mismatch, match=f"2 versions next: {NEW}, {OLD}: switch again"):
+    said = rf"llama@v2 \({NEW}\), llama@v1 \({OLD}\): its alias moved meanwhile: switch again"
+    with pytest.raises(gpuwm.Mismatch, match=said):
         switch(engine)
     assert engine.is_as_before
 
@@ -309,7 +348,7 @@ def test_an_engine_that_does_not_become_idle(engine: Engine) -> None:
     switching_ = gpuwm.vllm.switch_async(
         Asynchronous(engine), "llama@v2", mode="finish", drain=0.05
     )
-    with pytest.raises(gpuwm.TimedOut, match=r"not idle in time.*drain="):
+    with pytest.raises(gpuwm.TimedOut, match=r"not idle in 0\.05 s.*drain="):
         asyncio.run(switching_)
     assert engine.did[1:] == ["resume", "settle old"]
     assert engine.is_as_before
@@ -344,10 +383,10 @@ def test_an_answer_that_is_late(engine: Engine) -> None:
     def late() -> None:
         for rank in range(RANKS):
             engine.exchange(rank)
-        raise TimeoutError("RPC call timed out")
+        raise TimeoutError("no answer in 30 s")
 
     engine.fails["gpuwm_commit", -1] = late
-    with pytest.raises(gpuwm.TimedOut, match="not all ranks answered in 30 s"):
+    with pytest.raises(gpuwm.TimedOut, match="could not exchange: no answer in 30 s"):
         switch(engine)
     assert engine.is_as_before
 
@@ -383,7 +422,7 @@ def test_a_rank_that_goes_back_to_the_new_version(engine: Engine) -> None:
 
 def test_an_engine_that_can_not_be_resumed(engine: Engine) -> None:
     engine.fails["resume", -1] = raising(RuntimeError("no"))
-    with pytest.raises(gpuwm.Error, match="is on llama@v2 now, but may be paused yet: no"):
+    with pytest.raises(gpuwm.Error, match="is on llama@v2 now, but may still be paused: no"):
         switch(engine)
     assert engine.others == [None] * RANKS
 
@@ -391,7 +430,7 @@ def test_an_engine_that_can_not_be_resumed(engine: Engine) -> None:
 def test_a_lease_that_is_not_given_back(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.fails["gpuwm_settle", 1] = raising(gpuwm.Disconnected("gpuwmd is gone"))
     assert switch(engine).moved
-    assert "has a lease too many" in caplog.text
+    assert "still holds the old version" in caplog.text
 
 
 def test_ranks_without_the_extension(engine: Engine) -> None:
@@ -400,6 +439,111 @@ def test_ranks_without_the_extension(engine: Engine) -> None:
     engine.fails["gpuwm_settle", -1] = raising(missing)
     with pytest.raises(gpuwm.Unsupported, match=r"--worker-extension-cls gpuwm\.vllm\.Extension"):
         switch(engine)
+
+
+# ---- several callers, and callers that go ----
+
+
+def test_the_second_of_two_callers_is_refused(engine: Engine) -> None:
+    async def both() -> list[Any]:
+        calls = [gpuwm.vllm.switch_async(Asynchronous(engine), "llama@v2") for _ in range(2)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert first.moved
+    assert isinstance(second, gpuwm.Busy)
+    assert engine.did.count("resume") == 1
+    assert engine.ids == [NEW] * RANKS
+    assert not engine.paused
+
+
+def test_a_caller_whose_place_was_taken_leaves_the_pause_alone(engine: Engine) -> None:
+    def taken() -> None:
+        engine.token = "another"
+
+    engine.fails["gpuwm_commit", -1] = taken
+    with pytest.raises(gpuwm.Cancelled, match="took this one's place"):
+        switch(engine)
+    assert engine.paused
+    assert engine.did[-1] == "commit"
+
+
+@pytest.mark.parametrize("paused", ["keep", "sleep"])
+def test_an_engine_that_somebody_paused_stays_so(engine: Engine, paused: str) -> None:
+    engine.paused = True
+    with pytest.raises(gpuwm.Busy, match="is paused or asleep: resume or wake it"):
+        switch(engine)
+    assert engine.paused
+    assert engine.did[1:] == ["settle old"]
+
+
+def test_ranks_that_an_earlier_switch_left_on_different_versions(engine: Engine) -> None:
+    engine.ids = [NEW, OLD]
+    with pytest.raises(gpuwm.Error, match="on different versions.*: start the engine again"):
+        switch(engine)
+    assert "pause keep" not in engine.did
+
+
+@pytest.mark.parametrize(
+    ("method", "done"),
+    [
+        ("gpuwm_prepared", ["settle old"]),
+        ("gpuwm_commit", ["pause keep", "settle old", "resume"]),
+    ],
+)
+def test_a_caller_that_is_cancelled(engine: Engine, method: str, done: list[str]) -> None:
+    async def cancelled() -> None:
+        client = Asynchronous(engine, hangs=method)
+        task = asyncio.ensure_future(gpuwm.vllm.switch_async(client, "llama@v2"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert engine.did[1:] == done
+    assert engine.is_as_before
+
+
+def test_a_caller_that_is_interrupted_as_it_resumes(engine: Engine) -> None:
+    def interrupted() -> None:
+        engine.fails.clear()
+        raise KeyboardInterrupt
+
+    engine.fails["resume", -1] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        switch(engine)
+    assert engine.did[-3:] == ["resume", "resume", "settle new"]
+    assert not engine.paused
+
+
+def test_a_rank_that_is_never_prepared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "PREPARE_S", 0.02)
+    engine.polls = 1000
+    with pytest.raises(gpuwm.TimedOut, match=r"rank 1, was not prepared in 0\.02 s"):
+        switch(engine)
+    assert engine.is_as_before
+
+
+def test_an_engine_that_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    client = Asynchronous(engine, hangs="gpuwm_prepare")
+    with pytest.raises(gpuwm.TimedOut, match=r"could not prepare: no answer in 0\.05 s"):
+        asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2"))
+
+
+def test_a_version_that_a_restart_has_lost(engine: Engine) -> None:
+    engine.fails["gpuwm_prepared", 0] = raising(gpuwm.Lost("was lost at a restart"))
+    with pytest.raises(gpuwm.NotFound, match="was lost at a restart"):
+        switch(engine)
+    assert engine.is_as_before
+
+
+def test_caches_that_are_not_emptied(engine: Engine) -> None:
+    engine.fails["prefix", -1] = raising(AssertionError())
+    with pytest.raises(gpuwm.Error, match="could not empty its prefix cache"):
+        switch(engine)
+    assert engine.is_as_before
 
 
 # ---- a URL ----
@@ -422,7 +566,7 @@ def test_a_server_without_the_extension(engine: Engine, server: Server) -> None:
 
 def test_a_server_that_answers_late(engine: Engine, server: Server) -> None:
     server.lacks = "/pause"  # and is silent first
-    with pytest.raises(gpuwm.TimedOut, match="not idle in time"):
+    with pytest.raises(gpuwm.TimedOut, match=r"not idle in 0\.1 s"):
         gpuwm.vllm.switch(server.url, "llama@v2", mode="finish", drain=0.1)
     assert engine.is_as_before
 
@@ -436,7 +580,7 @@ def test_nobody_at_the_url() -> None:
 def test_something_else_at_the_url(
     engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
-    monkeypatch.setattr(targets.Server, "_post", lambda *_: answer)
+    monkeypatch.setattr(targets.Server, "_send", lambda *_: answer)
     with pytest.raises(gpuwm.Error, match="is it a server of vLLM"):
         gpuwm.vllm.switch(server.url, "llama@v2")
 
@@ -450,6 +594,10 @@ def test_something_else_at_the_url(
         ("localhost:8000", {}, "begin it with http://"),
         (object(), {}, "object is no engine that can be switched"),
         (Offline(Engine()), {"mode": "abort"}, '"keep" or "finish"'),
+        (Offline(Engine()), {"drain": 5}, 'only "finish" waits for requests'),
+        (Offline(Engine()), {"mode": "finish", "drain": -1}, "more than 0, and at most 600"),
+        (Offline(Engine()), {"mode": "finish", "drain": 601}, "more than 0, and at most 600"),
+        (Offline(Engine()), {"mode": "finish", "drain": float("nan")}, "more than 0"),
         (Asynchronous(Engine()), {}, r"await gpuwm\.vllm\.switch_async"),
     ],
 )
@@ -469,6 +617,5 @@ def test_a_target_that_waits(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
         await asyncio.sleep(0)
 
     monkeypatch.setattr(targets.Offline, "pause", waits)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="waited for an event loop"):
         switch(engine)
-    assert switching.PREPARE_S > 0

@@ -97,8 +97,9 @@ MODELS: dict[str, Callable[[pathlib.Path], None]] = {
 
 
 def write_all(folder: pathlib.Path) -> None:
-    """A checkpoint of each kind, in a folder named for the kind; `dense-2` has the layout of
-    `dense`, so that their files' headers are equal, and other values."""
+    """A checkpoint of each kind, in a folder named for the kind; `dense-2` and `fp8-2` have the
+    layout of `dense` and `fp8`, so that their files' headers are equal, and other values."""
     for name, write in MODELS.items():
         write(folder / name)
     dense(folder / "dense-2", seed=1)
+    fp8(folder / "fp8-2", seed=1)

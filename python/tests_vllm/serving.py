@@ -20,7 +20,9 @@ from vllm.model_executor.model_loader import get_model
 from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
 from vllm.plugins import load_general_plugins
 
-from gpuwm.vllm.extension import Extension
+from gpuwm.errors import Busy
+from gpuwm.mapping import Mapping
+from gpuwm.vllm.extension import STALE_S, Extension
 
 from .engines import Job
 
@@ -42,6 +44,20 @@ class Worker(Extension):
 
     def be_a_replica(self) -> None:
         self.vllm_config.parallel_config.data_parallel_size = 2
+
+    def grow_old(self) -> None:
+        """The switch that was prepared began long ago."""
+        assert self._gpuwm_move is not None
+        self._gpuwm_move.began -= STALE_S
+
+    def refuse_exchange(self) -> None:
+        """No exchange of this process succeeds from now on."""
+
+        def exchange(mapping: Mapping, other: Mapping, check: bool = False) -> None:
+            if not check:
+                raise Busy("as the test wants it")
+
+        Mapping.exchange = exchange  # type: ignore[assignment,method-assign]
 
     def token(self) -> str:
         """Of the switch that was prepared."""

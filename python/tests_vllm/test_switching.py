@@ -24,7 +24,7 @@ class Llm:
         self.ranks, self.llm_engine, self.paused = ranks, self, False
         self.before_commit: Any = lambda: None
 
-    def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> list[Any]:
+    def collective_rpc(self, method: str, args: tuple[str, ...]) -> list[Any]:
         if method == "gpuwm_commit":
             assert self.paused
             self.before_commit()
@@ -33,14 +33,17 @@ class Llm:
     def has_unfinished_requests(self) -> bool:
         return False
 
+    def is_sleeping(self) -> bool:
+        return self.paused
+
     def sleep(self, level: int, mode: str) -> None:
         self.paused = True
 
     def wake_up(self, tags: list[str]) -> None:
         self.paused = False
 
-    def reset_prefix_cache(self, **which: bool) -> None:
-        pass
+    def reset_prefix_cache(self, **which: bool) -> bool:
+        return True
 
     def reset_mm_cache(self) -> None:
         pass
@@ -66,7 +69,7 @@ def is_on(engine: Engine, other: Engine) -> bool:
 def test_an_engine_moves_and_comes_back(daemon: Daemon, start: Start, kind: str) -> None:
     first = built(start, kind, f"{kind}@v1")
     engine = start(kind, load_format="gpuwm", extra={"ref": f"{kind}@v1", "mode": "load"})
-    second = built(start, "dense-2" if kind == "dense" else kind, f"{kind}@v2")
+    second = built(start, f"{kind}-2", f"{kind}@v2")
     daemon.admin.set_alias(kind, "prod", "v2")
     llm = Llm(engine)
     found = gpuwm.vllm.switch(llm, f"{kind}@prod")
@@ -115,18 +118,30 @@ def test_all_ranks_move(daemon: Daemon, start: Start) -> None:
         assert is_on(engine[rank], second[rank])
 
 
-def test_no_rank_moves_if_one_can_not(daemon: Daemon, start: Start) -> None:
+def test_a_switch_whose_place_was_taken_in_one_rank(daemon: Daemon, start: Start) -> None:
     engine = two(start, "dense", "torn@v1")
     first = [rank.ask("describe") for rank in engine]
     two(start, "dense-2", "torn@v2")
     llm = Llm(*engine)
     llm.before_commit = lambda: engine[1].ask("gpuwm_settle", token_of(engine[1]), "old")
-    with pytest.raises(gpuwm.Busy, match="rank 1, could not exchange: another switch"):
+    with pytest.raises(gpuwm.Cancelled, match="rank 1, could not exchange: another switch"):
         gpuwm.vllm.switch(llm, "torn@v2")
+    assert llm.paused  # whoever took over resumes it; here nobody did, and rank 0 has moved
+    engine[0].ask("gpuwm_settle", token_of(engine[0]), "old")
     assert [rank.ask("describe") for rank in engine] == first
-    assert not llm.paused
-    llm.before_commit = lambda: None
+    llm.before_commit, llm.paused = lambda: None, False
     assert gpuwm.vllm.switch(llm, "torn@v2").moved
+
+
+def test_no_rank_moves_if_one_can_not_exchange(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "stuck@v1")
+    first = engine[0].ask("describe")
+    two(start, "dense-2", "stuck@v2")
+    engine[1].ask("refuse_exchange")
+    with pytest.raises(gpuwm.Busy, match="rank 1, could not exchange: as the test wants it"):
+        gpuwm.vllm.switch(llm := Llm(*engine), "stuck@v2")
+    assert engine[0].ask("describe") == first
+    assert not llm.paused
 
 
 def token_of(engine: Engine) -> str:
@@ -172,21 +187,38 @@ def test_a_version_that_is_retired_between_the_two(daemon: Daemon, start: Start)
     assert is_on(engine, second)
 
 
-def test_a_switch_that_came_between(daemon: Daemon, start: Start) -> None:
+def prepare(engine: Engine, token: str, ref: str, take_over: str = "no") -> Any:
+    found = engine.ask("gpuwm_prepare", token, ref, "yes", take_over)
+    if "error" not in found:
+        eventually(lambda: not engine.ask("gpuwm_prepared", token).get("pending"))
+    return found
+
+
+def test_a_switch_that_has_not_ended(daemon: Daemon, start: Start) -> None:
     engine = built(start, "dense", "twice@v1")
-    first = engine.ask("describe")
     second = built(start, "dense-2", "twice@v2")
-    llm = Llm(engine)
-    llm.before_commit = lambda: engine.ask("gpuwm_prepare", "another token", "twice@v2", "no")
-    with pytest.raises(gpuwm.Busy, match="another switch of this engine began after this one"):
-        gpuwm.vllm.switch(llm, "twice@v2")
-    assert engine.ask("describe") == first
-    assert engine.ask("gpuwm_commit", "another token")["version"] == "twice@v2"
-    llm.before_commit = lambda: None
-    with pytest.raises(gpuwm.Busy, match="to twice@v2, is not settled"):
-        gpuwm.vllm.switch(llm, "twice@v1")
-    assert engine.ask("gpuwm_settle", "another token", "new")["version"] == "twice@v2"
+    prepare(engine, "a dead caller's", "twice@v2")
+    with pytest.raises(gpuwm.Busy, match=r"began 0 s ago, and has not ended: .*--take-over"):
+        gpuwm.vllm.switch(Llm(engine), "twice@v2")
+    assert engine.ask("gpuwm_commit", "a dead caller's")["version"] == "twice@v2"
+    found = gpuwm.vllm.switch(Llm(engine), "twice@v1", take_over=True)
+    assert (found.before, found.version) == ("twice@v2", "twice@v1")
+    assert engine.ask("gpuwm_commit", "a dead caller's")["error"] == "Cancelled"
+    prepare(engine, "another's", "twice@v2")
+    engine.ask("grow_old")
+    assert gpuwm.vllm.switch(Llm(engine), "twice@v2").moved
     assert is_on(engine, second)
+    eventually(lambda: daemon.leases("twice@v1") == 0)
+
+
+def test_a_preparation_that_nobody_waits_for(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "left@v1")
+    built(start, "dense-2", "left@v2")
+    for round_ in range(5):
+        engine.ask("gpuwm_prepare", f"token {round_}", "left@v2", "yes", "no")
+        engine.ask("gpuwm_settle", f"token {round_}", "old")
+    eventually(lambda: daemon.leases("left@v2") == 1)
+    assert engine.ask("gpuwm_version")["version"] == "left@v1"
 
 
 def test_a_gpuwmd_that_is_killed_between_the_two(daemon: Daemon, start: Start) -> None:

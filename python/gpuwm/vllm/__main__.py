@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import signal
 import sys
 
 from .. import errors
 from .follow import follow
-from .switching import Switched, switch
+from .switching import DRAIN_S, Switched, switch
 from .targets import FINISH, KEEP
 
 INTERRUPTED = 130  # as a shell has it
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 after an error, which is printed, 130 after Ctrl-C."""
+    """The exit status: 0, 1 after an error, which is printed, 130 after Ctrl-C or SIGTERM."""
     found = _parser().parse_args(arguments)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which lets a switch go back
     options = {"mode": found.mode, "verify": not found.no_verify, "drain": found.drain}
     try:
         if found.command == "follow":
-            follow(found.url, found.ref, told=_tell, **options)
+            if found.socket:
+                os.environ["GPUWM_SOCKET"] = found.socket
+            print(f"{found.url} follows {found.ref}", flush=True)
+            follow(found.url, found.ref, on_switch=_print, **options)
         else:
-            _tell(switch(found.url, found.ref, **options))
+            _print(switch(found.url, found.ref, take_over=found.take_over, **options))
     except errors.Error as error:
         print(f"gpuwm.vllm: {error}", file=sys.stderr)
         return 1
@@ -32,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _tell(switched: Switched) -> None:
+def _print(switched: Switched) -> None:
     if not switched.moved:
         print(f"on {switched.version} ({switched.id}) already", flush=True)
         return
@@ -62,11 +68,24 @@ def _parser() -> argparse.ArgumentParser:
             help="requests in flight go on with the new weights (keep), or end first (finish)",
         )
         command.add_argument(
-            "--drain", type=float, metavar="SECONDS", help="how long to wait for them; any time"
+            "--drain",
+            type=float,
+            metavar="SECONDS",
+            help=f"how long to wait for them with finish (default and most: {DRAIN_S:g})",
         )
         command.add_argument(
             "--no-verify", action="store_true", help="do not read the new version's bytes again"
         )
+        if name == "follow":
+            command.add_argument(
+                "--socket", help="gpuwmd's, to hear of aliases (default: $GPUWM_SOCKET)"
+            )
+        else:
+            command.add_argument(
+                "--take-over",
+                action="store_true",
+                help="although another switch has not ended, since its caller is dead",
+            )
     return parser
 
 

@@ -59,18 +59,25 @@ def compare(
 def compare_versions(now: Attached, new: Attached) -> None:
     """Raises gpuwm.Mismatch, naming the first field of the keys of two versions in which `new`
     differs, but for those that say which checkpoint it is."""
-    metadata = now.metadata
-    names = [name.removeprefix(KEY) for name in metadata if name.startswith(KEY)]
-    # Backends follow from other fields, which say more.
-    names.sort(key=lambda name: name.startswith(backends.PREFIX))
-    wanted = {name: metadata[KEY + name] for name in names if not name.startswith(identity.PREFIX)}
+    here, there = _layout_of(now), _layout_of(new)
     try:
-        compare(str(new.version), new.metadata, wanted, metadata)
+        compare(str(new.version), new.metadata, here, now.metadata)
+        if more := [name for name in there if name not in here]:
+            raise errors.Mismatch(f"{new.version} has the field {more[0]} in its key besides")
     except errors.Mismatch as error:
         raise errors.Mismatch(
             f"an engine that is on {now.version} can't move: {error.message}",
             "a running engine keeps its layout: start another engine on that version",
         ) from None
+
+
+def _layout_of(mapping: Attached) -> dict[str, str]:
+    """The fields of its key that are not on the checkpoint. Those on backends are last: they follow
+    from other fields, which say more."""
+    names = [name.removeprefix(KEY) for name in mapping.metadata if name.startswith(KEY)]
+    names.sort(key=lambda name: name.startswith(backends.PREFIX))
+    kept = (name for name in names if not name.startswith(identity.PREFIX))
+    return {name: mapping.metadata[KEY + name] for name in kept}
 
 
 def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:

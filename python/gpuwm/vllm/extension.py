@@ -4,13 +4,16 @@ these methods in all ranks.
 vLLM's executor raises the exception of the first rank that failed, and then takes the answers of
 later ranks for those of its next call. So nothing here raises: each method returns a dict that JSON
 can hold. It has `rank` and, if the method failed, `error` (the class), `message` and `detail`.
+
+vLLM calls these methods in the thread that runs the model, so none of them may take long.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,24 +25,78 @@ from . import differences, loading
 
 log = logging.getLogger("vllm.gpuwm")
 Answer = dict[str, Any]
+# The caller of a switch this old is dead: `gpuwm.vllm.switching` gives up long before.
+STALE_S = 900.0
 
 
-@dataclasses.dataclass
 class _Move:
-    """A move of this rank to another version, from `prepare` to `settle`.
+    """A move of this rank to another version, from `gpuwm_prepare` to `gpuwm_settle`.
 
-    token: of the switch. other: the version that the model is not on: the new one first, and the
-    old one once `moved`. Its lease keeps that version whole, whatever becomes of names and aliases.
+    token: of the switch. `prepare` runs in a thread of its own; what it sets is read under `lock`.
+    other: the version that the model is not on: first the new one, and the old one once the model
+    has moved. Its lease keeps that version whole, whatever becomes of names and aliases.
     """
 
-    token: str
-    model: loading.Loaded
-    other: Attached
-    moved: bool = False
+    def __init__(self, token: str, model: loading.Loaded) -> None:
+        self.token = token
+        self.model = model
+        self.before = _version_of(model.mapping)
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+        self.other: Attached | None = None
+        self.failed: Answer | None = None  # no exception, whose frames would keep the lease
+        self.ended = False
+
+    def prepare(self, ref: str, verify: bool) -> None:
+        try:
+            new = self._attach(ref)
+        except Exception as error:
+            self._fail(error)
+            return
+        try:
+            if new.version.id != self.before["id"]:
+                check(self.model.mapping, new)
+                if verify:
+                    new.verify()
+        except Exception as error:
+            new.drop()
+            self._fail(error)
+            return
+        with self.lock:
+            if not self.ended:
+                self.other = new
+                return
+        new.drop()  # nobody waits for it any more
+
+    def _fail(self, error: Exception) -> None:
+        with self.lock:
+            self.failed = _failure(error)
+
+    def _attach(self, ref: str) -> Attached:
+        engine = self.model.engine
+        return attach(
+            ref,
+            device=engine.device,
+            rank=engine.ranks.rank,
+            owner=engine.settings.owners,
+            client=engine.client,
+        )
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self.model.mapping.version.id != self.before["id"])
 
     def exchange(self) -> None:
+        assert self.other is not None
         self.model.mapping.exchange(self.other)
-        self.moved = not self.moved
+
+    def end(self) -> None:
+        """Gives the other version's lease back."""
+        with self.lock:
+            self.ended = True
+            other, self.other = self.other, None
+        if other is not None:
+            other.drop()
 
 
 def _answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -48,22 +105,24 @@ def _answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
         try:
             return {"rank": self._gpuwm_rank(), **method(self, *arguments)}
         except Exception as error:  # see the module's text
-            log.warning("gpuwm: %s: %s: %s", method.__name__, type(error).__name__, error)
-            return {
-                "rank": self._gpuwm_rank(),
-                "error": type(error).__name__,
-                "message": getattr(error, "message", str(error)),
-                "detail": getattr(error, "detail", ""),
-            }
+            return {"rank": self._gpuwm_rank(), **_failure(error)}
 
     return answer
+
+
+def _failure(error: Exception) -> Answer:
+    log.warning("gpuwm: a switch failed: %s: %s", type(error).__name__, error)
+    return {
+        "error": type(error).__name__,
+        "message": getattr(error, "message", str(error)),
+        "detail": getattr(error, "detail", ""),
+    }
 
 
 class Extension:
     """For `--worker-extension-cls gpuwm.vllm.Extension`. `gpuwm.vllm.Worker` has these methods too.
 
-    vLLM calls them in the thread that runs the model, so no step runs meanwhile. Arguments are
-    texts, as vLLM's HTTP route passes them.
+    Arguments are texts, as vLLM's HTTP route passes them.
     """
 
     vllm_config: Any  # of vLLM's worker
@@ -71,52 +130,44 @@ class Extension:
 
     @_answering
     def gpuwm_version(self) -> Answer:
-        """The version that the model is on: `version` and `id`."""
-        return _said(self._gpuwm_loaded().mapping)
+        """The version that the model is on: `version`, `id` and `bytes`."""
+        return _version_of(self._gpuwm_loaded().mapping)
 
     @_answering
-    def gpuwm_prepare(self, token: str, ref: str, verify: str = "yes") -> Answer:
-        """Attaches to this rank's part of `ref`, compares it with the version that the model is on
-        and, unless `verify` is "no", reads it again. The model stays where it is.
+    def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> Answer:
+        """Begins to attach to this rank's part of `ref`, to compare it with the version that the
+        model is on and, if `verify` is "yes", to read it again. The model stays where it is, and
+        steps go on meanwhile: ask `gpuwm_prepared`.
 
-        The answer is of the new version, and `before` of the other. A preparation that was not
-        settled ends, since whoever began it may be dead. Errors of gpuwm.attach and verify;
-        Mismatch: the first difference in key, layout or plain values; Unsupported: the model is not
-        in gpuwm's memory, or there are replicas; Busy: the model has moved, but that switch was not
-        settled.
+        Unsupported: the model is not in gpuwm's memory, or there are replicas. Busy: another switch
+        has not ended. If its caller is dead, it makes way after STALE_S or if `take_over` is "yes".
         """
-        if self._gpuwm_move is not None and self._gpuwm_move.moved:
-            raise errors.Busy(
-                f"another switch, to {self._gpuwm_loaded().mapping.version}, is not settled",
-                "wait for it; if whoever began it is dead, start the engine again",
-            )
         parallel = self.vllm_config.parallel_config
         if parallel.data_parallel_size > 1:
             raise errors.Unsupported(
                 "an engine with data parallelism can't be switched: vLLM tells the answers of its "
                 "first replica only",
-                "start the other version's engine beside it",
+                "start an engine on the other version beside it",
             )
-        self._gpuwm_drop()
-        here = self._gpuwm_loaded()
-        engine, now = here.engine, here.mapping
-        new = attach(
-            ref,
-            device=engine.device,
-            rank=engine.ranks.rank,
-            owner=engine.settings.owners,
-            client=engine.client,
-        )
-        try:
-            if new.version.id != now.version.id:
-                check(now, new)
-                if verify != "no":
-                    new.verify()
-        except BaseException:
-            new.drop()
-            raise
-        self._gpuwm_move = _Move(token, here, new)
-        return {**_said(new), "before": _said(now)}
+        self._gpuwm_make_way(take_over == "yes")
+        move = self._gpuwm_move = _Move(token, self._gpuwm_loaded())
+        threading.Thread(
+            target=move.prepare, args=(ref, verify == "yes"), name="gpuwm-prepare", daemon=True
+        ).start()
+        return {}
+
+    @_answering
+    def gpuwm_prepared(self, token: str) -> Answer:
+        """`pending` is True until the preparation has ended. Then the answer is of the new version,
+        and `before` of the one that the model is on. Errors of gpuwm.attach and verify; Mismatch:
+        the first difference in key, layout or plain values."""
+        move = self._gpuwm_of(token)
+        with move.lock:
+            if move.failed is not None:
+                return move.failed
+            if move.other is None:
+                return {"pending": True}
+            return {**_version_of(move.other), "before": move.before, "pending": False}
 
     @_answering
     def gpuwm_commit(self, token: str) -> Answer:
@@ -124,9 +175,9 @@ class Extension:
         engine is paused. The answer is of that version. Errors of Mapping.exchange, after which the
         model is where it was, but for Lost."""
         move = self._gpuwm_of(token)
-        if not move.moved and move.other.version.id != move.model.mapping.version.id:
+        if not move.has_moved:
             move.exchange()
-        return _said(move.model.mapping)
+        return _version_of(move.model.mapping)
 
     @_answering
     def gpuwm_settle(self, token: str, outcome: str) -> Answer:
@@ -135,11 +186,10 @@ class Extension:
         The other one's lease ends. Nothing happens if the switch of this token has ended."""
         move = self._gpuwm_move
         if move is not None and move.token == token:
-            if outcome == "old" and move.moved:
+            if outcome == "old" and move.has_moved:
                 move.exchange()
-            move.moved = False
-            self._gpuwm_drop()
-        return _said(self._gpuwm_loaded().mapping)
+            self._gpuwm_end()
+        return _version_of(self._gpuwm_loaded().mapping)
 
     # ---- how ----
 
@@ -151,15 +201,26 @@ class Extension:
 
     def _gpuwm_of(self, token: str) -> _Move:
         if self._gpuwm_move is None or self._gpuwm_move.token != token:
-            raise errors.Busy(
-                "another switch of this engine began after this one", "switch again if need be"
-            )
+            raise errors.Cancelled("another switch of this engine took this one's place")
         return self._gpuwm_move
 
-    def _gpuwm_drop(self) -> None:
+    def _gpuwm_make_way(self, take_over: bool) -> None:
+        """Ends a switch whose caller is dead. The model stays where that switch has left it."""
+        move = self._gpuwm_move
+        if move is None:
+            return
+        age = time.monotonic() - move.began
+        if age < STALE_S and not take_over:
+            raise errors.Busy(
+                f"another switch of this engine began {age:.0f} s ago, and has not ended",
+                "wait for it; if its caller is dead, take over (take_over=True, --take-over)",
+            )
+        self._gpuwm_end()
+
+    def _gpuwm_end(self) -> None:
         move, self._gpuwm_move = self._gpuwm_move, None
         if move is not None:
-            move.other.drop()
+            move.end()
 
 
 def check(now: Attached, new: Attached) -> None:
@@ -176,7 +237,7 @@ def check(now: Attached, new: Attached) -> None:
         )
 
 
-def _said(mapping: Attached) -> Answer:
+def _version_of(mapping: Attached) -> Answer:
     return {
         "version": str(mapping.version),
         "id": mapping.version.id,

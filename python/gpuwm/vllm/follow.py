@@ -13,14 +13,14 @@ from typing import Any
 
 from .. import client as clients
 from .. import errors
-from .._events import Event
+from .._events import Event, Events
 from .switching import Switched, switch
 from .targets import KEEP
 
 log = logging.getLogger("gpuwm")
 # After a failure that may pass: short beside the start of an engine, long beside a switch.
 RETRY_S = 5.0
-# What the next try may not meet.
+# Errors that a later try may not meet.
 _MAY_PASS = (errors.Unreachable, errors.TimedOut, errors.Busy, errors.Disconnected)
 
 
@@ -32,25 +32,36 @@ def follow(
     verify: bool = True,
     drain: float | None = None,
     client: clients.Client | None = None,
-    told: Callable[[Switched], None] = lambda switched: None,
+    on_switch: Callable[[Switched], None] = lambda switched: None,
 ) -> None:
     """Switches to what `ref` names now, and again whenever its alias moves. Blocks.
 
     target, mode, verify, drain: of `gpuwm.vllm.switch`, from which all errors come. ref:
-    "llama@prod"; "llama" means "llama@current". told: is called after each switch. What the engine
-    refuses (Mismatch, Damaged, NotFound…) is logged, and the engine keeps its version until the
-    alias moves again. What may pass (nobody answers, another switch came between) is tried again
-    every RETRY_S, as is a gpuwmd that is away. Raises Lost and Invalid.
+    "llama@prod"; "llama" means "llama@current". on_switch: is called after each switch. What the
+    engine refuses (Mismatch, Damaged, NotFound…) is logged, and the engine keeps its version until
+    the alias moves again. What may pass (nobody answers, another switch has not ended) is tried
+    again every RETRY_S, as is a gpuwmd that is away. Raises Lost, Cancelled and Invalid.
     """
     model, _, alias = ref.partition("@")
     alias = alias or "current"
-    with clients.Client.events(client or clients.shared()) as events:
-        due, wait = True, math.inf
+    events: Events | None = None
+    due = 0.0  # when to switch, by time.monotonic
+    try:
         while True:
-            if due:
-                wait = RETRY_S if _try(target, ref, mode, verify, drain, told) else math.inf
-            event = _next(events, wait)
-            due = event is None or _concerns(event, model, alias)
+            try:
+                events = events or (client or clients.shared()).events().open()
+                if time.monotonic() >= due:
+                    again = _try(target, ref, mode, verify, drain, on_switch)
+                    due = time.monotonic() + RETRY_S if again else math.inf
+                event = events.next(max(due - time.monotonic(), 0.0))
+                if event is not None and _concerns(event, model, alias):
+                    due = 0.0
+            except (errors.Unreachable, errors.Disconnected) as error:
+                log.warning("gpuwm: no gpuwmd, trying again every %g s: %s", RETRY_S, error)
+                time.sleep(RETRY_S)
+    finally:
+        if events is not None:
+            events.close()
 
 
 def _try(
@@ -59,16 +70,17 @@ def _try(
     mode: str,
     verify: bool,
     drain: float | None,
-    told: Callable[[Switched], None],
+    on_switch: Callable[[Switched], None],
 ) -> bool:
     """Whether to try again."""
     try:
-        told(switch(target, ref, mode=mode, verify=verify, drain=drain))
-    except (errors.Lost, errors.Invalid):
+        switched = switch(target, ref, mode=mode, verify=verify, drain=drain)
+    except (errors.Lost, errors.Cancelled, errors.Invalid):
         raise
     except errors.Error as error:
         log.warning("gpuwm: %s keeps its version: %s", target, error)
         return isinstance(error, _MAY_PASS)
+    on_switch(switched)
     return False
 
 
@@ -77,14 +89,3 @@ def _concerns(event: Event, model: str, alias: str) -> bool:
     if event.kind == "swapped":
         return (event.model, event.alias) == (model, alias)
     return event.kind == "lost"
-
-
-def _next(events: Any, wait: float) -> Event | None:
-    """None: nothing came within `wait` seconds."""
-    while True:
-        try:
-            found: Event | None = events.next(wait)
-            return found
-        except (errors.Unreachable, errors.Disconnected) as error:
-            log.warning("gpuwm: no gpuwmd: %s", error)
-            time.sleep(RETRY_S)

@@ -32,14 +32,18 @@ from .targets import FINISH, KEEP, Answers, Target, target_of
 log = logging.getLogger("gpuwm")
 PREPARE_S = 120.0  # each rank maps a version and reads it once: seconds, even on a busy host
 COMMIT_S = 30.0  # an exchange takes milliseconds, and waits for the device
+DRAIN_S = 600.0  # longer than most answers; with the others below extension.STALE_S
+# Between questions whether all ranks are prepared: from a fraction of what that takes on a GPU to
+# what nobody notices on a host.
+_LOOK_S, _LOOK_S_MAX = 0.005, 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Switched:
-    """What a switch did. version, id: what the engine is on now. before: what it was on. moved: it
-    was on another one. ranks: how many there are. seconds: of "prepare" and, if it moved, "pause"
-    (with mode "finish" until the last request had ended), "exchange" (in all ranks) and "resume".
-    No step runs from somewhere in "pause" to somewhere in "resume"."""
+    """What a switch did. version, id: what the engine is on now. before: what it was on. moved:
+    whether that is another version. ranks: how many there are. seconds: of "prepare" and, if it
+    moved, "pause" (with mode "finish" until the last request had ended), "exchange" (in all ranks)
+    and "resume". No step runs from somewhere in "pause" to somewhere in "resume"."""
 
     version: str
     id: str
@@ -56,27 +60,31 @@ def switch(
     mode: str = KEEP,
     verify: bool = True,
     drain: float | None = None,
+    take_over: bool = False,
 ) -> Switched:
     """Moves an engine to another version of the same layout; the module's text says how.
 
     target: a `vllm.LLM`, or the URL of a server. ref: "llama@v2", "llama@prod", a version's id.
     mode: "keep": requests in flight go on with the new weights, and their KV is computed anew: an
     answer is then the beginning of an old one and goes on as a new one. "finish": they end on the
-    old weights first, and requests that come meanwhile wait; `drain`: for so many seconds, None:
-    for as long as it takes. verify: whether each rank reads the new version's bytes again.
+    old weights first, for at most `drain` seconds (DRAIN_S, which is also the most). Requests that
+    come meanwhile wait; vLLM 0.33 refuses them instead, with an error on which clients try again.
+    verify: whether each rank reads the new version's bytes again. take_over: the caller of another
+    switch that has not ended is dead; without it that switch makes way after extension.STALE_S.
 
     Nothing has changed, and the engine serves, after NotFound, Refused, Damaged (tainted, or bytes
     that differ from the digests), Mismatch (the first difference in key, layout or a plain value,
     which a captured graph may hold), Unsupported (its weights are not in gpuwm's memory), Busy
-    (another switch came between), Unreachable, TimedOut. Lost: ranks may be on different versions,
-    so the engine is left paused: start it again. Several callers are safe: one of them wins.
+    (another switch has not ended, or the engine is paused or asleep), Unreachable, TimedOut, and
+    other errors of gpuwm.attach. Cancelled: another switch took over. Lost: ranks may be on
+    different versions, so the engine is left paused: start it again.
     """
     to = target_of(target)
     if hasattr(target, "pause_generation"):
         raise errors.Invalid(
             "an asynchronous engine needs its event loop", "await gpuwm.vllm.switch_async(…)"
         )
-    return _run(_switch(to, ref, mode, verify, drain))
+    return _run(_switch(to, ref, mode, verify, drain, take_over))
 
 
 async def switch_async(
@@ -86,9 +94,11 @@ async def switch_async(
     mode: str = KEEP,
     verify: bool = True,
     drain: float | None = None,
+    take_over: bool = False,
 ) -> Switched:
-    """As `switch`, for a client of vLLM's asynchronous engine (AsyncLLM), in its event loop."""
-    return await _switch(target_of(target), ref, mode, verify, drain)
+    """As `switch`, for a client of vLLM's asynchronous engine (AsyncLLM), in its event loop.
+    Cancelled, it goes back, and the engine goes on with the old weights."""
+    return await _switch(target_of(target), ref, mode, verify, drain, take_over)
 
 
 def _run(switching: Coroutine[Any, Any, Switched]) -> Switched:
@@ -103,24 +113,23 @@ def _run(switching: Coroutine[Any, Any, Switched]) -> Switched:
 
 
 async def _switch(
-    target: Target, ref: str, mode: str, verify: bool, drain: float | None
+    target: Target, ref: str, mode: str, verify: bool, drain: float | None, take_over: bool
 ) -> Switched:
-    if mode not in (KEEP, FINISH):
-        raise errors.Invalid(f"mode {mode!r}", f'it is "{KEEP}" or "{FINISH}"')
+    limit = _pause_limit(mode, drain)
     one = _Switch(target, secrets.token_hex(8))
     clock = _Clock()
-    new = await one.prepare(ref, verify)
+    new = await one.prepare(ref, verify, take_over)
     clock.lap("prepare")
-    moved = new[0]["id"] != new[0]["before"]["id"]
+    moved = bool(new[0]["id"] != new[0]["before"]["id"])
     if moved:
-        await one.pause(mode, drain)
+        await one.pause(mode, limit)
         clock.lap("pause")
         await one.exchange(new[0]["id"])
         clock.lap("exchange")
         await one.resume(new[0]["version"])
         clock.lap("resume")
     await one.settle()
-    found = Switched(
+    switched = Switched(
         version=new[0]["version"],
         id=new[0]["id"],
         before=new[0]["before"]["version"],
@@ -128,8 +137,21 @@ async def _switch(
         ranks=len(new),
         seconds=clock.times,
     )
-    log.info("gpuwm: %s is on %s now, before on %s", target.name, found.version, found.before)
-    return found
+    log.info("gpuwm: %s is on %s now, before on %s", target.name, switched.version, switched.before)
+    return switched
+
+
+def _pause_limit(mode: str, drain: float | None) -> float:
+    """Seconds. Invalid: a mode that is none, or a `drain` that can't be meant."""
+    if mode not in (KEEP, FINISH):
+        raise errors.Invalid(f"mode {mode!r}", f'it is "{KEEP}" or "{FINISH}"')
+    if drain is None:
+        return COMMIT_S if mode == KEEP else DRAIN_S
+    if mode == KEEP:
+        raise errors.Invalid(f'drain with mode "{KEEP}"', f'only "{FINISH}" waits for requests')
+    if not 0 < drain <= DRAIN_S:
+        raise errors.Invalid(f"drain of {drain:g} s", f"more than 0, and at most {DRAIN_S:g}")
+    return drain
 
 
 class _Clock:
@@ -149,27 +171,56 @@ class _Switch:
     def __init__(self, target: Target, token: str) -> None:
         self._target, self._token = target, token
 
-    async def prepare(self, ref: str, verify: bool) -> Answers:
+    async def prepare(self, ref: str, verify: bool, take_over: bool) -> Answers:
         try:
-            new = await self._all(
-                "gpuwm_prepare", [ref, "yes" if verify else "no"], PREPARE_S, "prepare"
+            await self._all(
+                "gpuwm_prepare", [ref, _text(verify), _text(take_over)], COMMIT_S, "prepare"
             )
-            for what, found in (("now", [rank["before"] for rank in new]), ("next", new)):
-                _same(what, found)
-        except BaseException:
+            new = await self._prepared()
+            if torn := _several([rank["before"] for rank in new]):
+                raise errors.Error(
+                    f"the ranks of {self._target.name} are on different versions: {torn}",
+                    "an earlier switch was cut off: start the engine again",
+                )
+            if several := _several(new):
+                raise errors.Mismatch(
+                    f"{ref} is not the same version for all ranks: {several}",
+                    "its alias moved meanwhile: switch again",
+                )
+            if new[0]["id"] != new[0]["before"]["id"] and await self._target.is_stopped():
+                raise errors.Busy(
+                    f"{self._target.name} is paused or asleep", "resume or wake it, then switch"
+                )
+        except BaseException as error:
             await self._leave()
-            raise
+            raise _plainly(error) from None
         return new
 
-    async def pause(self, mode: str, drain: float | None) -> None:
+    async def _prepared(self) -> Answers:
+        end, look = time.monotonic() + PREPARE_S, _LOOK_S
+        while True:
+            answers = await self._all("gpuwm_prepared", [], COMMIT_S, "prepare")
+            if not any(rank["pending"] for rank in answers):
+                return answers
+            if time.monotonic() > end:
+                late = ", ".join(str(rank["rank"]) for rank in answers if rank["pending"])
+                raise errors.TimedOut(
+                    f"{self._target.name}, rank {late}, was not prepared in {PREPARE_S:g} s",
+                    "see the engine's log",
+                )
+            await self._target.wait(look)
+            look = min(2 * look, _LOOK_S_MAX)
+
+    async def pause(self, mode: str, limit: float) -> None:
         try:
-            await self._target.pause(mode, drain if mode == FINISH else COMMIT_S)
+            await self._target.pause(mode, limit)
         except BaseException as error:
             await self._go_on()
             await self._leave()
             if isinstance(error, TimeoutError):
                 raise errors.TimedOut(
-                    f"{self._target.name} was not idle in time; it goes on, on the old weights",
+                    f"{self._target.name} was not idle in {limit:g} s; it goes on, on the old "
+                    "weights",
                     'give it longer (drain=), or mode="keep"',
                 ) from error
             raise
@@ -178,14 +229,18 @@ class _Switch:
         """All ranks are on the version of this id. If it raises, all are where they were and the
         engine goes on, but after Lost."""
         try:
-            _same("now", await self._all("gpuwm_commit", [], COMMIT_S, "exchange"))
+            moved = await self._all("gpuwm_commit", [], COMMIT_S, "exchange")
+            if any(rank["id"] != new for rank in moved):
+                raise errors.Error(f"{self._target.name} exchanged another version: {moved}")
+        except errors.Cancelled:
+            raise  # whoever took over pauses and resumes it
         except BaseException as error:
             try:
                 back = await self._settle("old")
-            except Exception as second:
+            except BaseException as second:
                 raise self._lost(error, str(second)) from error
-            if moved := [str(rank["rank"]) for rank in back if rank["id"] == new]:
-                raise self._lost(error, f"rank {', '.join(moved)} has moved") from error
+            if stays := [str(rank["rank"]) for rank in back if rank["id"] == new]:
+                raise self._lost(error, f"rank {', '.join(stays)} has moved") from error
             await self._go_on()
             raise
 
@@ -199,10 +254,13 @@ class _Switch:
     async def resume(self, version: str) -> None:
         try:
             await self._target.resume()
-        except Exception as error:
+        except BaseException as error:
+            await self._go_on()  # once more, as Ctrl-C may have come between
             await self.settle()
+            if not isinstance(error, Exception):
+                raise
             raise errors.Error(
-                f"{self._target.name} is on {version} now, but may be paused yet: {error}",
+                f"{self._target.name} is on {version} now, but may still be paused: {error}",
                 "resume it, or start it again",
             ) from error
 
@@ -212,14 +270,14 @@ class _Switch:
         try:
             await self._settle("new")
         except Exception as error:
-            log.warning("gpuwm: %s has a lease too many: %s", self._target.name, error)
+            log.warning("gpuwm: %s still holds the old version: %s", self._target.name, error)
 
     async def _go_on(self) -> None:
         """After an error, which counts more than what is raised here."""
         try:
             await self._target.resume()
         except Exception as error:
-            log.warning("gpuwm: %s may be paused yet: %s", self._target.name, error)
+            log.warning("gpuwm: %s may still be paused: %s", self._target.name, error)
 
     async def _leave(self) -> None:
         try:
@@ -238,9 +296,7 @@ class _Switch:
         except errors.Error:
             raise
         except TimeoutError as error:
-            raise errors.TimedOut(
-                f"{name}: not all ranks answered in {timeout:g} s: {error}", f"to {what}"
-            ) from error
+            raise errors.TimedOut(f"{name} could not {what}: {error}", "does it hang?") from error
         except Exception as error:
             raise _broken(name, what, error) from error
         for answer in answers:
@@ -251,10 +307,14 @@ class _Switch:
         return answers
 
 
+def _text(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
 def _broken(name: str, what: str, error: Exception) -> errors.Error:
     """vLLM's own errors have no common class."""
     text = f"{type(error).__name__}: {error}"
-    if "gpuwm_" in text or isinstance(error, (AttributeError, NotImplementedError)):
+    if "has no attribute 'gpuwm_" in text:
         return errors.Unsupported(
             f"the ranks of {name} can't {what}: {text}",
             "start it with --worker-extension-cls gpuwm.vllm.Extension",
@@ -272,10 +332,16 @@ def _error_of(name: str, what: str, answer: dict[str, Any]) -> errors.Error:
     return kind(f"{name}, rank {answer['rank']}, could not {what}: {said}", answer["detail"])
 
 
-def _same(what: str, ranks: Answers) -> None:
+def _plainly(error: BaseException) -> BaseException:
+    """Lost is for engines: a version that a restart of gpuwmd has lost is not found."""
+    if isinstance(error, errors.Lost):
+        return errors.NotFound(error.message, error.detail)
+    return error
+
+
+def _several(ranks: Answers) -> str:
+    """Versions, if not all ranks name the same."""
     found = {rank["id"]: rank["version"] for rank in ranks}
-    if len(found) > 1:
-        raise errors.Mismatch(
-            f"the ranks would be on {len(found)} versions {what}: {', '.join(found)}",
-            "switch again: an alias moved meanwhile",
-        )
+    if len(found) == 1:
+        return ""
+    return ", ".join(f"{name} ({number})" for number, name in found.items())

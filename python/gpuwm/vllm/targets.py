@@ -7,9 +7,11 @@ import asyncio
 import http.client
 import json
 import socket
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from .. import errors
@@ -18,28 +20,37 @@ Answers = list[dict[str, Any]]
 KEEP, FINISH = "keep", "finish"
 # vLLM's names for what becomes of requests that are in flight.
 _PAUSES = {KEEP: "keep", FINISH: "wait"}
-# vLLM's server waits that much less for its workers than the client for the server, so that the
-# client hears which rank is late.
-_HTTP_MARGIN_S = 2.0
+# For questions that vLLM answers between two steps, and for resuming.
+ANSWER_S = 30.0
 
 
 class Target(Protocol):
     """An engine. Its methods are coroutines that, but for the asynchronous client, never wait for
-    an event loop. They raise what vLLM raises, and gpuwm.Error."""
+    an event loop. They raise what vLLM raises, gpuwm.Error and, if there is a limit, TimeoutError.
+
+    No limit is given to vLLM itself: its executor would take an answer that comes later for that of
+    its next call. So a call to a `vllm.LLM` has none.
+    """
 
     name: str
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
-        """The answers of all ranks. TimeoutError."""
+        """The answers of all ranks."""
         ...
 
-    async def pause(self, mode: str, timeout: float | None) -> None:
+    async def is_stopped(self) -> bool:
+        """It is paused or asleep."""
+        ...
+
+    async def pause(self, mode: str, timeout: float) -> None:
         """Returns when no step runs and none begins, and all caches of what the old weights
         computed are empty. In KEEP requests that are in flight compute their KV anew when they go
-        on; in FINISH they have ended. TimeoutError."""
+        on; in FINISH they have ended."""
         ...
 
     async def resume(self) -> None: ...
+
+    async def wait(self, seconds: float) -> None: ...
 
 
 def target_of(target: Any) -> Target:
@@ -57,17 +68,20 @@ def target_of(target: Any) -> Target:
 
 
 class Offline:
-    """A `vllm.LLM`. Nothing else may call it meanwhile."""
+    """A `vllm.LLM`. No other thread may call it during a switch."""
 
     def __init__(self, llm: Any) -> None:
         self.name = "the LLM"
         self._llm = llm
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
-        found: Answers = self._llm.collective_rpc(method, timeout=timeout, args=tuple(arguments))
-        return found
+        answers: Answers = self._llm.collective_rpc(method, args=tuple(arguments))
+        return answers
 
-    async def pause(self, mode: str, timeout: float | None) -> None:
+    async def is_stopped(self) -> bool:
+        return bool(self._llm.llm_engine.is_sleeping())
+
+    async def pause(self, mode: str, timeout: float) -> None:
         engine = self._llm.llm_engine
         if mode == FINISH and engine.has_unfinished_requests():
             raise errors.Busy(
@@ -76,12 +90,19 @@ class Offline:
             )
         self._llm.sleep(level=0, mode="keep")  # the scheduler alone
         # Level 0 leaves all caches.
-        self._llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True)
+        if not self._llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True):
+            raise errors.Error(
+                "vLLM could not empty its prefix cache or that of its KV connector",
+                "its log says why",
+            )
         engine.reset_mm_cache()
         engine.reset_encoder_cache()
 
     async def resume(self) -> None:
         self._llm.wake_up(["scheduling"])
+
+    async def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class Client:
@@ -92,20 +113,29 @@ class Client:
         self._client = client
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
-        found: Answers = await self._client.collective_rpc(
-            method, timeout=timeout, args=tuple(arguments)
-        )
-        return found
+        call = self._client.collective_rpc(method, args=tuple(arguments))
+        answers: Answers = await _within(call, timeout)
+        return answers
 
-    async def pause(self, mode: str, timeout: float | None) -> None:
-        pausing = self._client.pause_generation(mode=_PAUSES[mode], clear_cache=True)
-        try:
-            await asyncio.wait_for(pausing, timeout)
-        except asyncio.TimeoutError:  # of its own before Python 3.11
-            raise TimeoutError(f"still not idle after {timeout:g} s") from None
+    async def is_stopped(self) -> bool:
+        return bool(await _within(self._client.is_sleeping(), ANSWER_S))
+
+    async def pause(self, mode: str, timeout: float) -> None:
+        pause = self._client.pause_generation(mode=_PAUSES[mode], clear_cache=True)
+        await _within(pause, timeout)
 
     async def resume(self) -> None:
-        await self._client.resume_generation()
+        await _within(self._client.resume_generation(), ANSWER_S)
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def _within(call: Awaitable[Any], timeout: float) -> Any:
+    try:
+        return await asyncio.wait_for(call, timeout)
+    except asyncio.TimeoutError:  # before Python 3.11 it is not the TimeoutError of Python
+        raise TimeoutError(f"no answer in {timeout:g} s") from None
 
 
 class Server:
@@ -117,41 +147,55 @@ class Server:
             raise errors.Invalid(f"{url!r} is no URL of a server", "begin it with http://")
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
-        body = {"method": method, "args": arguments, "timeout": timeout}
-        found = self._post("/collective_rpc", body, timeout + _HTTP_MARGIN_S)
-        try:
-            results = json.loads(found)["results"]
-            if all(isinstance(each, dict) for each in results):
-                return list(results)
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise errors.Error(
-            f"{self._url}/collective_rpc answered {found[:200]!r}", "is it a server of vLLM?"
-        )
+        found = self._ask("/collective_rpc", timeout, {"method": method, "args": arguments})
+        answers = found.get("results")
+        if isinstance(answers, list) and all(isinstance(each, dict) for each in answers):
+            return answers
+        raise self._strange("/collective_rpc", found)
 
-    async def pause(self, mode: str, timeout: float | None) -> None:
-        self._post(f"/pause?mode={_PAUSES[mode]}&clear_cache=true", None, timeout)
+    async def is_stopped(self) -> bool:
+        found = self._ask("/is_sleeping", ANSWER_S)
+        if isinstance(found.get("is_sleeping"), bool):
+            return bool(found["is_sleeping"])
+        raise self._strange("/is_sleeping", found)
+
+    async def pause(self, mode: str, timeout: float) -> None:
+        self._send(f"/pause?mode={_PAUSES[mode]}&clear_cache=true", timeout, b"")
 
     async def resume(self) -> None:
-        self._post("/resume", None, _RESUME_S)
+        self._send("/resume", ANSWER_S, b"")
 
-    def _post(self, path: str, body: Any, timeout: float | None) -> bytes:
+    async def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    # ---- HTTP ----
+
+    def _ask(self, path: str, timeout: float, body: Any = None) -> dict[str, Any]:
+        text = self._send(path, timeout, None if body is None else json.dumps(body).encode())
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = text.decode(errors="replace")
+        if isinstance(found, dict):
+            return found
+        raise self._strange(path, found)
+
+    def _send(self, path: str, timeout: float, body: bytes | None) -> bytes:
+        """GET without a body."""
         request = urllib.request.Request(
-            self._url + path,
-            data=b"" if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            self._url + path, data=body, headers={"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
-                found: bytes = answer.read()
-                return found
+                text: bytes = answer.read()
+                return text
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refused(path, error.code, error.read()) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, (TimeoutError, socket.timeout)):
-                raise TimeoutError(f"{self._url}{path} did not answer in {timeout:g} s") from None
+                raise TimeoutError(f"{self._url}{path}: no answer in {timeout:g} s") from None
             raise errors.Unreachable(f"{self._url}{path}: {reason}", "is the server up?") from None
 
     def _refused(self, path: str, code: int, text: bytes) -> errors.Error:
@@ -159,9 +203,9 @@ class Server:
         if code == http.client.NOT_FOUND:
             remedy = "start the server with VLLM_SERVER_DEV_MODE=1 in its environment"
         elif path == "/collective_rpc":
-            remedy += "; it needs --worker-extension-cls gpuwm.vllm.Extension"
+            remedy += "; was it started with --worker-extension-cls gpuwm.vllm.Extension?"
         said = " ".join(text.decode(errors="replace").split())[:200]
         return errors.Error(f"{self._url}{path} answered {code}: {said}", remedy)
 
-
-_RESUME_S = 30.0  # for what takes milliseconds
+    def _strange(self, path: str, found: Any) -> errors.Error:
+        return errors.Error(f"{self._url}{path} answered {found!r:.200}", "is it a server of vLLM?")
