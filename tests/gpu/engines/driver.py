@@ -23,6 +23,7 @@ import failures
 import parts
 import ranks
 import running
+import swapping
 from memory import Gpus
 from processes import HERE, Failed, Spares
 from report import Report
@@ -32,6 +33,7 @@ from service import Service
 PARTS: dict[str, tuple[Any, int, str]] = {
     **parts.PARTS,
     "kill": (failures.kill, 200, "gpuwmd and builders killed"),
+    "swap": (swapping.swap, 420, "an engine that serves is switched"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),
@@ -52,7 +54,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("parts", nargs="+", metavar="PART", help=f"models, {', '.join(PARTS)}")
     parser.add_argument(
-        "--models", default="tiny,dense,small,small-lora,moe", help="what `models` makes"
+        "--models",
+        default="tiny,dense,small,small-lora,moe,half-1,half-2",
+        help="what `models` makes",
     )
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of gpuwmd")
     parser.add_argument(
@@ -64,6 +68,12 @@ def arguments() -> argparse.Namespace:
         "--llm", action="append", default=[], metavar="NAME=NUMBER", help="for every engine"
     )
     parser.add_argument("--limit", type=int, help="seconds for each part, instead of its own limit")
+    parser.add_argument(
+        "--switches", default="50,20", metavar="KEEP,FINISH", help="how many `swap` makes"
+    )
+    parser.add_argument(
+        "--serving", default=str(HERE / "serving.py"), help="what stands in for serving.py"
+    )
     parser.add_argument(
         "--engine", default=str(HERE / "engine.py"), help="what stands in for engine.py"
     )
@@ -154,7 +164,20 @@ def main() -> None:
     report, gpus = Report(options.out), Gpus()
     spares = None if options.fresh else Spares(options.engine, logs, SPARES)
     service = Service(options.programs, logs / "gpuwmd", [options.state / "models"])
-    run = Run(logs, options.state, report, gpus, service, options.engine, spares, attention, llm)
+    keep, finish = map(int, options.switches.split(","))
+    run = Run(
+        logs,
+        options.state,
+        report,
+        gpus,
+        service,
+        options.engine,
+        serving=options.serving,
+        switches=(keep, finish),
+        spares=spares,
+        attention=attention,
+        llm=llm,
+    )
     try:
         for name in names:
             run_part(run, name, options.limit)

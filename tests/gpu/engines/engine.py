@@ -30,12 +30,13 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 @dataclass
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
-    without and with each."""
+    without and with each. `streams`: of serving.py."""
 
     llm: dict[str, Any]
     answers: str
     lora: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    streams: int = 0
 
 
 def tell(event: str, **what: Any) -> None:

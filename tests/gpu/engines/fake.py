@@ -37,14 +37,19 @@ def key(llm: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def weights(llm: dict[str, Any]) -> Any:
+def made(llm: dict[str, Any]) -> Any:
+    """What the weights of a real engine would be."""
     import numpy
 
+    seed = hashlib.sha256(json.dumps(key(llm)).encode()).digest()
+    return numpy.frombuffer(seed * 64, numpy.uint8).copy()
+
+
+def weights(llm: dict[str, Any]) -> Any:
     say("Loading model from scratch...")
     time.sleep(FILES_S)
     say(f"Loading weights took {FILES_S:.2f} seconds")
-    seed = hashlib.sha256(json.dumps(key(llm)).encode()).digest()
-    return {"weight": numpy.frombuffer(seed * 64, numpy.uint8).copy()}
+    return {"weight": made(llm)}
 
 
 def build(llm: dict[str, Any], extra: dict[str, Any], name: str, client: Any) -> Any:

@@ -69,6 +69,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"num_hidden_layers": 2, "num_experts": 8, "num_experts_per_tok": 2, "head_dim": 64},
     ),
 }
+# Which rows of lm_head are zero: with greedy decoding each token tells which of these computed it,
+# as a maximum over random rows is above 0. Nothing else differs.
+HALVES = {"half-1": "upper", "half-2": "lower"}
+MODELS |= dict.fromkeys(HALVES, MODELS["small"])
 ADAPTERS = {"tiny-lora": "tiny", "small-lora": "small"}  # and their models
 
 
@@ -85,11 +89,16 @@ def make(folder: pathlib.Path, name: str) -> None:
         parameters = make_adapter(path, MODELS[ADAPTERS[name]][1])
     else:
         kind, entries = MODELS[name]
-        torch.manual_seed(sum(name.encode()))
+        torch.manual_seed(sum(("half" if name in HALVES else name).encode()))
         torch.set_default_dtype(torch.bfloat16)
         config = getattr(transformers, f"{kind}Config")(**entries)
         with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
             model = getattr(transformers, f"{kind}ForCausalLM")(config)
+        if name in HALVES:
+            middle = len(model.lm_head.weight) // 2
+            rows = slice(middle, None) if HALVES[name] == "upper" else slice(middle)
+            with torch.no_grad():
+                model.lm_head.weight[rows] = 0
         parameters = sum(parameter.numel() for parameter in model.parameters())
         model.save_pretrained(path, max_shard_size=SHARD)
         del model

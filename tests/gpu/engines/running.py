@@ -45,8 +45,10 @@ COLUMNS = ("weights s", "loader s", "LLM() s", "answered s", "KV tokens", "load 
 @dataclass
 class Run:
     """`state`: the folder that stays for the next run, with models and caches. `program`:
-    engine.py, or what stands in for it. `spares`: engines start in processes that wait for them;
-    without, each imports vLLM itself. `attention`: the backend; vLLM chooses where it is empty."""
+    engine.py, or what stands in for it; `serving`: the same for serving.py. `switches`: how many
+    the part `swap` makes with mode keep, and with finish. `spares`: engines start in processes that
+    wait for them; without, each imports vLLM itself. `attention`: the backend; vLLM chooses where
+    it is empty."""
 
     out: pathlib.Path
     state: pathlib.Path
@@ -54,6 +56,8 @@ class Run:
     gpus: Gpus
     service: Service
     program: str
+    serving: str = ""
+    switches: tuple[int, int] = (50, 20)
     spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)
@@ -86,10 +90,12 @@ class Run:
         fresh: bool = False,
         lora: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
+        streams: int = 0,
         **llm: Any,
     ) -> Engine:
         """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
-        process imports vLLM first. Eager, unless `enforce_eager=False`."""
+        process imports vLLM first. streams: it is serving.py, with so many, and imports vLLM first.
+        Eager, unless `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
             "skip_tokenizer_init": True,
@@ -113,11 +119,11 @@ class Run:
             answers="",
             lora=[self.model(adapter) for adapter in lora],
             environment={**self.cache(COMMON), **(environment or {})},
+            streams=streams,
         )
-        spare = self.spares.take() if self.spares and not fresh else None
-        engine = Engine(
-            f"{self.report.part}-{name}", options, self.out, self.gpus, spare, self.program
-        )
+        program = self.serving if streams else self.program
+        spare = self.spares.take() if self.spares and not fresh and not streams else None
+        engine = Engine(f"{self.report.part}-{name}", options, self.out, self.gpus, spare, program)
         self.running.append(engine)
         return engine
 

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import Any
 
 READY_S = 30.0
@@ -102,10 +103,25 @@ class Service:
 
     def kill(self) -> None:
         """SIGKILL to gpuwmd; the keeper starts the next one at once."""
+        os.kill(self._pid(), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """gpuwmd is killed, and the keeper starts the next one only afterwards."""
+        pid = self._pid()
+        os.kill(self._keeper.pid, signal.SIGSTOP)
+        try:
+            os.kill(pid, signal.SIGKILL)
+            yield
+        finally:
+            os.kill(self._keeper.pid, signal.SIGCONT)
+        self.wait_until_ready()
+
+    def _pid(self) -> int:
         status = self.status()
         if status is None:
             raise RuntimeError(f"there is no gpuwmd to kill: {self.log.read_text()[-600:]}")
-        os.kill(status["pid"], signal.SIGKILL)
+        return int(status["pid"])
 
     def stop(self) -> None:
         self._keeper.terminate()

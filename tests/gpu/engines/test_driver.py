@@ -18,6 +18,7 @@ import logs
 import processes
 import report
 import running
+import swapping
 from memory import Gpus
 from processes import HERE
 
@@ -211,6 +212,7 @@ def driver(
         str(BUILD / "bin"),
     ]
     command += ["--state", str(state), "--engine", str(HERE / "fake.py")]
+    command += ["--serving", str(HERE / "fake_serving.py")]
     done = subprocess.run(
         command,
         env={**os.environ, **environment},
@@ -273,6 +275,136 @@ def test_a_part_that_hangs_is_given_up_and_the_next_one_runs(tmp_path: pathlib.P
     assert "dense is given up after 5 s" in text
     assert lines
     assert not survivors(tmp_path)
+
+
+# ---- switches -----------------------------------------------------------------------------------
+
+VOCABULARY = 10  # tokens 0 to 4 are of the first version
+
+
+def recorded(*pieces: tuple[float, int], mode: str = "keep", reason: str = "length") -> Any:
+    """One stream with one request, whose tokens come 1 ms after their steps. The engine is switched
+    once: it is paused at 2, and its resume is called at 3 and returns at 3.5."""
+    request = {
+        "stream": 0,
+        "number": 0,
+        "wanted": len(pieces),
+        "asked": 0.5,
+        "reason": reason,
+        "error": "",
+        "items": [[at + 0.001, at, [token]] for at, token in pieces],
+    }
+    switch = {
+        "moved": True,
+        "mode": mode,
+        "began": 1.8,
+        "ended": 3.6,
+        "times": {"pause": [1.9, 2.0], "resume": [3.0, 3.5]},
+        "seconds": dict.fromkeys(swapping.PHASES, 0.1),
+    }
+    found = {"requests": [request], "switches": [switch]}
+    return swapping.Record(found, [mode], VOCABULARY)
+
+
+RIGHT = ((1.0, 1), (1.95, 2), (3.7, 6), (3.8, 7))
+
+
+def test_a_switch_between_two_tokens_is_right() -> None:
+    record = recorded(*RIGHT)
+    for found in (swapping.incomplete, swapping.out_of_order, swapping.misplaced, swapping.mixed):
+        assert found(record) == []
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (((1.0, 1), (3.7, 1), (3.8, 6)), "a token of version 1 after 1 switches"),
+        (((1.0, 1), (1.5, 6), (3.7, 6)), "a token of version 2 after 0 switches"),
+        (((1.0, 1), (2.5, 1), (3.7, 6)), "a step ended in the pause of switch 1"),
+    ],
+)
+def test_a_token_at_the_wrong_time_is_found(pieces: Any, words: str) -> None:
+    assert words in swapping.misplaced(recorded(*pieces))[0]
+
+
+def test_wrong_orders_are_found() -> None:
+    assert "0 changes, 1 switches" in swapping.out_of_order(recorded((1.0, 1), (3.7, 2)))[0]
+    assert "3 changes" in swapping.out_of_order(recorded((1.0, 1), (1.1, 6), (1.2, 1), (3.7, 6)))[0]
+    assert "begins on the second" in swapping.out_of_order(recorded((1.0, 6), (3.7, 1)))[0]
+
+
+def test_an_answer_of_both_versions_is_right_with_keep_alone() -> None:
+    assert swapping.mixed(recorded(*RIGHT)) == []
+    assert swapping.mixed(recorded(*RIGHT, mode="finish")) == ["request 0"]
+
+
+def test_an_answer_that_ends_early_is_found() -> None:
+    assert swapping.incomplete(recorded(*RIGHT, reason="abort")) == ["request 0: 4 of 4: abort"]
+
+
+def test_gaps_are_in_ms() -> None:
+    record = recorded(*RIGHT)
+    found = swapping.gaps(record, record.moves[0])
+    assert found == pytest.approx({"tokens": 1750.0, "steps": 1750.0, "idle": 1550.0})
+    longest = swapping.longest(record)
+    assert longest == pytest.approx({"keep": 1750.0, "none": 100.0})
+
+
+def test_a_long_pause_misses_the_goal(tmp_path: pathlib.Path) -> None:
+    nothing: Any = None
+    gpus: Any = ["one"]
+    said = report.Report(tmp_path)
+    run = running.Run(tmp_path, tmp_path, said, gpus, nothing, "")
+    swapping.goal(run, [10.0, 20.0, 90.0])
+    assert not said.failed
+    swapping.goal(run, [10.0, 60.0, 90.0])
+    swapping.goal(run, [])
+    assert ["1 of 3 within" in said.failed[0], "no switch" in said.failed[1]] == [True, True]
+
+
+def test_too_few_switches_are_found(tmp_path: pathlib.Path) -> None:
+    nothing: Any = None
+    said = report.Report(tmp_path)
+    run = running.Run(tmp_path, tmp_path, said, [], nothing, "", switches=(2, 0))  # type: ignore[arg-type]
+    swapping.judge(run, recorded(*RIGHT))
+    assert said.failed == [": 1 switches, 2 were to be"]
+
+
+def test_an_engine_that_serves_is_switched(tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, "swap", "--switches", "10,4")
+    assert status == 0, text
+    labels = {line["label"] for line in lines if line["kind"] == "switch"}
+    assert labels == {"keep", "keep, killed", "keep, after", "finish", "finish, killed"}
+    assert sum(line["kind"] == "switch" for line in lines) == 15
+    assert any(line["kind"] == "longest" and line["label"] == "away" for line in lines)
+    assert not survivors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        (
+            "fails,short,late,mixed,lenient,blind",
+            (
+                "FAILED none of",
+                "RuntimeError: the engine is dead",
+                "request 5: 263 of 264: length",
+                "FAILED each of",
+                "FAILED with finish",
+                "FAILED a version that is not there is NotFound: it was taken",
+                "FAILED without a gpuwmd it is Unreachable: Mismatch",
+            ),
+        ),
+        ("stale", ("FAILED in each stream",)),
+        ("stands", ("stand still after the switch",)),
+    ],
+)
+def test_a_faulty_switch_fails_the_part(
+    faults: str, words: tuple[str, ...], tmp_path: pathlib.Path
+) -> None:
+    status, text, _ = driver(tmp_path, "swap", "--switches", "2,2", FAKE_FAULT=faults)
+    assert status == 1
+    assert [word for word in words if word not in text] == []
 
 
 def survivors(tmp_path: pathlib.Path) -> list[str]:
