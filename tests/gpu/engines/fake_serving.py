@@ -104,7 +104,10 @@ class Engine:
             self._mode = ""
         self._late = "late" in FAULTS
 
-    async def collective_rpc(self, method: str, timeout: float, args: tuple[str, ...]) -> list[Any]:
+    async def is_sleeping(self) -> bool:
+        return bool(self._mode) and "stands" not in FAULTS
+
+    async def collective_rpc(self, method: str, args: tuple[str, ...]) -> list[Any]:
         async with self._thread:
             try:
                 found = await asyncio.to_thread(getattr(self, method), *args)
@@ -117,12 +120,15 @@ class Engine:
                 }
         return [{"rank": 0, **found}]
 
-    def gpuwm_prepare(self, token: str, ref: str, verify: str) -> dict[str, Any]:
+    def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> dict[str, Any]:
         if "lenient" in FAULTS and ref.endswith("@none"):
             ref = self._mapping.version.id
         self._other = gpuwm.attach(ref, client=self._client)
         self._other.verify()
-        return {**said(self._other), "before": said(self._mapping)}
+        return {}
+
+    def gpuwm_prepared(self, token: str) -> dict[str, Any]:
+        return {**said(self._other), "before": said(self._mapping), "pending": False}
 
     def gpuwm_commit(self, token: str) -> dict[str, Any]:
         if "stale" in FAULTS:

@@ -113,6 +113,9 @@ class Watched:
     async def resume_generation(self) -> None:
         await self._timed("resume", self._engine.resume_generation())
 
+    async def is_sleeping(self) -> bool:
+        return bool(await self._engine.is_sleeping())
+
     async def collective_rpc(self, method: str, **what: Any) -> Any:
         return await self._timed(method, self._engine.collective_rpc(method, **what))
 
