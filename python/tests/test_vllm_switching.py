@@ -477,6 +477,16 @@ def test_an_engine_that_somebody_paused_stays_so(engine: Engine, paused: str) ->
     assert engine.did[1:] == ["settle old"]
 
 
+def test_who_takes_over_resumes_what_a_dead_caller_paused(engine: Engine) -> None:
+    engine.paused = True
+    assert switch(engine, take_over=True).moved
+    assert engine.did[0] == "prepare llama@v2 yes yes"
+    assert not engine.paused
+    engine.paused = True
+    assert not switch(engine, take_over=True).moved
+    assert not engine.paused
+
+
 def test_ranks_that_an_earlier_switch_left_on_different_versions(engine: Engine) -> None:
     engine.ids = [NEW, OLD]
     with pytest.raises(gpuwm.Error, match="on different versions.*: start the engine again"):

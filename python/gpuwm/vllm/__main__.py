@@ -84,7 +84,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--take-over",
                 action="store_true",
-                help="although another switch has not ended, since its caller is dead",
+                help="although another switch has not ended, since its caller is dead; resumes the "
+                "engine",
             )
     return parser
 

@@ -43,7 +43,8 @@ class Switched:
     """What a switch did. version, id: what the engine is on now. before: what it was on. moved:
     whether that is another version. ranks: how many there are. seconds: of "prepare" and, if it
     moved, "pause" (with mode "finish" until the last request had ended), "exchange" (in all ranks)
-    and "resume". No step runs from somewhere in "pause" to somewhere in "resume"."""
+    and "resume" (also if it took over). No step runs from somewhere in "pause" to somewhere in
+    "resume"."""
 
     version: str
     id: str
@@ -70,7 +71,8 @@ def switch(
     old weights first, for at most `drain` seconds (DRAIN_S, which is also the most). Requests that
     come meanwhile wait; vLLM 0.33 refuses them instead, with an error on which clients try again.
     verify: whether each rank reads the new version's bytes again. take_over: the caller of another
-    switch that has not ended is dead; without it that switch makes way after extension.STALE_S.
+    switch that has not ended is dead, and may have left the engine paused, which is resumed then;
+    without it that switch makes way after extension.STALE_S.
 
     Nothing has changed, and the engine serves, after NotFound, Refused, Damaged (tainted, or bytes
     that differ from the digests), Mismatch (the first difference in key, layout or a plain value,
@@ -126,6 +128,7 @@ async def _switch(
         clock.lap("pause")
         await one.exchange(new[0]["id"])
         clock.lap("exchange")
+    if moved or take_over:
         await one.resume(new[0]["version"])
         clock.lap("resume")
     await one.settle()
@@ -187,7 +190,8 @@ class _Switch:
                     f"{ref} is not the same version for all ranks: {several}",
                     "its alias moved meanwhile: switch again",
                 )
-            if new[0]["id"] != new[0]["before"]["id"] and await self._target.is_stopped():
+            moves = new[0]["id"] != new[0]["before"]["id"]
+            if moves and not take_over and await self._target.is_stopped():
                 raise errors.Busy(
                     f"{self._target.name} is paused or asleep", "resume or wake it, then switch"
                 )
