@@ -20,7 +20,7 @@ for other in $(grep -oE 'tests/[a-z-]+(\.sh|/run)|\$build"?/tests/(bench|faults)
 done
 
 # program NAME TEST=RESULT...: a stand-in for a Criterion program. RESULT is ok, not, once (it fails the first time only),
-# skip or crash.
+# skip, crash, leaks (a sanitizer reports a leak of ours) or stopped (LeakSanitizer met a thread that ended).
 program() {
 	file=$work/build/tests/unit/$1
 	shift
@@ -36,6 +36,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 ran=0 passed=0 crashed=0
+reports=$(echo "$ASAN_OPTIONS" | sed 's/^log_path=\([^:]*\):.*/\1/')
 for test in $tests; do
 	name=${test%=*}
 	if [ -n "$wanted" ] && ! echo "$wanted" | grep -qw "s/$name"; then
@@ -49,6 +50,10 @@ for test in $tests; do
 	ok) passed=$((passed + 1)) && echo "ok - s::$name  (0.00s)" ;;
 	skip) ran=$((ran - 1)) && echo "ok - s::$name  # SKIP no room here" ;;
 	not) printf 'not ok - s::%s  (0.00s)\n  - a.c:1: |+\n      why %s\n' "$name" "$name" ;;
+	leaks) passed=$((passed + 1)) && echo "ok - s::$name  (0.00s)" &&
+		printf 'ERROR: LeakSanitizer: detected memory leaks\n    #1 0x1 in f /a.c:1\n' >"$reports.1" ;;
+	stopped) passed=$((passed + 1)) && echo "ok - s::$name  (0.00s)" &&
+		printf '==2==Unable to get registers from thread 1.\n' >"$reports.2" ;;
 	crash) crashed=$((crashed + 1)) && echo "not ok - s::$name unexpected signal after a.c:1" ;;
 	esac
 done >"$tap"
@@ -83,4 +88,6 @@ counts "one passes when repeated" "2 passed, 0 failed" 1 a=ok b=once
 counts "one of two passes when repeated" "2 passed, 1 failed" 1 a=ok b=once c=not
 counts "one passes when repeated, another crashes" "2 passed, 1 failed" 1 a=ok b=once c=crash
 counts "many are not repeated" "0 passed, 4 failed" 0 a=once b=once c=once d=once
+counts "a sanitizer's report counts" "2 passed, 1 failed" 0 a=ok b=leaks
+counts "a sanitizer's own trouble does not" "2 passed, 0 failed" 0 a=ok b=stopped
 exit $failed
