@@ -150,10 +150,11 @@ class Extension:
                 "start an engine on the other version beside it",
             )
         self._gpuwm_make_way(take_over == "yes")
-        move = self._gpuwm_move = _Move(token, self._gpuwm_loaded())
+        move = _Move(token, self._gpuwm_loaded())
         threading.Thread(
             target=move.prepare, args=(ref, verify == "yes"), name="gpuwm-prepare", daemon=True
         ).start()
+        self._gpuwm_move = move  # none is left behind if there is no room for a thread
         return {}
 
     @_answering
