@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Daemon
-from test_vllm_switching import Engine, Server, raising
+from test_vllm_switching import Engine, Server, raising, serving
 
 import gpuwm
 from gpuwm.vllm import __main__ as commands
@@ -48,11 +48,8 @@ def engine(versions: list[str]) -> Aliased:
 
 @pytest.fixture
 def server(engine: Aliased) -> Iterator[Server]:
-    with Server(engine) as found:
-        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}).start()
+    with serving(engine) as found:
         yield found
-        found.silent.set()
-        found.shutdown()
 
 
 Follower = Callable[[str], "subprocess.Popen[str]"]

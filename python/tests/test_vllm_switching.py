@@ -4,6 +4,7 @@ each step leaves behind."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import http.server
 import json
@@ -205,6 +206,15 @@ class Server(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/"
 
 
+@contextlib.contextmanager
+def serving(engine: Engine) -> Iterator[Server]:
+    with Server(engine) as found:
+        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield found
+        found.silent.set()
+        found.shutdown()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
@@ -255,11 +265,8 @@ def engine() -> Engine:
 
 @pytest.fixture
 def server(engine: Engine) -> Iterator[Server]:
-    with Server(engine) as found:
-        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}).start()
+    with serving(engine) as found:
         yield found
-        found.silent.set()
-        found.shutdown()
 
 
 def switch(engine: Engine, **options: Any) -> gpuwm.vllm.Switched:

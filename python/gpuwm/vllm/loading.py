@@ -79,6 +79,7 @@ from . import (
     replaying,
     settings,
 )
+from .clock import Clock
 from .ranks import RankEnded
 from .raw import RawLoader
 
@@ -160,7 +161,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         self, vllm_config: Any, model_config: Any, prefix: str
     ) -> tuple[engines.Engine, Attached | None]:
         """Whether this engine attaches, to what; None: it builds."""
-        clock = _Clock()
+        clock = Clock()
         refusals.check(vllm_config, model_config)
         engine = engines.engine(self.settings, vllm_config, model_config, prefix)
         clock.lap("key")
@@ -316,7 +317,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         prefix: str,
     ) -> tuple[Module, dict[str, float]]:
         """A fresh model whose parameters are the version's, and what took how long (seconds)."""
-        clock = _Clock()
+        clock = Clock()
         target = torch.device(vllm_config.device_config.device)
         with no_collections(), set_default_torch_dtype(model_config.dtype):
             with init.empty_init(), target:
@@ -381,17 +382,6 @@ def forget() -> None:
             electing.give_up(engine)
         else:
             mapping.drop()
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, what: str) -> None:
-        now = time.perf_counter()
-        self.times[what] = now - self._last
-        self._last = now
 
 
 def _empty_cache() -> None:

@@ -27,10 +27,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from .. import errors
+from .clock import Clock
 from .targets import FINISH, KEEP, Answers, Target, target_of
 
 log = logging.getLogger("gpuwm")
-PREPARE_S = 120.0  # each rank maps a version and reads it once: seconds, even on a busy host
+PREPARE_S = 120.0  # to map a version and read it once takes seconds, even on a busy host
 COMMIT_S = 30.0  # an exchange takes milliseconds, and waits for the device
 DRAIN_S = 600.0  # longer than most answers; with the others below extension.STALE_S
 # Between questions whether all ranks are prepared: from a fraction of what that takes on a GPU to
@@ -119,7 +120,7 @@ async def _switch(
 ) -> Switched:
     limit = _pause_limit(mode, drain)
     one = _Switch(target, secrets.token_hex(8))
-    clock = _Clock()
+    clock = Clock()
     new = await one.prepare(ref, verify, take_over)
     clock.lap("prepare")
     moved = bool(new[0]["id"] != new[0]["before"]["id"])
@@ -155,17 +156,6 @@ def _pause_limit(mode: str, drain: float | None) -> float:
     if not 0 < drain <= DRAIN_S:
         raise errors.Invalid(f"drain of {drain:g} s", f"more than 0, and at most {DRAIN_S:g}")
     return drain
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, what: str) -> None:
-        now = time.perf_counter()
-        self.times[what] = now - self._last
-        self._last = now
 
 
 class _Switch:
