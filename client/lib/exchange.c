@@ -195,7 +195,8 @@ static int parts_exchange(struct mapped_part *a, struct mapped_part *b, bool idl
 
 /* ---- the call ---------------------------------------------------------- */
 
-/* Each lease goes with its version, and so does the client that has it. What was asked for of keys and owners stays. */
+/* Each lease goes with its version, and so does the client that has it. The keys and owners
+ * that each attach asked for stay with the mapping. */
 static void exchange_leases(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other)
 {
 	exchange_bytes(&mapping->version, &other->version, sizeof(mapping->version));

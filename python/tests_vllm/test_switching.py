@@ -301,6 +301,6 @@ def test_vllm_has_what_a_switch_calls() -> None:
         (Worker.get_model, set()),
     ):
         assert names <= set(inspect.signature(method).parameters), method.__qualname__
-    # vLLM refuses an extension that has what its worker has.
+    # vLLM refuses an extension of which one name is its worker's already.
     own = {name for name in dir(gpuwm.vllm.Extension) if not name.startswith("__")}
     assert own & set(dir(Worker)) == set()

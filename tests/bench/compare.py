@@ -25,7 +25,7 @@ import peers
 GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
 GOAL_KEPT_MS = 40.0  # beside the time at the ceiling
-SETTLE_S = 0.25  # a GPU clears freed memory meanwhile: 16 GiB in some 30 ms, in which copies are slower by a tenth
+SETTLE_S = 0.25  # while a GPU clears freed memory (30 ms for 16 GiB), copies are a tenth slower
 SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time is short
 LOADER_S = 30
 
