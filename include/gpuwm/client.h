@@ -456,6 +456,30 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
+/* ---- addresses whose memory comes later -------------------------------- */
+
+struct gpuwm_reservation;
+
+/* Reserves addresses for at least `bytes` on a device ("host" or a UUID), all of them backed by one small block of memory
+ * that is mapped again and again: what is written at one address is read at others too. So a standby engine can
+ * reserve the addresses of a KV cache, run kernels on them and capture CUDA graphs, while another engine has the
+ * memory. gpuwm_occupy puts memory of its own at the same addresses later. The block takes at most 64 MiB.
+ * Asks no gpuwmd. One thread at a time may call with a reservation.
+ * 0; -EINVAL: a device or a size that is none; -ENODEV, -ENOTSUP: this process can't use that device; -ENOSPC: no room
+ * for the block; -ENOMEM, -EIO. */
+int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation **ret_reservation);
+/* Where the addresses begin (a device pointer on a GPU), a multiple of 2 MiB, and how many bytes they are: `bytes`
+ * rounded up to whole blocks. ret_bytes may be NULL. */
+void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uint64_t *ret_bytes);
+/* Puts memory behind all of the addresses, filled with zeros; what the block held is gone. It waits until the device is
+ * idle. While it runs, nothing may use the addresses. 0, also if the memory is there already. After these errors the
+ * block is there as before: -ENOSPC: says what is free; -EBUSY: a CUDA stream is being captured; -EIO; -ECHILD.
+ * -ENOTRECOVERABLE: nothing is mapped at the addresses any more. */
+int gpuwm_occupy(struct gpuwm_reservation *reservation);
+/* Unmaps the memory and gives the addresses up, after waiting until the device is idle. NULL is fine. -EBUSY: nothing
+ * was done, since a CUDA stream is being captured; -ECHILD. */
+int gpuwm_reservation_free(struct gpuwm_reservation *reservation);
+
 /* Installs a handler for SIGSEGV, once for the process. No other function of the library installs one.
  * If a thread writes into a tensor on host that the library mapped read-only, the handler writes one line to standard
  * error, with the names of the tensor and the version. Then it restores the handler that was there before (or the

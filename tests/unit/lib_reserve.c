@@ -1,0 +1,383 @@
+/* Addresses whose memory comes later, on host and on a GPU: tests/fakecuda, or a real one. */
+#include "client/lib/memory.h"
+#include "include/gpuwm/client.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fd_count.h"
+
+#ifdef GPUWM_CUDA
+#include "client/lib/cuda.h"
+
+#include <dlfcn.h>
+#endif
+
+#define BLOCK MIB(64) /* the largest block */
+#define BYTES (3 * BLOCK)
+
+static struct memory_device device;
+static struct gpuwm_reservation *reservation;
+static char *base;
+static int fds_before;
+
+static void setup_on(const char *id)
+{
+	struct error error;
+
+	cr_assert(eq(int, memory_device_open(id, &device, &error), 0), "%s", error.message);
+	fds_before = fd_count();
+}
+
+static void setup_host(void)
+{
+	setup_on("host");
+}
+
+static void teardown(void)
+{
+	cr_assert(eq(int, fd_count(), fds_before));
+}
+
+TestSuite(reserve_host, .init = setup_host, .fini = teardown, .timeout = 60);
+
+static void reserves(uint64_t bytes)
+{
+	cr_assert(eq(int, gpuwm_reserve(device.id, bytes, &reservation), 0), "%s", gpuwm_error()->message);
+	base = gpuwm_reservation_address(reservation, NULL);
+}
+
+static void frees(void)
+{
+	cr_assert(eq(int, gpuwm_reservation_free(reservation), 0), "%s", gpuwm_error()->message);
+}
+
+static void occupies(void)
+{
+	cr_assert(eq(int, gpuwm_occupy(reservation), 0), "%s", gpuwm_error()->message);
+}
+
+static int byte_at(uint64_t offset)
+{
+	struct error error;
+	uint8_t byte = 0xff;
+
+	cr_assert(eq(int, device.ops->enter(&device, &error), 0), "%s", error.message);
+	cr_assert(eq(int, device.ops->read(&device, &byte, base + offset, 1, &error), 0), "%s", error.message);
+	device.ops->leave(&device);
+	return byte;
+}
+
+static void put_at(uint64_t offset, uint8_t byte)
+{
+	struct error error;
+
+	cr_assert(eq(int, device.ops->enter(&device, &error), 0), "%s", error.message);
+	cr_assert(eq(int, device.ops->write(&device, base + offset, &byte, 1, &error), 0), "%s", error.message);
+	device.ops->leave(&device);
+}
+
+static void one_block_stands_in_everywhere(void)
+{
+	uint64_t bytes;
+
+	reserves(BYTES - 1);
+	gpuwm_reservation_address(reservation, &bytes);
+	cr_assert(eq(u64, bytes, BYTES));
+	cr_assert(eq(u64, (uintptr_t)base % MIB(2), 0));
+	cr_assert(eq(int, byte_at(5), 0));
+	put_at(5, 7);
+	cr_assert(eq(int, byte_at(BLOCK + 5), 7));
+	cr_assert(eq(int, byte_at(2 * BLOCK + 5), 7));
+	cr_assert(eq(int, byte_at(BYTES - 1), 0));
+	frees();
+}
+
+Test(reserve_host, one_block_stands_in_everywhere)
+{
+	one_block_stands_in_everywhere();
+}
+
+static void memory_comes_to_the_same_addresses_and_is_zero(void)
+{
+	reserves(BYTES);
+	put_at(5, 7);
+	occupies();
+	cr_assert(gpuwm_reservation_address(reservation, NULL) == base);
+	for (uint64_t at = 5; at < BYTES; at += BLOCK)
+		cr_assert(eq(int, byte_at(at), 0));
+	put_at(5, 8);
+	cr_assert(eq(int, byte_at(BLOCK + 5), 0));
+	occupies(); /* changes nothing */
+	cr_assert(eq(int, byte_at(5), 8));
+	frees();
+}
+
+Test(reserve_host, memory_comes_to_the_same_addresses_and_is_zero)
+{
+	memory_comes_to_the_same_addresses_and_is_zero();
+}
+
+static void a_small_one_has_a_small_block(void)
+{
+	uint64_t unit, bytes;
+
+	cr_assert(eq(int, device.ops->granularity(&device, &unit, NULL), 0));
+	reserves(1);
+	gpuwm_reservation_address(reservation, &bytes);
+	cr_assert(eq(u64, bytes, unit));
+	occupies();
+	frees();
+	cr_assert(eq(int, gpuwm_reservation_free(NULL), 0));
+}
+
+Test(reserve_host, a_small_one_has_a_small_block)
+{
+	a_small_one_has_a_small_block();
+}
+
+static void sizes_that_are_none_are_refused(void)
+{
+	cr_assert(eq(int, gpuwm_reserve(device.id, 0, &reservation), -EINVAL));
+	cr_assert(eq(int, gpuwm_reserve(device.id, UINT64_MAX, &reservation), -EINVAL));
+	cr_assert(lt(int, gpuwm_reserve(device.id, (uint64_t)INT64_MAX - MIB(128), &reservation), 0));
+}
+
+Test(reserve_host, sizes_that_are_none_are_refused)
+{
+	sizes_that_are_none_are_refused();
+}
+
+Test(reserve_host, devices_that_are_none_are_refused)
+{
+	cr_assert(eq(int, gpuwm_reserve(NULL, 1, &reservation), -EINVAL));
+	cr_assert(eq(int, gpuwm_reserve("tape", 1, &reservation), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "tape") != NULL);
+}
+
+/* In a child, which inherits neither the memory nor descriptors. */
+static int in_a_child(int (*child)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		_exit(child());
+	cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static int refused_in_the_child(void)
+{
+	bool refused = gpuwm_occupy(reservation) == -ECHILD && gpuwm_reservation_free(reservation) == -ECHILD;
+
+	return refused && fd_count() == fds_before ? 0 : 1;
+}
+
+Test(reserve_host, a_child_has_nothing_of_it)
+{
+	reserves(BYTES);
+	cr_assert(eq(int, in_a_child(refused_in_the_child), 0));
+	occupies();
+	cr_assert(eq(int, in_a_child(refused_in_the_child), 0));
+	frees();
+}
+
+static int occupies_without_descriptors(void)
+{
+	struct rlimit none = {0};
+
+	if (gpuwm_reserve("host", BYTES, &reservation) < 0 || setrlimit(RLIMIT_NOFILE, &none) < 0)
+		return 1;
+	base = gpuwm_reservation_address(reservation, NULL);
+	base[5] = 7;
+	if (gpuwm_occupy(reservation) != -EMFILE)
+		return 2;
+	return base[BLOCK + 5] == 7 ? 0 : 3;
+}
+
+Test(reserve_host, the_block_stays_where_there_is_no_memory)
+{
+	cr_assert(eq(int, in_a_child(occupies_without_descriptors), 0));
+}
+
+static int reserves_without_descriptors(void)
+{
+	struct rlimit none = {0};
+
+	setrlimit(RLIMIT_NOFILE, &none);
+	return gpuwm_reserve("host", BYTES, &reservation) == -EMFILE ? 0 : 1;
+}
+
+Test(reserve_host, a_block_that_can_not_be_made_is_an_error)
+{
+	cr_assert(eq(int, in_a_child(reserves_without_descriptors), 0));
+}
+
+#ifdef GPUWM_CUDA
+
+static void setup_cuda(void)
+{
+	char id[CUDA_ID_BYTES], run[32];
+
+	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
+		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
+	snprintf(run, sizeof(run), "reserve%d", getpid());
+	setenv("FAKECUDA_RUN", run, 1); /* nobody else's memory counts */
+	setenv("FAKECUDA_DIRTY", "1", 1);
+	cr_assert(eq(int, cuda_id(0, id, NULL), 0));
+	setup_on(id);
+}
+
+TestSuite(reserve_cuda, .init = setup_cuda, .timeout = 60);
+
+Test(reserve_cuda, one_block_stands_in_everywhere)
+{
+	one_block_stands_in_everywhere();
+}
+
+Test(reserve_cuda, memory_comes_to_the_same_addresses_and_is_zero)
+{
+	memory_comes_to_the_same_addresses_and_is_zero();
+}
+
+Test(reserve_cuda, a_small_one_has_a_small_block)
+{
+	a_small_one_has_a_small_block();
+}
+
+Test(reserve_cuda, sizes_that_are_none_are_refused)
+{
+	sizes_that_are_none_are_refused();
+}
+
+static uint64_t used_by_this_process(void)
+{
+	const struct cuda_driver *cuda;
+	__typeof__(cuMemGetInfo_v2) *info;
+	size_t free_bytes, total;
+
+	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
+	info = (__typeof__(cuMemGetInfo_v2) *)dlsym(cuda->library, "cuMemGetInfo_v2");
+	cr_assert(info != NULL);
+	cr_assert(eq(int, device.ops->enter(&device, NULL), 0));
+	cr_assert(eq(int, info(&free_bytes, &total), CUDA_SUCCESS));
+	device.ops->leave(&device);
+	return total - free_bytes;
+}
+
+Test(reserve_cuda, takes_the_block_until_it_is_occupied_and_gives_all_back)
+{
+	uint64_t before;
+
+	cr_assert(eq(int, device.ops->hold(&device, NULL), 0));
+	before = used_by_this_process();
+	reserves(BYTES);
+	cr_assert(eq(u64, used_by_this_process() - before, BLOCK));
+	occupies();
+	cr_assert(eq(u64, used_by_this_process() - before, BYTES));
+	frees();
+	cr_assert(eq(u64, used_by_this_process(), before));
+	device.ops->unhold(&device);
+}
+
+Test(reserve_cuda, waits_for_no_stream_that_is_captured)
+{
+	reserves(BYTES);
+	gpuwm_capture_begin();
+	cr_assert(eq(int, gpuwm_occupy(reservation), -EBUSY));
+	cr_assert(eq(int, gpuwm_reservation_free(reservation), -EBUSY));
+	gpuwm_capture_end();
+	occupies();
+	frees();
+}
+
+/* ---- faults: what fails in a process whose driver fails, "function:n:result,…" ---- */
+
+static const char *failing;
+
+/* 0: the error is told, and nothing is left. */
+static int reserve_fails(int expected)
+{
+	uint64_t before;
+
+	setenv("FAKECUDA_FAIL", failing, 1);
+	setup_cuda();
+	before = used_by_this_process();
+	if (gpuwm_reserve(device.id, BYTES, &reservation) != expected || !*gpuwm_error()->message)
+		return 1;
+	return used_by_this_process() == before ? 0 : 2;
+}
+
+/* 0: the error is told, and the block is there as before; or nothing is, and it can be freed. */
+static int occupy_fails(int expected)
+{
+	setenv("FAKECUDA_FAIL", failing, 1);
+	setup_cuda();
+	reserves(BYTES);
+	put_at(5, 7);
+	if (gpuwm_occupy(reservation) != expected || !*gpuwm_error()->message)
+		return 1;
+	if (expected == -ENOTRECOVERABLE)
+		return gpuwm_occupy(reservation) != expected ? 2 : gpuwm_reservation_free(reservation);
+	if (byte_at(5) != byte_at(BLOCK + 5))
+		return 3;
+	occupies();
+	return gpuwm_reservation_free(reservation);
+}
+
+struct fault {
+	const char *plan;
+	int expected;
+};
+
+static void each_fails(const struct fault *faults, size_t count, int (*test)(int expected))
+{
+	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
+		cr_skip("a real driver fails when it likes");
+	for (size_t i = 0; i < count; i++) {
+		pid_t pid = fork();
+		int status;
+
+		failing = faults[i].plan;
+		if (pid == 0)
+			_exit(test(faults[i].expected));
+		cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+		cr_assert(eq(int, status, 0), "%s", failing);
+	}
+}
+
+TestSuite(reserve_faults, .timeout = 60);
+
+Test(reserve_faults, a_reservation_that_fails_leaves_nothing)
+{
+	static const struct fault faults[] = {
+		{"cuMemGetAllocationGranularity:1:999", -EIO},
+		{"cuMemAddressReserve:1:2", -ENOMEM},
+		{"cuMemCreate:1:2", -ENOSPC},
+		{"cuMemMap:2:999", -EIO},
+		{"cuMemSetAccess:3:999", -EIO},
+		{"cuMemsetD8_v2:1:999", -EIO},
+		{"cuDevicePrimaryCtxRetain:2:2", -ENOSPC},
+	};
+
+	each_fails(faults, sizeof(faults) / sizeof(faults[0]), reserve_fails);
+}
+
+Test(reserve_faults, the_block_is_there_again_when_occupying_fails)
+{
+	static const struct fault faults[] = {
+		{"cuMemCreate:2:2", -ENOSPC},  {"cuMemUnmap:1:999", -EIO},
+		{"cuMemMap:4:999", -EIO},      {"cuMemSetAccess:4:999", -EIO},
+		{"cuMemsetD8_v2:2:999", -EIO}, {"cuMemMap:4:999,cuMemMap:5:999", -ENOTRECOVERABLE},
+	};
+
+	each_fails(faults, sizeof(faults) / sizeof(faults[0]), occupy_fails);
+}
+
+#endif
