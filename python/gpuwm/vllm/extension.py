@@ -99,7 +99,9 @@ class _Move:
             other.drop()
 
 
-def _answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
+def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A rank's method whose errors are answers too. The module's text says why."""
+
     @functools.wraps(method)
     def answer(self: Extension, *arguments: Any) -> Answer:
         try:
@@ -128,12 +130,12 @@ class Extension:
     vllm_config: Any  # of vLLM's worker
     _gpuwm_move: _Move | None = None
 
-    @_answering
+    @answering
     def gpuwm_version(self) -> Answer:
         """The version that the model is on: `version`, `id` and `bytes`."""
         return _version_of(self._gpuwm_loaded().mapping)
 
-    @_answering
+    @answering
     def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> Answer:
         """Begins to attach to this rank's part of `ref`, to compare it with the version that the
         model is on and, if `verify` is "yes", to read it again. The model stays where it is, and
@@ -157,7 +159,7 @@ class Extension:
         self._gpuwm_move = move  # none is left behind if there is no room for a thread
         return {}
 
-    @_answering
+    @answering
     def gpuwm_prepared(self, token: str) -> Answer:
         """`pending` is True until the preparation has ended. Then the answer is of the new version,
         and `before` of the one that the model is on. Errors of gpuwm.attach and verify; Mismatch:
@@ -170,7 +172,7 @@ class Extension:
                 return {"pending": True}
             return {**_version_of(move.other), "before": move.before, "pending": False}
 
-    @_answering
+    @answering
     def gpuwm_commit(self, token: str) -> Answer:
         """Moves the model to the version that was prepared, without gpuwmd. Call it while the
         engine is paused. The answer is of that version. Errors of Mapping.exchange, after which the
@@ -180,7 +182,7 @@ class Extension:
             move.exchange()
         return _version_of(move.model.mapping)
 
-    @_answering
+    @answering
     def gpuwm_settle(self, token: str, outcome: str) -> Answer:
         """Ends the switch. outcome: "new": the model stays where it is; "old": it goes back if it
         has moved, so the engine has to be paused. The answer is of the version that it is on then.

@@ -7,7 +7,8 @@ from vLLM's own:
   taken off what may be filled, and what is left is for engines.
 - If several engines share the GPU, each gets an equal share of what is left. The share depends on
   nothing that is in use at the moment, so it is the same for engines that start at once and for
-  engines that start one after the other.
+  engines that start one after the other. Engines of which one serves while the others stand by each
+  get all that is left beside what each of them has outside of torch's memory.
 
 All figures are in bytes unless they say GiB. This module imports neither vLLM nor torch.
 """
@@ -30,14 +31,18 @@ COMMUNICATION_OVERHEAD = GIB
 OVERHEAD_GIB_MAX = 64.0
 
 ENGINES_KEY, OVERHEAD_KEY = "engines", "engine_overhead_gib"
+STANDBY_KEY = "standby"
+STANDBY_ENGINES = 2  # one that serves, and one that stands by
 
 
 class Sharing(NamedTuple):
     """How a GPU is shared. engines: how many run on it. overhead: of each, beside torch's memory;
-    it counts only if there are several engines: vLLM measures that of a single one."""
+    it counts only if there are several engines: vLLM measures that of a single one. standby: only
+    one of them serves at a time, and has a KV cache."""
 
     engines: int = 1
     overhead: int = OVERHEAD
+    standby: bool = False
 
 
 def sharing(extra_config: Mapping[str, Any] | None, ranks: int = 1) -> Sharing:
@@ -45,10 +50,11 @@ def sharing(extra_config: Mapping[str, Any] | None, ranks: int = 1) -> Sharing:
     Invalid: names the key and what it may be."""
     given = extra_config or {}
     overhead = OVERHEAD + (COMMUNICATION_OVERHEAD if ranks > 1 else 0)
-    engines = engines_of(ENGINES_KEY, given.get(ENGINES_KEY, 1))
+    standby = STANDBY_KEY in given
+    engines = engines_of(ENGINES_KEY, given.get(ENGINES_KEY, STANDBY_ENGINES if standby else 1))
     if OVERHEAD_KEY in given:
         overhead = math.ceil(overhead_of(OVERHEAD_KEY, given[OVERHEAD_KEY]) * GIB)
-    return Sharing(engines, overhead)
+    return Sharing(engines, overhead, standby)
 
 
 def engines_of(key: str, value: Any) -> int:
@@ -94,16 +100,22 @@ def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
 
     NoRoom: nothing is left; the message has both figures.
     """
-    left = (requested(total, utilization) - versions) // how.engines
-    if how.engines > 1:
-        left -= how.overhead
+    left = requested(total, utilization) - versions
+    if how.standby:
+        left -= how.engines * how.overhead
+    elif how.engines > 1:
+        left = left // how.engines - how.overhead
     if left > 0:
         return left
     raise errors.NoRoom(
         f"gpuwm holds {gib(versions)} GiB on this GPU, and with them {how.engines} "
         f"engine{'s' if how.engines > 1 else ''} may fill {gib(requested(total, utilization))} GiB "
         f"of the GPU's {gib(total)} GiB"
-        + (f", each {gib(how.overhead)} GiB beside torch's memory" if how.engines > 1 else ""),
+        + (
+            f", each {gib(how.overhead)} GiB beside torch's memory"
+            if how.engines > 1 or how.standby
+            else ""
+        ),
         "retire versions that nobody needs (gpuwmctl ls), raise --gpu-memory-utilization, or lower "
         f'"{ENGINES_KEY}" in --model-loader-extra-config',
     )

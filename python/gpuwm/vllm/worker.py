@@ -15,6 +15,8 @@ arithmetic. What this class changes:
   not what is free on the GPU: engines that start at once do not see each other grow.
 - If several engines share the GPU, sleeping reads the same, so another engine that grows meanwhile
   does not fail vLLM's assertion. The log has what the engine really gave back.
+- An engine of a standby group ("standby" in --model-loader-extra-config) starts with addresses for
+  its KV cache, and gets memory for them when it takes over: `gpuwm.vllm.cache`.
 
 Only public methods of vLLM's Worker are overridden, and only public attributes are set. Importing
 this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the one that is described.
@@ -38,8 +40,9 @@ from vllm.v1.worker import utils as worker_utils
 
 from .. import client as clients
 from .. import devices, errors, remembering
+from . import cache as kv_cache
 from . import loading, memory
-from .extension import Extension
+from .extension import Extension, answering
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -55,6 +58,11 @@ _USES = (
         gpu_worker.Worker,
         "determine_available_memory",
         ("self.init_snapshot", "self.requested_memory", "memory_profiling("),
+    ),
+    (
+        gpu_worker.Worker,
+        "initialize_from_config",
+        ("self.model_runner.initialize_kv_cache(kv_cache_config)",),
     ),
     (gpu_worker.Worker, "sleep", (_READS_FREE_MEMORY,)),
     (MemorySnapshot, "measure", (_READS_FREE_MEMORY,)),
@@ -104,6 +112,8 @@ class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
     """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
     and gpuwm.NoRoom with both figures."""
 
+    gpu_cache: kv_cache.Cache | None = None
+
     def init_device(self) -> None:
         """Also decides with the load format gpuwm whether this engine attaches or builds, and waits
         for an engine that builds. NoRoom: what is free is less than this engine's part."""
@@ -116,6 +126,8 @@ class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
             cache.gpu_memory_utilization = asked
         self.gpu_sharing = memory.sharing(self._extra_config(), self.parallel_config.world_size)
         try:
+            if self.gpu_sharing.standby:
+                kv_cache.check(self.vllm_config)
             self._ask_and_check()
         except BaseException:
             loading.forget()  # this engine may be the one that is to build, and others wait for it
@@ -148,7 +160,23 @@ class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
             torch.accelerator.empty_cache()
             self.init_snapshot = MemorySnapshot(device=self.device)
             found = int(super().determine_available_memory())
-        memory.check_cache(torch.accelerator.get_memory_info(self.device)[0], found)
+        if not self.gpu_sharing.standby:
+            memory.check_cache(torch.accelerator.get_memory_info(self.device)[0], found)
+        return found
+
+    def initialize_from_config(self, kv_cache_config: Any) -> None:
+        """Unsupported: a standby engine whose cache can't be reserved. NoRoom, Error of it."""
+        if not self.gpu_sharing.standby:
+            super().initialize_from_config(kv_cache_config)
+            return
+        self.gpu_cache = kv_cache.Cache(kv_cache_config, self.gpu_device_id(), self.device)
+        with self.gpu_cache.reserved():
+            super().initialize_from_config(kv_cache_config)
+
+    def compile_or_warm_up_model(self) -> Any:
+        found = super().compile_or_warm_up_model()
+        if self.gpu_sharing.standby:
+            torch.accelerator.empty_cache()  # what the profile needed is for the engine that serves
         return found
 
     def sleep(self, level: int = 1) -> None:
@@ -169,6 +197,22 @@ class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
 
     # ---- not of vLLM's Worker ----
 
+    @answering
+    def gpuwm_occupy(self) -> dict[str, Any]:
+        """Gives the KV cache of a standby engine its memory: `bytes` and `seconds`. To be called
+        before the first request, and once the engine that served is gone. NoRoom: says what is
+        free. Unsupported: this engine is of no standby group."""
+        if self.gpu_cache is None:
+            raise errors.Unsupported(
+                "this engine is of no standby group: its KV cache has memory from the start",
+                "start it with python -m gpuwm.vllm standby",
+            )
+        return self.gpu_cache.occupy()
+
+    def gpu_device_id(self) -> str:
+        """As gpuwmd names this worker's GPU: the version that the model lies in is there."""
+        return str(self._gpuwm_loaded().mapping.version.device)
+
     def _ask_and_check(self) -> None:
         loader = get_model_loader(self.vllm_config.load_config)
         ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
@@ -177,6 +221,8 @@ class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
         cache = self.cache_config
         if cache.kv_cache_memory_bytes:
             return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
+        if self.gpu_sharing.standby:
+            return  # the engine that serves has what will be this one's
         free, total = torch.accelerator.get_memory_info(self.device)
         utilization = cache.gpu_memory_utilization
         memory.check_free(free, total, utilization, self.version_bytes(), self.gpu_sharing)

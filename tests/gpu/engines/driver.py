@@ -23,6 +23,7 @@ import failures
 import parts
 import ranks
 import running
+import standing
 import swapping
 from memory import Gpus
 from processes import HERE, Failed, Spares
@@ -34,6 +35,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     **parts.PARTS,
     "kill": (failures.kill, 200, "gpuwmd and builders killed"),
     "swap": (swapping.swap, 420, "an engine that serves is switched"),
+    "standby": (standing.standby, 300, "an engine is killed, and a standby takes over"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),

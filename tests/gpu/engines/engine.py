@@ -5,8 +5,9 @@ its stdin. It prints what it measures as lines "@ JSON" among vLLM's log:
     ready       it waits for its options
     started     seconds of each step, KV cache, GPU memory of torch
     answered    a SHA-256 per batch of tokens and log-probabilities, and the seconds they took
-and after each further line: "again" answers once more, "sleep LEVEL" and "wake" change
-its state. The file `answers` has the tokens, and the log-probabilities as hexadecimal numbers."""
+and after each further line: "again" answers once more, "sleep LEVEL", "wake" and "occupy" change
+its state. With the option `stands_by` it answers only after its first "occupy". The file `answers`
+has the tokens, and the log-probabilities as hexadecimal numbers."""
 
 from __future__ import annotations
 
@@ -30,13 +31,14 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 @dataclass
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
-    without and with each. `streams`: of serving.py."""
+    without and with each. `streams`: of serving.py. `stands_by`: its KV cache has no memory yet."""
 
     llm: dict[str, Any]
     answers: str
     lora: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     streams: int = 0
+    stands_by: bool = False
 
 
 def tell(event: str, **what: Any) -> None:
@@ -181,8 +183,12 @@ def obey(llm: Any, options: Options, line: str) -> None:
         llm.sleep(level=int(words[1]))
     elif words == ["wake"]:
         llm.wake_up()
+    elif words == ["occupy"]:
+        found = llm.collective_rpc("gpuwm_occupy")
+        if errors := [rank for rank in found if "error" in rank]:
+            raise RuntimeError(f"gpuwm_occupy: {errors[0]}")
     else:
-        raise ValueError(f"engine.py knows 'again', 'sleep LEVEL' and 'wake', not {line!r}")
+        raise ValueError(f"engine.py does not know {line!r}")
     tell(words[0], seconds={words[0]: time.perf_counter() - begin}, memory=memory())
 
 
@@ -198,6 +204,8 @@ def main() -> None:
     times = imports()
     options = take_options()
     llm = start(options, times)
+    if options.stands_by:
+        obey(llm, options, sys.stdin.readline())
     answer_all(llm, options)
     for line in sys.stdin:
         obey(llm, options, line)

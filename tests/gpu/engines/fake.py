@@ -147,6 +147,9 @@ def main() -> None:
         runner="V2",
         worker="",
     )
+    if options.stands_by:
+        word = sys.stdin.readline().split()[0]
+        tell(word, seconds={word: 0.01}, memory={})
     answer(options, held)
     for line in sys.stdin:
         if line.strip() == "again":

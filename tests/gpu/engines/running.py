@@ -91,10 +91,12 @@ class Run:
         lora: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
         streams: int = 0,
+        stands_by: bool = False,
         **llm: Any,
     ) -> Engine:
         """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
         process imports vLLM first. streams: it is serving.py, with so many, and imports vLLM first.
+        stands_by: it answers only after it was asked to "occupy".
         Eager, unless `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
@@ -120,6 +122,7 @@ class Run:
             lora=[self.model(adapter) for adapter in lora],
             environment={**self.cache(COMMON), **(environment or {})},
             streams=streams,
+            stands_by=stands_by,
         )
         program = self.serving if streams else self.program
         spare = self.spares.take() if self.spares and not fresh and not streams else None

@@ -370,6 +370,13 @@ def test_too_few_switches_are_found(tmp_path: pathlib.Path) -> None:
     assert said.failed == [": 1 switches, 2 were to be"]
 
 
+def test_a_standby_takes_over(tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, "standby")
+    assert status == 0, text
+    assert sum(line["kind"] == "takeover" for line in lines) == 2
+    assert not survivors(tmp_path)
+
+
 def test_an_engine_that_serves_is_switched(tmp_path: pathlib.Path) -> None:
     status, text, lines = driver(tmp_path, "swap", "--switches", "10,4")
     assert status == 0, text

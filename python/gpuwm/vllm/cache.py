@@ -1,0 +1,135 @@
+"""The KV cache of an engine in a standby group: addresses at its start, memory when it takes over.
+
+Beside an engine that serves there is no memory for a second KV cache. So a standby engine reserves
+the addresses of all its cache, with one small block mapped all over them, warms up and captures its
+CUDA graphs there, and gets memory at the same addresses when the other engine is gone. Until then
+what it computes is wrong, and its API server answers no request: `gpuwm.vllm.gate`.
+
+vLLM allocates its cache as `torch.zeros(size, dtype=torch.int8, device=…)`, once for each
+KVCacheTensor; `Cache.reserved` gives it parts of the reservation instead. Nothing else that it
+allocates meanwhile is taken from there: an index that reads what another one wrote would lead
+kernels to addresses that are none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .. import errors
+from ..reserving import Reservation
+from .memory import gib
+
+log = logging.getLogger("vllm.gpuwm")
+ALIGN = 512  # bytes, as torch allocates
+
+
+class Cache:
+    """Of one rank. kv_cache_config: vLLM's KVCacheConfig. device_id: as gpuwmd names the device.
+    Errors of Reservation."""
+
+    def __init__(self, kv_cache_config: Any, device_id: str, device: torch.device) -> None:
+        self._device = device
+        self._sizes = _sizes(kv_cache_config)
+        begin = time.perf_counter()
+        self._reservation = Reservation(device_id, sum(map(_aligned, self._sizes)))
+        log.info(
+            "gpuwm: %s GiB of addresses are reserved for the KV cache in %.3f s, and get memory "
+            "when this engine takes over",
+            gib(self._reservation.nbytes),
+            time.perf_counter() - begin,
+        )
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """While it lasts, vLLM allocates its KV cache in the reservation. Unsupported: it
+        allocated another one."""
+        parts = _Parts(self._reservation, self._sizes, self._device)
+        with parts:
+            yield
+        if missing := parts.missing():
+            raise errors.Unsupported(
+                f"this vLLM allocates its KV cache in another way: {missing} of "
+                f"{len(self._sizes)} tensors did not come to the addresses that are reserved",
+                "start the engine without a standby",
+            )
+
+    def occupy(self) -> dict[str, Any]:
+        """`bytes` and `seconds`. Errors of Reservation.occupy."""
+        begin = time.perf_counter()
+        self._reservation.occupy()
+        seconds = time.perf_counter() - begin
+        size = self._reservation.nbytes
+        log.info("gpuwm: the KV cache has its %s GiB of memory after %.3f s", gib(size), seconds)
+        return {"bytes": size, "seconds": seconds}
+
+
+class _Parts(TorchFunctionMode):
+    """Answers the calls that allocate the cache. Offsets are in the order of the calls."""
+
+    def __init__(self, reservation: Reservation, sizes: list[int], device: torch.device) -> None:
+        super().__init__()
+        self._reservation, self._device = reservation, device
+        self._open = Counter(sizes)
+        self._offset = 0
+
+    def missing(self) -> int:
+        return self._open.total()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if func is torch.zeros and self._is_cache(args, named):
+            return self._take(int(args[0]))
+        return func(*args, **named)
+
+    def _is_cache(self, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        return (
+            len(args) == 1
+            and isinstance(args[0], int)
+            and named.get("dtype") is torch.int8
+            and named.get("device") == self._device
+            and self._open[args[0]] > 0
+        )
+
+    def _take(self, size: int) -> torch.Tensor:
+        self._open[size] -= 1
+        offset, self._offset = self._offset, self._offset + _aligned(size)
+        return self._reservation.bytes_at(offset, size, self._device)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def _sizes(kv_cache_config: Any) -> list[int]:
+    """Of what vLLM allocates: tensors that are packed share one."""
+    tensors = kv_cache_config.kv_cache_tensors
+    packed = [int(tensor.size) for tensor in tensors if tensor.block_stride > 0]
+    return [int(tensor.size) for tensor in tensors if tensor.block_stride <= 0] + packed[:1]
+
+
+def check(vllm_config: Any) -> None:
+    """Unsupported: an engine of a standby group can't have this configuration."""
+    if vllm_config.kv_transfer_config is not None:
+        raise errors.Unsupported(
+            "a KV connector registers the cache's memory, which a standby engine gets later",
+            "start it without --kv-transfer-config",
+        )
+    if vllm_config.model_config.enable_sleep_mode:
+        raise errors.Unsupported(
+            "vLLM's sleep mode frees memory that a standby engine takes from gpuwm",
+            "start it without --enable-sleep-mode: a standby engine has no memory to free",
+        )
