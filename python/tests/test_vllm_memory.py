@@ -45,6 +45,17 @@ def test_what_does_not_fit_says_both_figures(overhead: int) -> None:
         memory.budget(TOTAL, DEFAULT, 74 * GIB, memory.Sharing(1, overhead))
 
 
+@pytest.mark.parametrize("engines", [2, 3])
+def test_an_engine_that_serves_has_what_those_that_stand_by_leave(engines: int) -> None:
+    how = memory.sharing({"standby": "/run/a.lock", "engines": engines})
+    assert how == memory.Sharing(engines, memory.OVERHEAD, standby=True)
+    left = memory.budget(TOTAL, DEFAULT, 16 * GIB, how)
+    assert left == memory.requested(TOTAL, DEFAULT) - 16 * GIB - engines * memory.OVERHEAD
+    assert memory.sharing({"standby": "/run/a.lock"}).engines == 2
+    with pytest.raises(gpuwm.NoRoom, match="each 1.00 GiB beside torch's memory"):
+        memory.budget(TOTAL, DEFAULT, 73 * GIB, how)
+
+
 # ---- what gpuwm holds ----
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -129,11 +130,15 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
         )
         found.parallel_config = types.SimpleNamespace(world_size=1)
         found.model_config = types.SimpleNamespace(
-            multimodal_config=None, enable_cumem_allocator=False, sleep_mode_backend="cumem"
+            multimodal_config=None,
+            enable_cumem_allocator=False,
+            enable_sleep_mode=False,
+            sleep_mode_backend="cumem",
         )
         found.vllm_config = types.SimpleNamespace(
             load_config=types.SimpleNamespace(model_loader_extra_config=extra or {}),
             weight_transfer_config=None,
+            kv_transfer_config=None,
             compilation_config=None,
             model_config=found.model_config,
         )
@@ -307,6 +312,90 @@ def test_sleeping_does_not_see_other_engines(
     worker.sleep(1)
     assert torch.accelerator.get_memory_info == gpu.info
     assert "gave back the 7.00 GiB of its sleeping pool" in said[-1]
+
+
+def test_another_process_can_fail_the_sleep_of_an_engine_alone(gpu: Gpu, start: Start) -> None:
+    class Backend:
+        def suspend(self, level: int) -> None:
+            gpu.other += 5 * GIB
+
+    worker = start("a")
+    worker._sleep_mode_backend = Backend()
+    with pytest.raises(AssertionError, match="Memory usage increased"):
+        worker.sleep(1)  # "engines": 2 says that another process is there
+
+
+def test_a_standby_starts_beside_an_engine_that_has_the_memory(
+    gpu: Gpu, start: Start, load: Any
+) -> None:
+    extra = {"standby": "/run/a.lock"}
+    active = start("a", VERSION, extra)
+    load("a", active, VERSION)
+    cache = active.determine_available_memory()
+    gpu.other = VERSION + cache
+    standby = start("b", VERSION, extra)
+    load("b", standby, VERSION)
+    assert standby.determine_available_memory() == cache
+    how = memory.Sharing(2, standby=True)
+    assert cache == memory.budget(TOTAL, UTILIZATION, VERSION, how) - ACTIVATIONS
+
+
+def test_only_an_engine_of_a_standby_group_can_occupy(gpu: Gpu, start: Start) -> None:
+    worker = start("a")
+    worker.rank = 1
+    answer = worker.gpuwm_occupy()
+    assert (answer["rank"], answer["error"]) == (1, "Unsupported")
+    assert "no standby group" in answer["message"]
+
+
+def test_a_standby_can_not_sleep(gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuwm.vllm import cache
+
+    def check(config: Any) -> None:
+        raise gpuwm.Unsupported("vLLM's sleep mode")
+
+    monkeypatch.setattr(cache, "check", check)
+    start("a")
+    with pytest.raises(gpuwm.Unsupported, match="sleep mode"):
+        start("b", extra={"standby": "/run/a.lock"})
+
+
+def test_the_cache_of_a_standby_is_reserved_and_occupied(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.worker import gpu_worker
+
+    from gpuwm.vllm import cache, extension
+
+    made: list[Any] = []
+    emptied: list[bool] = []
+
+    class Cache:
+        def __init__(self, *how: Any) -> None:
+            made.append(how)
+
+        def reserved(self) -> Any:
+            return contextlib.nullcontext()
+
+        def occupy(self) -> dict[str, Any]:
+            return {"bytes": 5, "seconds": 0.1}
+
+    monkeypatch.setattr(cache, "check", lambda config: None)
+    monkeypatch.setattr(cache, "Cache", Cache)
+    model = types.SimpleNamespace(
+        mapping=types.SimpleNamespace(version=types.SimpleNamespace(device="GPU-1"))
+    )
+    monkeypatch.setattr(extension.Extension, "_gpuwm_loaded", lambda self: model)
+    for name in ("initialize_from_config", "compile_or_warm_up_model"):
+        monkeypatch.setattr(gpu_worker.Worker, name, lambda self, *config: emptied.append(False))
+    monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: emptied.append(True))
+    worker = start("a", extra={"standby": "/run/a.lock"})
+    worker.rank = 0
+    worker.initialize_from_config("config")
+    assert made == [("config", "GPU-1", worker.device)]
+    worker.compile_or_warm_up_model()
+    assert emptied == [False, False, True]
+    assert worker.gpuwm_occupy() == {"rank": 0, "bytes": 5, "seconds": 0.1}
 
 
 def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -> None:

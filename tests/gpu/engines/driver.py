@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     **parts.PARTS,
     "kill": (failures.kill, 200, "gpuwmd and builders killed"),
     "swap": (swapping.swap, 420, "an engine that serves is switched"),
+    "swap-http": (swapping.swap_http, 560, "vllm serve is switched over HTTP"),
     "standby": (standing.standby, 300, "an engine is killed, and a standby takes over"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),

@@ -91,13 +91,14 @@ class Run:
         lora: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
         streams: int = 0,
+        http: bool = False,
         stands_by: bool = False,
         **llm: Any,
     ) -> Engine:
         """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
-        process imports vLLM first. streams: it is serving.py, with so many, and imports vLLM first.
-        stands_by: it answers only after it was asked to "occupy".
-        Eager, unless `enforce_eager=False`."""
+        process imports vLLM first. streams, http: it is serving.py, with so many streams, as a
+        server or not; it imports vLLM first. stands_by: it answers only after it was asked to
+        "occupy". Eager, unless `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
             "skip_tokenizer_init": True,
@@ -122,6 +123,7 @@ class Run:
             lora=[self.model(adapter) for adapter in lora],
             environment={**self.cache(COMMON), **(environment or {})},
             streams=streams,
+            http=http,
             stands_by=stands_by,
         )
         program = self.serving if streams else self.program

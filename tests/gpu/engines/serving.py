@@ -1,4 +1,5 @@
-"""One asynchronous engine of vLLM that serves streams without an end, and is switched meanwhile.
+"""One engine of vLLM that serves streams without an end, and is switched meanwhile: vLLM's
+asynchronous engine in this process or, with the option `http`, a server (serving_http.py).
 
 It imports torch and vLLM, and then takes its options, the JSON of engine.Options, from the first
 line of its stdin. `streams` requests are always in flight: when one ends, the next one begins. It
@@ -25,6 +26,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
+import serving_http
 from engine import Options, imports, prompt, take_options, tell
 
 PROMPT = 17  # tokens
@@ -130,16 +132,30 @@ class Watched:
 async def switch(engine: Any, ref: str, mode: str) -> dict[str, Any]:
     """What became of it; `error` is the class of gpuwm's error, or empty."""
     import gpuwm
-    from gpuwm.vllm.switching import switch_async
+    from gpuwm.vllm.switching import switch, switch_async
 
     watched = Watched(engine)
+    times = watched.times
     found: dict[str, Any] = {"ref": ref, "mode": mode, "began": time.monotonic(), "error": ""}
     try:
-        switched = await switch_async(watched, ref, mode=mode)
+        if url := getattr(engine, "url", None):
+            switched = await asyncio.to_thread(switch, url, ref, mode=mode)
+            times = laps(found["began"], switched.seconds)
+        else:
+            switched = await switch_async(watched, ref, mode=mode)
         found |= {"moved": switched.moved, "seconds": switched.seconds}
     except gpuwm.Error as error:
         found |= {"error": type(error).__name__, "message": str(error), "moved": False}
-    return {**found, "ended": time.monotonic(), "times": watched.times}
+    return {**found, "ended": time.monotonic(), "times": times}
+
+
+def laps(began: float, seconds: dict[str, float]) -> dict[str, list[float]]:
+    """When each phase began and ended; one follows the other."""
+    found = {}
+    for phase, took in seconds.items():
+        found[phase] = [began, began + took]
+        began += took
+    return found
 
 
 async def serve(engine: Any, options: Options, generate: Generate) -> None:
@@ -206,7 +222,11 @@ async def run(options: Options, times: dict[str, float]) -> None:
 def main() -> None:
     times = imports()
     importlib.import_module("vllm.v1.engine.async_llm")
-    asyncio.run(run(take_options(), times))
+    options = take_options()
+    if options.http:
+        asyncio.run(serving_http.run(options, times, serve))
+    else:
+        asyncio.run(run(options, times))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The part `swap`: an engine that serves is switched between two versions, whose tokens tell which
-of them computed each."""
+"""The parts `swap` and `swap-http`: an engine that serves is switched between two versions, whose
+tokens tell which of them computed each."""
 
 from __future__ import annotations
 
@@ -31,24 +31,33 @@ ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_WORKER_MULTIPROC_MET
 SWITCH_S = 90.0  # gpuwmd may be away for 30 s
 AGAIN_S = 60.0  # in which a switch is asked for again, since gpuwmd is away
 AWAY = ("Unreachable", "Disconnected")
-KILLS = 5  # of gpuwmd in each mode, at most
+KILL_EVERY = 5  # gpuwmd is killed before each fifth switch
 GAP_MS = 50.0  # the goal: from the last step on the old version to the first on the new one
 PHASES = ("prepare", "pause", "exchange", "resume")
 
 
 def swap(run: Run) -> None:
     """Streams that never stop, switches there and back, gpuwmd killed in between."""
+    serve(run, LIMITS)
+
+
+def swap_http(run: Run) -> None:
+    """The same with `vllm serve` and a URL. The builders compile nothing."""
+    serve(run, {**LIMITS, "enforce_eager": True}, http=True)
+
+
+def serve(run: Run, building: dict[str, Any], **how: Any) -> None:
     warm = run.cache("swap")
     run.head()
     for model, ref in zip(("half-1", "half-2"), VERSIONS, strict=True):
-        builder = run.engine(f"builds-{model}", model, auto(ref), environment=warm, **LIMITS)
+        builder = run.engine(f"builds-{model}", model, auto(ref), environment=warm, **building)
         run.way(run.measured(builder, None), "built")
     engine = run.engine(
         "serves",
         "half-1",
         auto(VERSIONS[0]),
         environment={**warm, **ENVIRONMENT},
-        **LIMITS | SERVING,
+        **LIMITS | SERVING | how,
     )
     processes.told([engine], "started", START_S)
     run.report.record("serving", started=engine.log.event("started"), numbers=engine.log.numbers)
@@ -99,9 +108,8 @@ def switches(run: Run, switching: Switching) -> list[str]:
     """The label of each that was tried."""
     refused(run, switching)
     for mode, count in zip(("keep", "finish"), run.switches, strict=True):
-        every = max(count // KILLS, 2)
         for number in range(count):
-            killed = number % every == every - 1
+            killed = number % KILL_EVERY == KILL_EVERY - 1
             if killed:
                 run.service.kill()  # the next one comes at once
             switching.to_the_other(f"{mode}, killed" if killed else mode, mode)
@@ -138,7 +146,8 @@ def away(run: Run, switching: Switching) -> None:
 @dataclass
 class Token:
     """half: 1 or 2, the version that computed it. computed: when its step ended, as the engine's
-    process says; received: when the program had it."""
+    process says, or when it was received, as a server does not say; received: when the program had
+    it."""
 
     half: int
     computed: float
@@ -153,6 +162,10 @@ class Record:
         for switch, label in zip(self.switches, labels, strict=True):
             switch["label"] = label
         self.moves = [switch for switch in self.switches if switch["moved"]]
+        # Whether it is known when steps ended.
+        self.steps = any(
+            computed for request in self.requests for _, computed, _ in request["items"]
+        )
         self.streams: dict[int, list[Token]] = {}
         for request in self.requests:
             request["tokens"] = tokens_of(request, vocabulary)
@@ -199,6 +212,8 @@ def out_of_order(record: Record) -> list[str]:
 def misplaced(record: Record) -> list[str]:
     """Tokens that are not of the version that the engine was on when their step ended. The engine
     moves between the return of the pause and the call of the resume, and no step ends meanwhile."""
+    if not record.steps:
+        return []
     bounds = [(move["times"]["pause"][1], move["times"]["resume"][0]) for move in record.moves]
     found = []
     for stream, tokens in sorted(record.streams.items()):

@@ -377,12 +377,13 @@ def test_a_standby_takes_over(tmp_path: pathlib.Path) -> None:
     assert not survivors(tmp_path)
 
 
-def test_an_engine_that_serves_is_switched(tmp_path: pathlib.Path) -> None:
-    status, text, lines = driver(tmp_path, "swap", "--switches", "10,4")
+@pytest.mark.parametrize("part", ["swap", "swap-http"])
+def test_an_engine_that_serves_is_switched(tmp_path: pathlib.Path, part: str) -> None:
+    status, text, lines = driver(tmp_path, part, "--switches", "10,5")
     assert status == 0, text
     labels = {line["label"] for line in lines if line["kind"] == "switch"}
     assert labels == {"keep", "keep, killed", "keep, after", "finish", "finish, killed"}
-    assert sum(line["kind"] == "switch" for line in lines) == 15
+    assert sum(line["kind"] == "switch" for line in lines) == 16
     assert any(line["kind"] == "longest" and line["label"] == "away" for line in lines)
     assert not survivors(tmp_path)
 
