@@ -24,6 +24,7 @@ import parts
 import ranks
 import running
 import standing
+import standing_http
 import swapping
 from memory import Gpus
 from processes import HERE, Failed, Spares
@@ -37,6 +38,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "swap": (swapping.swap, 420, "an engine that serves is switched"),
     "swap-http": (swapping.swap_http, 560, "vllm serve is switched over HTTP"),
     "standby": (standing.standby, 300, "an engine is killed, and a standby takes over"),
+    "standby-http": (standing_http.standby_http, 300, "servers are killed, others take over"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),
@@ -79,6 +81,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--engine", default=str(HERE / "engine.py"), help="what stands in for engine.py"
+    )
+    parser.add_argument(
+        "--standing", default="", help="what stands in for `standby-http`'s servers"
     )
     found = parser.parse_args()
     unknown = [part for part in found.parts if part not in PARTS and part != "models"]
@@ -176,6 +181,7 @@ def main() -> None:
         service,
         options.engine,
         serving=options.serving,
+        standing=options.standing,
         switches=(keep, finish),
         spares=spares,
         attention=attention,

@@ -45,7 +45,8 @@ COLUMNS = ("weights s", "loader s", "LLM() s", "answered s", "KV tokens", "load 
 @dataclass
 class Run:
     """`state`: the folder that stays for the next run, with models and caches. `program`:
-    engine.py, or what stands in for it; `serving`: the same for serving.py. `switches`: how many
+    engine.py, or what stands in for it; `serving`: the same for serving.py. `standing`: what stands
+    in for the servers of `standby-http`; empty: they are real. `switches`: how many
     the part `swap` makes with mode keep, and with finish. `spares`: engines start in processes that
     wait for them; without, each imports vLLM itself. `attention`: the backend; vLLM chooses where
     it is empty."""
@@ -57,6 +58,7 @@ class Run:
     service: Service
     program: str
     serving: str = ""
+    standing: str = ""
     switches: tuple[int, int] = (50, 20)
     spares: Spares | None = None
     attention: str = ""

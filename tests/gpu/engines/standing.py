@@ -9,9 +9,10 @@ import time
 from typing import Any
 
 import processes
-from parts import COMPILED, auto
+from parts import auto
 from processes import Engine
 from running import START_S, Run
+from swapping import LIMITS
 
 REF = "standby@v1"
 UTILIZATION = 0.85  # what is left holds a second context, and what a start needs for a moment
@@ -23,7 +24,7 @@ def standby(run: Run) -> None:
     """A cold start; an engine that serves; a standby beside it; the kill; the next standby."""
     warm = run.cache("standby")
     run.head()
-    given: dict[str, Any] = {"gpu_memory_utilization": UTILIZATION, **COMPILED}
+    given: dict[str, Any] = {**LIMITS, "gpu_memory_utilization": UTILIZATION}
     base = run.engine("alone", "half-1", auto(REF), environment=warm, **given)
     run.way(run.measured(base, None), "built")
     given |= {"environment": warm, "stands_by": True}
