@@ -1,20 +1,15 @@
 """What each rank of a running engine does to move to another version. `gpuwm.vllm.switching` calls
 these methods in all ranks.
 
-vLLM's executor raises the exception of the first rank that failed, and then takes the answers of
-later ranks for those of its next call. So nothing here raises: each method returns a dict that JSON
-can hold. It has `rank` and, if the method failed, `error` (the class), `message` and `detail`.
+None of them raises: `gpuwm.vllm.answers` says what they return.
 
 vLLM calls these methods in the thread that runs the model, so none of them may take long.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from .. import errors
@@ -22,9 +17,8 @@ from ..attaching import attach
 from ..image import comparing
 from ..mapping import Mapping as Attached
 from . import differences, loading
+from .answers import Answer, answering, failure
 
-log = logging.getLogger("vllm.gpuwm")
-Answer = dict[str, Any]
 # The caller of a switch this old is dead: `gpuwm.vllm.switching` gives up long before.
 STALE_S = 900.0
 
@@ -70,7 +64,7 @@ class _Move:
 
     def _fail(self, error: Exception) -> None:
         with self.lock:
-            self.failed = _failure(error)
+            self.failed = failure(error, "gpuwm_prepare")
 
     def _attach(self, ref: str) -> Attached:
         engine = self.model.engine
@@ -99,26 +93,6 @@ class _Move:
             other.drop()
 
 
-def _answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    @functools.wraps(method)
-    def answer(self: Extension, *arguments: Any) -> Answer:
-        try:
-            return {"rank": self._gpuwm_rank(), **method(self, *arguments)}
-        except Exception as error:  # see the module's text
-            return {"rank": self._gpuwm_rank(), **_failure(error)}
-
-    return answer
-
-
-def _failure(error: Exception) -> Answer:
-    log.warning("gpuwm: a switch failed: %s: %s", type(error).__name__, error)
-    return {
-        "error": type(error).__name__,
-        "message": getattr(error, "message", str(error)),
-        "detail": getattr(error, "detail", ""),
-    }
-
-
 class Extension:
     """For `--worker-extension-cls gpuwm.vllm.Extension`. `gpuwm.vllm.Worker` has these methods too.
 
@@ -128,12 +102,12 @@ class Extension:
     vllm_config: Any  # of vLLM's worker
     _gpuwm_move: _Move | None = None
 
-    @_answering
+    @answering
     def gpuwm_version(self) -> Answer:
         """The version that the model is on: `version`, `id` and `bytes`."""
         return _version_of(self._gpuwm_loaded().mapping)
 
-    @_answering
+    @answering
     def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> Answer:
         """Begins to attach to this rank's part of `ref`, to compare it with the version that the
         model is on and, if `verify` is "yes", to read it again. The model stays where it is, and
@@ -157,7 +131,7 @@ class Extension:
         self._gpuwm_move = move  # none is left behind if there is no room for a thread
         return {}
 
-    @_answering
+    @answering
     def gpuwm_prepared(self, token: str) -> Answer:
         """`pending` is True until the preparation has ended. Then the answer is of the new version,
         and `before` of the one that the model is on. Errors of gpuwm.attach and verify; Mismatch:
@@ -170,7 +144,7 @@ class Extension:
                 return {"pending": True}
             return {**_version_of(move.other), "before": move.before, "pending": False}
 
-    @_answering
+    @answering
     def gpuwm_commit(self, token: str) -> Answer:
         """Moves the model to the version that was prepared, without gpuwmd. Call it while the
         engine is paused. The answer is of that version. Errors of Mapping.exchange, after which the
@@ -180,7 +154,7 @@ class Extension:
             move.exchange()
         return _version_of(move.model.mapping)
 
-    @_answering
+    @answering
     def gpuwm_settle(self, token: str, outcome: str) -> Answer:
         """Ends the switch. outcome: "new": the model stays where it is; "old": it goes back if it
         has moved, so the engine has to be paused. The answer is of the version that it is on then.
@@ -193,9 +167,6 @@ class Extension:
         return _version_of(self._gpuwm_loaded().mapping)
 
     # ---- how ----
-
-    def _gpuwm_rank(self) -> int:
-        return int(getattr(self, "rank", 0))
 
     def _gpuwm_loaded(self) -> loading.Loaded:
         return loading.loaded(self.get_model())  # type: ignore[attr-defined]

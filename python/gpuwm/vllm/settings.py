@@ -39,6 +39,7 @@ class Settings:
     private: tuple[str, ...] = ()
     engines: int = 1
     engine_overhead_gib: float | None = None
+    standby: str | None = None
 
     @property
     def owners(self) -> tuple[_lib.OneOwner, ...]:
@@ -163,6 +164,7 @@ _EXAMPLES = {
     "ref": '"llama@v1"',
     "inner": '"auto", "safetensors", "runai_streamer"',
     "socket": '"/run/gpuwm/gpuwm.sock"',
+    "standby": 'the path of a lock, which "python -m gpuwm.vllm standby" sets',
 }
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ref": _ref,
@@ -176,4 +178,5 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "private": _globs,
     memory.ENGINES_KEY: memory.engines_of,
     memory.OVERHEAD_KEY: memory.overhead_of,
+    "standby": _text,
 }
