@@ -8,6 +8,7 @@ Run as a program it is one engine: python standing.py '{"lock": …}'. It prints
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -36,7 +37,7 @@ _processes = multiprocessing.get_context("fork")
 class Job:
     """lock: the group's. memory: the folder of what stands in for GPU memory. ranks: with one the
     engine core is the rank. occupy: what a rank does when it is to take memory: "takes", "fails",
-    "stops" (by SIGSTOP). lifeline: whether ranks end with their API server."""
+    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server."""
 
     lock: str
     memory: str
@@ -58,7 +59,7 @@ class Engine:
                 [sys.executable, __file__, json.dumps(dataclasses.asdict(job))],
                 stdout=subprocess.PIPE,
                 stderr=file,
-                preexec_fn=os.setpgrp,
+                start_new_session=True,
             )
         self._port = 0
 
@@ -102,29 +103,41 @@ class Engine:
         """Of a process of this engine, which is active."""
         record = self.report()["active"]
         assert record["processes"][0]["pid"] == self.pid
-        return next(each["pid"] for each in record["processes"] if each["role"] == role)
+        found = {each["role"]: int(each["pid"]) for each in record["processes"]}
+        return found[role]
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def kill(self) -> None:
         """All of its processes."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
 
-def is_alive(pid: int) -> bool:
-    """It has not ended; what has ended and was not waited for counts as ended."""
+def state_of(pid: int) -> str:
+    """The letter that /proc has; "X" if there is no such process."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
+        return "X"
+    return text.rpartition(")")[2].split()[0]
+
+
+def is_alive(pid: int) -> bool:
+    """It has not ended; what has ended and was not waited for counts as ended."""
+    return state_of(pid) not in "ZX"
+
+
+def stop(*pids: int) -> None:
+    """Stops processes. Returns when they are stopped, which takes a moment."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    while any(state_of(pid) != "T" for pid in pids):
+        time.sleep(0.001)
 
 
 # ---- the engine's processes --------------------------------------------------------------------
@@ -143,6 +156,8 @@ class Rank(Lifeline):
     def gpuwm_occupy(self) -> dict[str, Any]:
         if self.job.occupy == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
+        if self.job.occupy == "raises":
+            raise AttributeError("no such method")
         if self.job.occupy == "fails" and self.rank == 0:
             return {"rank": 0, "error": "NoRoom", "message": "no memory", "detail": "free some"}
         self.held = open(f"{self.job.memory}/{self.rank}", "w")  # noqa: SIM115 (held to the end)
@@ -200,14 +215,15 @@ class Client:
     async def collective_rpc(self, method: str, args: tuple[str, ...]) -> Any:
         def call() -> Any:
             self.pipe.send((method, args))
-            return self.pipe.recv()
+            return self.pipe.recv()  # EOFError if the engine core has ended
 
         return await asyncio.get_running_loop().run_in_executor(None, call)
 
 
 class Application:
     """The application behind the gate. /slow answers when the file `go` is in the folder of the
-    memory. After SIGTERM the engine core ends first, and the API server when all is answered."""
+    memory. /running tells how many requests are in the application. After SIGTERM the engine core
+    ends first, and the API server when all is answered."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -227,7 +243,7 @@ class Application:
         if scope["path"] == "/slow":
             while not os.path.exists(f"{self.job.memory}/go"):
                 await asyncio.sleep(0.005)
-        body = json.dumps({"path": scope["path"]}).encode()
+        body = json.dumps({"path": scope["path"], "running": self.running}).encode()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": body})
         self.running -= 1

@@ -40,7 +40,7 @@ HANDOVER_S = 0.1
 # does not report changes, where the record of the next active engine would go unnoticed.
 LOOK_S = 1.0
 
-# The moments of a takeover, in this order.
+# The moments of a takeover. The lock may be free before all processes are gone, or after that.
 DIED, GONE, LOCKED, OCCUPIED, OPENED = "died", "gone", "locked", "occupied", "opened"
 
 
@@ -109,6 +109,8 @@ class Group:
     def _try_lock(self) -> bool:
         if not self._file.try_lock():
             return False
+        if self.active is not None:
+            self.note(DIED)  # the lock was free before a pidfd said so
         self.note(LOCKED)
         return True
 
@@ -165,8 +167,8 @@ class Group:
             holders = [process for process in watch.living if process.role != API_SERVER]
             if holders:
                 self._log_end(watch)
-                self._wait_gone(watch, watch.kill(holders))
-                self.note(GONE)
+            self._wait_gone(watch, watch.kill(holders))
+            self.note(GONE)
 
     def _wait(self, watch: Watch | None) -> None:
         """Until something happens to the processes in `watch`, to this engine or to the file."""
@@ -214,8 +216,8 @@ class Group:
 
     def _log_end(self, watch: Watch) -> None:
         log.warning(
-            "gpuwm: %s of the active engine ended; killing what is left: %s",
-            _names(watch.gone),
+            "gpuwm: the active engine has ended (%s); what is left of it: %s",
+            _names(watch.gone) or "its lock is free",
             _names(watch.living) or "nothing",
         )
 

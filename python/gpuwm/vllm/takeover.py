@@ -32,9 +32,9 @@ def takeover(path: str, drain: float = DRAIN_S, say: Say = print) -> Record:
     The API server gets SIGTERM. After `drain` seconds, or at once if that is 0 or if a process of
     the engine is stopped, all of its processes are killed.
 
-    NotFound: no such lock, or no engine is active. TimedOut: the engine has ended, and no other one took over, or a
-    process of it does not end. Invalid and Unsupported: see LockFile and Record. Refused: the
-    engine belongs to another user.
+    NotFound: no such lock, or no engine is active. TimedOut: no other engine took over, or a
+    process does not end. Invalid and Unsupported: see LockFile and Record. Refused: the engine
+    belongs to another user.
     """
     file = LockFile(path, create=False)
     try:
