@@ -37,13 +37,14 @@ _processes = multiprocessing.get_context("fork")
 class Job:
     """lock: the group's. memory: the folder of what stands in for GPU memory. ranks: with one the
     engine core is the rank. occupy: what a rank does when it is to take memory: "takes", "fails",
-    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server."""
+    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server. port: 0: any."""
 
     lock: str
     memory: str
     ranks: int = 2
     occupy: str = "takes"
     lifeline: bool = True
+    port: int = 0
 
 
 # ---- a test's view -----------------------------------------------------------------------------
@@ -299,7 +300,7 @@ async def _serve(job: Job) -> None:
     gate = Gate(app)
     loop = asyncio.get_running_loop()
     task = await _live(gate, app)
-    server = await asyncio.start_server(lambda r, w: _request(gate, r, w), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda r, w: _request(gate, r, w), "127.0.0.1", job.port)
     loop.add_signal_handler(signal.SIGTERM, app.terminate)
     print(server.sockets[0].getsockname()[1], flush=True)
     await app.ends.wait()
