@@ -37,7 +37,8 @@ _processes = multiprocessing.get_context("fork")
 class Job:
     """lock: the group's. memory: the folder of what stands in for GPU memory. ranks: with one the
     engine core is the rank. occupy: what a rank does when it is to take memory: "takes", "fails",
-    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server. port: 0: any."""
+    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server. port: 0 is
+    any."""
 
     lock: str
     memory: str

@@ -301,6 +301,23 @@ def test_a_record_of_another_boot_names_nobody(start: Start, lock: pathlib.Path)
     second = start(ranks=1)
     assert second.process.wait(30) == 1  # as the memory is not free
     assert all(map(is_alive, holders))
+    assert "which this engine can't see" not in second.text()
+
+
+def test_a_record_of_another_boot_does_not_say_who_has_the_lock(
+    start: Start, lock: pathlib.Path
+) -> None:
+    first = start(ranks=1)
+    first.await_state("active")
+    first.kill()
+    record = stale(lock)
+    stale(lock, place={**record["place"], "boot": "another"})
+    with open(lock, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second = start(ranks=1)
+        eventually(lambda: "no record of an engine" in second.text())
+        assert second.report()["active"] is None
+    second.await_state("active")
 
 
 def test_an_active_engine_in_another_namespace_is_an_error(

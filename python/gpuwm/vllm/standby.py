@@ -4,9 +4,10 @@ Which engine is active is decided by a lock (`gpuwm.vllm.lockfile`). The active 
 the file names all of its processes (`gpuwm.vllm.record`). Each standby holds a pidfd of each of
 them. As soon as one has ended:
 
-1. The standby kills the others of these processes, since they hold GPU memory and can't serve.
-2. It waits until the kernel says that all of them are gone: their memory is free then.
-3. It tries the lock. One standby gets it, and the others watch that one.
+1. Each standby kills the others of these processes, since they hold GPU memory and can't serve.
+2. The lock is free. One standby gets it, and the others watch that one.
+3. That standby waits until the kernel says that all of these processes are gone: their memory is
+   free then.
 
 The API server holds no GPU memory. If it lives, its engine gives the lock back by itself, so that
 what it has still to send is sent; it is killed if it does not do so at once.
@@ -60,6 +61,8 @@ class Group:
         self._file = LockFile(path)
         self._moments: dict[str, float] = {}
         self._unreadable_told = False
+        self._end_told: Record | None = None
+        self._invisible: Record | None = None
 
     def join(self) -> None:
         """Returns when this engine has the lock, its record is in the file, and no process of the
@@ -117,8 +120,13 @@ class Group:
     def _stand_by(self) -> None:
         """Returns when the lock may be free, or there is another record."""
         self.active = found = records.parse(self._file.read())
-        if found is None:
+        if found is None or found.is_of_another_boot():
+            self.active = None
             self._tell_unreadable()
+            self._wait(None)
+            return
+        if found.place != records.here() and found != self._invisible:
+            self._invisible = found  # it may be of an engine before the one that has the lock
             self._wait(None)
             return
         found.check_visible(self.path)
@@ -129,18 +137,15 @@ class Group:
             if not watch.gone:
                 return
             self.note(DIED)
-            self._end(watch)
+            self._end(found, watch)
         if not self._try_lock():
             self._wait(None)  # another standby has it, and will write its record
 
-    def _end(self, watch: Watch) -> None:
-        """Ends an engine of which a process has ended. Returns when all are gone, or all but the
-        API server, which has given the lock back."""
-        self._log_end(watch)
-        holders = [process for process in watch.living if process.role != API_SERVER]
-        watch.kill(holders)
-        self._wait_gone(watch, holders)
-        self.note(GONE)
+    def _end(self, engine: Record, watch: Watch) -> None:
+        """Ends an engine of which a process has ended. Returns when all are gone, or when this
+        engine has the lock."""
+        self._tell_end(engine, watch)
+        watch.kill(_holders(watch))
         deadline = time.monotonic() + HANDOVER_S
         while watch.living and not self._try_lock():
             if time.monotonic() > deadline:
@@ -150,8 +155,8 @@ class Group:
             self._file.forget_changes()
 
     def _end_orphans(self) -> None:
-        """Once this engine has the lock: ends what the engine before it has left. Its API server
-        may live, if it gave the lock back."""
+        """Once this engine has the lock: ends what the engine before it has left, and returns when
+        its memory is free. Its API server may live, if it gave the lock back."""
         last = records.parse(self._file.read())
         if last is None or last.is_of_another_boot():
             return
@@ -164,10 +169,10 @@ class Group:
             )
             return
         with Watch(last.processes) as watch:
-            holders = [process for process in watch.living if process.role != API_SERVER]
-            if holders:
-                self._log_end(watch)
-            self._wait_gone(watch, watch.kill(holders))
+            if holders := _holders(watch):
+                self._tell_end(last, watch)
+            watch.kill(holders)
+            self._wait_gone(watch, holders)
             self.note(GONE)
 
     def _wait(self, watch: Watch | None) -> None:
@@ -209,17 +214,25 @@ class Group:
             return
         self._unreadable_told = True
         log.warning(
-            "gpuwm: %s is locked, but what it says is no record of an engine: this engine waits "
-            "for the lock",
+            "gpuwm: %s is locked, but what it says is no record of an engine that could hold the "
+            "lock: this engine waits for the lock",
             self.path,
         )
 
-    def _log_end(self, watch: Watch) -> None:
+    def _tell_end(self, engine: Record, watch: Watch) -> None:
+        if self._end_told == engine:
+            return
+        self._end_told = engine
         log.warning(
             "gpuwm: the active engine has ended (%s); what is left of it: %s",
             _names(watch.gone) or "its lock is free",
             _names(watch.living) or "nothing",
         )
+
+
+def _holders(watch: Watch) -> list[Process]:
+    """Those that have GPU memory."""
+    return [process for process in watch.living if process.role != API_SERVER]
 
 
 def _names(processes: list[Process]) -> str:
