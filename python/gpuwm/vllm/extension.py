@@ -1,20 +1,15 @@
 """What each rank of a running engine does to move to another version. `gpuwm.vllm.switching` calls
 these methods in all ranks.
 
-vLLM's executor raises the exception of the first rank that failed, and then takes the answers of
-later ranks for those of its next call. So nothing here raises: each method returns a dict that JSON
-can hold. It has `rank` and, if the method failed, `error` (the class), `message` and `detail`.
+None of them raises: `gpuwm.vllm.answers` says what they return.
 
 vLLM calls these methods in the thread that runs the model, so none of them may take long.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from .. import errors
@@ -22,9 +17,8 @@ from ..attaching import attach
 from ..image import comparing
 from ..mapping import Mapping as Attached
 from . import differences, loading
+from .answers import Answer, answering, failure
 
-log = logging.getLogger("vllm.gpuwm")
-Answer = dict[str, Any]
 # The caller of a switch this old is dead: `gpuwm.vllm.switching` gives up long before.
 STALE_S = 900.0
 
@@ -70,7 +64,7 @@ class _Move:
 
     def _fail(self, error: Exception) -> None:
         with self.lock:
-            self.failed = _failure(error)
+            self.failed = failure(error, "gpuwm_prepare")
 
     def _attach(self, ref: str) -> Attached:
         engine = self.model.engine
@@ -97,28 +91,6 @@ class _Move:
             other, self.other = self.other, None
         if other is not None:
             other.drop()
-
-
-def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """A rank's method whose errors are answers too. The module's text says why."""
-
-    @functools.wraps(method)
-    def answer(self: Extension, *arguments: Any) -> Answer:
-        try:
-            return {"rank": self._gpuwm_rank(), **method(self, *arguments)}
-        except Exception as error:  # see the module's text
-            return {"rank": self._gpuwm_rank(), **_failure(error)}
-
-    return answer
-
-
-def _failure(error: Exception) -> Answer:
-    log.warning("gpuwm: a switch failed: %s: %s", type(error).__name__, error)
-    return {
-        "error": type(error).__name__,
-        "message": getattr(error, "message", str(error)),
-        "detail": getattr(error, "detail", ""),
-    }
 
 
 class Extension:
@@ -195,9 +167,6 @@ class Extension:
         return _version_of(self._gpuwm_loaded().mapping)
 
     # ---- how ----
-
-    def _gpuwm_rank(self) -> int:
-        return int(getattr(self, "rank", 0))
 
     def _gpuwm_loaded(self) -> loading.Loaded:
         return loading.loaded(self.get_model())  # type: ignore[attr-defined]

@@ -34,6 +34,8 @@ socket: gpuwmd's socket. Absent: as everywhere, $GPUWM_SOCKET or the usual place
 private: patterns of names of parameters that this engine gets a copy of, which may be written.
 engines: how many engines share the GPU; default 1. engine_overhead_gib: what each has on the GPU
   beside torch's memory. Both are figures of `gpuwm.vllm.memory`, which says more.
+standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby` sets
+  it, with all else that such an engine needs.
 
 Before an engine attaches it compares the version's key with its own configuration: a difference is
 an error that names the field. Weights are read-only; whatever writes into weights is refused by

@@ -164,7 +164,7 @@ _EXAMPLES = {
     "ref": '"llama@v1"',
     "inner": '"auto", "safetensors", "runai_streamer"',
     "socket": '"/run/gpuwm/gpuwm.sock"',
-    memory.STANDBY_KEY: '"/run/gpuwm/llama.lock"',
+    memory.STANDBY_KEY: 'the path of a lock, which "python -m gpuwm.vllm standby" sets',
 }
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ref": _ref,

@@ -42,7 +42,9 @@ from .. import client as clients
 from .. import devices, errors, remembering
 from . import cache as kv_cache
 from . import loading, memory
-from .extension import Extension, answering
+from .answers import answering
+from .extension import Extension
+from .lifeline import Lifeline
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -108,7 +110,7 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
         return {}
 
 
-class Worker(Extension, gpu_worker.Worker):  # type: ignore[misc]
+class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
     """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
     and gpuwm.NoRoom with both figures."""
 

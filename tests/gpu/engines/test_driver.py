@@ -213,6 +213,7 @@ def driver(
     ]
     command += ["--state", str(state), "--engine", str(HERE / "fake.py")]
     command += ["--serving", str(HERE / "fake_serving.py")]
+    command += ["--standing", str(HERE.parents[2] / "python/tests/standing.py")]
     done = subprocess.run(
         command,
         env={**os.environ, **environment},
@@ -370,10 +371,11 @@ def test_too_few_switches_are_found(tmp_path: pathlib.Path) -> None:
     assert said.failed == [": 1 switches, 2 were to be"]
 
 
-def test_a_standby_takes_over(tmp_path: pathlib.Path) -> None:
-    status, text, lines = driver(tmp_path, "standby")
+@pytest.mark.parametrize(("part", "times"), [("standby", 2), ("standby-http", 3)])
+def test_a_standby_takes_over(tmp_path: pathlib.Path, part: str, times: int) -> None:
+    status, text, lines = driver(tmp_path, part)
     assert status == 0, text
-    assert sum(line["kind"] == "takeover" for line in lines) == 2
+    assert sum(line["kind"] == "takeover" for line in lines) == times
     assert not survivors(tmp_path)
 
 

@@ -1,0 +1,224 @@
+"""The gate before an engine of a group: no request passes until the engine is the active one.
+
+    vllm serve MODEL … --middleware gpuwm.vllm.gate.Gate
+
+`python -m gpuwm.vllm standby` starts an engine with it. The gate is a middleware (ASGI) in the
+engine's API server. It runs this engine's part in the group (`gpuwm.vllm.standby`) in a thread, and
+when the engine has become the active one lets the ranks give their KV cache its memory.
+
+| | closed | open |
+|---|---|---|
+| GET /gpuwm/standby | 200, what `Gate._report` returns | the same |
+| /metrics, /version, and what a switch to other weights uses | pass | pass |
+| /health, /ping and everything else | 503, {"state": …}, Retry-After | pass |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from .. import errors
+from . import processes, serving_arguments, standby
+from .answers import Answer
+
+log = logging.getLogger("vllm.gpuwm")
+
+STARTING, STANDBY, TAKING_OVER, ACTIVE, ENDED = (
+    "starting",
+    "standby",
+    "taking over",
+    "active",
+    "ended",
+)
+REPORT = "/gpuwm/standby"
+# The last four are routes of vLLM's development mode. `gpuwm.vllm switch` and `follow` use them, so
+# that a standby has the same weights as the active engine.
+PASSING = frozenset(
+    ["/metrics", "/metrics/", "/version", "/collective_rpc", "/is_sleeping", "/pause", "/resume"]
+)
+RETRY_AFTER_S = 1
+TRY_AGAIN_LATER = 1013  # of a WebSocket
+# Ranks answer who they are between two steps. Memory for a KV cache takes milliseconds.
+ANSWER_S = 60.0
+FAILED = 1  # exit status
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Gate:
+    """For `--middleware gpuwm.vllm.gate.Gate`; the module's text says what it does."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._group: standby.Group | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._turn(STARTING)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._live(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path == REPORT and kind == "http":
+            await _answer(send, 200, self._report())
+        elif self._is_open or path in PASSING:
+            await self._app(scope, receive, send)
+        elif kind == "http":
+            await _answer(send, 503, {"state": self._state})
+        else:
+            await receive()  # a WebSocket's wish to connect
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
+
+    def _turn(self, state: str) -> None:
+        self._state, self._since = state, time.time()
+        self._is_open = state == ACTIVE
+
+    def _report(self) -> dict[str, Any]:
+        """`state`, and `since` when (seconds since 1970). `active`: the record of the engine that
+        is active as far as this one knows, or None. Of this engine's takeover: `moments`
+        (CLOCK_MONOTONIC) at which each step was done, and `seconds` that each took."""
+        found: dict[str, Any] = {"state": self._state, "since": self._since, "active": None}
+        if self._group is not None:
+            found["active"] = standby.plain(self._group.active)
+            found["moments"] = self._group.moments()
+            found["seconds"] = self._group.seconds()
+        return found
+
+    # ---- the engine's part in its group ----
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """From the API server's start to its end."""
+        state = scope["app"].state
+        try:
+            path = serving_arguments.check(state)
+        except errors.Error as error:
+            await receive()  # lifespan.startup
+            await send({"type": "lifespan.startup.failed", "message": f"gpuwm: {error}"})
+            return
+        self._task = asyncio.create_task(self._stand(path, state.engine_client))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._task.cancel()
+
+    async def _stand(self, path: str, client: Any) -> None:
+        try:
+            server = processes.this(processes.API_SERVER)
+            self._group = standby.Group(path, server, await _below(server, client))
+            self._turn(STANDBY)
+            await _in_thread(self._group.join)
+            await self._take_over(client)
+            await _in_thread(self._group.serve)
+            log.warning("gpuwm: a process of this engine has ended, so it has left %s", path)
+        except errors.Lost as error:
+            log.warning("gpuwm: %s", error)  # vLLM ends the API server, or is about to
+        except Exception as error:
+            self._fail(error)
+        self._turn(ENDED)
+
+    async def _take_over(self, client: Any) -> None:
+        assert self._group is not None
+        self._turn(TAKING_OVER)
+        answers = await _ask(client, "gpuwm_occupy")
+        self._group.note(standby.OCCUPIED)
+        self._turn(ACTIVE)
+        self._group.note(standby.OPENED)
+        log.warning(
+            "gpuwm: this engine is the active one of %s, with %.2f GiB of KV cache: %s",
+            self._group.path,
+            sum(answer.get("bytes", 0) for answer in answers) / (1 << 30),
+            ", ".join(f"{what} {1e3 * s:.1f} ms" for what, s in self._group.seconds().items()),
+        )
+
+    def _fail(self, error: Exception) -> None:
+        """Ends this engine, so that the lock passes on and a supervisor starts it again."""
+        known = isinstance(error, errors.Error)
+        log.error("gpuwm: this engine ends: %s", error, exc_info=None if known else error)
+        with contextlib.suppress(errors.Error):
+            if self._group is not None:
+                self._group.end()
+        logging.shutdown()
+        os._exit(FAILED)  # vLLM's own way out would keep the lock for seconds
+
+
+async def _below(server: processes.Process, client: Any) -> list[processes.Process]:
+    """The processes of the engine below its API server, which from now on end with it."""
+    found = processes.of_ranks(server, await _ask(client, "gpuwm_process"))
+    # Where a fork server starts the engine core, it is no parent of the ranks.
+    resources = getattr(getattr(client, "engine_core", None), "resources", None)
+    for child in getattr(getattr(resources, "engine_manager", None), "processes", []):
+        stat = processes.stat_of(child.pid)
+        if stat is not None and child.pid not in [each.pid for each in found]:
+            found.insert(0, processes.Process(processes.CORE, child.pid, stat.started))
+    await _ask(client, "gpuwm_end_with", str(server.pid), str(server.started))
+    return found
+
+
+async def _ask(client: Any, method: str, *arguments: str) -> list[Answer]:
+    """The answers of all ranks, of which none failed."""
+    try:
+        call = client.collective_rpc(method, args=arguments)
+        answers: list[Answer] = await asyncio.wait_for(call, ANSWER_S)
+    except asyncio.TimeoutError:
+        raise errors.TimedOut(
+            f"the ranks did not answer {method} within {ANSWER_S:g} s", "does one hang?"
+        ) from None
+    except Exception as error:  # vLLM's own errors have no common class
+        raise errors.Error(
+            f"the ranks could not {method}: {type(error).__name__}: {error}",
+            f"see the engine's log; the engine needs --worker-cls {serving_arguments.WORKER}",
+        ) from error
+    for answer in answers:
+        if "error" in answer:
+            raise errors.Error(
+                f"rank {answer['rank']} could not {method}: {answer['error']}: {answer['message']}",
+                answer.get("detail", ""),
+            )
+    return answers
+
+
+async def _in_thread(call: Callable[[], None]) -> None:
+    """Runs a call that blocks, in a thread that does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if done.done():
+            return  # cancelled
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        failed: BaseException | None = None
+        try:
+            call()
+        except BaseException as error:
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, failed)
+
+    threading.Thread(target=run, name="gpuwm-standby", daemon=True).start()
+    await done
+
+
+async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if status != 200:
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

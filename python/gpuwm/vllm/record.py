@@ -1,0 +1,100 @@
+"""What the active engine of a group writes into the lock file, and what others make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from typing import Any
+
+from .. import errors
+from .processes import API_SERVER, Process
+
+TAKING_OVER, ACTIVE = "taking over", "active"
+_FORMAT = 1
+_PID_MAX = 1 << 22  # PID_MAX_LIMIT of the kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a number names a process: one boot of one machine, one namespace of numbers."""
+
+    boot: str
+    namespace: int
+
+
+def here() -> Place:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return Place(file.read().strip(), os.stat("/proc/self/ns/pid").st_ino)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """An engine that has, or had, the lock. state: TAKING_OVER or ACTIVE, since the time `since`
+    (seconds since 1970). processes: the API server first."""
+
+    state: str
+    since: float
+    place: Place
+    processes: tuple[Process, ...]
+
+    @property
+    def server(self) -> Process:
+        return self.processes[0]
+
+    def plain(self) -> dict[str, Any]:
+        return {"format": _FORMAT, **dataclasses.asdict(self)}
+
+    def encode(self) -> bytes:
+        return json.dumps(self.plain()).encode() + b"\n"
+
+    def is_of_another_boot(self) -> bool:
+        return self.place.boot != here().boot
+
+    def check_visible(self, path: str) -> None:
+        """Unsupported: the engine's processes can't be seen from here, though it has the lock."""
+        mine = here()
+        if self.place == mine:
+            return
+        raise errors.Unsupported(
+            f"the active engine of {path} (API server {self.server.pid} there) is in pid namespace "
+            f"{self.place.namespace}, this engine in {mine.namespace}: its processes can't be "
+            "watched from here",
+            "let all engines of the group see each other: shareProcessNamespace: true in the pod, "
+            "or --pid of docker run",
+        )
+
+
+def record_of(processes: list[Process], state: str) -> Record:
+    return Record(state, time.time(), here(), tuple(processes))
+
+
+def parse(content: bytes) -> Record | None:
+    """None: it is no record, or not all of one."""
+    try:
+        found = json.loads(content)
+        place = Place(_text(found["place"]["boot"]), _number(found["place"]["namespace"]))
+        processes = tuple(
+            Process(_text(each["role"]), _number(each["pid"]), _number(each["started"]))
+            for each in found["processes"]
+        )
+        record = Record(_text(found["state"]), float(found["since"]), place, processes)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    first, *others = [process.role == API_SERVER for process in processes] or [False]
+    if found.get("format") != _FORMAT or not first or any(others):
+        return None
+    return record if all(0 < each.pid <= _PID_MAX for each in processes) else None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value

@@ -1,0 +1,243 @@
+"""A group of engines of which one is active and the others stand by.
+
+Which engine is active is decided by a lock (`gpuwm.vllm.lockfile`). The active engine's record in
+the file names all of its processes (`gpuwm.vllm.record`). Each standby holds a pidfd of each of
+them. As soon as one has ended:
+
+1. Each standby kills the others of these processes, since they hold GPU memory and can't serve.
+2. The lock is free. One standby gets it, and the others watch that one.
+3. That standby waits until the kernel says that all of these processes are gone: their memory is
+   free then.
+
+The API server holds no GPU memory. If it lives, its engine gives the lock back by itself, so that
+what it has still to send is sent; it is killed if it does not do so at once.
+
+A process that is stopped (SIGSTOP), or that hangs, has not ended: nothing happens. The command
+`takeover` ends such an engine.
+
+This module needs no event loop and no vLLM.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from .. import errors
+from . import record as records
+from .lockfile import LockFile
+from .processes import API_SERVER, LONG_S, Process, Watch
+from .record import ACTIVE, TAKING_OVER, Record
+
+log = logging.getLogger("vllm.gpuwm")
+
+# A process is gone some milliseconds after SIGKILL, with a GPU some hundred. One that is not gone
+# after this is stuck in the kernel.
+GONE_S = 10.0
+# For an API server to give the lock back after its engine core has ended. It takes a millisecond.
+HANDOVER_S = 0.1
+# Everything that a standby waits for makes a descriptor readable. This is for a file system that
+# does not report changes, where the record of the next active engine would go unnoticed.
+LOOK_S = 1.0
+
+# The moments of a takeover. The lock may be free before all processes are gone, or after that.
+DIED, GONE, LOCKED, OCCUPIED, OPENED = "died", "gone", "locked", "occupied", "opened"
+
+
+class Group:
+    """This engine's part in the group whose lock lies at `path`.
+
+    server: this engine's API server, the calling process. below: its engine core and ranks.
+    Raises what LockFile raises. One thread calls `join` and `serve`; any thread may call
+    `moments`, `seconds` and `note`.
+    """
+
+    def __init__(self, path: str, server: Process, below: list[Process]) -> None:
+        self.path = path
+        self.active: Record | None = None
+        self._processes = [server, *below]
+        self._own = Watch(below)
+        self._file = LockFile(path)
+        self._moments: dict[str, float] = {}
+        self._unreadable_told = False
+        self._end_told: Record | None = None
+        self._invisible: Record | None = None
+
+    def join(self) -> None:
+        """Returns when this engine has the lock, its record is in the file, and no process of the
+        engine before it lives. What it did is in `moments`.
+
+        Lost: a process of this engine has ended. Unsupported: the active engine can't be seen from
+        here. Refused: it belongs to another user.
+        """
+        while not self._try_lock():
+            self._file.forget_changes()
+            if not self._try_lock():  # it may have been given back before that
+                self._stand_by()
+        self._check_own()
+        self._end_orphans()
+        self._write(TAKING_OVER)
+
+    def serve(self) -> None:
+        """Tells the group that this engine serves. Returns when a process below this API server has
+        ended, and the lock is given back."""
+        self._write(ACTIVE)
+        while not self._own.gone:
+            self._own.wait(LONG_S)
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the lock back."""
+        self._file.close()
+
+    def end(self) -> None:
+        """Kills this engine, but not the calling process."""
+        self._own.kill(self._own.living)
+
+    def note(self, what: str) -> None:
+        self._moments.setdefault(what, time.monotonic())
+
+    def moments(self) -> dict[str, float]:
+        """When each step of the takeover was done: seconds of CLOCK_MONOTONIC."""
+        return dict(self._moments)
+
+    def seconds(self) -> dict[str, float]:
+        """What each step took, since the one before it."""
+        found = sorted(self.moments().items(), key=lambda item: item[1])
+        return {what: at - found[n][1] for n, (what, at) in enumerate(found[1:])}
+
+    # ---- as a standby ----
+
+    def _try_lock(self) -> bool:
+        if not self._file.try_lock():
+            return False
+        if self.active is not None:
+            self.note(DIED)  # the lock was free before a pidfd said so
+        self.note(LOCKED)
+        return True
+
+    def _stand_by(self) -> None:
+        """Returns when the lock may be free, or there is another record."""
+        self.active = found = records.parse(self._file.read())
+        if found is None or found.is_of_another_boot():
+            self.active = None
+            self._tell_unreadable()
+            self._wait(None)
+            return
+        if found.place != records.here() and found != self._invisible:
+            self._invisible = found  # it may be of an engine before the one that has the lock
+            self._wait(None)
+            return
+        found.check_visible(self.path)
+        with Watch(found.processes) as watch:
+            if not watch.gone:
+                self._moments.clear()
+                self._wait(watch)
+            if not watch.gone:
+                return
+            self.note(DIED)
+            self._end(found, watch)
+        if not self._try_lock():
+            self._wait(None)  # another standby has it, and will write its record
+
+    def _end(self, engine: Record, watch: Watch) -> None:
+        """Ends an engine of which a process has ended. Returns when all are gone, or when this
+        engine has the lock."""
+        self._tell_end(engine, watch)
+        watch.kill(_holders(watch))
+        deadline = time.monotonic() + HANDOVER_S
+        while watch.living and not self._try_lock():
+            if time.monotonic() > deadline:
+                self._wait_gone(watch, watch.kill(watch.living))
+                return
+            watch.wait(deadline - time.monotonic(), [self._file.changes])
+            self._file.forget_changes()
+
+    def _end_orphans(self) -> None:
+        """Once this engine has the lock: ends what the engine before it has left, and returns when
+        its memory is free. Its API server may live, if it gave the lock back."""
+        last = records.parse(self._file.read())
+        if last is None or last.is_of_another_boot():
+            return
+        if last.place != records.here():
+            log.warning(
+                "gpuwm: the record in %s is of pid namespace %d, which this engine can't see: it "
+                "takes the lock, since nobody holds it",
+                self.path,
+                last.place.namespace,
+            )
+            return
+        with Watch(last.processes) as watch:
+            if holders := _holders(watch):
+                self._tell_end(last, watch)
+            watch.kill(holders)
+            self._wait_gone(watch, holders)
+            self.note(GONE)
+
+    def _wait(self, watch: Watch | None) -> None:
+        """Until something happens to the processes in `watch`, to this engine or to the file."""
+        held = watch or Watch([])
+        held.wait(LOOK_S, [self._file.changes, *self._own.descriptors])
+        self._check_own()
+
+    def _wait_gone(self, watch: Watch, processes: list[Process]) -> None:
+        deadline, told = time.monotonic() + GONE_S, False
+        while late := [process for process in processes if process in watch.living]:
+            watch.wait(LOOK_S if told else deadline - time.monotonic())
+            if not told and time.monotonic() > deadline and set(late) & set(watch.living):
+                told = True
+                log.error(
+                    "gpuwm: %s of the engine before this one did not end within %g s of SIGKILL, "
+                    "and may hold GPU memory: this engine waits. A process that is stuck in a "
+                    "driver ends when the driver lets it go, or the machine starts again",
+                    _names(late),
+                    GONE_S,
+                )
+
+    def _check_own(self) -> None:
+        self._own.look()
+        if self._own.gone:
+            raise errors.Lost(
+                f"{_names(self._own.gone)} of this engine ended while it stood by",
+                "its log says why",
+            )
+
+    # ---- records ----
+
+    def _write(self, state: str) -> None:
+        self.active = records.record_of(self._processes, state)
+        self._file.write(self.active.encode())
+
+    def _tell_unreadable(self) -> None:
+        if self._unreadable_told or not self._file.read():
+            return
+        self._unreadable_told = True
+        log.warning(
+            "gpuwm: %s is locked, but what it says is no record of an engine that could hold the "
+            "lock: this engine waits for the lock",
+            self.path,
+        )
+
+    def _tell_end(self, engine: Record, watch: Watch) -> None:
+        if self._end_told == engine:
+            return
+        self._end_told = engine
+        log.warning(
+            "gpuwm: the active engine has ended (%s); what is left of it: %s",
+            _names(watch.gone) or "its lock is free",
+            _names(watch.living) or "nothing",
+        )
+
+
+def _holders(watch: Watch) -> list[Process]:
+    """Those that have GPU memory."""
+    return [process for process in watch.living if process.role != API_SERVER]
+
+
+def _names(processes: list[Process]) -> str:
+    return ", ".join(map(str, processes))
+
+
+def plain(record: Record | None) -> dict[str, Any] | None:
+    return None if record is None else record.plain()
