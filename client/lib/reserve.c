@@ -1,9 +1,11 @@
 /* Addresses whose memory comes later: one block stands in for it until then. */
 #include "client.h"
+#include "clock.h"
 #include "fork.h"
 #include "memory.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,13 +13,23 @@
  * calls of the driver. */
 #define BLOCK_BYTES_MAX MIB(64)
 
+/* What is taken at a time: a part of what a dying process gives back is cleared by the GPU while the next part is still
+ * its own. A multiple of the block. */
+#define PIECE_BYTES_MAX GIB(1)
+
+#define BYTES_MAX GIB(131072) /* as many as a process has addresses */
+
+/* Between two tries: short beside the 100 ms in which a process with a GPU ends, long beside a call of the driver. */
+#define TRY_AGAIN_MS 2
+
 struct gpuwm_reservation {
 	struct fork_hook hook;
 	struct memory_device device;
 	struct memory_range range;
-	struct memory_segment block; /* mapped all over the range, until `own` is */
-	struct memory_segment own; /* as large as the range */
-	bool lost; /* nothing is mapped */
+	struct memory_segment block; /* mapped all over the range, until the pieces are */
+	struct memory_segment *pieces; /* one after the other, all but the last of PIECE_BYTES_MAX */
+	uint32_t piece_count;
+	bool occupied, lost; /* all pieces are mapped; nothing is */
 };
 
 /* ---- what is mapped ---------------------------------------------------- */
@@ -68,7 +80,7 @@ static int measure(const struct memory_device *device, uint64_t bytes, uint64_t 
 
 	if (r < 0)
 		return r;
-	if (bytes == 0 || bytes > INT64_MAX - BLOCK_BYTES_MAX)
+	if (bytes == 0 || bytes > BYTES_MAX)
 		return error_set(error, -EINVAL, NULL, "%llu bytes is no size of a reservation",
 				 (unsigned long long)bytes);
 	*ret_block = bytes < BLOCK_BYTES_MAX ? (bytes + unit - 1) / unit * unit : BLOCK_BYTES_MAX;
@@ -88,18 +100,25 @@ static int fill(struct gpuwm_reservation *reservation, uint64_t block, struct er
 	return r;
 }
 
+static void release_pieces(struct gpuwm_reservation *reservation)
+{
+	for (uint32_t i = 0; i < reservation->piece_count; i++)
+		reservation->device.ops->release(&reservation->device, &reservation->pieces[i]);
+}
+
 static void give_up(struct gpuwm_reservation *reservation)
 {
 	const struct memory_ops *ops = reservation->device.ops;
 	struct error unused;
 
 	/* The block is mapped at many places, and knows of the last one only. */
-	if (!reservation->lost && (reservation->block.address || reservation->own.address))
-		ops->vacate(&reservation->device, &reservation->range,
-			    reservation->own.address ? &reservation->own : &reservation->block, 1, &unused);
-	ops->unreserve(&reservation->device, &reservation->range, NULL, 0);
+	if (reservation->block.address)
+		ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, &unused);
+	ops->unreserve(&reservation->device, &reservation->range, reservation->pieces,
+		       reservation->piece_count);
 	ops->release(&reservation->device, &reservation->block);
-	ops->release(&reservation->device, &reservation->own);
+	release_pieces(reservation);
+	free(reservation->pieces);
 	free(reservation);
 }
 
@@ -110,8 +129,24 @@ static void in_child(void *object)
 
 	if (reservation->block.fd >= 0)
 		close(reservation->block.fd);
-	if (reservation->own.fd >= 0)
-		close(reservation->own.fd);
+	for (uint32_t i = 0; i < reservation->piece_count; i++)
+		if (reservation->pieces[i].fd >= 0)
+			close(reservation->pieces[i].fd);
+}
+
+/* None is made yet. -ENOMEM. */
+static int plan_pieces(struct gpuwm_reservation *reservation, uint64_t bytes, struct error *error)
+{
+	const uint64_t count = (bytes + PIECE_BYTES_MAX - 1) / PIECE_BYTES_MAX;
+
+	reservation->block.fd = -1;
+	reservation->pieces = calloc(count, sizeof(*reservation->pieces));
+	if (!reservation->pieces)
+		return error_set(error, -ENOMEM, NULL, "no memory for a reservation");
+	reservation->piece_count = (uint32_t)count;
+	for (uint64_t i = 0; i < count; i++)
+		reservation->pieces[i].fd = -1;
+	return 0;
 }
 
 static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **ret, struct error *error)
@@ -129,8 +164,9 @@ static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **re
 	if (!reservation)
 		return error_set(error, -ENOMEM, NULL, "no memory for a reservation");
 	reservation->device = device;
-	reservation->block.fd = reservation->own.fd = -1;
-	r = device.ops->reserve(&device, whole, NULL, &reservation->range, error);
+	r = plan_pieces(reservation, whole, error);
+	if (r == 0)
+		r = device.ops->reserve(&device, whole, NULL, &reservation->range, error);
 	if (r == 0)
 		r = fill(reservation, block, error);
 	if (r < 0) {
@@ -161,20 +197,70 @@ void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uin
 
 /* ---- occupying --------------------------------------------------------- */
 
-/* The block is unmapped, and there again when it fails; or nothing is. */
-static int put_own(struct gpuwm_reservation *reservation, struct error *error)
+static uint64_t piece_bytes(const struct gpuwm_reservation *reservation, uint32_t position)
 {
-	const struct memory_ops *ops = reservation->device.ops;
-	struct error unused;
-	int r = ops->map_at(&reservation->device, reservation->range.base, &reservation->own, MEMORY_WRITE,
-			    error);
+	const uint64_t left = reservation->range.bytes - position * PIECE_BYTES_MAX;
 
-	if (r == 0) {
-		r = clear(reservation, &reservation->own, error);
-		if (r == 0)
-			return 0;
-		ops->vacate(&reservation->device, &reservation->range, &reservation->own, 1, &unused);
+	return left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX;
+}
+
+/* Again and again where there is no room, until the deadline. */
+static int make(struct gpuwm_reservation *reservation, uint32_t position, int64_t deadline, struct error *error)
+{
+	const uint64_t bytes = piece_bytes(reservation, position);
+	int r;
+
+	while ((r = reservation->device.ops->create(&reservation->device, bytes, &reservation->pieces[position],
+						    error)) == -ENOSPC &&
+	       clock_left(deadline) != 0)
+		poll(NULL, 0, TRY_AGAIN_MS);
+	if (r == -ENOSPC)
+		return error_set(error, -ENOSPC, error->detail,
+				 "of %llu bytes on %s the last %llu are missing: there is no room",
+				 (unsigned long long)reservation->range.bytes, reservation->device.id,
+				 (unsigned long long)(reservation->range.bytes - position * PIECE_BYTES_MAX));
+	return r;
+}
+
+/* The place is free. */
+static int put(struct gpuwm_reservation *reservation, uint32_t position, struct error *error)
+{
+	struct memory_segment *piece = &reservation->pieces[position];
+	char *place = (char *)reservation->range.base + position * PIECE_BYTES_MAX;
+	int r = reservation->device.ops->map_at(&reservation->device, place, piece, MEMORY_WRITE, error);
+
+	return r < 0 ? r : clear(reservation, piece, error);
+}
+
+/* Takes away what was put, so that the range is free again. */
+static void take_back(struct gpuwm_reservation *reservation, uint32_t count)
+{
+	struct error unused;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct memory_segment *piece = &reservation->pieces[i];
+		const struct memory_range place = {piece->address, piece->bytes};
+
+		if (piece->address)
+			reservation->device.ops->vacate(&reservation->device, &place, piece, 1, &unused);
 	}
+	release_pieces(reservation);
+}
+
+/* The block is unmapped, and there again when it fails; or nothing is. */
+static int put_pieces(struct gpuwm_reservation *reservation, int64_t deadline, struct error *error)
+{
+	struct error unused;
+	int r = 0;
+
+	for (uint32_t i = 0; i < reservation->piece_count && r == 0; i++) {
+		r = make(reservation, i, deadline, error);
+		if (r == 0)
+			r = put(reservation, i, error);
+	}
+	if (r == 0)
+		return 0;
+	take_back(reservation, reservation->piece_count);
 	if (stand_in(reservation, &unused) == 0)
 		return r;
 	reservation->lost = true;
@@ -185,40 +271,35 @@ static int put_own(struct gpuwm_reservation *reservation, struct error *error)
 		(unsigned long long)reservation->range.bytes);
 }
 
-static int replace(struct gpuwm_reservation *reservation, struct error *error)
+static int occupy(struct gpuwm_reservation *reservation, int64_t wait_ms, struct error *error)
 {
 	const struct memory_ops *ops = reservation->device.ops;
-	int r = ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, error);
-
-	return r < 0 ? r : put_own(reservation, error);
-}
-
-static int occupy(struct gpuwm_reservation *reservation, struct error *error)
-{
-	const struct memory_ops *ops = reservation->device.ops;
+	const int64_t deadline = clock_deadline(wait_ms);
 	int r;
 
 	if (reservation->lost)
 		return error_set(error, -ENOTRECOVERABLE, "end the process", "the reserved addresses are lost");
-	if (reservation->own.address)
+	if (reservation->occupied)
 		return 0;
 	r = ops->idle(&reservation->device, error);
 	if (r == 0)
-		r = ops->create(&reservation->device, reservation->range.bytes, &reservation->own, error);
+		r = ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, error);
+	if (r == 0)
+		r = put_pieces(reservation, deadline, error);
 	if (r < 0)
 		return r;
-	r = replace(reservation, error);
-	ops->release(&reservation->device, r < 0 ? &reservation->own : &reservation->block);
-	return r;
+	reservation->occupied = true;
+	ops->release(&reservation->device, &reservation->block);
+	return 0;
 }
 
-int gpuwm_occupy(struct gpuwm_reservation *reservation)
+int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms)
 {
 	struct error error;
 	int r = fork_check(&reservation->hook, &error);
 
 	if (r == 0)
-		r = occupy(reservation, &error);
+		r = occupy(reservation, wait_ms, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

@@ -472,10 +472,12 @@ int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation *
  * rounded up to whole blocks. ret_bytes may be NULL. */
 void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uint64_t *ret_bytes);
 /* Puts memory behind all of the addresses, filled with zeros; what the block held is gone. It waits until the device is
- * idle. While it runs, nothing may use the addresses. 0, also if the memory is there already. After these errors the
- * block is there as before: -ENOSPC: says what is free; -EBUSY: a CUDA stream is being captured; -EIO; -ECHILD.
- * -ENOTRECOVERABLE: nothing is mapped at the addresses any more. */
-int gpuwm_occupy(struct gpuwm_reservation *reservation);
+ * idle, then takes memory piece by piece. Where there is none it tries again for wait_ms: the memory of a process that
+ * was killed comes back within some hundred milliseconds. While it runs, nothing may use the addresses.
+ * 0, also if the memory is there already. After these errors the block is there as before: -ENOSPC: says how much is
+ * missing; -EBUSY: a CUDA stream is being captured; -EIO; -ECHILD. -ENOTRECOVERABLE: nothing is mapped at the addresses
+ * any more. */
+int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms);
 /* Unmaps the memory and gives the addresses up, after waiting until the device is idle. NULL is fine. -EBUSY: nothing
  * was done, since a CUDA stream is being captured; -ECHILD. */
 int gpuwm_reservation_free(struct gpuwm_reservation *reservation);

@@ -32,14 +32,15 @@ class Reservation:
         )
         self.nbytes: int = size.value
 
-    def occupy(self) -> None:
+    def occupy(self, wait: float = 0.0) -> None:
         """Puts memory behind all addresses, filled with zeros, after waiting for the device. No
-        work that uses the addresses may be queued meanwhile. Nothing happens if it is there.
+        work that uses the addresses may be queued meanwhile. Nothing happens if it is there. wait:
+        seconds for memory that others are giving back.
 
         NoRoom: the block is there as before. Busy: a CUDA stream is being captured. Lost: nothing
         is mapped any more.
         """
-        _lib.check(self._library.gpuwm_occupy(self._pointer))
+        _lib.check(self._library.gpuwm_occupy(self._pointer, _lib.milliseconds(wait, "wait")))
 
     def bytes_at(self, offset: int, nbytes: int, device: torch.device) -> torch.Tensor:
         """A tensor of int8 over a part. It does not keep the reservation: close it later."""

@@ -76,7 +76,7 @@ def test_what_vllm_allocates_lies_in_the_reservation(allocate: Allocate) -> None
     layers[0][5] = 7
     assert layers[1][5] == 7  # one block behind all
     assert other.sum() == 0
-    assert cache.occupy()["bytes"] == 4 * BLOCK
+    assert cache.occupy(0.0)["bytes"] == 4 * BLOCK
     assert all(layer.sum() == 0 for layer in layers)
     for number, layer in enumerate(layers):
         layer.fill_(number)
@@ -90,7 +90,7 @@ def test_packed_layers_share_one(allocate: Allocate) -> None:
     with cache.reserved():
         one, other = allocate(kv_cache).values()
     assert one.data_ptr() == other.data_ptr()
-    assert cache.occupy()["bytes"] == BLOCK
+    assert cache.occupy(0.0)["bytes"] == BLOCK
 
 
 def test_what_is_allocated_later_is_memory_of_its_own() -> None:

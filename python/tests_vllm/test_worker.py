@@ -343,7 +343,7 @@ def test_a_standby_starts_beside_an_engine_that_has_the_memory(
 def test_only_an_engine_of_a_standby_group_can_occupy(gpu: Gpu, start: Start) -> None:
     worker = start("a")
     worker.rank = 1
-    answer = worker.gpuwm_occupy()
+    answer = worker.gpuwm_occupy("0")
     assert (answer["rank"], answer["error"]) == (1, "Unsupported")
     assert "no standby group" in answer["message"]
 
@@ -377,8 +377,8 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
         def reserved(self) -> Any:
             return contextlib.nullcontext()
 
-        def occupy(self) -> dict[str, Any]:
-            return {"bytes": 5, "seconds": 0.1}
+        def occupy(self, wait: float) -> dict[str, Any]:
+            return {"bytes": 5, "seconds": wait}
 
     monkeypatch.setattr(cache, "check", lambda config: None)
     monkeypatch.setattr(cache, "Cache", Cache)
@@ -395,7 +395,7 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
     assert made == [("config", "GPU-1", worker.device)]
     worker.compile_or_warm_up_model()
     assert emptied == [False, False, True]
-    assert worker.gpuwm_occupy() == {"rank": 0, "bytes": 5, "seconds": 0.1}
+    assert worker.gpuwm_occupy("0.5") == {"rank": 0, "bytes": 5, "seconds": 0.5}
 
 
 def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -> None:

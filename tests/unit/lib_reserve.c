@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -59,7 +60,7 @@ static void frees(void)
 
 static void occupies(void)
 {
-	cr_assert(eq(int, gpuwm_occupy(reservation), 0), "%s", gpuwm_error()->message);
+	cr_assert(eq(int, gpuwm_occupy(reservation, 0), 0), "%s", gpuwm_error()->message);
 }
 
 static int byte_at(uint64_t offset)
@@ -123,6 +124,18 @@ Test(reserve_host, memory_comes_to_the_same_addresses_and_is_zero)
 	memory_comes_to_the_same_addresses_and_is_zero();
 }
 
+static void comes_in_pieces(void)
+{
+	reserves(GIB(1) + BLOCK);
+	occupies();
+	put_at(GIB(1) - 1, 7);
+	put_at(GIB(1) + BLOCK - 1, 8);
+	cr_assert(eq(int, byte_at(GIB(1)), 0));
+	cr_assert(eq(int, byte_at(GIB(1) - 1), 7));
+	cr_assert(eq(int, byte_at(GIB(1) + BLOCK - 1), 8));
+	frees();
+}
+
 static void a_small_one_has_a_small_block(void)
 {
 	uint64_t unit, bytes;
@@ -136,6 +149,11 @@ static void a_small_one_has_a_small_block(void)
 	cr_assert(eq(int, gpuwm_reservation_free(NULL), 0));
 }
 
+Test(reserve_host, comes_in_pieces)
+{
+	comes_in_pieces();
+}
+
 Test(reserve_host, a_small_one_has_a_small_block)
 {
 	a_small_one_has_a_small_block();
@@ -145,7 +163,8 @@ static void sizes_that_are_none_are_refused(void)
 {
 	cr_assert(eq(int, gpuwm_reserve(device.id, 0, &reservation), -EINVAL));
 	cr_assert(eq(int, gpuwm_reserve(device.id, UINT64_MAX, &reservation), -EINVAL));
-	cr_assert(lt(int, gpuwm_reserve(device.id, (uint64_t)INT64_MAX - MIB(128), &reservation), 0));
+	cr_assert(
+		lt(int, gpuwm_reserve(device.id, GIB(131072), &reservation), 0)); /* all addresses there are */
 }
 
 Test(reserve_host, sizes_that_are_none_are_refused)
@@ -174,7 +193,8 @@ static int in_a_child(int (*child)(void))
 
 static int refused_in_the_child(void)
 {
-	bool refused = gpuwm_occupy(reservation) == -ECHILD && gpuwm_reservation_free(reservation) == -ECHILD;
+	bool refused =
+		gpuwm_occupy(reservation, 0) == -ECHILD && gpuwm_reservation_free(reservation) == -ECHILD;
 
 	return refused && fd_count() == fds_before ? 0 : 1;
 }
@@ -196,7 +216,7 @@ static int occupies_without_descriptors(void)
 		return 1;
 	base = gpuwm_reservation_address(reservation, NULL);
 	base[5] = 7;
-	if (gpuwm_occupy(reservation) != -EMFILE)
+	if (gpuwm_occupy(reservation, 0) != -EMFILE)
 		return 2;
 	return base[BLOCK + 5] == 7 ? 0 : 3;
 }
@@ -236,6 +256,41 @@ static void setup_cuda(void)
 
 TestSuite(reserve_cuda, .init = setup_cuda, .timeout = 60);
 
+static void memory_info(size_t *ret_free, size_t *ret_total)
+{
+	const struct cuda_driver *cuda;
+	__typeof__(cuMemGetInfo_v2) *info;
+
+	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
+	info = (__typeof__(cuMemGetInfo_v2) *)dlsym(cuda->library, "cuMemGetInfo_v2");
+	cr_assert(info != NULL);
+	cr_assert(eq(int, device.ops->enter(&device, NULL), 0));
+	cr_assert(eq(int, info(ret_free, ret_total), CUDA_SUCCESS));
+	device.ops->leave(&device);
+}
+
+static uint64_t used_by_this_process(void)
+{
+	size_t free_bytes, total;
+
+	memory_info(&free_bytes, &total);
+	return total - free_bytes;
+}
+
+static uint64_t memory_bytes(void)
+{
+	size_t free_bytes, total;
+
+	memory_info(&free_bytes, &total);
+	return total;
+}
+
+static void need_fakecuda(void)
+{
+	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
+		cr_skip("a real GPU has other users, and fails when it likes");
+}
+
 Test(reserve_cuda, one_block_stands_in_everywhere)
 {
 	one_block_stands_in_everywhere();
@@ -251,24 +306,46 @@ Test(reserve_cuda, a_small_one_has_a_small_block)
 	a_small_one_has_a_small_block();
 }
 
+Test(reserve_cuda, comes_in_pieces)
+{
+	comes_in_pieces();
+}
+
+static void *gives_back(void *memory)
+{
+	/* As soon as somebody wants more than there is. */
+	while (used_by_this_process() + GIB(1) < memory_bytes())
+		;
+	device.ops->release(&device, memory);
+	return NULL;
+}
+
+Test(reserve_cuda, waits_for_memory_that_comes_back)
+{
+	struct memory_segment taken;
+	pthread_t thread;
+	struct error error;
+	uint64_t most = memory_bytes();
+
+	need_fakecuda(); /* it takes all memory of the GPU */
+	cr_assert(eq(int, device.ops->create(&device, most - GIB(2), &taken, &error), 0), "%s", error.message);
+	reserves(GIB(3));
+	cr_assert(eq(int, gpuwm_occupy(reservation, 0), -ENOSPC));
+	cr_assert(strstr(gpuwm_error()->message, "the last 2147483648 are missing") != NULL, "%s",
+		  gpuwm_error()->message);
+	put_at(5, 7);
+	cr_assert(eq(int, byte_at(BLOCK + 5), 7));
+	cr_assert(eq(int, gpuwm_occupy(reservation, 20), -ENOSPC));
+	cr_assert(eq(int, pthread_create(&thread, NULL, gives_back, &taken), 0));
+	cr_assert(eq(int, gpuwm_occupy(reservation, -1), 0), "%s", gpuwm_error()->message);
+	pthread_join(thread, NULL);
+	cr_assert(eq(int, byte_at(GIB(3) - 1), 0));
+	frees();
+}
+
 Test(reserve_cuda, sizes_that_are_none_are_refused)
 {
 	sizes_that_are_none_are_refused();
-}
-
-static uint64_t used_by_this_process(void)
-{
-	const struct cuda_driver *cuda;
-	__typeof__(cuMemGetInfo_v2) *info;
-	size_t free_bytes, total;
-
-	cr_assert(eq(int, cuda_open(&cuda, NULL), 0));
-	info = (__typeof__(cuMemGetInfo_v2) *)dlsym(cuda->library, "cuMemGetInfo_v2");
-	cr_assert(info != NULL);
-	cr_assert(eq(int, device.ops->enter(&device, NULL), 0));
-	cr_assert(eq(int, info(&free_bytes, &total), CUDA_SUCCESS));
-	device.ops->leave(&device);
-	return total - free_bytes;
 }
 
 Test(reserve_cuda, takes_the_block_until_it_is_occupied_and_gives_all_back)
@@ -290,7 +367,7 @@ Test(reserve_cuda, waits_for_no_stream_that_is_captured)
 {
 	reserves(BYTES);
 	gpuwm_capture_begin();
-	cr_assert(eq(int, gpuwm_occupy(reservation), -EBUSY));
+	cr_assert(eq(int, gpuwm_occupy(reservation, 0), -EBUSY));
 	cr_assert(eq(int, gpuwm_reservation_free(reservation), -EBUSY));
 	gpuwm_capture_end();
 	occupies();
@@ -321,10 +398,10 @@ static int occupy_fails(int expected)
 	setup_cuda();
 	reserves(BYTES);
 	put_at(5, 7);
-	if (gpuwm_occupy(reservation) != expected || !*gpuwm_error()->message)
+	if (gpuwm_occupy(reservation, 0) != expected || !*gpuwm_error()->message)
 		return 1;
 	if (expected == -ENOTRECOVERABLE)
-		return gpuwm_occupy(reservation) != expected ? 2 : gpuwm_reservation_free(reservation);
+		return gpuwm_occupy(reservation, 0) != expected ? 2 : gpuwm_reservation_free(reservation);
 	if (byte_at(5) != byte_at(BLOCK + 5))
 		return 3;
 	occupies();

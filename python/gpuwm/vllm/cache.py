@@ -61,10 +61,10 @@ class Cache:
                 "start the engine without a standby",
             )
 
-    def occupy(self) -> dict[str, Any]:
-        """`bytes` and `seconds`. Errors of Reservation.occupy."""
+    def occupy(self, wait: float) -> dict[str, Any]:
+        """`bytes` and `seconds`. wait, and errors: as of Reservation.occupy."""
         begin = time.perf_counter()
-        self._reservation.occupy()
+        self._reservation.occupy(wait)
         seconds = time.perf_counter() - begin
         size = self._reservation.nbytes
         log.info("gpuwm: the KV cache has its %s GiB of memory after %.3f s", gib(size), seconds)

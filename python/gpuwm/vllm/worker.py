@@ -200,16 +200,17 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
     # ---- not of vLLM's Worker ----
 
     @answering
-    def gpuwm_occupy(self) -> dict[str, Any]:
+    def gpuwm_occupy(self, wait: str) -> dict[str, Any]:
         """Gives the KV cache of a standby engine its memory: `bytes` and `seconds`. To be called
-        before the first request, and once the engine that served is gone. NoRoom: says what is
-        free. Unsupported: this engine is of no standby group."""
+        before the first request. wait: seconds, as text, for memory that the engine that served is
+        giving back. NoRoom: says how much is missing. Unsupported: this engine is of no standby
+        group."""
         if self.gpu_cache is None:
             raise errors.Unsupported(
                 "this engine is of no standby group: its KV cache has memory from the start",
                 "start it with python -m gpuwm.vllm standby",
             )
-        return self.gpu_cache.occupy()
+        return self.gpu_cache.occupy(float(wait))
 
     def gpu_device_id(self) -> str:
         """As gpuwmd names this worker's GPU: the version that the model lies in is there."""

@@ -25,6 +25,7 @@ from typing import Any
 EVENT = "@ "
 ANSWER_TOKENS = 24
 LOGPROBS = 5  # for each token of an answer, besides the one that was taken
+OCCUPY_S = "10"  # for the memory of an engine that was killed
 VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 
 
@@ -186,7 +187,7 @@ def obey(llm: Any, options: Options, line: str) -> None:
     elif words == ["wake"]:
         llm.wake_up()
     elif words == ["occupy"]:
-        found = llm.collective_rpc("gpuwm_occupy")
+        found = llm.collective_rpc("gpuwm_occupy", args=(OCCUPY_S,))
         if errors := [rank for rank in found if "error" in rank]:
             raise RuntimeError(f"gpuwm_occupy: {errors[0]}")
     else:

@@ -71,10 +71,10 @@ def take_over(run: Run, serves: Engine, stands: Engine) -> dict[str, float]:
     """Seconds of each step from the kill on."""
     marks = [time.monotonic()]
     os.kill(serves.pid, signal.SIGKILL)
+    stands.ask("occupy")
     exited = os.waitid(os.P_PID, serves.pid, os.WEXITED | os.WNOWAIT)
     assert exited is not None
     marks.append(time.monotonic())
-    stands.ask("occupy")
     processes.told([stands], "occupy", START_S)
     marks.append(time.monotonic())
     processes.answered([stands], START_S)
