@@ -41,6 +41,8 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "standby-http": (standing_http.standby_http, 300, "servers are killed, others take over"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
+    "tp2-swap": (ranks.tp2_swap, 560, "vllm serve with two ranks is switched over HTTP"),
+    "tp2-standby": (ranks.tp2_standby, 300, "servers of two ranks are killed, others take over"),
     "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),
 }
 

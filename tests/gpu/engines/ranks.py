@@ -6,6 +6,8 @@ from typing import Any
 
 from parts import COMPILED, auto, four_ways, raw
 from running import Run
+from standing_http import standby_http
+from swapping import swap_http
 
 TWO: dict[str, Any] = {"tensor_parallel_size": 2}
 
@@ -35,6 +37,14 @@ def tp2_graphs(run: Run) -> None:
             run.engine("next-warm", "dense", auto("dense@tp2g"), environment=warm, **given), base
         )
     )
+
+
+def tp2_swap(run: Run) -> None:
+    swap_http(run, **TWO)
+
+
+def tp2_standby(run: Run) -> None:
+    standby_http(run, **TWO)
 
 
 def tp2_moe(run: Run) -> None:

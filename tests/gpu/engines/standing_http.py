@@ -35,13 +35,13 @@ MODEL = "served"
 class Server:
     """One engine of the group, with a port of its own."""
 
-    def __init__(self, run: Run, number: int, lock: pathlib.Path) -> None:
+    def __init__(self, run: Run, number: int, lock: pathlib.Path, **llm: Any) -> None:
         self.name, self.port = f"server {number}", free_port()
         self.log = run.out / f"standby-http-{number}.log"
         environment = {**os.environ, **run.cache("swap"), "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
-                command(run, lock, self.port),
+                command(run, lock, self.port, llm),
                 stdout=out,
                 stderr=out,
                 env=environment,
@@ -97,7 +97,7 @@ class Server:
         self._process.wait()
 
 
-def command(run: Run, lock: pathlib.Path, port: int) -> list[str]:
+def command(run: Run, lock: pathlib.Path, port: int, given: dict[str, Any]) -> list[str]:
     if run.standing:
         memory = lock.with_name("memory")
         memory.mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ def command(run: Run, lock: pathlib.Path, port: int) -> list[str]:
         return [sys.executable, run.standing, json.dumps(job)]
     extra = {**auto(REF), "engines": len(KILLED) + 1}
     llm = {**LIMITS, **MP, "skip_tokenizer_init": True, "max_model_len": 2048, "dtype": "bfloat16"}
-    llm |= {"seed": 0, "model_loader_extra_config": extra}
+    llm |= {"seed": 0, "model_loader_extra_config": extra, **given}
     if run.attention:
         llm["attention_backend"] = run.attention
     words = [sys.executable, "-m", "gpuwm.vllm", "standby", "--lock", str(lock)]
@@ -113,16 +113,17 @@ def command(run: Run, lock: pathlib.Path, port: int) -> list[str]:
     return [*words, "--port", str(port), "--disable-uvicorn-access-log", *flags(llm)]
 
 
-def standby_http(run: Run) -> None:
-    """Builds the version, starts all servers, and kills active ones until one is left."""
+def standby_http(run: Run, **llm: Any) -> None:
+    """Builds the version, starts all servers, and kills active ones until one is left. llm: for all
+    engines."""
     run.head()
-    builder = run.engine("builds", "half-1", auto(REF), **{**LIMITS, "enforce_eager": True})
+    builder = run.engine("builds", "half-1", auto(REF), **{**LIMITS, **llm, "enforce_eager": True})
     run.way(run.measured(builder, None), "built")
     lock = run.out / "standby-http.lock"
     servers: list[Server] = []
     try:
         begin = time.monotonic()
-        servers = [Server(run, n, lock) for n in range(1, len(KILLED) + 2)]
+        servers = [Server(run, n, lock, **llm) for n in range(1, len(KILLED) + 2)]
         active, others = settled(servers)
         run.report.note(f"{len(servers)} servers started at once: {time.monotonic() - begin:.1f} s")
         run.report.record("standby-memory", mib=run.gpus.used_mib())

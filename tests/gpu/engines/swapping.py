@@ -41,9 +41,9 @@ def swap(run: Run) -> None:
     serve(run, LIMITS)
 
 
-def swap_http(run: Run) -> None:
-    """The same with `vllm serve` and a URL. The builders compile nothing."""
-    serve(run, {**LIMITS, "enforce_eager": True}, http=True)
+def swap_http(run: Run, **llm: Any) -> None:
+    """The same with `vllm serve` and a URL. The builders compile nothing. llm: for all engines."""
+    serve(run, {**LIMITS, **llm, "enforce_eager": True}, http=True, **llm)
 
 
 def serve(run: Run, building: dict[str, Any], **how: Any) -> None:
