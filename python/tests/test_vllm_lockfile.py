@@ -74,6 +74,19 @@ def test_one_has_the_lock_and_others_learn_when_it_is_free(path: str) -> None:
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
+def test_a_file_in_place_of_another_is_the_one_that_is_locked(path: str) -> None:
+    early = LockFile(path)
+    os.rename(path, path + " before")
+    late = LockFile(path)
+    assert late.try_lock()
+    assert not early.try_lock()
+    late.write(b"a record")
+    assert early.read() == b"a record"
+    late.close()
+    assert early.try_lock()
+    early.close()
+
+
 def test_a_child_does_not_hold_the_lock(path: str) -> None:
     first, second = LockFile(path), LockFile(path)
     assert first.try_lock()
@@ -286,4 +299,26 @@ def test_a_process_that_does_not_end_is_told_and_waited_for(
     os.kill(sleeper.pid, signal.SIGKILL)
     joining.join(30)
     assert not joining.is_alive()
+    group.leave()
+
+
+def test_an_api_server_that_gave_the_lock_back_is_left_alone(path: str, sleeper: Process) -> None:
+    server = Process(API_SERVER, sleeper.pid, sleeper.started)
+    holder = LockFile(path)
+    assert holder.try_lock()
+    holder.write(records.record_of([server], "active").encode())
+    group = standby.Group(path, processes.this(API_SERVER), [])
+    joining = threading.Thread(target=group.join, daemon=True)
+    joining.start()
+    eventually(lambda: group.active)
+    holder.close()
+    joining.join(30)
+    assert not joining.is_alive()
+    with Watch([server]) as watch:
+        assert watch.living == [server]
+    assert list(group.moments()) == ["died", "locked", "gone"]
+    assert list(group.seconds()) == ["locked", "gone"]
+    found = records.parse(pathlib.Path(path).read_bytes())
+    assert found is not None
+    assert found.server.pid == os.getpid()
     group.leave()
