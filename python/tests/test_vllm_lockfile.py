@@ -322,3 +322,14 @@ def test_an_api_server_that_gave_the_lock_back_is_left_alone(path: str, sleeper:
     assert found is not None
     assert found.server.pid == os.getpid()
     group.leave()
+
+
+def test_an_engine_that_is_dead_does_not_keep_the_lock(path: str) -> None:
+    dead = Process("engine core", os.getpid(), 1)
+    group = standby.Group(path, processes.this(API_SERVER), [dead])
+    with pytest.raises(gpuwm.Lost, match=r"engine core \(pid \d+\) of this engine ended"):
+        group.join()
+    file = LockFile(path)
+    assert file.try_lock()
+    assert file.read() == b""
+    file.close()

@@ -69,15 +69,19 @@ class Group:
         engine before it lives. What it did is in `moments`.
 
         Lost: a process of this engine has ended. Unsupported: the active engine can't be seen from
-        here. Refused: it belongs to another user.
+        here. Refused: it belongs to another user. After any error this engine has left the group.
         """
-        while not self._try_lock():
-            self._file.forget_changes()
-            if not self._try_lock():  # it may have been given back before that
-                self._stand_by()
-        self._check_own()
-        self._end_orphans()
-        self._write(TAKING_OVER)
+        try:
+            while not self._try_lock():
+                self._file.forget_changes()
+                if not self._try_lock():  # it may have been given back before that
+                    self._stand_by()
+            self._check_own()
+            self._end_orphans()
+            self._write(TAKING_OVER)
+        except BaseException:
+            self.leave()
+            raise
 
     def serve(self) -> None:
         """Tells the group that this engine serves. Returns when a process below this API server has
