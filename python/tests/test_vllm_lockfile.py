@@ -161,7 +161,9 @@ def test_a_kernel_without_inotify_is_told(
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    record = records.record_of([SERVER, CORE], "active")
+    left = Process("rank 0", 7, 1)
+    record = records.record_of([SERVER, CORE], "active", [left])
+    assert record.holders == [CORE, left]
     assert records.parse(record.encode()) == record
     record.check_visible("lock")
     assert not record.is_of_another_boot()
@@ -190,6 +192,8 @@ def rank(**changes: Any) -> dict[str, Any]:
         changed(processes=[rank(role=API_SERVER), rank(pid=True)]),
         changed(processes=[rank(role=API_SERVER), rank(started="1")]),
         changed(processes=[rank(role=API_SERVER), 7]),
+        changed(before=None),
+        changed(before=[rank(pid=0)]),
         changed(place=None),
         changed(since=None),
         changed(state=7),
@@ -333,3 +337,63 @@ def test_an_engine_that_is_dead_does_not_keep_the_lock(path: str) -> None:
     assert file.try_lock()
     assert file.read() == b""
     file.close()
+
+
+def test_a_record_of_elsewhere_may_be_of_an_engine_before(
+    path: str, sleeper: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between an engine's lock and its record the file has the record of another one."""
+    monkeypatch.setattr(standby, "LOOK_S", 60.0)
+    server = Process(API_SERVER, sleeper.pid, sleeper.started)
+    now = records.record_of([server], "active")
+    elsewhere = records.Place(now.place.boot, 1)
+    before = records.Record("active", 1.0, elsewhere, (SERVER, CORE))
+    holder = LockFile(path)
+    assert holder.try_lock()
+    holder.write(before.encode())
+    group = standby.Group(path, processes.this(API_SERVER), [])
+    joining = threading.Thread(target=group.join, daemon=True)
+    joining.start()
+    eventually(lambda: group.active == before)
+    holder.write(now.encode())
+    eventually(lambda: group.active == now)
+    holder.close()
+    joining.join(30)
+    assert not joining.is_alive()
+    group.leave()
+
+
+def test_all_standbys_leave_an_api_server_that_gave_the_lock_back(
+    path: str, sleeper: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two standbys has the lock, and waits for memory for longer than the other one would
+    wait for the lock."""
+    sent: list[Process] = []
+
+    def send(watch: Watch, which: Any, number: int) -> list[Process]:
+        sent.extend(which)
+        return list(which)
+
+    monkeypatch.setattr(Watch, "send", send)
+    server = processes.this(API_SERVER)
+    holder = LockFile(path)
+    assert holder.try_lock()
+    core = Process("engine core", sleeper.pid, 1)  # which has ended
+    before = records.record_of([server, core, sleeper], "active")
+    holder.write(before.encode())
+    holder.close()
+    groups = [standby.Group(path, server, []) for _ in range(2)]
+    threads = [threading.Thread(target=group.join, daemon=True) for group in groups]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: all(each.active and each.active.before == (sleeper,) for each in groups))
+    assert sent == [sleeper]
+    os.kill(sleeper.pid, signal.SIGKILL)
+    eventually(lambda: not all(thread.is_alive() for thread in threads))
+    for group, thread in zip(groups, threads, strict=True):
+        if not thread.is_alive():
+            group.leave()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert server not in sent
