@@ -397,3 +397,26 @@ def test_all_standbys_leave_an_api_server_that_gave_the_lock_back(
         thread.join(30)
         assert not thread.is_alive()
     assert server not in sent
+
+
+def test_a_standby_that_waits_for_the_lock_sees_who_has_it(
+    path: str, sleeper: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(standby, "HANDOVER_S", 60.0)
+    me = processes.this(API_SERVER)
+    holder = LockFile(path)
+    assert holder.try_lock()
+    dead = Process("engine core", sleeper.pid, 1)
+    holder.write(records.record_of([me, dead], "active").encode())
+    group = standby.Group(path, me, [])
+    joining = threading.Thread(target=group.join, daemon=True)
+    joining.start()
+    eventually(lambda: "the active engine has ended" in caplog.text)
+    server = Process(API_SERVER, sleeper.pid, sleeper.started)
+    after = records.record_of([server], "taking over")
+    holder.write(after.encode())
+    eventually(lambda: group.active == after)
+    holder.close()
+    joining.join(30)
+    assert not joining.is_alive()
+    group.leave()
