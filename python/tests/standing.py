@@ -283,20 +283,17 @@ async def _request(app: Any, reader: asyncio.StreamReader, writer: asyncio.Strea
 
 
 async def _live(gate: Callable[..., Any], app: Application) -> asyncio.Task[None]:
-    """Starts the gate as a server does. The process ends if it says that it can't."""
-    begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    """Starts the gate as a server does."""
+    begun = asyncio.Event()
     messages: asyncio.Queue[Any] = asyncio.Queue()
     messages.put_nowait({"type": "lifespan.startup"})
 
     async def send(message: Any) -> None:
-        begun.set_result(message.get("message", ""))
+        begun.set()
 
     scope = {"type": "lifespan", "app": app}
     task = asyncio.create_task(gate(scope, messages.get, send))
-    if failed := await begun:
-        print(failed, file=sys.stderr, flush=True)
-        app.state.engine_client.core.kill()
-        os._exit(3)
+    await begun.wait()
     return task
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pathlib
+import signal
+import subprocess
+import sys
 import types
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -121,22 +123,22 @@ def test_a_path_below_the_root_path() -> None:
     ],
 )
 def test_an_engine_that_can_not_stand_by_does_not_start(
-    lock: str | None, changes: dict[str, Any], said: str
+    lock: str | None,
+    changes: dict[str, Any],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    app = types.SimpleNamespace(state=state(lock, **changes))
-    (failed,) = sent_by(Gate(application), {"type": "lifespan", "app": app})
-    assert failed["type"] == "lifespan.startup.failed"
-    assert said in failed["message"]
+    assert ending_of(state(lock, **changes), monkeypatch) == 1
+    assert said in caplog.text
 
 
 class Ended(Exception):
     """Instead of the process's end."""
 
 
-def ending_of(
-    rpc: Callable[..., Awaitable[Any]], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> int:
-    """The exit status with which the gate ends an engine whose ranks answer so."""
+def ending_of(engine: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status with which the gate ends an engine."""
     statuses: list[int] = []
 
     def end(status: int) -> None:
@@ -144,52 +146,69 @@ def ending_of(
         raise Ended
 
     monkeypatch.setattr(os, "_exit", end)
-    client = state(str(tmp_path / "lock"), rpc=rpc).engine_client
     with pytest.raises(Ended):
-        asyncio.run(Gate(application)._stand(str(tmp_path / "lock"), client))
-    assert not (tmp_path / "lock").exists()
+        asyncio.run(Gate(application)._stand(engine))
     return statuses[0]
 
 
+def with_ranks(rpc: Callable[..., Awaitable[Any]]) -> Any:
+    """An engine whose ranks answer so."""
+    return state("lock", rpc=rpc)
+
+
 def test_ranks_of_another_machine_end_the_engine(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(method: str, args: tuple[str, ...]) -> Any:
         assert method == "gpuwm_process"
         return [{"rank": 0, "pid": 7, "started": 1, "parents": [[6, 1], [1, 1]]}]
 
-    assert ending_of(answer, tmp_path, monkeypatch) == 1
+    assert ending_of(with_ranks(answer), monkeypatch) == 1
     assert "rank 0 (pid 7) was not started by the API server" in caplog.text
 
 
 def test_a_worker_of_another_class_ends_the_engine(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(method: str, args: tuple[str, ...]) -> Any:
         raise AttributeError(f"'Worker' object has no attribute '{method}'")
 
-    assert ending_of(answer, tmp_path, monkeypatch) == 1
+    assert ending_of(with_ranks(answer), monkeypatch) == 1
     assert "no attribute 'gpuwm_process'" in caplog.text
     assert "the engine needs --worker-cls gpuwm.vllm.Worker" in caplog.text
 
 
 def test_ranks_that_do_not_answer_end_the_engine(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(method: str, args: tuple[str, ...]) -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(gates, "ANSWER_S", 0.01)
-    assert ending_of(answer, tmp_path, monkeypatch) == 1
+    assert ending_of(with_ranks(answer), monkeypatch) == 1
     assert "the ranks did not answer gpuwm_process within 0.01 s" in caplog.text
 
 
 def test_a_rank_that_fails_ends_the_engine(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(method: str, args: tuple[str, ...]) -> Any:
         failed = {"rank": 1, "error": "Unsupported", "message": "no /proc", "detail": "mount /proc"}
         return [{"rank": 0, "pid": 7, "started": 1, "parents": []}, failed]
 
-    assert ending_of(answer, tmp_path, monkeypatch) == 1
+    assert ending_of(with_ranks(answer), monkeypatch) == 1
     assert "rank 1 could not gpuwm_process: Unsupported: no /proc: mount /proc" in caplog.text
+
+
+def test_the_engine_core_is_killed_with_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    engine = state(None)
+    manager = types.SimpleNamespace(processes=[core])
+    resources = types.SimpleNamespace(engine_manager=manager)
+    engine.engine_client.engine_core = types.SimpleNamespace(resources=resources)
+    try:
+        assert ending_of(engine, monkeypatch) == 1
+        assert core.wait(30) == -signal.SIGKILL
+    finally:
+        core.kill()
+        core.wait()

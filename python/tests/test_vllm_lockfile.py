@@ -6,23 +6,20 @@ import ctypes
 import errno
 import fcntl
 import json
-import logging
 import os
 import pathlib
 import select
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import eventually
 from standing import stop
 
 import gpuwm
-from gpuwm.vllm import lockfile, processes, standby
+from gpuwm.vllm import lockfile, processes
 from gpuwm.vllm import record as records
 from gpuwm.vllm.lockfile import LockFile
 from gpuwm.vllm.processes import API_SERVER, Process, Watch
@@ -72,6 +69,19 @@ def test_one_has_the_lock_and_others_learn_when_it_is_free(path: str) -> None:
     assert second.try_lock()
     second.close()
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_a_file_in_place_of_another_is_the_one_that_is_locked(path: str) -> None:
+    early = LockFile(path)
+    os.rename(path, path + " before")
+    late = LockFile(path)
+    assert late.try_lock()
+    assert not early.try_lock()
+    late.write(b"a record")
+    assert early.read() == b"a record"
+    late.close()
+    assert early.try_lock()
+    early.close()
 
 
 def test_a_child_does_not_hold_the_lock(path: str) -> None:
@@ -148,7 +158,9 @@ def test_a_kernel_without_inotify_is_told(
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    record = records.record_of([SERVER, CORE], "active")
+    left = Process("rank 0", 7, 1)
+    record = records.record_of([SERVER, CORE], "active", [left])
+    assert record.holders == [CORE, left]
     assert records.parse(record.encode()) == record
     record.check_visible("lock")
     assert not record.is_of_another_boot()
@@ -177,6 +189,8 @@ def rank(**changes: Any) -> dict[str, Any]:
         changed(processes=[rank(role=API_SERVER), rank(pid=True)]),
         changed(processes=[rank(role=API_SERVER), rank(started="1")]),
         changed(processes=[rank(role=API_SERVER), 7]),
+        changed(before=None),
+        changed(before=[rank(pid=0)]),
         changed(place=None),
         changed(since=None),
         changed(state=7),
@@ -264,26 +278,3 @@ def test_a_rank_that_is_no_descendant_is_told() -> None:
     elsewhere = Process("another", SERVER.pid, SERVER.started + 1)
     with pytest.raises(gpuwm.Unsupported, match=r"rank 0 \(pid 12\) was not started by the API"):
         processes.of_ranks(SERVER, [answer(0, 12, CORE, elsewhere)])
-
-
-def test_a_process_that_does_not_end_is_told_and_waited_for(
-    path: str, sleeper: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The standby's SIGKILL does nothing here, as with a process that is stuck in a driver."""
-    gone = Process(API_SERVER, sleeper.pid, 1)
-    file = LockFile(path)
-    file.write(records.record_of([gone, sleeper], "active").encode())
-    file.close()
-    monkeypatch.setattr(standby, "GONE_S", 0.01)
-    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
-    group = standby.Group(path, processes.this(API_SERVER), [])
-    joining = threading.Thread(target=group.join, daemon=True)
-    with caplog.at_level(logging.ERROR, "vllm.gpuwm"):
-        joining.start()
-        eventually(lambda: "did not end within" in caplog.text)
-    assert f"rank 0 (pid {sleeper.pid}) of the engine before this one" in caplog.text
-    assert joining.is_alive()
-    os.kill(sleeper.pid, signal.SIGKILL)
-    joining.join(30)
-    assert not joining.is_alive()
-    group.leave()

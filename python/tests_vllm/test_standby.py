@@ -21,7 +21,10 @@ from gpuwm.vllm.gate import Gate
 
 from .conftest import NEW
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # vLLM's imports warn
+    pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25"),
+]
 
 
 def parsed(given: list[str]) -> Any:
@@ -54,7 +57,6 @@ def test_what_is_refused_is_an_option_of_vllm() -> None:
         assert getattr(short[name], long[2:].replace("-", "_")) == 1
 
 
-@pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25")
 def test_a_rank_says_which_process_it_is() -> None:
     import gpuwm.vllm
 

@@ -101,20 +101,16 @@ class Gate:
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """From the API server's start to its end."""
         state = scope["app"].state
-        try:
-            path = serving_arguments.check(state)
-        except errors.Error as error:
-            await receive()  # lifespan.startup
-            await send({"type": "lifespan.startup.failed", "message": f"gpuwm: {error}"})
-            return
-        self._task = asyncio.create_task(self._stand(path, state.engine_client))
+        self._task = asyncio.create_task(self._stand(state))
         try:
             await self._app(scope, receive, send)
         finally:
             self._task.cancel()
 
-    async def _stand(self, path: str, client: Any) -> None:
+    async def _stand(self, state: Any) -> None:
+        client = state.engine_client
         try:
+            path = serving_arguments.check(state)
             server = processes.this(processes.API_SERVER)
             self._group = standby.Group(path, server, await _below(server, client))
             self._turn(STANDBY)
@@ -125,7 +121,7 @@ class Gate:
         except errors.Lost as error:
             log.warning("gpuwm: %s", error)  # vLLM ends the API server, or is about to
         except Exception as error:
-            self._fail(error)
+            self._fail(error, client)
         self._turn(ENDED)
 
     async def _take_over(self, client: Any) -> None:
@@ -142,10 +138,13 @@ class Gate:
             ", ".join(f"{what} {1e3 * s:.1f} ms" for what, s in self._group.seconds().items()),
         )
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, client: Any) -> None:
         """Ends this engine, so that the lock passes on and a supervisor starts it again."""
         known = isinstance(error, errors.Error)
         log.error("gpuwm: this engine ends: %s", error, exc_info=None if known else error)
+        # The ranks may not have been told to end with this process, but they end with their core.
+        with contextlib.suppress(errors.Error), processes.Watch(_cores(client)) as cores:
+            cores.kill(cores.living)
         with contextlib.suppress(errors.Error):
             if self._group is not None:
                 self._group.end()
@@ -153,17 +152,25 @@ class Gate:
         os._exit(FAILED)  # vLLM's own way out would keep the lock for seconds
 
 
+def _cores(client: Any) -> list[processes.Process]:
+    """The engine core, as vLLM's client knows it."""
+    resources = getattr(getattr(client, "engine_core", None), "resources", None)
+    children = getattr(getattr(resources, "engine_manager", None), "processes", [])
+    stats = [(child.pid, processes.stat_of(child.pid)) for child in children]
+    return [
+        processes.Process(processes.CORE, pid, stat.started)
+        for pid, stat in stats
+        if stat is not None
+    ]
+
+
 async def _below(server: processes.Process, client: Any) -> list[processes.Process]:
     """The processes of the engine below its API server, which from now on end with it."""
     found = processes.of_ranks(server, await _ask(client, "gpuwm_process"))
-    # Where a fork server starts the engine core, it is no parent of the ranks.
-    resources = getattr(getattr(client, "engine_core", None), "resources", None)
-    for child in getattr(getattr(resources, "engine_manager", None), "processes", []):
-        stat = processes.stat_of(child.pid)
-        if stat is not None and child.pid not in [each.pid for each in found]:
-            found.insert(0, processes.Process(processes.CORE, child.pid, stat.started))
     await _ask(client, "gpuwm_end_with", str(server.pid), str(server.started))
-    return found
+    # Where a fork server starts the engine core, it is no parent of the ranks.
+    numbers = {process.pid for process in found}
+    return [*(core for core in _cores(client) if core.pid not in numbers), *found]
 
 
 async def _ask(client: Any, method: str, *arguments: str) -> list[Answer]:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from .. import errors
@@ -32,16 +33,23 @@ def here() -> Place:
 @dataclasses.dataclass(frozen=True)
 class Record:
     """An engine that has, or had, the lock. state: TAKING_OVER or ACTIVE, since the time `since`
-    (seconds since 1970). processes: the API server first."""
+    (seconds since 1970). processes: the API server first. before: of the engine before this one,
+    those that held GPU memory and may not be gone yet."""
 
     state: str
     since: float
     place: Place
     processes: tuple[Process, ...]
+    before: tuple[Process, ...] = ()
 
     @property
     def server(self) -> Process:
         return self.processes[0]
+
+    @property
+    def holders(self) -> list[Process]:
+        """Those that may hold GPU memory: all but the API server."""
+        return [*self.processes[1:], *self.before]
 
     def plain(self) -> dict[str, Any]:
         return {"format": _FORMAT, **dataclasses.asdict(self)}
@@ -66,8 +74,8 @@ class Record:
         )
 
 
-def record_of(processes: list[Process], state: str) -> Record:
-    return Record(state, time.time(), here(), tuple(processes))
+def record_of(processes: list[Process], state: str, before: Iterable[Process] = ()) -> Record:
+    return Record(state, time.time(), here(), tuple(processes), tuple(before))
 
 
 def parse(content: bytes) -> Record | None:
@@ -75,17 +83,20 @@ def parse(content: bytes) -> Record | None:
     try:
         found = json.loads(content)
         place = Place(_text(found["place"]["boot"]), _number(found["place"]["namespace"]))
-        processes = tuple(
-            Process(_text(each["role"]), _number(each["pid"]), _number(each["started"]))
-            for each in found["processes"]
+        processes, before = (
+            tuple(
+                Process(_text(each["role"]), _number(each["pid"]), _number(each["started"]))
+                for each in found[name]
+            )
+            for name in ("processes", "before")
         )
-        record = Record(_text(found["state"]), float(found["since"]), place, processes)
+        record = Record(_text(found["state"]), float(found["since"]), place, processes, before)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     first, *others = [process.role == API_SERVER for process in processes] or [False]
     if found.get("format") != _FORMAT or not first or any(others):
         return None
-    return record if all(0 < each.pid <= _PID_MAX for each in processes) else None
+    return record if all(0 < each.pid <= _PID_MAX for each in processes + before) else None
 
 
 def _text(value: Any) -> str:

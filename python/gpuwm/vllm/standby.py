@@ -4,13 +4,12 @@ Which engine is active is decided by a lock (`gpuwm.vllm.lockfile`). The active 
 the file names all of its processes (`gpuwm.vllm.record`). Each standby holds a pidfd of each of
 them. As soon as one has ended:
 
-1. Each standby kills the others of these processes, since they hold GPU memory and can't serve.
-2. The lock is free. One standby gets it, and the others watch that one.
-3. That standby waits until the kernel says that all of these processes are gone: their memory is
-   free then.
-
-The API server holds no GPU memory. If it lives, its engine gives the lock back by itself, so that
-what it has still to send is sent; it is killed if it does not do so at once.
+1. The lock is free. If the API server has ended, the kernel gives it back, else the API server
+   does so itself; if it does not do so at once, it is killed.
+2. One standby gets the lock, and the others watch that one. It kills what is left of the engine
+   before it and holds GPU memory: such an engine can't serve. An API server that gave the lock back
+   is left alone, so that what it has still to send is sent.
+3. When the kernel says that all of these processes are gone, their memory is free.
 
 A process that is stopped (SIGSTOP), or that hangs, has not ended: nothing happens. The command
 `takeover` ends such an engine.
@@ -27,7 +26,7 @@ from typing import Any
 from .. import errors
 from . import record as records
 from .lockfile import LockFile
-from .processes import API_SERVER, LONG_S, Process, Watch
+from .processes import LONG_S, Process, Watch
 from .record import ACTIVE, TAKING_OVER, Record
 
 log = logging.getLogger("vllm.gpuwm")
@@ -69,15 +68,18 @@ class Group:
         engine before it lives. What it did is in `moments`.
 
         Lost: a process of this engine has ended. Unsupported: the active engine can't be seen from
-        here. Refused: it belongs to another user.
+        here. Refused: it belongs to another user. After any error this engine has left the group.
         """
-        while not self._try_lock():
-            self._file.forget_changes()
-            if not self._try_lock():  # it may have been given back before that
-                self._stand_by()
-        self._check_own()
-        self._end_orphans()
-        self._write(TAKING_OVER)
+        try:
+            while not self._try_lock():
+                self._file.forget_changes()
+                if not self._try_lock():  # it may have been given back before that
+                    self._stand_by()
+            self._check_own()
+            self._succeed()
+        except BaseException:
+            self.leave()
+            raise
 
     def serve(self) -> None:
         """Tells the group that this engine serves. Returns when a process below this API server has
@@ -138,14 +140,15 @@ class Group:
                 return
             self.note(DIED)
             self._end(found, watch)
+            if records.parse(self._file.read()) != found:
+                return
         if not self._try_lock():
             self._wait(None)  # another standby has it, and will write its record
 
     def _end(self, engine: Record, watch: Watch) -> None:
-        """Ends an engine of which a process has ended. Returns when all are gone, or when this
-        engine has the lock."""
+        """Waits for the lock of an engine of which a process has ended. Returns when this engine
+        has it, when there is another record, or when no process of that engine is left."""
         self._tell_end(engine, watch)
-        watch.kill(_holders(watch))
         deadline = time.monotonic() + HANDOVER_S
         while watch.living and not self._try_lock():
             if time.monotonic() > deadline:
@@ -153,27 +156,39 @@ class Group:
                 return
             watch.wait(deadline - time.monotonic(), [self._file.changes])
             self._file.forget_changes()
+            if records.parse(self._file.read()) != engine:
+                return
 
-    def _end_orphans(self) -> None:
-        """Once this engine has the lock: ends what the engine before it has left, and returns when
-        its memory is free. Its API server may live, if it gave the lock back."""
-        last = records.parse(self._file.read())
-        if last is None or last.is_of_another_boot():
-            return
-        if last.place != records.here():
-            log.warning(
-                "gpuwm: the record in %s is of pid namespace %d, which this engine can't see: it "
-                "takes the lock, since nobody holds it",
-                self.path,
-                last.place.namespace,
-            )
-            return
-        with Watch(last.processes) as watch:
-            if holders := _holders(watch):
+    def _succeed(self) -> None:
+        """Once this engine has the lock: replaces the record of the engine before it, and ends what
+        is left of that engine and holds GPU memory. Returns when that memory is free."""
+        last = self._last()
+        with Watch([] if last is None else last.holders) as watch:
+            # At once: others watch this engine from now on, and leave the API server of the engine
+            # before it alone.
+            self._write(TAKING_OVER, watch.living)
+            if last is None:
+                return
+            if left := watch.living:
                 self._tell_end(last, watch)
-            watch.kill(holders)
-            self._wait_gone(watch, holders)
+                watch.kill(left)
+                self._wait_gone(watch, left)
             self.note(GONE)
+
+    def _last(self) -> Record | None:
+        """The record of the engine before this one, if its processes can be there."""
+        found = records.parse(self._file.read())
+        if found is None or found.is_of_another_boot():
+            return None
+        if found.place == records.here():
+            return found
+        log.warning(
+            "gpuwm: the record in %s is of pid namespace %d, which this engine can't see: it "
+            "takes the lock, since nobody holds it",
+            self.path,
+            found.place.namespace,
+        )
+        return None
 
     def _wait(self, watch: Watch | None) -> None:
         """Until something happens to the processes in `watch`, to this engine or to the file."""
@@ -205,8 +220,8 @@ class Group:
 
     # ---- records ----
 
-    def _write(self, state: str) -> None:
-        self.active = records.record_of(self._processes, state)
+    def _write(self, state: str, before: list[Process] | None = None) -> None:
+        self.active = records.record_of(self._processes, state, before or [])
         self._file.write(self.active.encode())
 
     def _tell_unreadable(self) -> None:
@@ -228,11 +243,6 @@ class Group:
             _names(watch.gone) or "its lock is free",
             _names(watch.living) or "nothing",
         )
-
-
-def _holders(watch: Watch) -> list[Process]:
-    """Those that have GPU memory."""
-    return [process for process in watch.living if process.role != API_SERVER]
 
 
 def _names(processes: list[Process]) -> str:
