@@ -37,8 +37,8 @@ _processes = multiprocessing.get_context("fork")
 class Job:
     """lock: the group's. memory: the folder of what stands in for GPU memory. ranks: with one the
     engine core is the rank. occupy: what a rank does when it is to take memory: "takes", "fails",
-    "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server. port: 0 is
-    any."""
+    "fails once", "stops" (by SIGSTOP), "raises". lifeline: whether ranks end with their API server.
+    port: 0 is any."""
 
     lock: str
     memory: str
@@ -151,16 +151,19 @@ class Rank(Lifeline):
     def __init__(self, rank: int, job: Job) -> None:
         self.rank, self.job = rank, job
         self.held: Any = None
+        self.asked = 0  # how often for memory
 
     def gpuwm_end_with(self, *arguments: str) -> dict[str, Any]:
         return super().gpuwm_end_with(*arguments) if self.job.lifeline else {"rank": self.rank}
 
-    def gpuwm_occupy(self) -> dict[str, Any]:
+    def gpuwm_occupy(self, wait: str) -> dict[str, Any]:
         if self.job.occupy == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
         if self.job.occupy == "raises":
             raise AttributeError("no such method")
-        if self.job.occupy == "fails" and self.rank == 0:
+        self.asked += 1
+        fails = self.job.occupy == "fails" or (self.job.occupy == "fails once" and self.asked == 1)
+        if fails and self.rank == 0:
             return {"rank": 0, "error": "NoRoom", "message": "no memory", "detail": "free some"}
         self.held = open(f"{self.job.memory}/{self.rank}", "w")  # noqa: SIM115 (held to the end)
         try:

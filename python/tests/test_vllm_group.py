@@ -34,7 +34,8 @@ def test_a_process_that_does_not_end_is_told_and_waited_for(
     monkeypatch.setattr(standby, "GONE_S", 0.01)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
     group = standby.Group(path, processes.this(API_SERVER), [])
-    joining = threading.Thread(target=group.join, daemon=True)
+    group.join()
+    joining = threading.Thread(target=group.wait_until_gone, daemon=True)
     with caplog.at_level(logging.ERROR, "vllm.gpuwm"):
         joining.start()
         eventually(lambda: "did not end within" in caplog.text)
@@ -60,6 +61,7 @@ def test_an_api_server_that_gave_the_lock_back_is_left_alone(path: str, sleeper:
     assert not joining.is_alive()
     with Watch([server]) as watch:
         assert watch.living == [server]
+    group.wait_until_gone()
     assert list(group.moments()) == ["died", "locked", "gone"]
     assert list(group.seconds()) == ["locked", "gone"]
     found = records.parse(pathlib.Path(path).read_bytes())

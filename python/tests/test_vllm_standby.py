@@ -217,6 +217,15 @@ def test_an_engine_that_gets_no_memory_ends(start: Start) -> None:
     start().await_state("active")
 
 
+def test_memory_that_comes_back_late_is_taken(start: Start) -> None:
+    active = start()
+    active.await_state("active")
+    second = standby(start, active, occupy="fails once")
+    active.process.kill()
+    second.await_state("active")
+    assert "rank 0 could not" not in second.text()
+
+
 def test_an_engine_whose_ranks_can_not_occupy_ends(start: Start) -> None:
     only = start(occupy="raises")
     assert only.process.wait(30) == 1

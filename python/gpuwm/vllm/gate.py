@@ -48,6 +48,8 @@ RETRY_AFTER_S = 1
 TRY_AGAIN_LATER = 1013  # of a WebSocket
 # Ranks answer who they are between two steps. Memory for a KV cache takes milliseconds.
 ANSWER_S = 60.0
+# For the memory of an engine that was killed, which comes back within some hundred milliseconds.
+OCCUPY_S = 2.0
 FAILED = 1  # exit status
 
 Scope = MutableMapping[str, Any]
@@ -127,8 +129,14 @@ class Gate:
     async def _take_over(self, client: Any) -> None:
         assert self._group is not None
         self._turn(TAKING_OVER)
-        answers = await _ask(client, "gpuwm_occupy")
+        gone = asyncio.create_task(_in_thread(self._group.wait_until_gone))
+        try:
+            answers = await _ask(client, "gpuwm_occupy", str(OCCUPY_S))
+        except errors.NoRoom:
+            await gone  # a process that ends late had it
+            answers = await _ask(client, "gpuwm_occupy", str(OCCUPY_S))
         self._group.note(standby.OCCUPIED)
+        await gone
         self._turn(ACTIVE)
         self._group.note(standby.OPENED)
         log.warning(
@@ -189,7 +197,8 @@ async def _ask(client: Any, method: str, *arguments: str) -> list[Answer]:
         ) from error
     for answer in answers:
         if "error" in answer:
-            raise errors.Error(
+            kind = errors.NoRoom if answer["error"] == "NoRoom" else errors.Error
+            raise kind(
                 f"rank {answer['rank']} could not {method}: {answer['error']}: {answer['message']}",
                 answer.get("detail", ""),
             )

@@ -9,7 +9,8 @@ them. As soon as one has ended:
 2. One standby gets the lock, and the others watch that one. It kills what is left of the engine
    before it and holds GPU memory: such an engine can't serve. An API server that gave the lock back
    is left alone, so that what it has still to send is sent.
-3. When the kernel says that all of these processes are gone, their memory is free.
+3. When the kernel says that all of these processes are gone, their memory is free. It comes back
+   bit by bit meanwhile, so the ranks take it from the moment of the kill on.
 
 A process that is stopped (SIGSTOP), or that hangs, has not ended: nothing happens. The command
 `takeover` ends such an engine.
@@ -48,8 +49,8 @@ class Group:
     """This engine's part in the group whose lock lies at `path`.
 
     server: this engine's API server, the calling process. below: its engine core and ranks.
-    Raises what LockFile raises. One thread calls `join` and `serve`; any thread may call
-    `moments`, `seconds` and `note`.
+    Raises what LockFile raises. `join`, `wait_until_gone` and `serve` are called in this order, one
+    after the other; any thread may call `moments`, `seconds` and `note`.
     """
 
     def __init__(self, path: str, server: Process, below: list[Process]) -> None:
@@ -62,10 +63,11 @@ class Group:
         self._unreadable_told = False
         self._end_told: Record | None = None
         self._invisible: Record | None = None
+        self._before: Watch | None = None
 
     def join(self) -> None:
-        """Returns when this engine has the lock, its record is in the file, and no process of the
-        engine before it lives. What it did is in `moments`.
+        """Returns when this engine has the lock, its record is in the file, and what was left of
+        the engine before it is killed. What it did is in `moments`.
 
         Lost: a process of this engine has ended. Unsupported: the active engine can't be seen from
         here. Refused: it belongs to another user. After any error this engine has left the group.
@@ -80,6 +82,14 @@ class Group:
         except BaseException:
             self.leave()
             raise
+
+    def wait_until_gone(self) -> None:
+        """Returns when no process of the engine before this one has GPU memory."""
+        if self._before is None:
+            return
+        with self._before as watch:
+            self._wait_gone(watch, watch.living)
+        self.note(GONE)
 
     def serve(self) -> None:
         """Tells the group that this engine serves. Returns when a process below this API server has
@@ -160,20 +170,19 @@ class Group:
                 return
 
     def _succeed(self) -> None:
-        """Once this engine has the lock: replaces the record of the engine before it, and ends what
-        is left of that engine and holds GPU memory. Returns when that memory is free."""
+        """Once this engine has the lock: replaces the record of the engine before it, and kills
+        what is left of that engine and holds GPU memory."""
         last = self._last()
-        with Watch([] if last is None else last.holders) as watch:
-            # At once: others watch this engine from now on, and leave the API server of the engine
-            # before it alone.
-            self._write(TAKING_OVER, watch.living)
-            if last is None:
-                return
-            if left := watch.living:
-                self._tell_end(last, watch)
-                watch.kill(left)
-                self._wait_gone(watch, left)
-            self.note(GONE)
+        if last is None:
+            self._write(TAKING_OVER)
+            return
+        self._before = watch = Watch(last.holders)
+        # At once: others watch this engine from now on, and leave the API server of the engine
+        # before it alone.
+        self._write(TAKING_OVER, watch.living)
+        if watch.living:
+            self._tell_end(last, watch)
+            watch.kill(watch.living)
 
     def _last(self) -> Record | None:
         """The record of the engine before this one, if its processes can be there."""
