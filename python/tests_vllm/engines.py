@@ -72,11 +72,18 @@ class Engine:
         """It has neither loaded nor failed."""
         return self._description is None and not self._pipe.poll(0)
 
-    def ask(self, what: str, *arguments: str) -> Any:
+    def ask(self, what: str, *arguments: Any) -> Any:
         """The answer of a model that was loaded: `serving._ANSWERS`, or a method of its worker."""
+        self.tell(what, *arguments)
+        return self.answer()
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Asks without waiting for the answer: other ranks are to be asked the same."""
         self.loaded()
         self._pipe.send((what, *arguments))
-        assert self._pipe.poll(START_S)
+
+    def answer(self) -> Any:
+        assert self._pipe.poll(START_S), self.text()
         return self._pipe.recv()
 
     def is_stopped(self) -> bool:

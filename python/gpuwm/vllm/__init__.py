@@ -14,11 +14,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-FORMAT = "gpuwm"  # of --load-format
+FORMAT = "gpuwm"  # of --load-format, and the backend of --weight-transfer-config
 
 
 def register() -> None:
-    """Makes the load format `gpuwm` known to vLLM in this process. A second call does nothing.
+    """Makes the load format `gpuwm` known to vLLM in this process, and the backend `gpuwm` of
+    weight transfer where this vLLM has such backends. A second call does nothing.
 
     vLLM calls this function before it resolves `--worker-cls`.
     """
@@ -29,6 +30,16 @@ def register() -> None:
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
     if known.get(FORMAT) is not Loader:  # vLLM warns of a format that is registered twice
         model_loader.register_model_loader(FORMAT)(Loader)
+    _register_transfer()
+
+
+def _register_transfer() -> None:
+    try:
+        from vllm.distributed.weight_transfer import WeightTransferEngineFactory as Factory
+    except ImportError:  # vLLM before weight transfer
+        return
+    if FORMAT not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
+        Factory.register_engine(FORMAT, f"{__name__}.transfer", "Engine")
 
 
 # What is imported when it is asked for, and from where.
