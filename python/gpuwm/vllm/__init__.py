@@ -4,7 +4,8 @@ vLLM finds this package through the entry point `gpuwm` of the group `vllm.gener
 calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
 which options it takes; `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) has the right memory
 figures for versions of vLLM that count weights outside of their own memory as nothing. `switch`
-moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`.
+moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher` makes
+such weights of a trainer's tensors.
 
 Importing this package imports neither vLLM nor torch.
 """
@@ -45,8 +46,11 @@ def _register_transfer() -> None:
 # What is imported when it is asked for, and from where.
 _LAZY = {
     "Extension": "extension",
+    "Published": "trainer",
+    "Publisher": "trainer",
     "Switched": "switching",
     "Worker": "worker",
+    "publisher": "trainer",
     "switch": "switching",
     "switch_async": "switching",
 }
@@ -62,4 +66,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-__all__ = ["FORMAT", "Extension", "Switched", "Worker", "register", "switch", "switch_async"]
+__all__ = [
+    "FORMAT",
+    "Extension",
+    "Published",
+    "Publisher",
+    "Switched",
+    "Worker",
+    "publisher",
+    "register",
+    "switch",
+    "switch_async",
+]
