@@ -80,8 +80,7 @@ class Trainer:
     ) -> dict[str, Any]:
         """how: "mapping", "pairs" (a list), "generator", "function", "stops" (it stops itself
         when half of the tensors are given) or "fails" (it raises then)."""
-        read: Any = load_file
-        tensors: Tensors = read(self._checkpoints / kind / "model.safetensors")
+        tensors = load_file(self._checkpoints / kind / "model.safetensors")
         if change:
             CHANGES[change](tensors)
         before = {name: str(tensor) for name, tensor in tensors.items()}
@@ -114,7 +113,7 @@ class Trainer:
 
 
 def _given(tensors: Tensors, how: str) -> Any:
-    return {
+    hows: dict[str, Callable[[], Any]] = {
         "mapping": lambda: tensors,
         "pairs": lambda: list(tensors.items()),
         "generator": lambda: iter(tensors.items()),
@@ -123,7 +122,8 @@ def _given(tensors: Tensors, how: str) -> Any:
         "fails": lambda: _halfway(tensors, _fail),
         "number": lambda: 7,
         "twice": lambda: [*tensors.items(), *tensors.items()],
-    }[how]()
+    }
+    return hows[how]()
 
 
 def _halfway(tensors: Tensors, act: Callable[[], object]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -33,6 +33,8 @@ from .coverage import Tensors, Watched
 from .publishing import OPAQUE
 from .raw import FedLoader
 
+COMPLETE = "give all tensors that the model's checkpoint has, under its names"
+
 
 @dataclasses.dataclass
 class Filled:
@@ -117,18 +119,15 @@ class _Memory:
         for position in making.order():
             exported = gathering_torch.memory(making, position)
             self._bytes[names[position]] = layouts.bytes_of(exported)
+        self._begin = min(each.data_ptr() for each in self._bytes.values())
+        self._end = max(each.data_ptr() + each.nbytes for each in self._bytes.values())
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self._bytes[name]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a part of the tensor lies in here."""
-        begin = tensor.data_ptr()
-        end = begin + tensor.untyped_storage().nbytes()
-        return any(
-            begin < each.data_ptr() + each.nbytes and each.data_ptr() < end
-            for each in self._bytes.values()
-        )
+        """Whether the tensor lies in here: all of a part is one range of addresses."""
+        return not tensor.is_meta and self._begin <= tensor.data_ptr() < self._end
 
     def forget(self) -> None:
         self._bytes.clear()
@@ -199,13 +198,22 @@ class _Filling:
     def _check_written(self, watched: Watched) -> None:
         for name, in_part in watched.missing():
             parameter = self._model.get_parameter(name)
-            if in_part or parameter.nbytes >= layouts.SMALL_BYTES:
-                which = "a part of parameter" if in_part else "parameter"
-                raise errors.Mismatch(
-                    f"{which} {name} is missing in the trainer's tensors",
-                    "give all tensors that the model's checkpoint has, under its names",
-                )
-            self._unwritten.add(name)  # perhaps the checkpoint has none, and it is as it was made
+            if not in_part and self._may_be_missing(name, parameter):
+                self._unwritten.add(name)
+                continue
+            raise errors.Mismatch(
+                f"{'a part of ' if in_part else ''}parameter {name} is missing in the trainer's "
+                "tensors",
+                COMPLETE,
+            )
+
+    def _may_be_missing(self, name: str, parameter: torch.Tensor) -> bool:
+        """Checkpoints lack some scales, which stay as the layer's quantisation has made them. The
+        rule is that of vLLM's own loader."""
+        layer = self._model.get_submodule(name.rpartition(".")[0])
+        method = getattr(layer, "quant_method", None)
+        is_small = parameter.nbytes < layouts.SMALL_BYTES
+        return is_small and hasattr(method, "process_weights_after_loading")
 
     # ---- what post-processing left ----
 
@@ -233,7 +241,7 @@ class _Filling:
         prefix = self._names.get(module)
         parameters = module.parameters(recurse=False) if prefix is not None else ()
         if not any(
-            each.nbytes >= layouts.SMALL_BYTES and not each.is_meta and not self._memory.holds(each)
+            each.nbytes >= layouts.SMALL_BYTES and not self._memory.holds(each)
             for each in parameters
         ):
             return
@@ -287,7 +295,7 @@ class _Filling:
                     raise errors.Mismatch(
                         f"parameter {min(names)} is missing in the trainer's tensors, and "
                         f"{self._part.version} has other values than vLLM's constructor",
-                        "give all tensors that the model's checkpoint has, under its names",
+                        COMPLETE,
                     )
 
     def _copy(self, storages: Storages) -> None:
@@ -304,11 +312,12 @@ class _Filling:
             self._copied += whole.nbytes
 
     def release(self) -> None:
-        """The model lets go of the part's memory, whoever still refers to the model."""
+        """The model lets go of the part's memory, whoever still refers to the model. What it shares
+        with other models of this process, as vLLM's rotary embeddings, stays as it is."""
         with own_calls():
             for leaf in Graph(self._model, OPAQUE, attributes.IGNORED).leaves:
                 tensor: Any = leaf.tensor
-                if leaf.parts is None and not tensor.is_meta and init.is_plain(tensor):
+                if leaf.parts is None and init.is_plain(tensor) and self._memory.holds(tensor):
                     tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         self._memory.forget()
 
@@ -363,5 +372,5 @@ def _check_layers(model: Any) -> None:
             raise errors.Mismatch(
                 f"{info.load_numel_total:,} elements of layer {name} are to be quantised, and the "
                 f"trainer's tensors have {info.load_numel:,} of them",
-                "give all tensors that the model's checkpoint has, under its names",
+                COMPLETE,
             )
