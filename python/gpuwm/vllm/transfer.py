@@ -1,5 +1,5 @@
 """The backend `gpuwm` of vLLM's weight transfer: an engine that serves takes other weights of its
-own layout without copying a byte.
+own layout without copying weights.
 
     vllm serve MODEL --load-format gpuwm --weight-transfer-config '{"backend": "gpuwm"}' …
 
@@ -30,7 +30,8 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from .. import _lib, errors
+from .. import _lib, errors, remembering
+from ..mapping import Mapping as Attached
 from . import loading, moving, refusals
 from .clock import Clock
 
@@ -117,13 +118,14 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         move = self._loaded.move
         assert move is not None
         log.info(
-            "gpuwm: weight transfer: %s -> %s (%s): prepare %.3f s, exchange %.3f s, 0 bytes "
-            "copied",
+            "gpuwm: weight transfer: %s -> %s (%s): prepare %.3f s, exchange %.3f s, refreshed %d "
+            "bytes of private copies",
             move.before["version"],
             self._loaded.mapping.version,
             self._loaded.mapping.version.id,
             self._clock.times.get("prepare", 0.0),
             self._clock.times["exchange"],
+            _private_bytes(self._loaded.mapping),
         )
         self._forget()
 
@@ -220,6 +222,12 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         move = self._loaded.move
         if move is not None and move.token == self._token:
             moving.end(self._loaded)
+
+
+def _private_bytes(mapping: Attached) -> int:
+    """Of buffers, and of what the loader's "private" names: all that an exchange copies."""
+    bound = remembering.all_bound(mapping)
+    return sum(tensor.nbytes for each, tensor in bound if each.private)
 
 
 def told_by_the_last(vllm_config: Any, call: Callable[[], None]) -> None:

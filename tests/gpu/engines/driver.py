@@ -24,6 +24,7 @@ import parts
 import ranks
 import running
 import swapping
+import training
 from memory import Gpus
 from processes import HERE, Failed, Spares
 from report import Report
@@ -34,6 +35,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     **parts.PARTS,
     "kill": (failures.kill, 200, "gpuwmd and builders killed"),
     "swap": (swapping.swap, 420, "an engine that serves is switched"),
+    "trainer": (training.trainer, 300, "a trainer publishes, two engines follow"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-moe": (ranks.tp2_moe, 220, "two ranks, experts"),
@@ -70,6 +72,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="seconds for each part, instead of its own limit")
     parser.add_argument(
         "--switches", default="50,20", metavar="KEEP,FINISH", help="how many `swap` makes"
+    )
+    parser.add_argument("--publishes", type=int, default=10, help="how many `trainer` makes")
+    parser.add_argument(
+        "--training", default=str(HERE / "trainer.py"), help="what stands in for trainer.py"
     )
     parser.add_argument(
         "--serving", default=str(HERE / "serving.py"), help="what stands in for serving.py"
@@ -173,7 +179,9 @@ def main() -> None:
         service,
         options.engine,
         serving=options.serving,
+        training=options.training,
         switches=(keep, finish),
+        publishes=options.publishes,
         spares=spares,
         attention=attention,
         llm=llm,
