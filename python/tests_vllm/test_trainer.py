@@ -64,6 +64,18 @@ def test_a_new_engine_starts_on_it(daemon: Daemon, start: Start, trainer: Traine
     assert "made by a trainer with vLLM" in engine.text()
 
 
+def test_engines_that_compile(daemon: Daemon, start: Start, trainer: Trainer) -> None:
+    arguments: dict[str, Any] = {"enforce_eager": False}
+    engine = following(start, "compiled@step-0", **arguments)
+    trainer.call("open", "compiled", "dense", **arguments)
+    trainer.call("publish", "step-1", "dense-2")
+    usage = trainer.call("usage")
+    trainer.call("publish", "step-2", "dense-2")
+    assert trainer.call("usage") == usage
+    assert update([engine], "compiled@step-2") == ""
+    assert is_on(engine, start("dense-2", **arguments))
+
+
 @pytest.mark.parametrize("kind", ["dense", "experts"])
 @pytest.mark.parametrize("how", ["mapping", "pairs", "function"])
 def test_a_part_for_each_rank(
@@ -102,8 +114,20 @@ def test_two_engines_follow_a_trainer(daemon: Daemon, start: Start, trainer: Tra
         if step == 3:
             usage = trainer.call("usage")
     assert trainer.call("usage") == usage
+    assert usage["groups"] == 0, "the trainer's own groups are as before"
     eventually(lambda: tags(daemon, "policy") == ["step-0", "step-10", "step-9"])
     assert len(daemon.admin.list("policy")["versions"]) == 3
+
+
+def test_a_trainer_with_a_process_group(
+    daemon: Daemon, start: Start, trainer: Trainer, tmp_path: pathlib.Path
+) -> None:
+    engine = two(start, "experts", "grouped@step-0")
+    trainer.call("join_group", str(tmp_path / "group"))
+    trainer.call("open", "grouped", "experts", tensor_parallel_size=RANKS)
+    trainer.call("publish", "step-1", "experts-2")
+    assert trainer.call("group_size") == 1
+    assert update(engine, "grouped@step-1") == ""
 
 
 def test_what_an_alias_names_is_not_retired(daemon: Daemon, start: Start, trainer: Trainer) -> None:

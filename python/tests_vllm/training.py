@@ -4,6 +4,7 @@ a test says. Imports vLLM: only in the fork server."""
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pathlib
 import signal
@@ -94,17 +95,29 @@ class Trainer:
             "ignored": found.ignored,
         }
 
+    def join_group(self, path: str) -> None:
+        """As trainers that shard do."""
+        torch.distributed.init_process_group("gloo", f"file://{path}", rank=0, world_size=1)
+
+    def group_size(self) -> int:
+        """After a collective operation."""
+        tensor = torch.ones(1)
+        torch.distributed.all_reduce(tensor)
+        return int(tensor.item())
+
     def close(self) -> None:
         self.publisher.close()
 
     def usage(self) -> dict[str, int]:
-        """Of this process: descriptors, mappings of gpuwm's memory, groups of vLLM's."""
+        """Of this process: descriptors, mappings of gpuwm's memory, modules, groups of vLLM's."""
+        gc.collect()
         maps = pathlib.Path("/proc/self/maps").read_text()
         from vllm.distributed import parallel_state
 
         return {
             "descriptors": len(os.listdir("/proc/self/fd")),
             "mappings": sum("/memfd:" in line for line in maps.splitlines()),
+            "modules": sum(isinstance(each, torch.nn.Module) for each in gc.get_objects()),
             "groups": sum(
                 isinstance(value, parallel_state.GroupCoordinator)
                 for value in vars(parallel_state).values()

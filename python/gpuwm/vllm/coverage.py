@@ -142,8 +142,9 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _writes(func: Any) -> bool:
     """Whether the operation writes into its first argument."""
-    alias = func._schema.arguments[0].alias_info if func._schema.arguments else None
-    return alias is not None and alias.is_write
+    schema = getattr(func, "_schema", None)  # operators of higher order have none
+    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
+    return alias is not None and bool(alias.is_write)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from vllm.config import set_current_vllm_config
+from vllm.config import CompilationMode, set_current_vllm_config
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
@@ -51,6 +51,8 @@ class Skeleton:
     def __init__(self, vllm_config: Any, part: layouts.Part, device: torch.device) -> None:
         self._config, self._part, self._device = vllm_config, part, device
         self._quantization = copy.deepcopy(vllm_config.quant_config)
+        # How an engine runs a model is none of its image, and a compiler would keep each model.
+        vllm_config.compilation_config.mode = CompilationMode.NONE
 
     def chosen(self) -> dict[str, str]:
         """The backends that the layers choose, as fields of a key."""
@@ -119,8 +121,9 @@ class _Memory:
         for position in making.order():
             exported = gathering_torch.memory(making, position)
             self._bytes[names[position]] = layouts.bytes_of(exported)
-        self._begin = min(each.data_ptr() for each in self._bytes.values())
-        self._end = max(each.data_ptr() + each.nbytes for each in self._bytes.values())
+        spans = [(each.data_ptr(), each.nbytes) for each in self._bytes.values() if each.nbytes]
+        self._begin = min(begin for begin, _ in spans)
+        self._end = max(begin + nbytes for begin, nbytes in spans)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self._bytes[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ class FedLoader(DefaultModelLoader):  # type: ignore[misc]
             )
         modules = {type(module).__module__ for module in model.modules()}
         globs = [glob for module, glob in WRITTEN.items() if module in modules]
+        self.counter_before_loading_weights = time.perf_counter()  # for vLLM's log
         for name, tensor in self._weights:
             written = any(fnmatch.fnmatchcase(name, glob) for glob in globs)
             yield name, tensor.clone() if written else tensor  # they stay as they are
