@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+import types
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -56,6 +57,10 @@ class Worker(Extension):
 
     # As vLLM's worker has them.
     _check_weight_transfer_engine = gpu_worker.Worker._check_weight_transfer_engine
+    if hasattr(gpu_worker.Worker, "_start_weight_update"):  # vLLM 0.33
+        _start_weight_update = gpu_worker.Worker._start_weight_update
+        _weight_update_is_draft = False
+        model_runner = types.SimpleNamespace(reset_lora_state=lambda: None)
     start_weight_update = gpu_worker.Worker.start_weight_update
     update_weights = gpu_worker.Worker.update_weights
     finish_weight_update = gpu_worker.Worker.finish_weight_update

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import types
 from typing import Any
 
 import pytest
+import torch
 from conftest import Daemon, eventually
 
+from .comparing import described_differences
 from .conftest import Start
 from .engines import Engine, Failed, Trainer
 from .test_switching import RANKS, built, is_on
@@ -46,12 +49,12 @@ def test_engines_move_to_what_a_trainer_made(
         assert found["copied"] < found["bytes"] / 10, "vLLM did not load into the version"
     first = engine.ask("describe")
     assert update([engine], f"{model}@step-1") == ""
-    assert engine.ask("describe") == own.loaded()
+    assert is_on(engine, own)
     # With parameters as large as those of real models nothing is placed, and all is copied.
     trainer.call("open", model, kind, like=f"{model}@step-1", small=1 << 20, **arguments)
     assert trainer.call("publish", "step-2", kind)["copied"] > found["bytes"] / 2
     assert update([engine], f"{model}@step-2") == ""
-    assert engine.ask("describe") == first
+    assert described_differences(engine.ask("describe"), first) == []
 
 
 def test_a_new_engine_starts_on_it(daemon: Daemon, start: Start, trainer: Trainer) -> None:
@@ -202,6 +205,27 @@ def test_bfloat16_for_a_model_of_fp8(daemon: Daemon, start: Start, trainer: Trai
     trainer.call("open", "eighth", "fp8")
     with pytest.raises(Failed, match="is torch.bfloat16, and the model loads it as torch.float8"):
         trainer.call("publish", "step-1", "dense")
+    with pytest.raises(Failed, match="o_proj.weight_scale is missing .* has other values"):
+        trainer.call("publish", "step-1", "fp8-2", "scale missing")
+
+
+@pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
+def test_tensors_that_lie_in_each_others_place() -> None:
+    """As if post-processing had exchanged two parameters."""
+    from gpuwm.vllm import filling
+
+    both = torch.arange(8, dtype=torch.uint8)
+    memory: Any = object.__new__(filling._Memory)
+    memory._bytes = {"one": both[:4], "other": both[4:]}
+    memory._begin, memory._end = both.data_ptr(), both.data_ptr() + both.nbytes
+    filled: Any = object.__new__(filling._Filling)
+    filled._memory, filled._copied = memory, 0
+    stored = [
+        types.SimpleNamespace(name="one", whole=both[4:]),
+        types.SimpleNamespace(name="other", whole=both[:4]),
+    ]
+    filled._copy(types.SimpleNamespace(stored=stored))
+    assert both.tolist() == [4, 5, 6, 7, 0, 1, 2, 3]
 
 
 # ---- another layout -----------------------------------------------------------------------------
@@ -230,6 +254,13 @@ def test_another_layout_is_refused(daemon: Daemon, start: Start, trainer: Traine
     with pytest.raises(Failed, match="Mismatch: .*_k_scale_float: 0.25 here, 1.0 there"):
         trainer.call("publish", "step-1", "dense")
     assert tags(daemon, "values") == ["step-0"]
+
+
+def test_other_kernels_are_refused(daemon: Daemon, start: Start, trainer: Trainer) -> None:
+    built(start, "dense", "kernels@step-0")
+    trainer.call("choose_other_kernels")
+    with pytest.raises(Failed, match='in backends.linear: this publisher has "Other x 9"'):
+        trainer.call("open", "kernels", "dense")
 
 
 def test_a_plain_checkpoint_is_no_layout(

@@ -19,12 +19,13 @@ from safetensors.torch import load_file
 
 import gpuwm
 import gpuwm.vllm
-from gpuwm.vllm import layouts
+from gpuwm.vllm import backends, layouts
 
 from . import serving
 from .engines import Job
 
 Tensors = dict[str, torch.Tensor]
+SCALE = "model.layers.0.self_attn.o_proj.weight_scale"
 NO_TENSOR: Any = 7
 SMALL = 1024  # bytes: of these models the norms and scales have fewer
 K_PROJ = "model.layers.1.self_attn.k_proj.weight"
@@ -48,6 +49,7 @@ CHANGES: dict[str, Callable[[Tensors], Any]] = {
     "norm missing": lambda tensors: tensors.pop("model.norm.weight"),
     "layer missing": lambda tensors: tensors.pop(DOWN),
     "all missing": lambda tensors: tensors.clear(),
+    "scale missing": lambda tensors: tensors.pop(SCALE),
     "other name": _rename,
     "too large": _set(K_PROJ, lambda tensor: torch.cat([tensor, tensor])),
     "too small": _set(K_PROJ, lambda tensor: tensor[:-1]),
@@ -95,6 +97,11 @@ class Trainer:
             "ignored": found.ignored,
         }
 
+    def choose_other_kernels(self) -> None:
+        """As on a machine where vLLM's layers choose others, though all settings are equal."""
+        real = backends.backends
+        backends.backends = lambda model: {**real(model), "backends.linear": "Other x 9"}
+
     def join_group(self, path: str) -> None:
         """As trainers that shard do."""
         torch.distributed.init_process_group("gloo", f"file://{path}", rank=0, world_size=1)
@@ -110,8 +117,8 @@ class Trainer:
 
     def usage(self) -> dict[str, int]:
         """Of this process: descriptors, mappings of gpuwm's memory, modules, groups of vLLM's."""
+        maps = pathlib.Path("/proc/self/maps").read_text()  # before what is garbage goes
         gc.collect()
-        maps = pathlib.Path("/proc/self/maps").read_text()
         from vllm.distributed import parallel_state
 
         return {
@@ -159,6 +166,7 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
     os.dup2(file, 2)
     os.environ.update({name: value for name, value in job.environment.items() if value})
     trainer = Trainer(pathlib.Path(job.arguments["checkpoints"]))
+    gc.disable()  # garbage goes where a test wants it to
     pipe.send(("loaded", ""))
     while True:
         try:

@@ -113,12 +113,13 @@ class Publisher:
         self._lock = threading.Lock()
         self._config = _config(model, engine_args)
         self._made: list[str] = []  # ids, the oldest first
+        self._skeletons: list[Skeleton] = []  # none: it was closed
         self._is_ours = client is None
         self._client = client or clients.connect(name="trainer")
         try:
             self._parts = layouts.parts_of(like, self._own, self._client)
             self._keys = [self._key(part) for part in self._parts]
-            self._skeletons = [self._skeleton(part) for part in self._parts]
+            self._skeletons += [self._skeleton(part) for part in self._parts]
         except BaseException:
             self.close()
             raise
@@ -139,7 +140,7 @@ class Publisher:
         error, and if this process dies, there is no such version.
         """
         with self._lock:
-            if not hasattr(self, "_skeletons"):
+            if not self._skeletons:
                 raise errors.Closed("the publisher was closed", "make another one")
             found = self._publish(tag, tensors, alias)
             self._retire_old()
@@ -147,7 +148,7 @@ class Publisher:
 
     def close(self) -> None:
         """The versions stay."""
-        self.__dict__.pop("_skeletons", None)
+        self._skeletons.clear()
         if self._is_ours:
             self._client.close()
 

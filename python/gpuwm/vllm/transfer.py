@@ -11,9 +11,9 @@ A trainer makes such versions with `gpuwm.vllm.publisher`. Nothing here pauses v
 caches: the caller does, as with every backend. `gpuwm.vllm.switch` does the same with all of that.
 
 All ranks move or none: they tell each other in a process group of vLLM how each step went. If one
-could not, those that have moved go back, and all of them raise. vLLM's executor reads the answers
-of several ranks only up to the first error, and takes the others for those of its next call. So
-`gpuwm.vllm.Worker` lets the last rank alone raise.
+could not, those that have moved go back, and all of them raise. The executor of vLLM 0.25 reads the
+answers of several ranks only up to the first error, and takes the others for those of its next
+call. So `gpuwm.vllm.Worker` lets the last rank alone raise.
 """
 
 from __future__ import annotations
