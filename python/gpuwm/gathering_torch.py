@@ -147,6 +147,11 @@ def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(tensor.stride())
 
 
+def spec_of(name: str, tensor: torch.Tensor) -> Spec:
+    """A dense tensor, as a version has it."""
+    return _spec(name, NAMES[tensor.dtype], tensor, _dense_strides(tensor))
+
+
 def _spec(name: str, dtype: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> Spec:
     shape = tuple(tensor.size())
     if dtype == "F4" and shape:  # an element of torch's is two
@@ -170,7 +175,7 @@ def _place(name: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> 
 def _write(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
     tensor = holder.get().detach()
     if making.on_host or tensor.is_cuda:
-        to, tensor = _memory(making, position), _as_it_goes(tensor, spec)
+        to, tensor = memory(making, position), _as_it_goes(tensor, spec)
         with torch.no_grad():
             to.copy_(tensor)
         return
@@ -181,15 +186,15 @@ def _write(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
 
 
 def _move(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
-    memory, dtype = _memory(making, position), holder.get().dtype
+    made, dtype = memory(making, position), holder.get().dtype
     if spec.dtype not in dtypes.DLPACK_PLAIN:
-        empty = torch.empty(0, dtype=dtype, device=memory.device)
-        memory = empty.set_(memory.untyped_storage(), 0, memory.size(), memory.stride())
-    holder.put(memory)
+        empty = torch.empty(0, dtype=dtype, device=made.device)
+        made = empty.set_(made.untyped_storage(), 0, made.size(), made.stride())
+    holder.put(made)
 
 
-def _memory(making: Making, position: int) -> torch.Tensor:
-    """Bytes, where DLPack has no name for the dtype."""
+def memory(making: Making, position: int) -> torch.Tensor:
+    """A tensor that is being made. Bytes, where DLPack has no name for the dtype."""
     tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(making.export(position))
     return tensor
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import re
 import threading
@@ -26,8 +27,18 @@ class Unbound(errors.Error):
     default_code = errno.EADDRNOTAVAIL
 
 
+@dataclasses.dataclass
+class Emptied:
+    """What a context takes the memory of: parameters of `smallest` bytes and more. parameters:
+    those of which it did."""
+
+    smallest: int = 0
+    parameters: list[nn.Parameter] = dataclasses.field(default_factory=list)
+
+
 class _Thread(threading.local):
-    depth = 0  # of contexts
+    def __init__(self) -> None:
+        self.contexts: list[Emptied] = []
 
 
 _thread = _Thread()
@@ -50,11 +61,18 @@ def empty_init() -> Iterator[None]:
     model itself. Calling a model that was built so and not bound raises Unbound.
     Unsupported: `__init__` asked a parameter for its values.
     """
+    with emptying(Emptied()):
+        yield
+
+
+@contextlib.contextmanager
+def emptying(emptied: Emptied) -> Iterator[None]:
+    """As empty_init, for the parameters that `emptied` says, and which it lists then."""
     with contextlib.ExitStack() as undo:
         undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
         undo.callback(hooks.register_module_module_registration_hook(_on_module).remove)
         undo.enter_context(_NoValues())
-        _thread.depth += 1
+        _thread.contexts.append(emptied)
         try:
             yield
         except (RuntimeError, NotImplementedError, TypeError) as error:
@@ -65,7 +83,7 @@ def empty_init() -> Iterator[None]:
                 "build the model outside of empty_init, and bind it as it is",
             ) from error
         finally:
-            _thread.depth -= 1
+            _thread.contexts.pop()
 
 
 # What fills a tensor with values: torch.nn.init's, and methods that those are made of.
@@ -91,14 +109,16 @@ class _NoValues(TorchFunctionMode):
 
 
 def _on_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-    if _thread.depth and parameter is not None:
-        if is_plain(parameter) and not parameter.is_meta:
+    if _thread.contexts and parameter is not None:
+        context = _thread.contexts[-1]
+        if is_plain(parameter) and not parameter.is_meta and parameter.nbytes >= context.smallest:
             _empty(module, name, parameter)
+            context.parameters.append(parameter)
         _refuse_calls(module)
 
 
 def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
-    if _thread.depth:
+    if _thread.contexts:
         _refuse_calls(module)
 
 
@@ -174,7 +194,7 @@ def allow_calls(modules: Iterable[nn.Module]) -> None:
 
 
 def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
-    if _thread.depth or any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in args):
+    if _thread.contexts or any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in args):
         return  # it is being built; or shapes are worked out, and nothing is computed
     names = [name for name, parameter in module.named_parameters() if parameter.is_meta]
     if names:

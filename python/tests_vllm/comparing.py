@@ -12,5 +12,10 @@ NOT_OF_THE_MODEL = "online_quantization_time"
 
 def differences(one: Engine, other: Engine) -> list[str]:
     """What gpuwm.image names as different in the models of two engines, once they are loaded."""
-    first, second = (image.Description.from_json(engine.loaded()) for engine in (one, other))
+    return described_differences(one.loaded(), other.loaded())
+
+
+def described_differences(one: str, other: str) -> list[str]:
+    """The same, of two descriptions of models."""
+    first, second = (image.Description.from_json(each) for each in (one, other))
     return [line for line in image.differences(first, second) if NOT_OF_THE_MODEL not in line]

@@ -21,7 +21,7 @@ else:
 from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
 
 from tests_vllm import engines
-from tests_vllm.engines import Engine, Job
+from tests_vllm.engines import Engine, Job, Trainer
 
 PYTHON = pathlib.Path(__file__).parents[1]
 ENVIRONMENT = {
@@ -115,3 +115,14 @@ def start(checkpoints: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Start]:
     for each in started:
         each.kill()
         print(f"--- engine {each.pid}\n{each.text()[-LOG_MAX:]}")  # shown if the test failed
+
+
+@pytest.fixture
+def trainer(checkpoints: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Trainer]:
+    """A process that publishes what is in the folder of checkpoints."""
+    where = {"GPUWM_SOCKET": os.environ.get("GPUWM_SOCKET")}
+    job = Job({"checkpoints": str(checkpoints)}, "", 0, where)
+    made = Trainer(job, tmp_path / "trainer-log")
+    yield made
+    made.kill()
+    print(f"--- trainer {made.pid}\n{made.text()[-LOG_MAX:]}")  # shown if the test failed

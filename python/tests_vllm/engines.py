@@ -42,11 +42,17 @@ class Engine:
         self.log = log
         self._description: str | None = None
         self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(target=_serve, args=(theirs, str(log), job), daemon=True)
+        self._process = _processes.Process(
+            target=self._target(), args=(theirs, str(log), job), daemon=True
+        )
         self._process.start()
         theirs.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
+
+    @staticmethod
+    def _target() -> Any:
+        return _serve
 
     def loaded(self, seconds: float = START_S) -> str:
         """The description of its model, as JSON, once it has one. Failed: it could not load it;
@@ -72,11 +78,18 @@ class Engine:
         """It has neither loaded nor failed."""
         return self._description is None and not self._pipe.poll(0)
 
-    def ask(self, what: str, *arguments: str) -> Any:
+    def ask(self, what: str, *arguments: Any) -> Any:
         """The answer of a model that was loaded: `serving._ANSWERS`, or a method of its worker."""
+        self.tell(what, *arguments)
+        return self.answer()
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Asks without waiting for the answer: other ranks are to be asked the same."""
         self.loaded()
         self._pipe.send((what, *arguments))
-        assert self._pipe.poll(START_S)
+
+    def answer(self) -> Any:
+        assert self._pipe.poll(START_S), self.text()
         return self._pipe.recv()
 
     def is_stopped(self) -> bool:
@@ -97,6 +110,34 @@ class Engine:
     def text(self) -> str:
         """What it wrote."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class Trainer(Engine):
+    """A process that publishes: `training.Trainer`."""
+
+    @staticmethod
+    def _target() -> Any:
+        return _train
+
+    def call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """What the method gives. Failed: what it raised."""
+        self.loaded()
+        self.begin(method, *arguments, **named)
+        what, *content = self.answer()
+        if what == "failed":
+            raise Failed(content[0], content[1], "")
+        return content[0]
+
+    def begin(self, method: str, *arguments: Any, **named: Any) -> None:
+        """Calls it without waiting."""
+        self.loaded()
+        self._pipe.send((method, arguments, named))
+
+
+def _train(pipe: Connection, log: str, job: Job) -> None:
+    from . import training  # which imports vLLM: only in the fork server
+
+    training.serve(pipe, log, job)
 
 
 def _serve(pipe: Connection, log: str, job: Job) -> None:

@@ -87,7 +87,7 @@ def fp8(folder: pathlib.Path, seed: int = 0) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-MODELS: dict[str, Callable[[pathlib.Path], None]] = {
+MODELS: dict[str, Callable[..., None]] = {
     "dense": dense,
     "tied": tied,
     "experts": experts,
@@ -97,9 +97,8 @@ MODELS: dict[str, Callable[[pathlib.Path], None]] = {
 
 
 def write_all(folder: pathlib.Path) -> None:
-    """A checkpoint of each kind, in a folder named for the kind; `dense-2` and `fp8-2` have the
-    layout of `dense` and `fp8`, so that their files' headers are equal, and other values."""
+    """A checkpoint of each kind, in a folder named for the kind, and one of the same layout with
+    other values, in a folder with `-2` behind the name: their files' headers are equal."""
     for name, write in MODELS.items():
         write(folder / name)
-    dense(folder / "dense-2", seed=1)
-    fp8(folder / "fp8-2", seed=1)
+        write(folder / f"{name}-2", seed=1)

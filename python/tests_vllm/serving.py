@@ -9,20 +9,26 @@ import os
 import signal
 import sys
 import traceback
+import types
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 import vllm.model_executor.models.registry as registry
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
+from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.model_loader import get_model
 from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
 from vllm.plugins import load_general_plugins
+from vllm.v1.worker import gpu_worker
 
 from gpuwm.errors import Busy
 from gpuwm.mapping import Mapping
-from gpuwm.vllm.extension import STALE_S, Extension
+from gpuwm.vllm.extension import Extension
+from gpuwm.vllm.moving import STALE_S, Move
+from gpuwm.vllm.transfer import told_by_the_last
 
 from .engines import Job
 
@@ -38,6 +44,34 @@ class Worker(Extension):
 
     def __init__(self, model: torch.nn.Module, rank: int, config: VllmConfig) -> None:
         self.rank, self._model, self.vllm_config = rank, model, config
+        self.weight_transfer_engine: Any = None
+        self._weight_update_active = False
+        if config.weight_transfer_config is not None:
+            self.make_transfer_engine()
+
+    def make_transfer_engine(self) -> None:
+        config = self.vllm_config
+        self.weight_transfer_engine = WeightTransferEngineFactory.create_engine(
+            config.weight_transfer_config, config, torch.device("cpu"), self._model
+        )
+
+    # As vLLM's worker has them.
+    _check_weight_transfer_engine = gpu_worker.Worker._check_weight_transfer_engine
+    if hasattr(gpu_worker.Worker, "_start_weight_update"):  # vLLM 0.33
+        _start_weight_update = gpu_worker.Worker._start_weight_update
+        _weight_update_is_draft = False
+        model_runner = types.SimpleNamespace(reset_lora_state=lambda: None)
+    start_weight_update = gpu_worker.Worker.start_weight_update
+    update_weights = gpu_worker.Worker.update_weights
+    finish_weight_update = gpu_worker.Worker.finish_weight_update
+
+    def transfer(self, method: str, *arguments: Any) -> str:
+        """Calls one of these, as gpuwm.vllm.Worker does. How it failed, or an empty text."""
+        try:
+            told_by_the_last(self.vllm_config, lambda: getattr(self, method)(*arguments))
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def get_model(self) -> torch.nn.Module:
         return self._model
@@ -47,22 +81,29 @@ class Worker(Extension):
 
     def grow_old(self) -> None:
         """The switch that was prepared began long ago."""
-        assert self._gpuwm_move is not None
-        self._gpuwm_move.began -= STALE_S
+        self._move().began -= STALE_S
 
-    def refuse_exchange(self) -> None:
-        """No exchange of this process succeeds from now on."""
+    def refuse_exchange(self, after: int = 0) -> None:
+        """No exchange of this process succeeds from now on, but for so many."""
+        real, left = Mapping.exchange, after
 
-        def exchange(mapping: Mapping, other: Mapping, check: bool = False) -> None:
-            if not check:
+        def exchange(mapping: Mapping, other: Mapping, check: bool = False) -> Any:
+            nonlocal left
+            if not check and not left:
                 raise Busy("as the test wants it")
+            left -= not check
+            return real(mapping, other, check=check)
 
         Mapping.exchange = exchange  # type: ignore[assignment,method-assign]
 
     def token(self) -> str:
         """Of the switch that was prepared."""
-        assert self._gpuwm_move is not None
-        return self._gpuwm_move.token
+        return self._move().token
+
+    def _move(self) -> Move:
+        move = self._gpuwm_loaded().move
+        assert move is not None
+        return move
 
 
 def serve(pipe: Connection, log: str, job: Job) -> None:
@@ -84,8 +125,8 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
     try:
         config = _config(job)
         model = _load(job, config)
-        pipe.send(("loaded", _describe(model)))
         worker = Worker(model, job.rank, config)
+        pipe.send(("loaded", _describe(model)))
         while True:
             what, *arguments = pipe.recv()
             if what in _ANSWERS:

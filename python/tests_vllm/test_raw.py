@@ -45,14 +45,10 @@ def test_raw_without_the_checkpoint(daemon: Daemon, start: Start) -> None:
 def test_models_that_write_into_what_they_read_get_copies(of: str) -> None:
     from gpuwm.vllm import raw
 
-    class Checkpoint(dict[str, torch.Tensor]):
-        def torch(self, name: str) -> torch.Tensor:
-            return self[name]
-
     names = ("norm.weight", "down_proj_bias", "q.weight")
-    held = Checkpoint({name: torch.zeros(2) for name in names})
-    loader: Any = object.__new__(raw.RawLoader)
-    loader._checkpoint = held
+    held = {name: torch.zeros(2) for name in names}
+    loader: Any = object.__new__(raw.FedLoader)
+    loader._weights = held.items()
     kind = type("Model", (torch.nn.Module,), {"__module__": f"vllm.model_executor.models.{of}"})
     given = dict(loader.get_all_weights(None, kind()))
     copied = [name for name in names if given[name] is not held[name]]

@@ -10,7 +10,7 @@ from conftest import Daemon, eventually
 import gpuwm
 import gpuwm.vllm
 
-from .comparing import differences
+from .comparing import described_differences, differences
 from .conftest import Start
 from .engines import Engine
 
@@ -62,7 +62,7 @@ def built(start: Start, kind: str, ref: str, **options: Any) -> Engine:
 
 def is_on(engine: Engine, other: Engine) -> bool:
     """Both have the same model, byte by byte, now."""
-    return bool(engine.ask("describe") == other.ask("describe"))
+    return not described_differences(engine.ask("describe"), other.ask("describe"))
 
 
 @pytest.mark.parametrize("kind", ["dense", "fp8"])

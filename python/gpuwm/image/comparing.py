@@ -24,7 +24,12 @@ def difference(one: Attached, other: Attached, ignored: Container[str] = ()) -> 
     """
     if one.files.get(FILE) == other.files.get(FILE) is not None:
         return None
-    return next(_differences(read(one), read(other), ignored), None)
+    return record_difference(read(one), read(other), ignored)
+
+
+def record_difference(one: Record, other: Record, ignored: Container[str] = ()) -> str | None:
+    """As `difference`, of two records."""
+    return next(_differences(one, other, ignored), None)
 
 
 def _differences(one: Record, other: Record, ignored: Container[str]) -> Iterator[str]:

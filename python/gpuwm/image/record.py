@@ -156,11 +156,17 @@ def read(mapping: Attached) -> Record:
             f"only some tensors of {mapping.version} are attached, and an image needs all",
             "attach it without layers= and glob=",
         )
+    return parsed(str(mapping.version), text, infos)
+
+
+def parsed(version: str, text: bytes, infos: Sequence[TensorInfo]) -> Record:
+    """A record, of a version that has these tensors. version: its name, for errors, which are those
+    of `read`."""
     try:
-        return _Reader(str(mapping.version), text, infos).record
+        return _Reader(version, text, infos).record
     except _Wrong as error:
         raise errors.Damaged(
-            f"the record of {mapping.version} ({FILE}) is damaged: {error}",
+            f"the record of {version} ({FILE}) is damaged: {error}",
             "publish the image anew, under another tag",
         ) from None
 

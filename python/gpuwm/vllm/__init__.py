@@ -4,7 +4,8 @@ vLLM finds this package through the entry point `gpuwm` of the group `vllm.gener
 calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
 which options it takes; `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) has the right memory
 figures for versions of vLLM that count weights outside of their own memory as nothing. `switch`
-moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`.
+moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher` makes
+such weights of a trainer's tensors.
 
 Importing this package imports neither vLLM nor torch.
 """
@@ -14,11 +15,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-FORMAT = "gpuwm"  # of --load-format
+FORMAT = "gpuwm"  # of --load-format, and the backend of --weight-transfer-config
 
 
 def register() -> None:
-    """Makes the load format `gpuwm` known to vLLM in this process. A second call does nothing.
+    """Makes the load format `gpuwm` known to vLLM in this process, and the backend `gpuwm` of
+    weight transfer where this vLLM has such backends. A second call does nothing.
 
     vLLM calls this function before it resolves `--worker-cls`.
     """
@@ -29,13 +31,26 @@ def register() -> None:
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
     if known.get(FORMAT) is not Loader:  # vLLM warns of a format that is registered twice
         model_loader.register_model_loader(FORMAT)(Loader)
+    _register_transfer()
+
+
+def _register_transfer() -> None:
+    try:
+        from vllm.distributed.weight_transfer import WeightTransferEngineFactory as Factory
+    except ImportError:  # vLLM before weight transfer
+        return
+    if FORMAT not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
+        Factory.register_engine(FORMAT, f"{__name__}.transfer", "Engine")
 
 
 # What is imported when it is asked for, and from where.
 _LAZY = {
     "Extension": "extension",
+    "Published": "trainer",
+    "Publisher": "trainer",
     "Switched": "switching",
     "Worker": "worker",
+    "publisher": "trainer",
     "switch": "switching",
     "switch_async": "switching",
 }
@@ -51,4 +66,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-__all__ = ["FORMAT", "Extension", "Switched", "Worker", "register", "switch", "switch_async"]
+__all__ = [
+    "FORMAT",
+    "Extension",
+    "Published",
+    "Publisher",
+    "Switched",
+    "Worker",
+    "publisher",
+    "register",
+    "switch",
+    "switch_async",
+]

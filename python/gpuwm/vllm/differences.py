@@ -37,20 +37,22 @@ def compare(
     metadata: Mapping[str, str],
     wanted: Mapping[str, str],
     own_details: Mapping[str, str] | None = None,
+    who: str = "this engine",
 ) -> None:
     """Raises gpuwm.Mismatch, naming the first field of `wanted` that the version's key lacks or has
     with another value; `own_details` (of `details`) let it name the entries that differ too.
 
-    version: "model@tag", for the message. metadata: of the version's mapping.
+    version: "model@tag", for the message, and who: what `wanted` is of. metadata: of the version's
+    mapping.
     """
     for name, value in wanted.items():
         has = metadata.get(KEY + name)
         if has == value:
             continue
         if has is None:
-            message = f'{version} has no field {name} in its key; this engine has "{value}"'
+            message = f'{version} has no field {name} in its key; {who} has "{value}"'
         else:
-            message = f'{version} differs from this engine in {name}: this engine has "{value}", '
+            message = f'{version} differs from {who} in {name}: {who} has "{value}", '
             message += f'the version "{has}"'
         entries = _entries(name, metadata, own_details or {})
         raise errors.Mismatch(message + entries, remedy(name))

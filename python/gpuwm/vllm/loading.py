@@ -88,6 +88,8 @@ from .raw import RawLoader
 if TYPE_CHECKING:
     from torch.nn import Module
 
+    from .moving import Move
+
 log = logging.getLogger("vllm.gpuwm")
 GIGA = 1e9
 
@@ -341,13 +343,14 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return model.eval(), clock.times
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Loaded:
     """What a model was loaded from. mapping: the version that the model is on now; it has the
-    lease."""
+    lease. move: to another version, while it has not ended."""
 
     engine: engines.Engine
     mapping: Attached
+    move: Move | None = None
 
 
 # For as long as the model lives.

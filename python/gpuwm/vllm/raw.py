@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
@@ -23,32 +24,46 @@ WRITTEN = {
 }
 
 
-class RawLoader(DefaultModelLoader):  # type: ignore[misc]
-    """vLLM's default loader, which reads no file: names and tensors come from a mapping, in GPU
-    memory where the checkpoint lies there. The mapping has to live until the model is loaded:
-    layers that are quantised as they load keep its tensors until they have all of them."""
+class FedLoader(DefaultModelLoader):  # type: ignore[misc]
+    """vLLM's default loader, which reads no file: names and tensors are those of `weights`, for one
+    load. source: where they are from, for errors."""
 
-    def __init__(self, load_config: Any, checkpoint: Attached) -> None:
+    remedy = "publish versions of it by an engine (load format gpuwm)"
+
+    def __init__(
+        self, load_config: Any, weights: Iterable[tuple[str, Tensor]], source: str
+    ) -> None:
         plain = dataclasses.replace(load_config, load_format="auto", model_loader_extra_config={})
         super().__init__(plain)
-        self._checkpoint = checkpoint
+        self._weights = weights
+        self._source = source
 
     def download_model(self, model_config: Any) -> None:
-        """Nothing: the checkpoint is there."""
+        """Nothing: the tensors are there."""
 
     def get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Tensor]]:
-        """Names and tensors of the checkpoint, in the order of their names. Unsupported: the model
-        reads a second checkpoint beside it."""
+        """Unsupported: the model reads a second checkpoint beside this one."""
         others = [source.model_or_path for source in getattr(model, "secondary_weights", ())]
         if others:
             raise errors.Unsupported(
-                f'"mode": "raw": {type(model).__name__} reads {", ".join(others)} beside '
-                f"{self._checkpoint.version}",
-                'use "mode": "auto", which lets vLLM read all files',
+                f"{self._source}: {type(model).__name__} reads {', '.join(others)} beside it",
+                self.remedy,
             )
         modules = {type(module).__module__ for module in model.modules()}
         globs = [glob for module, glob in WRITTEN.items() if module in modules]
-        for name in self._checkpoint:
-            tensor = self._checkpoint.torch(name)
+        self.counter_before_loading_weights = time.perf_counter()  # for vLLM's log
+        for name, tensor in self._weights:
             written = any(fnmatch.fnmatchcase(name, glob) for glob in globs)
-            yield name, tensor.clone() if written else tensor  # the checkpoint is read-only
+            yield name, tensor.clone() if written else tensor  # they stay as they are
+
+
+class RawLoader(FedLoader):
+    """Feeds a plain checkpoint, in GPU memory where it lies there, in the order of the names. The
+    mapping has to live until the model is loaded: layers that are quantised as they load keep its
+    tensors until they have all of them."""
+
+    remedy = 'use "mode": "auto", which lets vLLM read all files'
+
+    def __init__(self, load_config: Any, checkpoint: Attached) -> None:
+        weights = ((name, checkpoint.torch(name)) for name in checkpoint)
+        super().__init__(load_config, weights, f'"mode": "raw": {checkpoint.version}')

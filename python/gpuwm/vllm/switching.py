@@ -33,7 +33,7 @@ from .targets import FINISH, KEEP, Answers, Target, target_of
 log = logging.getLogger("gpuwm")
 PREPARE_S = 120.0  # to map a version and read it once takes seconds, even on a busy host
 COMMIT_S = 30.0  # an exchange takes milliseconds, and waits for the device
-DRAIN_S = 600.0  # longer than most answers; with the others below extension.STALE_S
+DRAIN_S = 600.0  # longer than most answers; with the others below moving.STALE_S
 # Between questions whether all ranks are prepared: from a fraction of what that takes on a GPU to
 # what nobody notices on a host.
 _LOOK_S, _LOOK_S_MAX = 0.005, 0.2
@@ -73,7 +73,7 @@ def switch(
     come meanwhile wait; vLLM 0.33 refuses them instead, with an error on which clients try again.
     verify: whether each rank reads the new version's bytes again. take_over: the caller of another
     switch that has not ended is dead, and may have left the engine paused, which is resumed then;
-    without it that switch makes way after extension.STALE_S.
+    without it that switch makes way after moving.STALE_S.
 
     Nothing has changed, and the engine serves, after NotFound, Refused, Damaged (tainted, or bytes
     that differ from the digests), Mismatch (the first difference in key, layout or a plain value,

@@ -25,6 +25,7 @@ this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the on
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import logging
@@ -41,7 +42,7 @@ from vllm.v1.worker import utils as worker_utils
 from .. import client as clients
 from .. import devices, errors, remembering
 from . import cache as kv_cache
-from . import loading, memory
+from . import loading, memory, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
@@ -196,6 +197,20 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
                 memory.gib(pool),
                 self.gpu_sharing.engines,
             )
+
+    # ---- weight transfer by gpuwm: `gpuwm.vllm.transfer` ----
+
+    def start_weight_update(self, *arguments: Any, **named: Any) -> None:
+        call = functools.partial(super().start_weight_update, *arguments, **named)
+        transfer.told_by_the_last(self.vllm_config, call)
+
+    def update_weights(self, *arguments: Any, **named: Any) -> None:
+        call = functools.partial(super().update_weights, *arguments, **named)
+        transfer.told_by_the_last(self.vllm_config, call)
+
+    def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
+        call = functools.partial(super().finish_weight_update, *arguments, **named)
+        transfer.told_by_the_last(self.vllm_config, call)
 
     # ---- not of vLLM's Worker ----
 

@@ -26,6 +26,7 @@ import running
 import standing
 import standing_http
 import swapping
+import training
 from memory import Gpus
 from processes import HERE, Failed, Spares
 from report import Report
@@ -39,6 +40,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "swap-http": (swapping.swap_http, 560, "vllm serve is switched over HTTP"),
     "standby": (standing.standby, 300, "an engine is killed, and a standby takes over"),
     "standby-http": (standing_http.standby_http, 300, "servers are killed, others take over"),
+    "trainer": (training.trainer, 300, "a trainer publishes, two engines follow"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-swap": (ranks.tp2_swap, 560, "vllm serve with two ranks is switched over HTTP"),
@@ -77,6 +79,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="seconds for each part, instead of its own limit")
     parser.add_argument(
         "--switches", default="50,20", metavar="KEEP,FINISH", help="how many `swap` makes"
+    )
+    parser.add_argument("--publishes", type=int, default=10, help="how many `trainer` makes")
+    parser.add_argument(
+        "--training", default=str(HERE / "trainer.py"), help="what stands in for trainer.py"
     )
     parser.add_argument(
         "--serving", default=str(HERE / "serving.py"), help="what stands in for serving.py"
@@ -184,7 +190,9 @@ def main() -> None:
         options.engine,
         serving=options.serving,
         standing=options.standing,
+        training=options.training,
         switches=(keep, finish),
+        publishes=options.publishes,
         spares=spares,
         attention=attention,
         llm=llm,

@@ -5,18 +5,22 @@ its stdin. It prints what it measures as lines "@ JSON" among vLLM's log:
     ready       it waits for its options
     started     seconds of each step, KV cache, GPU memory of torch
     answered    a SHA-256 per batch of tokens and log-probabilities, and the seconds they took
+    updated     seconds of each step of a weight transfer, the most bytes that torch added for it
 and after each further line: "again" answers once more, "sleep LEVEL", "wake" and "occupy" change
-its state. With the option `stands_by` it answers only after its first "occupy". The file `answers`
-has the tokens, and the log-probabilities as hexadecimal numbers."""
+its state, "update REF" and "receive FILE" give it other weights, by gpuwm or by handles of vLLM's
+IPC. With the option `stands_by` it answers only after its first "occupy". The file `answers` has
+the tokens, and the log-probabilities as hexadecimal numbers."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import json
 import os
 import pathlib
+import pickle
 import sys
 import time
 from dataclasses import dataclass, field
@@ -32,8 +36,8 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 @dataclass
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
-    without and with each. `streams`, `http`: of serving.py. `stands_by`: its KV cache has no memory
-    yet."""
+    without and with each. `streams`, `http`: of serving.py. `training`: of trainer.py. `stands_by`:
+    its KV cache has no memory yet."""
 
     llm: dict[str, Any]
     answers: str
@@ -42,6 +46,7 @@ class Options:
     streams: int = 0
     http: bool = False
     stands_by: bool = False
+    training: list[str] = field(default_factory=list)
 
 
 def tell(event: str, **what: Any) -> None:
@@ -161,6 +166,11 @@ def imports() -> dict[str, float]:
 def start(options: Options, times: dict[str, float]) -> Any:
     from vllm import LLM
 
+    if options.llm.get("weight_transfer_config") == {"backend": "ipc"}:
+        from trainer import need_no_ray
+
+        need_no_ray()
+
     begin = time.perf_counter()
     llm = LLM(**options.llm)
     times["LLM()"] = time.perf_counter() - begin
@@ -182,6 +192,9 @@ def obey(llm: Any, options: Options, line: str) -> None:
     if words == ["again"]:
         answer_all(llm, options)
         return
+    if words[0] in ("update", "receive"):
+        transfer(llm, words[0], words[1])
+        return
     if words[0] == "sleep":
         llm.sleep(level=int(words[1]))
     elif words == ["wake"]:
@@ -193,6 +206,30 @@ def obey(llm: Any, options: Options, line: str) -> None:
     else:
         raise ValueError(f"engine.py does not know {line!r}")
     tell(words[0], seconds={words[0]: time.perf_counter() - begin}, memory=memory())
+
+
+def transfer(llm: Any, how: str, what: str) -> None:
+    """vLLM's weight transfer. No request is in flight, and each answer empties the prefix cache."""
+    import torch
+
+    if how == "update":
+        info: dict[str, Any] = {"ref": what}
+    else:
+        info = pickle.loads(pathlib.Path(what).read_bytes())
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    times: dict[str, float] = {}
+    for step, call in (
+        ("start", llm.start_weight_update),
+        ("prepare", functools.partial(llm.update_weights, {"update_info": info})),
+        ("finish", llm.finish_weight_update),
+    ):
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times[step] = time.perf_counter() - begin
+    peak = torch.cuda.max_memory_allocated() - before
+    tell("updated", seconds=times, memory=memory(), **{"peak bytes": peak})
 
 
 def take_options() -> Options:

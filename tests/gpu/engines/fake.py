@@ -20,6 +20,7 @@ from engine import Options, take_options, tell
 FILES_S, PUBLISH_S = 0.3, 0.1  # so long each step takes: a signal comes in between
 KV_TOKENS = 123456
 CLAIM_S = 30.0
+MAPPINGS: list[Any] = []  # that this engine is on
 
 
 def say(line: str) -> None:
@@ -105,6 +106,7 @@ def load(llm: dict[str, Any]) -> Any:
     else:
         try:
             mapping = shared(llm)
+            MAPPINGS.append(mapping)
             found = mapping.numpy("weight")
         except Exception as error:
             if llm["model_loader_extra_config"].get("fallback") != "auto":
@@ -135,6 +137,25 @@ def answer(options: Options, held: Any) -> None:
     tell("answered", hashes=hashes, seconds={"first batch": 0.01, "all batches": 0.02})
 
 
+def update(ref: str) -> dict[str, float]:
+    """As vLLM's weight transfer by gpuwm, on the mapping that was loaded. $FAKE_FAULT "stale": it
+    does nothing."""
+    import gpuwm
+
+    begin = time.perf_counter()
+    other = gpuwm.attach(ref)
+    prepared = time.perf_counter()
+    if os.environ.get("FAKE_FAULT") != "stale":
+        MAPPINGS[0].exchange(other)
+    other.drop()
+    say("gpuwm: weight transfer: refreshed 0 bytes of private copies")
+    return {
+        "start": 0.0,
+        "prepare": prepared - begin,
+        "finish": time.perf_counter() - prepared,
+    }
+
+
 def main() -> None:
     options = take_options()
     held = load(options.llm)
@@ -154,6 +175,12 @@ def main() -> None:
     for line in sys.stdin:
         if line.strip() == "again":
             answer(options, held)
+        elif line.startswith("update "):
+            tell("updated", seconds=update(line.split()[1]), memory={}, **{"peak bytes": 0})
+        elif line.startswith("receive "):
+            held = pathlib.Path(line.split()[1]).read_bytes()
+            seconds = {"start": 0.0, "prepare": 0.01, "finish": 0.01}
+            tell("updated", seconds=seconds, memory={}, **{"peak bytes": len(held)})
         else:
             word = line.split()[0]
             tell(word, seconds={word: 0.01}, memory={})

@@ -45,9 +45,10 @@ COLUMNS = ("weights s", "loader s", "LLM() s", "answered s", "KV tokens", "load 
 @dataclass
 class Run:
     """`state`: the folder that stays for the next run, with models and caches. `program`:
-    engine.py, or what stands in for it; `serving`: the same for serving.py. `standing`: what stands
-    in for the servers of `standby-http`; empty: they are real. `switches`: how many
-    the part `swap` makes with mode keep, and with finish. `spares`: engines start in processes that
+    engine.py, or what stands in for it; `serving`, `training`: the same for serving.py and
+    trainer.py. `standing`: what stands in for the servers of `standby-http`; empty: they are real.
+    `switches`: how many the part `swap` makes with mode keep, and with finish; `publishes`: how
+    many the part `trainer` makes. `spares`: engines start in processes that
     wait for them; without, each imports vLLM itself. `attention`: the backend; vLLM chooses where
     it is empty."""
 
@@ -59,7 +60,9 @@ class Run:
     program: str
     serving: str = ""
     standing: str = ""
+    training: str = ""
     switches: tuple[int, int] = (50, 20)
+    publishes: int = 10
     spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)
@@ -95,12 +98,14 @@ class Run:
         streams: int = 0,
         http: bool = False,
         stands_by: bool = False,
+        training: tuple[str, ...] = (),
         **llm: Any,
     ) -> Engine:
         """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
         process imports vLLM first. streams, http: it is serving.py, with so many streams, as a
-        server or not; it imports vLLM first. stands_by: it answers only after it was asked to
-        "occupy". Eager, unless `enforce_eager=False`."""
+        server or not; it imports vLLM first. training: it is trainer.py, with these models, and
+        imports vLLM first. stands_by: it answers only after it was asked to "occupy". Eager, unless
+        `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
             "skip_tokenizer_init": True,
@@ -127,9 +132,11 @@ class Run:
             streams=streams,
             http=http,
             stands_by=stands_by,
+            training=[self.model(each) for each in training],
         )
-        program = self.serving if streams else self.program
-        spare = self.spares.take() if self.spares and not fresh and not streams else None
+        program = self.serving if streams else self.training if training else self.program
+        is_other = bool(streams or training)
+        spare = self.spares.take() if self.spares and not fresh and not is_other else None
         engine = Engine(f"{self.report.part}-{name}", options, self.out, self.gpus, spare, program)
         self.running.append(engine)
         return engine

@@ -214,6 +214,7 @@ def driver(
     command += ["--state", str(state), "--engine", str(HERE / "fake.py")]
     command += ["--serving", str(HERE / "fake_serving.py")]
     command += ["--standing", str(HERE.parents[2] / "python/tests/standing.py")]
+    command += ["--training", str(HERE / "fake_trainer.py")]
     done = subprocess.run(
         command,
         env={**os.environ, **environment},
@@ -415,6 +416,34 @@ def test_a_faulty_switch_fails_the_part(
     status, text, _ = driver(tmp_path, "swap", "--switches", "2,2", FAKE_FAULT=faults)
     assert status == 1
     assert [word for word in words if word not in text] == []
+
+
+# ---- a trainer ----------------------------------------------------------------------------------
+
+
+def test_engines_follow_a_trainer(tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, "trainer", "--publishes", "4")
+    assert status == 0, text
+    steps = [line["step"] for line in lines if line["kind"] == "publish"]
+    assert steps == [1, 2, 3, 4]
+    assert sum(line["kind"] == "ipc" for line in lines) == 3
+    assert not survivors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("stale", "FAILED 4 publishes, both engines follow"),
+        ("halves", "FAILED 4 publishes, both engines follow"),
+        ("copies", "bytes were copied after loading"),
+        ("keeps", "FAILED older versions are gone"),
+        ("lives", "FAILED a publish that was cut off is no version"),
+    ],
+)
+def test_a_faulty_trainer_fails_the_part(fault: str, words: str, tmp_path: pathlib.Path) -> None:
+    status, text, _ = driver(tmp_path, "trainer", "--publishes", "4", FAKE_FAULT=fault)
+    assert status == 1
+    assert words in text
 
 
 def survivors(tmp_path: pathlib.Path) -> list[str]:

@@ -1,0 +1,135 @@
+"""A move of one rank's model to another version, from its preparation to its end: what a switch
+(`gpuwm.vllm.extension`) and a weight transfer (`gpuwm.vllm.transfer`) do in each rank.
+
+A model has one move at a time. The move holds the lease of the version that the model is not on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from .. import errors
+from ..attaching import attach
+from ..image import comparing
+from ..mapping import Mapping as Attached
+from . import differences, loading
+
+# The caller of a move this old is dead: `gpuwm.vllm.switching` gives up long before.
+STALE_S = 900.0
+Said = dict[str, Any]
+
+
+class Move:
+    """token: of whoever moves the model. `prepare` may run in a thread of its own; what it sets is
+    read under `lock`. other: the version that the model is not on: first the new one, and the old
+    one once the model has moved. Its lease keeps that version whole, whatever becomes of names and
+    aliases.
+    """
+
+    def __init__(self, token: str, model: loading.Loaded) -> None:
+        self.token = token
+        self.model = model
+        self.before = said_of(model.mapping)
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+        self.other: Attached | None = None
+        self.ended = False
+
+    def prepare(self, ref: str, verify: bool) -> None:
+        """Attaches to this rank's part of `ref`, compares it with the version that the model is on
+        and, if `verify`, reads it again. Errors of gpuwm.attach, `check` and Mapping.verify."""
+        new = self._attach(ref)
+        try:
+            if new.version.id != self.before["id"]:
+                check(self.model.mapping, new)
+                if verify:
+                    new.verify()
+        except BaseException:
+            new.drop()
+            raise
+        with self.lock:
+            if not self.ended:
+                self.other = new
+                return
+        new.drop()  # nobody waits for it any more
+
+    def _attach(self, ref: str) -> Attached:
+        engine = self.model.engine
+        return attach(
+            ref,
+            device=engine.device,
+            rank=engine.ranks.rank,
+            owner=engine.settings.owners,
+            client=engine.client,
+        )
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self.model.mapping.version.id != self.before["id"])
+
+    def exchange(self) -> None:
+        """There, or back. Errors of Mapping.exchange."""
+        assert self.other is not None
+        self.model.mapping.exchange(self.other)
+
+    def end(self) -> None:
+        """Gives the other version's lease back."""
+        with self.lock:
+            self.ended = True
+            other, self.other = self.other, None
+        if other is not None:
+            other.drop()
+
+
+def make_way(model: loading.Loaded, take_over: bool = False) -> None:
+    """Ends a move whose caller is dead, and leaves the model where that move has left it. Busy: a
+    move has not ended, is younger than STALE_S, and nobody takes it over."""
+    move = model.move
+    if move is None:
+        return
+    age = time.monotonic() - move.began
+    if age < STALE_S and not take_over:
+        raise errors.Busy(
+            f"another switch of this engine began {age:.0f} s ago, and has not ended",
+            "wait for it; if its caller is dead, take over (take_over=True, --take-over)",
+        )
+    end(model)
+
+
+def of(model: loading.Loaded, token: str) -> Move:
+    """The model's move, if it is that of the token. Cancelled."""
+    if model.move is None or model.move.token != token:
+        raise errors.Cancelled("another switch of this engine took this one's place")
+    return model.move
+
+
+def end(model: loading.Loaded) -> None:
+    """Ends the model's move, if there is one. The model stays where it is."""
+    move, model.move = model.move, None
+    if move is not None:
+        move.end()
+
+
+def check(now: Attached, new: Attached) -> None:
+    """Mismatch: the first thing for which a running model that is on `now` can't move to `new`. The
+    key's fields on the checkpoint may differ, as that is what a move is for."""
+    differences.compare_versions(now, new)
+    now.exchange(new, check=True)
+    # A captured graph holds plain values as constants.
+    found = comparing.difference(now, new, differences.WRITTEN_BY_LOADING)
+    if found is not None:
+        raise errors.Mismatch(
+            f"{new.version} can't stand where {now.version} is: {found}",
+            "a running engine can't take another value: start an engine on that version",
+        )
+
+
+def said_of(mapping: Attached) -> Said:
+    """The version, for an answer: `version`, `id` and `bytes`."""
+    return {
+        "version": str(mapping.version),
+        "id": mapping.version.id,
+        "bytes": mapping.version.nbytes,
+    }

@@ -1,0 +1,244 @@
+"""The backend `gpuwm` of vLLM's weight transfer: an engine that serves takes other weights of its
+own layout without copying weights.
+
+    vllm serve MODEL --load-format gpuwm --weight-transfer-config '{"backend": "gpuwm"}' …
+
+    start_weight_update
+    update_weights {"ref": "policy@step-12"}    each rank attaches, compares and reads it again
+    finish_weight_update                        each rank exchanges the two versions
+
+A trainer makes such versions with `gpuwm.vllm.publisher`. Nothing here pauses vLLM or empties its
+caches: the caller does, as with every backend. `gpuwm.vllm.switch` does the same with all of that.
+
+All ranks move or none: they tell each other in a process group of vLLM how each step went. If one
+could not, those that have moved go back, and all of them raise. The executor of vLLM 0.25 reads the
+answers of several ranks only up to the first error, and takes the others for those of its next
+call. So `gpuwm.vllm.Worker` lets the last rank alone raise.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+
+from .. import _lib, errors, remembering
+from ..mapping import Mapping as Attached
+from . import loading, moving, refusals
+from .clock import Clock
+
+log = logging.getLogger("vllm.gpuwm")
+
+
+@dataclass
+class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]
+    """Nothing: gpuwmd is found as when the engine started."""
+
+
+@dataclass
+class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
+    """ref: "policy@step-12", "policy@prod", or a version's id. verify: whether each rank reads the
+    version's bytes again and compares them with their digests."""
+
+    ref: str
+    verify: bool = True
+
+
+class Engine(WeightTransferEngine):  # type: ignore[misc]
+    """One rank's half. vLLM calls its methods in all ranks, in the thread that runs the model. All
+    of them raise gpuwm.Error, and then all ranks do."""
+
+    init_info_cls = InitInfo
+    update_info_cls = UpdateInfo
+    supports_draft_weight_update = False  # vLLM 0.33: a draft stays on its version
+
+    def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
+        """Unsupported: the model is in memory of the engine's own, or there are replicas."""
+        super().__init__(config, vllm_config, device, model)
+        if vllm_config.parallel_config.data_parallel_size > 1:
+            raise errors.Unsupported(
+                'weight transfer by the backend "gpuwm" refuses data parallelism: vLLM tells the '
+                "answers of its first replica only",
+                "start an engine for each replica",
+            )
+        self._loaded = loading.loaded(model)
+        self._token = f"weight transfer {secrets.token_hex(8)}"
+        self._clock = Clock()
+
+    def init_transfer_engine(self, init_info: InitInfo) -> None:
+        """Does nothing: there is no connection to a trainer."""
+
+    def start_weight_update(self, *arguments: Any, **named: Any) -> None:
+        """Forgets an update that its caller left. vLLM gives more arguments in newer releases."""
+        self._forget()
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """As vLLM's own, without waiting for the device, on which nothing was queued."""
+        self.receive_weights(self.parse_update_info(update_info))
+
+    def receive_weights(self, update_info: UpdateInfo) -> None:
+        """Prepares to move. The model stays where it is.
+
+        Errors of gpuwm.attach and Mapping.verify: NotFound, Damaged, Refused… Mismatch: the first
+        difference in key, layout or plain values, or the ranks got different versions. Busy: a
+        switch has not ended, or an update was prepared before. After an error nothing has changed,
+        and the caller starts again with start_weight_update.
+        """
+        self._clock = Clock()
+        try:
+            self._all(f"prepare {update_info.ref}", lambda: self._prepare(update_info))
+            self._check_same(update_info.ref)
+        except BaseException:
+            self._forget()
+            raise
+        self._clock.lap("prepare")
+
+    def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
+        """Moves to the version that was prepared, without gpuwmd.
+
+        Invalid: nothing was prepared. Cancelled: a switch took over meanwhile. Errors of
+        Mapping.exchange. After an error all ranks are on the old version, and the caller goes on
+        with update_weights, since vLLM regards the update as begun. But Lost: the ranks may be on
+        different versions, so the engine has to be started again.
+        """
+        self._clock.lap("wait")
+        try:
+            self._all("move", self._exchange)
+        except BaseException as error:
+            self._go_back(error)
+        self._clock.lap("exchange")
+        move = self._loaded.move
+        assert move is not None
+        log.info(
+            "gpuwm: weight transfer: %s -> %s (%s): prepare %.3f s, exchange %.3f s, refreshed %d "
+            "bytes of private copies",
+            move.before["version"],
+            self._loaded.mapping.version,
+            self._loaded.mapping.version.id,
+            self._clock.times.get("prepare", 0.0),
+            self._clock.times["exchange"],
+            _private_bytes(self._loaded.mapping),
+        )
+        self._forget()
+
+    def shutdown(self) -> None:
+        """Gives the lease of an update back that was not finished."""
+        self._forget()
+
+    @staticmethod
+    def trainer_send_weights(iterator: Any, trainer_args: Any) -> NoReturn:
+        """Unsupported: a trainer sends no weights to engines, it publishes a version."""
+        raise errors.Unsupported(
+            'the backend "gpuwm" sends no weights',
+            "publish them with gpuwm.vllm.publisher, and give engines the version: "
+            'update_weights({"ref": "policy@step-12"})',
+        )
+
+    # ---- how ----
+
+    def _prepare(self, update: UpdateInfo) -> None:
+        if not isinstance(update.verify, bool):
+            raise _lib.wrong("verify", update.verify, "true or false")
+        model = self._loaded
+        if model.move is not None and model.move.token == self._token:
+            raise errors.Busy(
+                "update_weights was called before, and finish_weight_update was not: a version is "
+                "whole, so one call is all that an update has",
+                "start again with start_weight_update",
+            )
+        moving.make_way(model)
+        move = moving.Move(self._token, model)
+        move.prepare(update.ref, update.verify)
+        model.move = move
+
+    def _check_same(self, ref: str) -> None:
+        """An alias may have moved between two ranks. Collective."""
+        move = self._loaded.move
+        assert move is not None
+        assert move.other is not None
+        found = self._loaded.engine.ranks.gather(
+            (move.other.version.id, str(move.other.version)),
+        )
+        several = sorted({f"{name} ({number})" for number, name in found})
+        if len(several) > 1:
+            raise errors.Mismatch(
+                f"{ref} is not the same version for all ranks: {', '.join(several)}",
+                "its alias moved meanwhile: update again, or name a tag",
+            )
+
+    def _exchange(self) -> None:
+        if self._loaded.move is None:
+            raise errors.Invalid(
+                "finish_weight_update without update_weights: there is no version to move to",
+                'call update_weights({"ref": "policy@step-12"}) first',
+            )
+        move = moving.of(self._loaded, self._token)
+        assert move.other is not None
+        if not move.has_moved and move.other.version.id != move.before["id"]:
+            move.exchange()
+
+    def _go_back(self, first: BaseException) -> NoReturn:
+        """Some rank could not move. Raises `first`, or Lost."""
+        move = self._loaded.move
+        mine = move is not None and move.token == self._token
+        error: BaseException | None = None
+        try:
+            if mine and move is not None and move.has_moved:
+                move.exchange()
+        except Exception as failed:
+            error = failed
+        try:
+            self._loaded.engine.ranks.agree("go back", error)
+        except errors.Error as second:
+            raise errors.Lost(
+                f"the weight update failed: {first}; nor could all ranks go back: {second}",
+                "ranks may be on different versions: start the engine again",
+            ) from first
+        self._forget()
+        raise first
+
+    def _all(self, what: str, step: Callable[[], None]) -> None:
+        """The step, in all ranks. Raises in all if it failed in one. Collective."""
+        error: BaseException | None = None
+        try:
+            step()
+        except errors.Error as failed:
+            error = failed
+        except Exception as failed:  # the rank goes on, so that others need not end
+            error = errors.Error(f"{type(failed).__name__}: {failed}", "the rank's log says more")
+            log.exception("gpuwm: a weight update could not %s", what)
+        self._loaded.engine.ranks.agree(what, error)
+
+    def _forget(self) -> None:
+        """Ends this update's move, if it has not ended. The model stays where it is."""
+        move = self._loaded.move
+        if move is not None and move.token == self._token:
+            moving.end(self._loaded)
+
+
+def _private_bytes(mapping: Attached) -> int:
+    """Of buffers, and of what the loader's "private" names: all that an exchange copies."""
+    bound = remembering.all_bound(mapping)
+    return sum(tensor.nbytes for each, tensor in bound if each.private)
+
+
+def told_by_the_last(vllm_config: Any, call: Callable[[], None]) -> None:
+    """A step of a weight update, for a worker's method: if it fails in all ranks, the last rank
+    alone raises. See the module's text."""
+    parallel, transfer = vllm_config.parallel_config, vllm_config.weight_transfer_config
+    ours = transfer is not None and transfer.backend == refusals.WEIGHT_TRANSFER
+    if not ours or parallel.rank == parallel.world_size - 1:
+        call()
+        return
+    try:
+        call()
+    except Exception as error:
+        log.warning("gpuwm: the last rank tells that a weight update failed: %s", error)

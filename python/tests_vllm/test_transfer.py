@@ -1,0 +1,214 @@
+"""Engines take other weights through vLLM's weight transfer, by the backend `gpuwm`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from conftest import Daemon, eventually
+
+from .conftest import Start
+from .engines import Engine
+from .test_switching import RANKS, built, is_on, prepare
+
+TRANSFER: dict[str, Any] = {"weight_transfer_config": {"backend": "gpuwm"}}
+
+
+def following(start: Start, ref: str, kind: str = "dense", **options: Any) -> Engine:
+    """An engine that has made this version, and may take others."""
+    return built(start, kind, ref, **TRANSFER, **options)
+
+
+def call(ranks: list[Engine], method: str, *arguments: Any) -> list[str]:
+    """How it failed in each rank, as vLLM's executor is told: only the last rank may tell."""
+    for rank in ranks:
+        rank.tell("transfer", method, *arguments)
+    return [rank.answer() for rank in ranks]
+
+
+def update(ranks: list[Engine], ref: str) -> str:
+    """How an update failed, or an empty text. A failed one is not finished."""
+    for method, arguments in (
+        ("start_weight_update", ()),
+        ("update_weights", ({"ref": ref},)),
+        ("finish_weight_update", ()),
+    ):
+        found = call(ranks, method, *arguments)
+        assert found[:-1] == [""] * (len(ranks) - 1)
+        if found[-1]:
+            return found[-1]
+    return ""
+
+
+def test_two_engines_follow(daemon: Daemon, start: Start) -> None:
+    engines = [following(start, "policy@v1")]
+    extra = {"ref": "policy@v1", "mode": "load"}
+    engines.append(start("dense", load_format="gpuwm", extra=extra, **TRANSFER))
+    second = built(start, "dense-2", "policy@v2")
+    daemon.admin.set_alias("policy", "prod", "v2")
+    first = engines[0].ask("describe")
+    for ref, other in (("policy@prod", second.ask("describe")), ("policy@v1", first)):
+        for engine in engines:
+            assert update([engine], ref) == ""
+            assert engine.ask("describe") == other
+            assert engine.ask("shared")
+    eventually(lambda: daemon.leases("policy@v2") == 1)
+    assert "policy@v1 -> policy@v2" in engines[0].text()
+    # Tables of rotary embeddings, which are buffers.
+    (refreshed,) = set(re.findall(r"refreshed (\d+) bytes", engines[0].text()))
+    assert 0 < int(refreshed) < 20_000
+
+
+def test_nothing_moves_before_the_end_of_the_update(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "prepared@v1")
+    second = built(start, "dense-2", "prepared@v2")
+    first = engine.ask("describe")
+    assert call([engine], "start_weight_update") == [""]
+    assert call([engine], "update_weights", {"ref": "prepared@v2"}) == [""]
+    assert engine.ask("describe") == first
+    assert daemon.leases("prepared@v2") == 2
+    assert call([engine], "finish_weight_update") == [""]
+    assert is_on(engine, second)
+    eventually(lambda: daemon.leases("prepared@v1") == 0)
+    assert update([engine], "prepared@v2") == ""  # where it is already
+    assert is_on(engine, second)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no version": ({"ref": "wrong@none"}, "NotFound"),
+    "no ref": ({}, "ValueError: Invalid update_info"),
+    "another key": ({"ref": "wrong@v1", "names": []}, "ValueError: Invalid update_info"),
+    "no text": ({"ref": 7}, "TypeError"),
+    "no flag": ({"ref": "wrong@v1", "verify": "no"}, "verify"),
+}
+
+
+def test_wrong_updates_are_refused(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "wrong@v1")
+    first = engine.ask("describe")
+    for what, (info, said) in WRONG.items():
+        assert call([engine], "start_weight_update") == [""], what
+        (failed,) = call([engine], "update_weights", info)
+        assert said in failed, what
+    assert engine.ask("describe") == first
+    assert update([engine], "wrong@v1") == ""
+
+
+def test_steps_in_the_wrong_order(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "order@v1")
+    built(start, "dense-2", "order@v2")
+    assert "without a matching start" in call([engine], "finish_weight_update")[0]
+    assert "must be called before" in call([engine], "update_weights", {"ref": "order@v2"})[0]
+    assert call([engine], "start_weight_update") == [""]
+    assert "without update_weights" in call([engine], "finish_weight_update")[0]
+    assert call([engine], "update_weights", {"ref": "order@v2"}) == [""]
+    assert "called before" in call([engine], "update_weights", {"ref": "order@v2"})[0]
+    assert engine.ask("gpuwm_version")["version"] == "order@v1"
+    eventually(lambda: daemon.leases("order@v2") == 1)
+    assert update([engine], "order@v2") == ""
+
+
+def test_another_layout_is_refused(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "layout@v1")
+    built(start, "dense-2", "layout@v2", dtype="float16")
+    failed = update([engine], "layout@v2")
+    assert "Mismatch" in failed
+    assert "dtype" in failed
+    assert engine.ask("gpuwm_version")["version"] == "layout@v1"
+
+
+def test_a_version_that_is_retired_between_the_two(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "gone@v1")
+    second = built(start, "dense-2", "gone@v2")
+    assert call([engine], "start_weight_update") == [""]
+    assert call([engine], "update_weights", {"ref": "gone@v2"}) == [""]
+    daemon.admin.remove_alias("gone", "current")
+    daemon.admin.retire("gone@v2")
+    assert call([engine], "finish_weight_update") == [""]  # the lease keeps it whole
+    assert is_on(engine, second)
+    assert "NotFound" in update([engine], "gone@v2")
+    assert is_on(engine, second)
+
+
+def test_a_switch_that_has_not_ended(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "busy@v1")
+    built(start, "dense-2", "busy@v2")
+    prepare(engine, "another's", "busy@v2")
+    assert "Busy: another switch" in update([engine], "busy@v2")
+    engine.ask("gpuwm_settle", "another's", "old")
+    assert call([engine], "start_weight_update") == [""]
+    assert call([engine], "update_weights", {"ref": "busy@v2"}) == [""]
+    assert engine.ask("gpuwm_prepare", "another's", "busy@v2", "yes", "no")["error"] == "Busy"
+    prepare(engine, "another's", "busy@v2", take_over="yes")
+    assert "Cancelled" in call([engine], "finish_weight_update")[0]
+    assert engine.ask("gpuwm_version")["version"] == "busy@v1"
+    engine.ask("gpuwm_settle", "another's", "old")
+    assert call([engine], "update_weights", {"ref": "busy@v2"}) == [""]
+    assert call([engine], "finish_weight_update") == [""]
+
+
+def test_an_engine_with_weights_of_its_own(daemon: Daemon, start: Start) -> None:
+    failed = start("dense", **TRANSFER).failed()
+    assert failed.error == "Unsupported"
+    assert "--load-format gpuwm" in failed.text
+
+
+def test_replicas_are_refused(daemon: Daemon, start: Start) -> None:
+    engine = following(start, "replicas@v1")
+    engine.ask("be_a_replica")
+    assert "data parallelism" in call([engine], "make_transfer_engine")[0]
+
+
+# ---- several ranks ------------------------------------------------------------------------------
+
+
+def two(start: Start, kind: str, ref: str) -> list[Engine]:
+    ranks = [
+        start(
+            kind,
+            rank=rank,
+            meet=f"{kind}-{ref}",
+            tensor_parallel_size=RANKS,
+            load_format="gpuwm",
+            extra={"ref": ref},
+            **TRANSFER,
+        )
+        for rank in range(RANKS)
+    ]
+    for rank in ranks:
+        rank.loaded()
+    return ranks
+
+
+def test_all_ranks_move_or_none(daemon: Daemon, start: Start) -> None:
+    engine, second = two(start, "dense", "ranks@v1"), two(start, "dense-2", "ranks@v2")
+    first = [rank.ask("describe") for rank in engine]
+    assert "NotFound" in update(engine, "ranks@none")
+    assert update(engine, "ranks@v2") == ""
+    for rank in range(RANKS):
+        assert is_on(engine[rank], second[rank])
+    engine[0].ask("refuse_exchange")
+    assert "rank 0 of this engine could not move: Busy" in update(engine, "ranks@v1")
+    for rank in range(RANKS):  # the one that had moved went back
+        assert is_on(engine[rank], second[rank])
+    eventually(lambda: daemon.leases("ranks@v1") == 0)
+    assert engine[1].ask("describe") != first[1]
+
+
+def test_a_rank_that_can_not_go_back(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "torn@v1")
+    two(start, "dense-2", "torn@v2")
+    engine[0].ask("refuse_exchange")
+    engine[1].ask("refuse_exchange", 1)
+    assert "Lost" in update(engine, "torn@v2")
+    assert engine[1].ask("gpuwm_version")["version"] == "torn@v2"
+
+
+def test_one_rank_is_busy(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "half@v1")
+    two(start, "dense-2", "half@v2")
+    prepare(engine[0], "another's", "half@v2")
+    assert "rank 0 of this engine could not prepare half@v2: Busy" in update(engine, "half@v2")
+    assert engine[1].ask("gpuwm_version")["version"] == "half@v1"
+    engine[0].ask("gpuwm_settle", "another's", "old")
+    assert update(engine, "half@v2") == ""
