@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from torch._C import _len_torch_dispatch_stack
 
 import gpuwm
 import gpuwm.vllm
@@ -140,6 +141,7 @@ def _given(tensors: Tensors, how: str) -> Any:
         "function": lambda: lambda: iter(tensors.items()),
         "stops": lambda: _halfway(tensors, lambda: os.kill(os.getpid(), signal.SIGSTOP)),
         "fails": lambda: _halfway(tensors, _fail),
+        "looks": lambda: _halfway(tensors, _look),
         "number": lambda: 7,
         "twice": lambda: [*tensors.items(), *tensors.items()],
     }
@@ -153,8 +155,14 @@ def _halfway(tensors: Tensors, act: Callable[[], object]) -> Iterator[tuple[str,
     yield from pairs[len(pairs) // 2 :]
 
 
+def _look() -> None:
+    """The trainer's own code computes as it does outside of a publish."""
+    assert torch.tensor(1.0).dtype == torch.float32
+    assert _len_torch_dispatch_stack() == 0
+
+
 def _fail() -> None:
-    raise OSError("the test's trainer is broken")
+    raise KeyError("the test's trainer is broken")
 
 
 def serve(pipe: Connection, log: str, job: Job) -> None:

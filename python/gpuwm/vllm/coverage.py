@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import errors
 
@@ -29,6 +29,10 @@ class Tensors:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.last = ""  # the one that was given last
         self._spans: list[tuple[int, int, str]] = []  # addresses, sorted
+        self.raised: BaseException | None = None  # by the trainer's own code
+        self._dtype = torch.get_default_dtype()
+        cuda: Any = torch.cuda
+        self._device = cuda.current_device() if cuda.is_initialized() else -1
 
     def given(
         self, tensors: Iterable[tuple[str, torch.Tensor]]
@@ -37,7 +41,7 @@ class Tensors:
         none; something is no tensor with memory."""
         seen: set[str] = set()
         self._spans.clear()
-        for name, tensor in tensors:
+        for name, tensor in self._outside(tensors):
             if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
                 raise errors.Invalid(
                     f"({name!r}, a {type(tensor).__name__}) among the trainer's tensors",
@@ -58,6 +62,25 @@ class Tensors:
             self.read.setdefault(name, 0)
             self._note(name, plain)
             yield name, plain
+
+    def _outside(self, tensors: Iterable[Any]) -> Iterator[Any]:
+        """The trainer's own code may compute and gather what it gives: it runs as outside of a
+        load, where this object was made."""
+        pairs = iter(tensors)
+        while True:
+            inside = torch.get_default_dtype()
+            torch.set_default_dtype(self._dtype)
+            try:
+                with _disable_current_modes(), torch.cuda.device(self._device):
+                    pair = next(pairs, None)
+            except BaseException as error:
+                self.raised = error
+                raise
+            finally:
+                torch.set_default_dtype(inside)
+            if pair is None:
+                return
+            yield pair
 
     def _note(self, name: str, tensor: torch.Tensor) -> None:
         begin, end = _span(tensor)

@@ -18,7 +18,6 @@ import torch
 from vllm.config import CompilationMode, set_current_vllm_config
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.model_loader.utils import initialize_model
-from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, gathering_torch, init
 from .._handle import TensorInfo
@@ -84,7 +83,9 @@ class Skeleton:
                 stack.enter_context(torch.cuda.device(self._device))
             stack.enter_context(standing.standing_for(config, self._part.rank))
             stack.enter_context(set_current_vllm_config(config))
-            stack.enter_context(set_default_torch_dtype(config.model_config.dtype))
+            # vLLM's own context leaves the model's dtype behind after an error.
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(config.model_config.dtype)
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
             yield
@@ -188,7 +189,8 @@ class _Filling:
                 with watched:
                     loader.load_weights(model, model_config)
             except (AssertionError, KeyError, ValueError, RuntimeError, IndexError) as error:
-                raise _not_loaded(error, given) from error
+                told = _not_loaded(error, given)
+                raise told from (None if told is error else error)
             self._check_written(watched)
             _check_layers(model)
             with torch.device(self._config.device_config.device):
@@ -356,8 +358,8 @@ def _placed(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return view_of(memory, like.dtype, like.size(), like.stride(), 0)
 
 
-def _not_loaded(error: Exception, given: Tensors) -> errors.Error:
-    if isinstance(error, errors.Error):
+def _not_loaded(error: Exception, given: Tensors) -> Exception:
+    if isinstance(error, errors.Error) or error is given.raised:
         return error
     last = f"tensor {given.last} {list(given.shapes[given.last])}" if given.last else "any tensor"
     said = " ".join(str(error).split())[:300] or type(error).__name__
