@@ -24,7 +24,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import texts, variables
+from ..engines import texts
+from . import variables
 
 # Fields that tell one rank's part from another's. A version has one name, so the name can't depend
 # on them.
