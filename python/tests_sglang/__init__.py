@@ -1,0 +1,3 @@
+"""Tests that load models with SGLang itself, on a CPU: tests/sglang.sh runs them."""
+
+STOP = "GPUWM_TEST_STOP"  # an engine's environment variable: see `stopping`
