@@ -30,7 +30,7 @@ def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     sys.path.append(str(folder))
     os.environ.update(HF_HUB_OFFLINE="1", SGLANG_CACHE_DIR=str(tmp_path_factory.mktemp("cache")))
     os.environ["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{folder}"
-    engines.preload(SERVING)
+    engines.preload("tests_sglang.prepared", SERVING)
     yield
     sys.path.remove(str(folder))
 

@@ -1,28 +1,21 @@
-"""One engine's loading, in a process of its own. multiprocessing's fork server imports this module
-once, and every engine is a fork of that: importing SGLang takes longer than all the rest."""
+"""One engine's loading, in a process of its own. multiprocessing's fork server imports `prepared`
+and this module once, and every engine is a fork of that: importing SGLang takes longer than all the
+rest."""
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import importlib.metadata
 import os
 import signal
 import sys
 import traceback
-import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-# Before torch and SGLang are imported: nothing is compiled here, and SGLang runs on the CPU.
-os.environ["TORCHDYNAMO_DISABLE"] = "1"
-os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
-
 import torch
-
-from . import stubs
-
-warnings.simplefilter("ignore")  # SGLang's imports warn
-stubs.install()
-
 from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.distributed import bootstrap
@@ -32,10 +25,11 @@ from sglang.srt.model_loader import get_model
 from sglang.srt.models import registry
 from sglang.srt.plugins import load_plugins
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
+from sglang.srt.utils import configure_logger
 
 from tests_vllm.engines import Job
 
-from . import operators, stopping
+from . import RELEASE, operators, stopping
 
 PR_SET_PDEATHSIG = 1
 operators.define()
@@ -59,6 +53,7 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
         else:
             os.environ[name] = value
     try:
+        _pretend(os.environ.get(RELEASE))
         stopping.apply()
         model = _load(job)
         pipe.send(("loaded", _describe(model)))
@@ -75,12 +70,24 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
     os._exit(0)
 
 
+def _pretend(version: str | None) -> None:
+    """That SGLang is of another version."""
+    if version is not None:
+        found = importlib.metadata.version
+
+        def told(distribution_name: str) -> str:
+            return version if distribution_name == "sglang" else found(distribution_name)
+
+        importlib.metadata.version = told
+
+
 def _load(job: Job) -> torch.nn.Module:
     """As SGLang's ModelRunner."""
     arguments = {"skip_tokenizer_init": True, "device": "cpu", "dtype": "bfloat16"}
     server_args = ServerArgs(**{**arguments, "log_level": "info", **job.arguments})
     for name, value in job.changed.items():
         server_args.override("gpuwm tests", **{name: value})
+    configure_logger(server_args)
     set_global_server_args_for_scheduler(server_args)
     model_config = ModelConfig.from_server_args(server_args)
     initialize_moe_config(server_args)
@@ -154,4 +161,17 @@ def _update(model: torch.nn.Module, path: str, load_format: str) -> tuple[bool, 
     return done
 
 
-_ANSWERS = {"describe": _describe, "shared": _shared, "update": _update}
+def _unknown_arguments(model: torch.nn.Module) -> set[str]:
+    """Of gpuwm's table those that this release of SGLang does not have."""
+    from gpuwm.sglang import arguments
+
+    known = {field.name for field in dataclasses.fields(ServerArgs)}
+    return {name for names in arguments.TABLE.values() for name in names} - known
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "describe": _describe,
+    "shared": _shared,
+    "update": _update,
+    "unknown arguments": _unknown_arguments,
+}

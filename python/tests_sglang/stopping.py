@@ -10,12 +10,14 @@ from typing import Any
 
 from sglang.srt.model_loader.loader import DefaultModelLoader
 
+from gpuwm import image
 from gpuwm._making import Making
 
 from . import STOP
 
 _weights = DefaultModelLoader._get_all_weights
 _end = Making._end
+_install = image.install
 
 
 def _stop() -> None:
@@ -47,10 +49,18 @@ def _in_publish(making: Making, call: Any) -> Any:
     return _end(making, call)
 
 
+def _before_install(*arguments: Any, **named: Any) -> Any:
+    """When a model was built around a version that is attached."""
+    _stop()
+    return _install(*arguments, **named)
+
+
 def apply() -> None:
     moment = os.environ.get(STOP)
     if moment == "in-publish":
-        Making._end = _in_publish  # type: ignore[method-assign]
+        Making._end = _in_publish  # type: ignore[assignment, method-assign]
+    elif moment == "before-install":
+        image.install = _before_install
     elif moment is not None:
         DefaultModelLoader._get_all_weights = {
             "at-start": _at_start,

@@ -3,21 +3,26 @@ shapes, strides, ties, plain values and the SHA-256 of every tensor."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from conftest import Daemon
 
-from tests_vllm.comparing import differences
-
+from .comparing import differences
 from .conftest import Start
 
+# The one kind of rotary embedding that SGLang has for MLA on a CPU.
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0}
+YARN["original_max_position_embeddings"] = 64
+# What SGLang asks of a configuration and transformers' class for it lacks.
+LATENT = {"rope_parameters": YARN, "moe_layer_freq": 1, "scoring_func": "softmax"}
 # kind of model, and how the engine is started
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "dense": ("dense", {}),
     "tied": ("tied", {}),
     "experts": ("experts", {}),
-    "latent": ("latent", {}),
+    "latent": ("latent", {"json_model_override_args": json.dumps(LATENT)}),
     "fp8 checkpoint": ("fp8", {}),
 }
 

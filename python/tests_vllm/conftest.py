@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
 from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
 
 from tests_vllm import distributions, engines

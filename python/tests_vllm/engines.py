@@ -120,6 +120,6 @@ def _write_models(folder: pathlib.Path) -> None:
     models.write_all(folder)
 
 
-def preload(serving: str) -> None:
+def preload(*modules: str) -> None:
     """Lets the fork server import what every engine needs, so that each starts within a second."""
-    _processes.set_forkserver_preload([serving])
+    _processes.set_forkserver_preload(list(modules))

@@ -39,7 +39,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         *("disable_flashinfer_cutlass_moe_fp4_allgather", "enable_waterfill"),
         *("disable_shared_experts_fusion", "enforce_shared_experts_fusion"),
         *("enable_fused_moe_sum_all_reduce", "enable_two_batch_overlap"),
-        *("enable_single_batch_overlap", "cutedsl_moe_max_num_tokens"),
+        "enable_single_batch_overlap",
     ),
     "parallel": (
         *("enable_dp_attention", "moe_dense_tp_size", "enable_attn_tp_input_scattered"),

@@ -25,8 +25,10 @@ _IGNORED = {
     "_forward_method": "MultiPlatformOp: forward_native or that of the platform",
     "_original_forward_method": "likewise, while torch.compile is entered",
     "is_torch_compile": "likewise",
+    "routed_experts_weights_of_layer": "for EPLB, which is refused",
 }
 IGNORED = tuple(glob for name in _IGNORED for glob in (name, f"*.{name}"))
 
-# What SGLang writes when it has loaded weights, which an engine that attaches does not load.
-WRITTEN_BY_LOADING = frozenset({"training"})
+# What SGLang writes when it has loaded weights, which an engine that attaches does not load:
+# torch's mode, and whether weights of experts were padded.
+WRITTEN_BY_LOADING = frozenset({"training", "use_padded_loading"})
