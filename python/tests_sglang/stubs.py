@@ -48,10 +48,13 @@ class _Module(types.ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The last finder, so that a package that is installed is not replaced."""
 
+    def __init__(self, packages: Sequence[str]) -> None:
+        self._packages = packages
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] not in PACKAGES:
+        if name.partition(".")[0] not in self._packages:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -62,12 +65,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def add_finder(packages: Sequence[str]) -> None:
+    """Stand-ins for these packages, where they are not installed."""
+    sys.meta_path.append(_Finder(packages))
+
+
 def install() -> None:
     """Before SGLang is imported."""
     global _library
     import torch
 
-    sys.meta_path.append(_Finder())
+    add_finder(PACKAGES)
     _library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in OPERATORS:
         _library.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
