@@ -18,6 +18,12 @@ from typing import Any
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "python"))
 from tests_sglang import stubs
 
+# $GPUWM_TEST_CPU: SGLang on a CPU without any kernel. Its answers are no model's then, since
+# stand-ins write the KV cache's tables, but they depend on the weights.
+CPU = "GPUWM_TEST_CPU" in os.environ
+if CPU:
+    os.environ.update(SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+    stubs.install()
 # Neither was carried, and with these options neither is called.
 stubs.add_finder(("flashinfer", "IPython"))
 
@@ -33,6 +39,9 @@ CALM: dict[str, Any] = {
     "mem_fraction_static": 0.5,
     "log_level": "info",
 }
+if CPU:
+    CALM |= {"device": "cpu", "dtype": "bfloat16", "attention_backend": "torch_native"}
+    CALM |= {"disable_cuda_graph": True, "max_total_tokens": 4096, "max_running_requests": 4}
 SAMPLING = {"temperature": 0.0, "max_new_tokens": ANSWER_TOKENS, "ignore_eos": True}
 
 
