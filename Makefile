@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-vllm wheel lint format fuzz install clean.
+# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -117,7 +117,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle gpu-bundle-vllm wheel print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
+.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -355,6 +355,9 @@ gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)
 # Beside it what that machine needs to run vLLM: tests/gpu/engines.
 gpu-bundle-vllm: gpu-bundle
 	scripts/gpu-bundle-vllm $(BUILD)
+# And to run SGLang: tests/gpu/sglang.
+gpu-bundle-sglang: gpu-bundle
+	scripts/gpu-bundle-sglang $(BUILD)
 
 # The Python package with the library in it; its version is the header's.
 wheel:

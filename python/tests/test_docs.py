@@ -13,6 +13,8 @@ from torch import nn
 
 import gpuwm
 import gpuwm.image
+from gpuwm.sglang import refusals as sglang_refusals
+from gpuwm.sglang import settings as sglang_settings
 from gpuwm.vllm import differences, refusals, settings
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -69,6 +71,16 @@ def test_all_that_is_refused_is_there() -> None:
     flags -= {"--weight-transfer-"}  # goes on in the next line of the source
     assert {flag for flag in flags if flag not in told} == set()
     assert all(method in told.lower() for method in refusals.REFUSED_METHODS)
+
+
+@with_docs
+def test_sglang_s_options_and_refusals_are_there() -> None:
+    told = section(ENGINES, "SGLang")
+    source = pathlib.Path(sglang_refusals.__file__).read_text()
+    flags = set(re.findall(r"--[a-z-]+", source)) - {"--quantization", "--load-format"}
+    flags -= {"--speculative-draft-load-format"}
+    named = {*flags, *(f"`{name}`" for name in (*sglang_settings.KEYS, *sglang_settings.INNER))}
+    assert {each for each in named if each not in told} == set()
 
 
 @with_docs

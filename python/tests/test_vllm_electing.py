@@ -12,7 +12,8 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
-from gpuwm.vllm import electing, engines, settings
+from gpuwm.engines import electing
+from gpuwm.vllm import engines, settings
 from gpuwm.vllm.ranks import Ranks
 
 pytest.importorskip("torch")
@@ -64,7 +65,7 @@ def test_an_engine_waits_for_who_builds_and_the_log_says_so(
         def emit(self, record: logging.LogRecord) -> None:
             told.set()
 
-    electing.log.addHandler(handler := Told())
+    engines.log.addHandler(handler := Told())
     found: list[Any] = []
     waiter = threading.Thread(target=lambda: found.append(electing.find(engine(daemon, name))))
     with caplog.at_level(logging.INFO, "vllm.gpuwm"):
@@ -72,7 +73,7 @@ def test_an_engine_waits_for_who_builds_and_the_log_says_so(
         assert told.wait(30)
         build(first)
         waiter.join(30)
-    electing.log.removeHandler(handler)
+    engines.log.removeHandler(handler)
     assert str(found[0].version) == name
     assert f"still waiting for {name}" in caplog.text
     assert "claimed by session" in caplog.text

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import gpuwm
-from gpuwm.vllm import checkpoint, hub, identity
+from gpuwm.engines import checkpoint, hub
+from gpuwm.vllm import identity
 
 SHA = "ab" * 32
 GIT = "cd" * 20
@@ -61,14 +62,14 @@ def cached(root: Any, names: Any, commit: Any = COMMIT, revision: Any = "main") 
 def test_the_files_are_those_that_vllm_would_read(
     names: Any, load_format: Any, chosen: Any
 ) -> None:
-    assert checkpoint.choose(names, load_format, lambda _: None) == chosen
+    assert checkpoint.choose(names, load_format, lambda _: None, identity.FORMATS) == chosen
 
 
 def test_a_shard_that_the_index_does_not_name_does_not_count(tmp_path: Any) -> None:
     folder = folder_with(tmp_path, "a.safetensors", "b.safetensors", "old.safetensors")
     index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (folder / checkpoint.SAFETENSORS_INDEX).write_text(json.dumps(index))
-    assert sorted(checkpoint.in_folder(str(folder), "auto").marks) == [
+    assert sorted(checkpoint.in_folder(str(folder), "auto", identity.FORMATS).marks) == [
         "a.safetensors",
         "b.safetensors",
     ]
@@ -79,19 +80,21 @@ def test_an_index_that_is_none_is_named(tmp_path: Any, content: Any) -> None:
     folder = folder_with(tmp_path, "a.safetensors")
     (folder / checkpoint.SAFETENSORS_INDEX).write_text(content)
     with pytest.raises(gpuwm.Damaged, match="model.safetensors.index.json is no index"):
-        checkpoint.in_folder(str(folder), "auto")
+        checkpoint.in_folder(str(folder), "auto", identity.FORMATS)
 
 
 def test_an_index_too_large_to_read_is_named(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(checkpoint, "INDEX_BYTES_MAX", 4)
     folder = folder_with(tmp_path, "a.safetensors", config={"hidden_size": 64})
     with pytest.raises(gpuwm.Damaged, match=r"config.json has 19 bytes; gpuwm reads at most 4"):
-        checkpoint.in_folder(str(folder), "auto")
+        checkpoint.in_folder(str(folder), "auto", identity.FORMATS)
 
 
 def test_a_load_format_of_other_files_asks_for_a_name(tmp_path: Any) -> None:
     with pytest.raises(gpuwm.Unsupported, match="tensorizer.*ref"):
-        checkpoint.in_folder(str(folder_with(tmp_path, "a.safetensors")), "tensorizer")
+        checkpoint.in_folder(
+            str(folder_with(tmp_path, "a.safetensors")), "tensorizer", identity.FORMATS
+        )
 
 
 def test_a_folder_without_weights_says_what_it_has(tmp_path: Any) -> None:
@@ -231,7 +234,7 @@ class Hub:
 
 
 def of_hub(revision: Any = None) -> Any:
-    return hub.files("org/name", revision, "auto", None, False)
+    return hub.files("org/name", revision, "auto", identity.FORMATS, None, False)
 
 
 def test_the_hub_and_its_cache_tell_the_same(tmp_path: Any, monkeypatch: Any) -> None:

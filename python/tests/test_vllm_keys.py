@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import gpuwm
-from gpuwm.vllm import differences, keys, texts, variables
+from gpuwm.engines import texts
+from gpuwm.vllm import differences, keys, variables
 
 
 @dataclasses.dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import importlib.metadata
 import itertools
 import os
@@ -12,18 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # which pytest brings
-
 from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
 
-from tests_vllm import engines
+from tests_vllm import distributions, engines
 from tests_vllm.engines import Engine, Job, Trainer
 
-PYTHON = pathlib.Path(__file__).parents[1]
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -39,33 +31,16 @@ NEW = not importlib.metadata.version("vllm").startswith("0.25.")
 Start = Callable[..., Engine]
 
 
-def _write_entry_points(folder: pathlib.Path, name: str, groups: dict[str, dict[str, str]]) -> None:
-    """What an installed distribution of this name would have."""
-    dist_info = folder / f"{name}-0.dist-info"
-    dist_info.mkdir()
-    (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
-    parser = configparser.ConfigParser()
-    parser.read_dict(groups)
-    with open(dist_info / "entry_points.txt", "w") as file:
-        parser.write(file)
-
-
-def _own_entry_points() -> dict[str, dict[str, str]]:
-    """Those that gpuwm's wheel has."""
-    project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
-    return dict(project.get("entry-points", {}))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What the fork server, and with it every engine, begins with."""
     folder = tmp_path_factory.mktemp("site")
-    _write_entry_points(folder, "gpuwm", _own_entry_points())
-    _write_entry_points(folder, "gpuwm_tests_vllm", PLUGINS)
+    distributions.write(folder, "gpuwm", distributions.own())
+    distributions.write(folder, "gpuwm_tests_vllm", PLUGINS)
     sys.path.append(str(folder))
     os.environ.update(ENVIRONMENT, VLLM_CACHE_ROOT=str(tmp_path_factory.mktemp("cache")))
     os.environ["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{folder}"
-    engines.preload()
+    engines.preload("tests_vllm.serving")
     yield
     sys.path.remove(str(folder))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import pathlib
@@ -18,11 +19,12 @@ _processes = multiprocessing.get_context("forkserver")
 class Job:
     """What one rank of an engine loads."""
 
-    arguments: dict[str, Any]  # of vLLM's EngineArgs
+    arguments: dict[str, Any]  # of vLLM's EngineArgs, or SGLang's ServerArgs
     meet: str  # a file that is not there yet, by which the ranks of the engine find each other
     rank: int = 0
     environment: dict[str, str | None] = field(default_factory=dict)
     changed: dict[str, Any] = field(default_factory=dict)  # "parallel_config.enable_eplb": True
+    serving: str = "tests_vllm.serving"  # the module that loads it
 
 
 class Failed(Exception):
@@ -141,9 +143,8 @@ def _train(pipe: Connection, log: str, job: Job) -> None:
 
 
 def _serve(pipe: Connection, log: str, job: Job) -> None:
-    from . import serving  # which imports vLLM: only in the fork server
-
-    serving.serve(pipe, log, job)
+    # It imports the engine: only in the fork server.
+    importlib.import_module(job.serving).serve(pipe, log, job)
 
 
 def write_models(folder: pathlib.Path) -> None:
@@ -160,6 +161,6 @@ def _write_models(folder: pathlib.Path) -> None:
     models.write_all(folder)
 
 
-def preload() -> None:
+def preload(*modules: str) -> None:
     """Lets the fork server import what every engine needs, so that each starts within a second."""
-    _processes.set_forkserver_preload(["tests_vllm.serving"])
+    _processes.set_forkserver_preload(list(modules))

@@ -10,7 +10,8 @@ import pytest
 from conftest import Daemon, eventually
 
 import gpuwm
-from gpuwm.vllm import electing, engines, refusals, settings
+from gpuwm.engines import electing
+from gpuwm.vllm import engines, refusals, settings
 from gpuwm.vllm.ranks import Ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import texts
+from ..engines import texts
 
 PREFIX = "backends."  # of all fields' names
 

@@ -6,49 +6,29 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field as default
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import client as clients
 from .. import devices, errors
-from ..attaching import attach
+from ..engines import engine as shared
+from ..engines.engine import Named, attach_raw, check_places, device_of, no_checkpoint
 from ..mapping import Mapping as Attached
 from . import differences, identity, keys
 from . import ranks as groups
 from .settings import Settings, parse
 
 log = logging.getLogger("vllm.gpuwm")
+__all__ = ["Engine", "attach_raw", "check_unchanged", "draft_bytes", "engine", "is_draft", "ref_of"]
 DRAFT = ".draft"  # what a draft's ref has behind the target's
 
 
-@dataclass
-class Engine:
-    """One load of a model by all ranks of an engine.
+class Engine(shared.Engine):
+    """One load of a model by all ranks of an engine of vLLM."""
 
-    name: what is attached to or built. ref: what `ref` says for this model; in mode raw the
-    checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
-    client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
-    checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed `identity`.
-    seconds: what its first steps took, for the log.
-    """
-
+    log = log
     settings: Settings
-    client: clients.Client
-    ranks: groups.Ranks
-    device: str
-    layout: dict[str, str]
-    details: dict[str, str]
-    identity: dict[str, str]
-    name: str
-    ref: str | None
-    checkpoint: str | None = None
-    seconds: dict[str, float] = default(default_factory=dict)
 
-    def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
-        """Mismatch: names the field in which the version's key differs from this engine's. more:
-        fields beside the layout and the identity."""
-        wanted = {**self.layout, **self.identity, **(more or {})}
+    def compare(self, mapping: Attached, wanted: Mapping[str, str]) -> None:
         differences.compare(str(mapping.version), mapping.metadata, wanted, self.details)
 
 
@@ -80,7 +60,7 @@ def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str)
         error = failed
     ranks.agree("connect to gpuwmd", error)
     places = ranks.gather(here)
-    _check_places(places)
+    check_places(places)
     named: Named | None = None
     try:
         if ranks.rank == 0:
@@ -99,23 +79,6 @@ def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
     if settings.ref is None or not draft or target.get("ref") != settings.ref:
         return settings.ref
     return settings.ref + DRAFT
-
-
-def attach_raw(engine: Engine) -> Attached:
-    """The plain checkpoint whose identity the engine has, on its device or, where it is not there,
-    on the host. All ranks get the same version, even if an alias has moved since the engine was
-    made. NotFound: it is gone; NoDevice: with the remedy."""
-    assert engine.ref is not None
-    assert engine.checkpoint is not None
-    wait, owner, client = engine.settings.wait, engine.settings.owners, engine.client
-    version = engine.checkpoint
-    try:
-        try:
-            return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
-        except errors.NoDevice:
-            return attach(version, device="host", wait=wait, owner=owner, client=client)
-    except (errors.NotFound, errors.NoDevice) as error:
-        raise _no_checkpoint(error, engine.ref, engine.device) from error
 
 
 def check_unchanged(engine: Engine, vllm_config: Any, model_config: Any) -> None:
@@ -142,24 +105,7 @@ def check_unchanged(engine: Engine, vllm_config: Any, model_config: Any) -> None
             )
 
 
-def _no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
-    return type(error)(
-        f'"mode": "raw": {error.message}',
-        f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} --device {device}",
-        code=error.code,
-        name=error.name,
-    )
-
-
 # ---- names -------------------------------------------------------------------------------------
-
-
-class Named(NamedTuple):
-    """The version's name, the identity of its checkpoint, and in mode raw the checkpoint's id."""
-
-    name: str
-    identity: dict[str, str]
-    checkpoint: str | None = None
 
 
 def _named(
@@ -180,7 +126,7 @@ def _named(
         try:
             version, found = identity.of_version(ref, client)
         except errors.NotFound as error:
-            raise _no_checkpoint(error, ref, at[0]) from error
+            raise no_checkpoint(error, ref, at[0]) from error
         return Named(keys.derived_name(model_config, found, layout, at), found, version)
     try:
         found = _identity_of_files(settings, vllm_config, model_config)
@@ -202,28 +148,10 @@ def _identity_of_files(settings: Settings, vllm_config: Any, model_config: Any) 
     )
 
 
-def _check_places(places: list[tuple[str, str]]) -> None:
-    instances = {instance for instance, _ in places}
-    if len(instances) > 1:
-        raise errors.Unsupported(
-            f"the ranks of this engine reach {len(instances)} different gpuwmds, and the parts of "
-            "a version are held by one",
-            "run all ranks on one machine, with one GPUWM_SOCKET",
-        )
-
-
 def _device(vllm_config: Any) -> str:
     import torch
 
-    kind = torch.device(vllm_config.device_config.device).type
-    if kind == "cpu":
-        return "host"
-    if kind == "cuda":
-        return f"cuda:{torch.cuda.current_device()}"
-    raise errors.Unsupported(
-        f"load format gpuwm refuses the device {kind}: gpuwm holds memory of CUDA and of the host",
-        "start the engine with --load-format auto",
-    )
+    return device_of(torch.device(vllm_config.device_config.device).type)
 
 
 # ---- a draft model, before it is loaded --------------------------------------------------------

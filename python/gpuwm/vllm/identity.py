@@ -21,17 +21,47 @@ What this can't tell:
 
 from __future__ import annotations
 
-import os
+import fnmatch
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .. import errors
-from . import checkpoint, hub, texts
+from ..engines import checkpoint
+from ..engines import identity as shared
+from ..engines.identity import PREFIX, WEIGHTS, of_version
 
 if TYPE_CHECKING:
     from ..client import Client
 
-PREFIX = "identity."  # of all fields' names; no field of a layout begins with it
-WEIGHTS = PREFIX + "weights"  # the field that differs if a weight file does
+__all__ = ["PREFIX", "WEIGHTS", "identity", "of_version"]
+
+
+def _auto(names: Iterable[str]) -> str:
+    return "mistral" if fnmatch.filter(names, _CONSOLIDATED) else "hf"
+
+
+def _uses_modelscope() -> bool:
+    import vllm.envs as envs
+
+    return bool(envs.VLLM_USE_MODELSCOPE)
+
+
+_CONSOLIDATED = "consolidated*.safetensors"
+# Of vLLM's default loader.
+FORMATS = checkpoint.Formats(
+    "vLLM",
+    {
+        "hf": ("*.safetensors", "*.bin", "*.pt"),
+        "safetensors": ("*.safetensors",),
+        "fastsafetensors": ("*.safetensors",),
+        "instanttensor": ("*.safetensors",),
+        "runai_streamer": ("*.safetensors",),
+        "mistral": (_CONSOLIDATED,),
+        "pt": ("*.pt",),
+        "npcache": ("*.bin", "*.pt"),
+    },
+    _auto,
+    _uses_modelscope,
+)
 
 
 def identity(
@@ -56,53 +86,8 @@ def identity(
     if raw is not None:
         return of_version(raw, client)[1]
     if inner == "dummy":
-        return _fields("none", "random weights of vLLM's load format dummy", "")
+        return shared.fields("none", "random weights of vLLM's load format dummy", "")
     path = getattr(model_config, "model_weights", "") or model_config.model
     code = bool(getattr(model_config, "trust_remote_code", False))
-    if os.path.isdir(path):
-        found = checkpoint.in_folder(path, inner, code)
-    else:
-        _check_is_repository(path)
-        found = hub.files(path, model_config.revision, inner, download_dir, code)
-    kinds = ", ".join(f"{kind} of {number}" for kind, number in found.kinds.items())
-    return _fields(kinds, texts.digest(found.marks), found.config)
-
-
-def _fields(kind: str, weights: str, config: str) -> dict[str, str]:
-    fields = {"kind": kind, "weights": weights, "config": config}
-    return {PREFIX + name: value for name, value in fields.items() if value}
-
-
-def _check_is_repository(path: str) -> None:
-    if "://" in path:
-        raise errors.Unsupported(
-            f"the content of {path} is not known without reading it", checkpoint.REMEDY
-        )
-    if os.path.isfile(path):
-        raise errors.Unsupported(
-            f"{path} is one file, of a format that vLLM converts", checkpoint.REMEDY
-        )
-    if path.startswith(("/", "./", "../", "~")):
-        raise errors.NotFound(f"there is no folder {path}")
-    import vllm.envs as envs
-
-    if envs.VLLM_USE_MODELSCOPE:
-        raise errors.Unsupported(
-            f"{path} is a model of ModelScope, which lists no hashes", checkpoint.REMEDY
-        )
-
-
-def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, str]]:
-    """The id of the version that a ref names now, and the fields of its identity. An alias may
-    move, so whoever reads the version later attaches to the id. NotFound: no ready version."""
-    from .. import client as clients
-
-    asked = client or clients.shared()
-    model, _, tag = ref.partition("@")
-    listed = asked.list(model)
-    ids = {alias["alias"]: alias["version"] for alias in listed["aliases"]}
-    wanted = ids.get(tag or "current")
-    for version in listed["versions"]:
-        if version["state"] == "ready" and (version["version"] == wanted or version["tag"] == tag):
-            return version["version"], _fields("gpuwm", version["content"], "")
-    raise errors.NotFound(f"gpuwmd has no ready version {ref}", "gpuwmctl ls lists what it has")
+    revision = getattr(model_config, "revision", None)
+    return shared.of_files(path, revision, inner, FORMATS, download_dir, code)

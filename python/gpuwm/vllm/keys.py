@@ -18,13 +18,17 @@ This module imports vLLM and torch only inside its functions.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import texts, variables
+from ..engines import fields as shared
+from ..engines import texts
+from ..engines.fields import configuration, model_name
+from . import variables
+
+__all__ = ["RANK_FIELDS", "Ranks", "configuration", "derived_name", "layout", "model_name", "ranks"]
 
 # Fields that tell one rank's part from another's. A version has one name, so the name can't depend
 # on them.
@@ -49,10 +53,6 @@ PACKAGES = (
     "zentorch",
 )
 
-# Entries of a model's configuration that say where it came from, not what it is: two fine-tunes of
-# one model differ in them, and an engine may be switched from one to the other.
-_ORIGIN = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
-
 # Settings of attention that choose sizes inside a kernel.
 _KERNEL_SIZES = ("flash_attn_max_num_splits", "tq_max_kv_splits", "flex_attn_")
 
@@ -66,9 +66,6 @@ _LIMITED_BY_BATCH = re.compile(
 
 # Settings of poolers that vLLM's front end reads, and no module.
 _POOLED_OUTSIDE = ("enable_chunked_processing", "max_embed_len")
-
-_TAG_DIGITS = 24  # 96 bits: names of different keys never meet by chance
-_MODEL_BYTES_MAX = 128  # of a model's name: proto/limits.h
 
 
 class Ranks(NamedTuple):
@@ -126,11 +123,11 @@ def layout(
         "multimodal": _multimodal(model_config),
         "pooler": _pooler(vllm_config, model_config),
         "limits": _limits(vllm_config, model_config),
-        "config": _config(model_config),
+        "config": shared.config(model_config),
         "arch": _arch(),
         "vllm": importlib.metadata.version("vllm"),
-        "torch": _torch(),
-        "packages": _packages(),
+        "torch": shared.torch_version(),
+        "packages": shared.packages(PACKAGES),
         "environment": _environment(),
     }
     return {name: texts.short(value) for name, value in fields.items() if value}
@@ -327,30 +324,6 @@ def _limits(vllm_config: Any, model_config: Any) -> str:
     return ", ".join(found)
 
 
-def configuration(model_config: Any) -> dict[str, Any]:
-    """The model's configuration after vLLM's and the user's overrides, as plain data, without what
-    says where it came from."""
-    found = texts.plain(model_config.hf_config)
-    return {name: value for name, value in found.items() if name not in _ORIGIN}
-
-
-def _config(model_config: Any) -> str:
-    found = configuration(model_config)
-    text = texts.plain(model_config.hf_text_config)
-    shown = []
-    for name in (
-        "num_hidden_layers",
-        "hidden_size",
-        "intermediate_size",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "vocab_size",
-    ):
-        if isinstance(value := text.get(name), int):
-            shown.append(f"{name} {value}")
-    return texts.short(", ".join(shown), found)
-
-
 def _arch() -> str:
     """The device, as far as kernels and their workspaces depend on it."""
     import torch
@@ -367,22 +340,6 @@ def _arch() -> str:
     return f"{kind}, {properties.multi_processor_count} multiprocessors"
 
 
-def _torch() -> str:
-    import torch
-
-    return str(torch.__version__)
-
-
-def _packages() -> str:
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
 def _environment() -> str:
     changed = variables.changed()
     return ", ".join(f"{name}={_value(changed[name])}" for name in sorted(changed)) or "defaults"
@@ -392,40 +349,11 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else texts.canonical(value)
 
 
-# ---- names --------------------------------------------------------------------------------------
-
-
 def derived_name(
     model_config: Any,
     identity: Mapping[str, str],
     layout: Mapping[str, str],
     devices: Iterable[str] = (),
 ) -> str:
-    """The name "model@tag" of the version for this checkpoint and this layout.
-
-    Every process and every rank that has equal arguments gets the same name; a different identity,
-    layout (beside `RANK_FIELDS`) or set of devices gives a different tag. devices: gpuwm's names of
-    the devices of all ranks, in any order, for engines that hold copies on different GPUs.
-    """
-    found = hashlib.sha256()
-    shared = {name: value for name, value in layout.items() if name not in RANK_FIELDS}
-    found.update(texts.digest(dict(identity), shared, sorted(devices)).encode())
-    return f"{model_name(model_config.model)}@vllm-{found.hexdigest()[:_TAG_DIGITS]}"
-
-
-def model_name(path: str) -> str:
-    """A name by gpuwm's rules for a model of the Hugging Face hub, a folder or a file."""
-    parts = [part for part in path.split("/") if part]
-    cached = [part for part in parts if part.startswith("models--")]
-    if cached:
-        name = cached[-1].removeprefix("models--").replace("--", "/")
-    elif path.startswith(("/", ".", "~")) or len(parts) > 2:
-        name = parts[-1] if parts else ""
-    else:
-        name = path
-    name = re.sub(r"[^A-Za-z0-9._/-]", "-", name)
-    name = re.sub(r"\.{2,}", ".", name).lstrip("./")[:_MODEL_BYTES_MAX]
-    # Thirty-two hexadecimal digits would be the id of a version.
-    if not name or re.fullmatch(r"[0-9a-fA-F]{32}", name):
-        name = f"model-{name}"
-    return name.rstrip("-") or "model"
+    """`gpuwm.engines.fields.derived_name` for an engine of vLLM."""
+    return shared.derived_name(model_config.model, "vllm", identity, layout, RANK_FIELDS, devices)

@@ -68,11 +68,11 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, image, init
 from ..binding import no_collections
+from ..engines import electing
 from ..mapping import Mapping as Attached
 from . import (
     backends,
     differences,
-    electing,
     engines,
     memory,
     pools,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from typing import Any
 
-from .. import errors, image
-from .._making import Making, Spec, What
+from ..engines import publishing
 from ..mapping import Mapping as Attached
-from . import attributes, backends, electing
+from . import attributes, backends
 from .engines import Engine
 
 # Objects that belong to the engine, not to the model: all modules refer to them.
@@ -18,81 +15,18 @@ MADE_BY = "vllm.maker"  # metadata: JSON with engine, pid and model
 
 
 def publish(engine: Engine, model: Any, made_by: str) -> Attached:
-    """Publishes this rank's model as a part; all ranks return when the version is ready, or all
-    raise. The model stays in use, in the version's memory. Collective.
-
-    Errors of gpuwm.image.publish: NoRoom, Refused, Unsupported, Cancelled (another rank failed)…
-    If it fails, the claim goes to the next engine, and the model is as usable as before.
-    """
-    common: dict[str, Any] = {
-        "private": engine.settings.private,
-        "key": {**engine.identity, **engine.layout, **backends.backends(model)},
-        "owner": engine.settings.owners,
-        "metadata": {**engine.details, MADE_BY: made_by},
-        "device": engine.device,
-        "rank": engine.ranks.rank,
-        "world": engine.ranks.world,
-        "client": engine.client,
-        "opaque": OPAQUE,
-        "ignored": attributes.IGNORED,
-        "written": attributes.WRITTEN,
-    }
-    announcement = _Announcement(engine)
-    if engine.ranks.rank == 0:
-        try:
-            return image.publish(model, engine.name, announce=announcement.make, **common)
-        except BaseException as error:
-            announcement.fail(error)
-            electing.give_up(engine)
-            raise
-    begun = announcement.take()
-    try:
-        return image.publish(model, engine.name, join=begun, **common)
-    except BaseException as error:
-        _fail_part(engine, begun, error)
-        raise
-
-
-class _Announcement:
-    """The id of rank 0's publish, or why there is none, on its way to the other ranks."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._ranks, self._name, self._made = engine.ranks, engine.name, False
-
-    def make(self, publish_id: str) -> None:
-        self._made = True
-        self._ranks.first((publish_id, ""))
-
-    def fail(self, error: BaseException) -> None:
-        """Where the publish failed before it was announced: later gpuwmd tells the others."""
-        if not self._made:
-            self._ranks.first(("", f"{type(error).__name__}: {error}"))
-
-    def take(self) -> str:
-        publish_id, text = self._ranks.first()
-        if not publish_id:
-            raise errors.Cancelled(f"rank 0 of this engine could not publish {self._name}: {text}")
-        return str(publish_id)
-
-
-def _fail_part(engine: Engine, publish_id: str, error: BaseException) -> None:
-    """Fails the version, where this rank failed before gpuwmd heard of its part: the other ranks
-    would wait for it."""
-    what = What(
-        *(engine.name, engine.device, engine.ranks.rank, engine.ranks.world, publish_id),
-        *(None, None),
+    """`gpuwm.engines.publishing.publish` of a model of vLLM. Collective."""
+    return publishing.publish(
+        engine,
+        model,
+        backends.backends(model),
+        {MADE_BY: made_by},
+        opaque=OPAQUE,
+        ignored=attributes.IGNORED,
+        written=attributes.WRITTEN,
     )
-    # If the part was begun, gpuwmd knows, and this is an error.
-    with contextlib.suppress(errors.Error):
-        Making(engine.client, what, [Spec("failed", "U8", (1,))]).abort(
-            f"rank {engine.ranks.rank}: {type(error).__name__}: {error}"
-        )
 
 
 def maker(mapping: Attached) -> str:
     """Who made a version, for the log."""
-    try:
-        told = json.loads(mapping.metadata[MADE_BY])
-        return f"{told['engine']}, process {told['pid']}, from {told['model']}"
-    except (KeyError, ValueError, TypeError):
-        return "an unknown publisher"
+    return publishing.maker(mapping, MADE_BY)

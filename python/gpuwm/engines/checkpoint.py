@@ -1,4 +1,4 @@
-"""The files of a checkpoint that vLLM's loader would read, and a cheap mark of each one's content.
+"""The files of a checkpoint that an engine's loader would read, and a cheap mark of each.
 
 Nothing here reads a weight file. Everything works on names, links, `stat` and small JSON files, or
 on one answer of the Hugging Face hub where a checkpoint is not on this machine yet.
@@ -32,25 +32,22 @@ CONFIGS = (
     CONSOLIDATED_INDEX,
 )
 
-# What vLLM's default loader skips beside weights in *.bin and *.pt files.
+# What the default loaders of vLLM and SGLang skip beside weights in *.bin and *.pt files.
 _NOT_WEIGHTS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 
-# The load formats of vLLM's default loader, and the patterns of each, of which the first that
-# matches a file counts.
-PATTERNS: dict[str, tuple[str, ...]] = {
-    "hf": ("*.safetensors", "*.bin", "*.pt"),
-    "safetensors": ("*.safetensors",),
-    "fastsafetensors": ("*.safetensors",),
-    "instanttensor": ("*.safetensors",),
-    "runai_streamer": ("*.safetensors",),
-    "mistral": ("consolidated*.safetensors",),
-    "pt": ("*.pt",),
-    "npcache": ("*.bin", "*.pt"),
-}
-_CONSOLIDATED = "consolidated*.safetensors"
-
-
 REMEDY = 'name the version: --model-loader-extra-config \'{"ref": "model@tag"}\''
+
+
+class Formats(NamedTuple):
+    """The load formats of an engine's default loader. engine: its name. patterns: of each format's
+    files; the first pattern that matches a file counts. auto: the format that "auto" means for a
+    checkpoint with files of these names. uses_modelscope: the engine takes models that are no
+    folders from ModelScope, not from the Hugging Face hub."""
+
+    engine: str
+    patterns: Mapping[str, tuple[str, ...]]
+    auto: Callable[[Iterable[str]], str]
+    uses_modelscope: Callable[[], bool]
 
 
 class Files(NamedTuple):
@@ -63,23 +60,26 @@ class Files(NamedTuple):
 
 
 def choose(
-    names: Iterable[str], load_format: str, index: Callable[[str], Mapping[str, Any] | None]
+    names: Iterable[str],
+    load_format: str,
+    index: Callable[[str], Mapping[str, Any] | None],
+    formats: Formats,
 ) -> list[str]:
-    """Of the names of a checkpoint's files, those whose tensors vLLM's loader would read, sorted.
+    """Of the names of a checkpoint's files, those whose tensors the engine would read, sorted.
 
     index: gives the parsed index file of a name, None where there is none. Unsupported: a load
     format that reads something else than files of weights.
     """
     names = sorted(name for name in names if "/" not in name)
     if load_format == "auto":
-        load_format = "mistral" if fnmatch.filter(names, _CONSOLIDATED) else "hf"
-    if load_format not in PATTERNS:
+        load_format = formats.auto(names)
+    if load_format not in formats.patterns:
         raise errors.Unsupported(
             f"the files that load format {load_format} reads are not known to gpuwm",
             REMEDY,
         )
     found: list[str] = []
-    for pattern in PATTERNS[load_format]:
+    for pattern in formats.patterns[load_format]:
         found = fnmatch.filter(names, pattern)
         if found:
             break
@@ -95,16 +95,16 @@ def choose(
 # ---- a folder ------------------------------------------------------------------------------------
 
 
-def in_folder(folder: str, load_format: str, code: bool = False) -> Files:
+def in_folder(folder: str, load_format: str, formats: Formats, code: bool = False) -> Files:
     """Of a folder on this machine. code: Python files belong to the model.
 
-    NotFound: a link to a file that is gone. Unsupported: the folder has no file that vLLM would
-    load, unless the model's class names others.
+    NotFound: a link to a file that is gone. Unsupported: the folder has no file that the engine
+    would load, unless the model's class names others.
     """
     names = os.listdir(folder)
-    chosen = choose(names, load_format, lambda name: _read_index(folder, name))
+    chosen = choose(names, load_format, lambda name: _read_index(folder, name), formats)
     if not chosen:
-        raise no_weights(folder, names, load_format)
+        raise no_weights(folder, names, load_format, formats)
     missing = [name for name in chosen if not os.path.exists(os.path.join(folder, name))]
     if missing:
         raise errors.NotFound(f"{folder} links to files that are not there: {', '.join(missing)}")
@@ -117,10 +117,12 @@ def in_folder(folder: str, load_format: str, code: bool = False) -> Files:
     )
 
 
-def no_weights(where: str, names: Iterable[str], load_format: str) -> errors.Unsupported:
+def no_weights(
+    where: str, names: Iterable[str], load_format: str, formats: Formats
+) -> errors.Unsupported:
     return errors.Unsupported(
-        f"{where} has no weights that vLLM's load format {load_format} would read: it has "
-        + (", ".join(sorted(names)[:10]) or "no files"),
+        f"{where} has no weights that {formats.engine}'s load format {load_format} would read: "
+        "it has " + (", ".join(sorted(names)[:10]) or "no files"),
         f"if the model's class reads other files, {REMEDY}",
     )
 

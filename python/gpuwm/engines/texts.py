@@ -15,7 +15,11 @@ _DIGEST_MARK = " … sha256:"
 
 # Of these classes the attributes say what an object is. Of all others the class's name does: an
 # attribute of an arbitrary object may hold an address, a cache or a lock.
-_TRANSPARENT = ("vllm.model_executor.layers.quantization.", "compressed_tensors.quantization.")
+_TRANSPARENT = (
+    "vllm.model_executor.layers.quantization.",
+    "sglang.srt.layers.quantization.",
+    "compressed_tensors.quantization.",
+)
 
 
 def plain(value: Any) -> Any:

@@ -17,14 +17,19 @@ _log = logging.getLogger(__name__)
 
 
 def files(
-    repo: str, revision: str | None, load_format: str, cache: str | None, code: bool
+    repo: str,
+    revision: str | None,
+    load_format: str,
+    formats: checkpoint.Formats,
+    cache: str | None,
+    code: bool,
 ) -> checkpoint.Files:
-    """Of a repository at a revision (None: its main branch), as vLLM would load it now.
+    """Of a repository at a revision (None: its main branch), as the engine would load it now.
 
     The hub's listing has the SHA-256 of every weight file, downloaded or not. Where the hub does
     not answer, or HF_HUB_OFFLINE is set, it is the snapshot in the cache (cache: its folder, None:
-    the user's), as it is for vLLM. NotFound: neither the hub nor the cache has the revision.
-    Unsupported: it has no file that vLLM would load, unless the model's class names others.
+    the user's), as it is for the engine. NotFound: neither the hub nor the cache has the revision.
+    Unsupported: it has no file that the engine would load, unless the model's class names others.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import RevisionNotFoundError
@@ -32,7 +37,7 @@ def files(
     why = "HF_HUB_OFFLINE is set"
     if not constants.HF_HUB_OFFLINE:
         try:
-            return _listed(repo, revision, load_format, cache, code)
+            return _listed(repo, revision, load_format, formats, cache, code)
         except errors.Error:
             raise
         except RevisionNotFoundError as error:
@@ -47,11 +52,16 @@ def files(
             f"the hub could not be asked ({why})",
             "download it first, or name a folder",
         )
-    return checkpoint.in_folder(folder, load_format, code)
+    return checkpoint.in_folder(folder, load_format, formats, code)
 
 
 def _listed(
-    repo: str, revision: str | None, load_format: str, cache: str | None, code: bool
+    repo: str,
+    revision: str | None,
+    load_format: str,
+    formats: checkpoint.Formats,
+    cache: str | None,
+    code: bool,
 ) -> checkpoint.Files:
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.hf_api import RepoFile
@@ -70,9 +80,9 @@ def _listed(
         path = hf_hub_download(repo, name, revision=commit, cache_dir=cache)
         return checkpoint.parse_index(path, checkpoint.read_small(path))
 
-    chosen = checkpoint.choose(entries, load_format, index)
+    chosen = checkpoint.choose(entries, load_format, index, formats)
     if not chosen:
-        raise checkpoint.no_weights(repo, entries, load_format)
+        raise checkpoint.no_weights(repo, entries, load_format, formats)
     marks = {name: _mark(entries[name]) for name in chosen}
     small = {name: entries[name].blob_id for name in entries if checkpoint.is_small(name, code)}
     return checkpoint.Files(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -11,13 +10,11 @@ from collections.abc import Callable, Iterator
 from .. import errors, modes
 from ..attaching import attach
 from ..mapping import Mapping as Attached
-from .engines import Engine
+from .engine import Engine
 
 # Rank 0 tells the other ranks so often that it still waits for another engine: a collective
 # operation of torch.distributed fails if nothing comes for half an hour. The log gets a line too.
 WAITING_SECONDS = 60.0
-
-log = logging.getLogger("vllm.gpuwm")
 
 ATTACH, BUILD, WAIT, FAILED = "attach", "build", "wait", "failed"
 Verdict = tuple[str, str]
@@ -85,7 +82,7 @@ def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterat
         except errors.TimedOut as error:
             if left <= WAITING_SECONDS:
                 raise
-            log.info("gpuwm: still waiting for %s: %s", engine.name, error)
+            engine.log.info("gpuwm: still waiting for %s: %s", engine.name, error)
             yield WAIT, str(error)
             continue
         if found is None:

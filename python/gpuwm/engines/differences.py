@@ -1,0 +1,103 @@
+"""What differs between a version and an engine, for the engine's user to read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from .. import errors
+from . import texts
+
+VALUES_NAMED = 5  # of those that an installation changed
+ENTRIES_NAMED = 8  # of a configuration that differs
+
+KEY = "key."  # before the names of a key's fields in the metadata
+
+
+def compare(
+    version: str,
+    metadata: Mapping[str, str],
+    wanted: Mapping[str, str],
+    remedy: Callable[[str], str],
+    details: tuple[str, Mapping[str, str]] = ("", {}),
+    who: str = "this engine",
+) -> None:
+    """Raises gpuwm.Mismatch, naming the first field of `wanted` that the version's key lacks or has
+    with another value.
+
+    version: "model@tag", for the message. metadata: of the version's mapping. remedy: gives what a
+    user can do about a field. details: the name of the metadata that has the texts of which the key
+    has digests only, and this engine's own such metadata; with them the error names the entries
+    that differ too. who: what `wanted` is of, for the message.
+    """
+    for name, value in wanted.items():
+        has = metadata.get(KEY + name)
+        if has == value:
+            continue
+        if has is None:
+            message = f'{version} has no field {name} in its key; {who} has "{value}"'
+        else:
+            message = f'{version} differs from {who} in {name}: {who} has "{value}", '
+            message += f'the version "{has}"'
+        raise errors.Mismatch(message + _entries(name, metadata, *details), remedy(name))
+
+
+def warn_of_values(
+    log: logging.Logger, version: str, model: Any, changed: Iterable[str], written: Collection[str]
+) -> None:
+    """Warns if an installation changed plain values that only a setting can have chosen, as far as
+    that can be known: one that is missing in the key.
+
+    changed: names of values, `gpuwm.image.Installed.values`. model: after the installation.
+    written: names of attributes that the engine writes while it loads. No error, since loading and
+    post-processing also derive texts, numbers and booleans from weights, which an engine that
+    attaches has not read. Floats are mostly scales, and are left out.
+    """
+    found = [
+        name
+        for name in changed
+        if name.rpartition(".")[2] not in written and not _is_float(model, name)
+    ]
+    if not found:
+        return
+    more = f" and {len(found) - VALUES_NAMED} more" if len(found) > VALUES_NAMED else ""
+    log.warning(
+        "gpuwm: this engine had other values than %s in %s%s, and now has those of the version. If "
+        "a setting of this engine chose them, report these names to gpuwm as missing in its keys, "
+        'and give this engine another "ref"',
+        version,
+        ", ".join(found[:VALUES_NAMED]),
+        more,
+    )
+
+
+def _is_float(model: Any, name: str) -> bool:
+    try:
+        return isinstance(operator.attrgetter(name)(model), float)
+    except AttributeError:
+        return False  # an item of a list or a dict, or a value that the version lacks
+
+
+def _entries(
+    name: str, metadata: Mapping[str, str], configuration: str, own: Mapping[str, str]
+) -> str:
+    if configuration not in metadata or configuration not in own:
+        return ""
+    one = json.loads(own[configuration]).get(name)
+    other = json.loads(metadata[configuration]).get(name)
+    found = list(_differences("", one, other))
+    return "".join(f"\n  {line}" for line in found[:ENTRIES_NAMED]) if found else ""
+
+
+def _differences(path: str, one: Any, other: Any) -> Iterable[str]:
+    if one == other:
+        return
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted({*one, *other}):
+            inner = f"{path}.{name}" if path else name
+            yield from _differences(inner, one.get(name), other.get(name))
+        return
+    yield f"{path}: {texts.canonical(one)} here, {texts.canonical(other)} in the version"

@@ -1,0 +1,123 @@
+"""One load of a model by all ranks of an engine: what it asks gpuwm for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field as default
+from typing import ClassVar, NamedTuple, Protocol
+
+from .. import _lib, errors
+from .. import client as clients
+from ..attaching import attach
+from ..mapping import Mapping as Attached
+from .ranks import Ranks
+
+
+class Settings(Protocol):
+    """What the load needs of the settings that an engine's user gave."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def wait(self) -> float | None: ...
+    @property
+    def owners(self) -> tuple[_lib.OneOwner, ...]: ...
+    @property
+    def private(self) -> tuple[str, ...]: ...
+
+
+class Named(NamedTuple):
+    """The version's name, the identity of its checkpoint, and in mode raw the checkpoint's id."""
+
+    name: str
+    identity: dict[str, str]
+    checkpoint: str | None = None
+
+
+@dataclass
+class Engine:
+    """One load of a model by all ranks of an engine.
+
+    name: what is attached to or built. ref: what `ref` says for this model; in mode raw the
+    checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
+    client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
+    checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed `identity`.
+    seconds: what its first steps took, for the log. log: where an engine of this kind logs.
+    """
+
+    log: ClassVar[logging.Logger] = logging.getLogger("gpuwm")
+
+    settings: Settings
+    client: clients.Client
+    ranks: Ranks
+    device: str
+    layout: dict[str, str]
+    details: dict[str, str]
+    identity: dict[str, str]
+    name: str
+    ref: str | None
+    checkpoint: str | None = None
+    seconds: dict[str, float] = default(default_factory=dict)
+
+    def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
+        """Mismatch: names the field in which the version's key differs from this engine's. more:
+        fields beside the layout and the identity."""
+        self.compare(mapping, {**self.layout, **self.identity, **(more or {})})
+
+    def compare(self, mapping: Attached, wanted: Mapping[str, str]) -> None:
+        """`differences.compare`, with the remedies that users of this kind of engine have."""
+        raise NotImplementedError
+
+
+def attach_raw(engine: Engine) -> Attached:
+    """The plain checkpoint whose identity the engine has, on its device or, where it is not there,
+    on the host. All ranks get the same version, even if an alias has moved since the engine was
+    made. NotFound: it is gone; NoDevice: with the remedy."""
+    assert engine.ref is not None
+    assert engine.checkpoint is not None
+    wait, owner, client = engine.settings.wait, engine.settings.owners, engine.client
+    version = engine.checkpoint
+    try:
+        try:
+            return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
+        except errors.NoDevice:
+            return attach(version, device="host", wait=wait, owner=owner, client=client)
+    except (errors.NotFound, errors.NoDevice) as error:
+        raise no_checkpoint(error, engine.ref, engine.device) from error
+
+
+def no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
+    return type(error)(
+        f'"mode": "raw": {error.message}',
+        f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} --device {device}",
+        code=error.code,
+        name=error.name,
+    )
+
+
+def check_places(places: list[tuple[str, str]]) -> None:
+    """places: gpuwmd's instance and the device of each rank. Unsupported: several gpuwmds."""
+    instances = {instance for instance, _ in places}
+    if len(instances) > 1:
+        raise errors.Unsupported(
+            f"the ranks of this engine reach {len(instances)} different gpuwmds, and the parts of "
+            "a version are held by one",
+            "run all ranks on one machine, with one GPUWM_SOCKET",
+        )
+
+
+def device_of(kind: str) -> str:
+    """gpuwm's name for this rank's device of a kind of torch's, "cuda" or "cpu". Unsupported: gpuwm
+    holds no memory of that kind."""
+    import torch
+
+    if kind == "cpu":
+        return "host"
+    if kind == "cuda":
+        return f"cuda:{torch.cuda.current_device()}"
+    raise errors.Unsupported(
+        f"load format gpuwm refuses the device {kind}: gpuwm holds memory of CUDA and of the host",
+        "start the engine with --load-format auto",
+    )

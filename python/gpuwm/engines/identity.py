@@ -1,0 +1,77 @@
+"""Which checkpoint a version is made of: fields of a key that differ if the content does."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .. import errors
+from . import checkpoint, hub, texts
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+PREFIX = "identity."  # of all fields' names; no field of a layout begins with it
+WEIGHTS = PREFIX + "weights"  # the field that differs if a weight file does
+
+
+def fields(kind: str, weights: str, config: str) -> dict[str, str]:
+    found = {"kind": kind, "weights": weights, "config": config}
+    return {PREFIX + name: value for name, value in found.items() if value}
+
+
+def of_files(
+    path: str,
+    revision: str | None,
+    load_format: str,
+    formats: checkpoint.Formats,
+    download_dir: str | None,
+    code: bool,
+) -> dict[str, str]:
+    """The identity of a folder, or of a model of the Hugging Face hub.
+
+    download_dir: the folder that is the Hugging Face cache; None: the user's. code: Python files
+    belong to the model. Costs a few system calls a file, and for a model of the hub two requests
+    unless HF_HUB_OFFLINE is set. NotFound: there is no such checkpoint. Unsupported: its content
+    can't be known; the remedy is a ref of the user's own. Damaged: an index file that is none.
+    """
+    if os.path.isdir(path):
+        found = checkpoint.in_folder(path, load_format, formats, code)
+    else:
+        _check_is_repository(path, formats)
+        found = hub.files(path, revision, load_format, formats, download_dir, code)
+    kinds = ", ".join(f"{kind} of {number}" for kind, number in found.kinds.items())
+    return fields(kinds, texts.digest(found.marks), found.config)
+
+
+def _check_is_repository(path: str, formats: checkpoint.Formats) -> None:
+    if "://" in path:
+        raise errors.Unsupported(
+            f"the content of {path} is not known without reading it", checkpoint.REMEDY
+        )
+    if os.path.isfile(path):
+        raise errors.Unsupported(
+            f"{path} is one file, of a format that {formats.engine} converts", checkpoint.REMEDY
+        )
+    if path.startswith(("/", "./", "../", "~")):
+        raise errors.NotFound(f"there is no folder {path}")
+    if formats.uses_modelscope():
+        raise errors.Unsupported(
+            f"{path} is a model of ModelScope, which lists no hashes", checkpoint.REMEDY
+        )
+
+
+def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, str]]:
+    """The id of the version that a ref names now, and the fields of its identity. An alias may
+    move, so whoever reads the version later attaches to the id. NotFound: no ready version."""
+    from .. import client as clients
+
+    asked = client or clients.shared()
+    model, _, tag = ref.partition("@")
+    listed = asked.list(model)
+    ids = {alias["alias"]: alias["version"] for alias in listed["aliases"]}
+    wanted = ids.get(tag or "current")
+    for version in listed["versions"]:
+        if version["state"] == "ready" and (version["version"] == wanted or version["tag"] == tag):
+            return version["version"], fields("gpuwm", version["content"], "")
+    raise errors.NotFound(f"gpuwmd has no ready version {ref}", "gpuwmctl ls lists what it has")

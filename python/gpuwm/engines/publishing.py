@@ -1,0 +1,101 @@
+"""A model that an engine has loaded becomes a version, by all ranks together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .. import errors, image
+from .._making import Making, Spec, What
+from ..mapping import Mapping as Attached
+from . import electing
+from .engine import Engine
+
+
+def publish(
+    engine: Engine,
+    model: Any,
+    more: Mapping[str, str],
+    made_by: Mapping[str, str],
+    **how: Any,
+) -> Attached:
+    """Publishes this rank's model as a part; all ranks return when the version is ready, or all
+    raise. The model stays in use, in the version's memory. Collective.
+
+    more: fields of the key beside the engine's layout and identity. made_by: metadata, of `maker`.
+    how: `opaque`, `ignored` and `written` of gpuwm.image.publish. Errors of that function: NoRoom,
+    Refused, Unsupported, Cancelled (another rank failed)… If it fails, the claim goes to the next
+    engine, and the model is as usable as before.
+    """
+    common: dict[str, Any] = {
+        "private": engine.settings.private,
+        "key": {**engine.identity, **engine.layout, **more},
+        "owner": engine.settings.owners,
+        "metadata": {**engine.details, **made_by},
+        "device": engine.device,
+        "rank": engine.ranks.rank,
+        "world": engine.ranks.world,
+        "client": engine.client,
+        **how,
+    }
+    announcement = _Announcement(engine)
+    if engine.ranks.rank == 0:
+        try:
+            return image.publish(model, engine.name, announce=announcement.make, **common)
+        except BaseException as error:
+            announcement.fail(error)
+            electing.give_up(engine)
+            raise
+    begun = announcement.take()
+    try:
+        return image.publish(model, engine.name, join=begun, **common)
+    except BaseException as error:
+        _fail_part(engine, begun, error)
+        raise
+
+
+class _Announcement:
+    """The id of rank 0's publish, or why there is none, on its way to the other ranks."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._ranks, self._name, self._made = engine.ranks, engine.name, False
+
+    def make(self, publish_id: str) -> None:
+        self._made = True
+        self._ranks.first((publish_id, ""))
+
+    def fail(self, error: BaseException) -> None:
+        """Where the publish failed before it was announced: later gpuwmd tells the others."""
+        if not self._made:
+            self._ranks.first(("", f"{type(error).__name__}: {error}"))
+
+    def take(self) -> str:
+        publish_id, text = self._ranks.first()
+        if not publish_id:
+            raise errors.Cancelled(f"rank 0 of this engine could not publish {self._name}: {text}")
+        return str(publish_id)
+
+
+def _fail_part(engine: Engine, publish_id: str, error: BaseException) -> None:
+    """Fails the version, where this rank failed before gpuwmd heard of its part: the other ranks
+    would wait for it."""
+    what = What(
+        *(engine.name, engine.device, engine.ranks.rank, engine.ranks.world, publish_id),
+        *(None, None),
+    )
+    # If the part was begun, gpuwmd knows, and this is an error.
+    with contextlib.suppress(errors.Error):
+        Making(engine.client, what, [Spec("failed", "U8", (1,))]).abort(
+            f"rank {engine.ranks.rank}: {type(error).__name__}: {error}"
+        )
+
+
+def maker(mapping: Attached, name: str) -> str:
+    """Who made a version, for the log. name: of the metadata, JSON with engine, pid and model."""
+    try:
+        told = json.loads(mapping.metadata[name])
+        return f"{told['engine']}, process {told['pid']}, from {told['model']}"
+    except (KeyError, ValueError, TypeError):
+        return "an unknown publisher"

@@ -1,0 +1,30 @@
+"""SGLang on shared weights: `python -m sglang.launch_server --model-path M --load-format gpuwm`.
+
+SGLang finds this package through the entry point `gpuwm` of the group `sglang.srt.plugins`, and
+calls `register` in each of its processes. `gpuwm.sglang.loading` says what the load format does and
+which options it takes.
+
+Importing this package imports neither SGLang nor torch.
+"""
+
+from __future__ import annotations
+
+FORMAT = "gpuwm"  # of --load-format
+
+
+def register() -> None:
+    """Makes the load format `gpuwm` known to SGLang in this process, and refuses what would write
+    into weights that are shared. SGLang calls this function once a process, before it reads its
+    arguments, and applies the hooks afterwards."""
+    from sglang.srt import server_args
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from . import hooks
+
+    if FORMAT not in server_args.LOAD_FORMAT_CHOICES:
+        server_args.add_load_format_choices([FORMAT])
+    for target, hook in hooks.HOOKS.items():
+        HookRegistry.register(target, hook, HookType.AROUND)
+
+
+__all__ = ["FORMAT", "register"]

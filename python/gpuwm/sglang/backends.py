@@ -1,0 +1,49 @@
+"""The kernels that the layers of a built model chose, as fields of a key."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from ..engines import texts
+
+PREFIX = "backends."  # of all fields' names
+
+# Attributes by which SGLang's quantisation methods and schemes hold what they chose.
+_CHOICES = ("scheme", "kernel", "runner_backend", "use_marlin", "use_deepgemm", "block_quant")
+
+
+def backends(model: Any) -> dict[str, str]:
+    """The kernels that the layers of a built model chose (post-processed or not, on any device):
+    the fields `backends.linear` and `backends.moe`, where there are such layers. Each lists names
+    and how many layers have them."""
+    found: dict[str, dict[str, int]] = {}
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if method is None:
+            continue
+        part = "moe" if "MoE" in type(method).__name__ else "linear"
+        holders = (method, getattr(method, "runner", None), getattr(module, "scheme", None))
+        names = [type(method).__name__]
+        for holder in holders:
+            names += [_name(vars(holder)[name]) for name in _CHOICES if _has(holder, name)]
+        layers, joined = found.setdefault(part, {}), "/".join(names)
+        layers[joined] = layers.get(joined, 0) + 1
+    return {
+        f"{PREFIX}{part}": texts.short(
+            ", ".join(f"{names} x {layers[names]}" for names in sorted(layers))
+        )
+        for part, layers in sorted(found.items())
+    }
+
+
+def _has(holder: Any, name: str) -> bool:
+    return hasattr(holder, "__dict__") and vars(holder).get(name) not in (None, False)
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, (bool, str)):
+        return str(value)
+    return (value if isinstance(value, type) else type(value)).__name__

@@ -1,0 +1,43 @@
+"""A plain checkpoint that gpuwm holds, as the source of SGLang's own loader."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sglang.srt.model_loader.loader import DefaultModelLoader
+
+from .. import errors
+from ..mapping import Mapping as Attached
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class RawLoader(DefaultModelLoader):  # type: ignore[misc]
+    """SGLang's default loader, which reads no file: names and tensors come from a mapping, in GPU
+    memory where the checkpoint lies there. The mapping has to live until the model is loaded."""
+
+    def __init__(self, load_config: Any, checkpoint: Attached) -> None:
+        super().__init__(
+            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config={})
+        )
+        self._checkpoint = checkpoint
+
+    def download_model(self, model_config: Any) -> None:
+        """Nothing: the checkpoint is there."""
+
+    def _get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Tensor]]:
+        """Names and tensors of the checkpoint, in the order of their names. Unsupported: the model
+        reads a second checkpoint beside it."""
+        others = [source.model_or_path for source in getattr(model, "secondary_weights", ())]
+        if others:
+            raise errors.Unsupported(
+                f'"mode": "raw": {type(model).__name__} reads {", ".join(others)} beside '
+                f"{self._checkpoint.version}",
+                'use "mode": "auto", which lets SGLang read all files',
+            )
+        for name in self._checkpoint:
+            # A model may change what it is given while it loads, and the checkpoint is read-only.
+            yield name, self._checkpoint.torch(name).clone()

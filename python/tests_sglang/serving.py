@@ -1,0 +1,177 @@
+"""One engine's loading, in a process of its own. multiprocessing's fork server imports `prepared`
+and this module once, and every engine is a fork of that: importing SGLang takes longer than all the
+rest."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib.metadata
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from sglang.srt.configs.device_config import DeviceConfig
+from sglang.srt.configs.model_config import ModelConfig
+from sglang.srt.distributed import bootstrap
+from sglang.srt.layers.moe import initialize_moe_config
+from sglang.srt.model_executor.model_runner_components import load_model_utils, weight_updater
+from sglang.srt.model_loader import get_model
+from sglang.srt.models import registry
+from sglang.srt.plugins import load_plugins
+from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
+from sglang.srt.utils import configure_logger
+
+from tests_vllm.engines import Job
+
+from . import RELEASE, operators, stopping
+
+PR_SET_PDEATHSIG = 1
+operators.define()
+load_plugins()  # as `sglang.launch_server` and each scheduler do
+registry.ModelRegistry.get_supported_archs()  # imports the models
+
+
+def serve(pipe: Connection, log: str, job: Job) -> None:
+    """Loads a model, tells over the pipe what became of it, and then answers until the pipe ends.
+
+    Sends ("loaded", the model's description) or ("failed", the error's class, its text, its
+    traceback). After a load the test sends names of `_ANSWERS`.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    for name, value in job.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    try:
+        _pretend(os.environ.get(RELEASE))
+        stopping.apply()
+        model = _load(job)
+        pipe.send(("loaded", _describe(model)))
+        while True:
+            what, *arguments = pipe.recv()
+            pipe.send(_ANSWERS[what](model, *arguments))
+    except EOFError:
+        pass  # the test is over
+    except BaseException as error:
+        traceback.print_exc()
+        pipe.send(("failed", type(error).__name__, str(error), traceback.format_exc()))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _pretend(version: str | None) -> None:
+    """That SGLang is of another version."""
+    if version is not None:
+        found = importlib.metadata.version
+
+        def told(distribution_name: str) -> str:
+            return version if distribution_name == "sglang" else found(distribution_name)
+
+        importlib.metadata.version = told
+
+
+def _load(job: Job) -> torch.nn.Module:
+    """As SGLang's ModelRunner."""
+    arguments = {"skip_tokenizer_init": True, "device": "cpu", "dtype": "bfloat16"}
+    server_args = ServerArgs(**{**arguments, "log_level": "info", **job.arguments})
+    for name, value in job.changed.items():
+        server_args.override("gpuwm tests", **{name: value})
+    configure_logger(server_args)
+    set_global_server_args_for_scheduler(server_args)
+    model_config = ModelConfig.from_server_args(server_args)
+    initialize_moe_config(server_args)
+    bootstrap._init_parallel_groups(
+        backend="gloo",
+        dist_init_method=f"file://{job.meet}",
+        server_args=server_args,
+        model_config=model_config,
+        gpu_id=0,
+        tp_rank=job.rank % server_args.tp_size,
+        tp_size=server_args.tp_size,
+        pp_rank=job.rank // server_args.tp_size,
+        pp_size=server_args.pp_size,
+        attn_dp_size=server_args.dp_size if server_args.enable_dp_attention else 1,
+        attn_cp_size=1,
+        moe_ep_size=server_args.ep_size,
+        moe_dp_size=1,
+        dcp_size=1,
+    )
+    load_config = load_model_utils.build_load_config(
+        server_args=server_args,
+        tp_rank=job.rank % server_args.tp_size,
+        remote_instance_weight_transporter_engine=None,
+        remote_instance_weight_transporter_session_id="",
+        draft_model_idx=None,
+    )
+    model: torch.nn.Module = get_model(
+        model_config=model_config, load_config=load_config, device_config=DeviceConfig("cpu")
+    )
+    _state.update(server_args=server_args, model_config=model_config)
+    return model
+
+
+_state: dict[str, Any] = {}
+
+
+def _describe(model: torch.nn.Module) -> str:
+    """gpuwm.image's description of it, as JSON."""
+    from gpuwm import image
+    from gpuwm.sglang.attributes import OPAQUE
+
+    return image.describe(model, opaque=OPAQUE).to_json()
+
+
+def _shared(model: torch.nn.Module) -> bool:
+    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
+    addresses = [parameter.data_ptr() for parameter in model.parameters()]
+    spans = []
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "/memfd:" in line:
+                begin, end = line.split()[0].split("-")
+                spans.append((int(begin, 16), int(end, 16)))
+    return all(any(begin <= at < end for begin, end in spans) for at in addresses)
+
+
+def _update(model: torch.nn.Module, path: str, load_format: str) -> tuple[bool, str]:
+    """What /update_weights_from_disk does on a rank."""
+    updater = weight_updater.WeightUpdater(
+        tp_rank=0,
+        device="cpu",
+        gpu_id=0,
+        model_config=_state["model_config"],
+        custom_weight_loaders=[],
+        get_model=lambda: model,
+        update_model_fields=lambda *_, **__: None,
+        recapture_cuda_graph=lambda: None,
+        get_model_runner=lambda: None,
+    )
+    done: tuple[bool, str] = updater.update_weights_from_disk(path, load_format)
+    return done
+
+
+def _unknown_arguments(model: torch.nn.Module) -> set[str]:
+    """Of gpuwm's table those that this release of SGLang does not have."""
+    from gpuwm.sglang import arguments
+
+    known = {field.name for field in dataclasses.fields(ServerArgs)}
+    return {name for names in arguments.TABLE.values() for name in names} - known
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "describe": _describe,
+    "shared": _shared,
+    "update": _update,
+    "unknown arguments": _unknown_arguments,
+}

@@ -1,0 +1,59 @@
+"""Engines that differ in what weights depend on get another version, or an error that says what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+
+from . import RELEASE
+from .comparing import differences
+from .conftest import Start
+
+ROPE = {"rope_type": "default", "rope_theta": 5000.0}
+# what the second engine has otherwise, and the field that the error names
+DIFFERENT: dict[str, tuple[str, dict[str, Any], str]] = {
+    "dtype": ("dense", {"dtype": "float16"}, "dtype"),
+    "checkpoint": ("dense-2", {}, "identity"),
+    "model": ("tied", {}, "config"),
+    "override": (
+        "dense",
+        {"json_model_override_args": json.dumps({"rope_parameters": ROPE})},
+        "config",
+    ),
+    "LoRA": ("dense", {"changed": {"enable_lora": True}}, "lora"),
+    "cache": ("dense", {"kv_cache_dtype": "fp8_e5m2"}, "cache"),
+    "head": ("dense", {"enable_fp32_lm_head": True}, "linear"),
+    "release": ("dense", {"environment": {RELEASE: "0.5.15"}}, "sglang"),
+    "variable": ("dense", {"environment": {"SGLANG_FORCE_FP8_MARLIN": "1"}}, "environment"),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_a_version_of_another_key_is_refused(daemon: Daemon, start: Start, what: str) -> None:
+    kind, arguments, field = DIFFERENT[what]
+    extra = {"ref": f"{what.lower()}@v1"}
+    start("dense", load_format="gpuwm", extra=extra).loaded()
+    failed = start(kind, load_format="gpuwm", extra=extra, **arguments).failed()
+    assert failed.error == "Mismatch", failed.trace
+    assert f"{what.lower()}@v1 differs from this engine in {field}" in failed.text
+    assert 'give another "ref", or none' in failed.text
+    eventually(lambda: daemon.leases(f"{what.lower()}@v1") == 1)
+
+
+def test_derived_names_differ_with_the_key(daemon: Daemon, start: Start) -> None:
+    cases = {"first": ("dense", {}, ""), **DIFFERENT}
+    del cases["release"]  # which the tests pretend
+    for number, (what, (kind, arguments, _)) in enumerate(cases.items(), 1):
+        engine = start(kind, load_format="gpuwm", **arguments)
+        assert differences(start(kind, **arguments), engine) == [], what
+        assert sum("sglang-" in row["tag"] for row in daemon.admin.list()["versions"]) == number
+    again = start("dense", load_format="gpuwm", mem_fraction_static=0.5, port=31234)
+    again.loaded()
+    assert "attached dense@sglang-" in again.text()
+
+
+def test_what_the_key_takes_from_arguments_is_there(start: Start) -> None:
+    assert start("dense").ask("unknown arguments") == set()
