@@ -216,12 +216,15 @@ def test_a_gpuwmd_that_is_away_at_the_start(
 def test_it_goes_on_with_the_next_gpuwmd(
     daemon: Daemon, engine: Aliased, server: Server, follower: Follower
 ) -> None:
-    """The last test, as it leaves none of the versions."""
+    """The last test, as it leaves none of the versions. All has happened when the follower comes
+    back to a gpuwmd that numbers its events anew."""
     process = follower(server.url)
     assert line(process).endswith("already\n")
+    process.send_signal(signal.SIGSTOP)
     daemon.kill()
     daemon.start()
     version = gpuwm.publish({"w": np.zeros(8)}, "followed@v3", bind=False)
     daemon.admin.set_alias("followed", "prod", "v3")
+    process.send_signal(signal.SIGCONT)
     assert f"({version.id}): prepare " in line(process)
     assert engine.ids == [version.id] * 2

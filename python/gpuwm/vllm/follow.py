@@ -55,6 +55,7 @@ def follow(
                     due = time.monotonic() + RETRY_S if again else math.inf
                 event = events.next(max(due - time.monotonic(), 0.0))
                 if event is not None and _concerns(event, model, alias):
+                    events.open()  # before it looks where the alias is, so that no move is missed
                     due = 0.0
             except (errors.Unreachable, errors.Disconnected) as error:
                 log.warning("gpuwm: no gpuwmd, trying again every %g s: %s", RETRY_S, error)
@@ -85,7 +86,8 @@ def _try(
 
 
 def _concerns(event: Event, model: str, alias: str) -> bool:
-    """The alias may name another version now; "lost": it may have moved unseen."""
+    """The alias may name another version now. "lost", "disconnected": it may have moved unseen, as
+    a gpuwmd that has lost its state numbers its events anew."""
     if event.kind == "swapped":
         return (event.model, event.alias) == (model, alias)
-    return event.kind == "lost"
+    return event.kind in ("lost", "disconnected")
