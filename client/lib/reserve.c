@@ -88,10 +88,33 @@ static int measure(const struct memory_device *device, uint64_t bytes, uint64_t 
 	return 0;
 }
 
+/* A child that is made meanwhile must find the descriptor where it closes it. */
+static int create(struct gpuwm_reservation *reservation, uint64_t bytes, struct memory_segment *ret,
+		  struct error *error)
+{
+	int r;
+
+	fork_lock();
+	r = reservation->device.ops->create(&reservation->device, bytes, ret, error);
+	fork_unlock();
+	return r;
+}
+
+/* A child that is made now must not close the number, which may be another file's by then. */
+static void release(struct gpuwm_reservation *reservation, struct memory_segment *segment)
+{
+	struct memory_segment taken;
+
+	fork_lock();
+	taken = *segment;
+	*segment = (struct memory_segment){.fd = -1};
+	fork_unlock();
+	reservation->device.ops->release(&reservation->device, &taken);
+}
+
 static int fill(struct gpuwm_reservation *reservation, uint64_t block, struct error *error)
 {
-	const struct memory_ops *ops = reservation->device.ops;
-	int r = ops->create(&reservation->device, block, &reservation->block, error);
+	int r = create(reservation, block, &reservation->block, error);
 
 	if (r == 0)
 		r = stand_in(reservation, error);
@@ -103,7 +126,7 @@ static int fill(struct gpuwm_reservation *reservation, uint64_t block, struct er
 static void release_pieces(struct gpuwm_reservation *reservation)
 {
 	for (uint32_t i = 0; i < reservation->piece_count; i++)
-		reservation->device.ops->release(&reservation->device, &reservation->pieces[i]);
+		release(reservation, &reservation->pieces[i]);
 }
 
 static void give_up(struct gpuwm_reservation *reservation)
@@ -116,8 +139,9 @@ static void give_up(struct gpuwm_reservation *reservation)
 		ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, &unused);
 	ops->unreserve(&reservation->device, &reservation->range, reservation->pieces,
 		       reservation->piece_count);
-	ops->release(&reservation->device, &reservation->block);
+	release(reservation, &reservation->block);
 	release_pieces(reservation);
+	fork_unwatch(&reservation->hook);
 	free(reservation->pieces);
 	free(reservation);
 }
@@ -165,6 +189,7 @@ static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **re
 		return error_set(error, -ENOMEM, NULL, "no memory for a reservation");
 	reservation->device = device;
 	r = plan_pieces(reservation, whole, error);
+	fork_watch(&reservation->hook, in_child, reservation);
 	if (r == 0)
 		r = device.ops->reserve(&device, whole, NULL, &reservation->range, error);
 	if (r == 0)
@@ -173,7 +198,6 @@ static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **re
 		give_up(reservation);
 		return r;
 	}
-	fork_watch(&reservation->hook, in_child, reservation);
 	*ret = reservation;
 	return 0;
 }
@@ -210,8 +234,7 @@ static int make(struct gpuwm_reservation *reservation, uint32_t position, int64_
 	const uint64_t bytes = piece_bytes(reservation, position);
 	int r;
 
-	while ((r = reservation->device.ops->create(&reservation->device, bytes, &reservation->pieces[position],
-						    error)) == -ENOSPC &&
+	while ((r = create(reservation, bytes, &reservation->pieces[position], error)) == -ENOSPC &&
 	       clock_left(deadline) != 0)
 		poll(NULL, 0, TRY_AGAIN_MS);
 	if (r == -ENOSPC)
@@ -289,7 +312,7 @@ static int occupy(struct gpuwm_reservation *reservation, int64_t wait_ms, struct
 	if (r < 0)
 		return r;
 	reservation->occupied = true;
-	ops->release(&reservation->device, &reservation->block);
+	release(reservation, &reservation->block);
 	return 0;
 }
 
@@ -315,7 +338,6 @@ int gpuwm_reservation_free(struct gpuwm_reservation *reservation)
 		r = reservation->device.ops->idle(&reservation->device, &error);
 	if (r < 0 && r != -EIO) /* in a broken context nothing runs any more */
 		return client_fail(&error);
-	fork_unwatch(&reservation->hook);
 	give_up(reservation);
 	return 0;
 }
