@@ -133,8 +133,10 @@ def test_a_folder_that_is_not_there(tmp_path: pathlib.Path) -> None:
 
 
 def test_another_frontend(lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_RUST_FRONTEND_PATH", "/bin/frontend")
-    with pytest.raises(gpuwm.Unsupported, match="VLLM_RUST_FRONTEND_PATH in its environment"):
+    monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "0")
+    arguments.complete(lock, ["m"])
+    monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "1")
+    with pytest.raises(gpuwm.Unsupported, match="VLLM_USE_RUST_FRONTEND in its environment"):
         arguments.complete(lock, ["m"])
 
 

@@ -118,14 +118,24 @@ def test_a_cache_that_is_allocated_in_another_way_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [({"connector": True}, "KV connector"), ({"sleep": True}, "sleep mode"), ({}, "")],
+    [
+        ({"connector": True}, "KV connector"),
+        ({"sleep": True}, "sleep mode"),
+        ({"media": True}, "decodes on the GPU"),
+        ({}, ""),
+    ],
 )
 def test_what_a_standby_can_not_have(changed: dict[str, bool], words: str) -> None:
     from gpuwm.vllm import cache
 
     given: Any = types.SimpleNamespace(
         kv_transfer_config=object() if changed.get("connector") else None,
-        model_config=types.SimpleNamespace(enable_sleep_mode=bool(changed.get("sleep"))),
+        model_config=types.SimpleNamespace(
+            enable_sleep_mode=bool(changed.get("sleep")),
+            multimodal_config=types.SimpleNamespace(
+                mm_ipc_gpu_memory_gb=1.0 if changed.get("media") else 0.0
+            ),
+        ),
     )
     if not words:
         cache.check(given)

@@ -395,7 +395,11 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
     assert made == [("config", "GPU-1", worker.device)]
     worker.compile_or_warm_up_model()
     assert emptied == [False, False, True]
+    monkeypatch.setattr(gpu_worker.Worker, "execute_model", lambda self, step: step)
+    with pytest.raises(gpuwm.Unsupported, match="a standby got a request"):
+        worker.execute_model(7)
     assert worker.gpuwm_occupy("0.5") == {"rank": 0, "bytes": 5, "seconds": 0.5}
+    assert worker.execute_model(7) == 7
 
 
 def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -> None:

@@ -128,6 +128,12 @@ def check(vllm_config: Any) -> None:
             "a KV connector registers the cache's memory, which a standby engine gets later",
             "start it without --kv-transfer-config",
         )
+    media = vllm_config.model_config.multimodal_config
+    if media is not None and media.mm_ipc_gpu_memory_gb > 0:
+        raise errors.Unsupported(
+            "an API server that decodes on the GPU has memory there, and no takeover waits for it",
+            "start it without --mm-ipc-gpu-memory-gb",
+        )
     if vllm_config.model_config.enable_sleep_mode:
         raise errors.Unsupported(
             "vLLM's sleep mode frees memory that a standby engine takes from gpuwm",

@@ -46,10 +46,12 @@ PASSING = frozenset(
 )
 RETRY_AFTER_S = 1
 TRY_AGAIN_LATER = 1013  # of a WebSocket
-# Ranks answer who they are between two steps. Memory for a KV cache takes milliseconds.
+# Ranks answer who they are between two steps.
 ANSWER_S = 60.0
 # For the memory of an engine that was killed, which comes back within some hundred milliseconds.
 OCCUPY_S = 2.0
+# For ranks to answer besides: to map and clear memory takes a fraction of a second.
+ANSWERED_S = 3.0
 FAILED = 1  # exit status
 
 Scope = MutableMapping[str, Any]
@@ -131,10 +133,10 @@ class Gate:
         self._turn(TAKING_OVER)
         gone = asyncio.create_task(_in_thread(self._group.wait_until_gone))
         try:
-            answers = await _ask(client, "gpuwm_occupy", str(OCCUPY_S))
+            answers = await _occupy(client)
         except errors.NoRoom:
             await gone  # a process that ends late had it
-            answers = await _ask(client, "gpuwm_occupy", str(OCCUPY_S))
+            answers = await _occupy(client)
         self._group.note(standby.OCCUPIED)
         await gone
         self._turn(ACTIVE)
@@ -181,14 +183,22 @@ async def _below(server: processes.Process, client: Any) -> list[processes.Proce
     return [*(core for core in _cores(client) if core.pid not in numbers), *found]
 
 
-async def _ask(client: Any, method: str, *arguments: str) -> list[Answer]:
-    """The answers of all ranks, of which none failed."""
+async def _occupy(client: Any) -> list[Answer]:
+    """Where a rank hangs, the lock passes on soon: other standbys wait for it."""
+    return await _ask(client, "gpuwm_occupy", str(OCCUPY_S), seconds=OCCUPY_S + ANSWERED_S)
+
+
+async def _ask(
+    client: Any, method: str, *arguments: str, seconds: float | None = None
+) -> list[Answer]:
+    """The answers of all ranks, of which none failed. seconds: ANSWER_S."""
+    seconds = ANSWER_S if seconds is None else seconds
     try:
         call = client.collective_rpc(method, args=arguments)
-        answers: list[Answer] = await asyncio.wait_for(call, ANSWER_S)
+        answers: list[Answer] = await asyncio.wait_for(call, seconds)
     except asyncio.TimeoutError:
         raise errors.TimedOut(
-            f"the ranks did not answer {method} within {ANSWER_S:g} s", "does one hang?"
+            f"the ranks did not answer {method} within {seconds:g} s", "does one hang?"
         ) from None
     except Exception as error:  # vLLM's own errors have no common class
         raise errors.Error(

@@ -115,8 +115,8 @@ def _refused(what: str, why: str, remedy: str) -> errors.Unsupported:
 
 
 def _check_frontend() -> None:
-    name = "VLLM_RUST_FRONTEND_PATH"
-    if os.environ.get(name):
+    name = "VLLM_USE_RUST_FRONTEND"
+    if os.environ.get(name, "0") not in ("", "0"):
         raise _refused(f"{name} in its environment", _FRONTEND, "unset it")
 
 

@@ -116,6 +116,7 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
     and gpuwm.NoRoom with both figures."""
 
     gpu_cache: kv_cache.Cache | None = None
+    gpu_stands_by = False  # warm, and without memory for its KV cache
 
     def init_device(self) -> None:
         """Also decides with the load format gpuwm whether this engine attaches or builds, and waits
@@ -157,7 +158,8 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         """Bytes for the KV cache. NoRoom: they are not free."""
         if self.cache_config.kv_cache_memory_bytes:
             return int(super().determine_available_memory())
-        with self._own_view() if self.gpu_sharing.engines > 1 else contextlib.nullcontext():
+        several = self.gpu_sharing.engines > 1 or self.gpu_sharing.standby
+        with self._own_view() if several else contextlib.nullcontext():
             # From here on vLLM counts what grows: the versions are there, and counted.
             gc.collect()
             torch.accelerator.empty_cache()
@@ -180,7 +182,17 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         found = super().compile_or_warm_up_model()
         if self.gpu_sharing.standby:
             torch.accelerator.empty_cache()  # what the profile needed is for the engine that serves
+            self.gpu_stands_by = True
         return found
+
+    def execute_model(self, *arguments: Any, **named: Any) -> Any:
+        """Unsupported: a request came past the gate of a standby, which has no KV cache yet."""
+        if self.gpu_stands_by:
+            raise errors.Unsupported(
+                "a standby got a request: its KV cache has no memory before it takes over",
+                "start it with python -m gpuwm.vllm standby, whose gate lets no request pass",
+            )
+        return super().execute_model(*arguments, **named)
 
     def sleep(self, level: int = 1) -> None:
         if self.gpu_sharing.engines == 1:
@@ -199,6 +211,10 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
             )
 
     # ---- weight transfer by gpuwm: `gpuwm.vllm.transfer` ----
+
+    def init_weight_transfer_engine(self, *arguments: Any, **named: Any) -> None:
+        call = functools.partial(super().init_weight_transfer_engine, *arguments, **named)
+        transfer.told_by_the_last(self.vllm_config, call)
 
     def start_weight_update(self, *arguments: Any, **named: Any) -> None:
         call = functools.partial(super().start_weight_update, *arguments, **named)
@@ -225,7 +241,9 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
                 "this engine is of no standby group: its KV cache has memory from the start",
                 "start it with python -m gpuwm.vllm standby",
             )
-        return self.gpu_cache.occupy(float(wait))
+        answer = self.gpu_cache.occupy(float(wait))
+        self.gpu_stands_by = False
+        return answer
 
     def gpu_device_id(self) -> str:
         """As gpuwmd names this worker's GPU: the version that the model lies in is there."""
