@@ -6,7 +6,7 @@ import ctypes
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _lib
+from . import _lib, errors
 
 if TYPE_CHECKING:
     import torch
@@ -40,12 +40,14 @@ class Reservation:
         NoRoom: the block is there as before. Busy: a CUDA stream is being captured. Lost: nothing
         is mapped any more.
         """
+        self._check_open()
         _lib.check(self._library.gpuwm_occupy(self._pointer, _lib.milliseconds(wait, "wait")))
 
     def bytes_at(self, offset: int, nbytes: int, device: torch.device) -> torch.Tensor:
         """A tensor of int8 over a part. It does not keep the reservation: close it later."""
         import torch
 
+        self._check_open()
         if not 0 <= offset <= offset + nbytes <= self.nbytes:
             raise ValueError(f"{nbytes} bytes at {offset} are not in the {self.nbytes} reserved")
         if self.device == "host":
@@ -58,6 +60,10 @@ class Reservation:
         captured, and nothing was done."""
         _lib.check(self._library.gpuwm_reservation_free(self._pointer))
         self._pointer = ctypes.c_void_p()
+
+    def _check_open(self) -> None:
+        if not self._pointer:
+            raise errors.Closed("the reservation was closed")
 
     def __enter__(self) -> Reservation:
         return self

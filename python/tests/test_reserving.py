@@ -45,6 +45,18 @@ def test_what_was_not_reserved_is_refused(place: tuple[int, int]) -> None:
         reservation.bytes_at(*place, torch.device("cpu"))
 
 
+def test_a_closed_one_is_refused() -> None:
+    import torch
+
+    reservation = Reservation("host", BLOCK)
+    reservation.close()
+    with pytest.raises(gpuwm.Closed):
+        reservation.occupy()
+    with pytest.raises(gpuwm.Closed):
+        reservation.bytes_at(0, 1, torch.device("cpu"))
+    reservation.close()  # nothing happens
+
+
 @pytest.mark.parametrize(("device", "nbytes"), [("tape", 1), ("host", 0)])
 def test_what_can_not_be_reserved_is_an_error(device: str, nbytes: int) -> None:
     with pytest.raises(gpuwm.Invalid):
