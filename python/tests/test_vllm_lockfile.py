@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_one_has_the_lock_and_others_learn_when_it_is_free(path: str) -> None:
     assert is_readable(second.changes)
     assert second.read() == b"a record"
     first.write(b"short")
-    assert second.read() == b"short"
+    assert second.read() == b"short   "
     second.forget_changes()
     assert not is_readable(second.changes)
     first.close()
@@ -278,3 +279,33 @@ def test_a_rank_that_is_no_descendant_is_told() -> None:
     elsewhere = Process("another", SERVER.pid, SERVER.started + 1)
     with pytest.raises(gpuwm.Unsupported, match=r"rank 0 \(pid 12\) was not started by the API"):
         processes.of_ranks(SERVER, [answer(0, 12, CORE, elsewhere)])
+
+
+def test_a_number_that_is_a_threads_by_now() -> None:
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        reused = Process("rank 0", thread.native_id, 1)
+        with Watch([reused]) as watch:
+            assert watch.gone == [reused]
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_shorter_record_leaves_nothing_of_the_longer_one(path: str) -> None:
+    file = LockFile(path)
+    long = records.record_of([SERVER, CORE], "taking over", [CORE] * 3)
+    short = records.record_of([SERVER], "active")
+    for record in (long, short, long):
+        file.write(record.encode())
+        assert records.parse(file.read()) == record
+    file.close()
+
+
+def test_a_time_that_is_no_number_of_a_float(path: str) -> None:
+    record = records.record_of([SERVER], "active")
+    text = record.encode().replace(str(record.since).encode(), b"1" + b"0" * 400)
+    assert records.parse(text) is None

@@ -83,9 +83,10 @@ class LockFile:
         return os.pread(self._descriptor, RECORD_BYTES_MAX, 0)
 
     def write(self, content: bytes) -> None:
-        """Replaces what the file has. A reader may see a part of it, but is told of the change."""
-        os.pwrite(self._descriptor, content, 0)
-        os.ftruncate(self._descriptor, len(content))
+        """Replaces what the file has, in one write, so that a process that is killed leaves the one
+        or the other. A shorter text gets spaces at its end."""
+        size = os.fstat(self._descriptor).st_size
+        os.pwrite(self._descriptor, content.ljust(min(size, RECORD_BYTES_MAX)), 0)
 
     # ---- how ----
 

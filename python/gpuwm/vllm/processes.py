@@ -177,7 +177,8 @@ class Watch:
             self.gone.append(process)
             return
         except OSError as error:
-            if error.errno == errno.EINVAL:  # no number of a process
+            # No number of a process, but maybe of a thread.
+            if error.errno in (errno.EINVAL, errno.ENOENT):
                 self.gone.append(process)
                 return
             raise errors.Unsupported(

@@ -91,7 +91,7 @@ def parse(content: bytes) -> Record | None:
             for name in ("processes", "before")
         )
         record = Record(_text(found["state"]), float(found["since"]), place, processes, before)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
     first, *others = [process.role == API_SERVER for process in processes] or [False]
     if found.get("format") != _FORMAT or not first or any(others):
