@@ -12,12 +12,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import errors
 
 # What vLLM converts to each other when it loads, as it does with files.
 FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+
+
+_weak: Any = reductions.StorageWeakRef  # torch has no types for it
 
 
 class Tensors:
@@ -29,6 +33,7 @@ class Tensors:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.last = ""  # the one that was given last
         self._spans: list[tuple[int, int, str]] = []  # addresses, sorted
+        self._memory: dict[str, Any] = {}  # by name, of those in `_spans`
         self.raised: BaseException | None = None  # by the trainer's own code
         self._dtype = torch.get_default_dtype()
         cuda: Any = torch.cuda
@@ -61,6 +66,7 @@ class Tensors:
             self.sizes[name], self.shapes[name] = plain.numel(), tuple(plain.size())
             self.read.setdefault(name, 0)
             self._note(name, plain)
+            self._memory[name] = _weak(plain.untyped_storage())
             yield name, plain
 
     def _outside(self, tensors: Iterable[Any]) -> Iterator[Any]:
@@ -98,9 +104,11 @@ class Tensors:
         """Whose memory it reads; None: it was computed."""
         begin, end = _span(tensor)
         at = bisect.bisect_right(self._spans, (begin, 2**64, "")) - 1
-        if at >= 0 and begin < end <= self._spans[at][1]:
-            return self._spans[at][2]
-        return None
+        if at < 0 or not begin < end <= self._spans[at][1]:
+            return None
+        name = self._spans[at][2]
+        # Memory of a tensor that is gone may be that of something computed by now.
+        return None if self._memory[name].expired() else name
 
     def check(self) -> None:
         """After all ranks have loaded. Mismatch: a part of a tensor went nowhere."""

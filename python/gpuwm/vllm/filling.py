@@ -183,15 +183,16 @@ class _Filling:
             for name, parameter in model.named_parameters()
             if not parameter.is_meta and init.is_plain(parameter)
         }
+        buffers = _saved_buffers(model)
         with self._settled_by_layer():
-            watched = Watched(parameters, given)
+            watched = Watched({**parameters, **buffers}, given)
             try:
                 with watched:
                     loader.load_weights(model, model_config)
             except (AssertionError, KeyError, ValueError, RuntimeError, IndexError) as error:
                 told = _not_loaded(error, given)
                 raise told from (None if told is error else error)
-            self._check_written(watched)
+            left = self._check_written(watched, buffers)
             _check_layers(model)
             with torch.device(self._config.device_config.device):
                 layerwise.finalize_layerwise_processing(model, model_config)
@@ -199,9 +200,21 @@ class _Filling:
             run(module)
             self.settle(module)
         replaying.finish(model, model_config)
+        self._unwritten.update(name for name, since in left.items() if _is_unchanged(since))
 
-    def _check_written(self, watched: Watched) -> None:
+    def _check_written(
+        self, watched: Watched, buffers: dict[str, torch.Tensor]
+    ) -> dict[str, tuple[torch.Tensor, int]]:
+        """The buffers that nobody loaded, with their state: post-processing may write them."""
+        left = {}
         for name, in_part in watched.missing():
+            if name in buffers and not in_part:
+                left[name] = (buffers[name], buffers[name]._version)
+                continue
+            if name in buffers:
+                raise errors.Mismatch(
+                    f"a part of buffer {name} is missing in the trainer's tensors", COMPLETE
+                )
             parameter = self._model.get_parameter(name)
             if not in_part and self._may_be_missing(name, parameter):
                 self._unwritten.add(name)
@@ -211,6 +224,7 @@ class _Filling:
                 "tensors",
                 COMPLETE,
             )
+        return left
 
     def _may_be_missing(self, name: str, parameter: torch.Tensor) -> bool:
         """Checkpoints lack some scales, which stay as the layer's quantisation has made them. The
@@ -298,7 +312,7 @@ class _Filling:
                 names = self._unwritten.intersection(leaf.names)
                 if names and not layouts.is_as_before(self._part, stored.name, stored.whole):
                     raise errors.Mismatch(
-                        f"parameter {min(names)} is missing in the trainer's tensors, and "
+                        f"{min(names)} is missing in the trainer's tensors, and "
                         f"{self._part.version} has other values than vLLM's constructor",
                         COMPLETE,
                     )
@@ -379,3 +393,18 @@ def _check_layers(model: Any) -> None:
                 f"trainer's tensors have {info.load_numel:,} of them",
                 COMPLETE,
             )
+
+
+def _saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Those that a checkpoint may hold. vLLM keeps no account of which of them it loads."""
+    saved = model.state_dict(keep_vars=True)
+    return {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name in saved and not buffer.is_meta and not buffer.is_inference()
+    }
+
+
+def _is_unchanged(since: tuple[torch.Tensor, int]) -> bool:
+    buffer, version = since
+    return buffer._version == version

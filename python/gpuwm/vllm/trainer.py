@@ -199,6 +199,7 @@ class Publisher:
             given.check()
             clock.lap("load")
             versions = [making.commit() for making in makings]
+            self._made.append(versions[0].id)  # `keep_last` counts it even if the next wait fails
             if len(versions) > 1:
                 wait_for_parts(versions[0], self._client, READY_S)
         except BaseException as error:
@@ -207,7 +208,6 @@ class Publisher:
             raise
         clock.lap("commit")
         version = versions[0]
-        self._made.append(version.id)
         nbytes = sum(each.nbytes for each in versions)
         found = Published(
             str(version), version.id, nbytes, copied, given.ignored(), dict(clock.times)

@@ -77,7 +77,8 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         """Does nothing: there is no connection to a trainer."""
 
     def start_weight_update(self, *arguments: Any, **named: Any) -> None:
-        """Forgets an update that its caller left. vLLM gives more arguments in newer releases."""
+        """Forgets an update that its caller left. vLLM 0.25 does not come to this while one is
+        active: then `update_weights` forgets it. Newer releases give more arguments."""
         self._forget()
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
