@@ -8,6 +8,7 @@ SGLang does not have is left out.
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 from ..engines import texts
@@ -82,6 +83,9 @@ def changed(server_args: Any, field: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value not in (None, "", {}, [])}
 
 
+_OTHERS = ("CK_MOE",)  # variables without SGLang's prefix that choose how weights lie
+
+
 def environment() -> str:
     """The environment variables that count, for the key."""
     from sglang.srt import environ
@@ -94,5 +98,10 @@ def environment() -> str:
             continue
         if (value := variable.get()) != variable._resolve_default():
             found[name] = texts.plain(value)
-    shown = (f"{name}={value}" for name, value in found.items())
+    # Some are read without being among these.
+    for name, value in os.environ.items():
+        known = hasattr(type(environ.envs), name) or any(word in name for word in _WITHOUT_WEIGHTS)
+        if not known and (name.startswith(("SGLANG_", "SGL_")) or name in _OTHERS):
+            found[name] = value
+    shown = (f"{name}={value}" for name, value in sorted(found.items()))
     return ", ".join(shown) or "defaults"

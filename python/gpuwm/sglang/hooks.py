@@ -5,6 +5,7 @@ Each hook gets the function that it replaces, and that function's arguments.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,9 +40,10 @@ def get_model_loader(
 
 def update_weights(original: Callable[..., Any], updater: Any, *args: Any, **named: Any) -> Any:
     """SGLang answers the request with the text; the engine goes on with its weights."""
-    from . import loading
-
-    if (version := loading.version_of(updater.get_model())) is None:
+    # It is imported where an engine loads with this format, and needs the SGLang that it is for.
+    loading = sys.modules.get(f"{__package__}.loading")
+    version = None if loading is None else loading.version_of(updater.get_model())
+    if version is None:
         return original(updater, *args, **named)
     return False, (
         f"the weights of this engine are {version}, which other processes may share: they are "
