@@ -75,6 +75,15 @@ def test_a_shard_that_the_index_does_not_name_does_not_count(tmp_path: Any) -> N
     ]
 
 
+def test_a_file_that_an_engine_reads_without_being_listed_counts(tmp_path: Any) -> None:
+    folder = folder_with(tmp_path, "a.safetensors", "mtp.safetensors", "old.safetensors")
+    index = {"weight_map": {"x": "a.safetensors"}}
+    (folder / checkpoint.SAFETENSORS_INDEX).write_text(json.dumps(index))
+    formats = identity.FORMATS._replace(unlisted=("mtp.safetensors",))
+    found = checkpoint.in_folder(str(folder), "auto", formats).marks
+    assert sorted(found) == ["a.safetensors", "mtp.safetensors"]
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": 1}'])
 def test_an_index_that_is_none_is_named(tmp_path: Any, content: Any) -> None:
     folder = folder_with(tmp_path, "a.safetensors")

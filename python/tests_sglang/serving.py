@@ -161,6 +161,22 @@ def _update(model: torch.nn.Module, path: str, load_format: str) -> tuple[bool, 
     return done
 
 
+def _draft(model: torch.nn.Module, layer: int | None, names: list[str]) -> dict[str, int]:
+    """What mode raw gives a draft of several layers, by name: positions in `names`."""
+    from types import SimpleNamespace
+
+    from gpuwm.sglang import raw
+
+    class Checkpoint(list[str]):
+        def torch(self, name: str) -> torch.Tensor:
+            return torch.tensor(names.index(name))
+
+    loader: Any = object.__new__(raw.RawLoader)
+    loader.load_config = SimpleNamespace(draft_model_idx=layer)
+    loader._checkpoint = Checkpoint(names)
+    return {name: int(each) for name, each in loader._get_all_weights(None, model)}
+
+
 def _unknown_arguments(model: torch.nn.Module) -> set[str]:
     """Of gpuwm's table those that this release of SGLang does not have."""
     from gpuwm.sglang import arguments
@@ -170,6 +186,7 @@ def _unknown_arguments(model: torch.nn.Module) -> set[str]:
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
+    "draft": _draft,
     "describe": _describe,
     "shared": _shared,
     "update": _update,

@@ -75,6 +75,14 @@ def test_raw_reads_a_checkpoint_that_gpuwm_holds(
     assert "attached dense@sglang-" in other.text()
 
 
+def test_raw_takes_the_layer_of_a_draft(daemon: Daemon, start: Start) -> None:
+    """Of a draft of several layers each engine loads one, under the first one's name."""
+    names = ["model.mtp.layers.0.w", "model.mtp.layers.1.w", "model.norm.w"]
+    engine = start("dense")
+    assert engine.ask("draft", 1, names) == {"model.mtp.layers.0.w": 1, "model.norm.w": 2}
+    assert engine.ask("draft", None, names) == {name: n for n, name in enumerate(names)}
+
+
 def test_weights_that_are_shared_are_not_updated(
     daemon: Daemon, start: Start, checkpoints: pathlib.Path
 ) -> None:

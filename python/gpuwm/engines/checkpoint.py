@@ -42,12 +42,14 @@ class Formats(NamedTuple):
     """The load formats of an engine's default loader. engine: its name. patterns: of each format's
     files; the first pattern that matches a file counts. auto: the format that "auto" means for a
     checkpoint with files of these names. uses_modelscope: the engine takes models that are no
-    folders from ModelScope, not from the Hugging Face hub."""
+    folders from ModelScope, not from the Hugging Face hub. unlisted: files that the engine reads
+    besides those that the index of safetensors lists."""
 
     engine: str
     patterns: Mapping[str, tuple[str, ...]]
     auto: Callable[[Iterable[str]], str]
     uses_modelscope: Callable[[], bool]
+    unlisted: tuple[str, ...] = ()
 
 
 class Files(NamedTuple):
@@ -88,7 +90,7 @@ def choose(
     parsed = index(CONSOLIDATED_INDEX if load_format == "mistral" else SAFETENSORS_INDEX)
     if parsed is None:
         return found
-    listed = set(parsed.get("weight_map", {}).values())
+    listed = {*parsed.get("weight_map", {}).values(), *formats.unlisted}
     return [name for name in found if name in listed]
 
 

@@ -33,6 +33,7 @@ FORMATS = checkpoint.Formats(
     },
     _auto,
     _uses_modelscope,
+    unlisted=("mtp.safetensors",),  # SGLang's maybe_add_mtp_safetensors
 )
 
 

@@ -38,6 +38,7 @@ class RawLoader(DefaultModelLoader):  # type: ignore[misc]
                 f"{self._checkpoint.version}",
                 'use "mode": "auto", which lets SGLang read all files',
             )
-        for name in self._checkpoint:
-            # A model may change what it is given while it loads, and the checkpoint is read-only.
-            yield name, self._checkpoint.torch(name).clone()
+        # A model may change what it is given while it loads, and the checkpoint is read-only.
+        pairs = ((name, self._checkpoint.torch(name).clone()) for name in self._checkpoint)
+        layer = self.load_config.draft_model_idx  # of a draft of several layers
+        yield from pairs if layer is None else self._filter_mtp_weights(pairs, "", layer)
