@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,3 +100,26 @@ def maker(mapping: Attached, name: str) -> str:
         return f"{told['engine']}, process {told['pid']}, from {told['model']}"
     except (KeyError, ValueError, TypeError):
         return "an unknown publisher"
+
+
+def tell_built(
+    log: logging.Logger,
+    engine: Engine,
+    mapping: Attached,
+    source: str,
+    load_s: float,
+    publish_s: float,
+) -> None:
+    """Logs what this engine built, why, and how long it took. source: what loaded the model."""
+    log.info(
+        "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
+        "Other engines attach to it",
+        mapping.version,
+        mapping.version.id,
+        'it has "mode": "save"' if engine.settings.mode == "save" else "it was not there",
+        mapping.nbytes / 1e9,
+        len(mapping),
+        source,
+        load_s,
+        publish_s,
+    )

@@ -137,17 +137,8 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
             return model
         _loaded[model] = mapping
         _empty_cache()
-        log.info(
-            "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
-            "Other engines attach to it",
-            mapping.version,
-            mapping.version.id,
-            'it has "mode": "save"' if self.settings.mode == "save" else "it was not there",
-            mapping.nbytes / GIGA,
-            len(mapping),
-            source,
-            loaded - begin,
-            time.perf_counter() - loaded,
+        publishing.tell_built(
+            log, engine, mapping, source, loaded - begin, time.perf_counter() - loaded
         )
         return model
 

@@ -69,6 +69,7 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 from .. import errors, image, init
 from ..binding import no_collections
 from ..engines import electing
+from ..engines.publishing import tell_built
 from ..mapping import Mapping as Attached
 from . import (
     backends,
@@ -254,18 +255,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             return model
         _loaded[model] = Loaded(engine, mapping)
         _empty_cache()
-        log.info(
-            "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
-            "Other engines attach to it",
-            mapping.version,
-            mapping.version.id,
-            'it has "mode": "save"' if self.settings.mode == "save" else "it was not there",
-            mapping.nbytes / GIGA,
-            len(mapping),
-            source,
-            loaded - begin,
-            time.perf_counter() - loaded,
-        )
+        tell_built(log, engine, mapping, source, loaded - begin, time.perf_counter() - loaded)
         return model
 
     def _read(
