@@ -231,15 +231,17 @@ def _private_bytes(mapping: Attached) -> int:
     return sum(tensor.nbytes for each, tensor in bound if each.private)
 
 
-def told_by_the_last(vllm_config: Any, call: Callable[[], None]) -> None:
+def told_by_the_last(
+    vllm_config: Any, call: Callable[..., None], *arguments: Any, **named: Any
+) -> None:
     """A step of a weight update, for a worker's method: if it fails in all ranks, the last rank
     alone raises. See the module's text."""
     parallel, transfer = vllm_config.parallel_config, vllm_config.weight_transfer_config
     ours = transfer is not None and transfer.backend == refusals.WEIGHT_TRANSFER
     if not ours or parallel.rank == parallel.world_size - 1:
-        call()
+        call(*arguments, **named)
         return
     try:
-        call()
+        call(*arguments, **named)
     except Exception as error:
         log.warning("gpuwm: the last rank tells that a weight update failed: %s", error)

@@ -25,7 +25,6 @@ this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the on
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import inspect
 import logging
@@ -213,20 +212,20 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
     # ---- weight transfer by gpuwm: `gpuwm.vllm.transfer` ----
 
     def init_weight_transfer_engine(self, *arguments: Any, **named: Any) -> None:
-        call = functools.partial(super().init_weight_transfer_engine, *arguments, **named)
-        transfer.told_by_the_last(self.vllm_config, call)
+        call = super().init_weight_transfer_engine
+        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
 
     def start_weight_update(self, *arguments: Any, **named: Any) -> None:
-        call = functools.partial(super().start_weight_update, *arguments, **named)
-        transfer.told_by_the_last(self.vllm_config, call)
+        call = super().start_weight_update
+        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
 
     def update_weights(self, *arguments: Any, **named: Any) -> None:
-        call = functools.partial(super().update_weights, *arguments, **named)
-        transfer.told_by_the_last(self.vllm_config, call)
+        call = super().update_weights
+        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
 
     def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
-        call = functools.partial(super().finish_weight_update, *arguments, **named)
-        transfer.told_by_the_last(self.vllm_config, call)
+        call = super().finish_weight_update
+        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
 
     # ---- not of vLLM's Worker ----
 

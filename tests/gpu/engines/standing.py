@@ -44,7 +44,7 @@ def standby(run: Run) -> None:
         rows.append((f"takeover {number}", take_over(run, serves, stands)))
         run.same(base, stands)
         serves = stands
-    figures(run, rows)
+    figures(run, "seconds", rows, "first answers")
 
 
 def cost(run: Run, serves: Engine, stands: Engine, empty: list[int]) -> None:
@@ -85,17 +85,18 @@ def take_over(run: Run, serves: Engine, stands: Engine) -> dict[str, float]:
         "gone": marks[1] - marks[0],
         "occupied": occupied,
         "first batch": answered["first batch"],
-        "all": marks[2] - marks[0] + answered["first batch"],
+        "first answers": marks[2] - marks[0] + answered["first batch"],
     }
 
 
-def figures(run: Run, rows: list[tuple[str, dict[str, float]]]) -> None:
-    run.report.head("seconds", *rows[0][1])
+def figures(run: Run, title: str, rows: list[tuple[str, dict[str, float]]], end: str) -> None:
+    """Of takeovers. end: the column that has the time from the kill to the goal."""
+    run.report.head(title, *rows[0][1])
     for label, seconds in rows:
         run.report.row(label, *seconds.values())
         run.report.record("takeover", label=label, seconds=seconds)
-    most = max(seconds["all"] for _, seconds in rows)
+    most = max(seconds[end] for _, seconds in rows)
     run.report.check(
         run.host or most <= TAKEOVER_S,
-        f"from the kill to the first answers in at most {TAKEOVER_S:g} s: {most:.3f} s",
+        f"{end}: at most {TAKEOVER_S:g} s from the kill: {most:.3f} s",
     )

@@ -19,7 +19,7 @@ from parts import auto
 from processes import Failed
 from running import START_S, Run
 from serving_http import flags, free_port
-from standing import TAKEOVER_S, UTILIZATION
+from standing import UTILIZATION, figures
 from swapping import LIMITS
 
 REF = "standby@v1"
@@ -135,7 +135,7 @@ def standby_http(run: Run, **llm: Any) -> None:
             label, seconds, active = take_over(active, others, which)
             others = [server for server in others if server is not active]
             rows.append((label, seconds))
-        figures(run, rows)
+        figures(run, "seconds from the kill", rows, "first token")
     finally:
         for server in servers:
             server.kill()
@@ -176,15 +176,3 @@ def take_over(
     seconds = {name: moments[name] - begin for name in ("died", "gone", "locked", "occupied")}
     seconds |= {"healthy": opened - begin, "first token": answered - begin}
     return f"{process['role']} killed", seconds, healthy[0]
-
-
-def figures(run: Run, rows: list[tuple[str, dict[str, float]]]) -> None:
-    run.report.head("seconds from the kill", *rows[0][1])
-    for label, seconds in rows:
-        run.report.row(label, *seconds.values())
-        run.report.record("takeover", label=label, seconds=seconds)
-    most = max(seconds["first token"] for _, seconds in rows)
-    run.report.check(
-        run.host or most <= TAKEOVER_S,
-        f"from the kill to the first token in at most {TAKEOVER_S:g} s: {most:.3f} s",
-    )
