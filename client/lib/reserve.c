@@ -88,7 +88,7 @@ static int measure(const struct memory_device *device, uint64_t bytes, uint64_t 
 	return 0;
 }
 
-/* A child that is made meanwhile must find the descriptor where it closes it. */
+/* A child that is forked meanwhile closes the descriptors that in_child finds, so each has to be there by then. */
 static int create(struct gpuwm_reservation *reservation, uint64_t bytes, struct memory_segment *ret,
 		  struct error *error)
 {
@@ -255,7 +255,7 @@ static int put(struct gpuwm_reservation *reservation, uint32_t position, struct 
 	return r < 0 ? r : clear(reservation, piece, error);
 }
 
-/* Takes away what was put, so that the range is free again. */
+/* Unmaps and frees the first pieces, so that the block can be mapped in the range again. */
 static void take_back(struct gpuwm_reservation *reservation, uint32_t count)
 {
 	struct error unused;
