@@ -355,10 +355,12 @@ def test_a_free_lock_of_another_namespace_is_taken(start: Start, lock: pathlib.P
 
 
 def test_a_file_that_was_removed_is_locked_anew(start: Start, lock: pathlib.Path) -> None:
-    active, other = pair(start)
+    active, other = pair(start, lifeline=False)  # nothing ends by itself
+    holders = processes_of(active)[1:]
     lock.unlink()
     active.process.kill()
     other.await_state("active")
+    assert not any(map(is_alive, holders))
     assert records.parse(lock.read_bytes()) is not None
 
 

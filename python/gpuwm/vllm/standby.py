@@ -186,7 +186,8 @@ class Group:
 
     def _last(self) -> Record | None:
         """The record of the engine before this one, if its processes can be there."""
-        found = records.parse(self._file.read())
+        # A file that somebody removed was made anew, and has no record.
+        found = records.parse(self._file.read()) or self.active
         if found is None or found.is_of_another_boot():
             return None
         if found.place == records.here():
