@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Small beside what a standby engine costs anyhow (a context takes 500 MiB), and large enough that 80 GiB are 1,280
- * calls of the driver. */
+/* Small beside a GPU where another engine has filled the rest, and large enough that 80 GiB are 1,280 calls of the
+ * driver. */
 #define BLOCK_BYTES_MAX MIB(64)
 
 /* What is taken at a time: a part of what a dying process gives back is cleared by the GPU while the next part is still
@@ -26,10 +26,10 @@ struct gpuwm_reservation {
 	struct fork_hook hook;
 	struct memory_device device;
 	struct memory_range range;
-	struct memory_segment block; /* mapped all over the range, until the pieces are */
+	struct memory_segment block; /* mapped all over the range, until it is vacated */
 	struct memory_segment *pieces; /* one after the other, all but the last of PIECE_BYTES_MAX */
 	uint32_t piece_count;
-	bool occupied, lost; /* all pieces are mapped; nothing is */
+	bool occupied; /* all pieces are mapped, or none */
 };
 
 /* ---- what is mapped ---------------------------------------------------- */
@@ -255,12 +255,11 @@ static int put(struct gpuwm_reservation *reservation, uint32_t position, struct 
 	return r < 0 ? r : clear(reservation, piece, error);
 }
 
-/* Unmaps and frees the first pieces, so that the block can be mapped in the range again. */
-static void take_back(struct gpuwm_reservation *reservation, uint32_t count)
+static void take_back(struct gpuwm_reservation *reservation)
 {
 	struct error unused;
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < reservation->piece_count; i++) {
 		struct memory_segment *piece = &reservation->pieces[i];
 		const struct memory_range place = {piece->address, piece->bytes};
 
@@ -270,10 +269,9 @@ static void take_back(struct gpuwm_reservation *reservation, uint32_t count)
 	release_pieces(reservation);
 }
 
-/* The block is unmapped, and there again when it fails; or nothing is. */
+/* Puts memory at all places, or at none when it fails. */
 static int put_pieces(struct gpuwm_reservation *reservation, int64_t deadline, struct error *error)
 {
-	struct error unused;
 	int r = 0;
 
 	for (uint32_t i = 0; i < reservation->piece_count && r == 0; i++) {
@@ -281,48 +279,50 @@ static int put_pieces(struct gpuwm_reservation *reservation, int64_t deadline, s
 		if (r == 0)
 			r = put(reservation, i, error);
 	}
-	if (r == 0)
-		return 0;
-	take_back(reservation, reservation->piece_count);
-	if (stand_in(reservation, &unused) == 0)
-		return r;
-	reservation->lost = true;
-	return error_set(
-		error, -ENOTRECOVERABLE, "end the process",
-		"%llu bytes at reserved addresses are gone: neither new memory nor what was there could be "
-		"mapped",
-		(unsigned long long)reservation->range.bytes);
+	if (r < 0)
+		take_back(reservation);
+	reservation->occupied = r == 0;
+	return r;
 }
 
-static int occupy(struct gpuwm_reservation *reservation, int64_t wait_ms, struct error *error)
+/* Nothing is done if the block is gone. */
+static int vacate(struct gpuwm_reservation *reservation, struct error *error)
 {
 	const struct memory_ops *ops = reservation->device.ops;
-	const int64_t deadline = clock_deadline(wait_ms);
 	int r;
 
-	if (reservation->lost)
-		return error_set(error, -ENOTRECOVERABLE, "end the process", "the reserved addresses are lost");
-	if (reservation->occupied)
+	if (!reservation->block.address)
 		return 0;
 	r = ops->idle(&reservation->device, error);
 	if (r == 0)
 		r = ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, error);
 	if (r == 0)
-		r = put_pieces(reservation, deadline, error);
-	if (r < 0)
-		return r;
-	reservation->occupied = true;
-	release(reservation, &reservation->block);
-	return 0;
+		release(reservation, &reservation->block);
+	return r;
 }
 
-int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms)
+int gpuwm_vacate(struct gpuwm_reservation *reservation)
 {
 	struct error error;
 	int r = fork_check(&reservation->hook, &error);
 
 	if (r == 0)
-		r = occupy(reservation, wait_ms, &error);
+		r = vacate(reservation, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms)
+{
+	struct error error;
+	int64_t deadline = clock_deadline(wait_ms);
+	int r = fork_check(&reservation->hook, &error);
+
+	if (r == 0 && reservation->occupied)
+		return 0;
+	if (r == 0)
+		r = vacate(reservation, &error);
+	if (r == 0)
+		r = put_pieces(reservation, deadline, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

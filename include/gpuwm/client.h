@@ -449,8 +449,8 @@ uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
 /* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
  * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify, gpuwm_occupy,
- * gpuwm_reservation_free and both commits of a publish are -EBUSY.
+ * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify, gpuwm_vacate,
+ * gpuwm_occupy, gpuwm_reservation_free and both commits of a publish are -EBUSY.
  * begin waits for what the library's thread is at. Captures may overlap, in any threads. Without this they find captures
  * on streams that go with the default one; others are lost to these calls, or where the last export goes. */
 void gpuwm_capture_begin(void);
@@ -471,12 +471,18 @@ int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation *
 /* Where the addresses begin (a device pointer on a GPU), a multiple of 2 MiB, and how many bytes they are: `bytes`
  * rounded up to whole blocks. ret_bytes may be NULL. */
 void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uint64_t *ret_bytes);
-/* Puts memory behind all of the addresses, filled with zeros; what the block held is gone. It waits until the device is
- * idle, then takes memory piece by piece. Where there is none it tries again for wait_ms (-1: for ever): the memory of a
- * process that was killed comes back within some hundred milliseconds. While it runs, nothing may use the addresses.
- * 0, also if the memory is there already. After these errors the block is there as before: -ENOSPC: the device has too
- * little memory, and the message says how much is missing; -EBUSY: a CUDA stream is being captured; -ENOMEM, -EMFILE,
- * -EIO; -ECHILD. -ENOTRECOVERABLE: nothing is mapped at the addresses any more. */
+/* Gives the block back, after waiting until the device is idle. From now on nothing may use the addresses until
+ * gpuwm_occupy has returned 0. Call it after warming up and capturing: gpuwm_occupy then has less to do. On host the
+ * block's memory goes back when other memory takes its place, or with gpuwm_reservation_free.
+ * 0, also if the block is gone already. After an error the block is there as before: -EBUSY: a CUDA stream is being
+ * captured; -EIO; -ECHILD. */
+int gpuwm_vacate(struct gpuwm_reservation *reservation);
+/* Puts memory behind all of the addresses, filled with zeros, after gpuwm_vacate; what the block held is gone. It takes
+ * memory piece by piece. Where there is none it tries again for wait_ms (-1: for ever): the memory of a process that was
+ * killed comes back within some hundred milliseconds. While it runs, nothing may use the addresses.
+ * 0, also if the memory is there already. After these errors no memory is taken (on host it goes back as with
+ * gpuwm_vacate), and the call may be repeated: -ENOSPC: the device has too little memory, and the message says how much
+ * is missing; -ENOMEM, -EMFILE, -EIO. The call also fails with the codes of gpuwm_vacate. */
 int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms);
 /* Unmaps the memory and gives the addresses up, after waiting until the device is idle. NULL is fine. -EBUSY: nothing
  * was done, since a CUDA stream is being captured; -ECHILD. */

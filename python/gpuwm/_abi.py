@@ -261,6 +261,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_name_faults": (None, ()),
     "gpuwm_reserve": (c_int, (c_char_p, c_uint64, _HANDLE_OUT)),
     "gpuwm_reservation_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
+    "gpuwm_vacate": (c_int, (_HANDLE,)),
     "gpuwm_occupy": (c_int, (_HANDLE, c_int64)),
     "gpuwm_reservation_free": (c_int, (_HANDLE,)),
     "gpuwm_capture_begin": (None, ()),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Reservation:
     """Addresses for at least `nbytes` on a device ("host", or a GPU's UUID). One small block of
     memory is mapped all over them, so what is written at one address is read at others too, until
-    `occupy` puts memory of its own there. Invalid, NoDevice, NoRoom: none for the block.
+    `vacate` takes it away, or `occupy` puts memory of its own there. Invalid, NoDevice. NoRoom:
+    the device has no memory for the block.
 
     address: where they begin. nbytes: how many there are, whole blocks. One thread at a time.
     """
@@ -32,13 +33,19 @@ class Reservation:
         )
         self.nbytes: int = size.value
 
-    def occupy(self, wait: float = 0.0) -> None:
-        """Puts memory behind all addresses, filled with zeros, after waiting for the device. No
-        work that uses the addresses may be queued meanwhile. Nothing happens if it is there. wait:
-        seconds for memory that others are giving back.
+    def vacate(self) -> None:
+        """Gives the block back, after waiting for the device. Nothing may use the addresses from
+        now on until `occupy` has returned. Nothing happens if it is gone. Busy: a CUDA stream is
+        being captured, and the block is there as before."""
+        self._check_open()
+        _lib.check(self._library.gpuwm_vacate(self._pointer))
 
-        NoRoom: the block is there as before. Busy: a CUDA stream is being captured. Lost: nothing
-        is mapped any more.
+    def occupy(self, wait: float = 0.0) -> None:
+        """Puts memory behind all addresses, filled with zeros, after `vacate`. Nothing happens if
+        it is there. wait: seconds for memory that others are giving back.
+
+        NoRoom: nothing is mapped at the addresses, and the call may be repeated. Busy: as with
+        `vacate`.
         """
         self._check_open()
         _lib.check(self._library.gpuwm_occupy(self._pointer, _lib.milliseconds(wait, "wait")))
