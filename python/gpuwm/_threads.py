@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import sys
@@ -20,6 +21,10 @@ T = TypeVar("T")
 # What the threads are called, while one is in a call and while it waits for the next.
 IN_CALL, IDLE = "gpuwm wait", "gpuwm idle"
 
+# A signal ends a wait that has begun. One that comes right before the wait, or to another thread,
+# is seen after at most this time. A wait wakes up as often.
+UNSEEN_S = 0.5
+
 
 class _Worker:
     """A thread that makes calls for the main thread: to begin one takes longer than most calls.
@@ -37,7 +42,9 @@ class _Worker:
     def make(self, call: Callable[[], T]) -> _Answer[T]:
         answer: queue.SimpleQueue[_Answer[T]] = queue.SimpleQueue()
         self._calls.put((self, call, answer.put))
-        return answer.get()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return answer.get(timeout=UNSEEN_S)
 
 
 _Answer = tuple[T, None] | tuple[None, BaseException]

@@ -113,6 +113,22 @@ def test_a_call_that_was_left_goes_on_beside_others() -> None:
     eventually(lambda: idle() == [other])
 
 
+def test_a_signal_that_does_not_end_the_wait_is_seen() -> None:
+    """As one that comes right before the wait begins: another thread gets it."""
+    go_on = threading.Event()
+    ended: list[bool] = []
+
+    def call() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        ended.append(go_on.wait(60))
+
+    with pytest.raises(KeyboardInterrupt):
+        _threads.wait_for(call)
+    assert not ended
+    go_on.set()
+    eventually(lambda: len(idle()) == 1)
+
+
 def test_a_child_has_a_thread_of_its_own() -> None:
     _threads.wait_for(lambda: None)
     child = os.fork()
