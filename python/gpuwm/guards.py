@@ -9,6 +9,7 @@ methods, `.numpy()`) is not seen: it ends the process, or its CUDA context.
 
 from __future__ import annotations
 
+import copyreg
 import errno
 import functools
 import types
@@ -154,10 +155,25 @@ def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
     if plain is torch.Tensor:  # as nn.Parameter has it: operations don't look at the class
         names["__torch_function__"] = torch._C._disabled_torch_function_impl
     made: type[torch.Tensor] = types.new_class(
-        f"Shared{plain.__name__}", (Shared, plain), exec_body=lambda ns: ns.update(names)
+        f"Shared{plain.__name__}",
+        (Shared, plain),
+        {"metaclass": _found_by_pickle(type(plain))},
+        lambda namespace: namespace.update(names),
     )
     ForkingPickler.register(made, passing.reduce_tensor)
     return made
+
+
+def _found_by_pickle(kind: type) -> type:
+    """torch.compile writes the classes of a model's parameters into what it saves for the next
+    start. Pickle finds a class by its module and name, unless its metaclass says otherwise."""
+    made = types.new_class(f"Shared{kind.__name__}", (kind,))
+    copyreg.pickle(made, _reduce_class)
+    return made
+
+
+def _reduce_class(shared: Any) -> tuple[Any, ...]:
+    return shared_class, (shared.gpuwm_plain,)
 
 
 def _let_compile() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pathlib
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from binding_models import Net, trained, version_of
+from conftest import run_python
 from torch import nn
 from torch.nn.utils import parametrizations, spectral_norm
 
@@ -240,6 +242,26 @@ def test_compiled_exported_and_traced_as_ever() -> None:
                 assert torch.equal(compiled(IDS), expected)
     exported = torch.export.export(model.net, (IDS,)).module()
     assert torch.equal(exported(IDS), model.net(IDS))
+
+
+AHEAD_OF_TIME = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from test_guards import IDS, bound_net
+
+with open(sys.argv[2], "rb") as file:
+    compiled = torch.compiler.load_compiled_function(file)
+model = bound_net()
+assert torch.equal(compiled(model, IDS), model(IDS))
+"""
+
+
+def test_the_next_process_loads_what_was_compiled_ahead_of_time(tmp_path: pathlib.Path) -> None:
+    compiled: Any = torch.compile(bound_net().forward, backend="eager", fullgraph=True)
+    saved = tmp_path / "compiled"
+    compiled.aot_compile(((IDS,), {})).save_compiled_function(str(saved))
+    assert b"gpuwm" in saved.read_bytes()  # it names the classes
+    run_python(AHEAD_OF_TIME, str(pathlib.Path(__file__).parent), str(saved))
 
 
 def test_a_subclass_of_parameter_is_guarded_and_stays_one() -> None:
