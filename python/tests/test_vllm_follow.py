@@ -105,26 +105,62 @@ def test_a_version_that_is_refused_is_waited_out(
     line(process)
 
 
+class Enough(Exception):
+    pass
+
+
+def has_switched(switched: Any) -> None:
+    assert not switched.moved
+    raise Enough
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        gpuwm.Busy("another switch came between"),
+        gpuwm.Quota("all leases are taken"),
+        gpuwm.Draining("gpuwmd ends"),
+    ],
+    ids=["busy", "quota", "draining"],
+)
 def test_what_may_pass_is_tried_again(
-    engine: Aliased, server: Server, monkeypatch: pytest.MonkeyPatch
+    engine: Aliased, server: Server, monkeypatch: pytest.MonkeyPatch, error: gpuwm.Error
 ) -> None:
     monkeypatch.setattr(following, "RETRY_S", 0.01)
 
     def once() -> None:
         engine.fails.clear()
-        raise gpuwm.Busy("another switch came between")
-
-    class Enough(Exception):
-        pass
-
-    def told(switched: Any) -> None:
-        assert not switched.moved
-        raise Enough
+        raise error
 
     engine.fails["gpuwm_prepare", 0] = once
     with pytest.raises(Enough):
-        following.follow(server.url, REF, on_switch=told)
+        following.follow(server.url, REF, on_switch=has_switched)
     assert engine.did.count("prepare followed@prod yes no") == 2
+
+
+def test_an_engine_that_was_left_paused_is_resumed(
+    daemon: Daemon, engine: Aliased, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.01)
+    daemon.admin.set_alias("followed", "prod", "v2")
+
+    def away() -> None:
+        engine.fails.clear()
+        raise gpuwm.Unreachable("nobody there")
+
+    def twice() -> None:
+        if engine.did.count("wake") == 2:
+            engine.fails = {("gpuwm_prepare", 0): away}
+        raise RuntimeError("not now")
+
+    engine.fails["wake", -1] = twice
+    try:
+        with pytest.raises(Enough):
+            following.follow(server.url, REF, on_switch=has_switched)
+    finally:
+        daemon.admin.set_alias("followed", "prod", "v1")
+    assert not engine.paused
+    assert engine.did.count("prepare followed@prod yes yes") == 2
 
 
 def test_an_engine_that_is_lost_ends_it(engine: Aliased, server: Server, daemon: Daemon) -> None:
@@ -143,7 +179,7 @@ def test_one_switch_from_a_shell(
     said = capsys.readouterr().out
     assert said.startswith(f"followed@{versions[0][:4]} -> followed@{versions[1][:4]} (")
     assert "exchange " in said
-    assert "pause wait" in engine.did
+    assert "sleep wait" in engine.did
     assert commands.main(["switch", server.url, "followed@v2", "--no-verify"]) == 0
     assert capsys.readouterr().out.endswith("already\n")
     assert commands.main(["switch", server.url, "followed@v9"]) == 1

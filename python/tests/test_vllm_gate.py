@@ -79,9 +79,25 @@ def test_a_closed_gate_answers_503(which: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("which", [*CLOSED, gates.ACTIVE])
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/", "/version", "/collective_rpc"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/metrics", "/metrics/", "/version"),
+        *("/collective_rpc", "/is_sleeping", "/pause", "/resume"),
+    ],
+)
 def test_what_needs_no_kv_cache_passes(which: str, path: str) -> None:
     assert sent_by(turned(which), get(path)) == [{"type": "passed", "path": path}]
+
+
+@pytest.mark.parametrize(
+    "path", ["/start_weight_update", "/update_weights", "/finish_weight_update"]
+)
+def test_a_standby_takes_no_weight_transfer(path: str) -> None:
+    """A standby follows an alias instead."""
+    start, body = sent_by(turned(gates.STANDBY), {**get(path), "method": "POST"})
+    assert start["status"] == 503
+    assert json.loads(body["body"]) == {"state": gates.STANDBY}
 
 
 @pytest.mark.parametrize("path", ["/health", "/ping", "/v1/models"])

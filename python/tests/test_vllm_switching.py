@@ -17,10 +17,11 @@ import pytest
 
 import gpuwm
 import gpuwm.vllm
-from gpuwm.vllm import switching, targets
+from gpuwm.vllm import gate, switching, targets
 
 OLD, NEW = "1" * 32, "2" * 32
 RANKS = 2
+HOLDS_S = 30.0  # for what takes milliseconds
 LLAMA = {OLD: "llama@v1", NEW: "llama@v2"}
 
 
@@ -29,6 +30,7 @@ class Engine:
     """Ranks that do what `gpuwm.vllm.Extension` says, a scheduler, and what happened in order.
 
     fails: (method, rank) and what is called instead. refs: the version that each rank finds.
+    came: for each request what answered it, or "refused".
     """
 
     ids: list[str] = dataclasses.field(default_factory=lambda: [OLD] * RANKS)
@@ -36,6 +38,9 @@ class Engine:
     moved: list[bool] = dataclasses.field(default_factory=lambda: [False] * RANKS)
     refs: list[str] = dataclasses.field(default_factory=lambda: [NEW] * RANKS)
     paused: bool = False
+    refuses: bool = False
+    waiting: int = 0  # requests
+    came: list[str] = dataclasses.field(default_factory=list)
     did: list[str] = dataclasses.field(default_factory=list)
     fails: dict[tuple[str, int], Callable[[], None]] = dataclasses.field(default_factory=dict)
     unfinished: bool = False
@@ -108,15 +113,34 @@ class Engine:
             self.token = ""
         return self.said(self.ids[rank])
 
-    def pause(self, how: str) -> None:
-        self.did.append(f"pause {how}")
-        self.fail("pause", -1)
+    def sleep(self, level: int, mode: str) -> None:
+        """Of level 0: no request begins. Each vLLM keeps those that come meanwhile."""
+        assert level == 0
+        self.did.append(f"sleep {mode}")
         self.paused = True
+        self.fail("sleep", -1)
 
-    def resume(self) -> None:
-        self.did.append("resume")
-        self.fail("resume", -1)
-        self.paused = False
+    def pause(self, mode: str) -> None:
+        """As vLLM 0.33 does: it refuses requests that come, but in mode "keep"."""
+        self.did.append(f"pause {mode}")
+        self.paused, self.refuses = True, mode != "keep"
+        self.fail("pause", -1)
+
+    def wake(self, tags: list[str]) -> None:
+        assert tags == ["scheduling"]
+        self.did.append("wake")
+        self.fail("wake", -1)
+        self.paused = self.refuses = False
+        self.came += [self.said(self.ids[0])["version"]] * self.waiting
+        self.waiting = 0
+
+    def come(self) -> None:
+        """A request comes."""
+        if self.refuses:
+            self.came.append("refused")
+        else:
+            assert self.paused
+            self.waiting += 1
 
     @property
     def is_as_before(self) -> bool:
@@ -146,8 +170,7 @@ class Offline:
         return self.engine.unfinished
 
     def sleep(self, level: int, mode: str) -> None:
-        assert level == 0
-        self.engine.pause(mode)
+        self.engine.sleep(level, mode)
 
     def reset_prefix_cache(self, reset_running_requests: bool, reset_connector: bool) -> bool:
         assert (reset_running_requests, reset_connector) == (True, True)
@@ -161,12 +184,11 @@ class Offline:
         self.engine.did.append("encoder")
 
     def wake_up(self, tags: list[str]) -> None:
-        assert tags == ["scheduling"]
-        self.engine.resume()
+        self.engine.wake(tags)
 
 
 class Asynchronous:
-    """A client of vLLM's engine. hangs: the method of its ranks that never answers."""
+    """A client of vLLM's engine. hangs: the method of it or of its ranks that never answers."""
 
     def __init__(self, engine: Engine, hangs: str = "") -> None:
         self.engine, self.hangs = engine, hangs
@@ -180,26 +202,34 @@ class Asynchronous:
     async def is_sleeping(self) -> bool:
         return self.engine.paused
 
+    async def sleep(self, level: int, mode: str) -> None:
+        self.engine.sleep(level, mode)
+        if self.engine.unfinished:
+            await asyncio.Event().wait()
+
     async def pause_generation(self, mode: str, clear_cache: bool) -> None:
         assert clear_cache
-        if mode == "wait" and self.engine.unfinished:
-            await asyncio.Event().wait()
         self.engine.pause(mode)
+        if self.hangs == "pause_generation":
+            await asyncio.Event().wait()
 
-    async def resume_generation(self) -> None:
-        self.engine.resume()
+    async def wake_up(self, tags: list[str]) -> None:
+        self.engine.wake(tags)
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """`vllm serve`. lacks: a path that it does not know."""
+    """`vllm serve`. lacks: a path that it does not know. hangs: one that it does not answer until
+    `silent` is set. late: one that it reads when it has answered that it was resumed. away: it
+    answers 503."""
 
     daemon_threads = True
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.engine = engine
-        self.lacks = ""
-        self.silent = threading.Event()
+        self.lacks = self.hangs = self.late = ""
+        self.away = False
+        self.silent, self.resumed = threading.Event(), threading.Event()
 
     @property
     def url(self) -> str:
@@ -222,10 +252,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.silent.wait(60 if parts.path == self.server.lacks == "/pause" else 0)
-        if parts.path == self.server.lacks:
-            self.send_error(404)
+        assert parts.path in gate.PASSING  # so that a standby is switched too
+        if parts.path == self.server.hangs:
+            self.server.silent.wait(60)
             return
+        if parts.path == self.server.lacks or self.server.away:
+            self.send_error(503 if self.server.away else 404)
+            return
+        if parts.path == self.server.late:
+            self.server.resumed.wait(60)
         code, text = 200, b""
         try:
             if parts.path == "/collective_rpc":
@@ -236,18 +271,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif parts.path == "/pause":
                 assert query == {"mode": query["mode"], "clear_cache": "true"}
                 self.server.engine.pause(query["mode"])
+            elif parts.path == "/sleep":
+                assert set(query) == {"level", "mode"}
+                self.server.engine.sleep(int(query["level"]), query["mode"])
             else:
-                assert parts.path == "/resume"
-                self.server.engine.resume()
+                assert parts.path == "/wake_up"
+                self.server.engine.wake([query["tags"]])
         except Exception as error:
             code, text = 500, str(error).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
+        if parts.path == "/wake_up":
+            self.server.resumed.set()
 
     def do_GET(self) -> None:
         assert self.path == "/is_sleeping"
+        assert self.path in gate.PASSING
+        if self.path == self.server.hangs:
+            self.server.silent.wait(60)
+            return
         text = json.dumps({"is_sleeping": self.server.engine.paused}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -285,8 +329,8 @@ def test_all_ranks_move_while_the_engine_is_paused(engine: Engine) -> None:
     assert engine.others == [None] * RANKS
     assert engine.did == [
         "prepare llama@v2 yes no",
-        *("pause keep", "prefix", "mm", "encoder"),
-        *("commit", "resume", "settle new"),
+        *("sleep keep", "prefix", "mm", "encoder"),
+        *("commit", "wake", "settle new"),
     ]
 
 
@@ -297,19 +341,53 @@ def test_nothing_is_paused_if_the_engine_is_there_already(engine: Engine) -> Non
     assert engine.did == ["prepare llama@v2 no no", "settle new"]
 
 
-@pytest.mark.parametrize(("mode", "pause"), [("keep", "keep"), ("finish", "wait")])
-def test_an_asynchronous_engine(engine: Engine, mode: str, pause: str) -> None:
+STEPS = {
+    "keep": ["pause keep", "commit", "wake", "settle new"],
+    "finish": ["sleep wait", "pause keep", "commit", "wake", "settle new"],
+}
+
+
+@pytest.mark.parametrize("mode", STEPS)
+def test_an_asynchronous_engine(engine: Engine, mode: str) -> None:
     client = Asynchronous(engine)
     found = asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2", mode=mode))
     assert found.moved
-    assert engine.did[1:] == [f"pause {pause}", "commit", "resume", "settle new"]
+    assert list(found.seconds) == ["prepare", "pause", "exchange", "resume"]
+    assert engine.did[1:] == STEPS[mode]
 
 
-@pytest.mark.parametrize(("mode", "pause"), [("keep", "keep"), ("finish", "wait")])
-def test_a_server(engine: Engine, server: Server, mode: str, pause: str) -> None:
+@pytest.mark.parametrize("mode", STEPS)
+def test_a_server(engine: Engine, server: Server, mode: str) -> None:
     found = gpuwm.vllm.switch(server.url, "llama@v2", mode=mode)
     assert (found.moved, found.ranks) == (True, RANKS)
-    assert engine.did[1:] == [f"pause {pause}", "commit", "resume", "settle new"]
+    assert engine.did[1:] == STEPS[mode]
+
+
+@pytest.mark.parametrize("mode", STEPS)
+@pytest.mark.parametrize("kind", ["client", "server"])
+def test_requests_that_come_meanwhile_wait(
+    engine: Engine, server: Server, kind: str, mode: str
+) -> None:
+    for step in ("sleep", "pause", "gpuwm_commit", "wake"):
+        engine.fails[step, -1] = engine.come
+    if kind == "client":
+        asyncio.run(gpuwm.vllm.switch_async(Asynchronous(engine), "llama@v2", mode=mode))
+    else:
+        gpuwm.vllm.switch(server.url, "llama@v2", mode=mode)
+    assert engine.came == ["llama@v2"] * (3 if mode == "keep" else 4)
+
+
+@pytest.mark.parametrize("kind", ["client", "server"])
+def test_who_takes_over_serves_what_a_dead_caller_left_refusing(
+    engine: Engine, server: Server, kind: str
+) -> None:
+    engine.pause("wait")
+    if kind == "client":
+        asyncio.run(gpuwm.vllm.switch_async(Asynchronous(engine), "llama@v2", take_over=True))
+    else:
+        gpuwm.vllm.switch(server.url, "llama@v2", take_over=True)
+    assert not engine.refuses
+    assert not engine.paused
 
 
 def test_a_switch_below_an_event_loop(engine: Engine) -> None:
@@ -355,9 +433,65 @@ def test_an_engine_that_does_not_become_idle(engine: Engine) -> None:
     switching_ = gpuwm.vllm.switch_async(
         Asynchronous(engine), "llama@v2", mode="finish", drain=0.05
     )
-    with pytest.raises(gpuwm.TimedOut, match=r"not idle in 0\.05 s.*drain="):
+    with pytest.raises(gpuwm.TimedOut, match=r"not idle in 0\.05 s.*old weights.*drain="):
         asyncio.run(switching_)
-    assert engine.did[1:] == ["resume", "settle old"]
+    assert engine.did[1:] == ["sleep wait", "wake", "settle old"]
+    assert engine.is_as_before
+
+
+def test_an_engine_that_can_not_say_whether_it_is_paused(engine: Engine) -> None:
+    class Broken(Asynchronous):
+        async def is_sleeping(self) -> bool:
+            raise RuntimeError("the core is gone")
+
+    with pytest.raises(gpuwm.Error, match=r"not tell whether .* RuntimeError: the core is gone"):
+        asyncio.run(gpuwm.vllm.switch_async(Broken(engine), "llama@v2"))
+    assert engine.did[1:] == ["settle old"]
+
+
+def test_an_engine_that_is_neither_paused_nor_resumed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    engine.fails["wake", -1] = raising(RuntimeError("no"))
+    client = Asynchronous(engine, hangs="pause_generation")
+    with pytest.raises(gpuwm.vllm.StillPaused, match="was not switched, but may still be paused"):
+        asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2"))
+    assert engine.did[-1] == "settle old"
+
+
+def test_an_engine_that_stays_paused_after_a_rank_could_not_move(engine: Engine) -> None:
+    engine.fails["gpuwm_commit", 0] = raising(gpuwm.Busy("captured"))
+    engine.fails["wake", -1] = raising(RuntimeError("no"))
+    with pytest.raises(gpuwm.vllm.StillPaused, match="may still be paused: .* captured"):
+        switch(engine)
+
+
+def test_a_resume_that_works_the_second_time(engine: Engine) -> None:
+    def once() -> None:
+        engine.fails.clear()
+        raise RuntimeError("no")
+
+    engine.fails["wake", -1] = once
+    assert switch(engine).moved
+    assert not engine.paused
+
+
+def test_whoever_interrupts_the_way_back_leaves_no_switch(engine: Engine) -> None:
+    engine.fails["sleep", -1] = raising(RuntimeError("no pause"))
+    engine.fails["wake", -1] = raising(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        switch(engine)
+    assert engine.did[-1] == "settle old"
+
+
+def test_an_engine_that_does_not_pause(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    client = Asynchronous(engine, hangs="pause_generation")
+    switching_ = gpuwm.vllm.switch_async(client, "llama@v2", mode="finish", drain=HOLDS_S)
+    with pytest.raises(gpuwm.TimedOut, match=r"not be paused in 0\.05 s.*old weights.*hang"):
+        asyncio.run(switching_)
+    assert engine.did[1:] == ["sleep wait", "pause keep", "wake", "settle old"]
     assert engine.is_as_before
 
 
@@ -369,11 +503,14 @@ def test_requests_of_an_llm_that_only_it_can_finish(engine: Engine) -> None:
     assert switch(engine, mode="keep").moved
 
 
-def test_a_pause_that_fails(engine: Engine) -> None:
-    engine.fails["pause", -1] = raising(RuntimeError("no pause"))
+@pytest.mark.parametrize("step", ["sleep", "pause"])
+def test_a_pause_that_fails(engine: Engine, step: str) -> None:
+    engine.fails[step, -1] = raising(RuntimeError("no pause"))
+    client = Asynchronous(engine)
     with pytest.raises(RuntimeError, match="no pause"):
-        switch(engine)
-    assert engine.did[2:] == ["resume", "settle old"]
+        asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2", mode="finish"))
+    assert engine.did[-2:] == ["wake", "settle old"]
+    assert "commit" not in engine.did
     assert engine.is_as_before
 
 
@@ -382,8 +519,15 @@ def test_a_rank_that_can_not_move(engine: Engine, rank: int) -> None:
     engine.fails["gpuwm_commit", rank] = raising(gpuwm.Busy("a stream is captured"))
     with pytest.raises(gpuwm.Busy, match=f"rank {rank}, could not exchange: a stream"):
         switch(engine)
-    assert engine.did[-3:] == ["commit", "settle old", "resume"]
+    assert engine.did[-3:] == ["commit", "settle old", "wake"]
     assert engine.is_as_before
+
+
+def test_a_rank_that_loses_its_memory(engine: Engine) -> None:
+    engine.fails["gpuwm_commit", 1] = raising(gpuwm.Lost("neither could be mapped"))
+    with pytest.raises(gpuwm.Lost, match=r"neither could be mapped; .* neither version .*paused"):
+        switch(engine)
+    assert engine.paused
 
 
 def test_an_answer_that_is_late(engine: Engine) -> None:
@@ -412,7 +556,7 @@ def test_a_rank_that_dies_while_the_others_move(engine: Engine) -> None:
     engine.fails["gpuwm_settle", -1] = raising(RuntimeError("EngineDeadError"))
     with pytest.raises(gpuwm.Lost, match="start it again"):
         switch(engine)
-    assert "resume" not in engine.did
+    assert "wake" not in engine.did
 
 
 def test_a_rank_that_goes_back_to_the_new_version(engine: Engine) -> None:
@@ -428,7 +572,7 @@ def test_a_rank_that_goes_back_to_the_new_version(engine: Engine) -> None:
 
 
 def test_an_engine_that_can_not_be_resumed(engine: Engine) -> None:
-    engine.fails["resume", -1] = raising(RuntimeError("no"))
+    engine.fails["wake", -1] = raising(RuntimeError("no"))
     with pytest.raises(gpuwm.Error, match="is on llama@v2 now, but may still be paused: no"):
         switch(engine)
     assert engine.others == [None] * RANKS
@@ -459,7 +603,7 @@ def test_the_second_of_two_callers_is_refused(engine: Engine) -> None:
     first, second = asyncio.run(both())
     assert first.moved
     assert isinstance(second, gpuwm.Busy)
-    assert engine.did.count("resume") == 1
+    assert engine.did.count("wake") == 1
     assert engine.ids == [NEW] * RANKS
     assert not engine.paused
 
@@ -498,14 +642,14 @@ def test_ranks_that_an_earlier_switch_left_on_different_versions(engine: Engine)
     engine.ids = [NEW, OLD]
     with pytest.raises(gpuwm.Error, match="on different versions.*: start the engine again"):
         switch(engine)
-    assert "pause keep" not in engine.did
+    assert "sleep keep" not in engine.did
 
 
 @pytest.mark.parametrize(
     ("method", "done"),
     [
         ("gpuwm_prepared", ["settle old"]),
-        ("gpuwm_commit", ["pause keep", "settle old", "resume"]),
+        ("gpuwm_commit", ["pause keep", "settle old", "wake"]),
     ],
 )
 def test_a_caller_that_is_cancelled(engine: Engine, method: str, done: list[str]) -> None:
@@ -522,15 +666,31 @@ def test_a_caller_that_is_cancelled(engine: Engine, method: str, done: list[str]
     assert engine.is_as_before
 
 
+def test_a_caller_that_is_cancelled_while_requests_end(engine: Engine) -> None:
+    async def cancelled() -> None:
+        begun = asyncio.Event()
+        engine.unfinished, engine.fails["sleep", -1] = True, begun.set
+        switching_ = gpuwm.vllm.switch_async(Asynchronous(engine), "llama@v2", mode="finish")
+        task = asyncio.ensure_future(switching_)
+        await asyncio.wait_for(begun.wait(), HOLDS_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert engine.did[1:] == ["sleep wait", "wake", "settle old"]
+    assert engine.is_as_before
+
+
 def test_a_caller_that_is_interrupted_as_it_resumes(engine: Engine) -> None:
     def interrupted() -> None:
         engine.fails.clear()
         raise KeyboardInterrupt
 
-    engine.fails["resume", -1] = interrupted
+    engine.fails["wake", -1] = interrupted
     with pytest.raises(KeyboardInterrupt):
         switch(engine)
-    assert engine.did[-3:] == ["resume", "resume", "settle new"]
+    assert engine.did[-3:] == ["wake", "wake", "settle new"]
     assert not engine.paused
 
 
@@ -566,12 +726,11 @@ def test_caches_that_are_not_emptied(engine: Engine) -> None:
 # ---- a URL ----
 
 
-@pytest.mark.parametrize("path", ["/collective_rpc", "/pause"])
+@pytest.mark.parametrize("path", ["/collective_rpc", "/sleep", "/pause"])
 def test_a_server_without_its_development_mode(engine: Engine, server: Server, path: str) -> None:
     server.lacks = path
-    server.silent.set()
     with pytest.raises(gpuwm.Error, match=f"{path}.* answered 404.*VLLM_SERVER_DEV_MODE=1"):
-        gpuwm.vllm.switch(server.url, "llama@v2")
+        gpuwm.vllm.switch(server.url, "llama@v2", mode="finish")
     assert engine.is_as_before
 
 
@@ -581,11 +740,44 @@ def test_a_server_without_the_extension(engine: Engine, server: Server) -> None:
         gpuwm.vllm.switch(server.url, "llama@v2")
 
 
-def test_a_server_that_answers_late(engine: Engine, server: Server) -> None:
-    server.lacks = "/pause"  # and is silent first
-    with pytest.raises(gpuwm.TimedOut, match=r"not idle in 0\.1 s"):
+@pytest.mark.parametrize(
+    ("path", "said"), [("/sleep", r"not idle in 0\.1 s"), ("/pause", r"not be paused in 1 s")]
+)
+def test_a_server_that_answers_late(
+    engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    monkeypatch.setattr(switching, "COMMIT_S", 1)
+    server.hangs = path
+    with pytest.raises(gpuwm.TimedOut, match=said):
         gpuwm.vllm.switch(server.url, "llama@v2", mode="finish", drain=0.1)
     assert engine.is_as_before
+
+
+def test_a_pause_that_comes_after_the_resume(
+    engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "COMMIT_S", 0.3)
+    server.late = "/pause"
+    with pytest.raises(gpuwm.TimedOut, match=r"not be paused in 0\.3 s; it goes on"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
+    assert engine.did[1:] == ["wake", "pause keep", "wake", "settle old"]
+    assert engine.is_as_before
+
+
+def test_a_server_that_does_not_say_whether_it_is_paused(
+    engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "ANSWER_S", 0.2)
+    server.hangs = "/is_sleeping"
+    with pytest.raises(gpuwm.TimedOut, match="could not tell whether it is paused: .* no answer"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
+    assert engine.is_as_before
+
+
+def test_a_server_that_does_not_serve_now(engine: Engine, server: Server) -> None:
+    server.away = True
+    with pytest.raises(gpuwm.Unreachable, match="answered 503"):
+        gpuwm.vllm.switch(server.url, "llama@v2")
 
 
 def test_nobody_at_the_url() -> None:

@@ -144,6 +144,15 @@ def test_no_rank_moves_if_one_can_not_exchange(daemon: Daemon, start: Start) -> 
     assert not llm.paused
 
 
+def test_no_engine_goes_on_with_a_rank_that_has_no_memory(daemon: Daemon, start: Start) -> None:
+    engine = two(start, "dense", "torn@v1")
+    two(start, "dense-2", "torn@v2")
+    engine[1].ask("refuse_exchange", 0, "Lost")
+    with pytest.raises(gpuwm.Lost, match="start it again"):
+        gpuwm.vllm.switch(llm := Llm(*engine), "torn@v2")
+    assert llm.paused
+
+
 def token_of(engine: Engine) -> str:
     return str(engine.ask("token"))
 
@@ -187,6 +196,33 @@ def test_a_version_that_is_retired_between_the_two(daemon: Daemon, start: Start)
     assert is_on(engine, second)
 
 
+def refuses_what_is_gone(llm: Llm, engine: Engine, second: Engine, ref: str) -> None:
+    """The engine stays on its version, and goes on. second: one that is on `ref`."""
+    with pytest.raises(gpuwm.NotFound, match=f"{ref} is gone since"):
+        gpuwm.vllm.switch(llm, ref)
+    assert not is_on(engine, second)
+    assert not llm.paused
+
+
+def test_a_lease_that_is_revoked_between_the_two(daemon: Daemon, start: Start) -> None:
+    engine = built(start, "dense", "revoked@v1")
+    second = built(start, "dense-2", "revoked@v2")
+
+    def revoke() -> None:
+        for client in daemon.admin.clients():
+            for lease in client["leases"]:
+                if lease["tag"] == "v2":
+                    daemon.admin.kick(lease["lease"])
+        eventually(lambda: engine.ask("has_lost_the_other"))
+
+    llm = Llm(engine)
+    llm.before_commit = revoke
+    refuses_what_is_gone(llm, engine, second, "revoked@v2")
+    llm.before_commit = lambda: None
+    assert gpuwm.vllm.switch(llm, "revoked@v2").moved
+    assert is_on(engine, second)
+
+
 def prepare(engine: Engine, token: str, ref: str, take_over: str = "no") -> Any:
     found = engine.ask("gpuwm_prepare", token, ref, "yes", take_over)
     if "error" not in found:
@@ -219,6 +255,21 @@ def test_a_preparation_that_nobody_waits_for(daemon: Daemon, start: Start) -> No
         engine.ask("gpuwm_settle", f"token {round_}", "old")
     eventually(lambda: daemon.leases("left@v2") == 1)
     assert engine.ask("gpuwm_version")["version"] == "left@v1"
+
+
+def test_a_gpuwmd_that_comes_back_without_the_version(daemon: Daemon, start: Start) -> None:
+    """Between the two."""
+    engine = built(start, "dense", "vanished@v1")
+    second = built(start, "dense-2", "vanished@v2")
+
+    def vanish() -> None:
+        daemon.kill()
+        daemon.start()
+        eventually(lambda: engine.ask("has_lost_the_other"))
+
+    llm = Llm(engine)
+    llm.before_commit = vanish
+    refuses_what_is_gone(llm, engine, second, "vanished@v2")
 
 
 def test_a_gpuwmd_that_is_killed_between_the_two(daemon: Daemon, start: Start) -> None:
@@ -296,8 +347,9 @@ def test_vllm_has_what_a_switch_calls() -> None:
         (LLMEngine.reset_mm_cache, set()),
         (LLMEngine.reset_encoder_cache, set()),
         (AsyncLLM.collective_rpc, {"method", "timeout", "args"}),
+        (AsyncLLM.sleep, {"level", "mode"}),
         (AsyncLLM.pause_generation, {"mode", "clear_cache"}),
-        (AsyncLLM.resume_generation, set()),
+        (AsyncLLM.wake_up, {"tags"}),
         (Worker.get_model, set()),
     ):
         assert names <= set(inspect.signature(method).parameters), method.__qualname__

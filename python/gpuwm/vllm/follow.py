@@ -14,14 +14,17 @@ from typing import Any
 from .. import client as clients
 from .. import errors
 from .._events import Event, Events
-from .switching import Switched, switch
+from .switching import StillPaused, Switched, switch
 from .targets import KEEP
 
 log = logging.getLogger("gpuwm")
 # After a failure that may pass: short beside the start of an engine, long beside a switch.
 RETRY_S = 5.0
 # Errors that a later try may not meet.
-_MAY_PASS = (errors.Unreachable, errors.TimedOut, errors.Busy, errors.Disconnected)
+_MAY_PASS = (
+    *(errors.Unreachable, errors.TimedOut, errors.Busy, errors.Disconnected),
+    *(errors.Draining, errors.Quota),
+)
 
 
 def follow(
@@ -40,18 +43,23 @@ def follow(
     "llama@prod"; "llama" means "llama@current". on_switch: is called after each switch. What the
     engine refuses (Mismatch, Damaged, NotFound…) is logged, and the engine keeps its version until
     the alias moves again. What may pass (nobody answers, another switch has not ended) is tried
-    again every RETRY_S, as is a gpuwmd that is away. Raises Lost, Cancelled and Invalid.
+    again every RETRY_S, as is a gpuwmd that is away, or an engine that `follow` left paused. Raises
+    Lost, Cancelled and Invalid.
     """
     model, _, alias = ref.partition("@")
     alias = alias or "current"
     events: Events | None = None
     due = 0.0  # when to switch, by time.monotonic
+    paused = False  # by a switch of this call, which could not resume it
     try:
         while True:
             try:
                 events = events or (client or clients.shared()).events().open()
                 if time.monotonic() >= due:
-                    again = _try(target, ref, mode, verify, drain, on_switch)
+                    failed = _try(target, ref, mode, verify, drain, paused, on_switch)
+                    # Until a switch succeeds: each one that takes over resumes it.
+                    paused = failed is not None and (paused or isinstance(failed, StillPaused))
+                    again = paused or isinstance(failed, _MAY_PASS)
                     due = time.monotonic() + RETRY_S if again else math.inf
                 event = events.next(max(due - time.monotonic(), 0.0))
                 if event is not None and _concerns(event, model, alias):
@@ -71,18 +79,22 @@ def _try(
     mode: str,
     verify: bool,
     drain: float | None,
+    paused: bool,
     on_switch: Callable[[Switched], None],
-) -> bool:
-    """Whether to try again."""
+) -> errors.Error | None:
+    """Returns the error of the switch, or None. paused: a switch before it left the engine so."""
     try:
-        switched = switch(target, ref, mode=mode, verify=verify, drain=drain)
+        switched = switch(target, ref, mode=mode, verify=verify, drain=drain, take_over=paused)
     except (errors.Lost, errors.Cancelled, errors.Invalid):
         raise
+    except StillPaused as error:
+        log.warning("gpuwm: %s", error)
+        return error
     except errors.Error as error:
         log.warning("gpuwm: %s keeps its version: %s", target, error)
-        return isinstance(error, _MAY_PASS)
+        return error
     on_switch(switched)
-    return False
+    return None
 
 
 def _concerns(event: Event, model: str, alias: str) -> bool:

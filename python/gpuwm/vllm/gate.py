@@ -39,11 +39,10 @@ STARTING, STANDBY, TAKING_OVER, ACTIVE, ENDED = (
     "ended",
 )
 REPORT = "/gpuwm/standby"
-# The last four are routes of vLLM's development mode. `gpuwm.vllm switch` and `follow` use them, so
-# that a standby has the same weights as the active engine.
-PASSING = frozenset(
-    ["/metrics", "/metrics/", "/version", "/collective_rpc", "/is_sleeping", "/pause", "/resume"]
-)
+# Routes of vLLM's development mode. With them `gpuwm.vllm switch` and `follow` keep a standby on
+# the weights of the active engine. They do not use /resume: it is for operators.
+_SWITCHING = ("/collective_rpc", "/is_sleeping", "/sleep", "/wake_up", "/pause", "/resume")
+PASSING = frozenset(["/metrics", "/metrics/", "/version", *_SWITCHING])
 RETRY_AFTER_S = 1
 TRY_AGAIN_LATER = 1013  # of a WebSocket
 # Ranks answer who they are between two steps.

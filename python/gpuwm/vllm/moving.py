@@ -18,6 +18,7 @@ from . import differences, loading
 
 # The caller of a move this old is dead: `gpuwm.vllm.switching` gives up long before.
 STALE_S = 900.0
+TAKE_OVER = "wait for it; if its caller is dead, take over (take_over=True, --take-over)"
 Said = dict[str, Any]
 
 
@@ -70,9 +71,21 @@ class Move:
         return bool(self.model.mapping.version.id != self.before["id"])
 
     def exchange(self) -> None:
-        """There, or back. Errors of Mapping.exchange."""
+        """There, or back. Errors of Mapping.exchange; NotFound: gpuwmd no longer has the new
+        version, or its lease was revoked. Nothing is done then."""
         assert self.other is not None
+        if not self.has_moved:
+            self._check_kept(self.other)
         self.model.mapping.exchange(self.other)
+
+    def _check_kept(self, new: Attached) -> None:
+        try:
+            new.check()
+        except errors.Error as error:
+            raise errors.NotFound(
+                f"{new.version} is gone since this engine was prepared for it: {error}",
+                "look for it (gpuwmctl ls), load it again if it is not there, and switch again",
+            ) from error
 
     def end(self) -> None:
         """Gives the other version's lease back."""
@@ -83,9 +96,9 @@ class Move:
             other.drop()
 
 
-def make_way(model: loading.Loaded, take_over: bool = False) -> None:
-    """Ends a move whose caller is dead, and leaves the model where that move has left it. Busy: a
-    move has not ended, is younger than STALE_S, and nobody takes it over."""
+def make_way(model: loading.Loaded, take_over: bool = False, remedy: str = TAKE_OVER) -> None:
+    """Ends a move whose caller is dead, and leaves the model where that move has left it. Busy,
+    with this remedy: a move has not ended, is younger than STALE_S, and nobody takes it over."""
     move = model.move
     if move is None:
         return
@@ -93,7 +106,7 @@ def make_way(model: loading.Loaded, take_over: bool = False) -> None:
     if age < STALE_S and not take_over:
         raise errors.Busy(
             f"another switch of this engine began {age:.0f} s ago, and has not ended",
-            "wait for it; if its caller is dead, take over (take_over=True, --take-over)",
+            remedy,
         )
     end(model)
 

@@ -9,7 +9,8 @@ The engine's ranks need the other half: `--worker-extension-cls gpuwm.vllm.Exten
 
 1. While the engine serves, each rank attaches to its part of the new version, compares it with what
    it has, and reads it again. If one can't, nothing has changed.
-2. The engine is paused, and caches of what the old weights computed are emptied.
+2. With mode "finish", requests that are in flight end first, while others wait. Then the engine is
+   paused, and caches of what the old weights computed are emptied.
 3. Each rank exchanges the two versions at the same addresses, so captured CUDA graphs stay valid.
    That needs no gpuwmd. If one rank can't, those that have moved go back.
 4. The engine goes on, and the leases of the old version end.
@@ -19,11 +20,12 @@ A draft model stays on its version: its guesses are checked by the target, so an
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from .. import errors
@@ -37,6 +39,10 @@ DRAIN_S = 600.0  # longer than most answers; with the others below moving.STALE_
 # Between questions whether all ranks are prepared: from a fraction of what that takes on a GPU to
 # what nobody notices on a host.
 _LOOK_S, _LOOK_S_MAX = 0.005, 0.2
+
+
+class StillPaused(errors.Error):
+    """The engine was paused, and did not answer when it was resumed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +75,8 @@ def switch(
     target: a `vllm.LLM`, or the URL of a server. ref: "llama@v2", "llama@prod", a version's id.
     mode: "keep": requests in flight go on with the new weights, and their KV is computed anew: an
     answer is then the beginning of an old one and goes on as a new one. "finish": they end on the
-    old weights first, for at most `drain` seconds (DRAIN_S, which is also the most). Requests that
-    come meanwhile wait; vLLM 0.33 refuses them instead, with an error on which clients try again.
+    old weights first, for at most `drain` seconds (DRAIN_S, which is also the most). In both modes
+    requests that come meanwhile wait.
     verify: whether each rank reads the new version's bytes again. take_over: the caller of another
     switch that has not ended is dead, and may have left the engine paused, which is resumed then;
     without it that switch makes way after moving.STALE_S.
@@ -80,7 +86,8 @@ def switch(
     which a captured graph may hold), Unsupported (its weights are not in gpuwm's memory), Busy
     (another switch has not ended, or the engine is paused or asleep), Unreachable, TimedOut, and
     other errors of gpuwm.attach. Cancelled: another switch took over. Lost: ranks may be on
-    different versions, so the engine is left paused: start it again.
+    different versions, or one has no memory, so the engine is left paused: start it again.
+    StillPaused: the engine was paused, did not answer when it was resumed, and may have moved.
     """
     to = target_of(target)
     if hasattr(target, "pause_generation"):
@@ -118,7 +125,7 @@ def _run(switching: Coroutine[Any, Any, Switched]) -> Switched:
 async def _switch(
     target: Target, ref: str, mode: str, verify: bool, drain: float | None, take_over: bool
 ) -> Switched:
-    limit = _pause_limit(mode, drain)
+    limit = _drain_limit(mode, drain)
     one = _Switch(target, secrets.token_hex(8))
     clock = Clock()
     new = await one.prepare(ref, verify, take_over)
@@ -145,12 +152,12 @@ async def _switch(
     return switched
 
 
-def _pause_limit(mode: str, drain: float | None) -> float:
-    """Seconds. Invalid: a mode that is none, or a `drain` that can't be meant."""
+def _drain_limit(mode: str, drain: float | None) -> float:
+    """Seconds, for mode FINISH. Invalid: a mode that is none, or a `drain` that can't be meant."""
     if mode not in (KEEP, FINISH):
         raise errors.Invalid(f"mode {mode!r}", f'it is "{KEEP}" or "{FINISH}"')
     if drain is None:
-        return COMMIT_S if mode == KEEP else DRAIN_S
+        return DRAIN_S
     if mode == KEEP:
         raise errors.Invalid(f'drain with mode "{KEEP}"', f'only "{FINISH}" waits for requests')
     if not 0 < drain <= DRAIN_S:
@@ -181,7 +188,7 @@ class _Switch:
                     "its alias moved meanwhile: switch again",
                 )
             moves = new[0]["id"] != new[0]["before"]["id"]
-            if moves and not take_over and await self._target.is_stopped():
+            if moves and not take_over and await self._is_stopped():
                 raise errors.Busy(
                     f"{self._target.name} is paused or asleep", "resume or wake it, then switch"
                 )
@@ -206,18 +213,27 @@ class _Switch:
             look = min(2 * look, _LOOK_S_MAX)
 
     async def pause(self, mode: str, limit: float) -> None:
+        """limit: seconds that requests have to end, with mode FINISH."""
+        late = remedy = ""
         try:
-            await self._target.pause(mode, limit)
+            if mode == FINISH:
+                late = f"was not idle in {limit:g} s"
+                remedy = 'give it longer (drain=), or mode="keep"'
+                await self._target.drain(limit)
+            late, remedy = f"could not be paused in {COMMIT_S:g} s", "does it hang?"
+            await self._target.pause(COMMIT_S)
         except BaseException as error:
-            await self._go_on()
-            await self._leave()
-            if isinstance(error, TimeoutError):
-                raise errors.TimedOut(
-                    f"{self._target.name} was not idle in {limit:g} s; it goes on, on the old "
-                    "weights",
-                    'give it longer (drain=), or mode="keep"',
-                ) from error
-            raise
+            try:
+                await self._resume_after(
+                    error, 0.0 if _was_answered(error) else self._target.late_s
+                )
+            finally:
+                await self._leave()
+            if not isinstance(error, TimeoutError):
+                raise
+            raise errors.TimedOut(
+                f"{self._target.name} {late}; it goes on, on the old weights", remedy
+            ) from error
 
     async def exchange(self, new: str) -> None:
         """All ranks are on the version of this id. If it raises, all are where they were and the
@@ -235,28 +251,32 @@ class _Switch:
                 raise self._lost(error, str(second)) from error
             if stays := [str(rank["rank"]) for rank in back if rank["id"] == new]:
                 raise self._lost(error, f"rank {', '.join(stays)} has moved") from error
-            await self._go_on()
+            if isinstance(error, errors.Lost):
+                raise self._lost(error, "in that rank neither version is mapped now") from error
+            await self._resume_after(error)
             raise
 
     def _lost(self, first: BaseException, second: str) -> errors.Lost:
         return errors.Lost(
             f"{self._target.name} could not be switched: {first}; nor could all ranks go back: "
             f"{second}",
-            "its ranks may be on different versions, so it is left paused: start it again",
+            "it can't serve, so it is left paused: start it again",
         )
 
     async def resume(self, version: str) -> None:
         try:
             await self._target.resume()
         except BaseException as error:
-            await self._go_on()  # once more, as Ctrl-C may have come between
-            await self.settle()
+            goes_on = False
+            try:
+                goes_on = await self._go_on()  # once more, as Ctrl-C may have come between
+            finally:
+                if not (goes_on and isinstance(error, Exception)):
+                    await self.settle()
             if not isinstance(error, Exception):
                 raise
-            raise errors.Error(
-                f"{self._target.name} is on {version} now, but may still be paused: {error}",
-                "resume it, or start it again",
-            ) from error
+            if not goes_on:
+                raise self._still_paused(f"is on {version} now", error) from error
 
     async def settle(self) -> None:
         """The engine has moved: that a rank can't give its other lease back is no error. It is
@@ -266,12 +286,31 @@ class _Switch:
         except Exception as error:
             log.warning("gpuwm: %s still holds the old version: %s", self._target.name, error)
 
-    async def _go_on(self) -> None:
-        """After an error, which counts more than what is raised here."""
+    async def _resume_after(self, error: BaseException, late_s: float = 0.0) -> None:
+        """After an error with which no rank has moved. StillPaused. late_s: as of _go_on."""
+        if not await self._go_on(late_s) and isinstance(error, Exception):
+            raise self._still_paused("was not switched", error) from error
+
+    def _still_paused(self, what: str, error: Exception) -> StillPaused:
+        return StillPaused(
+            f"{self._target.name} {what}, but may still be paused: {error}",
+            "resume it by another switch with take_over=True (--take-over), or start it again",
+        )
+
+    async def _go_on(self, late_s: float = 0.0) -> bool:
+        """Resumes the engine, without an error. Returns whether it goes on. late_s: how long a
+        pause that the engine has not answered may still come."""
         try:
             await self._target.resume()
+            end = time.monotonic() + late_s
+            while time.monotonic() < end:
+                await self._target.wait(_LOOK_S_MAX)
+                if await self._target.is_stopped():
+                    await self._target.resume()
         except Exception as error:
             log.warning("gpuwm: %s may still be paused: %s", self._target.name, error)
+            return False
+        return True
 
     async def _leave(self) -> None:
         try:
@@ -282,17 +321,15 @@ class _Switch:
     async def _settle(self, outcome: str) -> Answers:
         return await self._all("gpuwm_settle", [outcome], COMMIT_S, "end the switch")
 
+    async def _is_stopped(self) -> bool:
+        with self._named("tell whether it is paused"):
+            return await self._target.is_stopped()
+
     async def _all(self, method: str, arguments: list[str], timeout: float, what: str) -> Answers:
         """The answers of all ranks, of which none failed."""
         name = self._target.name
-        try:
+        with self._named(what):
             answers = await self._target.call(method, [self._token, *arguments], timeout)
-        except errors.Error:
-            raise
-        except TimeoutError as error:
-            raise errors.TimedOut(f"{name} could not {what}: {error}", "does it hang?") from error
-        except Exception as error:
-            raise _broken(name, what, error) from error
         for answer in answers:
             if "error" in answer:
                 raise _error_of(name, what, answer)
@@ -300,9 +337,27 @@ class _Switch:
             raise errors.Error(f"{name} has no ranks that could {what}", "is it up?")
         return answers
 
+    @contextlib.contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Raises errors of gpuwm where the target raises others."""
+        name = self._target.name
+        try:
+            yield
+        except errors.Error:
+            raise
+        except TimeoutError as error:
+            raise errors.TimedOut(f"{name} could not {what}: {error}", "does it hang?") from error
+        except Exception as error:
+            raise _broken(name, what, error) from error
+
 
 def _text(flag: bool) -> str:
     return "yes" if flag else "no"
+
+
+def _was_answered(error: BaseException) -> bool:
+    unanswered = (TimeoutError, errors.Unreachable)
+    return isinstance(error, Exception) and not isinstance(error, unanswered)
 
 
 def _broken(name: str, what: str, error: Exception) -> errors.Error:

@@ -18,8 +18,17 @@ from .. import errors
 
 Answers = list[dict[str, Any]]
 KEEP, FINISH = "keep", "finish"
-# vLLM's names for what becomes of requests that are in flight.
-_PAUSES = {KEEP: "keep", FINISH: "wait"}
+# What vLLM's `wake_up` wakes after a sleep of level 0, in which no memory sleeps.
+_SCHEDULER = ["scheduling"]
+# A proxy, or a server that starts or ends: it does not serve now.
+_AWAY = (
+    http.client.BAD_GATEWAY,
+    http.client.SERVICE_UNAVAILABLE,
+    http.client.GATEWAY_TIMEOUT,
+)
+# A server that hung runs a /pause that nobody waits for any more, perhaps after the /wake_up that
+# was sent later: not more than so much later, once it answers again.
+LATE_S = 2.0
 # For questions that vLLM answers between two steps, and for resuming.
 ANSWER_S = 30.0
 
@@ -33,6 +42,7 @@ class Target(Protocol):
     """
 
     name: str
+    late_s: float  # how long after its next answer it may still run what it has not answered
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
         """The answers of all ranks."""
@@ -42,13 +52,20 @@ class Target(Protocol):
         """It is paused or asleep."""
         ...
 
-    async def pause(self, mode: str, timeout: float) -> None:
-        """Returns when no step runs and none begins, and all caches of what the old weights
-        computed are empty. In KEEP requests that are in flight compute their KV anew when they go
-        on; in FINISH they have ended."""
+    async def drain(self, timeout: float) -> None:
+        """Returns when the requests that are in flight have ended. Until `resume` no other request
+        begins: those that come meanwhile wait."""
         ...
 
-    async def resume(self) -> None: ...
+    async def pause(self, timeout: float) -> None:
+        """Returns when no step runs and none begins, and all caches of what the old weights
+        computed are empty. Requests that are in flight compute their KV anew when they go on."""
+        ...
+
+    async def resume(self) -> None:
+        """Ends drain and pause, also if only one was called or one failed. An engine whose memory
+        sleeps (vLLM's levels 1 and 2) stays asleep."""
+        ...
 
     async def wait(self, seconds: float) -> None: ...
 
@@ -70,6 +87,8 @@ def target_of(target: Any) -> Target:
 class Offline:
     """A `vllm.LLM`. No other thread may call it during a switch."""
 
+    late_s = 0.0
+
     def __init__(self, llm: Any) -> None:
         self.name = "the LLM"
         self._llm = llm
@@ -81,13 +100,15 @@ class Offline:
     async def is_stopped(self) -> bool:
         return bool(self._llm.llm_engine.is_sleeping())
 
-    async def pause(self, mode: str, timeout: float) -> None:
-        engine = self._llm.llm_engine
-        if mode == FINISH and engine.has_unfinished_requests():
+    async def drain(self, timeout: float) -> None:
+        if self._llm.llm_engine.has_unfinished_requests():
             raise errors.Busy(
                 "requests of the LLM are in flight, and only its own steps finish them",
                 'finish them first (LLM.generate does), or give mode="keep"',
             )
+
+    async def pause(self, timeout: float) -> None:
+        engine = self._llm.llm_engine
         self._llm.sleep(level=0, mode="keep")  # the scheduler alone
         # Level 0 leaves all caches.
         if not self._llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True):
@@ -99,7 +120,7 @@ class Offline:
         engine.reset_encoder_cache()
 
     async def resume(self) -> None:
-        self._llm.wake_up(["scheduling"])
+        self._llm.wake_up(_SCHEDULER)
 
     async def wait(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -107,6 +128,8 @@ class Offline:
 
 class Client:
     """vLLM's asynchronous engine, in this process or another."""
+
+    late_s = 0.0
 
     def __init__(self, client: Any) -> None:
         self.name = "the engine"
@@ -120,12 +143,18 @@ class Client:
     async def is_stopped(self) -> bool:
         return bool(await _within(self._client.is_sleeping(), ANSWER_S))
 
-    async def pause(self, mode: str, timeout: float) -> None:
-        pause = self._client.pause_generation(mode=_PAUSES[mode], clear_cache=True)
+    async def drain(self, timeout: float) -> None:
+        # With pause_generation(mode="wait") vLLM 0.33 would refuse requests that come meanwhile.
+        await _within(self._client.sleep(level=0, mode="wait"), timeout)
+
+    async def pause(self, timeout: float) -> None:
+        pause = self._client.pause_generation(mode="keep", clear_cache=True)
         await _within(pause, timeout)
 
     async def resume(self) -> None:
-        await _within(self._client.resume_generation(), ANSWER_S)
+        # After resume_generation vLLM's metrics would still say that the engine sleeps, as `drain`
+        # makes them say.
+        await _within(self._client.wake_up(tags=_SCHEDULER), ANSWER_S)
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -140,6 +169,8 @@ async def _within(call: Awaitable[Any], timeout: float) -> Any:
 
 class Server:
     """`vllm serve`, by HTTP. It needs VLLM_SERVER_DEV_MODE=1, and the ranks' half of a switch."""
+
+    late_s = LATE_S
 
     def __init__(self, url: str) -> None:
         self.name = self._url = url.rstrip("/")
@@ -159,11 +190,14 @@ class Server:
             return bool(found["is_sleeping"])
         raise self._strange("/is_sleeping", found)
 
-    async def pause(self, mode: str, timeout: float) -> None:
-        self._send(f"/pause?mode={_PAUSES[mode]}&clear_cache=true", timeout, b"")
+    async def drain(self, timeout: float) -> None:
+        self._send("/sleep?level=0&mode=wait", timeout, b"")  # as Client.drain
+
+    async def pause(self, timeout: float) -> None:
+        self._send("/pause?mode=keep&clear_cache=true", timeout, b"")
 
     async def resume(self) -> None:
-        self._send("/resume", ANSWER_S, b"")
+        self._send(f"/wake_up?tags={_SCHEDULER[0]}", ANSWER_S, b"")  # as Client.resume
 
     async def wait(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -200,12 +234,13 @@ class Server:
 
     def _refused(self, path: str, code: int, text: bytes) -> errors.Error:
         remedy = "its log says why"
+        kind = errors.Unreachable if code in _AWAY else errors.Error
         if code == http.client.NOT_FOUND:
             remedy = "start the server with VLLM_SERVER_DEV_MODE=1 in its environment"
         elif path == "/collective_rpc":
             remedy += "; was it started with --worker-extension-cls gpuwm.vllm.Extension?"
         said = " ".join(text.decode(errors="replace").split())[:200]
-        return errors.Error(f"{self._url}{path} answered {code}: {said}", remedy)
+        return kind(f"{self._url}{path} answered {code}: {said}", remedy)
 
     def _strange(self, path: str, found: Any) -> errors.Error:
         return errors.Error(f"{self._url}{path} answered {found!r:.200}", "is it a server of vLLM?")
