@@ -24,7 +24,7 @@ from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
 from vllm.plugins import load_general_plugins
 from vllm.v1.worker import gpu_worker
 
-from gpuwm.errors import Busy
+import gpuwm
 from gpuwm.mapping import Mapping
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.moving import STALE_S, Move
@@ -66,11 +66,12 @@ class Worker(Extension):
     finish_weight_update = gpu_worker.Worker.finish_weight_update
 
     def transfer(self, method: str, *arguments: Any) -> str:
-        """Calls one of these, as gpuwm.vllm.Worker does. How it failed, or an empty text."""
+        """Calls one of these, as gpuwm.vllm.Worker does. How it failed, as an HTTP client gets to
+        know it, or an empty text."""
         try:
             told_by_the_last(self.vllm_config, lambda: getattr(self, method)(*arguments))
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            return str(error)
         return ""
 
     def get_model(self) -> torch.nn.Module:
@@ -83,18 +84,43 @@ class Worker(Extension):
         """The switch that was prepared began long ago."""
         self._move().began -= STALE_S
 
-    def refuse_exchange(self, after: int = 0) -> None:
-        """No exchange of this process succeeds from now on, but for so many."""
+    def refuse_exchange(self, after: int = 0, kind: str = "Busy") -> None:
+        """No exchange of this process succeeds from now on, but for so many: it raises this class
+        of gpuwm's errors."""
         real, left = Mapping.exchange, after
 
         def exchange(mapping: Mapping, other: Mapping, check: bool = False) -> Any:
             nonlocal left
             if not check and not left:
-                raise Busy("as the test wants it")
+                raise getattr(gpuwm, kind)("as the test wants it")
             left -= not check
             return real(mapping, other, check=check)
 
         Mapping.exchange = exchange  # type: ignore[assignment,method-assign]
+
+    def has_lost_the_other(self) -> bool:
+        """The lease of the version that was prepared."""
+        other = self._move().other
+        assert other is not None
+        try:
+            other.check()
+        except gpuwm.Error:
+            return True
+        return False
+
+    def damage(self) -> None:
+        """Mapping.verify of this process reads another mapping of the same version from now on,
+        of which one byte was changed. That mapping's pages are private: a version itself is
+        sealed."""
+        real = Mapping.verify
+
+        def verify(mapping: Mapping, *arguments: Any, **named: Any) -> list[str]:
+            version = mapping.version
+            own = gpuwm.attach(version.id, rank=version.rank, writes="private")
+            own[next(iter(own))].torch().view(-1).view(torch.uint8)[0] ^= 1
+            return real(own, *arguments, **named)
+
+        Mapping.verify = verify  # type: ignore[assignment,method-assign]
 
     def token(self) -> str:
         """Of the switch that was prepared."""

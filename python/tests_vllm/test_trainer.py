@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from conftest import Daemon, eventually
+from conftest import Daemon, eventually, running
 
 from .comparing import described_differences
 from .conftest import Start
@@ -274,6 +275,47 @@ def test_a_plain_checkpoint_is_no_layout(
         trainer.call("open", "plain", "dense", like="plain@files")
 
 
+# ---- no room ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small() -> Iterator[Daemon]:
+    """A gpuwmd with room for two versions of the dense model, and for one of two parts of a third.
+    A version has 220 KiB, or two parts of 116 KiB each."""
+    with running("--budget", "host=600K") as daemon:
+        yield daemon
+
+
+def used(daemon: Daemon) -> int:
+    """Bytes of all versions, also of those that are being made."""
+    (device,) = daemon.admin.status()["devices"]
+    return int(device["used"])
+
+
+@pytest.mark.parametrize("ranks", [1, RANKS])
+def test_no_room(small: Daemon, start: Start, trainer: Trainer, ranks: int) -> None:
+    """The publisher retires an old version only when the next one is ready. So both need room, also
+    with keep_last=1."""
+    engine = [following(start, "full@step-0")] if ranks == 1 else two(start, "dense", "full@step-0")
+    trainer.call("open", "full", "dense", keep_last=1, tensor_parallel_size=ranks)
+    trainer.call("publish", "step-1", "dense-2", alias="prod")
+    assert update(engine, "full@step-1") == ""
+    before, held = [rank.ask("describe") for rank in engine], used(small)
+    for _ in range(2):
+        with pytest.raises(Failed, match="NoRoom: no room on host: .* KiB asked for") as caught:
+            trainer.call("publish", "step-2", "dense", alias="prod")
+        assert "retire a version, or raise [budget] host" in caught.value.text
+        eventually(lambda: used(small) == held)
+    assert tags(small, "full") == ["step-0", "step-1"]
+    assert update(engine, "full@prod") == ""
+    assert [rank.ask("describe") for rank in engine] == before
+    small.admin.remove_alias("full", "current")
+    small.admin.retire("full@step-0", wait=30)
+    trainer.call("publish", "step-2", "dense", alias="prod")
+    assert update(engine, "full@prod") == ""
+    assert [rank.ask("gpuwm_version")["version"] for rank in engine] == ["full@step-2"] * ranks
+
+
 # ---- ends ---------------------------------------------------------------------------------------
 
 
@@ -289,8 +331,33 @@ def test_a_trainer_dies_in_a_publish(daemon: Daemon, start: Start, trainer: Trai
     eventually(lambda: "failed" in [r["state"] for r in daemon.admin.list("dies")["versions"]])
     assert tags(daemon, "dies") == ["step-0"]
     assert "NotFound" in update([engine], "dies@prod")
-    assert update([engine], "dies@step-1") != ""
+    assert "Cancelled: dies@step-1 failed: its publisher" in update([engine], "dies@step-1")
     assert engine.ask("describe") == first
+
+
+def test_a_trainer_dies_between_the_commits_of_two_parts(
+    daemon: Daemon, start: Start, trainer: Trainer
+) -> None:
+    engine = two(start, "dense", "halved@step-0")
+    trainer.call("open", "halved", "dense", tensor_parallel_size=RANKS)
+    trainer.call("publish", "step-1", "dense-2", alias="prod")
+    assert update(engine, "halved@prod") == ""
+    before = [rank.ask("describe") for rank in engine]
+    trainer.call("stop_after_a_commit")
+    trainer.begin("publish", "step-2", "dense", alias="prod")
+    eventually(trainer.is_stopped, 60)
+    (row,) = [r for r in daemon.admin.list("halved")["versions"] if r["tag"] == "step-2"]
+    assert (row["state"], [part["state"] for part in row["parts"]]) == (
+        "building",
+        ["ready", "building"],
+    )
+    assert "TimedOut: halved@step-2 is not ready" in update(engine, "halved@step-2")
+    trainer.kill()
+    eventually(lambda: "failed" in [r["state"] for r in daemon.admin.list("halved")["versions"]])
+    assert tags(daemon, "halved") == ["step-0", "step-1"]
+    assert update(engine, "halved@prod") == ""  # where it is already
+    assert "Cancelled: halved@step-2 failed: its publisher" in update(engine, "halved@step-2")
+    assert [rank.ask("describe") for rank in engine] == before
 
 
 def test_a_tag_that_is_taken(daemon: Daemon, start: Start, trainer: Trainer) -> None:
@@ -317,4 +384,24 @@ def test_a_gpuwmd_that_is_killed_between_two(
     daemon.start()
     trainer.call("publish", "step-2", "dense-2")
     assert update([engine], "restart@step-2") == ""
+    assert engine.ask("describe") == start("dense-2").loaded()
+
+
+def test_a_gpuwmd_that_is_killed_in_a_publish(
+    daemon: Daemon, start: Start, trainer: Trainer
+) -> None:
+    """The last test that needs its versions."""
+    engine = following(start, "inside@step-0")
+    first = engine.ask("describe")
+    trainer.call("open", "inside", "dense")
+    trainer.begin("publish", "step-1", "dense-2", how="stops", alias="prod")
+    eventually(trainer.is_stopped, 60)
+    daemon.kill()
+    daemon.start()
+    trainer.go_on()
+    assert trainer.answer()[:2] == ("failed", "Disconnected")
+    assert "has ended: begin again" in trainer.text()
+    assert engine.ask("describe") == first
+    trainer.call("publish", "step-1", "dense-2", alias="prod")  # the tag is free
+    assert update([engine], "inside@prod") == ""
     assert engine.ask("describe") == start("dense-2").loaded()

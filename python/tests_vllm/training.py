@@ -20,6 +20,7 @@ from torch._C import _len_torch_dispatch_stack
 
 import gpuwm
 import gpuwm.vllm
+from gpuwm._making import Making
 from gpuwm.vllm import backends, layouts
 
 from . import serving
@@ -102,6 +103,17 @@ class Trainer:
         """As on a machine where vLLM's layers choose others, though all settings are equal."""
         real = backends.backends
         backends.backends = lambda model: {**real(model), "backends.linear": "Other x 9"}
+
+    def stop_after_a_commit(self) -> None:
+        """The process stops itself (SIGSTOP) after its next commit of a part."""
+        real = Making.commit
+
+        def commit(making: Making) -> Any:
+            found = real(making)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return found
+
+        Making.commit = commit  # type: ignore[assignment,method-assign]
 
     def join_group(self, path: str) -> None:
         """As trainers that shard do."""

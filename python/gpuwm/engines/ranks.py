@@ -109,8 +109,8 @@ class Ranks:
             yield
         except RuntimeError as error:  # of the process group
             raise RankEnded(
-                f"rank {self.rank} of this engine lost another of its {self.world} ranks while it "
-                f"loaded: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+                f"rank {self.rank} of this engine lost another of its {self.world} ranks: "
+                f"{str(error).splitlines()[0] if str(error) else type(error).__name__}",
                 "the log of the rank that ended says why",
             ) from error
 

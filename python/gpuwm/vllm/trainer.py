@@ -136,8 +136,12 @@ class Publisher:
         Mismatch: a tensor is missing, or has a name, shape or dtype that vLLM can't load; or a
         value in the model's layout would be another than engines have (each names the first).
         Invalid: what is given is no tensor; a generator for several ranks. Exists: the tag is
-        taken. NoRoom, Refused (the role publisher), Quota, Disconnected, Cancelled. After an
-        error, and if this process dies, there is no such version.
+        taken. NoRoom, Refused (the role publisher), Quota, Disconnected, Cancelled, NoDevice.
+
+        After an error, and if this process dies, there is no such version, except in two cases.
+        After Disconnected with the code ECONNABORTED gpuwmd took a commit and did not come back in
+        time; the version may be ready, and this publisher never retires it. After TimedOut or
+        Unreachable the version may become ready once gpuwmd has looked at all parts.
         """
         with self._lock:
             if not self._skeletons:

@@ -13,16 +13,18 @@ caches: the caller does, as with every backend. `gpuwm.vllm.switch` does the sam
 All ranks move or none: they tell each other in a process group of vLLM how each step went. If one
 could not, those that have moved go back, and all of them raise. The executor of vLLM 0.25 reads the
 answers of several ranks only up to the first error, and takes the others for those of its next
-call. So `gpuwm.vllm.Worker` lets the last rank alone raise.
+call. So `gpuwm.vllm.Worker` lets the last rank alone raise. A caller over HTTP gets the text
+of that error and not its class, so the text begins with the class's name.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
@@ -36,6 +38,27 @@ from . import loading, moving, refusals
 from .clock import Clock
 
 log = logging.getLogger("vllm.gpuwm")
+Step = TypeVar("Step", bound=Callable[..., None])
+
+
+def _naming(step: Step) -> Step:
+    """Makes a step of an update put the class of its gpuwm.Error in front of the error's text."""
+
+    @functools.wraps(step)
+    def call(*arguments: Any, **named: Any) -> None:
+        try:
+            step(*arguments, **named)
+        except errors.Error as error:
+            if type(error) is errors.Error:  # a class that says nothing
+                raise
+            kind, message = type(error), f"{type(error).__name__}: {error.message}"
+            raise kind(message, error.detail, code=error.code, name=error.name) from error
+
+    return cast(Step, call)
+
+
+# A weight transfer takes over from nobody.
+WAIT = f"wait for it; if its caller is dead, it makes way {moving.STALE_S:g} s after it began"
 
 
 @dataclass
@@ -85,6 +108,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         """As vLLM's own, without waiting for the device, on which nothing was queued."""
         self.receive_weights(self.parse_update_info(update_info))
 
+    @_naming
     def receive_weights(self, update_info: UpdateInfo) -> None:
         """Prepares to move. The model stays where it is.
 
@@ -102,13 +126,14 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
             raise
         self._clock.lap("prepare")
 
+    @_naming
     def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
         """Moves to the version that was prepared, without gpuwmd.
 
         Invalid: nothing was prepared. Cancelled: a switch took over meanwhile. Errors of
-        Mapping.exchange. After an error all ranks are on the old version, and the caller goes on
-        with update_weights, since vLLM regards the update as begun. But Lost: the ranks may be on
-        different versions, so the engine has to be started again.
+        moving.Move.exchange. After an error all ranks are on the old version, and the caller goes
+        on with update_weights, since vLLM regards the update as begun. But Lost: the ranks may be
+        on different versions, or one lost its memory, so the engine has to be started again.
         """
         self._clock.lap("wait")
         try:
@@ -155,7 +180,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
                 "whole, so one call is all that an update has",
                 "start again with start_weight_update",
             )
-        moving.make_way(model)
+        moving.make_way(model, remedy=WAIT)
         move = moving.Move(self._token, model)
         move.prepare(update.ref, update.verify)
         model.move = move
@@ -190,7 +215,8 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         """Some rank could not move. Raises `first`, or Lost."""
         move = self._loaded.move
         mine = move is not None and move.token == self._token
-        error: BaseException | None = None
+        # An exchange that ended with Lost has left this rank without memory, so it can't go back.
+        error: BaseException | None = first if isinstance(first, errors.Lost) else None
         try:
             if mine and move is not None and move.has_moved:
                 move.exchange()
@@ -200,8 +226,9 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
             self._loaded.engine.ranks.agree("go back", error)
         except errors.Error as second:
             raise errors.Lost(
-                f"the weight update failed: {first}; nor could all ranks go back: {second}",
-                "ranks may be on different versions: start the engine again",
+                f"the weight update failed: {type(first).__name__}: {first}; nor could all ranks "
+                f"go back: {type(second).__name__}: {second}",
+                "ranks may be on different versions: do not resume the engine, start it again",
             ) from first
         self._forget()
         raise first
