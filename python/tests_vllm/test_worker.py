@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -368,7 +369,7 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
     from gpuwm.vllm import cache, extension
 
     made: list[Any] = []
-    emptied: list[bool] = []
+    called: list[str] = []
 
     class Cache:
         def __init__(self, *how: Any) -> None:
@@ -376,6 +377,9 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
 
         def reserved(self) -> Any:
             return contextlib.nullcontext()
+
+        def vacate(self) -> None:
+            called.append("vacate")
 
         def occupy(self, wait: float) -> dict[str, Any]:
             return {"bytes": 5, "seconds": wait}
@@ -386,20 +390,25 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
         mapping=types.SimpleNamespace(version=types.SimpleNamespace(device="GPU-1"))
     )
     monkeypatch.setattr(extension.Extension, "_gpuwm_loaded", lambda self: model)
-    for name in ("initialize_from_config", "compile_or_warm_up_model"):
-        monkeypatch.setattr(gpu_worker.Worker, name, lambda self, *config: emptied.append(False))
-    monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: emptied.append(True))
+    ours = ("initialize_from_config", "compile_or_warm_up_model", "execute_dummy_batch")
+    for each in ours:
+        told = functools.partialmethod(lambda self, name, *config: called.append(name), each)
+        monkeypatch.setattr(gpu_worker.Worker, each, told)
+    monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: called.append("empty_cache"))
     worker = start("a", extra={"standby": "/run/a.lock"})
     worker.rank = 0
     worker.initialize_from_config("config")
     assert made == [("config", "GPU-1", worker.device)]
     worker.compile_or_warm_up_model()
-    assert emptied == [False, False, True]
+    assert called == [*ours[:2], "empty_cache", "vacate"]
     monkeypatch.setattr(gpu_worker.Worker, "execute_model", lambda self, step: step)
-    with pytest.raises(gpuwm.Unsupported, match="a standby got a request"):
-        worker.execute_model(7)
+    for compute in (functools.partial(worker.execute_model, 7), worker.execute_dummy_batch):
+        with pytest.raises(gpuwm.Unsupported, match="a standby got a request"):
+            compute()
     assert worker.gpuwm_occupy("0.5") == {"rank": 0, "bytes": 5, "seconds": 0.5}
     assert worker.execute_model(7) == 7
+    worker.execute_dummy_batch()
+    assert called[-1] == "execute_dummy_batch"
 
 
 def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -> None:

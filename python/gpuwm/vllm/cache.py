@@ -2,8 +2,9 @@
 
 Beside an engine that serves there is no memory for a second KV cache. So a standby engine reserves
 the addresses of all its cache, with one small block mapped all over them, warms up and captures its
-CUDA graphs there, and gets memory at the same addresses when the other engine is gone. Until then
-what it computes is wrong, and its API server answers no request: `gpuwm.vllm.gate`.
+CUDA graphs there, and gives the block back. It gets memory at the same addresses when the other
+engine is gone. Until then it can compute nothing, and its API server answers no request:
+`gpuwm.vllm.gate`.
 
 vLLM allocates its cache as `torch.zeros(size, dtype=torch.int8, device=…)`, once for each
 KVCacheTensor; `Cache.reserved` gives it parts of the reservation instead. Nothing else that it
@@ -60,6 +61,11 @@ class Cache:
                 f"{len(self._sizes)} tensors did not come to the addresses that are reserved",
                 "start the engine without a standby",
             )
+
+    def vacate(self) -> None:
+        """Once the engine has warmed up and captured its graphs: until `occupy` has returned,
+        nothing may be computed. Errors of Reservation.vacate."""
+        self._reservation.vacate()
 
     def occupy(self, wait: float) -> dict[str, Any]:
         """`bytes` and `seconds`. wait, and errors: as of Reservation.occupy."""

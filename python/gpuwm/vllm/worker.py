@@ -179,19 +179,21 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:
         found = super().compile_or_warm_up_model()
-        if self.gpu_sharing.standby:
+        if self.gpu_cache is not None:
             torch.accelerator.empty_cache()  # what the profile needed is for the engine that serves
+            self.gpu_cache.vacate()
             self.gpu_stands_by = True
         return found
 
     def execute_model(self, *arguments: Any, **named: Any) -> Any:
         """Unsupported: a request came past the gate of a standby, which has no KV cache yet."""
-        if self.gpu_stands_by:
-            raise errors.Unsupported(
-                "a standby got a request: its KV cache has no memory before it takes over",
-                "start it with python -m gpuwm.vllm standby, whose gate lets no request pass",
-            )
+        self._check_serves()
         return super().execute_model(*arguments, **named)
+
+    def execute_dummy_batch(self) -> None:
+        """Unsupported: as of execute_model."""
+        self._check_serves()
+        super().execute_dummy_batch()
 
     def sleep(self, level: int = 1) -> None:
         if self.gpu_sharing.engines == 1:
@@ -243,6 +245,13 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         answer = self.gpu_cache.occupy(float(wait))
         self.gpu_stands_by = False
         return answer
+
+    def _check_serves(self) -> None:
+        if self.gpu_stands_by:
+            raise errors.Unsupported(
+                "a standby got a request: its KV cache has no memory before it takes over",
+                "start it with python -m gpuwm.vllm standby, whose gate lets no request pass",
+            )
 
     def gpu_device_id(self) -> str:
         """As gpuwmd names this worker's GPU: the version that the model lies in is there."""
