@@ -19,6 +19,7 @@ import torch
 from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.distributed import bootstrap
+from sglang.srt.entrypoints import engine as entrypoint
 from sglang.srt.layers.moe import initialize_moe_config
 from sglang.srt.model_executor.model_runner_components import load_model_utils, weight_updater
 from sglang.srt.model_loader import get_model
@@ -87,6 +88,7 @@ def _load(job: Job) -> torch.nn.Module:
     server_args = ServerArgs(**{**arguments, "log_level": "info", **job.arguments})
     for name, value in job.changed.items():
         server_args.override("gpuwm tests", **{name: value})
+    entrypoint._set_envs_and_config(server_args)  # a run has variables of its own
     configure_logger(server_args)
     set_global_server_args_for_scheduler(server_args)
     model_config = ModelConfig.from_server_args(server_args)

@@ -48,13 +48,13 @@ class _Module(types.ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The last finder, so that a package that is installed is not replaced."""
 
-    def __init__(self, packages: Sequence[str]) -> None:
-        self._packages = packages
+    def __init__(self, packages: Sequence[str], without: Sequence[str]) -> None:
+        self._packages, self._without = packages, without
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] not in self._packages:
+        if name.partition(".")[0] not in self._packages or name in self._without:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -65,9 +65,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def add_finder(packages: Sequence[str]) -> None:
-    """Stand-ins for these packages, where they are not installed."""
-    sys.meta_path.append(_Finder(packages))
+def add_finder(packages: Sequence[str], without: Sequence[str] = ()) -> None:
+    """Stand-ins for these packages, where they are not installed. without: modules of them that
+    can't be imported."""
+    sys.meta_path.append(_Finder(packages, without))
 
 
 def install() -> None:

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 
 import pytest
-from conftest import Daemon, eventually
+from conftest import Daemon, eventually, running
 
 import gpuwm
 from gpuwm import modes
@@ -97,3 +97,19 @@ def test_the_checkpoint_changes_while_an_engine_waits(
     assert failed.error == "Mismatch"
     assert "changed while it was read: identity.weights was" in failed.text
     assert states(daemon, "moving") == []
+
+
+def test_no_room(start: Start) -> None:
+    """The model has 220 KiB."""
+    with running("--budget", "host=100K") as daemon:
+        failed = gpuwm_engine(start, "full@v1").failed()
+        assert failed.error == "NoRoom"
+        assert "no room on host: " in failed.text
+        assert "retire a version, or raise [budget] host" in failed.text
+        extra = {"ref": "full@v1", "fallback": "auto"}
+        alone = start("dense", load_format="gpuwm", extra=extra)
+        assert differences(start("dense"), alone) == []
+        assert "memory of this engine alone" in alone.text()
+        assert "no room on host" in alone.text()
+        assert not alone.ask("shared")
+        assert states(daemon, "full") == []

@@ -28,6 +28,7 @@ DIFFERENT: dict[str, tuple[str, dict[str, Any], str]] = {
     "head": ("dense", {"enable_fp32_lm_head": True}, "linear"),
     "release": ("dense", {"environment": {RELEASE: "0.5.15"}}, "sglang"),
     "variable": ("dense", {"environment": {"SGLANG_FORCE_FP8_MARLIN": "1"}}, "environment"),
+    "router": ("dense", {"environment": {"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"}}, "environment"),
 }
 
 
