@@ -4,6 +4,7 @@ GPUWM_BUILD, GPUWM_LIBRARY, and for fakecuda LD_LIBRARY_PATH."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,11 @@ def _end_with_tests() -> None:
 
 
 class Daemon:
-    """A gpuwmd of its own folder, and what operates it."""
+    """A gpuwmd of its own folder, and what operates it. flags: more arguments of gpuwmd."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, flags: Sequence[str] = ()) -> None:
         self.folder = folder
+        self.flags = flags
         self.socket = folder / "gpuwm.sock"
         self.models = folder / "models"
         self.models.mkdir()
@@ -137,6 +139,7 @@ class Daemon:
                 *("--socket", str(self.socket)),
                 *("--admin-socket", str(self.folder / "admin.sock")),
                 *("--root", str(self.models)),
+                *self.flags,
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -150,6 +153,11 @@ class Daemon:
         self.admin = gpuwm.connect(self.socket, admin=True)
         cuda = [device.id for device in self.admin.devices if device.is_cuda]
         self.device = cuda[0] if BACKEND != "host" else "host"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def signal(self, number: int) -> None:
         assert self._process is not None
@@ -182,12 +190,13 @@ class Daemon:
         return sum(row["leases"] for row in rows)
 
 
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
+@contextlib.contextmanager
+def running(*flags: str) -> Iterator[Daemon]:
+    """A gpuwmd with these arguments, which clients find by $GPUWM_SOCKET meanwhile."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-py-"))
     socket_before = os.environ.get("GPUWM_SOCKET")
     os.environ["GPUWM_SOCKET"] = str(folder / "gpuwm.sock")
-    started = Daemon(folder)
+    started = Daemon(folder, flags)
     try:
         started.start()
         yield started
@@ -199,6 +208,12 @@ def daemon() -> Iterator[Daemon]:
         del os.environ["GPUWM_SOCKET"]
         if socket_before is not None:
             os.environ["GPUWM_SOCKET"] = socket_before
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    with running() as started:
+        yield started
 
 
 @pytest.fixture

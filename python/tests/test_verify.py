@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import pathlib
 import random
 
 import numpy as np
 import pytest
-from conftest import Daemon, on_host, run_python
+from conftest import Daemon, on_fakecuda, on_host, run_python
 
 import gpuwm
+from gpuwm import modes
+from gpuwm.vllm import layouts
 
 TENSORS = {name: np.full(5000, value, np.float32) for value, name in enumerate("abc")}
 
@@ -57,6 +62,45 @@ def test_what_was_written_is_named(version: str) -> None:
         with pytest.raises(gpuwm.Damaged, match=r"tensor b of read@v1: the version ") as raised:
             w.verify()
         assert "private writes" in raised.value.detail
+
+
+def flip(daemon: Daemon, content: bytes) -> None:
+    """Changes a bit of this content where gpuwmd holds it, in the stand-in's memory."""
+    for link in pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir():
+        if "/memfd:fakecuda-" not in os.readlink(link):
+            continue
+        with open(link, "r+b") as memory, mmap.mmap(memory.fileno(), 0) as mapped:
+            at = mapped.find(content)
+            if at >= 0:
+                mapped[at] ^= 1
+                return
+    raise AssertionError("no memory of the stand-in's has these bytes")
+
+
+@on_fakecuda
+def test_a_version_that_is_tainted(daemon: Daemon, client: gpuwm.Client) -> None:
+    daemon.load("bad@v1", {"a": np.full(5000, 0.5, np.float32)})
+    daemon.load("bad@v2", {"a": np.full(5000, 0.25, np.float32)})
+    before, other = gpuwm.attach("bad@v1"), gpuwm.attach("bad@v2")
+    flip(daemon, np.full(5000, 0.5, np.float32).tobytes())
+    with pytest.raises(gpuwm.Damaged, match="tensor a of bad@v1: the version has digest"):
+        before.verify()
+    assert str(gpuwm.attach("bad@v1").version) == "bad@v1"  # gpuwmd has not looked yet
+    (job,) = daemon.admin.verify("bad@v1")
+    with pytest.raises(gpuwm.Damaged, match='tensor "a": the index says digest'):
+        job.wait(60)
+    with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: ") as caught:
+        gpuwm.attach("bad@v1")
+    assert "gpuwmctl swap bad to another version" in caught.value.detail
+    with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):
+        other.switch("bad@v1")
+    with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):  # of an engine that starts
+        modes.claim(client, "bad@v1", daemon.device, 0, None)
+    with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):  # `like` of a publisher
+        layouts.parts_of("bad@v1", (os.getuid(), "operator"), client)
+    assert str(other.version) == "bad@v2"
+    other.verify()
+    assert (daemon.leases("bad@v1"), daemon.leases("bad@v2")) == (1, 1)
 
 
 def test_two_processes_can_tell_that_they_read_the_same(version: str) -> None:
