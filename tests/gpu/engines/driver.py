@@ -134,7 +134,8 @@ def run_part(run: Run, name: str, given: int | None) -> None:
     finally:
         signal.alarm(0)
         run.kill_all()
-        run.service.retire_all()
+        for why in run.service.retire_all():
+            run.report.check(False, f"{name} leaves a version: {why}")
         run.gpus.settled_mib()
         print(f"-- {name}: {time.monotonic() - begin:.0f} s", flush=True)
 

@@ -2,8 +2,8 @@
 pauses as vLLM's does, and the ranks' half of a switch, with versions of a few KiB on host memory.
 
 $FAKE_FAULT, with commas, makes it go wrong: "fails" (a request), "short" (an answer), "stale" (an
-exchange does nothing), "late" (a token of the old version comes after the switch), "mixed" (a pause
-does not wait for requests), "lenient" (a version that is not there is taken), "blind" (without a
+exchange does nothing), "late" (a token of the old version comes after the switch), "mixed" (nothing
+waits for requests to end), "lenient" (a version that is not there is taken), "blind" (without a
 gpuwmd it says something else), "stands" (no token comes after a switch)."""
 
 from __future__ import annotations
@@ -90,16 +90,20 @@ class Engine:
 
     # ---- a switch ----
 
-    async def pause_generation(self, mode: str, clear_cache: bool) -> None:
+    async def sleep(self, level: int, mode: str) -> None:
+        assert (level, mode) == (0, "wait")
         self._mode = mode
-        while mode == "wait" and self._running and "mixed" not in FAULTS:
+        while self._running and "mixed" not in FAULTS:
             await asyncio.sleep(STEP_S)
-        if "mixed" in FAULTS:
-            self._mode = "keep"
+
+    async def pause_generation(self, mode: str, clear_cache: bool) -> None:
+        assert (mode, clear_cache) == ("keep", True)
+        self._mode = mode
         async with self._thread:
             pass
 
-    async def resume_generation(self) -> None:
+    async def wake_up(self, tags: list[str]) -> None:
+        assert tags == ["scheduling"]
         if "stands" not in FAULTS:
             self._mode = ""
         self._late = "late" in FAULTS

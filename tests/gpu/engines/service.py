@@ -67,10 +67,11 @@ class Service:
         return found
 
     def versions(self) -> list[dict[str, Any]]:
+        return self._listed("versions")
+
+    def _listed(self, what: str) -> list[dict[str, Any]]:
         done = self.ctl("ls")
-        found: list[dict[str, Any]] = (
-            json.loads(done.stdout)["versions"] if done.returncode == 0 else []
-        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)[what] if done.returncode == 0 else []
         return found
 
     def version(self, name: str) -> dict[str, Any] | None:
@@ -92,14 +93,19 @@ class Service:
             raise RuntimeError(f"gpuwmctl load {folder} {name}: {done.stderr.strip()}")
         return time.monotonic() - begin
 
-    def retire_all(self, *names: str) -> None:
-        """Whatever is there, or these, and no process uses any more."""
-        for version in self.versions():
-            if names and f"{version['model']}@{version['tag']}" not in names:
-                continue
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.ctl("swap", version["model"], "--remove")
-                self.ctl("retire", version["version"], "--wait", str(RETIRE_S))
+    def retire_all(self, *names: str) -> list[str]:
+        """Whatever is there, or these, and what names it. Returns why any could not be retired."""
+        chosen = {
+            version["version"]
+            for version in self.versions()
+            if version["state"] == "ready"
+            and (not names or f"{version['model']}@{version['tag']}" in names)
+        }
+        for alias in self._listed("aliases"):
+            if alias["version"] in chosen:
+                self.ctl("swap", f"{alias['model']}@{alias['alias']}", "--remove")
+        done = [self.ctl("retire", version, "--wait", str(RETIRE_S)) for version in chosen]
+        return [each.stderr.strip() for each in done if each.returncode]
 
     def kill(self) -> None:
         """SIGKILL to gpuwmd; the keeper starts the next one at once."""

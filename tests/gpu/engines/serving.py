@@ -109,11 +109,14 @@ class Watched:
         self._engine = engine
         self.times: dict[str, list[float]] = {}
 
+    async def sleep(self, **how: Any) -> None:
+        await self._timed("drain", self._engine.sleep(**how))
+
     async def pause_generation(self, **how: Any) -> None:
         await self._timed("pause", self._engine.pause_generation(**how))
 
-    async def resume_generation(self) -> None:
-        await self._timed("resume", self._engine.resume_generation())
+    async def wake_up(self, **how: Any) -> None:
+        await self._timed("resume", self._engine.wake_up(**how))
 
     async def is_sleeping(self) -> bool:
         return bool(await self._engine.is_sleeping())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -19,7 +20,7 @@ from parts import auto
 from processes import Failed
 from running import START_S, Run
 from serving_http import flags, free_port
-from standing import UTILIZATION, figures
+from standing import COST_MIB, UTILIZATION, figures
 from swapping import LIMITS
 
 REF = "standby@v1"
@@ -126,19 +127,32 @@ def standby_http(run: Run, **llm: Any) -> None:
         servers = [Server(run, n, lock, **llm) for n in range(1, len(KILLED) + 2)]
         active, others = settled(servers)
         run.report.note(f"{len(servers)} servers started at once: {time.monotonic() - begin:.1f} s")
-        run.report.record("standby-memory", mib=run.gpus.used_mib())
         run.report.check(active.first_token(), f"{active.name} is active, and answers")
-        rows = []
+        rows, used = [], [run.gpus.settled_mib()]
         for which in KILLED:
             closed = [server for server in others if server.ask("GET", "/health")[0] == 503]
             run.report.check(closed == others, "each standby's /health is 503")
             label, seconds, active = take_over(active, others, which)
             others = [server for server in others if server is not active]
             rows.append((label, seconds))
+            used.append(run.gpus.settled_mib())
         figures(run, "seconds from the kill", rows, "first token")
+        costs(run, used)
     finally:
         for server in servers:
             server.kill()
+
+
+def costs(run: Run, used: list[list[int]]) -> None:
+    """used: MiB of each GPU, with one server less each time. Their KV caches differ by a block or
+    none, which counts in the mean only once."""
+    found = [sum(more) - sum(less) for more, less in itertools.pairwise(used)]
+    run.report.record("standby-memory", used_mib=used, costs_mib=found)
+    most, mean = COST_MIB * len(used[0]), sum(found) / len(found)
+    run.report.check(
+        run.host or mean <= most,
+        f"a standby costs at most {most} MiB: {mean:.0f} MiB in the mean of {found}",
+    )
 
 
 def settled(servers: list[Server]) -> tuple[Server, list[Server]]:

@@ -171,7 +171,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of gpuwmd")
     parser.add_argument("--state", type=pathlib.Path, required=True, help="what stays for later")
     parser.add_argument("--engine", type=pathlib.Path, default=HERE / "engine.py")
-    found = parser.parse_args()
+    found = parser.parse_intermixed_args()
     found.parts = found.parts or ["eager", "graphs"]
     if unknown := set(found.parts) - set(PARTS):
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
