@@ -89,6 +89,25 @@ static inline void pause_forget(void)
 	pthread_mutex_unlock(&client->reviver.lock);
 }
 
+/* How often the client has tried to connect, and succeeded or not. */
+static inline uint64_t attempts(void)
+{
+	uint64_t round;
+
+	pthread_mutex_lock(&client->reviver.lock);
+	round = client->reviver.round;
+	pthread_mutex_unlock(&client->reviver.lock);
+	return round;
+}
+
+/* Waits until the client has tried `count` more times to connect. Call it while no gpuwmd listens: each attempt fails. */
+static inline void fails_to_connect(unsigned count)
+{
+	const uint64_t before = attempts();
+
+	UNTIL(attempts() >= before + count);
+}
+
 static inline void restart_setup(void)
 {
 	struct gpuwm_connect_options options;

@@ -29,7 +29,7 @@ Test(resume, waits_for_a_gpuwmd_that_stays_away)
 	struct gpuwm_mapping *mapping = attach();
 
 	fake_kill(fake);
-	poll(NULL, 0, 3 * RECONNECT_MAX_MS / 2);
+	fails_to_connect(4);
 	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
 	fake_run_again(fake);
 	leases_are(1);

@@ -102,32 +102,38 @@ Test(switch_life, goes_away_from_a_lost_lease)
 	gpuwm_detach(mapping);
 }
 
-static void *restart_often(void *data)
-{
-	_Atomic bool *stop = data;
+static _Atomic unsigned switches;
+static _Atomic bool over;
 
-	while (!*stop) {
+/* One gpuwmd after each switch, and one while the next switch is under way. */
+static void *restart_often(void *unused)
+{
+	while (!over) {
+		const unsigned before = switches;
+
 		fake_restart();
-		poll(NULL, 0, 3);
+		fake_restart();
+		while (switches == before && !over)
+			poll(NULL, 0, 1);
 	}
-	return NULL;
+	return unused;
 }
 
 Test(switch_life, goes_on_while_gpuwmd_comes_and_goes)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
-	_Atomic bool stop = false;
 	pthread_t thread;
 	int fds = settled_fds();
 
-	pthread_create(&thread, NULL, restart_often, (void *)&stop);
+	pthread_create(&thread, NULL, restart_often, NULL);
 	for (int i = 0; i < 60; i++) {
 		pause_forget();
 		cr_assert(eq(int, gpuwm_switch(mapping, i % 2 ? "m@v1" : "m@v2", NULL), 0), "%s",
 			  gpuwm_error()->message);
 		cr_assert(eq(int, filled_with(mapping), i % 2 ? 1 : 2));
+		switches++;
 	}
-	stop = true;
+	over = true;
 	pthread_join(thread, NULL);
 	leases_are(1);
 	holds_one_lease(mapping);
