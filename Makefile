@@ -70,6 +70,7 @@ EXAMPLES := $(call sources,examples)
 # Where there is a C++ compiler.
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
 UNIT   := $(call sources,tests/unit)
+SUPPORT := $(wildcard tests/support/*/*.c)
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
 # Those that only ask the driver need its header.
@@ -95,6 +96,7 @@ LOADER_A := $(ARCHIVES)/libloader.a
 KEEPER_A := $(ARCHIVES)/libkeeper.a
 CTL_A    := $(ARCHIVES)/libctl.a
 BENCH_A  := $(ARCHIVES)/libbench.a
+SUPPORT_A = $(ARCHIVES)/libsupport-$(1).a
 
 SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
@@ -174,6 +176,7 @@ $(eval $(call archive,$(LOADER_A),$(LOADER)))
 $(eval $(call archive,$(KEEPER_A),$(KEEPER)))
 $(eval $(call archive,$(CTL_A),$(CTL)))
 $(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
+$(foreach s,$(sort $(notdir $(patsubst %/,%,$(dir $(SUPPORT))))),$(eval $(call archive,$(call SUPPORT_A,$(s)),$(call sources,tests/support/$(s)))))
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
@@ -242,9 +245,13 @@ UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
 UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
 UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
+# What tests of this kind share, if there is any, and what all tests do. malloc's stand-in is for those that include it.
+unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(call SUPPORT_A,any)
+FAIL_ALLOC := $(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT))))
+unit_alloc = $(if $(filter $(1),$(FAIL_ALLOC)),$(BUILD)/obj/tests/support/fail_alloc.o)
 
 define unit_test
-$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(UNIT_LIBS_$(call unit_kind,$(1)))
+$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1)) $(call unit_support,$(call unit_kind,$(1))) $(UNIT_LIBS_$(call unit_kind,$(1)))
 	@mkdir -p $$(@D)
 	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson)
 endef

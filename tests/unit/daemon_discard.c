@@ -1,6 +1,6 @@
 /* Sockets that are closed on the thread pool. */
 #include "daemon/discard.h"
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Shares of the loop's time. */
 #include "daemon/clock.h"
 #include "daemon/fair.h"
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
 #include <stddef.h>

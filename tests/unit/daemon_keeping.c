@@ -6,7 +6,7 @@
 #include "daemon/store.h"
 #include "daemon_manager.h"
 #include "daemon_server.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Every allocation of the ledger fails once: -ENOMEM, and everything is as it was. */
 #include "daemon_ledger.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 #include "daemon/config.h"
 #include "daemon/event.h"
 

@@ -1,6 +1,6 @@
 /* Token buckets by user and kind. */
 #include "daemon/pace.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>
 

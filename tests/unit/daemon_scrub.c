@@ -2,6 +2,7 @@
 #include "daemon/clock.h"
 #include "daemon/scrub.h"
 #include "daemon_service.h"
+#include "tests/support/fail_alloc.h"
 
 TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 120);
 

@@ -7,7 +7,7 @@
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "daemon/versions.h"
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 

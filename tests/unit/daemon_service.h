@@ -5,7 +5,6 @@
 #include "daemon/clock.h"
 #include "daemon/loader_internal.h"
 #include "daemon_server.h"
-#include "fail_alloc.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
 #include "daemon_snapshot.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 static void expect_same_bytes(const struct back *back)
 {

@@ -1,10 +1,11 @@
 #include "daemon/state.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
-#include "fail_alloc.h"
-#include "fd_count.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Versions whose memory is not what was checked. */
 #include "daemon_snapshot.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 static const struct error damage = {.code = -EBADMSG, .message = "tensor w has the digest 12, not 34"};
 

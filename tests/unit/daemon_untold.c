@@ -1,6 +1,6 @@
 /* Each allocation of each request fails once. The peer is told what is so, or the connection ends: an error means that
  * nothing was done. What nobody was told of is not there. */
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include "daemon_server.h"
 

@@ -1,8 +1,9 @@
 #include "keeper/environment.h"
-#include "fail_alloc.h"
-#include "open_files.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/any/open_files.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

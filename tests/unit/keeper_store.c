@@ -1,9 +1,10 @@
 #include "keeper/store.h"
-#include "fail_alloc.h"
-#include "fd_count.h"
-#include "open_files.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/any/fd_count.h"
+#include "tests/support/any/open_files.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,15 +3,13 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "lib_fake.h"
-
-static struct fake *fake;
-static struct gpuwm_client *client;
-static int fds_before;
+#include "tests/support/lib/client.h"
 
 static const uint64_t shape[] = {10, 20};
 static const struct gpuwm_tensor_spec specs[] = {
@@ -21,25 +19,8 @@ static const struct gpuwm_tensor_spec specs[] = {
 	{.name = "scalar", .dtype = GPUWM_I64},
 };
 
-static void setup(void)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-
-	fds_before = open_fds();
-	fake = fake_start();
-	options.socket = fake->path;
-	cr_assert(eq(int, gpuwm_connect(&options, &client), 0));
-}
-
-static void teardown(void)
-{
-	gpuwm_close(client);
-	fake_stop(fake);
-	cr_assert(eq(int, open_fds(), fds_before));
-}
-
-TestSuite(attach, .init = setup, .fini = teardown);
-TestSuite(publish, .init = setup, .fini = teardown);
+TestSuite(attach, .init = client_setup, .fini = client_teardown);
+TestSuite(publish, .init = client_setup, .fini = client_teardown);
 
 static struct gpuwm_publish *begin(void)
 {
@@ -73,14 +54,6 @@ static struct gpuwm_version_info publish_all(void)
 	cr_assert(eq(int, gpuwm_publish_file(publish, "config.json", "{}", 2), 0));
 	cr_assert(eq(int, gpuwm_publish_commit(publish, &version), 0), "%s", gpuwm_error()->message);
 	return version;
-}
-
-static struct gpuwm_mapping *attach(void)
-{
-	struct gpuwm_mapping *mapping = NULL;
-
-	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), 0), "%s", gpuwm_error()->message);
-	return mapping;
 }
 
 Test(publish, hands_a_version_in)
@@ -178,7 +151,7 @@ Test(publish, aligns_tensors_as_it_is_asked)
 			cr_assert(eq(u64, (uintptr_t)data % taken[i], 0));
 		}
 		cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
-		mapping = attach();
+		mapping = attach_to("m");
 		for (uint64_t t = 0; t < 4; t++) {
 			cr_assert(eq(int, gpuwm_tensor_at(mapping, t, &tensor), 0));
 			cr_assert(eq(u64, (uintptr_t)tensor.data % taken[i], 0));
@@ -296,7 +269,7 @@ Test(publish, is_refused_in_a_child_that_keeps_none_of_it)
 Test(attach, shows_what_was_published)
 {
 	struct gpuwm_version_info published = publish_all();
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	const struct gpuwm_version_info *version = gpuwm_mapping_version(mapping);
 	struct gpuwm_tensor tensor;
 
@@ -321,7 +294,7 @@ Test(attach, orders_tensors_by_name_and_ties_them_to_one_place)
 	struct gpuwm_mapping *mapping;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &first), 0));
 	cr_assert(eq(str, (char *)first.name, "a"));
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 1, &second), 0));
@@ -342,7 +315,7 @@ Test(attach, tells_all_tensors_in_one_call)
 	struct gpuwm_mapping *mapping;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 4));
 	cr_assert(eq(int, gpuwm_tensors(mapping, all), 0));
 	for (unsigned t = 0; t < 4; t++) {
@@ -361,7 +334,7 @@ Test(attach, carries_texts_and_files)
 	uint32_t bytes;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	cr_assert(eq(str, (char *)gpuwm_metadata(mapping, "format"), "pt"));
 	cr_assert(gpuwm_metadata(mapping, "nothing") == NULL);
 	cr_assert(gpuwm_metadata(mapping, NULL) == NULL);
@@ -384,7 +357,7 @@ Test(attach, reads_parts_of_tensors)
 	float two[2];
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	gpuwm_tensor_find(mapping, "b", &tensor);
 	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 792, two, 8), 0));
 	cr_assert(epsilon_eq(flt, two[1], 199, 0));
@@ -401,8 +374,8 @@ Test(attach, shares_one_mapping_under_two_leases)
 	struct gpuwm_tensor a, b;
 
 	publish_all();
-	first = attach();
-	second = attach();
+	first = attach_to("m");
+	second = attach_to("m");
 	cr_assert(eq(uint, fake->leases, 2));
 	gpuwm_tensor_at(first, 0, &a);
 	gpuwm_tensor_at(second, 0, &b);
@@ -417,7 +390,7 @@ Test(attach, shares_one_mapping_under_two_leases)
 static void *attach_and_detach(void *unused)
 {
 	for (int i = 0; i < 50; i++) {
-		struct gpuwm_mapping *mapping = attach();
+		struct gpuwm_mapping *mapping = attach_to("m");
 		struct gpuwm_tensor tensor;
 
 		gpuwm_tensor_at(mapping, 0, &tensor);
@@ -485,7 +458,7 @@ Test(attach, outlives_the_client_and_the_daemon)
 	struct gpuwm_mapping *mapping;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	client = gpuwm_close(client);
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), 0));
 	cr_assert(eq(int, ((const char *)tensor.data)[0], 7));
@@ -499,7 +472,7 @@ Test(attach, says_that_a_release_was_refused)
 	struct gpuwm_mapping *mapping;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	error_set(&fake->refusal, -ENOENT, NULL, "no such lease");
 	strcpy(fake->refuse, "release");
 	cr_assert(eq(int, gpuwm_detach(mapping), -EIO));
@@ -519,7 +492,7 @@ static int in_child(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *te
 	options.socket = fake->path;
 	if (gpuwm_connect(&options, &client) < 0)
 		return 3;
-	mapping = attach();
+	mapping = attach_to("m");
 	if (gpuwm_tensor_at(mapping, 0, &again) < 0 || again.data == tensor->data)
 		return 4;
 	return gpuwm_detach(mapping) == 0 ? 0 : 5;
@@ -533,7 +506,7 @@ Test(attach, can_be_read_in_a_child_which_attaches_anew)
 	pid_t child;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	child = fork();
 	if (child == 0)
@@ -552,7 +525,7 @@ Test(attach, kills_a_writer)
 	pid_t child;
 
 	publish_all();
-	mapping = attach();
+	mapping = attach_to("m");
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	child = fork();
 	if (child == 0) {

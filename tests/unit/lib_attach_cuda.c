@@ -4,10 +4,11 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include "lib_fake.h"
+#include "tests/support/lib/fake.h"
 
 #ifdef GPUWM_CUDA
 

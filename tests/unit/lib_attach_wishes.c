@@ -1,7 +1,10 @@
 /* What attaching may wish for on host: where the memory begins, and that all of it is there at once. */
-#include "lib_switch.h"
+#include "tests/support/lib/switch.h"
 
-TestSuite(attach_wishes, .init = switch_setup, .fini = restart_teardown);
+#include <errno.h>
+#include <fcntl.h>
+
+TestSuite(attach_wishes, .init = switch_setup, .fini = client_teardown);
 
 /* In a process of its own. */
 static int attach_at(void *address)

@@ -2,15 +2,14 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "lib_fake.h"
-
-static struct fake *fake;
-static struct gpuwm_client *client;
-static int fds_before;
+#include "tests/support/lib/client.h"
 
 static struct gpuwm_connect_options options_to(const char *path)
 {
@@ -20,24 +19,7 @@ static struct gpuwm_connect_options options_to(const char *path)
 	return options;
 }
 
-static void setup(void)
-{
-	struct gpuwm_connect_options options;
-
-	fds_before = open_fds();
-	fake = fake_start();
-	options = options_to(fake->path);
-	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
-}
-
-static void teardown(void)
-{
-	gpuwm_close(client);
-	fake_stop(fake);
-	cr_assert(eq(int, open_fds(), fds_before));
-}
-
-TestSuite(client, .init = setup, .fini = teardown);
+TestSuite(client, .init = client_setup, .fini = client_teardown);
 
 Test(client, knows_the_daemon_and_its_devices)
 {

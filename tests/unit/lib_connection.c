@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib_fake.h"
+#include "tests/support/lib/fake.h"
 
 static struct connection *connection;
 static int peer; /* the other end, blocking */
@@ -24,7 +24,7 @@ static void setup(void)
 {
 	int pair[2];
 
-	fds_before = open_fds();
+	fds_before = fd_count();
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0));
 	cr_assert(eq(int, connection_new(pair[0], &connection), 0));
 	peer = pair[1];
@@ -35,7 +35,7 @@ static void teardown(void)
 	connection_free(connection);
 	if (peer >= 0)
 		close(peer);
-	cr_assert(eq(int, open_fds(), fds_before));
+	cr_assert(eq(int, fd_count(), fds_before));
 }
 
 TestSuite(connection, .init = setup, .fini = teardown);

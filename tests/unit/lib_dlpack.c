@@ -1,17 +1,17 @@
 /* Exports to other frameworks, on host. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 
-#include "lib_dlpack.h"
-
-static int fds_before;
+#include "tests/support/lib/dlpack.h"
 
 static void setup(void)
 {
 	children_leave_early();
-	fds_before = open_fds();
-	start_on("host");
+	fds_before = fd_count();
+	export_start_on("host");
 }
 
 static void teardown(void)
@@ -21,7 +21,7 @@ static void teardown(void)
 	/* The library's thread may be on its way to close the last of them. */
 	UNTIL(fake->peer_count == 2);
 	fake_stop(fake);
-	UNTIL(open_fds() == fds_before);
+	UNTIL(fd_count() == fds_before);
 }
 
 TestSuite(dlpack, .init = setup, .fini = teardown, .timeout = 120);

@@ -2,8 +2,9 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dlfcn.h>
+#include <errno.h>
 
-#include "lib_dlpack.h"
+#include "tests/support/lib/dlpack.h"
 
 #ifdef GPUWM_CUDA
 
@@ -30,7 +31,7 @@ TestSuite(drop_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 120
 
 static void begin(void)
 {
-	start();
+	export_start();
 	strcpy(fake->calls, calls);
 }
 
@@ -102,7 +103,7 @@ Test(dlpack_cuda, names_this_processs_number_of_the_device)
 	struct gpuwm_tensor tensor;
 
 	setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
-	start_on("GPU-fa4e0000-0000-4000-8000-000000000000");
+	export_start_on("GPU-fa4e0000-0000-4000-8000-000000000000");
 	mapping = attach_to("m@v1");
 	export = export_of(mapping, "b");
 	gpuwm_tensor_find(mapping, "b", &tensor);

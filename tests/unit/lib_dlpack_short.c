@@ -1,9 +1,11 @@
 /* Exports where memory or threads are short. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dlfcn.h>
+#include <errno.h>
 
-#include "fail_alloc.h"
-#include "lib_dlpack.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/lib/dlpack.h"
 
 static bool no_threads;
 
@@ -23,7 +25,7 @@ static struct gpuwm_tensor tensor;
 
 static void setup(void)
 {
-	start_on("host");
+	export_start_on("host");
 	mapping = attach_to("m@v1");
 	gpuwm_tensor_find(mapping, "b", &tensor);
 }

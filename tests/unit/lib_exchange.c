@@ -3,8 +3,10 @@
 
 #include "client/lib/key.h"
 
-#include "fail_alloc.h"
-#include "lib_exchange.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/lib/exchange.h"
+
+#include <errno.h>
 
 TestSuite(exchanging, .init = exchange_setup, .fini = exchange_teardown);
 
@@ -202,12 +204,12 @@ Test(exchanging, refuses_another_device_and_another_rank)
 
 Test(exchanging, refuses_other_peers)
 {
-	struct memory_device *device = &other->part->device;
+	struct memory_device *part_device = &other->part->device;
 
-	device->peer_count = 1;
+	part_device->peer_count = 1;
 	refuses_both_ways(-EXDEV, "other GPUs may read m@v");
-	device->peer_count = mapping->part->device.peer_count = 1;
-	device->peers[0] = 3;
+	part_device->peer_count = mapping->part->device.peer_count = 1;
+	part_device->peers[0] = 3;
 	refuses_both_ways(-EXDEV, "other GPUs may read m@v");
 }
 
@@ -297,25 +299,25 @@ static bool call_fails(void)
 	return failures & 1u << calls++;
 }
 
-static int failing_vacate(const struct memory_device *device, const struct memory_range *range,
+static int failing_vacate(const struct memory_device *of, const struct memory_range *range,
 			  struct memory_segment *segments, uint32_t count, struct error *error)
 {
 	if (call_fails())
 		return error_set(error, -EIO, NULL, "unmapping failed");
-	return memory_host.vacate(device, range, segments, count, error);
+	return memory_host.vacate(of, range, segments, count, error);
 }
 
 /* Some of the segments are there when it fails. */
-static int failing_map_all(const struct memory_device *device, const struct memory_range *range,
+static int failing_map_all(const struct memory_device *of, const struct memory_range *range,
 			   struct memory_segment *segments, uint32_t count, struct error *error)
 {
 	uint64_t handle = segments[count - 1].handle;
 	int r;
 
 	if (!call_fails())
-		return memory_host.map_all(device, range, segments, count, error);
+		return memory_host.map_all(of, range, segments, count, error);
 	segments[count - 1].handle = 0;
-	r = memory_host.map_all(device, range, segments, count, error);
+	r = memory_host.map_all(of, range, segments, count, error);
 	segments[count - 1].handle = handle;
 	return r;
 }

@@ -1,17 +1,18 @@
 /* Two mappings that exchange their versions, on a GPU: on tests/fakecuda, or a real one. */
 #include <criterion/criterion.h>
+#include <errno.h>
 
 #ifdef GPUWM_CUDA
 
-#include "lib_switch_cuda.h"
+#include "tests/support/lib/switch_cuda.h"
 
-TestSuite(exchange_cuda, .init = need_driver, .fini = teardown, .timeout = 120);
+TestSuite(exchange_cuda, .init = need_driver, .fini = forget_calls, .timeout = 120);
 
 static struct gpuwm_mapping *mapping, *other;
 
 static void start_both(void)
 {
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	other = attach_to("m@v2");
 }
@@ -19,7 +20,7 @@ static void start_both(void)
 static void stop_both(void)
 {
 	cr_assert(eq(int, gpuwm_detach(other), 0), "%s", gpuwm_error()->message);
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 static int exchange(void)
@@ -156,16 +157,16 @@ static int with_failing_call(int n)
 	int fds, r;
 
 	call_fails(n);
-	start();
+	switch_cuda_start();
 	if (gpuwm_attach(client, "m@v1", NULL, &mapping) < 0 ||
 	    gpuwm_attach(client, "m@v2", NULL, &other) < 0 || filled_with(mapping) != 1 ||
 	    filled_with(other) != 2)
 		return NO_EXCHANGE;
-	fds = open_fds();
+	fds = fd_count();
 	r = exchange();
 	if (r < 0 && (!*gpuwm_error()->message || r == -ENOTRECOVERABLE))
 		return 1;
-	if (open_fds() != fds || fake->leases != 2)
+	if (fd_count() != fds || fake->leases != 2)
 		return 2;
 	if (filled_with(mapping) != (r < 0 ? 1 : 2) || filled_with(other) != (r < 0 ? 2 : 1))
 		return 3;

@@ -1,5 +1,8 @@
 /* Exchanging, while gpuwmd comes and goes, in children and in several threads. */
-#include "lib_exchange.h"
+#include "tests/support/lib/exchange.h"
+
+#include <errno.h>
+#include <fcntl.h>
 
 TestSuite(exchange_life, .init = exchange_setup, .fini = exchange_teardown);
 

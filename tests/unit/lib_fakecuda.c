@@ -1,7 +1,7 @@
 /* The rules of the driver that tests/fakecuda keeps, within one process. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 #include <fcntl.h>
 

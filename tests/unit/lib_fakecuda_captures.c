@@ -1,7 +1,7 @@
 /* What a stream capture forbids, as tests/fakecuda does it. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 #include <pthread.h>
 

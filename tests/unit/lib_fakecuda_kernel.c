@@ -1,7 +1,7 @@
 /* The rules of modules and launches that the stand-in driver keeps, and gpuwm's images. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 #include "../../client/lib/kernel_image.h"
 #include "../../client/lib/kernels/digest_piece.h"

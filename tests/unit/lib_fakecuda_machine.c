@@ -1,7 +1,7 @@
 /* What tests/fakecuda shows of its machine, and the faults that it injects. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -1,7 +1,7 @@
 /* Whose memory it is, and for how long: tests/fakecuda across processes. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 #include "../../proto/packet.h"
 

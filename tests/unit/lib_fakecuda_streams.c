@@ -1,7 +1,7 @@
 /* What is queued on streams, as tests/fakecuda does it. */
 #ifdef GPUWM_CUDA
 
-#include "fakecuda.h"
+#include "tests/support/lib/fakecuda.h"
 
 TestSuite(fakecuda_streams, .init = fakecuda_open);
 

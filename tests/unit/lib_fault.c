@@ -4,13 +4,13 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "lib_dlpack.h"
+#include "tests/support/lib/dlpack.h"
 
 #define EXIT_OF_HANDLER 7
 
 static void setup(void)
 {
-	start_on("host");
+	export_start_on("host");
 }
 
 static void teardown(void)

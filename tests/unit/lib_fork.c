@@ -1,9 +1,10 @@
 /* A fork in the middle of a call: the child keeps no descriptor of the library. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "lib_switch.h"
+#include "tests/support/lib/switch.h"
 
 #include <dlfcn.h>
 
@@ -67,7 +68,7 @@ static void setup(void)
 	cr_assert(fakes > 0);
 }
 
-TestSuite(fork, .init = setup, .fini = restart_teardown);
+TestSuite(fork, .init = setup, .fini = client_teardown);
 
 /* At the n-th allocation of this thread from now on. False: there was none. */
 static bool has_forked(void)

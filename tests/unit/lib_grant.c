@@ -1,9 +1,11 @@
 /* Connecting and attaching where memory is short or gpuwmd answers nonsense. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
-TestSuite(grant, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(grant, .init = restart_setup, .fini = client_teardown);
 
 Test(grant, an_attach_fails_cleanly_without_memory)
 {
@@ -11,8 +13,8 @@ Test(grant, an_attach_fails_cleanly_without_memory)
 	bool failed;
 	unsigned n = 0;
 
-	gpuwm_detach(attach());
-	before = open_fds();
+	gpuwm_detach(attach_to("m"));
+	before = fd_count();
 	do {
 		struct gpuwm_mapping *mapping = NULL;
 
@@ -24,7 +26,7 @@ Test(grant, an_attach_fails_cleanly_without_memory)
 		cr_assert(eq(int, r == 0, mapping != NULL));
 		gpuwm_detach(mapping);
 		leases_are(0);
-		cr_assert(eq(int, open_fds(), before), "%u", n);
+		cr_assert(eq(int, fd_count(), before), "%u", n);
 	} while (failed);
 	cr_assert(eq(int, r, 0));
 	cr_expect(lt(uint, 8, n));
@@ -33,7 +35,7 @@ Test(grant, an_attach_fails_cleanly_without_memory)
 Test(grant, connecting_fails_cleanly_without_memory)
 {
 	const struct gpuwm_connect_options options = to_fake();
-	int before = open_fds(), r;
+	int before = fd_count(), r;
 	unsigned n = 0;
 	bool failed;
 
@@ -46,7 +48,7 @@ Test(grant, connecting_fails_cleanly_without_memory)
 		cr_assert(r == 0 || r == -ENOMEM, "%u: %d: %s", n, r, gpuwm_error()->message);
 		cr_assert(eq(int, r == 0, other != NULL));
 		gpuwm_close(other);
-		UNTIL(open_fds() == before);
+		UNTIL(fd_count() == before);
 	} while (failed);
 	cr_assert(eq(int, r, 0));
 	cr_expect(lt(uint, 8, n));
@@ -65,7 +67,7 @@ Test(grant, a_lease_without_its_memory_is_given_back)
 	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), -EPROTO));
 	cr_expect(strstr(gpuwm_error()->message, "get_handles") != NULL);
 	fake->empty[0] = 0;
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
 }
 
 Test(grant, a_greeting_that_says_nothing_is_refused)

@@ -1,9 +1,11 @@
 /* When the program hears that it lost a lease, and what goes on while it hears it. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
 #include "client/lib/lease.h"
 
-TestSuite(lost, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(lost, .init = restart_setup, .fini = client_teardown);
 
 #define MANY 600 /* more than two requests of RESUME_LEASES_MAX */
 
@@ -39,7 +41,7 @@ Test(lost, lease_is_told_before_there_is_a_connection_again)
 	with_program_that_waits();
 	sem_post(&may_return);
 	for (int i = 0; i < MANY; i++)
-		mappings[i] = attach();
+		mappings[i] = attach_to("m");
 	error_set(&fake->loss, -ENOENT, NULL, "no such version");
 	fake->lose = 1;
 	fake->answers_first = true;
@@ -59,7 +61,7 @@ Test(lost, lease_that_is_told_keeps_no_call_from_connecting_again)
 
 	with_program_that_waits();
 	for (unsigned i = 1; i <= 100; i++) {
-		mapping = attach();
+		mapping = attach_to("m");
 		pause_forget();
 		fake->revokes_dying = fake->grants;
 		dies_at(METHOD_PING, 1);
@@ -93,7 +95,7 @@ static void hears_revoked(uint64_t id, uint64_t round)
 /* A call may read the end of the old connection when the next gpuwmd has given the number to another lease. */
 Test(lost, lease_is_not_revoked_by_its_number_on_another_connection)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	uint64_t number;
 
 	fake_restart();

@@ -5,12 +5,14 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "lib_fake.h"
+#include "tests/support/lib/fake.h"
 
 #ifdef GPUWM_CUDA
 
 #include "client/lib/cuda.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

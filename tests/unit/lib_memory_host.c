@@ -10,10 +10,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib_fake.h"
+#include "tests/support/lib/fake.h"
 
 #define BYTES 8192
 
@@ -24,12 +25,12 @@ static int fds_before;
 static void setup(void)
 {
 	cr_assert(eq(int, memory_device_open("host", &device, NULL), 0));
-	fds_before = open_fds();
+	fds_before = fd_count();
 }
 
 static void teardown(void)
 {
-	cr_assert(eq(int, open_fds(), fds_before));
+	cr_assert(eq(int, fd_count(), fds_before));
 }
 
 TestSuite(memory_host, .init = setup, .fini = teardown);

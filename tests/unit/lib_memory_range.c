@@ -5,8 +5,8 @@
 #include <criterion/new/assert.h>
 #include <sys/mman.h>
 
-#include "lib_fake.h"
-#include "reach.h"
+#include "tests/support/lib/fake.h"
+#include "tests/support/any/reach.h"
 
 #define COUNT 3
 
@@ -22,7 +22,7 @@ static void open_device(const char *id)
 	cr_assert(eq(int, memory_device_open(id, &device, &error), 0), "%s", error.message);
 	ops = device.ops;
 	cr_assert(eq(int, ops->granularity(&device, &unit, &error), 0), "%s", error.message);
-	fds_before = open_fds();
+	fds_before = fd_count();
 }
 
 static void setup_host(void)
@@ -32,7 +32,7 @@ static void setup_host(void)
 
 static void teardown(void)
 {
-	cr_assert(eq(int, open_fds(), fds_before));
+	cr_assert(eq(int, fd_count(), fds_before));
 }
 
 TestSuite(range_host, .init = setup_host, .fini = teardown);

@@ -1,18 +1,21 @@
 /* Commits after which the publisher's own memory is the version's: on host, and on the stand-in for a GPU. */
-#include "lib_published.h"
+#include "tests/support/lib/published.h"
 
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
+
+#include <errno.h>
+#include <sys/mman.h>
 
 static void start_host(void)
 {
-	start_on("host");
+	published_start_on("host");
 }
 
-TestSuite(published_host, .init = start_host, .fini = stop, .timeout = 120);
+TestSuite(published_host, .init = start_host, .fini = published_stop, .timeout = 120);
 
 #ifdef GPUWM_CUDA
 
-TestSuite(published_cuda, .init = start_cuda, .fini = stop, .timeout = 120);
+TestSuite(published_cuda, .init = published_start_cuda, .fini = published_stop, .timeout = 120);
 
 #define ON_CUDA(name)                                                                                          \
 	Test(published_cuda, name)                                                                             \
@@ -160,7 +163,7 @@ static void is_not_busy_when_gpuwmd_says_so(void)
 {
 	struct gpuwm_publish *publish = begin(true);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBUSY);
+	refuses(METHOD_PUBLISH_COMMIT, -EBUSY, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EIO));
 	cr_assert(eq(int, gpuwm_error()->code, -EIO));
 }
@@ -174,7 +177,7 @@ static void goes_on_without_a_lease(void)
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT);
+	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_error()->code, -EDQUOT));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1 is ready and mapped, but without a lease") != NULL, "%s",
@@ -197,7 +200,7 @@ static void gives_up_what_has_no_lease(void)
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT);
+	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	cr_assert(eq(uint, fake->releases, 0));
@@ -225,7 +228,7 @@ static void fails_with(int code, bool writable)
 
 static void is_refused_by_the_checker(void)
 {
-	refuses(METHOD_HAND_IN, -EBADMSG);
+	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 	cr_assert(strstr(fake->reason, "hand_in is refused") != NULL, "%s", fake->reason);
 	cr_assert(eq(uint, fake->aborts, 1));
@@ -234,7 +237,7 @@ ON_BOTH(is_refused_by_the_checker)
 
 static void is_refused_by_gpuwmd(void)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 }
 ON_BOTH(is_refused_by_gpuwmd)
@@ -252,7 +255,7 @@ ON_BOTH(is_forgotten_in_a_restart)
 /* A version may come of it: on a GPU nobody writes into it. */
 static void may_have_become_a_version(void)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT);
+	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT, NULL);
 	fails_with(-ETIMEDOUT, strcmp(fake->device, "host") == 0);
 }
 ON_BOTH(may_have_become_a_version)
@@ -264,7 +267,7 @@ static void loses_its_memory_without_exports(void)
 	void *place;
 
 	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &place, NULL), 0));
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	cr_assert(not(can_read(place)));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(NULL, &mapping), -EINVAL));
@@ -321,7 +324,7 @@ static void leaves_exports_their_memory_after_a_plain_commit_that_failed(void)
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG);
+	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBADMSG));
 	expect_exports(exports, true);
 	free_exports(exports);
@@ -460,7 +463,7 @@ Test(published_host, a_child_reads_what_failed)
 	struct gpuwm_mapping *mapping = NULL;
 	pid_t child;
 
-	refuses(METHOD_HAND_IN, -EBADMSG);
+	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	child = fork();
 	if (child == 0)

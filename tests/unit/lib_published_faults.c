@@ -1,5 +1,7 @@
 /* Publishing in place on the stand-in for a GPU, whose driver fails. */
-#include "lib_published.h"
+#include "tests/support/lib/published.h"
+
+#include <errno.h>
 
 #ifdef GPUWM_CUDA
 
@@ -26,7 +28,7 @@ Test(published_faults, a_stream_capture_keeps_all_as_it_is)
 	struct gpuwm_publish *publish;
 
 	setenv("FAKECUDA_FAIL", "cuCtxSynchronize:1:900,cuCtxSynchronize:2:900", 1);
-	start_cuda();
+	published_start_cuda();
 	publish = begin_exported(exports);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBUSY));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBUSY));
@@ -36,7 +38,7 @@ Test(published_faults, a_stream_capture_keeps_all_as_it_is)
 	expect_exports(exports, false);
 	free_exports(exports);
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
-	stop();
+	published_stop();
 }
 
 /* The calls of the two segments: mapped 1 and 2; for reading 3 and 4, back 4 where 3 fails; for writing again 5. */
@@ -47,16 +49,16 @@ static void loses_its_memory(const char *fail)
 	struct gpuwm_publish *publish;
 
 	setenv("FAKECUDA_FAIL", fail, 1);
-	start_cuda();
+	published_start_cuda();
 	publish = begin_exported(exports);
-	refuses(METHOD_HAND_IN, -EBADMSG);
+	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -ENOTRECOVERABLE));
 	cr_assert(strstr(gpuwm_error()->message, "could not be mapped again") != NULL, "%s",
 		  gpuwm_error()->message);
 	cr_assert(not(can_read(exports[0]->dl_tensor.data)));
 	cr_assert(eq(uint, fake->aborts, 1));
 	free_exports(exports);
-	stop();
+	published_stop();
 }
 
 Test(published_faults, memory_that_is_not_mapped_for_reading_nor_back_is_lost)
@@ -112,7 +114,7 @@ static void publish_once(int how, bool exported)
 
 Test(published_faults, addresses_and_memory_go_however_it_ends)
 {
-	start_cuda();
+	published_start_cuda();
 	for (int how = 0; how < 3; how++) {
 		publish_once(how, false);
 		publish_once(how, true);
@@ -121,7 +123,7 @@ Test(published_faults, addresses_and_memory_go_however_it_ends)
 	cr_assert(eq(int, logged("cuMemAddressReserve 0"), 6));
 	UNTIL(logged("cuMemRelease 0") == logged("cuMemCreate 0"));
 	UNTIL(logged("cuDevicePrimaryCtxRelease_v2 0") == logged("cuDevicePrimaryCtxRetain 0"));
-	stop();
+	published_stop();
 }
 
 /* How many calls go before the commit, and how many it makes. */
@@ -137,7 +139,7 @@ static int calls_before(int *ret_during)
 		struct gpuwm_mapping *mapping = NULL;
 		struct gpuwm_publish *publish;
 
-		start_cuda();
+		published_start_cuda();
 		publish = begin_exported(exports);
 		counts[0] = calls_logged();
 		gpuwm_publish_commit_attached(publish, &mapping);
@@ -165,7 +167,7 @@ static int with_failing_call(int n)
 
 	snprintf(fail, sizeof(fail), "*:%d:999", n);
 	setenv("FAKECUDA_FAIL", fail, 1);
-	start_cuda();
+	published_start_cuda();
 	publish = begin_exported(exports);
 	place = exports[0]->dl_tensor.data;
 	r = gpuwm_publish_commit_attached(publish, &mapping);

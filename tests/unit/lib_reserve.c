@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #ifdef GPUWM_CUDA
 #include "client/lib/cuda.h"

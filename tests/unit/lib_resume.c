@@ -1,16 +1,19 @@
 /* Leases of a client whose gpuwmd is started anew. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
 #include "client/lib/lease.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
+#include "client/lib/clock.h"
 
-TestSuite(resume, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(resume, .init = restart_setup, .fini = client_teardown);
 
 #define MANY 600 /* more than two requests of RESUME_LEASES_MAX */
 
 Test(resume, is_not_seen_by_whoever_is_attached)
 {
-	struct gpuwm_mapping *first = attach(), *second = attach();
+	struct gpuwm_mapping *first = attach_to("m"), *second = attach_to("m");
 
 	fake_restart();
 	leases_are(2);
@@ -26,7 +29,7 @@ Test(resume, is_not_seen_by_whoever_is_attached)
 
 Test(resume, waits_for_a_gpuwmd_that_stays_away)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	fake_kill(fake);
 	fails_to_connect(4);
@@ -38,7 +41,7 @@ Test(resume, waits_for_a_gpuwmd_that_stays_away)
 
 Test(resume, works_again_and_again)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	for (unsigned i = 1; i <= 5; i++) {
 		fake_restart();
@@ -65,7 +68,7 @@ Test(resume, goes_in_batches)
 	static struct gpuwm_mapping *mappings[MANY];
 
 	for (int i = 0; i < MANY; i++)
-		mappings[i] = attach();
+		mappings[i] = attach_to("m");
 	fake_restart();
 	leases_are(MANY);
 	cr_expect(eq(uint, fake->resumes, 3));
@@ -147,7 +150,7 @@ Test(resume, tells_what_is_lost_and_keeps_the_rest)
 
 	tell(&told);
 	for (int i = 0; i < 5; i++)
-		mappings[i] = attach();
+		mappings[i] = attach_to("m");
 	loses(2, -ESTALE, "a descriptor was missing");
 	fake_restart();
 	UNTIL(told.count == 2);
@@ -175,7 +178,7 @@ Test(resume, tells_what_is_lost_and_keeps_the_rest)
 
 Test(resume, finds_a_gpuwmd_that_came_back_empty)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
@@ -187,7 +190,7 @@ Test(resume, finds_a_gpuwmd_that_came_back_empty)
 
 Test(resume, says_that_an_older_gpuwmd_cant)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	refuses("resume", -ENOSYS, "there is no method resume");
 	fake_restart();
@@ -204,7 +207,7 @@ Test(resume, stops_where_there_is_no_common_protocol)
 	unsigned hellos;
 
 	tell(&told);
-	mapping = attach();
+	mapping = attach_to("m");
 	refuses("hello", -EPROTONOSUPPORT, "you speak 1 to 1, gpuwmd speaks 2 to 3");
 	fake_restart();
 	UNTIL(told.count == 1);
@@ -222,7 +225,7 @@ Test(resume, stops_where_there_is_no_common_protocol)
 
 Test(resume, keeps_leases_open_that_gpuwmd_cant_judge)
 {
-	struct gpuwm_mapping *mapping = attach(), *other = attach();
+	struct gpuwm_mapping *mapping = attach_to("m"), *other = attach_to("m");
 	const unsigned before = fake->requests;
 
 	refuses("resume", -EUCLEAN, "the state can't be read");
@@ -242,7 +245,7 @@ Test(resume, keeps_leases_open_that_gpuwmd_cant_judge)
 
 Test(resume, tries_again_when_gpuwmd_is_short_of_something)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	const unsigned before = fake->hellos;
 
 	refuses("resume", -ENOMEM, "out of memory");
@@ -261,7 +264,7 @@ Test(resume, asks_again_for_a_lease_for_which_gpuwmd_had_no_memory)
 
 	tell(&told);
 	for (int i = 0; i < 3; i++)
-		mappings[i] = attach();
+		mappings[i] = attach_to("m");
 	loses(1, -ENOMEM, "gpuwmd is out of memory");
 	fake_restart();
 	leases_are(3);
@@ -274,7 +277,7 @@ Test(resume, asks_again_for_a_lease_for_which_gpuwmd_had_no_memory)
 
 Test(resume, tries_again_after_an_answer_that_is_none)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	const char *const methods[] = {"hello", "resume", ""};
 
 	for (int i = 0; i < 3; i++) {
@@ -297,7 +300,7 @@ Test(resume, tries_again_after_an_answer_that_is_none)
 
 Test(resume, survives_gpuwmds_that_die_at_it)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	dies_at("resume", 4);
 	fake_restart();
@@ -326,7 +329,7 @@ Test(resume, keeps_no_lease_of_a_connection_that_ended_behind_the_answer)
 	for (int i = 0; i < 50; i++) {
 		pause_forget();
 		dies_at("get_handles", 1);
-		mappings[i] = attach();
+		mappings[i] = attach_to("m");
 	}
 	leases_are(50);
 	for (int i = 0; i < 50; i++)
@@ -338,7 +341,7 @@ Test(resume, keeps_no_lease_of_a_connection_that_ended_behind_the_answer)
 
 Test(resume, forgets_what_is_given_back_while_gpuwmd_is_away)
 {
-	struct gpuwm_mapping *mapping = attach(), *other = attach();
+	struct gpuwm_mapping *mapping = attach_to("m"), *other = attach_to("m");
 	int64_t before;
 
 	fake_kill(fake);
@@ -355,7 +358,7 @@ Test(resume, forgets_what_is_given_back_while_gpuwmd_is_away)
 
 Test(resume, gives_back_what_was_detached_during_it)
 {
-	struct gpuwm_mapping *mapping = attach(), *other = attach();
+	struct gpuwm_mapping *mapping = attach_to("m"), *other = attach_to("m");
 
 	strcpy(fake->pauses_at, "resume");
 	fake_restart();
@@ -372,7 +375,7 @@ Test(resume, gives_back_what_was_detached_during_it)
 
 Test(resume, does_not_keep_a_closed_client)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	int64_t before;
 
 	cr_expect(eq(uint, threads_of_library(), 1));
@@ -397,7 +400,7 @@ Test(resume, does_not_keep_a_client_that_is_closed_in_the_middle)
 		strcpy(fake->pauses_at, "");
 		gpuwm_close(client);
 		client = client_with(&options);
-		mapping = attach();
+		mapping = attach_to("m");
 		fake_kill(fake);
 		strcpy(fake->pauses_at, moments[i]);
 		fake_run_again(fake);
@@ -417,12 +420,12 @@ Test(resume, lets_the_program_do_anything_when_it_is_told)
 	static struct told told;
 
 	tell(&told);
-	told.detach = attach();
+	told.detach = attach_to("m");
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
 	UNTIL(told.count == 1);
 	cr_expect(eq(int, told.code, 0));
-	told.detach = attach();
+	told.detach = attach_to("m");
 	told.close = true;
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
@@ -439,7 +442,7 @@ Test(resume, ends_a_child_that_comes_back_from_being_told)
 	struct gpuwm_mapping *mapping;
 
 	tell(&told);
-	mapping = attach();
+	mapping = attach_to("m");
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
 	UNTIL(told.count == 1);
@@ -453,11 +456,11 @@ Test(resume, goes_on_while_the_program_is_told)
 	static struct told told = {.wait = true};
 
 	tell(&told);
-	mapping = attach();
+	mapping = attach_to("m");
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
 	sem_wait(&told.waits);
-	other = attach();
+	other = attach_to("m");
 	fake_restart();
 	/* The watcher is busy: the call does its work. */
 	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
@@ -478,12 +481,12 @@ Test(resume, survives_a_lack_of_memory)
 	bool failed;
 
 	tell(&told);
-	mapping = attach();
+	mapping = attach_to("m");
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
 	sem_wait(&told.waits);
 	for (int i = 0; i < 3; i++)
-		others[i] = attach();
+		others[i] = attach_to("m");
 	do {
 		int r;
 
@@ -512,14 +515,14 @@ Test(resume, knows_what_is_lost_without_memory_for_the_words)
 	bool bare = false;
 
 	tell(&told);
-	mapping = attach();
+	mapping = attach_to("m");
 	loses(1, -ENOENT, "no such version");
 	fake_restart();
 	sem_wait(&told.waits);
 	for (unsigned n = 1; !bare; n++) {
 		cr_assert(lt(uint, n, 100));
 		fake->lose = 0;
-		other = attach();
+		other = attach_to("m");
 		loses(UINT32_MAX, -ESTALE, "a descriptor was missing");
 		pause_forget();
 		fake_restart();

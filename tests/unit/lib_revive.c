@@ -1,7 +1,10 @@
 /* Calls of a client whose gpuwmd goes away. */
-#include "lib_calls.h"
+#include "tests/support/lib/calls.h"
+#include "client/lib/clock.h"
 
-TestSuite(revive, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(revive, .init = restart_setup, .fini = client_teardown);
 
 /* ---- each kind of call ------------------------------------------------- */
 
@@ -142,7 +145,7 @@ Test(revive, sends_every_call_that_did_not_go_out)
 /* A gpuwmd that stops has not done it, whatever it was. */
 Test(revive, asks_the_next_one_when_gpuwmd_says_that_it_leaves)
 {
-	struct gpuwm_mapping *mapping = attach(); /* so that a thread watches the connection */
+	struct gpuwm_mapping *mapping = attach_to("m"); /* so that a thread watches the connection */
 	int (*const pin)(void) = call_pin;
 	pthread_t thread;
 
@@ -262,7 +265,7 @@ Test(revive, waits_as_long_as_it_was_told)
 
 	with_restart_ms(200);
 	for (int watched = 0; watched < 2; watched++) {
-		mapping = watched ? attach() : NULL;
+		mapping = watched ? attach_to("m") : NULL;
 		fake_kill(fake);
 		before = clock_ms();
 		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECONNREFUSED));
@@ -280,7 +283,7 @@ Test(revive, waits_as_long_as_it_was_told)
 
 Test(revive, tells_a_call_that_its_client_was_closed)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	fake_kill(fake);
 	/* As another thread's gpuwm_close does first; the rest of it would free the client. */
@@ -299,7 +302,7 @@ Test(revive, waits_for_ever_where_it_is_told_to)
 	pthread_t thread;
 
 	with_restart_ms(-1);
-	mapping = attach();
+	mapping = attach_to("m");
 	fake_kill(fake);
 	thread = call_begin_in_thread(&ping);
 	fails_to_connect(4);
@@ -329,7 +332,7 @@ Test(revive, says_what_became_of_a_commit_that_nobody_knows_of)
 Test(revive, does_not_run_against_a_gpuwmd_that_dies_at_once)
 {
 	const char *const moments[] = {"hello", "resume"};
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	fake->answers_first = true;
 	for (int i = 0; i < 2; i++) {
@@ -361,7 +364,7 @@ static void has_stayed(int64_t ms)
 
 Test(revive, is_quick_again_after_a_gpuwmd_that_stayed)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 
 	dies_at("hello", 6);
 	fake_restart();
@@ -404,7 +407,7 @@ Test(revive, connects_to_a_gpuwmd_that_dies_at_the_greeting)
 /* As a call that gets no answer in time, but without the 30 seconds of slack. */
 Test(revive, connects_again_after_a_call_without_an_answer)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	struct connection *connection;
 	struct message_writer w;
 	struct error error;
@@ -435,7 +438,7 @@ Test(revive, once_ends_with_its_connection)
 	options.restart_ms = -1;
 	gpuwm_close(client);
 	client = client_with(&options);
-	mapping = attach();
+	mapping = attach_to("m");
 	cr_assert(eq(int, publish_begin(&publish), 0));
 	cr_expect(eq(int, gpuwm_mapping_check(mapping), 0));
 	fake_restart();
@@ -451,18 +454,18 @@ Test(revive, once_ends_with_its_connection)
 
 Test(revive, leaks_nothing_over_many_reconnects)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	int before;
 
 	cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
-	before = open_fds();
+	before = fd_count();
 	for (int i = 0; i < RECONNECTS; i++) {
 		pause_forget();
 		dies_at("ping", 1);
 		cr_assert(eq(int, gpuwm_ping(client, NULL), 0));
 	}
 	cr_expect(eq(uint, fake->resumed, RECONNECTS));
-	cr_expect(eq(int, open_fds(), before));
+	cr_expect(eq(int, fd_count(), before));
 	cr_expect(eq(uint, threads_of_library(), 1));
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
@@ -475,7 +478,7 @@ static _Atomic unsigned come_and_gone;
 static void *come_and_go(void *unused)
 {
 	while (!over) {
-		struct gpuwm_mapping *mapping = attach();
+		struct gpuwm_mapping *mapping = attach_to("m");
 
 		cr_assert(holds_sevens(mapping));
 		cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
@@ -487,7 +490,7 @@ static void *come_and_go(void *unused)
 
 Test(revive, serves_threads_that_come_and_go)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	pthread_t threads_[4];
 
 	for (int i = 0; i < 4; i++)

@@ -1,7 +1,9 @@
 /* Leases that an operator takes from a client. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
-TestSuite(revoked, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(revoked, .init = restart_setup, .fini = client_teardown);
 
 /* Static in each test: where one fails, the library's thread may still write there. */
 struct told {
@@ -42,8 +44,8 @@ Test(revoked, lease_is_told_and_its_memory_stays_until_it_is_detached)
 	struct gpuwm_mapping *revoked, *kept;
 
 	with_told(&told, 0);
-	revoked = attach();
-	kept = attach();
+	revoked = attach_to("m");
+	kept = attach_to("m");
 	fake_revoke(fake, fake->grants - 1);
 	UNTIL(told.count == 1);
 	cr_expect(told.revoked);
@@ -66,7 +68,7 @@ Test(revoked, lease_is_given_back_from_the_callback)
 	static struct told told;
 
 	with_told(&told, 0);
-	told.detach = attach();
+	told.detach = attach_to("m");
 	fake_revoke(fake, fake->grants);
 	UNTIL(told.count == 1);
 	cr_expect(eq(int, told.detached, 0));
@@ -83,7 +85,7 @@ Test(revoked, lease_is_told_where_it_is_revoked_as_it_is_granted)
 	with_told(&told, 0);
 	fake->revokes = true;
 	for (unsigned i = 1; i <= 200; i++) {
-		mapping = attach();
+		mapping = attach_to("m");
 		UNTIL(told.count == i);
 		cr_expect(gpuwm_mapping_revoked(mapping));
 		cr_expect(eq(int, gpuwm_detach(mapping), 0));
@@ -98,7 +100,7 @@ Test(revoked, lease_is_told_while_another_call_waits)
 	uint64_t ns;
 
 	with_told(&told, 0);
-	mapping = attach();
+	mapping = attach_to("m");
 	for (int i = 0; i < 50; i++)
 		cr_assert(eq(int, gpuwm_ping(client, &ns), 0));
 	fake_revoke(fake, fake->grants);
@@ -114,8 +116,8 @@ Test(revoked, lease_is_not_taken_again)
 	struct gpuwm_mapping *revoked, *kept;
 
 	with_told(&told, 0);
-	revoked = attach();
-	kept = attach();
+	revoked = attach_to("m");
+	kept = attach_to("m");
 	fake_revoke(fake, fake->grants - 1);
 	UNTIL(told.count == 1);
 	fake_restart();
@@ -134,7 +136,7 @@ Test(revoked, lease_may_be_refused_by_the_next_gpuwmd_first)
 	struct gpuwm_mapping *mapping;
 
 	with_told(&told, 0);
-	mapping = attach();
+	mapping = attach_to("m");
 	error_set(&fake->loss, -ESTALE, "", "lease 1 was revoked by an operator");
 	fake->loss_revoked = true;
 	fake->lose = 1;
@@ -151,14 +153,14 @@ Test(revoked, numbers_of_leases_that_others_had_are_no_matter)
 	struct gpuwm_mapping *mapping;
 
 	with_told(&told, 0);
-	mapping = attach();
+	mapping = attach_to("m");
 	fake_revoke(fake, 4711);
 	UNTIL(client->reviver.revoked_early_count == 1);
 	fake_restart();
 	fake->grants = 4709;
 	leases_are(1);
 	for (int i = 0; i < 3; i++) { /* one of them is 4711, of another gpuwmd */
-		struct gpuwm_mapping *other = attach();
+		struct gpuwm_mapping *other = attach_to("m");
 
 		cr_expect(eq(int, gpuwm_mapping_check(other), 0));
 		cr_expect(eq(int, gpuwm_detach(other), 0));
@@ -174,7 +176,7 @@ Test(revoked, lease_is_known_to_a_client_without_a_thread_when_it_asks)
 	struct gpuwm_mapping *mapping;
 
 	with_told(&told, GPUWM_CONNECT_ONCE);
-	mapping = attach();
+	mapping = attach_to("m");
 	fake_revoke(fake, fake->grants);
 	cr_expect(eq(int, gpuwm_mapping_check(mapping), -ESTALE));
 	cr_expect(gpuwm_mapping_revoked(mapping));
@@ -189,7 +191,7 @@ Test(revoked, lease_of_a_mapping_that_switches_is_given_back)
 	struct gpuwm_mapping *mapping;
 
 	with_told(&told, 0);
-	mapping = attach();
+	mapping = attach_to("m");
 	fake_revoke(fake, fake->grants);
 	UNTIL(told.count == 1);
 	cr_expect(eq(int, gpuwm_switch(mapping, "m", NULL), 0));

@@ -2,11 +2,13 @@
 #include "client/lib/client.h"
 #include "client/lib/memory.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-#include "lib_fake.h"
+#include "tests/support/lib/fake.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

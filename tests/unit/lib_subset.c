@@ -1,15 +1,14 @@
 /* Parts of a version, and private copies of what is written, on host or a GPU. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 
-#include "lib_dlpack.h"
-
-static int fds_before;
+#include "tests/support/lib/dlpack.h"
 
 static void setup(void)
 {
-	fds_before = open_fds();
-	start();
+	fds_before = fd_count();
+	export_start();
 }
 
 static void teardown(void)
@@ -18,7 +17,7 @@ static void teardown(void)
 	gpuwm_close(client);
 	fake_stop(fake);
 	if (on_host())
-		cr_assert(eq(int, open_fds(), fds_before));
+		cr_assert(eq(int, fd_count(), fds_before));
 }
 
 TestSuite(subset, .init = setup, .fini = teardown, .timeout = 120);

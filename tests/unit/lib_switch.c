@@ -1,10 +1,12 @@
 /* A mapping that becomes another version's, on host. */
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
-#include "fail_alloc.h"
-#include "lib_switch.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/lib/switch.h"
 
-TestSuite(switching, .init = switch_setup, .fini = restart_teardown);
+TestSuite(switching, .init = switch_setup, .fini = client_teardown);
 
 Test(switching, puts_the_new_bytes_where_the_old_ones_were)
 {

@@ -1,11 +1,12 @@
 /* A mapping that becomes another version's, on a GPU: on tests/fakecuda, or a real one. */
 #include <criterion/criterion.h>
+#include <errno.h>
 
 #ifdef GPUWM_CUDA
 
-#include "lib_switch_cuda.h"
+#include "tests/support/lib/switch_cuda.h"
 
-TestSuite(switch_cuda, .init = need_driver, .fini = teardown, .timeout = 120);
+TestSuite(switch_cuda, .init = need_driver, .fini = forget_calls, .timeout = 120);
 
 Test(switch_cuda, puts_the_new_bytes_where_the_old_ones_were)
 {
@@ -13,7 +14,7 @@ Test(switch_cuda, puts_the_new_bytes_where_the_old_ones_were)
 	struct gpuwm_mapping *mapping;
 	uint64_t bytes;
 
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	gpuwm_tensor_at(mapping, 2, &before);
 	cr_assert(gpuwm_mapping_address(mapping, &bytes) < before.data);
@@ -27,7 +28,7 @@ Test(switch_cuda, puts_the_new_bytes_where_the_old_ones_were)
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", NULL), 0), "%s", gpuwm_error()->message);
 	cr_assert(eq(int, filled_with(mapping), 1));
 	cr_assert(eq(uint, fake->leases, 1));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 	cr_assert(context_active() == false);
 }
 
@@ -37,7 +38,7 @@ Test(switch_cuda, keeps_what_lies_there_read_only)
 	struct gpuwm_tensor tensor;
 	char byte = 9;
 
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0));
 	gpuwm_tensor_at(mapping, 0, &tensor);
@@ -45,7 +46,7 @@ Test(switch_cuda, keeps_what_lies_there_read_only)
 	cr_assert(eq(int, memory_cuda.write(&device, (void *)tensor.data, &byte, 1, NULL), -EIO));
 	memory_cuda.leave(&device);
 	cr_assert(eq(int, filled_with(mapping), 2));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 #define MAPS_BOTH                                                                                              \
@@ -59,7 +60,7 @@ Test(switch_cuda, waits_for_the_device_then_unmaps_and_maps_with_one_access_call
 	long from;
 
 	need_fakecuda();
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	cr_assert(eq(int, filled_with(mapping), 1)); /* there is a context from now on */
 	from = log_end();
@@ -70,7 +71,7 @@ Test(switch_cuda, waits_for_the_device_then_unmaps_and_maps_with_one_access_call
 	from = log_end();
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v1", &options), 0));
 	cr_assert(eq(str, (char *)log_since(from), MAPS_BOTH));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 Test(switch_cuda, detaching_waits_for_the_device_then_unmaps_then_releases)
@@ -79,11 +80,11 @@ Test(switch_cuda, detaching_waits_for_the_device_then_unmaps_then_releases)
 	long from;
 
 	need_fakecuda();
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	cr_assert(eq(int, filled_with(mapping), 1));
 	from = log_end();
-	stop(mapping);
+	switch_cuda_stop(mapping);
 	cr_assert(eq(str, (char *)log_since(from),
 		     "cuCtxSynchronize cuMemUnmap cuMemAddressFree cuMemRelease cuMemRelease release"));
 }
@@ -94,7 +95,7 @@ Test(switch_cuda, is_refused_while_a_stream_is_captured)
 
 	need_fakecuda();
 	setenv("FAKECUDA_FAIL", "cuCtxSynchronize:1:900", 1);
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	cr_assert(eq(int, filled_with(mapping), 1));
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), -EBUSY));
@@ -103,7 +104,7 @@ Test(switch_cuda, is_refused_while_a_stream_is_captured)
 	cr_assert(eq(uint, fake->leases, 1));
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0));
 	cr_assert(eq(int, filled_with(mapping), 2));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 /* The access is refused to the new version, and to the old one afterwards. */
@@ -113,7 +114,7 @@ static struct gpuwm_mapping *lost_mapping(void)
 
 	/* One for each segment that is made, and one for the attach. */
 	setenv("FAKECUDA_FAIL", "cuMemSetAccess:6:999,cuMemSetAccess:7:999", 1);
-	start();
+	switch_cuda_start();
 	mapping = attach_to("m@v1");
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), -ENOTRECOVERABLE));
 	cr_assert(strstr(gpuwm_error()->message, "cuMemSetAccess") != NULL, "%s", gpuwm_error()->message);
@@ -130,7 +131,7 @@ Test(switch_cuda, says_that_the_mapping_is_lost_when_the_old_one_can_not_be_put_
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), -ENOTRECOVERABLE));
 	cr_assert(eq(int, gpuwm_mapping_check(mapping), -ENOTRECOVERABLE));
 	cr_assert(eq(uint, fake->leases, 1));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 Test(switch_cuda, brings_a_lost_mapping_back)
@@ -145,7 +146,7 @@ Test(switch_cuda, brings_a_lost_mapping_back)
 	cr_assert(gpuwm_mapping_address(mapping, NULL) == base);
 	cr_assert(eq(int, filled_with(mapping), 1));
 	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 Test(switch_cuda, what_was_queued_before_reads_the_old_bytes)
@@ -153,7 +154,7 @@ Test(switch_cuda, what_was_queued_before_reads_the_old_bytes)
 	struct gpuwm_mapping *mapping;
 	char *before, *after;
 
-	start();
+	switch_cuda_start();
 	cr_assert(eq(int, memory_cuda.enter(&device, NULL), 0));
 	/* Pinned: a copy to other memory is over when the call is. */
 	cr_assert(eq(int, ((__typeof__(cuMemHostAlloc) *)symbol("cuMemHostAlloc"))((void **)&before, 4096, 0),
@@ -166,7 +167,7 @@ Test(switch_cuda, what_was_queued_before_reads_the_old_bytes)
 	cr_assert(eq(int, before[49], 1));
 	/* And detaching waits for what reads the new ones. */
 	queue_read(mapping, after);
-	stop(mapping);
+	switch_cuda_stop(mapping);
 	cr_assert(eq(int, after[49], 2));
 	memory_cuda.leave(&device);
 }
@@ -206,7 +207,7 @@ Test(switch_cuda, peers_read_what_they_were_named_for)
 	char id[CUDA_ID_BYTES];
 	const char *const peers[] = {id, id, device.id};
 
-	start();
+	switch_cuda_start();
 	open_peer(&peer, id);
 	options.peers = peers;
 	options.peer_count = 3;
@@ -220,7 +221,7 @@ Test(switch_cuda, peers_read_what_they_were_named_for)
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
 	cr_assert(eq(int, byte_read_by(&peer, mapping), 2));
 	cr_assert(eq(int, gpuwm_detach(alone), 0));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 }
 
 Test(switch_cuda, detaching_waits_for_peers_too)
@@ -231,7 +232,7 @@ Test(switch_cuda, detaching_waits_for_peers_too)
 	char id[CUDA_ID_BYTES], *bytes;
 	const char *const peers[] = {id};
 
-	start();
+	switch_cuda_start();
 	open_peer(&peer, id);
 	options.peers = peers;
 	options.peer_count = 1;
@@ -244,7 +245,7 @@ Test(switch_cuda, detaching_waits_for_peers_too)
 	memory_cuda.leave(&peer);
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", NULL), 0), "%s", gpuwm_error()->message);
 	cr_assert(eq(int, bytes[49], 1));
-	stop(mapping);
+	switch_cuda_stop(mapping);
 	memory_cuda.unhold(&peer);
 }
 
@@ -258,7 +259,7 @@ Test(switch_cuda, peers_that_can_not_be_are_refused)
 
 	need_fakecuda();
 	setenv("FAKECUDA_PEERS", "0", 1);
-	start();
+	switch_cuda_start();
 	open_peer(&peer, id);
 	options.peers = peers;
 	options.peer_count = 1;
@@ -289,20 +290,20 @@ static int with_failing_call(int n)
 	int fds, r, fill;
 
 	call_fails(n);
-	start();
+	switch_cuda_start();
 	if (gpuwm_attach(client, "m@v1", NULL, &mapping) < 0)
 		return NO_SWITCH;
 	if (filled_with(mapping) != 1)
 		return NO_SWITCH;
 	if (gpuwm_ping(client, NULL) < 0)
 		return 1;
-	fds = open_fds();
+	fds = fd_count();
 	r = gpuwm_switch(mapping, "m@v2", NULL);
 	if (r < 0 && (!*gpuwm_error()->message || r == -ENOTRECOVERABLE))
 		return 2;
 	gpuwm_ping(client, NULL);
 	/* What the driver does not let go of stays, one descriptor of the stand-in. */
-	if (open_fds() - fds != (log_has("cuMemRelease 999") ? 1 : 0) || fake->leases != 1)
+	if (fd_count() - fds != (log_has("cuMemRelease 999") ? 1 : 0) || fake->leases != 1)
 		return 4;
 	fill = filled_with(mapping);
 	if (fill != (r < 0 ? 1 : 2))
@@ -315,7 +316,7 @@ static struct gpuwm_mapping *switched;
 
 static void before_switch(void)
 {
-	start();
+	switch_cuda_start();
 	switched = attach_to("m@v1");
 	filled_with(switched);
 }

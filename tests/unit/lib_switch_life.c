@@ -1,7 +1,10 @@
 /* Switching, while gpuwmd comes and goes, in children and in several threads. */
-#include "lib_switch.h"
+#include "tests/support/lib/switch.h"
 
-TestSuite(switch_life, .init = switch_setup, .fini = restart_teardown);
+#include <errno.h>
+#include <fcntl.h>
+
+TestSuite(switch_life, .init = switch_setup, .fini = client_teardown);
 
 Test(switch_life, is_refused_in_a_child)
 {

@@ -1,7 +1,9 @@
 /* What a client knows of the gpuwmd that it talks to, and its events, across restarts. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
-TestSuite(told, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(told, .init = restart_setup, .fini = client_teardown);
 
 Test(told, knows_which_gpuwmd_it_talks_to)
 {

@@ -1,9 +1,11 @@
 /* The answer comes, and the library has no memory to read it. */
-#include "lib_calls.h"
+#include "tests/support/lib/calls.h"
 
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
-TestSuite(unread, .init = restart_setup, .fini = restart_teardown);
+#include <errno.h>
+
+TestSuite(unread, .init = restart_setup, .fini = client_teardown);
 
 /* Whether the call failed on an allocation. */
 static bool fail_at(int (*call)(void), unsigned n, unsigned *ret_unread)

@@ -1,15 +1,16 @@
 /* Whether a mapping has what its version says, on host or a GPU. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 
-#include "fail_alloc.h"
-#include "lib_dlpack.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/lib/dlpack.h"
 
 static void setup(void)
 {
 	struct made damaged = made_default("damaged", 3);
 
-	start();
+	export_start();
 	damaged.lies = true;
 	made_add(fake, &device, &damaged);
 }

@@ -1,7 +1,10 @@
 /* The thread of the library that takes leases again, and children of the program. */
-#include "lib_restart.h"
+#include "tests/support/lib/restart.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 
 static _Atomic bool no_threads;
@@ -18,7 +21,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
 	return no_threads ? EAGAIN : next(thread, attributes, function, data);
 }
 
-TestSuite(watcher, .init = restart_setup, .fini = restart_teardown);
+TestSuite(watcher, .init = restart_setup, .fini = client_teardown);
 
 Test(watcher, needs_a_thread_only_for_leases)
 {
@@ -27,8 +30,8 @@ Test(watcher, needs_a_thread_only_for_leases)
 
 	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
 	cr_expect(eq(uint, threads_of_library(), 0));
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
-	mapping = attach();
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
+	mapping = attach_to("m");
 	cr_expect(eq(uint, threads_of_library(), 1));
 	gpuwm_close(client);
 	cr_expect(eq(uint, threads_of_library(), 1));
@@ -36,7 +39,7 @@ Test(watcher, needs_a_thread_only_for_leases)
 	cr_expect(eq(uint, threads_of_library(), 0));
 	options.flags = GPUWM_CONNECT_ONCE;
 	client = client_with(&options);
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
 	cr_expect(eq(uint, threads_of_library(), 0));
 }
 
@@ -51,12 +54,12 @@ Test(watcher, says_that_there_can_be_no_thread)
 	cr_expect(strstr(gpuwm_error()->detail, "GPUWM_CONNECT_ONCE") != NULL);
 	cr_expect(eq(uint, fake->leases, 0));
 	no_threads = false;
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
 	no_threads = true;
 	gpuwm_close(client);
 	options.flags = GPUWM_CONNECT_ONCE;
 	client = client_with(&options);
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
 	no_threads = false;
 }
 
@@ -76,7 +79,7 @@ Test(watcher, says_that_there_can_be_no_descriptor)
 	cr_expect(strstr(gpuwm_error()->message, "restart") != NULL, "%s", gpuwm_error()->message);
 	cr_expect(strstr(gpuwm_error()->detail, "RLIMIT_NOFILE") != NULL);
 	cr_expect(eq(uint, fake->leases, 0));
-	cr_expect(eq(int, gpuwm_detach(attach()), 0));
+	cr_expect(eq(int, gpuwm_detach(attach_to("m")), 0));
 }
 
 /* What the kernel says of the thread of this name. */
@@ -112,7 +115,7 @@ Test(watcher, gets_none_of_the_programs_signals_but_its_own_faults)
 	uint64_t blocked;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
-	mapping = attach();
+	mapping = attach_to("m");
 	UNTIL(signals_blocked_by("gpuwm-client") != 0);
 	blocked = signals_blocked_by("gpuwm-client");
 	for (int i = 1; i < NSIG; i++) {
@@ -148,7 +151,7 @@ static int child_of(const struct gpuwm_mapping *mapping, struct gpuwm_client *ot
 Test(watcher, is_the_parents_alone)
 {
 	const struct gpuwm_connect_options options = to_fake();
-	struct gpuwm_mapping *mapping = attach(), *given_back;
+	struct gpuwm_mapping *mapping = attach_to("m"), *given_back;
 	struct gpuwm_client *other = client_with(&options);
 	struct gpuwm_tensor tensor;
 	int status;
@@ -175,7 +178,7 @@ Test(watcher, is_the_parents_alone)
 /* A child that lives on holds nothing of its parent's: gpuwmd sees the end of the connection. */
 Test(watcher, leaves_no_socket_in_a_child)
 {
-	struct gpuwm_mapping *mapping = attach();
+	struct gpuwm_mapping *mapping = attach_to("m");
 	int gate[2];
 	char any;
 	pid_t child;

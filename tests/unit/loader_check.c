@@ -1,9 +1,10 @@
 #include "../../loader/check.h"
 
 #include "../../proto/index.h"
-#include "loader_files.h"
+#include "tests/support/loader/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
@@ -67,7 +68,7 @@ static void make_segment(int position, int seals)
 
 static void setup(void)
 {
-	fds_before = fds_open();
+	fds_before = fd_count();
 	memset(bytes, 0, sizeof(bytes));
 	memset(bytes[0], 7, 100);
 	memset(bytes[0] + 256, 9, 8);
@@ -86,7 +87,7 @@ static void teardown(void)
 	close(part.index_fd);
 	close(segments[0].fd);
 	close(segments[1].fd);
-	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
+	cr_expect_eq(fd_count(), fds_before, "descriptors are left open");
 }
 
 TestSuite(check, .init = setup, .fini = teardown);

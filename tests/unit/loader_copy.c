@@ -1,10 +1,11 @@
 #include "../../loader/host_write.h"
 #include "../../loader/lanes.h"
 
-#include "loader_files.h"
-#include "page_cache.h"
+#include "tests/support/loader/files.h"
+#include "tests/support/any/page_cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 #include "loader/copy.h"
 #include "loader/lanes.h"
 
-#include "loader_files.h"
+#include "tests/support/loader/files.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -1,10 +1,11 @@
 /* Loads and checks on GPUs: where tests/fakecuda stands in for the driver, else skipped. */
-#include "loader_daemon.h"
+#include "tests/support/loader/daemon.h"
 
 #include "../../client/lib/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"

@@ -1,10 +1,11 @@
 /* Dry runs: what a load would take, and what is cached of its source. */
-#include "loader_daemon.h"
-#include "page_cache.h"
+#include "tests/support/loader/daemon.h"
+#include "tests/support/any/page_cache.h"
 
 #include "../../loader/residency.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
 

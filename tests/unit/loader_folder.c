@@ -1,5 +1,5 @@
 /* What a folder is loaded from, and what files are that are no safetensors. */
-#include "loader_opened.h"
+#include "tests/support/loader/opened.h"
 
 #include <errno.h>
 

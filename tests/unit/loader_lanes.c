@@ -69,7 +69,7 @@ Test(lanes, tell_what_a_device_says)
 
 #ifdef GPUWM_CUDA
 
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 #include "loader/ring.h"
 
 #include <sys/wait.h>

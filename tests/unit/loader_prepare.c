@@ -48,7 +48,7 @@ Test(prepare, needs_nothing_for_host)
 #ifdef GPUWM_CUDA
 
 #include "client/lib/cuda.h"
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"
 #define GPU1 "GPU-fa4e0000-0000-4000-8000-000000000001"

@@ -1,5 +1,5 @@
 /* Folders with files per rank. */
-#include "loader_opened.h"
+#include "tests/support/loader/opened.h"
 
 #include <errno.h>
 

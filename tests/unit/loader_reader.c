@@ -1,10 +1,11 @@
 /* Readers on a real disk's file system, where pages can be dropped from the cache. */
 #include "../../loader/reader.h"
 
-#include "loader_files.h"
-#include "page_cache.h"
+#include "tests/support/loader/files.h"
+#include "tests/support/any/page_cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -398,12 +399,12 @@ Test(reader, tells_memory_that_cannot_be_written)
 
 Test(reader, closes_what_it_opened)
 {
-	int before = fds_open();
+	int before = fd_count();
 
 	cache_only(0);
 	fetch(0, PAGE);
-	cr_assert_eq(fds_open(), before + 1);
+	cr_assert_eq(fd_count(), before + 1);
 	reader_close(&reader);
-	cr_assert_eq(fds_open(), before);
+	cr_assert_eq(fd_count(), before);
 	reader_open(&file, &reader);
 }

@@ -1,9 +1,9 @@
 /* The roots that a loader of a service reads for itself. */
 #include "../../loader/roots.h"
 #include "../../proto/limits.h"
-#include "fail_alloc.h"
-#include "fd_count.h"
-#include "loader_files.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/any/fd_count.h"
+#include "tests/support/loader/files.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "../../loader/safetensors.h"
 
 #include "../../proto/dtype.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

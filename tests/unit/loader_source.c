@@ -1,8 +1,9 @@
 #include "../../loader/weight_map.h"
-#include "fail_alloc.h"
-#include "loader_opened.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/loader/opened.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #define U8(name, bytes, from, to)                                                                              \
 	"\"" name "\":{\"dtype\":\"U8\",\"shape\":[" #bytes "],\"data_offsets\":[" #from "," #to "]}"
@@ -399,7 +400,7 @@ Test(source, survives_every_allocation_that_fails)
 		/* asprintf does without the one that would shrink its text. */
 		cr_assert(r == 0 || r == -ENOMEM, "allocation %u: %d %s", n, r, error.message);
 		source_close(&source);
-		cr_assert_eq(fds_open(), fds_before, "allocation %u leaves a descriptor", n);
+		cr_assert_eq(fd_count(), fds_before, "allocation %u leaves a descriptor", n);
 	}
 	cr_assert_eq(r, 0, "%s", error.message);
 	cr_assert_gt(n, 20);

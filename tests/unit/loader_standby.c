@@ -1,9 +1,10 @@
 /* The life of a loader, on host memory. */
-#include "loader_daemon.h"
+#include "tests/support/loader/daemon.h"
 
 #include "../../proto/index.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 TestSuite(standby, .init = start, .fini = finish, .timeout = 120);

@@ -1,10 +1,11 @@
 /* Verify jobs, as gpuwmd gives them: on host memory, and on tests/fakecuda where GPUWM_TEST_BACKEND says so. */
-#include "loader_daemon.h"
+#include "tests/support/loader/daemon.h"
 
 #include "../../client/lib/memory.h"
 #include "../../proto/index.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #define SEGMENT MIB(2)

@@ -1,5 +1,5 @@
 /* A loader that keeps its CUDA contexts from one load to the next: on tests/fakecuda. */
-#include "loader_daemon.h"
+#include "tests/support/loader/daemon.h"
 
 #include "client/lib/clock.h"
 #include "client/lib/memory.h"
@@ -189,7 +189,7 @@ static bool comes_to(int fds, unsigned threads)
 {
 	const int64_t deadline = clock_deadline(ENDS_MS);
 
-	while (fds_open() > fds || live_threads() > threads) {
+	while (fd_count() > fds || live_threads() > threads) {
 		if (clock_left(deadline) == 0)
 			return false;
 		sched_yield();
@@ -206,13 +206,13 @@ Test(loader_warm, leaves_nothing_of_a_load)
 	start_with(NULL, NULL);
 	load_once(true);
 	forget();
-	fds = fds_open();
+	fds = fd_count();
 	threads = live_threads();
 	for (int i = 0; i < 5; i++)
 		load_once(true);
 	forget();
 	/* Of five loads each would leave one at least. */
-	cr_expect(comes_to(fds, threads), "%d descriptors, %d before; %u threads, %u before", (int)fds_open(),
+	cr_expect(comes_to(fds, threads), "%d descriptors, %d before; %u threads, %u before", (int)fd_count(),
 		  fds, live_threads(), threads);
 	cr_expect_eq(count_calls("cuStreamCreate"), count_calls("cuStreamDestroy"));
 	cr_expect_eq(count_calls("cuEventCreate"), count_calls("cuEventDestroy"));

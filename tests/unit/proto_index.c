@@ -1,9 +1,11 @@
-#include "fail_alloc.h"
-#include "fd_count.h"
-#include "proto_index_sample.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/any/fd_count.h"
+#include "tests/support/proto/index_sample.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static struct index_builder *b;
 static struct index_view view;

@@ -1,11 +1,14 @@
-#include "fd_count.h"
-#include "proto_index_sample.h"
+#include "tests/support/any/fd_count.h"
+#include "tests/support/proto/index_sample.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 

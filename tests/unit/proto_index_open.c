@@ -1,6 +1,8 @@
 /* Damage: a valid index in which one thing is changed. */
-#include "fail_alloc.h"
-#include "proto_index_sample.h"
+#include "tests/support/fail_alloc.h"
+#include "tests/support/proto/index_sample.h"
+
+#include <errno.h>
 
 static void *data;
 static size_t bytes;

@@ -1,6 +1,6 @@
 /* A version's key as the loader reads it. */
 #include "../../proto/key.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

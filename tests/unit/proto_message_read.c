@@ -1,5 +1,5 @@
 #include "../../proto/message.h"
-#include "fail_alloc.h"
+#include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "../../proto/packet.h"
-#include "fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,17 +1,7 @@
-/* The n-th allocation fails: include it in a test program, which then has its
- * own malloc, calloc, realloc, reallocarray and strdup in front of the real ones.
- *
- *   for (unsigned n = 1; fail_alloc_arm(n), r = call(...), fail_alloc_disarm(); n++)
- *           cr_assert_eq(r, -ENOMEM);
- *
- * goes through every allocation of the call, until one goes by without a failure.
- * Only the thread that armed it counts. Under AddressSanitizer strndup, asprintf and their like are not seen. */
-#ifndef GPUWM_TESTS_FAIL_ALLOC_H
-#define GPUWM_TESTS_FAIL_ALLOC_H
+#include "fail_alloc.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,15 +10,13 @@
 static _Thread_local unsigned fail_alloc_left; /* 0: not armed, or it failed */
 static _Thread_local bool fail_alloc_failed;
 
-/* The n-th allocation of this thread from now on fails; 1 is the next one. */
-static inline void fail_alloc_arm(unsigned n)
+void fail_alloc_arm(unsigned n)
 {
 	fail_alloc_failed = false;
 	fail_alloc_left = n;
 }
 
-/* True when one has failed since. */
-static inline bool fail_alloc_disarm(void)
+bool fail_alloc_disarm(void)
 {
 	fail_alloc_left = 0;
 	return fail_alloc_failed;
@@ -93,5 +81,3 @@ FAIL_ALLOC char *strdup(const char *text)
 
 	return copy ? memcpy(copy, text, bytes) : NULL;
 }
-
-#endif

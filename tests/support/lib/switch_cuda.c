@@ -1,28 +1,15 @@
-/* Two versions of m on a GPU, v1 and v2, of one layout and filled with 1 and 2: on tests/fakecuda, whose calls are
- * logged and fail where a test says, or on a real one. */
-#ifndef GPUWM_TESTS_LIB_SWITCH_CUDA_H
-#define GPUWM_TESTS_LIB_SWITCH_CUDA_H
+#include "switch_cuda.h"
 
-#include "client/lib/cuda.h"
-#include "client/lib/memory.h"
-#include "include/gpuwm/client.h"
+#ifdef GPUWM_CUDA
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
 
-#include "lib_fake.h"
-#include "lib_versions.h"
-
-static struct fake *fake;
-static struct gpuwm_client *client;
-static struct memory_device device;
 static char calls[64]; /* the log of the stand-in driver, and of gpuwmd */
 
-static inline void start(void)
+void switch_cuda_start(void)
 {
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_connect_options options;
 	struct made made = made_default("v1", 1);
 	char id[CUDA_ID_BYTES];
 
@@ -34,11 +21,11 @@ static inline void start(void)
 	made_add(fake, &device, &made);
 	made = made_default("v2", 2);
 	made_add(fake, &device, &made);
-	options.socket = fake->path;
-	cr_assert(eq(int, gpuwm_connect(&options, &client), 0), "%s", gpuwm_error()->message);
+	options = to_fake();
+	client = client_with(&options);
 }
 
-static inline void need_driver(void)
+void need_driver(void)
 {
 	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
 		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
@@ -46,13 +33,12 @@ static inline void need_driver(void)
 	setenv("FAKECUDA_LOG", calls, 1);
 }
 
-static inline void teardown(void)
+void forget_calls(void)
 {
 	unlink(calls);
 }
 
-/* Of the driver, beyond what the library calls. */
-static inline void *symbol(const char *name)
+void *symbol(const char *name)
 {
 	const struct cuda_driver *cuda;
 	void *found;
@@ -63,8 +49,7 @@ static inline void *symbol(const char *name)
 	return found;
 }
 
-/* What tensor 2 holds when a stream comes to it: queued, not waited for. */
-static inline void queue_read(const struct gpuwm_mapping *mapping, char *ret_bytes)
+void queue_read(const struct gpuwm_mapping *mapping, char *ret_bytes)
 {
 	__typeof__(cuStreamCreate) *create = (__typeof__(cuStreamCreate) *)symbol("cuStreamCreate");
 	__typeof__(cuMemcpyDtoHAsync_v2) *copy =
@@ -77,21 +62,13 @@ static inline void queue_read(const struct gpuwm_mapping *mapping, char *ret_byt
 	cr_assert(eq(int, copy(ret_bytes, (CUdeviceptr)tensor.data, tensor.bytes, stream), CUDA_SUCCESS));
 }
 
-static inline void need_fakecuda(void)
+void need_fakecuda(void)
 {
 	if (strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
 		cr_skip("a real driver fails when it likes, and tells nobody what it was asked");
 }
 
-static inline struct gpuwm_mapping *attach_to(const char *ref)
-{
-	struct gpuwm_mapping *mapping = NULL;
-
-	cr_assert(eq(int, gpuwm_attach(client, ref, NULL, &mapping), 0), "%s", gpuwm_error()->message);
-	return mapping;
-}
-
-static inline void stop(struct gpuwm_mapping *mapping)
+void switch_cuda_stop(struct gpuwm_mapping *mapping)
 {
 	cr_assert(eq(int, gpuwm_detach(mapping), 0), "%s", gpuwm_error()->message);
 	cr_assert(eq(uint, fake->leases, 0));
@@ -99,7 +76,7 @@ static inline void stop(struct gpuwm_mapping *mapping)
 	fake_stop(fake);
 }
 
-static inline bool context_active(void)
+bool context_active(void)
 {
 	const struct cuda_driver *cuda;
 	unsigned flags;
@@ -110,8 +87,7 @@ static inline bool context_active(void)
 	return active;
 }
 
-/* What was called since `from`, in its order, but for what only asks. */
-static inline long log_end(void)
+long log_end(void)
 {
 	FILE *log = fopen(calls, "re");
 	long end;
@@ -123,7 +99,7 @@ static inline long log_end(void)
 	return end;
 }
 
-static inline const char *log_since(long from)
+const char *log_since(long from)
 {
 	static const char *const silent[] = {
 		"cuCtxGetCurrent",     "cuCtxGetDevice",           "cuDevicePrimaryCtxGetState",
@@ -147,7 +123,7 @@ static inline const char *log_since(long from)
 	return text;
 }
 
-static inline bool log_has(const char *words)
+bool log_has(const char *words)
 {
 	FILE *log = fopen(calls, "re");
 	char line[256];
@@ -159,8 +135,7 @@ static inline bool log_has(const char *words)
 	return has;
 }
 
-/* How many calls of the driver `prepare` makes, in a process of its own, and how many `act` makes after it. */
-static inline int calls_of(void (*prepare)(void), void (*act)(void), int *ret_during)
+int calls_of(void (*prepare)(void), void (*act)(void), int *ret_during)
 {
 	int ends[2], counts[2] = {0};
 	pid_t child;
@@ -188,8 +163,7 @@ static inline int calls_of(void (*prepare)(void), void (*act)(void), int *ret_du
 	return counts[0];
 }
 
-/* The n-th call of this process's driver fails; before the driver is opened. */
-static inline void call_fails(int n)
+void call_fails(int n)
 {
 	char fail[64];
 
@@ -197,8 +171,7 @@ static inline void call_fails(int n)
 	setenv("FAKECUDA_FAIL", fail, 1);
 }
 
-/* What a process of its own ends with in which the n-th call fails, as waitpid tells. */
-static inline int status_with(int n, int (*test)(int n))
+int status_with(int n, int (*test)(int n))
 {
 	int status = -1;
 	pid_t child;

@@ -1,29 +1,22 @@
-/* A small index for tests, in memory, and ways to change and read it. */
-#ifndef GPUWM_TESTS_PROTO_INDEX_SAMPLE_H
-#define GPUWM_TESTS_PROTO_INDEX_SAMPLE_H
+#include "index_sample.h"
 
-#include "../../proto/index_layout.h"
-
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct error error;
+struct error error;
 
-static inline void sample_add(struct index_builder *b, const char *name, unsigned dtype, unsigned ndim,
-			      const uint64_t *shape, const int64_t *strides, uint32_t segment, uint64_t offset)
+void sample_add(struct index_builder *b, const char *name, unsigned dtype, unsigned ndim, const uint64_t *shape,
+		const int64_t *strides, uint32_t segment, uint64_t offset)
 {
 	struct index_tensor_spec spec = {name, dtype, ndim, shape, strides, segment, offset};
 
 	cr_assert_eq(index_builder_tensor(b, &spec, &error), 0, "%s", error.message);
 }
 
-/* Two segments; in the order of names: "empty" of nothing, "head" tied to
- * "wte", "mask" of half bytes, "scale" a scalar, "wte" a matrix; two texts, two files. */
-static inline struct index_builder *sample_builder(void)
+struct index_builder *sample_builder(void)
 {
 	struct index_builder *b = index_builder_new(1, 2);
 
@@ -48,8 +41,7 @@ static inline struct index_builder *sample_builder(void)
 	return b;
 }
 
-/* The bytes of a finished index, on the heap. */
-static inline void *sample_bytes(struct index_builder *b, size_t *ret_bytes)
+void *sample_bytes(struct index_builder *b, size_t *ret_bytes)
 {
 	uint64_t bytes;
 	void *data;
@@ -62,5 +54,3 @@ static inline void *sample_bytes(struct index_builder *b, size_t *ret_bytes)
 	*ret_bytes = bytes;
 	return data;
 }
-
-#endif

@@ -1,28 +1,23 @@
-/* What tests of gpuwm_exchange share: `mapping` of v1 and `other` of v2, attached to the gpuwmd of lib_switch.h. */
-#ifndef GPUWM_TESTS_LIB_EXCHANGE_H
-#define GPUWM_TESTS_LIB_EXCHANGE_H
+#include "exchange.h"
 
-#include "lib_switch.h"
+struct gpuwm_mapping *mapping, *other;
 
-static struct gpuwm_mapping *mapping, *other;
-
-static inline void exchange_setup(void)
+void exchange_setup(void)
 {
 	switch_setup();
 	mapping = attach_to("m@v1");
 	other = attach_to("m@v2");
 }
 
-static inline void exchange_teardown(void)
+void exchange_teardown(void)
 {
 	gpuwm_detach(mapping);
 	gpuwm_detach(other);
 	cr_assert(eq(uint, fake->leases, 0));
-	restart_teardown();
+	client_teardown();
 }
 
-/* The lease that the mapping has is one on its version, and its client holds it. */
-static inline void has_its_lease(const struct gpuwm_mapping *one)
+void has_its_lease(const struct gpuwm_mapping *one)
 {
 	const struct lease *lease = one->client->reviver.leases;
 
@@ -32,8 +27,7 @@ static inline void has_its_lease(const struct gpuwm_mapping *one)
 	cr_assert(eq(str, (char *)lease->version.id, (char *)one->version.id));
 }
 
-/* v1 is at the one, v2 at the other. */
-static inline void are_at(const struct gpuwm_mapping *first, const struct gpuwm_mapping *second)
+void are_at(const struct gpuwm_mapping *first, const struct gpuwm_mapping *second)
 {
 	is_version(first, v1, 1);
 	is_version(second, v2, 2);
@@ -42,8 +36,7 @@ static inline void are_at(const struct gpuwm_mapping *first, const struct gpuwm_
 	cr_assert(first->lease != second->lease);
 }
 
-/* Gives the lease of a mapping back, and no other. */
-static inline void detach_gives_back(struct gpuwm_mapping **gone)
+void detach_gives_back(struct gpuwm_mapping **gone)
 {
 	uint64_t lease = (*gone)->lease->id;
 	unsigned leases = fake->leases;
@@ -53,5 +46,3 @@ static inline void detach_gives_back(struct gpuwm_mapping **gone)
 	cr_assert(eq(u64, fake->released, lease));
 	cr_assert(eq(uint, fake->leases, leases - 1));
 }
-
-#endif

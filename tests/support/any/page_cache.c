@@ -1,7 +1,4 @@
-/* What of a file is in the page cache, as a test wants it. The kernel takes back what it likes, and keeps for a
- * moment what it is just busy with: so what is to stay is locked, and what is to go is dropped until it is gone. */
-#ifndef GPUWM_TESTS_PAGE_CACHE_H
-#define GPUWM_TESTS_PAGE_CACHE_H
+#include "page_cache.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -14,10 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CACHE_PAGE UINT64_C(4096)
 #define CACHE_TRIES 2000 /* a millisecond each */
 
-static inline void *cache_map(int fd, uint64_t from, uint64_t to)
+static void *cache_map(int fd, uint64_t from, uint64_t to)
 {
 	void *map = mmap(NULL, to - from, PROT_READ, MAP_SHARED, fd, (off_t)from);
 
@@ -25,8 +21,7 @@ static inline void *cache_map(int fd, uint64_t from, uint64_t to)
 	return map;
 }
 
-/* How many pages of [from, to) are cached; from begins one. For the file's owner only. */
-static inline size_t cache_pages(int fd, uint64_t from, uint64_t to)
+size_t cache_pages(int fd, uint64_t from, uint64_t to)
 {
 	size_t pages = (to - from + CACHE_PAGE - 1) / CACHE_PAGE, count = 0;
 	void *map = cache_map(fd, from, to);
@@ -40,8 +35,7 @@ static inline size_t cache_pages(int fd, uint64_t from, uint64_t to)
 	return count;
 }
 
-/* Reads whole pages into the cache, and no other ones. */
-static inline void cache_read(int fd, uint64_t from, uint64_t to)
+void cache_read(int fd, uint64_t from, uint64_t to)
 {
 	size_t bytes = to - from;
 	char *into = malloc(bytes);
@@ -56,8 +50,7 @@ static inline void cache_read(int fd, uint64_t from, uint64_t to)
 	free(into);
 }
 
-/* The same, and they stay as long as this process. For a few MiB: RLIMIT_MEMLOCK. */
-static inline void cache_hold(int fd, uint64_t from, uint64_t to)
+void cache_hold(int fd, uint64_t from, uint64_t to)
 {
 	void *map = cache_map(fd, from, to);
 
@@ -73,8 +66,7 @@ static inline void cache_hold(int fd, uint64_t from, uint64_t to)
 	}
 }
 
-/* Waits for a page that the kernel was made to read: before it is there it can't be dropped. */
-static inline void cache_wait(int fd, uint64_t offset)
+void cache_wait(int fd, uint64_t offset)
 {
 	uint64_t page = offset / CACHE_PAGE * CACHE_PAGE;
 
@@ -82,8 +74,7 @@ static inline void cache_wait(int fd, uint64_t offset)
 		usleep(1000);
 }
 
-/* Drops whole pages, on disk by now or not. False: they stay, as those of a tmpfs do. */
-static inline bool cache_drop(int fd, uint64_t from, uint64_t to)
+bool cache_drop(int fd, uint64_t from, uint64_t to)
 {
 	cr_assert_eq(fsync(fd), 0);
 	for (int i = 0; i < CACHE_TRIES; i++) {
@@ -95,5 +86,3 @@ static inline bool cache_drop(int fd, uint64_t from, uint64_t to)
 	}
 	return false;
 }
-
-#endif

@@ -1,27 +1,6 @@
-/* Versions for the fake gpuwmd: of several segments, each byte of which is the same. */
-#ifndef LIB_VERSIONS_H
-#define LIB_VERSIONS_H
+#include "versions.h"
 
-#include "client/lib/memory.h"
-#include "proto/index.h"
-
-#include "lib_fake.h"
-
-/* Of one version; a test changes what it is about. Three tensors, in two segments. */
-struct made {
-	const char *tag;
-	uint8_t fill;
-	const char *names[3];
-	unsigned dtype, ndim; /* of the middle one, which has 200 elements */
-	uint64_t shape[2];
-	int64_t strides[2];
-	uint64_t offset; /* its */
-	uint64_t units[2]; /* sizes of the segments, in granularities */
-	size_t tensors, segments;
-	bool lies; /* the digests are of other bytes */
-};
-
-static inline struct made made_default(const char *tag, uint8_t fill)
+struct made made_default(const char *tag, uint8_t fill)
 {
 	return (struct made){
 		.tag = tag,
@@ -38,7 +17,7 @@ static inline struct made made_default(const char *tag, uint8_t fill)
 	};
 }
 
-static inline int made_segment(const struct memory_device *device, uint64_t bytes, uint8_t fill)
+static int made_segment(const struct memory_device *device, uint64_t bytes, uint8_t fill)
 {
 	const struct memory_ops *ops = device->ops;
 	struct memory_segment segment;
@@ -61,7 +40,7 @@ static inline int made_segment(const struct memory_device *device, uint64_t byte
 	return fd;
 }
 
-static inline void made_tensors(struct index_builder *builder, const struct made *made)
+static void made_tensors(struct index_builder *builder, const struct made *made)
 {
 	const uint64_t ends[] = {100, 50};
 	const struct index_tensor_spec specs[] = {
@@ -92,9 +71,7 @@ static inline void made_tensors(struct index_builder *builder, const struct made
 	}
 }
 
-/* The fake has it from now on. */
-static inline struct fake_version *made_add(struct fake *of, const struct memory_device *device,
-					    const struct made *made)
+struct fake_version *made_add(struct fake *of, const struct memory_device *device, const struct made *made)
 {
 	struct fake_version *version = &of->versions[of->version_count];
 	struct index_builder *builder = index_builder_new(0, 1);
@@ -121,8 +98,7 @@ static inline struct fake_version *made_add(struct fake *of, const struct memory
 	return version;
 }
 
-/* The byte that every tensor is full of; -1: not one. */
-static inline int filled_with(const struct gpuwm_mapping *mapping)
+int filled_with(const struct gpuwm_mapping *mapping)
 {
 	struct gpuwm_tensor tensor;
 	uint8_t bytes[800];
@@ -140,5 +116,3 @@ static inline int filled_with(const struct gpuwm_mapping *mapping)
 	}
 	return fill;
 }
-
-#endif

@@ -1,50 +1,33 @@
-/* The daemon's half of a loader's connection: a loader in a thread, and the
- * test as its gpuwmd. */
-#ifndef GPUWM_TESTS_LOADER_DAEMON_H
-#define GPUWM_TESTS_LOADER_DAEMON_H
+#include "daemon.h"
 
-#include "../../loader/check.h"
-#include "../../loader/standby.h"
-#include "../../proto/message.h"
-#include "../../proto/methods.h"
-#include "../../proto/packet.h"
-#include "loader_files.h"
-
-#include <poll.h>
-#include <pthread.h>
-#include <sys/socket.h>
-
-#define ID "0123456789abcdef0123456789abcdef"
-
-static int gpuwmd = -1; /* the daemon's end */
-static pthread_t thread;
-static int loader_end, loader_result;
-static struct standby_roots roots; /* zero: those of the job count */
+int gpuwmd = -1;
+pthread_t thread;
+int loader_end, loader_result;
+struct standby_roots roots;
 static int fds_before;
-static bool dry_run; /* of the loads that are sent */
-static int kept = -1; /* a publisher's socket that stays open to the end */
+bool dry_run;
+int kept = -1;
 
 /* What came last from the peer that was listened to. */
 static uint8_t buffer[PACKET_BYTES_MAX + 1];
-static struct packet packet = {.data = buffer};
-static struct message message;
+struct packet packet = {.data = buffer};
+struct message message;
 
-static inline void *loader(void *unused)
+static void *loader(void *unused)
 {
 	(void)unused;
 	loader_result = standby_run(loader_end, &roots);
 	return NULL;
 }
 
-static inline void forget(void)
+void forget(void)
 {
 	message_clear(&message);
 	packet_drop(&packet);
 	memset(&message, 0, sizeof(message));
 }
 
-/* The next packet of sock. False at its end. */
-static inline bool listen_to(int sock)
+bool listen_to(int sock)
 {
 	struct pollfd wait = {.fd = sock, .events = POLLIN};
 	const char *why = "";
@@ -60,8 +43,7 @@ static inline bool listen_to(int sock)
 	return true;
 }
 
-/* The next message of the loader besides progress must be `method`. */
-static inline void expect(const char *method)
+void expect(const char *method)
 {
 	do
 		cr_assert(listen_to(gpuwmd), "the loader ended before %s", method);
@@ -69,7 +51,7 @@ static inline void expect(const char *method)
 	cr_assert_str_eq(message.method, method);
 }
 
-static inline void say(int sock, struct message_writer *w, const int *fds, size_t count)
+void say(int sock, struct message_writer *w, const int *fds, size_t count)
 {
 	message_end(w);
 	cr_assert_eq(message_finish(w), 0);
@@ -77,7 +59,7 @@ static inline void say(int sock, struct message_writer *w, const int *fds, size_
 	message_writer_clear(w);
 }
 
-static inline void answer_empty(void)
+void answer_empty(void)
 {
 	struct message_writer w;
 
@@ -86,7 +68,7 @@ static inline void answer_empty(void)
 	say(gpuwmd, &w, NULL, 0);
 }
 
-static inline void answer_begin(void)
+void answer_begin(void)
 {
 	struct message_writer w;
 
@@ -97,7 +79,7 @@ static inline void answer_begin(void)
 	say(gpuwmd, &w, NULL, 0);
 }
 
-static inline void notify(const char *method)
+void notify(const char *method)
 {
 	struct message_writer w;
 
@@ -106,12 +88,12 @@ static inline void notify(const char *method)
 	say(gpuwmd, &w, NULL, 0);
 }
 
-static inline void start(void)
+void start(void)
 {
 	int pair[2];
 
 	folder_make();
-	fds_before = fds_open();
+	fds_before = fd_count();
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	gpuwmd = pair[0];
 	loader_end = pair[1];
@@ -119,21 +101,20 @@ static inline void start(void)
 	expect(METHOD_LOADER_HELLO);
 }
 
-static inline void hang_up(void)
+void hang_up(void)
 {
 	if (gpuwmd >= 0)
 		close(gpuwmd);
 	gpuwmd = -1;
 }
 
-static inline void finish(void)
+void finish(void)
 {
 	forget();
 	folder_remove();
 }
 
-/* The loader has ended with `result`, and nothing of it is left. */
-static inline void expect_end(int result)
+void expect_end(int result)
 {
 	pthread_join(thread, NULL);
 	hang_up();
@@ -141,11 +122,10 @@ static inline void expect_end(int result)
 	if (kept >= 0)
 		close(kept);
 	cr_expect_eq(loader_result, result, "%d", loader_result);
-	cr_expect_eq(fds_open(), fds_before, "descriptors are left open");
+	cr_expect_eq(fd_count(), fds_before, "descriptors are left open");
 }
 
-/* loader_done with that error ("" for none), answered. */
-static inline void expect_done(const char *code, const char *says)
+void expect_done(const char *code, const char *says)
 {
 	struct fields f, e;
 	char text[TEXT_BYTES_MAX + 1];
@@ -165,8 +145,7 @@ static inline void expect_done(const char *code, const char *says)
 	expect_end(0);
 }
 
-/* A load to `devices`, which ends with NULL; root NULL: no roots are told. */
-static inline void send_load_to(const char *source, const char *root, const char *const *devices)
+void send_load_to(const char *source, const char *root, const char *const *devices)
 {
 	struct message_writer w;
 
@@ -191,7 +170,7 @@ static inline void send_load_to(const char *source, const char *root, const char
 	say(gpuwmd, &w, NULL, 0);
 }
 
-static inline void write_model(void)
+void write_model(void)
 {
 	write_safetensors(
 		in_folder("model.safetensors"),
@@ -201,8 +180,7 @@ static inline void write_model(void)
 	write_bytes(in_folder("config.json"), "{}", 2);
 }
 
-/* The part of a loader_checked; its descriptors are the packet's. */
-static inline void read_part(struct check_part *part, struct check_segment *segments)
+void read_part(struct check_part *part, struct check_segment *segments)
 {
 	struct fields f, s;
 	uint32_t count;
@@ -225,5 +203,3 @@ static inline void read_part(struct check_part *part, struct check_segment *segm
 	}
 	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
 }
-
-#endif

@@ -1,0 +1,377 @@
+#include "fake_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+/* A request, and its answer as far as it is there. */
+struct answer {
+	struct fake *fake;
+	nfds_t peer;
+	struct fields params;
+	struct packet *packet;
+	struct message_writer w;
+	int fds[PACKET_FDS_MAX]; /* sent with it, and closed then */
+	size_t fd_count;
+};
+
+/* ---- versions ---------------------------------------------------------- */
+
+/* Returns the version that a ref or an id names, or else what was handed in, which is written to *handed_in. */
+static const struct fake_version *find(struct fake *fake, const char *ref, struct fake_version *handed_in)
+{
+	for (size_t i = 0; i < fake->version_count; i++) {
+		struct fake_version *version = &fake->versions[i];
+
+		if (strcmp(ref, version->id) == 0 ||
+		    (ref[0] == 'm' && ref[1] == '@' && !strcmp(ref + 2, version->tag)))
+			return version;
+	}
+	*handed_in = (struct fake_version){.id = FAKE_VERSION, .tag = "v1", .fd_count = fake->fd_count};
+	memcpy(handed_in->fds, fake->fds, sizeof(fake->fds));
+	memcpy(handed_in->bytes, fake->bytes, sizeof(fake->bytes));
+	return handed_in;
+}
+
+static bool has(struct fake *fake, const char *id)
+{
+	struct fake_version handed_in;
+
+	return strcmp(find(fake, id, &handed_in)->id, id) == 0;
+}
+
+unsigned fake_segments_held(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		char target[64] = "";
+
+		if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0)
+			count += strstr(target, "memfd:gpuwm-segment") != NULL;
+	}
+	closedir(folder);
+	return count;
+}
+
+/* ---- a result each ----------------------------------------------------- */
+
+static void answer_hello(struct answer *a)
+{
+	const char *const devices[][3] = {{"host", "host", "memory"}, {a->fake->device, "cuda", "a GPU"}};
+	struct message_writer *w = &a->w;
+	char instance[VERSION_ID_TEXT];
+
+	a->fake->hellos++;
+	snprintf(instance, sizeof(instance), "%032x", a->fake->epoch);
+	message_put_u64(w, "protocol", 1);
+	message_put_text(w, "instance", instance);
+	message_put_text(w, "ledger", FAKE_LEDGER);
+	message_put_u64(w, "epoch", a->fake->epoch);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < (strcmp(a->fake->device, "host") ? 2 : 1); i++) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", devices[i][0]);
+		message_put_text(w, "kind", devices[i][1]);
+		message_put_text(w, "name", devices[i][2]);
+		message_put_u64(w, "total", GIB(8));
+		message_put_u64(w, "budget", GIB(4));
+		message_put_u64(w, "granularity", 4096);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static void answer_publish_begin(struct answer *a)
+{
+	struct fake *fake = a->fake;
+	int pair[2];
+
+	socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+	fields_text(&a->params, "name", fake->name, sizeof(fake->name));
+	fake->granted = fields_u64(&a->params, "bytes");
+	fake->peers[fake->peer_count++] = (struct pollfd){.fd = pair[0], .events = POLLIN};
+	a->fds[a->fd_count++] = pair[1];
+	message_put_text(&a->w, "publish", FAKE_VERSION);
+	message_put_text(&a->w, "version", FAKE_VERSION);
+	message_put_u64(&a->w, "checker", 0);
+}
+
+static void answer_hand_in(struct answer *a)
+{
+	struct fake *fake = a->fake;
+	const msgpack_object *segments;
+	uint32_t count;
+
+	for (size_t i = 0; i < fake->fd_count; i++)
+		close(fake->fds[i]);
+	fake->bytes[0] = fields_u64(&a->params, "index_bytes");
+	segments = fields_array(&a->params, "segments", &count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct fields segment;
+
+		fields_of(&segment, &segments[i]);
+		fake->bytes[i + 1] = fields_u64(&segment, "bytes");
+	}
+	fake->fd_count = a->packet->fd_count;
+	for (size_t i = 0; i < fake->fd_count; i++)
+		packet_take_fd(a->packet, i, &fake->fds[i]);
+}
+
+static void answer_publish_commit(struct answer *a)
+{
+	a->fake->commits++;
+	message_put_text(&a->w, "version", FAKE_VERSION);
+	message_put_text(&a->w, "state", "ready");
+	if (a->fake->alias_error)
+		message_put_error(&a->w, "alias_error",
+				  &(struct error){-EEXIST, "\"v1\" is a tag", "take another"});
+}
+
+static void answer_publish_abort(struct answer *a)
+{
+	a->fake->aborts++;
+	a->fake->segments_at_abort = fake_segments_held();
+	fields_text_or(&a->params, "reason", a->fake->reason, sizeof(a->fake->reason), "");
+}
+
+static void answer_get_handles(struct answer *a)
+{
+	struct message_writer *w = &a->w;
+	struct fake_version handed_in;
+	const struct fake_version *version;
+	char ref[300];
+
+	fields_text_or(&a->params, "ref", ref, sizeof(ref), "");
+	version = find(a->fake, ref, &handed_in);
+	fake_lease(a->fake, a->peer, 1);
+	message_put_u64(w, "lease", ++a->fake->grants);
+	message_put_text(w, "version", version->id);
+	message_put_text(w, "model", "m");
+	message_put_text(w, "tag", version->tag);
+	message_put_text(w, "device", a->fake->device);
+	message_put_u64(w, "rank", 0);
+	message_put_u64(w, "world", 1);
+	message_put_u64(w, "generation", 7);
+	message_put_u64(w, "index", 0);
+	message_put_u64(w, "index_bytes", version->bytes[0]);
+	message_begin_array(w, "segments");
+	for (size_t i = 1; i < version->fd_count; i++) {
+		message_begin_map(w, NULL);
+		message_put_u64(w, "fd", i);
+		message_put_u64(w, "bytes", version->bytes[i]);
+		message_end(w);
+	}
+	message_end(w);
+	a->fd_count = version->fd_count;
+	for (size_t i = 0; i < version->fd_count; i++)
+		a->fds[i] = dup(version->fds[i]);
+}
+
+static void answer_release(struct answer *a)
+{
+	FILE *log = *a->fake->calls ? fopen(a->fake->calls, "ae") : NULL;
+
+	fake_lease(a->fake, a->peer, a->fake->held[a->peer] > 0 ? -1 : 0);
+	a->fake->releases++;
+	a->fake->released = fields_u64(&a->params, "lease");
+	if (log) {
+		fprintf(log, "%d gpuwmd %s 0\n", getpid(), METHOD_RELEASE);
+		fclose(log);
+	}
+}
+
+static void resume_one(struct answer *a, const msgpack_object *lease)
+{
+	char version[VERSION_ID_TEXT], device[DEVICE_BYTES_MAX + 1];
+	struct fake *fake = a->fake;
+	struct fields one;
+
+	fields_of(&one, lease);
+	fields_text(&one, "version", version, sizeof(version));
+	fields_text(&one, "device", device, sizeof(device));
+	fields_u64(&one, "rank");
+	if (fake->hollow)
+		return;
+	if (fake->lose > 0) {
+		fake->lose--;
+		message_put_error(&a->w, "error", &fake->loss);
+		if (fake->loss_revoked)
+			message_put_bool(&a->w, "revoked", true);
+	} else if (one.error.code || !has(fake, version) || strcmp(device, fake->device)) {
+		message_put_error(&a->w, "error", &(struct error){-EINVAL, "not as it was granted", ""});
+	} else {
+		fake_lease(fake, a->peer, 1);
+		fake->resumed++;
+		message_put_u64(&a->w, "lease", ++fake->grants);
+	}
+}
+
+static void answer_resume(struct answer *a)
+{
+	uint32_t count;
+	const msgpack_object *leases = fields_array(&a->params, "leases", &count);
+
+	a->fake->resumes++;
+	a->fake->batch = count > a->fake->batch ? count : a->fake->batch;
+	message_begin_array(&a->w, "leases");
+	for (uint32_t i = 0; i < count; i++) {
+		message_begin_map(&a->w, NULL);
+		resume_one(a, &leases[i]);
+		message_end(&a->w);
+	}
+	message_end(&a->w);
+	message_put_u64(&a->w, "grace_ms", 10000);
+}
+
+static void answer_load(struct answer *a)
+{
+	message_put_u64(&a->w, "job", 5);
+}
+
+/* As many jobs as the ref says. If that is below 0, the last one is something else. */
+static void answer_verify(struct answer *a)
+{
+	char ref[64];
+
+	fields_text(&a->params, "ref", ref, sizeof(ref));
+	message_begin_array(&a->w, "jobs");
+	for (int i = 0; i < abs(atoi(ref)) - (atoi(ref) < 0); i++)
+		message_put_u64(&a->w, NULL, 100 + (uint64_t)i);
+	if (atoi(ref) < 0)
+		message_put_text(&a->w, NULL, "a job");
+	message_end(&a->w);
+}
+
+static void answer_subscribe(struct answer *a)
+{
+	message_put_u64(&a->w, "seq", 3);
+}
+
+static void answer_jobs(struct answer *a)
+{
+	uint64_t job = fields_u64_or(&a->params, "job", 0);
+	struct error error;
+
+	error_set(&error, -EBADMSG, "get it again", "the file is damaged");
+	message_begin_array(&a->w, "jobs");
+	message_begin_map(&a->w, NULL);
+	message_put_text(&a->w, "state", job == 1 ? "done" : job == 2 ? "failed" : "running");
+	if (job == 2)
+		message_put_error(&a->w, "error", &error);
+	message_end(&a->w);
+	message_end(&a->w);
+}
+
+static void answer_hot_swap(struct answer *a)
+{
+	message_put_text(&a->w, "old", FAKE_VERSION);
+}
+
+/* The result of every other method is an empty map. */
+static const struct {
+	const char *method;
+	void (*answer)(struct answer *a);
+} methods[] = {
+	{METHOD_HELLO, answer_hello},
+	{METHOD_PUBLISH_BEGIN, answer_publish_begin},
+	{METHOD_HAND_IN, answer_hand_in},
+	{METHOD_PUBLISH_COMMIT, answer_publish_commit},
+	{METHOD_PUBLISH_ABORT, answer_publish_abort},
+	{METHOD_GET_HANDLES, answer_get_handles},
+	{METHOD_RELEASE, answer_release},
+	{METHOD_RESUME, answer_resume},
+	{METHOD_LOAD, answer_load},
+	{METHOD_VERIFY, answer_verify},
+	{METHOD_SUBSCRIBE, answer_subscribe},
+	{METHOD_JOBS, answer_jobs},
+	{METHOD_HOT_SWAP, answer_hot_swap},
+};
+
+static void answer(struct answer *a, const char *method)
+{
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		if (strcmp(method, methods[i].method) == 0)
+			methods[i].answer(a);
+	}
+}
+
+/* ---- notifications ----------------------------------------------------- */
+
+static void send_and_clear(int sock, struct message_writer *w)
+{
+	message_end(w);
+	packet_send(sock, w->buffer.data, w->buffer.size, NULL, 0);
+	message_writer_clear(w);
+}
+
+static void event(int sock, uint64_t seq)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_EVENT);
+	message_put_u64(&w, "seq", seq);
+	message_put_text(&w, "kind", EVENT_SWAPPED);
+	message_put_text(&w, "model", "m");
+	message_put_text(&w, "alias", "current");
+	message_put_text(&w, "version", FAKE_VERSION);
+	send_and_clear(sock, &w);
+}
+
+static void revoke_on(int sock, uint64_t lease)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_REVOKED);
+	message_put_text(&w, "reason", "an operator revoked it");
+	message_begin_array(&w, "leases");
+	message_put_u64(&w, NULL, lease);
+	message_end(&w);
+	send_and_clear(sock, &w);
+}
+
+void fake_revoke(struct fake *fake, uint64_t lease)
+{
+	for (nfds_t peer = 2; peer < fake->peer_count; peer++)
+		revoke_on(fake->peers[peer].fd, lease);
+}
+
+/* ---- a request --------------------------------------------------------- */
+
+void fake_request(struct fake *fake, nfds_t peer, const struct message *m, struct packet *packet)
+{
+	const bool gets_handles = strcmp(m->method, METHOD_GET_HANDLES) == 0;
+	struct answer a = {.fake = fake, .peer = peer, .packet = packet};
+	const int sock = fake->peers[peer].fd;
+
+	fields_of(&a.params, m->body);
+	message_writer_init(&a.w, PACKET_BYTES_MAX);
+	if (fake->ambiguous && gets_handles && !fields_have(&a.params, "device")) {
+		struct error error;
+
+		error_set(&error, -ENODEV, NULL, "say on which device");
+		message_response_error(&a.w, &m->id, &error);
+	} else if (strcmp(m->method, fake->refuse) == 0) {
+		message_response_error(&a.w, &m->id, &fake->refusal);
+	} else {
+		message_response(&a.w, m->id);
+		if (strcmp(m->method, fake->empty) != 0)
+			answer(&a, m->method);
+		message_end(&a.w);
+	}
+	if (fake->revokes && gets_handles)
+		revoke_on(sock, fake->grants);
+	if (strcmp(m->method, fake->silent) != 0)
+		packet_send(sock, a.w.buffer.data, a.w.buffer.size, a.fds, fake->no_fds ? 0 : a.fd_count);
+	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events) {
+		event(sock, 4);
+		event(sock, 5);
+	}
+	for (size_t i = 0; i < a.fd_count; i++)
+		close(a.fds[i]);
+	message_writer_clear(&a.w);
+}
