@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "tests/support/any/threads.h"
 #include "tests/support/lib/dlpack.h"
 
 #ifdef GPUWM_CUDA
@@ -201,6 +202,17 @@ static CUstream capture_begun(unsigned flags, CUstreamCaptureMode mode)
 	return stream;
 }
 
+/* The library's thread asks each memory that waits, in turns, whether it can end: this one tells that all were asked. */
+static struct keep probe;
+static _Atomic int probed;
+#define PROBES 3
+
+static int probe_end(struct keep *keep)
+{
+	(void)keep;
+	return ++probed < PROBES ? -EBUSY : 0;
+}
+
 Test(drop_cuda, leaves_a_capture_alone_that_was_told)
 {
 	struct gpuwm_mapping *mapping, *other;
@@ -219,8 +231,9 @@ Test(drop_cuda, leaves_a_capture_alone_that_was_told)
 	cr_expect(eq(int, gpuwm_detach(other), -EBUSY));
 	cr_expect(eq(int, gpuwm_switch(other, "m@v1", NULL), -EBUSY));
 	cr_expect(eq(int, gpuwm_tensors_verify(other, NULL, 0), -EBUSY));
-	/* As long as it takes to try a few times. */
-	poll(NULL, 0, 200);
+	keep_init(&probe, probe_end);
+	keep_give_up(&probe);
+	UNTIL(probed == PROBES);
 	cr_expect(eq(uint, leases(), 2));
 	cr_expect(eq(int, capture_ends(stream), CUDA_SUCCESS));
 	gpuwm_capture_end();
@@ -317,13 +330,17 @@ static void calls_around_mark(int ret_counts[2])
 	cr_assert(marked);
 }
 
-/* Comes after the library's own end, which was registered later. */
+/* Comes after the library's own end, which was registered later. The library's thread takes what was left, and stays. */
 static void delete_left(void)
 {
+	const int64_t deadline = until_deadline();
+
 	log_mark();
 	left->deleter(left);
-	/* For as long as the thread, if it were to do something, needs. */
-	poll(NULL, 0, 100);
+	while (!thread_sleeps_in("gpuwm-reaper", CALL_PAUSE)) {
+		if (!until_pause(deadline))
+			_exit(1); /* no cr_assert: the process is in exit */
+	}
 }
 
 Test(drop_cuda, asks_the_driver_nothing_in_exit)

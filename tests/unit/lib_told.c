@@ -82,7 +82,7 @@ Test(told, waits_for_the_next_gpuwmd_to_tell_events)
 
 	fake_kill(fake);
 	thread = call_begin_in_thread(&open);
-	poll(NULL, 0, 50);
+	UNTIL(thread_sleeps_in(NULL, CALL_POLL)); /* between two attempts */
 	fake_run_again(fake);
 	cr_expect(eq(int, call_join(thread), 0));
 	with_restart_ms(50);
