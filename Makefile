@@ -257,7 +257,7 @@ $(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1))
 endef
 $(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
 
-$(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(PROTO_A) $(SHARED)
+$(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(call SUPPORT_A,any) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
 

@@ -1,8 +1,9 @@
 /* gpuwmctl: loads that are watched, and `swap --load`, which changes all or nothing. */
 #include "harness.h"
 
-#include "../unit/page_cache.h"
+#include "tests/support/any/page_cache.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>

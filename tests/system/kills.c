@@ -40,30 +40,32 @@ static int victim_handshaking(int argc, char **argv)
 	return die_here();
 }
 
-/* Its request waits for a model that nobody loads. */
-static int victim_asking(int argc, char **argv)
+/* Sends a request for a version's handles. Returns the connection. */
+static int ask_for(const char *ref, int64_t wait_ms)
 {
 	struct message_writer w;
 	int sock = raw_client(getenv("GPUWM_SOCKET"));
 
-	(void)argc, (void)argv;
 	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "nobody@v1");
-	message_put_i64(&w, "wait_ms", -1);
+	message_put_text(&w, "ref", ref);
+	message_put_i64(&w, "wait_ms", wait_ms);
 	raw_send(sock, &w);
+	return sock;
+}
+
+/* Its request waits for a model that nobody loads. */
+static int victim_asking(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	ask_for("nobody@v1", -1);
 	return die_here();
 }
 
 /* Its answer lies unread, descriptors and all. */
 static int victim_answered(int argc, char **argv)
 {
-	struct message_writer w;
-	int sock = raw_client(getenv("GPUWM_SOCKET"));
-
 	(void)argc, (void)argv;
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m@v1");
-	raw_send(sock, &w);
+	ask_for("m@v1", 0);
 	return die_here();
 }
 
@@ -92,13 +94,9 @@ static int victim_mapped(int argc, char **argv)
 /* Its side of the socket is shut for writing; it still lives. */
 static int victim_half_closed(int argc, char **argv)
 {
-	struct message_writer w;
-	int sock = raw_client(getenv("GPUWM_SOCKET"));
+	int sock = ask_for("m@v1", 0);
 
 	(void)argc, (void)argv;
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m@v1");
-	raw_send(sock, &w);
 	CHILD_ASSERT(raw_code(sock) == 0);
 	CHILD_ASSERT(shutdown(sock, SHUT_WR) == 0);
 	return die_here();
@@ -107,13 +105,9 @@ static int victim_half_closed(int argc, char **argv)
 /* A child of the victim keeps the socket open for as long as the test's pipe is. */
 static int victim_with_child(int argc, char **argv)
 {
-	struct message_writer w;
-	int sock = raw_client(getenv("GPUWM_SOCKET"));
+	int sock = ask_for("m@v1", 0);
 
 	(void)argc, (void)argv;
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m@v1");
-	raw_send(sock, &w);
 	CHILD_ASSERT(raw_code(sock) == 0);
 	if (fork() == 0) {
 		child_hear();
@@ -150,55 +144,39 @@ static void scene_end(struct gpuwmd *d, struct process *bystander)
 	gpuwmd_stop_empty(d);
 }
 
-static void victim_dies(process_fn *victim, int signal_number)
+static const struct {
+	const char *name;
+	process_fn *victim;
+	int signal;
+} victims[] = {
+	{"a worker that is idle", victim_idle, SIGKILL},
+	{"a worker amid its handshake", victim_handshaking, SIGKILL},
+	{"a worker whose request waits", victim_asking, SIGKILL},
+	{"a worker with an unread answer", victim_answered, SIGKILL},
+	{"a worker between descriptors and mapping", victim_with_handles, SIGKILL},
+	{"a worker that has mapped", victim_mapped, SIGKILL},
+	{"a worker that has mapped, by a segfault", victim_mapped, SIGSEGV},
+};
+
+Test(kills, what_a_worker_held_is_free_wherever_it_dies)
 {
-	struct process bystander, p;
+	struct process bystander;
 	struct gpuwmd *d = scene(&bystander);
-	size_t fds = fds_settled(d);
+	const size_t fds = fds_settled(d);
 
-	p = process_start(victim, NULL);
-	process_expect(&p, 'v');
-	cr_assert(EVENTUALLY(FREE_MS, status_of(d, "sessions") == 3));
-	process_kill(&p, signal_number);
-	cr_assert(EVENTUALLY(FREE_MS, only_the_bystander_is_left(d, fds)), "%zu fds, not %zu", fds_of(d->pid),
-		  fds);
+	for (size_t i = 0; i < sizeof victims / sizeof victims[0]; i++) {
+		struct process p;
+
+		if (SANITIZED && victims[i].signal == SIGSEGV)
+			continue; /* the sanitizer catches the signal */
+		p = process_start(victims[i].victim, NULL);
+		process_expect(&p, 'v');
+		cr_assert(EVENTUALLY(FREE_MS, status_of(d, "sessions") == 3), "%s", victims[i].name);
+		process_kill(&p, victims[i].signal);
+		cr_assert(EVENTUALLY(FREE_MS, only_the_bystander_is_left(d, fds)), "%s: %zu fds, not %zu",
+			  victims[i].name, fds_of(d->pid), fds);
+	}
 	scene_end(d, &bystander);
-}
-
-Test(kills, a_worker_that_is_idle)
-{
-	victim_dies(victim_idle, SIGKILL);
-}
-
-Test(kills, a_worker_amid_its_handshake)
-{
-	victim_dies(victim_handshaking, SIGKILL);
-}
-
-Test(kills, a_worker_whose_request_waits)
-{
-	victim_dies(victim_asking, SIGKILL);
-}
-
-Test(kills, a_worker_with_an_unread_answer)
-{
-	victim_dies(victim_answered, SIGKILL);
-}
-
-Test(kills, a_worker_between_descriptors_and_mapping)
-{
-	victim_dies(victim_with_handles, SIGKILL);
-}
-
-Test(kills, a_worker_that_has_mapped)
-{
-	victim_dies(victim_mapped, SIGKILL);
-}
-
-Test(kills, a_worker_that_has_mapped_by_segfault)
-{
-	SKIP_UNLESS(!SANITIZED, "the sanitizer catches the signal");
-	victim_dies(victim_mapped, SIGSEGV);
 }
 
 Test(kills, a_worker_that_is_stopped_first)

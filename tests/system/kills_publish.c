@@ -51,38 +51,39 @@ static void scene_end(struct gpuwmd *d, struct process *bystander)
 	gpuwmd_stop_empty(d);
 }
 
-static void publisher_dies(const char *phase, int signal_number)
+static const struct {
+	const char *name, *phase;
+	int signal;
+} victims[] = {
+	{"a publisher that has begun", "begin", SIGKILL},
+	{"a publisher that has filled", "fill", SIGKILL},
+	{"a publisher that has filled, by a segfault", "fill", SIGSEGV},
+};
+
+Test(kills_publish, what_a_publisher_had_not_committed_is_given_back)
 {
-	struct process bystander, p;
+	struct process bystander;
 	struct gpuwmd *d = scene(&bystander);
-	uint64_t before = memory_of(d);
+	const uint64_t before = memory_of(d);
 
-	p = process_start(publisher, d->device, phase, NULL);
-	process_expect(&p, 'v');
-	cr_assert_eq(status_of(d, "publishes"), 1);
-	process_kill(&p, signal_number);
-	cr_assert(EVENTUALLY(FREE_MS, status_of(d, "publishes") == 0 && memory_of(d) == before));
-	cr_assert(version_is(d, "m", "v2", "failed"));
-	/* The tag is free again. */
-	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
-	version_drop(d, "m", "v2");
+	for (size_t i = 0; i < sizeof victims / sizeof victims[0]; i++) {
+		const char *name = victims[i].name;
+		struct process p;
+
+		if (SANITIZED && victims[i].signal == SIGSEGV)
+			continue; /* the sanitizer catches the signal */
+		p = process_start(publisher, d->device, victims[i].phase, NULL);
+		process_expect(&p, 'v');
+		cr_assert_eq(status_of(d, "publishes"), 1, "%s", name);
+		process_kill(&p, victims[i].signal);
+		cr_assert(EVENTUALLY(FREE_MS, status_of(d, "publishes") == 0 && memory_of(d) == before), "%s",
+			  name);
+		cr_assert(version_is(d, "m", "v2", "failed"), "%s", name);
+		/* The tag is free again. */
+		OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
+		version_drop(d, "m", "v2");
+	}
 	scene_end(d, &bystander);
-}
-
-Test(kills_publish, a_publisher_that_has_begun)
-{
-	publisher_dies("begin", SIGKILL);
-}
-
-Test(kills_publish, a_publisher_that_has_filled)
-{
-	publisher_dies("fill", SIGKILL);
-}
-
-Test(kills_publish, a_publisher_that_has_filled_by_segfault)
-{
-	SKIP_UNLESS(!SANITIZED, "the sanitizer catches the signal");
-	publisher_dies("fill", SIGSEGV);
 }
 
 Test(kills_publish, a_publisher_after_its_commit_is_not_needed)

@@ -3,8 +3,8 @@
 
 #include <gpuwm/dlpack.h>
 
-#include "../unit/fd_count.h"
-#include "../unit/reach.h"
+#include "tests/support/any/fd_count.h"
+#include "tests/support/any/reach.h"
 
 #include <malloc.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "raw.h"
 
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,19 +19,12 @@ static struct gpuwmd *scene(struct raw_publish *ret)
 	return d;
 }
 
-/* Hands in and commits: refused with this code and these words, and all is given back. */
-static void refused(struct gpuwmd *d, struct raw_publish *p, int code, const char *words)
+/* Hands in and commits. Returns the code of the first that is refused. */
+static int hand_in_and_commit(struct raw_publish *p)
 {
-	int got = raw_hand_in(p);
+	int code = raw_hand_in(p);
 
-	if (got == 0)
-		got = raw_commit(p);
-	cr_assert_eq(got, code, "%d: %s", got, raw_refusal());
-	cr_assert(strstr(raw_refusal(), words), "'%s' does not say '%s'", raw_refusal(), words);
-	/* Before the connection ends: then its grant would wait for the end of this process. */
-	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
-	raw_publish_end(p);
-	gpuwmd_stop_empty(d);
+	return code ? code : raw_commit(p);
 }
 
 Test(publishing_bad, a_right_one_is_accepted_without_the_library)
@@ -62,115 +55,160 @@ Test(publishing_bad, a_repeated_commit_gets_the_same_answer)
 	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_bad, a_wrong_digest_of_a_tensor)
-{
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
+/* ---- what is wrong with a publish -------------------------------------- */
 
-	/* The index says 0x5a; these are zeros. */
-	close(p.segment);
-	p.segment = raw_memfd(p.bytes, true);
-	refused(d, &p, -EBADMSG, "t");
+static void segment_is(struct raw_publish *p, int fd)
+{
+	cr_assert_geq(fd, 0);
+	close(p->segment);
+	p->segment = fd;
 }
 
-Test(publishing_bad, a_wrong_content_digest)
+/* The index says 0x5a. */
+static void segment_of_zeros(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	p.content[3] ^= 1;
-	refused(d, &p, -EBADMSG, "content");
+	segment_is(p, raw_memfd(p->bytes, true));
 }
 
-Test(publishing_bad, a_segment_smaller_than_said)
+static void content_of_another(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	close(p.segment);
-	p.segment = raw_memfd(KB(4), true);
-	refused(d, &p, -EBADMSG, "65536");
+	p->content[3] ^= 1;
 }
 
-Test(publishing_bad, a_segment_larger_than_said)
+static void segment_smaller(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	close(p.segment);
-	p.segment = raw_memfd(KB(128), true);
-	refused(d, &p, -EBADMSG, "65536");
+	segment_is(p, raw_memfd(KB(4), true));
 }
 
-Test(publishing_bad, sizes_that_differ_from_the_index)
+static void segment_larger(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	close(p.segment);
-	p.bytes = KB(32);
-	p.segment = raw_memfd(p.bytes, true);
-	refused(d, &p, -EBADMSG, "");
+	segment_is(p, raw_memfd(KB(128), true));
 }
 
-Test(publishing_bad, a_memfd_that_is_still_writable)
+static void sizes_of_another(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	close(p.segment);
-	p.segment = raw_memfd(p.bytes, false);
-	refused(d, &p, -EBADMSG, "seal");
+	p->bytes = KB(32);
+	segment_is(p, raw_memfd(p->bytes, true));
 }
 
-Test(publishing_bad, an_index_that_is_still_writable)
+static void segment_writable(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-	int unsealed = raw_memfd(0, false);
-	static char copy[65536];
-	ssize_t bytes = pread(p.index, copy, sizeof copy, 0);
-
-	cr_assert_eq(write(unsealed, copy, (size_t)bytes), bytes);
-	close(p.index);
-	p.index = unsealed;
-	refused(d, &p, -EBADMSG, "seal");
+	segment_is(p, raw_memfd(p->bytes, false));
 }
 
-/* Flips a byte of the index at this place and seals it again. */
-static void index_damage(struct raw_publish *p, size_t offset, uint8_t with)
+/* Flips bits of the index at this place; it is sealed again, or not. */
+static void index_change(struct raw_publish *p, size_t offset, uint8_t with, bool seal)
 {
 	static char copy[65536];
 	ssize_t bytes = pread(p->index, copy, sizeof copy, 0);
-	int damaged = raw_memfd(0, false);
+	int changed = raw_memfd(0, false);
 
 	copy[offset] ^= (char)with;
-	cr_assert_eq(write(damaged, copy, (size_t)bytes), bytes);
-	cr_assert(fcntl(damaged, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0);
+	cr_assert_eq(write(changed, copy, (size_t)bytes), bytes);
+	cr_assert(!seal ||
+		  fcntl(changed, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0);
 	close(p->index);
-	p->index = damaged;
+	p->index = changed;
 }
 
-Test(publishing_bad, an_index_that_points_outside_its_segments)
+static void index_writable(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
+	index_change(p, 0, 0, false);
+}
 
-	/* The tensor's offset: after the header and one segment. */
-	index_damage(&p,
+/* The tensor's offset: after the header and one segment. */
+static void index_points_outside(struct raw_publish *p)
+{
+	index_change(p,
 		     sizeof(struct index_header) + sizeof(struct index_segment) +
 			     offsetof(struct index_tensor, offset) + 5,
-		     0x7f);
-	refused(d, &p, -EBADMSG, "");
+		     0x7f, true);
 }
 
-Test(publishing_bad, an_index_with_no_magic)
+static void index_without_magic(struct raw_publish *p)
 {
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
+	index_change(p, 0, 0xff, true);
+}
 
-	index_damage(&p, 0, 0xff);
-	refused(d, &p, -EBADMSG, "");
+static void a_surplus_descriptor(struct raw_publish *p)
+{
+	p->surplus = true;
+}
+
+static void segment_dev_null(struct raw_publish *p)
+{
+	segment_is(p, open("/dev/null", O_RDWR | O_CLOEXEC));
+}
+
+static void segment_pipe(struct raw_publish *p)
+{
+	int ends[2];
+
+	cr_assert(pipe2(ends, O_CLOEXEC) == 0);
+	segment_is(p, ends[0]);
+	close(ends[1]);
+}
+
+static void segment_on_disk(struct raw_publish *p)
+{
+	char path[] = "/tmp/gpuwm-test-file-XXXXXX";
+
+	segment_is(p, mkostemp(path, O_CLOEXEC));
+	unlink(path);
+}
+
+static void more_than_was_granted(struct raw_publish *p)
+{
+	close(p->segment);
+	close(p->index);
+	p->bytes = KB(128);
+	raw_publish_fill(p);
+}
+
+static const struct {
+	const char *name;
+	void (*spoil)(struct raw_publish *p);
+	const char *words; /* which the refusal has */
+} lies[] = {
+	{"a wrong digest of a tensor", segment_of_zeros, "t"},
+	{"a wrong content digest", content_of_another, "content"},
+	{"a segment smaller than said", segment_smaller, "65536"},
+	{"a segment larger than said", segment_larger, "65536"},
+	{"sizes that differ from the index", sizes_of_another, ""},
+	{"a memfd that is still writable", segment_writable, "seal"},
+	{"an index that is still writable", index_writable, "seal"},
+	{"an index that points outside its segments", index_points_outside, ""},
+	{"an index with no magic", index_without_magic, ""},
+	{"a descriptor that nothing names", a_surplus_descriptor, "descriptors"},
+	{"/dev/null as a segment", segment_dev_null, ""},
+	{"a pipe as a segment", segment_pipe, ""},
+	{"a file of a disk as a segment", segment_on_disk, ""},
+	{"more than was granted", more_than_was_granted, ""},
+};
+
+Test(publishing_bad, what_is_wrong_is_refused_and_given_back)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const size_t fds = fds_settled(d);
+
+	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+		const char *name = lies[i].name;
+		struct raw_publish p;
+		int code;
+
+		cr_assert_eq(raw_publish_begin(&p, "m@v1", KB(64)), 0, "%s: %s", name, raw_refusal());
+		raw_publish_fill(&p);
+		lies[i].spoil(&p);
+		code = hand_in_and_commit(&p);
+		cr_assert_eq(code, -EBADMSG, "%s: %d: %s", name, code, raw_refusal());
+		cr_assert(strstr(raw_refusal(), lies[i].words), "%s: '%s' does not say '%s'", name,
+			  raw_refusal(), lies[i].words);
+		/* Before the connection ends: then its grant would wait for the end of this process. */
+		cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")), "%s", name);
+		raw_publish_end(&p);
+		cr_assert(EVENTUALLY(SOON_MS, fds_settled(d) == fds), "%s: gpuwmd keeps a descriptor", name);
+	}
+	gpuwmd_stop_empty(d);
 }
 
 Test(publishing_bad, every_byte_of_the_header_counts)
@@ -183,73 +221,12 @@ Test(publishing_bad, every_byte_of_the_header_counts)
 
 		cr_assert_eq(raw_publish_begin(&p, "m@v1", KB(4)), 0, "%s", raw_refusal());
 		raw_publish_fill(&p);
-		index_damage(&p, i, 0x80);
-		code = raw_hand_in(&p);
-		if (code == 0)
-			code = raw_commit(&p);
+		index_change(&p, i, 0x80, true);
+		code = hand_in_and_commit(&p);
 		cr_assert_eq(code, -EBADMSG, "byte %zu: %d: %s", i, code, raw_refusal());
 		raw_publish_end(&p);
 	}
 	gpuwmd_stop_empty(d);
-}
-
-static void foreign_segment(int fd)
-{
-	struct raw_publish p;
-	struct gpuwmd *d = scene(&p);
-
-	cr_assert(fd >= 0);
-	close(p.segment);
-	p.segment = fd;
-	refused(d, &p, -EBADMSG, "");
-}
-
-Test(publishing_bad, a_descriptor_that_nothing_names)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct raw_publish p;
-
-	cr_assert_eq(raw_publish_begin(&p, "m@v1", MB(1)), 0, "%s", raw_refusal());
-	raw_publish_fill(&p);
-	p.surplus = true;
-	refused(d, &p, -EBADMSG, "descriptors");
-}
-
-Test(publishing_bad, dev_null_is_no_segment)
-{
-	foreign_segment(open("/dev/null", O_RDWR | O_CLOEXEC));
-}
-
-Test(publishing_bad, a_pipe_is_no_segment)
-{
-	int ends[2];
-
-	cr_assert(pipe2(ends, O_CLOEXEC) == 0);
-	foreign_segment(ends[0]);
-	close(ends[1]);
-}
-
-Test(publishing_bad, a_file_of_a_disk_is_no_segment)
-{
-	struct gpuwmd folder;
-	char path[128];
-
-	folder_make(&folder);
-	snprintf(path, sizeof path, "%s/file", folder.dir);
-	foreign_segment(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-}
-
-Test(publishing_bad, more_than_was_granted)
-{
-	struct raw_publish p, larger;
-	struct gpuwmd *d = scene(&p);
-
-	close(p.segment);
-	close(p.index);
-	larger = p;
-	larger.bytes = KB(128);
-	raw_publish_fill(&larger);
-	refused(d, &larger, -EBADMSG, "");
 }
 
 Test(publishing_bad, garbage_for_the_checker)

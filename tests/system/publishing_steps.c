@@ -1,7 +1,7 @@
 /* Publishes whose memory is made piece by piece. */
 #include "harness.h"
 
-#include "../unit/fd_count.h"
+#include "tests/support/any/fd_count.h"
 
 #include <pthread.h>
 #include <stdlib.h>
