@@ -1,5 +1,5 @@
 /* What a session is told of models that it may not attach to. */
-#include "daemon_access.h"
+#include "tests/support/daemon/access.h"
 
 TestSuite(access, .init = server_open, .fini = server_close, .timeout = 120);
 

@@ -1,7 +1,7 @@
 /* What a session may do to a model. */
 #include "daemon/methods.h"
 #include "daemon/rights.h"
-#include "daemon_access.h"
+#include "tests/support/daemon/access.h"
 
 TestSuite(access_change, .init = server_open, .fini = server_close, .timeout = 120);
 

@@ -1,5 +1,5 @@
 /* cancel is answered when the job has ended. */
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 
 TestSuite(cancel, .init = open_service, .fini = close_service, .timeout = 60);
 

@@ -1,6 +1,6 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
 #include "daemon/verify.h"
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 TestSuite(context, .init = open_service, .fini = close_service, .timeout = 120);

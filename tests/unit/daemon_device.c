@@ -1,4 +1,4 @@
-#include "daemon_ledger.h"
+#include "tests/support/daemon/ledger.h"
 #include "proto/bytes.h"
 
 static struct device_table table;

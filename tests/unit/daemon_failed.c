@@ -1,5 +1,5 @@
 /* Failed versions are listed until they are removed, by hand or by themselves. */
-#include "daemon_access.h"
+#include "tests/support/daemon/access.h"
 
 TestSuite(failed, .init = server_open, .fini = server_close, .timeout = 60);
 

@@ -1,6 +1,6 @@
 /* What is told of a job's course: phases with their times, notes. */
 #include "daemon/room.h"
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 TestSuite(job, .init = open_service, .fini = close_service, .timeout = 120);

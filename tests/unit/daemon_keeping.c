@@ -4,8 +4,8 @@
 #include "daemon/notify.h"
 #include "daemon/reload.h"
 #include "daemon/store.h"
-#include "daemon_manager.h"
-#include "daemon_server.h"
+#include "tests/support/daemon/manager.h"
+#include "tests/support/daemon/server.h"
 #include "tests/support/fail_alloc.h"
 
 #include <signal.h>

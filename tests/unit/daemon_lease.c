@@ -1,4 +1,4 @@
-#include "daemon_ledger.h"
+#include "tests/support/daemon/ledger.h"
 
 static struct lease *held, *held_by_other;
 static int holder, other;

@@ -1,5 +1,5 @@
 /* A socket of the daemon's own when descriptors run out. */
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include "daemon/inherited.h"
 #include "daemon/listener.h"

@@ -1,8 +1,8 @@
 /* A load whose version is there is done, whatever becomes of its loader. */
 #include "daemon/inherited.h"
 #include "daemon/keeping.h"
-#include "daemon_manager.h"
-#include "daemon_service.h"
+#include "tests/support/daemon/manager.h"
+#include "tests/support/daemon/service.h"
 
 TestSuite(load, .init = open_service, .fini = close_service, .timeout = 60);
 

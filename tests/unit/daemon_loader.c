@@ -1,5 +1,5 @@
 /* The life and death of loaders behind a socket. */
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 120);

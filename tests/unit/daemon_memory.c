@@ -1,5 +1,5 @@
 /* Every allocation of the ledger fails once: -ENOMEM, and everything is as it was. */
-#include "daemon_ledger.h"
+#include "tests/support/daemon/ledger.h"
 #include "tests/support/fail_alloc.h"
 #include "daemon/config.h"
 #include "daemon/event.h"

@@ -1,4 +1,4 @@
-#include "daemon_ledger.h"
+#include "tests/support/daemon/ledger.h"
 
 static int publisher, other, checker;
 static const struct digest content_a = {{1}}, content_b = {{2}};

@@ -1,7 +1,7 @@
 /* A hundred thousand random operations on registry, leases, publishes, quotas and budgets beside a
  * simple model of them in arrays: every result is foretold, and all is compared every thousand.
  * GPUWM_SEED repeats a run. */
-#include "daemon_random.h"
+#include "tests/support/daemon/random.h"
 
 /* ---- comparing ---- */
 
@@ -83,8 +83,8 @@ static void compare(void)
 static void clean_up(void)
 {
 	for (unsigned i = 0; i < LEASES; i++) {
-		if (leases[i].lease)
-			release(i);
+		if (model_leases[i].lease)
+			give_back(i);
 	}
 	registry_remove_aliases(ledger.registry);
 	memset(named, 0xff, sizeof(named));

@@ -1,4 +1,4 @@
-#include "daemon_ledger.h"
+#include "tests/support/daemon/ledger.h"
 
 static int add(const char *model, const char *tag, uint32_t world, struct version **ret)
 {

@@ -1,4 +1,4 @@
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 /* Leases that an operator kicks. */
-#include "daemon_revoked.h"
+#include "tests/support/daemon/revoked.h"
 
 TestSuite(revoked, .init = server_open, .fini = server_close, .timeout = 120);
 
@@ -139,7 +139,7 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 
 	session_of(SESSION_WORKER)->peer.uid = 4000;
 	grant_many(session_of(SESSION_WORKER), version, LEASES_PER_UID_MAX);
-	cr_assert_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(revoked_count(server), LEASES_PER_UID_MAX);
 	cr_expect_eq(quota_used(server->quota, 4000, QUOTA_LEASES), LEASES_PER_UID_MAX,
@@ -150,7 +150,7 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	cr_assert_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
 	hears_that_it_is_revoked(worker, lease);
 	lease_by(worker, "m@v2");
-	cr_assert_eq(retire(admin, "m@v2", true, 0), 0, "%s", message.error.message);
+	cr_assert_eq(retire_by(admin, "m@v2", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v2"));
 	cr_expect_eq(leases(), 0);
 	close(admin);
@@ -217,7 +217,7 @@ Test(revoked, the_log_names_who_retires_by_force)
 	lease_by(worker, "m@v1");
 	session_of(SESSION_ADMIN)->peer.uid = 4007;
 	log_catch();
-	cr_expect_eq(retire(admin, "m@v1", true, 0), 0);
+	cr_expect_eq(retire_by(admin, "m@v1", true, 0), 0);
 	text = log_caught();
 	cr_expect_str_eq(
 		text,
@@ -290,7 +290,7 @@ Test(revoked, by_force_there_is_nothing_to_remember)
 	lease_by(worker, "m@v1");
 	for (uint64_t i = 0; i < REVOKED_IDS_PER_UID_MAX; i++)
 		cr_assert_eq(version_revoke_id(version, getuid(), 1000000 + i, &error), 0, "%s", error.message);
-	cr_expect_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
+	cr_expect_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	cr_expect_eq(leases(), 0);
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(registry_revoked_ids(server->registry, getuid()), 0, "numbers go with their version");

@@ -1,5 +1,5 @@
 /* Versions that are retired by force, and the memory that their holders still map. */
-#include "daemon_revoked.h"
+#include "tests/support/daemon/revoked.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@ Test(revoked_memory, a_version_retired_by_force_is_freed_and_its_bytes_stay_char
 	unnamed("v1");
 	first = lease_by(worker, "m@v1");
 	second = lease_by(worker, "m@v1");
-	cr_assert_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(host()->used, 4096);
 	cr_expect_eq(host()->still_mapped, 4096, "once, however many had it");
@@ -40,7 +40,7 @@ Test(revoked_memory, memory_of_a_holder_without_a_pidfd_counts_until_its_session
 
 	unnamed("v1");
 	lease_by(worker, "m@v1");
-	cr_assert_eq(retire(admin, "m@v1", true, 0), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0);
 	TURN_UNTIL(is_gone("v1"));
 	pidfd = session->peer.pidfd;
 	session->peer.pidfd = -1;
@@ -150,7 +150,7 @@ Test(revoked_memory, memory_of_a_process_that_lives_counts_after_its_session)
 
 	unnamed("v1");
 	lease = lease_by(worker, "m@v1");
-	cr_assert_eq(retire(admin, "m@v1", true, 0), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0);
 	TURN_UNTIL(is_gone("v1"));
 	close(worker);
 	turn();
@@ -173,15 +173,15 @@ Test(revoked_memory, pins_and_aliases_are_respected)
 
 	cr_assert_eq(version_pin(version, "night", &error), 0);
 	lease_by(worker, "m");
-	cr_expect_eq(retire(admin, "m@v1", true, 0), -EBUSY);
+	cr_expect_eq(retire_by(admin, "m@v1", true, 0), -EBUSY);
 	cr_expect(strstr(message.error.detail, "unpin first: night"), "%s", message.error.detail);
 	cr_assert_eq(version_unpin(version, "night", &error), 0);
-	cr_expect_eq(retire(admin, "m@v1", true, 0), -EBUSY);
+	cr_expect_eq(retire_by(admin, "m@v1", true, 0), -EBUSY);
 	cr_expect(strstr(message.error.detail, "current"), "%s", message.error.detail);
 	cr_expect_eq(leases(), 1);
 	cr_expect_eq(version->state, VERSION_READY);
-	cr_expect_eq(retire(admin, "m@v1", false, 5), -EINVAL, "after_ms goes with force");
-	cr_expect_eq(retire(admin, "m@v1", true, FORCE_AFTER_MS_MAX + 1), -EINVAL);
+	cr_expect_eq(retire_by(admin, "m@v1", false, 5), -EINVAL, "after_ms goes with force");
+	cr_expect_eq(retire_by(admin, "m@v1", true, FORCE_AFTER_MS_MAX + 1), -EINVAL);
 	close(admin);
 	close(worker);
 }
@@ -193,7 +193,7 @@ Test(revoked_memory, who_leaves_in_time_is_not_revoked)
 
 	unnamed("v1");
 	lease = lease_by(worker, "m@v1");
-	cr_assert_eq(retire(admin, "m@v1", true, 60000), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 60000), 0);
 	cr_expect_eq(leases(), 1);
 	cr_expect_eq(release(worker, lease), 0);
 	TURN_UNTIL(is_gone("v1"));
@@ -210,10 +210,10 @@ Test(revoked_memory, who_stays_is_revoked_when_the_time_is_over)
 	uint64_t lease;
 
 	lease = lease_by(worker, "m@v1");
-	cr_assert_eq(retire(admin, "m@v1", true, 60000), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 60000), 0);
 	cr_assert_gt(version->force_at_ms, 1700000000000);
-	cr_assert_eq(retire(admin, "m@v1", false, 0), 0, "the time stays");
-	cr_assert_eq(retire(admin, "m@v1", true, 30), 0, "it counts anew");
+	cr_assert_eq(retire_by(admin, "m@v1", false, 0), 0, "the time stays");
+	cr_assert_eq(retire_by(admin, "m@v1", true, 30), 0, "it counts anew");
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(host()->still_mapped, 4096);
 	hears_that_it_is_revoked(worker, lease);

@@ -1,5 +1,5 @@
 /* How gpuwmd tells of revoked leases. */
-#include "daemon_revoked.h"
+#include "tests/support/daemon/revoked.h"
 
 TestSuite(revoked_told, .init = server_open, .fini = server_close, .timeout = 120);
 
@@ -26,7 +26,7 @@ Test(revoked_told, subscribers_are_told_of_the_time_and_of_leases)
 	unnamed("v1");
 	lease = lease_by(worker, "m@v1");
 	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
-	cr_assert_eq(retire(admin, "m@v1", true, 0), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0);
 	cr_assert(comes(other));
 	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
 	cr_expect_eq(answer_u64("force_in_ms"), 0);

@@ -1,6 +1,6 @@
 /* What a refusal for want of budget says of waiting. */
 #include "daemon/room.h"
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 TestSuite(room, .init = server_open, .fini = server_close);
 

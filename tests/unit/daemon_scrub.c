@@ -1,7 +1,7 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
 #include "daemon/clock.h"
 #include "daemon/scrub.h"
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 120);

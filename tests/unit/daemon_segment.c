@@ -1,5 +1,5 @@
 #include "daemon/mourning.h"
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include <sys/syscall.h>
 #include <sys/wait.h>

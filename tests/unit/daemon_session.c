@@ -1,5 +1,5 @@
 #include "daemon/unread.h"
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "daemon_snapshot.h"
+#include "tests/support/daemon/snapshot.h"
 #include "tests/support/fail_alloc.h"
 
 static void expect_same_bytes(const struct back *back)

@@ -1,5 +1,5 @@
 /* Snapshots that are whole and say what can't be: each is refused, with its place named. */
-#include "daemon_snapshot.h"
+#include "tests/support/daemon/snapshot.h"
 
 /* ---- a text with the nesting of JSON as a message ---- */
 

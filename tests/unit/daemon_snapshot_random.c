@@ -1,7 +1,7 @@
 /* Whatever the ledger has become after random operations, it comes back from its snapshot as it was.
  * GPUWM_SEED repeats a run. */
-#include "daemon_random.h"
-#include "daemon_snapshot.h"
+#include "tests/support/daemon/random.h"
+#include "tests/support/daemon/snapshot.h"
 
 static bool is_told(const struct version *version)
 {

@@ -2,8 +2,8 @@
 #include "daemon/inherited.h"
 #include "daemon/keeping.h"
 #include "daemon/store.h"
-#include "daemon_manager.h"
-#include "daemon_server.h"
+#include "tests/support/daemon/manager.h"
+#include "tests/support/daemon/server.h"
 #include "service/store_answer.h"
 
 static struct manager manager;

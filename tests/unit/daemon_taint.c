@@ -1,5 +1,5 @@
 /* Versions whose memory is not what was checked. */
-#include "daemon_snapshot.h"
+#include "tests/support/daemon/snapshot.h"
 #include "tests/support/fail_alloc.h"
 
 static const struct error damage = {.code = -EBADMSG, .message = "tensor w has the digest 12, not 34"};

@@ -2,7 +2,7 @@
  * nothing was done. What nobody was told of is not there. */
 #include "tests/support/fail_alloc.h"
 
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include "daemon/claims.h"
 #include "daemon/job.h"

@@ -1,6 +1,6 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
 #include "daemon/verify.h"
-#include "daemon_service.h"
+#include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* What many waiting requests cost those who do not wait. */
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Who keeps a context, who gets it, and who makes it go. */
-#include "daemon_warm.h"
+#include "tests/support/daemon/warm.h"
 
 #include "daemon/losses.h"
 #include "daemon/reload.h"

@@ -1,5 +1,5 @@
 /* Contexts that are there before the first load: keep_context = always. And what is told of those that are kept. */
-#include "daemon_warm.h"
+#include "tests/support/daemon/warm.h"
 
 TestSuite(warm_always, .init = open_service, .fini = close_service, .timeout = 120);
 

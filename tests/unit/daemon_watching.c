@@ -1,5 +1,5 @@
 /* The kernel has no more watches for gpuwmd's user. */
-#include "daemon_server.h"
+#include "tests/support/daemon/server.h"
 
 #include "daemon/job.h"
 

@@ -1,48 +1,17 @@
-/* The simple model beside which tests/unit/daemon_random.c runs the ledger: arrays, and one function
- * an operation that foretells its result. */
-#ifndef GPUWM_TESTS_DAEMON_RANDOM_H
-#define GPUWM_TESTS_DAEMON_RANDOM_H
+#include "random.h"
 
-#include "daemon_ledger.h"
+const char *const models[MODELS] = {"a", "b", "c", "d"};
+const char *const aliases[ALIASES] = {"current", "previous", "prod", "test"};
+const char *const pins[PINS] = {"x", "y", "z"};
 
-#include <time.h>
+struct slot slots[SLOTS];
+struct leased model_leases[LEASES];
+struct model_alias named[MODELS][ALIASES];
 
-enum { OPERATIONS = 100000, MODELS = 4, TAGS = 24, SLOTS = MODELS * TAGS };
-enum { HOLDERS = 8, USERS = 3, LEASES = 256, PARTS = 4, PINS = 3, ALIASES = 4 };
-enum { BUDGET = 900, LEASES_PER_USER = 40, PUBLISHES_PER_USER = 12 };
-
-static const char *const models[MODELS] = {"a", "b", "c", "d"};
-static const char *const aliases[ALIASES] = {"current", "previous", "prod", "test"};
-static const char *const pins[PINS] = {"x", "y", "z"};
-
-/* The model. A slot is a model's tag; versions in it come and go. */
-static struct slot {
-	bool there;
-	enum version_state state;
-	struct version *version;
-	struct publish *publish;
-	unsigned user, world, parts, pins, leases;
-	struct {
-		unsigned rank, device;
-		bool committed, checked;
-		uint64_t granted;
-		unsigned segments;
-	} part[PARTS];
-	uint64_t failed_as; /* order of failures */
-} slots[SLOTS];
-static struct {
-	struct lease *lease;
-	uint64_t id;
-	unsigned slot, holder;
-} leases[LEASES];
-static struct {
-	int slot; /* -1: no such alias */
-	uint64_t generation;
-} named[MODELS][ALIASES];
 static struct lease *held[HOLDERS];
-static unsigned user_leases[USERS], user_publishes[USERS];
-static uint64_t used[2], failures, forgotten, refused[3]; /* ENOSPC, EDQUOT, EBUSY */
-static struct device *devices[2];
+unsigned user_leases[USERS], user_publishes[USERS];
+uint64_t used[2], failures, forgotten, refused[3];
+struct device *devices[2];
 static uint64_t random_state;
 
 static unsigned pick(unsigned below)
@@ -53,7 +22,7 @@ static unsigned pick(unsigned below)
 	return (unsigned)((random_state >> 11) % below);
 }
 
-static const char *tag_of(unsigned slot)
+const char *tag_of(unsigned slot)
 {
 	static char text[16];
 
@@ -285,7 +254,7 @@ static void forget_oldest(void)
 	}
 }
 
-static void try_fail(unsigned slot)
+void try_fail(unsigned slot)
 {
 	struct slot *s = &slots[slot];
 	struct error reason = {.code = -EIO};
@@ -310,32 +279,32 @@ static void try_lease(unsigned slot)
 	struct slot *s = &slots[slot];
 	unsigned i = pick(LEASES), holder = pick(HOLDERS), user = holder % USERS, expected = 0;
 
-	if (!s->there || leases[i].lease)
+	if (!s->there || model_leases[i].lease)
 		return;
 	if (s->state != VERSION_READY)
 		expected = EINVAL;
 	else if (user_leases[user] == LEASES_PER_USER)
 		expected = EDQUOT;
 	foretold(lease_grant(ledger.registry, s->version, 0, &held[holder], &held[holder], ledger.quota, user,
-			     &leases[i].lease, &ledger.error),
+			     &model_leases[i].lease, &ledger.error),
 		 -(int)expected);
 	if (expected)
 		return;
-	leases[i].id = leases[i].lease->id;
-	leases[i].slot = slot;
-	leases[i].holder = holder;
+	model_leases[i].id = model_leases[i].lease->id;
+	model_leases[i].slot = slot;
+	model_leases[i].holder = holder;
 	s->leases++;
 	user_leases[user]++;
 }
 
-static void release(unsigned i)
+void give_back(unsigned i)
 {
-	struct slot *s = &slots[leases[i].slot];
+	struct slot *s = &slots[model_leases[i].slot];
 
-	cr_assert_eq(lease_release(ledger.registry, leases[i].lease), s->version);
-	leases[i].lease = NULL;
+	cr_assert_eq(lease_release(ledger.registry, model_leases[i].lease), s->version);
+	model_leases[i].lease = NULL;
 	s->leases--;
-	user_leases[leases[i].holder % USERS]--;
+	user_leases[model_leases[i].holder % USERS]--;
 }
 
 static void try_release(unsigned slot)
@@ -343,11 +312,11 @@ static void try_release(unsigned slot)
 	unsigned i = pick(LEASES), holder = pick(HOLDERS);
 
 	(void)slot;
-	if (leases[i].id)
-		cr_assert_eq(lease_find(ledger.registry, leases[i].id, &held[holder]),
-			     leases[i].holder == holder ? leases[i].lease : NULL);
-	if (leases[i].lease)
-		release(i);
+	if (model_leases[i].id)
+		cr_assert_eq(lease_find(ledger.registry, model_leases[i].id, &held[holder]),
+			     model_leases[i].holder == holder ? model_leases[i].lease : NULL);
+	if (model_leases[i].lease)
+		give_back(i);
 }
 
 /* A session ends: all that it held goes. */
@@ -359,8 +328,8 @@ static void try_hang_up(unsigned slot)
 		return;
 	(void)slot;
 	for (unsigned i = 0; i < LEASES; i++) {
-		if (leases[i].lease && leases[i].holder == holder)
-			release(i);
+		if (model_leases[i].lease && model_leases[i].holder == holder)
+			give_back(i);
 	}
 	cr_assert_null(held[holder]);
 }
@@ -442,7 +411,7 @@ static bool is_named(unsigned slot)
 	return false;
 }
 
-static void try_retire(unsigned slot)
+void try_retire(unsigned slot)
 {
 	struct slot *s = &slots[slot];
 	int expected = 0;
@@ -461,7 +430,7 @@ static void try_retire(unsigned slot)
 		unname(slot / TAGS, 1);
 }
 
-static void try_remove(unsigned slot)
+void try_remove(unsigned slot)
 {
 	struct slot *s = &slots[slot];
 
@@ -477,8 +446,7 @@ static void try_remove(unsigned slot)
 
 /* ---- the run ---- */
 
-/* Opens the ledger. */
-static void random_begin(const char *who)
+void random_begin(const char *who)
 {
 	const char *given = getenv("GPUWM_SEED");
 	struct quota_limits limits = quota_defaults;
@@ -498,7 +466,7 @@ static void random_begin(const char *who)
 		named[i / ALIASES][i % ALIASES].slot = -1;
 }
 
-static void random_step(unsigned operation)
+void random_step(unsigned operation)
 {
 	static void (*const operations[])(unsigned) = {
 		try_begin,   try_join,    try_commit, try_check, try_ready,  try_fail,   try_lease, try_lease,
@@ -509,5 +477,3 @@ static void random_step(unsigned operation)
 
 	operations[which](pick(SLOTS));
 }
-
-#endif

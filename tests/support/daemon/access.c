@@ -1,15 +1,6 @@
-/* Sessions of several users, rules, and what they ask for. */
-#ifndef GPUWM_TESTS_DAEMON_ACCESS_H
-#define GPUWM_TESTS_DAEMON_ACCESS_H
+#include "access.h"
 
-#include "daemon_server.h"
-
-#define OWNER 1001
-#define NAMED 1002
-#define OTHER 1003
-
-/* A new connection of this user. */
-static inline int connect_uid(uid_t uid, unsigned roles)
+int connect_uid(uid_t uid, unsigned roles)
 {
 	int sock = greeted(SESSION_WORKER);
 
@@ -20,7 +11,7 @@ static inline int connect_uid(uid_t uid, unsigned roles)
 	return sock;
 }
 
-static inline void rule(const char *section, const char *key, const char *value)
+void rule(const char *section, const char *key, const char *value)
 {
 	struct error error;
 
@@ -28,7 +19,7 @@ static inline void rule(const char *section, const char *key, const char *value)
 	server->rules_generation++;
 }
 
-static inline struct version *owned(const char *model, const char *tag, uid_t uid)
+struct version *owned(const char *model, const char *tag, uid_t uid)
 {
 	struct publish_part *part;
 	struct publish *publish = building(model, tag, &part);
@@ -37,14 +28,13 @@ static inline struct version *owned(const char *model, const char *tag, uid_t ui
 	return complete(publish, part, 1);
 }
 
-static inline int get(int sock, const char *ref)
+int get(int sock, const char *ref)
 {
 	send_get(sock, 1, ref, 0);
 	return answered(sock);
 }
 
-/* The code of a request with these texts; a NULL key ends them. */
-static inline int ask_with(int sock, const char *method, const char *const *pairs)
+int ask_with(int sock, const char *method, const char *const *pairs)
 {
 	struct message_writer w;
 
@@ -54,9 +44,8 @@ static inline int ask_with(int sock, const char *method, const char *const *pair
 	send_request(sock, &w);
 	return answered(sock);
 }
-#define ASK(sock, method, ...) ask_with(sock, method, (const char *const[]){__VA_ARGS__, NULL})
 
-static inline uint32_t told(int sock, const char *what)
+uint32_t told(int sock, const char *what)
 {
 	struct fields f;
 	uint32_t count;
@@ -67,22 +56,22 @@ static inline uint32_t told(int sock, const char *what)
 	return count;
 }
 
-static inline int retire(int sock, const char *ref)
+int retire(int sock, const char *ref)
 {
 	return ASK(sock, METHOD_RETIRE, "ref", ref);
 }
 
-static inline int swap(int sock, const char *model, const char *to)
+int swap(int sock, const char *model, const char *to)
 {
 	return ASK(sock, METHOD_HOT_SWAP, "model", model, "to", to);
 }
 
-static inline int pin(int sock, const char *ref)
+int pin(int sock, const char *ref)
 {
 	return ASK(sock, METHOD_PIN_VERSION, "ref", ref, "pin", "p");
 }
 
-static inline int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)
+int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)
 {
 	int sock = connect_uid(uid, roles), r = access_publish(server->sessions, model, error);
 
@@ -90,5 +79,3 @@ static inline int may_publish(uid_t uid, unsigned roles, const char *model, stru
 	turn();
 	return r;
 }
-
-#endif

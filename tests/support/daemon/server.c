@@ -1,35 +1,15 @@
-/* A server without sockets of its own and without loaders: the test holds the
- * other end of every connection and turns the loop. */
-#ifndef GPUWM_TESTS_DAEMON_SERVER_H
-#define GPUWM_TESTS_DAEMON_SERVER_H
+#include "server.h"
 
-#include "daemon/holdings.h"
-#include "daemon/server.h"
-#include "daemon/session.h"
-#include "daemon/versions.h"
-#include "tests/support/any/fd_count.h"
-#include "proto/message.h"
-#include "proto/methods.h"
-
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-static struct config config;
-static struct server *server;
-static int fds_before;
+struct config config;
+struct server *server;
+int fds_before;
 
 /* What came last. */
 static uint8_t buffer[PACKET_BYTES_MAX + 1];
-static struct packet packet = {.data = buffer};
-static struct message message;
+struct packet packet = {.data = buffer};
+struct message message;
 
-static inline void server_open(void)
+void server_open(void)
 {
 	static char *argv[] = {"gpuwmd", NULL}; /* a reload reads it */
 	struct device host = {.id = DEVICE_HOST, .name = "host", .total = GIB(1), .granularity = 4096};
@@ -47,13 +27,13 @@ static inline void server_open(void)
 	cr_assert_eq(device_table_report(&server->devices, &host, 1), 0);
 }
 
-static inline void forget(void)
+void forget(void)
 {
 	message_clear(&message);
 	packet_drop(&packet);
 }
 
-static inline void server_close(void)
+void server_close(void)
 {
 	int held = (int)registry_counts(server->registry).fds; /* the kernel closes them at the end */
 
@@ -64,24 +44,14 @@ static inline void server_close(void)
 		     fds_before, held);
 }
 
-/* All that can be done without waiting. */
-static inline void turn(void)
+void turn(void)
 {
 	/* While a user's share has something to do the loop does not sleep. */
 	for (int i = 0; i < 5 || (uv_backend_timeout(&server->loop) == 0 && i < 10000); i++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
-/* The loop goes on until the condition holds, ten seconds at most. */
-#define TURN_UNTIL(condition)                                                                                  \
-	for (int turns_ = 0; !(condition); turns_++) {                                                         \
-		cr_assert(turns_ < 10000, "in vain: %s", #condition);                                          \
-		uv_run(&server->loop, UV_RUN_NOWAIT);                                                          \
-		usleep(1000);                                                                                  \
-	}
-
-/* The other end of a new connection. */
-static inline int connect_as(enum session_kind kind)
+int connect_as(enum session_kind kind)
 {
 	struct session *session;
 	int pair[2];
@@ -93,8 +63,7 @@ static inline int connect_as(enum session_kind kind)
 
 /* ---- asking ---- */
 
-/* Closes the params and sends. */
-static inline void send_request(int sock, struct message_writer *w)
+void send_request(int sock, struct message_writer *w)
 {
 	message_end(w);
 	cr_assert_eq(message_finish(w), 0);
@@ -102,14 +71,13 @@ static inline void send_request(int sock, struct message_writer *w)
 	message_writer_clear(w);
 }
 
-static inline void begin_request(struct message_writer *w, uint64_t id, const char *method)
+void begin_request(struct message_writer *w, uint64_t id, const char *method)
 {
 	message_writer_init(w, PACKET_BYTES_MAX);
 	message_request(w, id, method);
 }
 
-/* Whether a packet is there, after a turn of the loop. */
-static inline bool comes(int sock)
+bool comes(int sock)
 {
 	const char *why = "";
 	int r;
@@ -124,30 +92,27 @@ static inline bool comes(int sock)
 	return true;
 }
 
-/* Whether the connection has ended. */
-static inline bool is_ended(int sock)
+bool is_ended(int sock)
 {
 	turn();
 	return packet_receive(sock, true, &packet) == 0;
 }
 
-/* The code of the answer that is there now: 0 or a negative errno. */
-static inline int answered(int sock)
+int answered(int sock)
 {
 	cr_assert(comes(sock), "no answer");
 	cr_assert_eq(message.type, MESSAGE_RESPONSE);
 	return message.error.code;
 }
 
-/* The code of an answer that takes its time. */
-static inline int answered_later(int sock)
+int answered_later(int sock)
 {
 	TURN_UNTIL(comes(sock));
 	cr_assert_eq(message.type, MESSAGE_RESPONSE);
 	return message.error.code;
 }
 
-static inline void send_plain(int sock, uint64_t id, const char *method)
+void send_plain(int sock, uint64_t id, const char *method)
 {
 	struct message_writer w;
 
@@ -155,13 +120,13 @@ static inline void send_plain(int sock, uint64_t id, const char *method)
 	send_request(sock, &w);
 }
 
-static inline int ask(int sock, const char *method)
+int ask(int sock, const char *method)
 {
 	send_plain(sock, 1, method);
 	return answered(sock);
 }
 
-static inline void say_hello(int sock)
+void say_hello(int sock)
 {
 	struct message_writer w;
 
@@ -173,7 +138,7 @@ static inline void say_hello(int sock)
 	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
 }
 
-static inline int greeted(enum session_kind kind)
+int greeted(enum session_kind kind)
 {
 	int sock = connect_as(kind);
 
@@ -181,8 +146,7 @@ static inline int greeted(enum session_kind kind)
 	return sock;
 }
 
-/* Sends get_handles, release: with one parameter or two. */
-static inline void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms)
+void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
 	struct message_writer w;
 
@@ -192,7 +156,7 @@ static inline void send_get(int sock, uint64_t id, const char *ref, int64_t wait
 	send_request(sock, &w);
 }
 
-static inline uint64_t answer_u64(const char *key)
+uint64_t answer_u64(const char *key)
 {
 	struct fields f;
 	uint64_t value;
@@ -203,7 +167,7 @@ static inline uint64_t answer_u64(const char *key)
 	return value;
 }
 
-static inline bool answer_has(const char *key)
+bool answer_has(const char *key)
 {
 	struct fields f;
 
@@ -211,7 +175,7 @@ static inline bool answer_has(const char *key)
 	return fields_have(&f, key);
 }
 
-static inline const char *answer_text(const char *key)
+const char *answer_text(const char *key)
 {
 	static char text[256];
 	struct fields f;
@@ -224,7 +188,7 @@ static inline const char *answer_text(const char *key)
 
 /* ---- versions, without a loader ---- */
 
-static inline struct publish *building(const char *model, const char *tag, struct publish_part **ret_part)
+struct publish *building(const char *model, const char *tag, struct publish_part **ret_part)
 {
 	struct publish_request request = {.model = model,
 					  .tag = tag,
@@ -243,7 +207,7 @@ static inline struct publish *building(const char *model, const char *tag, struc
 	return publish;
 }
 
-static inline struct version *complete(struct publish *publish, struct publish_part *part, uint32_t segments)
+struct version *complete(struct publish *publish, struct publish_part *part, uint32_t segments)
 {
 	struct publish_checked checked = {.segment_count = segments, .tensors = 3};
 	struct version *version = publish->version;
@@ -260,7 +224,7 @@ static inline struct version *complete(struct publish *publish, struct publish_p
 	return version;
 }
 
-static inline struct version *ready_with(const char *model, const char *tag, uint32_t segments)
+struct version *ready_with(const char *model, const char *tag, uint32_t segments)
 {
 	struct publish_part *part;
 	struct publish *publish = building(model, tag, &part);
@@ -268,14 +232,12 @@ static inline struct version *ready_with(const char *model, const char *tag, uin
 	return complete(publish, part, segments);
 }
 
-static inline struct version *ready(const char *model, const char *tag)
+struct version *ready(const char *model, const char *tag)
 {
 	return ready_with(model, tag, 1);
 }
 
-static inline uint64_t leases(void)
+uint64_t leases(void)
 {
 	return registry_counts(server->registry).leases;
 }
-
-#endif

@@ -1,46 +1,13 @@
-/* A service manager for tests of the daemon: one thread that reads $NOTIFY_SOCKET, keeps what it
- * is given, and confirms, unless it is told not to. */
-#ifndef GPUWM_TESTS_DAEMON_MANAGER_H
-#define GPUWM_TESTS_DAEMON_MANAGER_H
+#include "manager.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#define MANAGER_FDS 128
-#define MANAGER_TEXT 16384
-
-struct manager {
-	int sock;
-	char path[64];
-	pthread_t thread;
-	pthread_mutex_t lock;
-	bool silent; /* confirms nothing */
-	const char *answer; /* at each barrier, as gpuwm-keeper gives it; NULL: none, as systemd */
-	useconds_t slow_us; /* before it confirms */
-	struct {
-		char name[64];
-		int fd;
-	} kept[MANAGER_FDS];
-	int count, held_back; /* a barrier that was not confirmed */
-	char heard[MANAGER_TEXT]; /* everything, line by line */
-};
-
-static inline void manager_keep(struct manager *m, const char *name, int fd)
+static void manager_keep(struct manager *m, const char *name, int fd)
 {
 	cr_assert_lt(m->count, MANAGER_FDS);
 	snprintf(m->kept[m->count].name, sizeof(m->kept[0].name), "%s", name);
 	m->kept[m->count++].fd = fd;
 }
 
-static inline void manager_drop(struct manager *m, const char *name)
+static void manager_drop(struct manager *m, const char *name)
 {
 	for (int i = m->count - 1; i >= 0; i--) {
 		if (strcmp(m->kept[i].name, name) != 0)
@@ -50,7 +17,7 @@ static inline void manager_drop(struct manager *m, const char *name)
 	}
 }
 
-static inline void manager_take(struct manager *m, const char *text, int fd)
+static void manager_take(struct manager *m, const char *text, int fd)
 {
 	const char *name = strstr(text, "FDNAME=");
 	char word[64] = "";
@@ -76,7 +43,7 @@ static inline void manager_take(struct manager *m, const char *text, int fd)
 	strcat(m->heard, "\n");
 }
 
-static inline void *manager_run(void *data)
+static void *manager_run(void *data)
 {
 	struct manager *m = data;
 	char text[4096], control[CMSG_SPACE(sizeof(int))];
@@ -106,7 +73,7 @@ static inline void *manager_run(void *data)
 	}
 }
 
-static inline void manager_start(struct manager *m, const char *limit)
+void manager_start(struct manager *m, const char *limit)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -123,7 +90,7 @@ static inline void manager_start(struct manager *m, const char *limit)
 	cr_assert_eq(pthread_create(&m->thread, NULL, manager_run, m), 0);
 }
 
-static inline void manager_stop(struct manager *m)
+void manager_stop(struct manager *m)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -140,8 +107,7 @@ static inline void manager_stop(struct manager *m)
 	unsetenv("FDSTORE");
 }
 
-/* What a silent one held back, and all that comes. */
-static inline void manager_confirm(struct manager *m)
+void manager_confirm(struct manager *m)
 {
 	pthread_mutex_lock(&m->lock);
 	m->silent = false;
@@ -151,8 +117,7 @@ static inline void manager_confirm(struct manager *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* How many descriptors it keeps under a name; NULL: in all. */
-static inline int manager_keeps(struct manager *m, const char *name)
+int manager_keeps(struct manager *m, const char *name)
 {
 	int count = 0;
 
@@ -163,7 +128,7 @@ static inline int manager_keeps(struct manager *m, const char *name)
 	return count;
 }
 
-static inline bool manager_heard(struct manager *m, const char *words)
+bool manager_heard(struct manager *m, const char *words)
 {
 	bool heard;
 
@@ -172,5 +137,3 @@ static inline bool manager_heard(struct manager *m, const char *words)
 	pthread_mutex_unlock(&m->lock);
 	return heard;
 }
-
-#endif

@@ -1,17 +1,11 @@
-/* What the tests of revoked leases share. The peer of every connection is this process. */
-#ifndef GPUWM_TESTS_DAEMON_REVOKED_H
-#define GPUWM_TESTS_DAEMON_REVOKED_H
+#include "revoked.h"
 
-#include "daemon/registry_internal.h"
-#include "daemon/revoked.h"
-#include "daemon_server.h"
-
-static inline struct device *host(void)
+struct device *host(void)
 {
 	return device_find(&server->devices, DEVICE_HOST);
 }
 
-static inline uint64_t lease_by(int sock, const char *ref)
+uint64_t lease_by(int sock, const char *ref)
 {
 	uint64_t lease;
 
@@ -22,7 +16,7 @@ static inline uint64_t lease_by(int sock, const char *ref)
 	return lease;
 }
 
-static inline void send_kick(int admin, const char *key, uint64_t number)
+static void send_kick(int admin, const char *key, uint64_t number)
 {
 	struct message_writer w;
 
@@ -32,13 +26,13 @@ static inline void send_kick(int admin, const char *key, uint64_t number)
 	send_request(admin, &w);
 }
 
-static inline int kick(int admin, const char *key, uint64_t number)
+int kick(int admin, const char *key, uint64_t number)
 {
 	send_kick(admin, key, number);
 	return answered(admin);
 }
 
-static inline int release(int sock, uint64_t lease)
+int release(int sock, uint64_t lease)
 {
 	struct message_writer w;
 
@@ -48,7 +42,7 @@ static inline int release(int sock, uint64_t lease)
 	return answered(sock);
 }
 
-static inline int retire(int admin, const char *ref, bool force, uint64_t after_ms)
+int retire_by(int admin, const char *ref, bool force, uint64_t after_ms)
 {
 	struct message_writer w;
 
@@ -60,8 +54,7 @@ static inline int retire(int admin, const char *ref, bool force, uint64_t after_
 	return answered(admin);
 }
 
-/* What gpuwmd says unasked of a lease of this connection. */
-static inline void hears_that_it_is_revoked(int sock, uint64_t lease)
+void hears_that_it_is_revoked(int sock, uint64_t lease)
 {
 	const msgpack_object *ids;
 	struct fields f;
@@ -77,8 +70,7 @@ static inline void hears_that_it_is_revoked(int sock, uint64_t lease)
 	cr_expect(strstr(answer_text("reason"), "an operator"));
 }
 
-/* A version without aliases, so that it can be retired. */
-static inline struct version *unnamed(const char *tag)
+struct version *unnamed(const char *tag)
 {
 	struct version *version = ready("m", tag);
 
@@ -86,7 +78,7 @@ static inline struct version *unnamed(const char *tag)
 	return version;
 }
 
-static inline bool is_gone(const char *tag)
+bool is_gone(const char *tag)
 {
 	struct ref ref = {0};
 	struct version *found;
@@ -97,7 +89,7 @@ static inline bool is_gone(const char *tag)
 	return registry_find(server->registry, &ref, &found, &generation, NULL) < 0;
 }
 
-static inline struct session *session_of(enum session_kind kind)
+struct session *session_of(enum session_kind kind)
 {
 	struct session *session = server->sessions;
 
@@ -106,7 +98,7 @@ static inline struct session *session_of(enum session_kind kind)
 	return session;
 }
 
-static inline void grant_many(struct session *session, struct version *version, uint64_t count)
+void grant_many(struct session *session, struct version *version, uint64_t count)
 {
 	struct lease *lease;
 	struct error error;
@@ -116,5 +108,3 @@ static inline void grant_many(struct session *session, struct version *version, 
 					 session->peer.uid, &lease, &error),
 			     0, "%s", error.message);
 }
-
-#endif

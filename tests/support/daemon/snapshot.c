@@ -1,23 +1,14 @@
-/* What the tests of snapshots share: an fd store of numbers, putting and taking. */
-#ifndef GPUWM_TESTS_DAEMON_SNAPSHOT_H
-#define GPUWM_TESTS_DAEMON_SNAPSHOT_H
+#include "snapshot.h"
 
-#include "daemon/registry_internal.h"
-#include "daemon/snapshot.h"
-#include "daemon_ledger.h"
+uint64_t fake_next_name = 1;
+uint64_t fake_scrub_from_ms;
+uint64_t fake_missing[8];
+uint64_t fake_other;
+uint64_t fake_taken;
+uint64_t fake_looked, fake_looked_sealed, fake_looked_bytes;
+bool fake_all_missing;
 
-/* Descriptors that were never opened: the number of a name. */
-#define FAKE_FD(name) ((int)(name) + 100000)
-
-static uint64_t fake_next_name = 1;
-static uint64_t fake_scrub_from_ms;
-static uint64_t fake_missing[8]; /* names that the store lost */
-static uint64_t fake_other; /* a name with something else */
-static uint64_t fake_taken; /* how many were taken */
-static uint64_t fake_looked, fake_looked_sealed, fake_looked_bytes;
-static bool fake_all_missing;
-
-static inline bool fake_have(void *data, uint64_t name)
+static bool fake_have(void *data, uint64_t name)
 {
 	(void)data;
 	for (size_t i = 0; i < sizeof(fake_missing) / sizeof(fake_missing[0]); i++) {
@@ -27,7 +18,7 @@ static inline bool fake_have(void *data, uint64_t name)
 	return !fake_all_missing;
 }
 
-static inline int fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+int fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 {
 	fake_looked++;
 	fake_looked_sealed += sealed;
@@ -37,15 +28,14 @@ static inline int fake_look(void *data, uint64_t name, bool sealed, uint64_t byt
 	return name == fake_other ? SNAPSHOT_FD_OTHER : SNAPSHOT_FD_HERE;
 }
 
-static inline int fake_take(void *data, uint64_t name)
+int fake_take(void *data, uint64_t name)
 {
 	cr_assert(fake_have(data, name));
 	fake_taken++;
 	return FAKE_FD(name);
 }
 
-/* Gives names to what a version's parts hold, as the fd store's client does before it is ready. */
-static inline void fake_store(struct version *version)
+void fake_store(struct version *version)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		struct replica *replica = &version->replicas[i];
@@ -58,8 +48,7 @@ static inline void fake_store(struct version *version)
 	}
 }
 
-/* A part with `count` segments of 1,000 bytes, checked. */
-static inline void fake_fill(struct replica *replica, uint32_t count)
+void fake_fill(struct replica *replica, uint32_t count)
 {
 	replica->index = (struct held_fd){.fd = 7, .bytes = 100};
 	replica->segments = calloc(count, sizeof(*replica->segments));
@@ -74,8 +63,7 @@ static inline void fake_fill(struct replica *replica, uint32_t count)
 	replica->checked = true;
 }
 
-/* Also counts it. */
-static inline struct version *fake_ready(const char *model, const char *tag)
+struct version *fake_ready(const char *model, const char *tag)
 {
 	struct version *version = ledger_building(model, tag);
 
@@ -86,7 +74,7 @@ static inline struct version *fake_ready(const char *model, const char *tag)
 	return version;
 }
 
-static inline struct snapshot fake_snapshot(void)
+struct snapshot fake_snapshot(void)
 {
 	return (struct snapshot){.ledger = {{1, 2, 3}},
 				 .epoch = 4,
@@ -97,8 +85,7 @@ static inline struct snapshot fake_snapshot(void)
 				 .claims = ledger.claims};
 }
 
-/* The ledger as bytes. */
-static inline void fake_put(struct message_writer *w)
+void fake_put(struct message_writer *w)
 {
 	struct snapshot snapshot = fake_snapshot();
 
@@ -107,16 +94,7 @@ static inline void fake_put(struct message_writer *w)
 	cr_assert_eq(message_finish(w), 0);
 }
 
-/* What came back of them. */
-struct back {
-	struct device_table devices;
-	struct snapshot snapshot;
-	struct registry *registry;
-	struct claim_table *claims;
-	uint64_t lost;
-};
-
-static inline int back_take(struct back *back, const void *data, size_t bytes)
+int back_take(struct back *back, const void *data, size_t bytes)
 {
 	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
@@ -132,7 +110,7 @@ static inline int back_take(struct back *back, const void *data, size_t bytes)
 	return snapshot_take(data, bytes, 1, &fds, &back->snapshot, &back->lost, &ledger.error);
 }
 
-static inline void back_clear(struct back *back)
+void back_clear(struct back *back)
 {
 	back->registry = registry_free(back->registry);
 	back->claims = claim_table_free(back->claims);
@@ -141,8 +119,7 @@ static inline void back_clear(struct back *back)
 	device_table_clear(&back->devices);
 }
 
-/* The whole way: into bytes and out of them. */
-static inline void back_from_ledger(struct back *back)
+void back_from_ledger(struct back *back)
 {
 	struct message_writer w;
 
@@ -151,8 +128,7 @@ static inline void back_from_ledger(struct back *back)
 	message_writer_clear(&w);
 }
 
-/* What a reference names there; NULL. */
-static inline struct version *back_find(const struct back *back, const char *text)
+struct version *back_find(const struct back *back, const char *text)
 {
 	struct version *version = NULL;
 	uint64_t generation;
@@ -163,5 +139,3 @@ static inline struct version *back_find(const struct back *back, const char *tex
 	registry_find(back->registry, &ref, &version, &generation, &ledger.error);
 	return version;
 }
-
-#endif

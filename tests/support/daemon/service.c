@@ -1,21 +1,8 @@
-/* Loaders that gpuwmd connects to: the test is the service behind the socket, and the loaders. */
-#ifndef GPUWM_TESTS_DAEMON_SERVICE_H
-#define GPUWM_TESTS_DAEMON_SERVICE_H
+#include "service.h"
 
-#include "daemon/clock.h"
-#include "daemon/loader_internal.h"
-#include "daemon_server.h"
+int listener = -1;
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-
-static int listener = -1;
-
-static inline void open_service(void)
+void open_service(void)
 {
 	server_open();
 	log_init(LOG_LEVEL_ERROR);
@@ -23,7 +10,7 @@ static inline void open_service(void)
 	config.loaders = 1;
 }
 
-static inline void close_service(void)
+void close_service(void)
 {
 	if (listener >= 0)
 		close(listener);
@@ -32,8 +19,7 @@ static inline void close_service(void)
 		server_close();
 }
 
-/* The end of each test: gpuwmd leaves, and no descriptor of it is left. */
-static inline void leave(void)
+void leave(void)
 {
 	forget();
 	server = server_free(server);
@@ -45,7 +31,7 @@ static inline void leave(void)
 
 /* ---- the service ---- */
 
-static inline struct sockaddr_un address_of(const char *path)
+struct sockaddr_un address_of(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -53,7 +39,7 @@ static inline struct sockaddr_un address_of(const char *path)
 	return address;
 }
 
-static inline void listen_for(int type, int backlog)
+void listen_for(int type, int backlog)
 {
 	struct sockaddr_un address = address_of(config.loader_socket);
 
@@ -62,8 +48,7 @@ static inline void listen_for(int type, int backlog)
 	cr_assert_eq(listen(listener, backlog), 0);
 }
 
-/* The next loader's end of its connection. */
-static inline int accept_one(void)
+int accept_one(void)
 {
 	int sock = -1;
 
@@ -71,7 +56,7 @@ static inline int accept_one(void)
 	return sock;
 }
 
-static inline void begin_hello(struct message_writer *w)
+void begin_hello(struct message_writer *w)
 {
 	begin_request(w, 1, METHOD_LOADER_HELLO);
 	message_put_u64(w, "protocol_min", PROTOCOL_MIN);
@@ -81,8 +66,7 @@ static inline void begin_hello(struct message_writer *w)
 	message_end(w);
 }
 
-/* fd -1: an old kernel's, without a pidfd. The answer's code. */
-static inline int hello_with(int sock, int fd)
+int hello_with(int sock, int fd)
 {
 	struct message_writer w;
 
@@ -96,8 +80,7 @@ static inline int hello_with(int sock, int fd)
 	return answered(sock);
 }
 
-/* Says hello; a job that waits is its own then. */
-static inline int standby_with(int fd)
+int standby_with(int fd)
 {
 	int sock = accept_one();
 
@@ -108,7 +91,7 @@ static inline int standby_with(int fd)
 
 /* A process that lives until it is killed, in a loader's place. */
 static pid_t child;
-static inline int child_pidfd(void)
+int child_pidfd(void)
 {
 	int fd;
 
@@ -123,7 +106,7 @@ static inline int child_pidfd(void)
 	return fd;
 }
 
-static inline void child_dies(void)
+void child_dies(void)
 {
 	kill(child, SIGKILL);
 	cr_assert_eq(waitpid(child, NULL, 0), child);
@@ -131,13 +114,12 @@ static inline void child_dies(void)
 
 /* ---- gpuwmd ---- */
 
-static inline void pool_start(void)
+void pool_start(void)
 {
 	loader_pool_start(server->loaders, NULL);
 }
 
-/* A load that waits for a loader, or has got the standby one. */
-static inline struct job *new_job(void)
+struct job *new_job(void)
 {
 	struct job *job;
 	struct error error;
@@ -148,5 +130,3 @@ static inline struct job *new_job(void)
 	loader_pool_turn(server->loaders);
 	return job;
 }
-
-#endif

@@ -1,17 +1,9 @@
-/* Loaders that keep contexts ([loader] keep_context): gpuwmd's half. The test is the loaders, and their GPUs' budget. */
-#ifndef GPUWM_TESTS_DAEMON_WARM_H
-#define GPUWM_TESTS_DAEMON_WARM_H
+#include "warm.h"
 
-#include "daemon_service.h"
+struct device *gpu, *other_gpu;
+int loader = -1, next = -1;
 
-#define GPU "GPU-1"
-#define OTHER_GPU "GPU-2"
-#define CONTEXT MIB(100)
-
-static struct device *gpu, *other_gpu;
-static int loader = -1, next = -1; /* the first, and the one that stands by when that has a job */
-
-static inline struct device *add_gpu(const char *id)
+static struct device *add_gpu(const char *id)
 {
 	struct device report = {.is_cuda = true, .total = GIB(1), .context = CONTEXT};
 
@@ -21,8 +13,7 @@ static inline struct device *add_gpu(const char *id)
 	return device_find(&server->devices, id);
 }
 
-/* Two GPUs, and a loader that stands by. */
-static inline void begin(uint64_t keep_s)
+void begin(uint64_t keep_s)
 {
 	config.keep_context_s = keep_s;
 	config.loaders = 4;
@@ -34,7 +25,7 @@ static inline void begin(uint64_t keep_s)
 	cr_assert_eq(hello_with(loader, -1), 0, "%s", message.error.message);
 }
 
-static inline void finish(void)
+void finish(void)
 {
 	if (loader >= 0)
 		close(loader);
@@ -43,7 +34,7 @@ static inline void finish(void)
 	leave();
 }
 
-static inline struct job *load_to_both(struct device *first, struct device *second)
+struct job *load_to_both(struct device *first, struct device *second)
 {
 	struct error error;
 	struct job *job;
@@ -57,17 +48,17 @@ static inline struct job *load_to_both(struct device *first, struct device *seco
 	return job;
 }
 
-static inline struct job *load_to(struct device *device)
+struct job *load_to(struct device *device)
 {
 	return load_to_both(device, NULL);
 }
 
-static inline void expect_job(int sock)
+void expect_job(int sock)
 {
 	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
 }
 
-static inline void say_progress(int sock)
+void say_progress(int sock)
 {
 	struct message_writer w;
 
@@ -80,8 +71,7 @@ static inline void say_progress(int sock)
 	turn();
 }
 
-/* Its job is done, or failed with this code; it offers to stay. Whether it is to. */
-static inline bool says_done_and_stays(int sock, int code)
+bool says_done_and_stays(int sock, int code)
 {
 	struct error error = {.code = code, .message = "it failed"};
 	struct message_writer w;
@@ -98,8 +88,7 @@ static inline bool says_done_and_stays(int sock, int code)
 	return fields_bool_or(&f, "stay", false);
 }
 
-/* The first loader has a context on the GPU and no job; `next` stands by. */
-static inline void warm_up(void)
+void warm_up(void)
 {
 	struct job *job = load_to(gpu);
 
@@ -111,8 +100,7 @@ static inline void warm_up(void)
 	cr_assert_eq(gpu->contexts, CONTEXT);
 }
 
-/* The loader's connection has ended, and its contexts are given back. */
-static inline void expect_dismissed(void)
+void expect_dismissed(void)
 {
 	TURN_UNTIL(is_ended(loader));
 	close(loader);
@@ -120,11 +108,9 @@ static inline void expect_dismissed(void)
 	TURN_UNTIL(gpu->contexts == 0);
 }
 
-static inline void expect_kept(void)
+void expect_kept(void)
 {
 	turn();
 	cr_expect_not(comes(loader), "%s", message.method);
 	cr_expect_eq(gpu->contexts, CONTEXT);
 }
-
-#endif

@@ -1,0 +1,55 @@
+/* Loaders that gpuwmd connects to: the test is the service behind the socket, and the loaders. */
+#ifndef GPUWM_TESTS_DAEMON_SERVICE_H
+#define GPUWM_TESTS_DAEMON_SERVICE_H
+
+#include "daemon/clock.h"
+#include "daemon/loader_internal.h"
+#include "tests/support/daemon/server.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+extern int listener;
+
+/* Fixtures: a server whose loaders come from a socket; its end. */
+void open_service(void);
+void close_service(void);
+
+/* The end of each test: gpuwmd leaves, and no descriptor of it is left. */
+void leave(void);
+
+/* ---- the service ---- */
+
+struct sockaddr_un address_of(const char *path);
+/* Listens at that socket, with sockets of this type. */
+void listen_for(int type, int backlog);
+
+/* Returns the next loader's end of its connection. */
+int accept_one(void);
+
+/* Begins a loader_hello; the caller ends and sends it. */
+void begin_hello(struct message_writer *w);
+
+/* Sends a loader_hello with this pidfd; -1: an old kernel's, without one. Returns the answer's code. */
+int hello_with(int sock, int fd);
+
+/* Accepts a loader, which says hello; a job that waits is its own then. Returns its end. */
+int standby_with(int fd);
+
+/* Starts a process that lives until child_dies, in a loader's place. Returns its pidfd. */
+int child_pidfd(void);
+void child_dies(void);
+
+/* ---- gpuwmd ---- */
+
+/* Starts the loaders. */
+void pool_start(void);
+
+/* A load that waits for a loader, or has got the standby one. */
+struct job *new_job(void);
+
+#endif
