@@ -1,11 +1,11 @@
 #include "reload.h"
 
-#include "loader.h"
-#include "notify.h"
-#include "roots.h"
-#include "scrub.h"
+#include "work/loader.h"
+#include "restart/notify.h"
+#include "config/roots.h"
+#include "work/scrub.h"
 #include "server.h"
-#include "versions.h"
+#include "work/versions.h"
 #include "../proto/bytes.h"
 
 #include <errno.h>

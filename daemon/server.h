@@ -5,14 +5,14 @@
 
 #include "../proto/message.h"
 #include "../proto/packet.h"
-#include "claim.h"
-#include "config.h"
-#include "event.h"
-#include "job.h"
-#include "publish.h"
-#include "registry.h"
-#include "remedy.h"
-#include "waiter.h"
+#include "ledger/claim.h"
+#include "config/config.h"
+#include "ledger/event.h"
+#include "work/job.h"
+#include "ledger/publish.h"
+#include "ledger/registry.h"
+#include "clients/remedy.h"
+#include "clients/waiter.h"
 
 #include <uv.h>
 

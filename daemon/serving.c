@@ -1,7 +1,7 @@
 #include "serving.h"
 
-#include "listener.h"
-#include "notify.h"
+#include "net/listener.h"
+#include "restart/notify.h"
 #include "server.h"
 
 static void on_awake(uv_idle_t *idle)

@@ -1,6 +1,6 @@
 /* What a session may do to a model. */
-#include "daemon/methods.h"
-#include "daemon/rights.h"
+#include "daemon/methods/methods.h"
+#include "daemon/methods/rights.h"
 #include "daemon_access.h"
 
 TestSuite(access_change, .init = server_open, .fini = server_close, .timeout = 120);

@@ -1,7 +1,7 @@
 /* A start of gpuwmd in which the calls that tell what was stored fail: nothing is lost by that. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/store.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/restart/store.h"
 #include "daemon_manager.h"
 #include "daemon_server.h"
 

@@ -1,5 +1,5 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
-#include "daemon/verify.h"
+#include "daemon/work/verify.h"
 #include "daemon_service.h"
 
 TestSuite(context, .init = open_service, .fini = close_service, .timeout = 120);

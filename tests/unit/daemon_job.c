@@ -1,5 +1,5 @@
 /* What is told of a job's course: phases with their times, notes. */
-#include "daemon/room.h"
+#include "daemon/work/room.h"
 #include "daemon_service.h"
 
 TestSuite(job, .init = open_service, .fini = close_service, .timeout = 120);

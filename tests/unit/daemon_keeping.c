@@ -1,9 +1,9 @@
 /* What a restart finds, up to the restart itself, which tests/system/restart.c does. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/notify.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/restart/notify.h"
 #include "daemon/reload.h"
-#include "daemon/store.h"
+#include "daemon/restart/store.h"
 #include "daemon_manager.h"
 #include "daemon_server.h"
 #include "fail_alloc.h"

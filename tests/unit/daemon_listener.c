@@ -1,8 +1,8 @@
 /* A socket of the daemon's own when descriptors run out. */
 #include "daemon_server.h"
 
-#include "daemon/inherited.h"
-#include "daemon/listener.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/net/listener.h"
 
 #include <poll.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* A load whose version is there is done, whatever becomes of its loader. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
 #include "daemon_manager.h"
 #include "daemon_service.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/peer.h"
+#include "daemon/net/peer.h"
 #include "fd_count.h"
 
 #include <criterion/criterion.h>

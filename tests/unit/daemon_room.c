@@ -1,5 +1,5 @@
 /* What a refusal for want of budget says of waiting. */
-#include "daemon/room.h"
+#include "daemon/work/room.h"
 #include "daemon_server.h"
 
 TestSuite(room, .init = server_open, .fini = server_close);

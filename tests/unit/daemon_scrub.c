@@ -1,6 +1,6 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
-#include "daemon/clock.h"
-#include "daemon/scrub.h"
+#include "daemon/base/clock.h"
+#include "daemon/work/scrub.h"
 #include "daemon_service.h"
 
 TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 120);

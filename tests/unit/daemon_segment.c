@@ -1,4 +1,4 @@
-#include "daemon/mourning.h"
+#include "daemon/work/mourning.h"
 #include "daemon_server.h"
 
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "daemon/unread.h"
+#include "daemon/net/unread.h"
 #include "daemon_server.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* A service manager that says what it does not keep: nothing is promised that the next start would not find. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/store.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/restart/store.h"
 #include "daemon_manager.h"
 #include "daemon_server.h"
 #include "service/store_answer.h"

@@ -4,9 +4,9 @@
 
 #include "daemon_server.h"
 
-#include "daemon/claims.h"
-#include "daemon/job.h"
-#include "daemon/revoked.h"
+#include "daemon/work/claims.h"
+#include "daemon/work/job.h"
+#include "daemon/work/revoked.h"
 
 #define TEXT 4096
 #define NEVER 1000000

@@ -1,5 +1,5 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
-#include "daemon/verify.h"
+#include "daemon/work/verify.h"
 #include "daemon_service.h"
 
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* Who keeps a context, who gets it, and who makes it go. */
 #include "daemon_warm.h"
 
-#include "daemon/losses.h"
+#include "daemon/work/losses.h"
 #include "daemon/reload.h"
 
 TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);

@@ -1,7 +1,7 @@
 /* The kernel has no more watches for gpuwmd's user. */
 #include "daemon_server.h"
 
-#include "daemon/job.h"
+#include "daemon/work/job.h"
 
 #include <sys/epoll.h>
 #include <sys/syscall.h>

@@ -1,0 +1,323 @@
+#include "config_internal.h"
+#include "../ledger/device.h"
+#include "../../proto/bytes.h"
+#include "../../proto/names.h"
+#include "../../proto/utf8.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+/* ---- setters ---- */
+
+__attribute__((format(printf, 2, 3))) static int refuse(char why[CONFIG_WHY_BYTES], const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, CONFIG_WHY_BYTES, format, arguments);
+	va_end(arguments);
+	return -EINVAL;
+}
+
+static void *field(struct config *config, const struct config_key *row)
+{
+	return (char *)config + row->offset;
+}
+
+static int check_path(const char *value, size_t bytes_max, char why[CONFIG_WHY_BYTES])
+{
+	if (value[0] != '/')
+		return refuse(why, "is no absolute path");
+	if (strlen(value) > bytes_max)
+		return refuse(why, "has %zu bytes; at most %zu are possible", strlen(value), bytes_max);
+	return 0;
+}
+
+static int set_path(struct config *config, const struct config_key *row, const char *key, const char *value,
+		    char why[CONFIG_WHY_BYTES])
+{
+	int r = check_path(value, PATH_BYTES_MAX, why);
+
+	(void)key;
+	if (r == 0)
+		strcpy(field(config, row), value);
+	return r;
+}
+
+static int set_socket(struct config *config, const struct config_key *row, const char *key, const char *value,
+		      char why[CONFIG_WHY_BYTES])
+{
+	int r = check_path(value, sizeof(((struct sockaddr_un *)0)->sun_path) - 1, why);
+
+	(void)key;
+	/* Its lock would lie in the folder, without a name. */
+	if (r == 0 && value[strlen(value) - 1] == '/')
+		r = refuse(why, "names a folder: add the socket's name");
+	if (r == 0)
+		strcpy(field(config, row), value);
+	return r;
+}
+
+/* admin.sock in the directory of `socket`. */
+static void beside(const char *socket, char admin[PATH_BYTES_MAX + 1])
+{
+	int directory = (int)(strrchr(socket, '/') - socket);
+
+	snprintf(admin, PATH_BYTES_MAX + 1, "%.*s/admin.sock", directory, socket);
+}
+
+/* The operators' socket goes along unless it was put elsewhere. */
+static int set_worker_socket(struct config *config, const struct config_key *row, const char *key,
+			     const char *value, char why[CONFIG_WHY_BYTES])
+{
+	char old[PATH_BYTES_MAX + 1];
+	int r;
+
+	beside(config->socket, old);
+	r = set_socket(config, row, key, value, why);
+	if (r == 0 && strcmp(config->admin_socket, old) == 0)
+		beside(config->socket, config->admin_socket);
+	return r;
+}
+
+/* Of path and socket the one that is said last counts, so that a flag wins over the file. */
+static int set_loader_path(struct config *config, const struct config_key *row, const char *key,
+			   const char *value, char why[CONFIG_WHY_BYTES])
+{
+	int r = set_path(config, row, key, value, why);
+
+	if (r == 0)
+		config->loader_socket[0] = '\0';
+	return r;
+}
+
+static int set_mode(struct config *config, const struct config_key *row, const char *key, const char *value,
+		    char why[CONFIG_WHY_BYTES])
+{
+	char *end;
+	unsigned long mode = strtoul(value, &end, 8);
+
+	(void)key;
+	if (value[0] < '0' || value[0] > '7' || *end != '\0' || mode > 0777)
+		return refuse(why, "is no octal mode from 0 to 0777");
+	*(unsigned *)field(config, row) = (unsigned)mode;
+	return 0;
+}
+
+static int set_group(struct config *config, const struct config_key *row, const char *key, const char *value,
+		     char why[CONFIG_WHY_BYTES])
+{
+	(void)key;
+	if (strlen(value) > NAME_BYTES_MAX || strpbrk(value, " \t:,=/"))
+		return refuse(why, "is no name of a group");
+	strcpy(field(config, row), value);
+	return 0;
+}
+
+static int set_number(struct config *config, const struct config_key *row, const char *key, const char *value,
+		      char why[CONFIG_WHY_BYTES])
+{
+	uint64_t number;
+
+	(void)key;
+	if (bytes_parse(value, &number) < 0 || number < row->min || number > row->max)
+		return refuse(why, "is no number from %llu to %llu", (unsigned long long)row->min,
+			      (unsigned long long)row->max);
+	*(uint64_t *)field(config, row) = number;
+	return 0;
+}
+
+static int set_keep_context(struct config *config, const struct config_key *row, const char *key,
+			    const char *value, char why[CONFIG_WHY_BYTES])
+{
+	int r = 0;
+
+	if (strcmp(value, "always") == 0)
+		config->keep_context_s = KEEP_ALWAYS;
+	else if (set_number(config, row, key, value, why) < 0)
+		r = refuse(why, "is neither always nor a number of seconds from %llu to %llu",
+			   (unsigned long long)row->min, (unsigned long long)row->max);
+	return r;
+}
+
+static int set_level(struct config *config, const struct config_key *row, const char *key, const char *value,
+		     char why[CONFIG_WHY_BYTES])
+{
+	(void)key;
+	if (log_level_parse(value, field(config, row)) < 0)
+		return refuse(why, "is none of error, warning, info, debug");
+	return 0;
+}
+
+static int add_root(struct config *config, const struct config_key *row, const char *key, const char *value,
+		    char why[CONFIG_WHY_BYTES])
+{
+	size_t bytes = strlen(value);
+	char *root;
+	int r = check_path(value, PATH_BYTES_MAX, why);
+
+	(void)row;
+	(void)key;
+	if (r < 0)
+		return r;
+	if (!utf8_valid(value))
+		return refuse(why, "is not UTF-8, as all that is told to clients and loaders must be");
+	while (bytes > 1 && value[bytes - 1] == '/')
+		bytes--;
+	for (size_t i = 0; i < config->root_count; i++) {
+		if (strlen(config->roots[i]) == bytes && strncmp(config->roots[i], value, bytes) == 0)
+			return 0;
+	}
+	if (config->root_count == ROOTS_MAX)
+		return refuse(why, "is one too many: at most %d roots are possible", ROOTS_MAX);
+	root = strndup(value, bytes);
+	if (!root)
+		return -ENOMEM;
+	config->roots[config->root_count++] = root;
+	return 0;
+}
+
+/* "64G" or "90%". */
+static int parse_budget(const char *value, uint64_t *ret_bytes, unsigned *ret_percent)
+{
+	size_t digits = strspn(value, "0123456789");
+
+	*ret_bytes = 0;
+	*ret_percent = 0;
+	if (digits == 0 || strcmp(value + digits, "%") != 0)
+		return bytes_parse(value, ret_bytes);
+	if (digits > 3 || strtoul(value, NULL, 10) > 100)
+		return -EINVAL;
+	*ret_percent = (unsigned)strtoul(value, NULL, 10);
+	return 0;
+}
+
+static int set_budget(struct config *config, const struct config_key *row, const char *key, const char *value,
+		      char why[CONFIG_WHY_BYTES])
+{
+	const char *wrong = strcmp(key, "*") == 0 ? NULL : device_wrong(key);
+	size_t i = 0;
+	uint64_t bytes;
+	unsigned percent;
+
+	(void)row;
+	if (wrong)
+		return refuse(why, "the device %s; \"host\", GPU-…, MIG-… and * are possible", wrong);
+	if (parse_budget(value, &bytes, &percent) < 0)
+		return refuse(why, "is neither bytes (with K, M, G or T) nor 0%% to 100%%");
+	while (i < config->budget_count && strcmp(config->budgets[i].device, key) != 0)
+		i++;
+	if (i == CONFIG_BUDGETS_MAX)
+		return refuse(why, "is one too many: at most %d budgets are possible", CONFIG_BUDGETS_MAX);
+	if (i == config->budget_count)
+		config->budget_count++;
+	strcpy(config->budgets[i].device, key);
+	config->budgets[i].bytes = bytes;
+	config->budgets[i].percent = percent;
+	return 0;
+}
+
+/* ---- the table ---- */
+
+#define AT(member) .offset = offsetof(struct config, member)
+#define PER_UID(kind) AT(quota.per_uid[kind]), .min = 1, .max = 1000000
+#define PER_UID_BYTES(kind) AT(quota.per_uid[kind]), .min = 0, .max = INT64_MAX
+/* A constant's digits, as a text. */
+#define DIGITS(constant) DIGITS_(constant)
+#define DIGITS_(digits) #digits
+#define BUDGET_DEFAULT                                                                                         \
+	DIGITS(BUDGET_PERCENT_CUDA) "% of a GPU, " DIGITS(BUDGET_PERCENT_HOST) "% of the host's memory"
+
+const struct config_key config_keys[] = {
+	{"socket", "path", "socket", "PATH", "where workers connect", set_worker_socket, AT(socket)},
+	{"socket", "admin_path", "admin-socket", "PATH",
+	 "where operators connect; by default admin.sock beside the other", set_socket, AT(admin_socket)},
+	{"socket", "mode", NULL, "MODE", "of the workers' socket; by default 0660", set_mode, AT(socket_mode)},
+	{"socket", "group", NULL, "GROUP", "of the workers' socket", set_group, AT(group)},
+	{"socket", "admin_mode", NULL, "MODE", "of the operators' socket; by default 0600", set_mode,
+	 AT(admin_mode)},
+	{"socket", "admin_group", NULL, "GROUP", "of the operators' socket", set_group, AT(admin_group)},
+	{"access", "publish_group", NULL, "GROUP", "may publish versions; by default gpuwm-publish", set_group,
+	 AT(publish_group)},
+	{"access", "observe_group", NULL, "GROUP",
+	 "sees every model and who uses it, and changes nothing; by default gpuwm-observe", set_group,
+	 AT(observe_group)},
+	{MODEL_SECTION, "match", NULL, "PATTERN",
+	 "the models that the section is about, as llama/*; of those that match the lowest N counts", NULL,
+	 .offset = 0},
+	{MODEL_SECTION, "attach", NULL, "NAMES",
+	 "users and @groups that may attach; without this key everybody; may be repeated", NULL, .offset = 0},
+	{MODEL_SECTION, "publish", NULL, "NAMES",
+	 "users and @groups that publish, move aliases and retire besides the owner; may be repeated", NULL,
+	 .offset = 0},
+	{MODEL_SECTION, "operate", NULL, "NAMES",
+	 "users and @groups that also pin, unpin and verify; may be repeated", NULL, .offset = 0},
+	{"loader", "path", "loader", "PATH", "the program gpuwm-loader", set_loader_path, AT(loader)},
+	{"loader", "socket", "loader-socket", "PATH",
+	 "connect there for each loader, instead of starting path: a service does; the later of both counts",
+	 set_socket, AT(loader_socket)},
+	{"loader", "root", "root", "DIR", "models are loaded from below it only; may be repeated", add_root,
+	 .offset = 0},
+	{"loader", "keep_context", NULL, "SECONDS",
+	 "a loader keeps its CUDA contexts for the next load; always: also before the first one; 0: none is kept",
+	 set_keep_context, AT(keep_context_s), .min = 0, .max = 31536000},
+	{"budget", NULL, "budget", "SIZE",
+	 "what versions may take of a device: bytes (K, M, G, T) or a percentage; the device * is every GPU "
+	 "that is not named; by default " BUDGET_DEFAULT,
+	 set_budget, .offset = 0},
+	{"scrub", "interval", NULL, "SECONDS", "from pass to pass over all that is ready; 0: never", set_number,
+	 AT(scrub_interval), .min = 0, .max = 31536000},
+	{"scrub", "duty", NULL, "PERCENT", "of the time that it reads", set_number, AT(scrub_duty), .min = 1,
+	 .max = 100},
+	{"limits", "sessions", NULL, "N", "connections in all", set_number, AT(sessions), .min = 1,
+	 .max = 1000000},
+	{"limits", "connects_per_second", NULL, "N",
+	 "new connections of one user to the workers' socket in the long run; at once as many as it may have",
+	 set_number, AT(connects_per_second), .min = 1, .max = 1000000},
+	{"limits", "sessions_per_uid", NULL, "N", "connections of one user to the workers' socket", set_number,
+	 PER_UID(QUOTA_SESSIONS)},
+	{"limits", "leases_per_uid", NULL, "N", "leases of one user", set_number, PER_UID(QUOTA_LEASES)},
+	{"limits", "requests_per_uid", NULL, "N", "requests of one user that wait for something", set_number,
+	 PER_UID(QUOTA_REQUESTS)},
+	{"limits", "publishes_per_uid", NULL, "N", "open publishes of one user", set_number,
+	 PER_UID(QUOTA_PUBLISHES)},
+	{"limits", "claims_per_uid", NULL, "N", "versions that one user's processes have claimed to build",
+	 set_number, PER_UID(QUOTA_CLAIMS)},
+	{"limits", "versions_per_uid", NULL, "N", "versions that one user has published", set_number,
+	 PER_UID(QUOTA_VERSIONS)},
+	{"limits", "bytes_per_uid", NULL, "SIZE",
+	 "memory of one user's versions, on all devices together; by default as much as the budgets allow",
+	 set_number, PER_UID_BYTES(QUOTA_BYTES)},
+	{"limits", "fds_per_uid", NULL, "N", "descriptors of one user's versions, of segments and indices",
+	 set_number, PER_UID(QUOTA_FDS)},
+	{"limits", "index_bytes_per_uid", NULL, "SIZE", "indices of one user's versions", set_number,
+	 PER_UID_BYTES(QUOTA_INDEX_BYTES)},
+	{"limits", "loaders", NULL, "N", "loader processes at once, the standby one included", set_number,
+	 AT(loaders), .min = 1, .max = 256},
+	{"limits", "loader_start_ms", NULL, "MS", "a loader that has not said hello by then is killed",
+	 set_number, AT(loader_start_ms), .min = 100, .max = 3600000},
+	{"limits", "check_stall_ms", NULL, "MS", "a checker that has said nothing for so long is killed",
+	 set_number, AT(check_stall_ms), .min = 100, .max = 3600000},
+	{"limits", "load_stall_ms", NULL, "MS",
+	 "a load that has made no progress for so long fails; 0: it may take any time", set_number,
+	 AT(load_stall_ms), .min = 0, .max = 86400000},
+	{"limits", "publish_silence_ms", NULL, "MS",
+	 "a publisher that has not committed and from which nothing was heard for so long is given up",
+	 set_number, AT(publish_silence_ms), .min = 100, .max = 86400000},
+	{"limits", "grace_ms", NULL, "MS",
+	 "after a restart nothing is freed for so long: clients come back and take their leases again",
+	 set_number, AT(grace_ms), .min = 0, .max = 3600000},
+	{"limits", "failed_keep_s", NULL, "SECONDS",
+	 "a failed version is listed, with its reason, for so long; 0: until somebody removes it", set_number,
+	 AT(failed_keep_s), .min = 0, .max = 31536000},
+	{"limits", "store_confirm_ms", NULL, "MS",
+	 "the service manager's time to confirm what it keeps; a version that waits longer fails", set_number,
+	 AT(store_confirm_ms), .min = 10, .max = 3600000},
+	{"log", "level", "log-level", "LEVEL", "error, warning, info (the default) or debug", set_level,
+	 AT(log_level)},
+};
+const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);

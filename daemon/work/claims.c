@@ -1,0 +1,230 @@
+#include "claims.h"
+#include "../base/clock.h"
+#include "../restart/keeping.h"
+#include "../methods/methods.h"
+#include "../clients/waiter_name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- who has it -------------------------------------------------------- */
+
+static int name_user(const struct server *server, const struct claim *claim, int code, const char *detail,
+		     struct error *error)
+{
+	return error_set(
+		error, code, detail,
+		"uid %u claimed %s@%s before gpuwmd was restarted; gpuwmd reserves the name for that uid for another %llu ms",
+		(unsigned)claim->uid, claim->name.model, claim->name.name,
+		(unsigned long long)clock_left_ms(server->claims_until_ms));
+}
+
+static int name_holder(const struct server *server, const struct claim *claim, int code, const char *detail,
+		       struct error *error)
+{
+	const struct session *s = claim->holder;
+
+	if (!s)
+		return name_user(server, claim, code, detail, error);
+	return error_set(error, code, detail, "%s@%s is claimed by session %llu (%s, pid %d, uid %u), which %s",
+			 claim->name.model, claim->name.name, (unsigned long long)s->id, s->peer.command,
+			 (int)s->peer.pid, (unsigned)s->peer.uid,
+			 claim_has_begun(claim) ? "builds it" : "has not begun to build it");
+}
+
+int claims_taken(const struct server *server, const struct claim *claim, struct error *error)
+{
+	return name_holder(server, claim, -ETIMEDOUT, "wait for it", error);
+}
+
+int claims_check(const struct server *server, const struct session *session, const struct ref *name,
+		 struct error *error)
+{
+	const struct claim *claim = claim_find(server->claims, name);
+
+	if (!claim || claim->holder == session)
+		return 0;
+	return name_holder(server, claim, -EBUSY, "claim it, and wait for what is built", error);
+}
+
+int claims_elect(struct session *session, const struct ref *name, struct error *error)
+{
+	struct server *server = session->server;
+	struct claim *claim;
+	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
+			   &claim, error);
+
+	if (r == 0)
+		claims_settle(server);
+	return r;
+}
+
+/* ---- who is next ------------------------------------------------------- */
+
+/* Those who wait for it look again, until one of them is to build it: there is nothing new for the rest. */
+static void turn(struct server *server, const struct ref *name)
+{
+	struct waiter *w = waiter_name_first(server, WAIT_CLAIM, name), *next;
+
+	for (; w && !claim_find(server->claims, name); w = next) {
+		next = w->next_of_name;
+		w->wake(w, NULL, false);
+	}
+}
+
+/* It is ready: each gets its handles, in its user's share of time. */
+static void all_due(struct server *server, const struct ref *name)
+{
+	for (struct waiter *w = waiter_name_first(server, WAIT_CLAIM, name); w; w = w->next_of_name)
+		waiter_due(w);
+}
+
+/* ---- after a restart ---------------------------------------------------- */
+
+/* Whoever waits for a name that was not taken back is elected. */
+static void end_reserved(struct server *server)
+{
+	struct claim *claim = claim_next(server->claims, NULL), *next;
+
+	for (; claim; claim = next) {
+		const struct ref name = claim->name;
+
+		next = claim_next(server->claims, claim);
+		if (claim->holder)
+			continue;
+		claim_end(server->claims, claim);
+		turn(server, &name);
+	}
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	struct server *server = timer->loop->data;
+
+	server->claims_until_ms = 0;
+	end_reserved(server);
+}
+
+void claims_begin_grace(struct server *server)
+{
+	uint64_t grace = server->config->grace_ms;
+
+	if (claim_count(server->claims) == 0)
+		return;
+	server->claims_until_ms = clock_steady_ms() + grace;
+	uv_update_time(&server->loop);
+	uv_timer_start(&server->claims_timer, on_grace_over, grace, 0);
+}
+
+int claims_take_back(struct session *session, struct claim *claim, struct error *error)
+{
+	if (claim->uid != session->peer.uid)
+		return name_user(session->server, claim, -EACCES, "claim it, and wait", error);
+	claim_give(session->server->claims, claim, session, &session->claims);
+	return 0;
+}
+
+void claims_settle(struct server *server)
+{
+	if (server->claims_saved == claim_changes(server->claims))
+		return;
+	server->claims_saved = claim_changes(server->claims);
+	keeping_save(server->keeping);
+}
+
+/* ---- its course -------------------------------------------------------- */
+
+void claims_begun(struct server *server, const struct session *session, const struct ref *name,
+		  const struct version_id *publish)
+{
+	struct claim *claim = claim_find(server->claims, name);
+
+	if (!claim || claim->holder != session)
+		return;
+	claim_begin(server->claims, claim, publish);
+	claims_settle(server);
+}
+
+void claims_end(struct server *server, struct claim *claim)
+{
+	const struct ref name = claim->name;
+
+	claim_end(server->claims, claim);
+	turn(server, &name);
+}
+
+void claims_concluded(struct server *server, const struct version *version)
+{
+	struct ref name = {0};
+	struct claim *claim;
+
+	snprintf(name.model, sizeof(name.model), "%s", model_name(version->model));
+	snprintf(name.name, sizeof(name.name), "%s", version->tag);
+	claim = claim_find(server->claims, &name);
+	/* A load that failed beside the claim changes nothing for its holder. */
+	if (claim && version->state == VERSION_FAILED && !version_id_equal(&claim->publish, &version->publish))
+		return;
+	if (claim)
+		claim_end(server->claims, claim);
+	if (version->state == VERSION_FAILED)
+		turn(server, &name);
+	else
+		all_due(server, &name);
+}
+
+void claims_drop(struct session *session)
+{
+	struct server *server = session->server;
+
+	while (session->claims) {
+		if (server->stopping && claim_is_kept(session->claims))
+			claim_leave(server->claims, session->claims);
+		else
+			claims_end(server, session->claims);
+	}
+}
+
+/* ---- telling ----------------------------------------------------------- */
+
+static void put_claim(struct message_writer *w, const struct claim *claim)
+{
+	message_put_text(w, "model", claim->name.model);
+	message_put_text(w, "tag", claim->name.name);
+	message_put_u64(w, "since_ms", claim->since_ms);
+	message_put_bool(w, "begun", claim_has_begun(claim));
+}
+
+void put_claims_of(struct message_writer *w, const struct session *session)
+{
+	message_begin_array(w, "claims");
+	for (const struct claim *claim = session->claims; claim; claim = claim->next_of_holder) {
+		message_begin_map(w, NULL);
+		put_claim(w, claim);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+void put_claims(struct message_writer *w, struct session *session, const char *model)
+{
+	struct claim *claim = NULL;
+
+	message_begin_array(w, "claims");
+	while ((claim = claim_next(session->server->claims, claim))) {
+		const struct session *s = claim->holder;
+
+		if ((model && strcmp(claim->name.model, model) != 0) || !access_sees_claim(session, claim))
+			continue;
+		message_begin_map(w, NULL);
+		put_claim(w, claim);
+		message_put_u64(w, "uid", claim->uid);
+		if (s) {
+			message_put_u64(w, "session", s->id);
+			message_put_u64(w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
+			message_put_text(w, "command", s->peer.command);
+		}
+		message_end(w);
+	}
+	message_end(w);
+}
