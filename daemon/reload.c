@@ -1,7 +1,7 @@
 #include "reload.h"
 
 #include "work/loader.h"
-#include "restart/notify.h"
+#include "base/notify.h"
 #include "config/roots.h"
 #include "work/scrub.h"
 #include "server.h"
@@ -17,11 +17,11 @@ static int set_budgets(struct server *server, struct error *error)
 	const struct config *config = server->config;
 	int r = 0;
 
-	server->devices.budget_count = 0;
+	server->ledger.devices.budget_count = 0;
 	for (size_t i = 0; r == 0 && i < config->budget_count; i++)
-		r = device_table_budget(&server->devices, config->budgets[i].device, config->budgets[i].bytes,
-					config->budgets[i].percent);
-	device_table_rebudget(&server->devices);
+		r = device_table_budget(&server->ledger.devices, config->budgets[i].device,
+					config->budgets[i].bytes, config->budgets[i].percent);
+	device_table_rebudget(&server->ledger.devices);
 	return r < 0 ? error_set(error, r, "[budget] of the configuration", "a budget was not taken: %s",
 				 strerror(-r))
 		     : 0;
@@ -56,7 +56,7 @@ int config_apply(struct server *server, struct error *error)
 	find_groups(server);
 	server->rules_generation++;
 	server->roles_generation++;
-	quota_set_limits(server->quota, &server->config->quota);
+	quota_set_limits(server->ledger.quota, &server->config->quota);
 	log_init(server->config->log_level);
 	scrub_configure(server->scrub);
 	return set_budgets(server, error);
@@ -66,8 +66,8 @@ void config_warn_budgets(const struct server *server)
 {
 	char budget[BYTES_TEXT], used[BYTES_TEXT];
 
-	for (size_t i = 0; i < server->devices.count; i++) {
-		const struct device *device = server->devices.devices[i];
+	for (size_t i = 0; i < server->ledger.devices.count; i++) {
+		const struct device *device = server->ledger.devices.devices[i];
 
 		if (device->used > device->budget)
 			log_warning(

@@ -12,7 +12,7 @@
 #include "work/loader.h"
 #include "work/losses.h"
 #include "work/mourning.h"
-#include "restart/notify.h"
+#include "base/notify.h"
 #include "base/pace.h"
 #include "net/unread.h"
 #include "reload.h"
@@ -20,6 +20,7 @@
 #include "config/roots.h"
 #include "work/scrub.h"
 #include "serving.h"
+#include "status_line.h"
 #include "net/session.h"
 #include "work/silence.h"
 #include "base/threads.h"
@@ -52,9 +53,9 @@ static void after_each(void *data)
 
 static void wake_subscribers(struct server *server)
 {
-	if (server->events_told == event_last(server->events))
+	if (server->events_told == event_last(server->ledger.events))
 		return;
-	server->events_told = event_last(server->events);
+	server->events_told = event_last(server->ledger.events);
 	audiences_tell(server);
 }
 
@@ -108,13 +109,15 @@ static void on_settle(uv_prepare_t *prepare)
 
 /* ---- making and freeing ---- */
 
+static void grace_over(void *data)
+{
+	versions_free_all_unused(data);
+}
+
 static int make_parts(struct server *server)
 {
-	server->registry = registry_new();
-	server->publishes = publish_table_new();
-	server->claims = claim_table_new();
-	server->quota = quota_new(&server->config->quota);
-	server->events = event_ring_new();
+	bool made = ledger_init(&server->ledger, &server->config->quota) == 0;
+
 	server->fair = fair_new(&server->loop, after_each, server);
 	server->crowded = crowded_new(&server->loop);
 	server->complaints = complaints_new(&server->loop);
@@ -122,14 +125,14 @@ static int make_parts(struct server *server)
 	server->unread = unread_new();
 	server->connects = pace_new(false);
 	server->loaders = loader_pool_new(server);
-	server->keeping = keeping_new(server);
-	server->notify = notify_new(server);
+	server->keeping = keeping_new(&server->loop, server->config, &server->ledger, &server->instance,
+				      grace_over, server);
+	server->notify = notify_new(&server->loop, status_line, server);
 	server->scrub = scrub_new(server);
 	server->revoked = revoked_table_new(server);
 	server->silence = silence_new(server);
-	server->roots = roots_new(server);
-	return server->registry && server->publishes && server->claims && server->quota && server->events &&
-			       server->fair && server->crowded && server->complaints && server->connects &&
+	server->roots = roots_new(&server->loop, server->config);
+	return made && server->fair && server->crowded && server->complaints && server->connects &&
 			       server->discard && server->unread && server->loaders && server->keeping &&
 			       server->notify && server->scrub && server->revoked && server->silence &&
 			       server->roots
@@ -241,13 +244,8 @@ struct server *server_free(struct server *server)
 	if (!close_loop(server))
 		return server;
 	job_table_clear(&server->jobs);
-	publish_table_free(server->publishes);
-	claim_table_free(server->claims);
-	registry_free(server->registry);
 	keeping_free(server->keeping);
-	event_ring_free(server->events);
-	device_table_clear(&server->devices);
-	quota_free(server->quota);
+	ledger_clear(&server->ledger);
 	pace_free(server->connects);
 	complaints_free(server->complaints);
 	free(server);
@@ -304,12 +302,19 @@ static int keep_listeners(struct server *server, struct error *error)
 /* hello tells devices: those of the last gpuwmd, or what the first loader says or fails to. */
 static void begin_serving(struct server *server)
 {
-	bool devices_known = server->devices.count > 0 || keeping_locked(server->keeping);
+	bool devices_known = server->ledger.devices.count > 0 || keeping_locked(server->keeping);
 
 	if (devices_known)
 		serving_begin(server);
 	if (!keeping_locked(server->keeping))
 		loader_pool_start(server->loaders, devices_known ? NULL : serving_begin);
+}
+
+/* The ledger may be that of the last gpuwmd. */
+static void adopted(struct server *server)
+{
+	scrub_begin(server->scrub);
+	config_warn_budgets(server);
 }
 
 static int open_all(struct server *server, struct inherited *left, struct error *error)
@@ -322,6 +327,8 @@ static int open_all(struct server *server, struct inherited *left, struct error 
 	if (r == 0)
 		r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
+		adopted(server);
+	if (r == 0)
 		r = keep_listeners(server, error);
 	inherited_clear(left);
 	return r;
@@ -333,8 +340,8 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 
 	if (r < 0)
 		return r;
-	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
-	lease_begin(server->registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	event_ring_begin(server->ledger.events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	lease_begin(server->ledger.registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
 	r = watch_signals(server, error);
 	if (r < 0)
@@ -359,10 +366,10 @@ void server_fail(struct server *server, const struct error *error)
 /* What is on its way into the fd store gets there; after a drain it is retired then. */
 static void fail_publishes(struct server *server, const struct error *error)
 {
-	struct publish *publish = publish_next(server->publishes, NULL), *next;
+	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
 
 	for (; publish; publish = next) {
-		next = publish_next(server->publishes, publish);
+		next = publish_next(server->ledger.publishes, publish);
 		if (!publish->version->storing)
 			versions_fail(server, publish, error, NULL);
 	}
@@ -376,8 +383,8 @@ void server_begin_draining(struct server *server, const struct error *why)
 		return;
 	server->draining = true;
 	log_info("%s: no new leases, publishes or loads", why->message);
-	event_begin(server->events, &w, EVENT_DRAINING);
-	event_emit(server->events, &w);
+	event_begin(server->ledger.events, &w, EVENT_DRAINING);
+	event_emit(server->ledger.events, &w);
 	waiters_refuse(server, WAIT_READY, why);
 	waiters_refuse(server, WAIT_CLAIM, why);
 	fail_publishes(server, why);
@@ -398,7 +405,7 @@ static void say_what_stays(const struct server *server)
 	uint64_t count = 0;
 
 	/* What is building or checking fails now, and what is freed leaves the store. */
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		count += !version->freeing &&
 			 (version->state == VERSION_READY || version->state == VERSION_RETIRING);
 	if (count > 0 && keeping_stores(server->keeping))

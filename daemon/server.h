@@ -5,12 +5,9 @@
 
 #include "../proto/message.h"
 #include "../proto/packet.h"
-#include "ledger/claim.h"
 #include "config/config.h"
-#include "ledger/event.h"
+#include "ledger/ledger.h"
 #include "work/job.h"
-#include "ledger/publish.h"
-#include "ledger/registry.h"
 #include "clients/remedy.h"
 #include "clients/waiter.h"
 
@@ -49,16 +46,11 @@ struct server {
 	uint64_t rules_generation; /* how often rules were taken into force, from 1 */
 	uint64_t roles_generation; /* how often gpuwmd looked up the groups that give roles, from 1 */
 
-	struct registry *registry;
-	struct publish_table *publishes;
-	struct claim_table *claims;
-	struct quota *quota;
-	struct device_table devices;
+	struct ledger ledger;
 	struct keeping *keeping; /* what a restart finds */
 	struct freeing *freeing; /* versions that are to go */
 	bool unfreed; /* freeing a version failed for lack of memory; gpuwmd tries again before the loop sleeps */
 	struct notify *notify;
-	struct event_ring *events;
 	uint64_t events_told; /* the last one that subscribers were woken for */
 	struct audience *audiences; /* a list */
 	struct job_table jobs;

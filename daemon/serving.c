@@ -1,7 +1,7 @@
 #include "serving.h"
 
 #include "net/listener.h"
-#include "restart/notify.h"
+#include "base/notify.h"
 #include "server.h"
 
 static void on_awake(uv_idle_t *idle)

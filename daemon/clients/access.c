@@ -136,7 +136,7 @@ static struct subject subject_of(const struct server *server, struct model *mode
 /* cache: of whatever carries the name. */
 static struct subject subject_named(const struct server *server, const char *name, struct rule_cache *cache)
 {
-	struct model *model = registry_model(server->registry, name);
+	struct model *model = registry_model(server->ledger.registry, name);
 
 	if (model)
 		return subject_of(server, model);
@@ -195,7 +195,7 @@ int access_find(struct session *s, const struct ref *ref, struct version **ret_v
 {
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
-	return registry_find_in(s->server->registry, &view, ref, ret_version, ret_generation, error);
+	return registry_find_in(s->server->ledger.registry, &view, ref, ret_version, ret_generation, error);
 }
 
 int access_find_own(struct session *s, const struct ref *ref, struct version **ret_version, struct error *error)
@@ -203,7 +203,8 @@ int access_find_own(struct session *s, const struct ref *ref, struct version **r
 	struct version *version;
 	uint64_t generation;
 
-	if (registry_find(s->server->registry, ref, &version, &generation, NULL) < 0 || !is_made_by(s, version))
+	if (registry_find(s->server->ledger.registry, ref, &version, &generation, NULL) < 0 ||
+	    !is_made_by(s, version))
 		return access_find(s, ref, ret_version, &generation, error);
 	*ret_version = version;
 	return 0;
@@ -213,7 +214,7 @@ int access_find_model(struct session *s, const char *name, struct model **ret_mo
 {
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
-	return registry_model_in(s->server->registry, &view, name, ret_model, error);
+	return registry_model_in(s->server->ledger.registry, &view, name, ret_model, error);
 }
 
 static bool sees_event(void *data, struct event_about *about)
@@ -227,7 +228,7 @@ static bool sees_event(void *data, struct event_about *about)
 
 uint64_t access_skip_events(struct session *s, uint64_t after)
 {
-	return event_skip(s->server->events, after, sees_event, s);
+	return event_skip(s->server->ledger.events, after, sees_event, s);
 }
 
 /* ---- rights ---- */

@@ -20,7 +20,7 @@ struct audience {
 static bool tell_one(struct fair_task *task)
 {
 	struct audience *a = (struct audience *)task; /* its first member */
-	uint64_t last = event_last(a->server->events);
+	uint64_t last = event_last(a->server->ledger.events);
 	struct session *session;
 
 	if (!a->turn) {

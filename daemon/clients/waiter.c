@@ -37,7 +37,7 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 		return error_set(error, -EDQUOT, "wait for some, or use another connection",
 				 "this connection has all %d waiting requests that it may have",
 				 REQUESTS_PER_SESSION_MAX);
-	return quota_charge(request->server->quota, session->peer.uid, QUOTA_REQUESTS, ret, error);
+	return quota_charge(request->server->ledger.quota, session->peer.uid, QUOTA_REQUESTS, ret, error);
 }
 
 void waiters_init(struct server *server)

@@ -112,7 +112,7 @@ void waiter_names_of_version(struct server *server, enum wait_kind kind, const s
 	snprintf(ref.model, sizeof(ref.model), "%s", model);
 	snprintf(ref.name, sizeof(ref.name), "%s", version->tag);
 	look_at_each(server, kind, &ref, look);
-	while ((alias = registry_next_alias(server->registry, model, alias, &model))) {
+	while ((alias = registry_next_alias(server->ledger.registry, model, alias, &model))) {
 		if (alias->version != version && strcmp(alias->name, ALIAS_PREVIOUS) != 0)
 			continue;
 		snprintf(ref.name, sizeof(ref.name), "%s", alias->name);

@@ -1,6 +1,7 @@
 #include "roots.h"
 
-#include "../server.h"
+#include "config.h"
+#include "../base/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include <sys/stat.h>
 
 struct roots {
-	struct server *server;
+	uv_loop_t *loop;
+	const struct config *config;
 	uv_fs_t request;
 	bool busy; /* request is on its way */
 	bool ended;
@@ -46,21 +48,22 @@ static void on_stat(uv_fs_t *request)
 /* The configuration may be another one by now. */
 static void look_at_next(struct roots *roots)
 {
-	const struct config *config = roots->server->config;
+	const struct config *config = roots->config;
 
 	if (roots->busy || config->loader_socket[0] || roots->next >= config->root_count)
 		return;
 	roots->request.data = roots;
-	roots->busy =
-		uv_fs_stat(&roots->server->loop, &roots->request, config->roots[roots->next++], on_stat) == 0;
+	roots->busy = uv_fs_stat(roots->loop, &roots->request, config->roots[roots->next++], on_stat) == 0;
 }
 
-struct roots *roots_new(struct server *server)
+struct roots *roots_new(uv_loop_t *loop, const struct config *config)
 {
 	struct roots *roots = calloc(1, sizeof(*roots));
 
-	if (roots)
-		roots->server = server;
+	if (roots) {
+		roots->loop = loop;
+		roots->config = config;
+	}
 	return roots;
 }
 

@@ -2,12 +2,13 @@
 #ifndef GPUWM_DAEMON_ROOTS_H
 #define GPUWM_DAEMON_ROOTS_H
 
+#include <uv.h>
+
 struct config;
 struct roots;
-struct server;
 
 /* NULL: out of memory. */
-struct roots *roots_new(struct server *server);
+struct roots *roots_new(uv_loop_t *loop, const struct config *config);
 /* Returns NULL. The memory is freed when the last look on libuv's threads has ended. */
 struct roots *roots_free(struct roots *roots);
 

@@ -48,10 +48,10 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 	if (r == 0)
 		r = access_publish(request->session, wanted->ref->model, error);
 	if (r == 0)
-		r = registry_tag_allowed(server->registry, wanted->ref, error);
+		r = registry_tag_allowed(server->ledger.registry, wanted->ref, error);
 	if (r < 0)
 		return r;
-	claim = claim_find(server->claims, wanted->ref);
+	claim = claim_find(server->ledger.claims, wanted->ref);
 	if (!claim)
 		return elect(request, wanted->ref, error);
 	if (claim->holder == request->session)
@@ -121,10 +121,10 @@ int claim_resume(const struct request *request, const char *text, struct error *
 	if (r == 0)
 		r = params_open(server, error);
 	if (r == 0)
-		r = registry_tag_allowed(server->registry, &name, error);
+		r = registry_tag_allowed(server->ledger.registry, &name, error);
 	if (r < 0)
 		return r;
-	claim = claim_find(server->claims, &name);
+	claim = claim_find(server->ledger.claims, &name);
 	if (claim && !claim->holder)
 		return claims_take_back(request->session, claim, error);
 	if (claim) /* its own, by an earlier resume, or another session's */
@@ -143,7 +143,7 @@ int method_claim_give_up(struct request *request, struct fields *params, struct 
 	r = params_check(params, error);
 	if (r < 0)
 		return r;
-	claim = claim_find(server->claims, &name);
+	claim = claim_find(server->ledger.claims, &name);
 	if (!claim || (claim->holder != request->session && request->session->kind != SESSION_ADMIN))
 		return error_set(error, -ENOENT, "a claim is given up on the connection that took it",
 				 "this connection has not claimed %s@%s", name.model, name.name);

@@ -15,7 +15,7 @@ static void answer_left(const struct request *request, const struct device *devi
 
 	request_result(request, &w);
 	message_begin_array(&w, "left");
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		if (version->freeing || (device && !version_is_on(version, device)) ||
 		    (version->state != VERSION_RETIRING && !(device && version->state == VERSION_READY)))
 			continue;
@@ -55,7 +55,7 @@ static int check_lost(const struct request *request, const struct device *device
 	if (device->lost.code)
 		return 0;
 	/* It may be back, and what was lost with it still be there. */
-	while ((version = registry_next_version(request->server->registry, NULL, version))) {
+	while ((version = registry_next_version(request->server->ledger.registry, NULL, version))) {
 		if (version_is_on(version, device) && version->tainted && version->tainted->code == -ENODEV)
 			return 0;
 	}

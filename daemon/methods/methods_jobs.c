@@ -63,8 +63,8 @@ static int default_device(const struct server *server, struct load *load, struct
 {
 	struct device *cuda = NULL;
 
-	for (size_t i = 0; i < server->devices.count; i++) {
-		struct device *device = server->devices.devices[i];
+	for (size_t i = 0; i < server->ledger.devices.count; i++) {
+		struct device *device = server->ledger.devices.devices[i];
 
 		if (cuda && device->is_cuda)
 			return error_set(error, -EINVAL, "devices names them",
@@ -131,11 +131,11 @@ static int load_fields(struct server *server, struct fields *params, struct load
 /* What would fail after minutes of loading fails now. */
 static int check_names(struct server *server, const struct load *load, struct error *error)
 {
-	int r = registry_tag_allowed(server->registry, &load->name, error);
+	int r = registry_tag_allowed(server->ledger.registry, &load->name, error);
 
 	if (r < 0 || !load->alias[0])
 		return r;
-	return registry_alias_allowed(server->registry, load->name.model, load->alias, error);
+	return registry_alias_allowed(server->ledger.registry, load->name.model, load->alias, error);
 }
 
 static int fill(struct job *job, const struct load *load)

@@ -53,7 +53,7 @@ static uint64_t count(const struct server *server, const struct kick *kick)
 	uint64_t found = 0;
 
 	if (kick->by == BY_LEASE)
-		return lease_by_id(server->registry, kick->number) != NULL;
+		return lease_by_id(server->ledger.registry, kick->number) != NULL;
 	for (const struct session *s = server->sessions; s; s = s->next) {
 		const struct lease *lease = concerns(kick, s) ? s->leases : NULL;
 
@@ -69,7 +69,7 @@ static const struct session *any_holder(const struct server *server, const struc
 	const struct session *session = server->sessions;
 
 	if (kick->by == BY_LEASE)
-		return lease_by_id(server->registry, kick->number)->holder;
+		return lease_by_id(server->ledger.registry, kick->number)->holder;
 	while (!concerns(kick, session))
 		session = session->next;
 	return session;
@@ -99,7 +99,7 @@ static int remember(struct server *server, const struct kick *kick, const struct
 	if (lease->version->forced || version_lease_revoked(lease->version, uid, lease->id))
 		return 0;
 	if (kick->by == BY_UID)
-		return version_revoke_user(lease->version, uid, lease_last(server->registry), error);
+		return version_revoke_user(lease->version, uid, lease_last(server->ledger.registry), error);
 	return version_revoke_id(lease->version, uid, lease->id, error);
 }
 
@@ -120,7 +120,7 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 	int r = 0;
 
 	if (kick->by == BY_LEASE)
-		return kick_lease(server, kick, lease_by_id(server->registry, kick->number), error);
+		return kick_lease(server, kick, lease_by_id(server->ledger.registry, kick->number), error);
 	for (struct session *s = server->sessions; s && r == 0; s = s->next) {
 		bool concerned = concerns(kick, s);
 
@@ -132,7 +132,7 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 
 static int check_room_of(const struct server *server, uid_t uid, uint64_t leases, struct error *error)
 {
-	const uint64_t known = registry_revoked_ids(server->registry, uid);
+	const uint64_t known = registry_revoked_ids(server->ledger.registry, uid);
 	char remedy[160];
 
 	if (known + leases <= REVOKED_IDS_PER_UID_MAX)

@@ -150,11 +150,11 @@ static int grant(const struct request *request, const struct found *found, bool 
 	int r;
 
 	if (look) /* as freely as a lease of before a restart */
-		r = lease_resume(server->registry, found->version, found->replica, session, &session->leases,
-				 server->quota, session->peer.uid, &lease, error);
+		r = lease_resume(server->ledger.registry, found->version, found->replica, session,
+				 &session->leases, server->ledger.quota, session->peer.uid, &lease, error);
 	else
-		r = lease_grant(server->registry, found->version, found->replica, session, &session->leases,
-				server->quota, session->peer.uid, &lease, error);
+		r = lease_grant(server->ledger.registry, found->version, found->replica, session,
+				&session->leases, server->ledger.quota, session->peer.uid, &lease, error);
 	if (r == 0)
 		answer(request, found, lease->id);
 	return r;
@@ -255,7 +255,7 @@ int method_release(struct request *request, struct fields *params, struct error 
 
 	if (r < 0)
 		return r;
-	lease = lease_find(server->registry, id, request->session);
+	lease = lease_find(server->ledger.registry, id, request->session);
 	if (!lease && revoked_release(server, request->session, id)) {
 		request_done(request);
 		return 0;
@@ -263,7 +263,7 @@ int method_release(struct request *request, struct fields *params, struct error 
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
 				 "lease %llu is not this connection's", (unsigned long long)id);
-	versions_free_unused(server, lease_release(server->registry, lease));
+	versions_free_unused(server, lease_release(server->ledger.registry, lease));
 	request_done(request);
 	return 0;
 }
@@ -304,7 +304,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	if (r == 0)
 		r = access_attach(session, version->model, error);
 	if (r == 0)
-		r = check_resumed(server->registry, version, session->peer.uid, id, error);
+		r = check_resumed(server->ledger.registry, version, session->peer.uid, id, error);
 	*ret_revoked = r == -ESTALE;
 	if (r < 0)
 		return r;
@@ -314,8 +314,8 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	r = find_replica(version, wanted, &replica, error);
 	if (r < 0)
 		return r;
-	return lease_resume(server->registry, version, replica, session, &session->leases, server->quota,
-			    session->peer.uid, ret, error);
+	return lease_resume(server->ledger.registry, version, replica, session, &session->leases,
+			    server->ledger.quota, session->peer.uid, ret, error);
 }
 
 /* One of them; what is wrong with it is its own answer. */

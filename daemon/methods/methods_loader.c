@@ -31,7 +31,8 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 		return r;
 	device.is_cuda = strcmp(kind, "cuda") == 0;
 	/* Without NVML, and of a GPU that is lost, a loader does not know what is free. */
-	r = device_table_report(&server->devices, &device, fields_have(&f, "free") ? clock_steady_ms() : 0);
+	r = device_table_report(&server->ledger.devices, &device,
+				fields_have(&f, "free") ? clock_steady_ms() : 0);
 	return r < 0 ? error_set(error, r, NULL, "the device %s was not taken: %s", device.id, strerror(-r))
 		     : 0;
 }
@@ -64,7 +65,7 @@ static int take_lost(struct server *server, struct fields *params, struct error 
 		fields_text(&f, "device", id, sizeof(id));
 		fields_error(&f, "error", &why);
 		r = params_check(&f, error);
-		device = r == 0 ? device_find(&server->devices, id) : NULL;
+		device = r == 0 ? device_find(&server->ledger.devices, id) : NULL;
 		if (device && device->is_cuda)
 			losses_note(server, device, &why);
 	}
@@ -81,7 +82,7 @@ static int take_back(struct server *server, struct fields *params, struct error 
 		struct device *device;
 
 		fields_text_at(params, &back[i], "back", id, sizeof(id));
-		device = params->error.code ? NULL : device_find(&server->devices, id);
+		device = params->error.code ? NULL : device_find(&server->ledger.devices, id);
 		if (device)
 			losses_end(server, device);
 	}
@@ -308,8 +309,8 @@ static int checked_fields(struct request *request, struct fields *params, struct
 static int find_part(struct server *server, const struct job *job, const struct checked *checked,
 		     struct publish **ret_publish, struct publish_part **ret_part, struct error *error)
 {
-	struct publish *publish = publish_find(server->publishes, &checked->publish);
-	const struct device *device = device_find(&server->devices, checked->device);
+	struct publish *publish = publish_find(server->ledger.publishes, &checked->publish);
+	const struct device *device = device_find(&server->ledger.devices, checked->device);
 	struct publish_part *part = NULL;
 
 	if (publish && device && checked->rank < PARTS_PER_VERSION_MAX)
@@ -333,7 +334,7 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 	if (job->kind == JOB_LOAD)
 		r = publish_commit(publish, part, job, &checked->what.content, error);
 	if (r == 0)
-		r = publish_checked(server->registry, publish, part, &checked->what, error);
+		r = publish_checked(server->ledger.registry, publish, part, &checked->what, error);
 	if (r < 0) {
 		versions_fail(server, publish, error, NULL);
 		return r;
@@ -348,7 +349,7 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 /* The last part's answer comes when the version is ready: a load is done then. */
 static void wake_stored(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	struct version *version = registry_by_publish(waiter->request.server->registry, &waiter->id);
+	struct version *version = registry_by_publish(waiter->request.server->ledger.registry, &waiter->id);
 
 	(void)changed;
 	(void)expired;

@@ -141,14 +141,14 @@ static uint64_t still_mapped(const struct server *server)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < server->devices.count; i++)
-		bytes += server->devices.devices[i]->still_mapped;
+	for (size_t i = 0; i < server->ledger.devices.count; i++)
+		bytes += server->ledger.devices.devices[i]->still_mapped;
 	return bytes;
 }
 
 static void put_counts(struct message_writer *w, const struct server *server)
 {
-	struct registry_counts counts = registry_counts(server->registry);
+	struct registry_counts counts = registry_counts(server->ledger.registry);
 
 	message_put_u64(w, "sessions", server->session_count);
 	message_put_u64(w, "leases", counts.leases);
@@ -157,8 +157,8 @@ static void put_counts(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "versions", counts.versions);
 	message_put_u64(w, "aliases", counts.aliases);
 	message_put_u64(w, "pins", counts.pins);
-	message_put_u64(w, "publishes", publish_count(server->publishes));
-	message_put_u64(w, "claims", claim_count(server->claims));
+	message_put_u64(w, "publishes", publish_count(server->ledger.publishes));
+	message_put_u64(w, "claims", claim_count(server->ledger.claims));
 	message_put_u64(w, "waiting", server->waiting);
 	message_put_u64(w, "jobs_running", server->jobs.running);
 	message_put_u64(w, "loaders", loader_pool_count(server->loaders));
@@ -200,7 +200,7 @@ int method_status(struct request *request, struct fields *params, struct error *
 	message_put_u64(&w, "pid", (uint64_t)getpid());
 	message_put_u64(&w, "uptime_ms", clock_steady_ms() - server->started_ms);
 	message_put_bool(&w, "draining", server->draining);
-	message_put_u64(&w, "seq", event_last(server->events));
+	message_put_u64(&w, "seq", event_last(server->ledger.events));
 	put_counts(&w, server);
 	put_keeping(&w, server);
 	put_devices(&w, server);
@@ -235,7 +235,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 
 static void put_publishes(struct message_writer *w, const struct session *session)
 {
-	const struct publish_table *table = session->server->publishes;
+	const struct publish_table *table = session->server->ledger.publishes;
 
 	message_begin_array(w, "publishes");
 	for (const struct publish *publish = publish_next(table, NULL); publish;
@@ -305,7 +305,7 @@ int method_clients(struct request *request, struct fields *params, struct error 
 	}
 	put_revoked_gone(&w, request->server);
 	message_end(&w);
-	put_users(&w, request->server->quota);
+	put_users(&w, request->server->ledger.quota);
 	request_answer(request, &w);
 	return 0;
 }
@@ -316,7 +316,7 @@ int method_subscribe(struct request *request, struct fields *params, struct erro
 {
 	struct session *session = request->session;
 	struct server *server = request->server;
-	uint64_t last = event_last(server->events), after = fields_u64_or(params, "after", last);
+	uint64_t last = event_last(server->ledger.events), after = fields_u64_or(params, "after", last);
 	struct message_writer w;
 	int r = params_check(params, error);
 

@@ -115,7 +115,8 @@ static int swap_old(struct session *session, const struct swap *swap, struct err
 
 	snprintf(ref.model, sizeof(ref.model), "%s", swap->model);
 	snprintf(ref.name, sizeof(ref.name), "%s", swap->alias);
-	if (!swap->retire_old || registry_find(session->server->registry, &ref, &old, &generation, NULL) < 0)
+	if (!swap->retire_old ||
+	    registry_find(session->server->ledger.registry, &ref, &old, &generation, NULL) < 0)
 		return 0;
 	return access_retire(session, old, error);
 }
@@ -165,7 +166,7 @@ static struct version *version_by_id(struct server *server, const struct version
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->registry, &ref, &version, &generation, NULL) < 0 ? NULL : version;
+	return registry_find(server->ledger.registry, &ref, &version, &generation, NULL) < 0 ? NULL : version;
 }
 
 /* version NULL: it is gone already. */

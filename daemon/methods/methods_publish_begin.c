@@ -105,7 +105,8 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.uid = job->uid;
 	begin->request.by_operator = true;
 	begin->request.heard_ms = NULL;
-	r = publish_begin(server->publishes, server->registry, NULL, &begin->request, &publish, &part, error);
+	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &publish,
+			  &part, error);
 	if (r < 0)
 		return r;
 	job->version = publish->version->id;
@@ -159,8 +160,8 @@ static int begin_with_groups(const struct request *request, struct begin *begin,
 	}
 	begin->request.groups = groups;
 	begin->request.group_count = count;
-	r = publish_begin(server->publishes, server->registry, server->quota, &begin->request, ret_publish,
-			  ret_part, error);
+	r = publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
+			  &begin->request, ret_publish, ret_part, error);
 	begin->request.groups = NULL;
 	begin->request.group_count = 0;
 	free(groups);
@@ -197,7 +198,7 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
  * alias asks for both. */
 static int check_rights(const struct request *request, const struct begin *begin, struct error *error)
 {
-	struct model *model = registry_model(request->server->registry, begin->name.model);
+	struct model *model = registry_model(request->server->ledger.registry, begin->name.model);
 	int r = access_publish(request->session, begin->name.model, error);
 
 	if (r == 0 && begin->alias[0] && model && model_owner(model).known)
@@ -237,7 +238,7 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 static int check_join(const struct request *request, const struct begin *begin, struct error *error)
 {
 	const struct version_id *id = begin->request.join;
-	const struct publish *publish = id ? publish_find(request->server->publishes, id) : NULL;
+	const struct publish *publish = id ? publish_find(request->server->ledger.publishes, id) : NULL;
 
 	if (!id || (publish && may_take_part(request->session, publish->version)))
 		return 0;

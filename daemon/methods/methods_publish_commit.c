@@ -63,7 +63,7 @@ static int not_yours(struct error *error)
 static int look_at_part(const struct request *request, const struct commit *commit, struct version **ret,
 			struct error *error)
 {
-	struct version *version = registry_by_publish(request->server->registry, &commit->publish);
+	struct version *version = registry_by_publish(request->server->ledger.registry, &commit->publish);
 	const struct replica *replica = NULL;
 
 	if (!version || !may_take_part(request->session, version))
@@ -95,7 +95,7 @@ static void wake_checked(struct waiter *waiter, const struct version *changed, b
 	(void)expired;
 	if (changed && !version_id_equal(&changed->publish, &waiter->id))
 		return;
-	commit.device = device_find(&server->devices, waiter->device);
+	commit.device = device_find(&server->ledger.devices, waiter->device);
 	r = look_at_part(&waiter->request, &commit, &version, &error);
 	if (r == 0)
 		return;
@@ -160,7 +160,7 @@ int method_publish_commit(struct request *request, struct fields *params, struct
 
 	if (r < 0)
 		return r;
-	publish = publish_find(request->server->publishes, &commit.publish);
+	publish = publish_find(request->server->ledger.publishes, &commit.publish);
 	if (!publish || !may_take_part(request->session, publish->version)) {
 		r = look_at_part(request, &commit, &version, error);
 		if (r >= 0)
@@ -204,7 +204,7 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 	r = params_check(params, error);
 	if (r < 0)
 		return r;
-	publish = publish_find(request->server->publishes, &id);
+	publish = publish_find(request->server->ledger.publishes, &id);
 	if (!publish || !may_take_part(request->session, publish->version))
 		return publish_unknown(&id, error);
 	if (request->session->kind != SESSION_ADMIN && !has_uncommitted_part(publish, request->session))

@@ -41,22 +41,23 @@ void params_name(struct fields *params, const char *key, struct ref *ret)
 
 static void list_devices(const struct server *server, char *text, size_t size)
 {
-	size_t used = (size_t)snprintf(text, size, "there %s", server->devices.count == 1 ? "is" : "are");
+	size_t used =
+		(size_t)snprintf(text, size, "there %s", server->ledger.devices.count == 1 ? "is" : "are");
 
-	for (size_t i = 0; i < server->devices.count && used < size; i++)
+	for (size_t i = 0; i < server->ledger.devices.count && used < size; i++)
 		used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
-					 server->devices.devices[i]->id);
-	if (server->devices.count == 0)
+					 server->ledger.devices.devices[i]->id);
+	if (server->ledger.devices.count == 0)
 		snprintf(text, size, "no loader has told any device yet");
 }
 
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error)
 {
 	char there[TEXT_BYTES_MAX + 1];
-	struct device *device = device_find(&server->devices, id);
+	struct device *device = device_find(&server->ledger.devices, id);
 	const struct error *failure = loader_pool_failure(server->loaders);
 
-	if (!device && server->devices.count == 0 && failure)
+	if (!device && server->ledger.devices.count == 0 && failure)
 		return error_set(error, -ENODEV, failure->detail, "no loader has told the devices yet: %.800s",
 				 failure->message);
 	if (!device) {
@@ -131,8 +132,8 @@ void put_devices(struct message_writer *w, const struct server *server)
 	uint64_t now = clock_steady_ms();
 
 	message_begin_array(w, "devices");
-	for (size_t i = 0; i < server->devices.count; i++)
-		put_device(w, server->devices.devices[i], now);
+	for (size_t i = 0; i < server->ledger.devices.count; i++)
+		put_device(w, server->ledger.devices.devices[i], now);
 	message_end(w);
 }
 
@@ -146,7 +147,7 @@ void put_limits(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "part_segments", PART_SEGMENTS_MAX);
 	message_put_u64(w, "parts_per_version", PARTS_PER_VERSION_MAX);
 	message_put_u64(w, "versions", VERSIONS_MAX);
-	message_put_u64(w, "store_fds", registry_fds_max(server->registry));
+	message_put_u64(w, "store_fds", registry_fds_max(server->ledger.registry));
 	message_put_u64(w, "requests_per_session", REQUESTS_PER_SESSION_MAX);
 	message_put_u64(w, "sessions", config->sessions);
 	message_put_u64(w, "connects_per_second", config->connects_per_second);

@@ -155,7 +155,7 @@ static int admit(struct session *s, struct error *error)
 	    server->config->sessions + (s->kind == SESSION_ADMIN ? ADMIN_SESSIONS_MORE : 0))
 		return too_many(server, error);
 	if (s->kind == SESSION_WORKER)
-		r = quota_charge(server->quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
+		r = quota_charge(server->ledger.quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
 	if (r < 0)
 		return r;
 	s->share = s->kind == SESSION_WORKER ? fair_join(server->fair, s->peer.uid)

@@ -232,7 +232,7 @@ bool session_tell_events(struct session *s)
 		if (s->out || s->ended)
 			return false;
 		s->event_seq = access_skip_events(s, s->event_seq);
-		if (event_after(s->server->events, s->event_seq, &data, &bytes, &seq) == 0)
+		if (event_after(s->server->ledger.events, s->event_seq, &data, &bytes, &seq) == 0)
 			return false;
 		r = packet_send(s->sock, data, bytes, NULL, 0);
 		if (r == -EAGAIN) {

@@ -2,7 +2,7 @@
 
 #include "../base/clock.h"
 #include "../base/log.h"
-#include "../restart/notify.h"
+#include "../base/notify.h"
 #include "../../proto/limits.h"
 #include "../../proto/message.h"
 #include "../../proto/methods.h"

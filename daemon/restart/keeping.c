@@ -1,8 +1,6 @@
 #include "keeping_internal.h"
 
 #include "../base/clock.h"
-#include "../work/scrub.h"
-#include "../work/versions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +9,8 @@
 /* Exit status when the state can't be written; sysexits.h calls it EX_IOERR. */
 #define EXIT_STATE 74
 
-struct keeping *keeping_new(struct server *server)
+struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct ledger *ledger,
+			    const struct version_id *fresh, keeping_over_fn *over, void *data)
 {
 	struct keeping *k = calloc(1, sizeof(*k));
 
@@ -22,11 +21,15 @@ struct keeping *keeping_new(struct server *server)
 		free(k);
 		return NULL;
 	}
-	uv_timer_init(&server->loop, k->grace);
+	uv_timer_init(loop, k->grace);
 	k->grace->data = k;
-	k->server = server;
+	k->loop = loop;
+	k->config = config;
+	k->ledger = ledger;
+	k->over = over;
+	k->data = data;
 	k->left = inherited_none;
-	k->ledger = server->instance;
+	k->id = *fresh;
 	k->epoch = 1;
 	k->next_name = 1;
 	return k;
@@ -64,7 +67,7 @@ const struct error *keeping_locked(const struct keeping *k)
 
 const struct version_id *keeping_ledger(const struct keeping *k)
 {
-	return &k->ledger;
+	return &k->id;
 }
 
 uint64_t keeping_epoch(const struct keeping *k)
@@ -87,14 +90,14 @@ uint64_t keeping_lost(const struct keeping *k)
 struct snapshot keeping_snapshot(const struct keeping *k)
 {
 	return (struct snapshot){
-		.ledger = k->ledger,
+		.ledger = k->id,
 		.epoch = k->epoch,
 		.next_name = k->next_name,
-		.scrub_from_ms = scrub_from(k->server->scrub),
-		.registry = k->server->registry,
-		.devices = &k->server->devices,
-		.claims = k->server->claims,
-		.quota = k->server->quota,
+		.scrub_from_ms = k->ledger->scrub_from_ms,
+		.registry = k->ledger->registry,
+		.devices = &k->ledger->devices,
+		.claims = k->ledger->claims,
+		.quota = k->ledger->quota,
 	};
 }
 
@@ -143,14 +146,14 @@ static size_t count_fds(const struct version *version)
 
 void keeping_not_removed(struct keeping *k, const struct version *version)
 {
-	uint64_t max = registry_fds_max(k->server->registry), count = count_fds(version);
+	uint64_t max = registry_fds_max(k->ledger->registry), count = count_fds(version);
 
-	registry_set_fds_max(k->server->registry, max > count ? max - count : 0);
+	registry_set_fds_max(k->ledger->registry, max > count ? max - count : 0);
 }
 
 struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
 {
-	struct store_batch *batch = store_batch_new(count_fds(version), k->server->config->store_confirm_ms);
+	struct store_batch *batch = store_batch_new(count_fds(version), k->config->store_confirm_ms);
 
 	if (!batch)
 		return NULL;
@@ -172,7 +175,7 @@ static void on_grace_over(uv_timer_t *timer)
 
 	k->grace_until_ms = 0;
 	log_info("the grace time is over: what nobody holds may be freed");
-	versions_free_all_unused(k->server);
+	k->over(k->data);
 }
 
 uint64_t keeping_grace_ms(const struct keeping *k)
@@ -182,12 +185,12 @@ uint64_t keeping_grace_ms(const struct keeping *k)
 
 void keeping_begin_grace(struct keeping *k)
 {
-	uint64_t grace = k->server->config->grace_ms;
+	uint64_t grace = k->config->grace_ms;
 
 	if (k->adopted == 0)
 		return;
 	if (grace > 0)
 		k->grace_until_ms = clock_steady_ms() + grace;
-	uv_update_time(&k->server->loop); /* its clock stood still while versions were taken over */
+	uv_update_time(k->loop); /* its clock stood still while versions were taken over */
 	uv_timer_start(k->grace, on_grace_over, grace, 0);
 }

@@ -6,15 +6,19 @@
 #ifndef GPUWM_DAEMON_KEEPING_H
 #define GPUWM_DAEMON_KEEPING_H
 
-#include "../ledger/registry.h"
+#include "../ledger/ledger.h"
 #include "store.h"
 
 struct inherited;
-struct server;
+struct config;
 struct keeping;
 
-/* NULL: out of memory. */
-struct keeping *keeping_new(struct server *server);
+/* Called when the grace time has ended: versions of the last gpuwmd that nobody holds may be freed. */
+typedef void keeping_over_fn(void *data);
+
+/* fresh: the id of the ledger, unless an earlier gpuwmd left one. NULL: out of memory. */
+struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct ledger *ledger,
+			    const struct version_id *fresh, keeping_over_fn *over, void *data);
 /* Its timer goes; then, after the loop, the rest. What is stored stays. NULL is fine for the second. */
 void keeping_end(struct keeping *keeping);
 struct keeping *keeping_free(struct keeping *keeping);

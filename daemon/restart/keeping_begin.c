@@ -2,8 +2,6 @@
 #include "keeping_internal.h"
 
 #include "memfd.h"
-#include "../reload.h"
-#include "../work/scrub.h"
 #include "../ledger/segment.h"
 
 #include <errno.h>
@@ -39,14 +37,14 @@ static int take(void *data, uint64_t name)
 }
 
 /* Nothing of a ledger that was half read is used; it has taken no descriptor. */
-static int forget_ledger(struct server *server)
+static int forget_ledger(struct ledger *ledger)
 {
-	registry_free(server->registry);
-	claim_table_free(server->claims);
-	device_table_clear(&server->devices);
-	server->registry = registry_new();
-	server->claims = claim_table_new();
-	return server->registry && server->claims ? 0 : -ENOMEM;
+	registry_free(ledger->registry);
+	claim_table_free(ledger->claims);
+	device_table_clear(&ledger->devices);
+	ledger->registry = registry_new();
+	ledger->claims = claim_table_new();
+	return ledger->registry && ledger->claims ? 0 : -ENOMEM;
 }
 
 static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)
@@ -64,12 +62,13 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	free(data);
 	if (r < 0)
 		return r;
-	k->ledger = snapshot.ledger;
+	k->id = snapshot.ledger;
 	k->epoch = snapshot.epoch + 1;
 	if (k->next_name < snapshot.next_name)
 		k->next_name = snapshot.next_name;
-	scrub_set_from(k->server->scrub, snapshot.scrub_from_ms);
-	k->adopted = registry_counts(k->server->registry).versions;
+	if (snapshot.scrub_from_ms)
+		k->ledger->scrub_from_ms = snapshot.scrub_from_ms;
+	k->adopted = registry_counts(k->ledger->registry).versions;
 	return 0;
 }
 
@@ -93,7 +92,7 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 		  "start the gpuwmd that wrote it; or gpuwmctl drain lets it all go, then restart gpuwmd",
 		  "gpuwmd leaves alone what it was left and can't read: %s", why->message);
 	log_error("%s (%s)", k->locked.message, k->locked.detail);
-	return forget_ledger(k->server);
+	return forget_ledger(k->ledger);
 }
 
 static int begin_new(struct keeping *k, struct error *error)
@@ -104,7 +103,7 @@ static int begin_new(struct keeping *k, struct error *error)
 		r = keeping_write(k);
 	if (r < 0)
 		return error_set(error, r, NULL, "the state can't be made: %s", strerror(-r));
-	return store_put_now(STORE_STATE, state_fd(k->state), k->server->config->store_confirm_ms, error);
+	return store_put_now(STORE_STATE, state_fd(k->state), k->config->store_confirm_ms, error);
 }
 
 /* Of what nobody knows, names above all that were in use are not used again either. */
@@ -150,7 +149,7 @@ static void close_left(struct keeping *k, struct inherited *left)
 		left->strange_fds[i] = -1;
 	}
 	if (held)
-		segment_close_fds(&k->server->loop, none, held, count);
+		segment_close_fds(k->loop, none, held, count);
 }
 
 static int remove_left(struct keeping *k, struct inherited *left, struct error *error)
@@ -165,7 +164,7 @@ static int remove_left(struct keeping *k, struct inherited *left, struct error *
 		if (count > 0)
 			log_warning("descriptors in the fd store that belong to no version are let go: %zu",
 				    count);
-		r = store_remove_now(names, count, k->server->config->store_confirm_ms, error);
+		r = store_remove_now(names, count, k->config->store_confirm_ms, error);
 	} else {
 		error_set(error, r, NULL, "gpuwmd is out of memory");
 	}
@@ -207,7 +206,7 @@ static void log_taken_over(const struct keeping *k)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(k->server->registry, NULL, version))) {
+	while ((version = registry_next_version(k->ledger->registry, NULL, version))) {
 		if (version->state == VERSION_FAILED)
 			log_error("%s", version->error.message);
 	}
@@ -242,10 +241,9 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 			"the fd store keeps %llu descriptors, gpuwmd itself needs %d of them: no version fits "
 			"(FileDescriptorStoreMax= and FDSTORE= of its unit, --store-max of gpuwm-keeper)",
 			(unsigned long long)limit, STORE_FDS_OWN);
-	registry_set_fds_max(k->server->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
+	registry_set_fds_max(k->ledger->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
 	keeping_begin_grace(k);
 	log_taken_over(k);
-	config_warn_budgets(k->server);
 	return 0;
 }
 
@@ -260,7 +258,7 @@ int keeping_let_go(struct keeping *k, struct error *error)
 		return 0;
 	r = remove_left(k, &k->left, error);
 	if (r == 0)
-		r = store_remove_now(state, 1, k->server->config->store_confirm_ms, error);
+		r = store_remove_now(state, 1, k->config->store_confirm_ms, error);
 	if (r == 0)
 		error_set(&k->locked, -EUCLEAN, "restart gpuwmd: it begins empty",
 			  "what gpuwmd could not read was let go");

@@ -4,16 +4,21 @@
 
 #include "keeping.h"
 #include "inherited.h"
-#include "../server.h"
+#include "../config/config.h"
+#include "../ledger/ledger.h"
 #include "snapshot.h"
 #include "state.h"
 
 struct keeping {
-	struct server *server;
+	uv_loop_t *loop;
+	const struct config *config;
+	struct ledger *ledger;
+	keeping_over_fn *over;
+	void *data; /* of over */
 	struct state *state; /* NULL: there is no store, or it is locked */
 	struct inherited left; /* when locked: what drain lets go */
 	struct error locked;
-	struct version_id ledger;
+	struct version_id id; /* of the ledger */
 	uint64_t epoch, next_name;
 	uint64_t adopted, lost;
 	uv_timer_t *grace; /* closes on its own */

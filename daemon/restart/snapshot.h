@@ -17,7 +17,7 @@ struct snapshot {
 	struct version_id ledger; /* the same for as long as the versions live */
 	uint64_t epoch; /* counts the starts of gpuwmd with this ledger, from 1 */
 	uint64_t next_name; /* the first name of the fd store that was never used */
-	uint64_t scrub_from_ms; /* as scrub_from returns it; 0: not known, as in the map of an older gpuwmd */
+	uint64_t scrub_from_ms; /* as in struct ledger; 0: not known, as in the map of an older gpuwmd */
 	struct registry *registry;
 	struct device_table *devices;
 	struct claim_table *claims; /* the map has those for which claim_is_kept is true */

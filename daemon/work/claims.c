@@ -41,7 +41,7 @@ int claims_taken(const struct server *server, const struct claim *claim, struct 
 int claims_check(const struct server *server, const struct session *session, const struct ref *name,
 		 struct error *error)
 {
-	const struct claim *claim = claim_find(server->claims, name);
+	const struct claim *claim = claim_find(server->ledger.claims, name);
 
 	if (!claim || claim->holder == session)
 		return 0;
@@ -52,8 +52,8 @@ int claims_elect(struct session *session, const struct ref *name, struct error *
 {
 	struct server *server = session->server;
 	struct claim *claim;
-	int r = claim_take(server->claims, name, session, &session->claims, server->quota, session->peer.uid,
-			   &claim, error);
+	int r = claim_take(server->ledger.claims, name, session, &session->claims, server->ledger.quota,
+			   session->peer.uid, &claim, error);
 
 	if (r == 0)
 		claims_settle(server);
@@ -67,7 +67,7 @@ static void turn(struct server *server, const struct ref *name)
 {
 	struct waiter *w = waiter_name_first(server, WAIT_CLAIM, name), *next;
 
-	for (; w && !claim_find(server->claims, name); w = next) {
+	for (; w && !claim_find(server->ledger.claims, name); w = next) {
 		next = w->next_of_name;
 		w->wake(w, NULL, false);
 	}
@@ -85,15 +85,15 @@ static void all_due(struct server *server, const struct ref *name)
 /* Whoever waits for a name that was not taken back is elected. */
 static void end_reserved(struct server *server)
 {
-	struct claim *claim = claim_next(server->claims, NULL), *next;
+	struct claim *claim = claim_next(server->ledger.claims, NULL), *next;
 
 	for (; claim; claim = next) {
 		const struct ref name = claim->name;
 
-		next = claim_next(server->claims, claim);
+		next = claim_next(server->ledger.claims, claim);
 		if (claim->holder)
 			continue;
-		claim_end(server->claims, claim);
+		claim_end(server->ledger.claims, claim);
 		turn(server, &name);
 	}
 }
@@ -110,7 +110,7 @@ void claims_begin_grace(struct server *server)
 {
 	uint64_t grace = server->config->grace_ms;
 
-	if (claim_count(server->claims) == 0)
+	if (claim_count(server->ledger.claims) == 0)
 		return;
 	server->claims_until_ms = clock_steady_ms() + grace;
 	uv_update_time(&server->loop);
@@ -121,15 +121,15 @@ int claims_take_back(struct session *session, struct claim *claim, struct error 
 {
 	if (claim->uid != session->peer.uid)
 		return name_user(session->server, claim, -EACCES, "claim it, and wait", error);
-	claim_give(session->server->claims, claim, session, &session->claims);
+	claim_give(session->server->ledger.claims, claim, session, &session->claims);
 	return 0;
 }
 
 void claims_settle(struct server *server)
 {
-	if (server->claims_saved == claim_changes(server->claims))
+	if (server->claims_saved == claim_changes(server->ledger.claims))
 		return;
-	server->claims_saved = claim_changes(server->claims);
+	server->claims_saved = claim_changes(server->ledger.claims);
 	keeping_save(server->keeping);
 }
 
@@ -138,11 +138,11 @@ void claims_settle(struct server *server)
 void claims_begun(struct server *server, const struct session *session, const struct ref *name,
 		  const struct version_id *publish)
 {
-	struct claim *claim = claim_find(server->claims, name);
+	struct claim *claim = claim_find(server->ledger.claims, name);
 
 	if (!claim || claim->holder != session)
 		return;
-	claim_begin(server->claims, claim, publish);
+	claim_begin(server->ledger.claims, claim, publish);
 	claims_settle(server);
 }
 
@@ -150,7 +150,7 @@ void claims_end(struct server *server, struct claim *claim)
 {
 	const struct ref name = claim->name;
 
-	claim_end(server->claims, claim);
+	claim_end(server->ledger.claims, claim);
 	turn(server, &name);
 }
 
@@ -161,12 +161,12 @@ void claims_concluded(struct server *server, const struct version *version)
 
 	snprintf(name.model, sizeof(name.model), "%s", model_name(version->model));
 	snprintf(name.name, sizeof(name.name), "%s", version->tag);
-	claim = claim_find(server->claims, &name);
+	claim = claim_find(server->ledger.claims, &name);
 	/* A load that failed beside the claim changes nothing for its holder. */
 	if (claim && version->state == VERSION_FAILED && !version_id_equal(&claim->publish, &version->publish))
 		return;
 	if (claim)
-		claim_end(server->claims, claim);
+		claim_end(server->ledger.claims, claim);
 	if (version->state == VERSION_FAILED)
 		turn(server, &name);
 	else
@@ -179,7 +179,7 @@ void claims_drop(struct session *session)
 
 	while (session->claims) {
 		if (server->stopping && claim_is_kept(session->claims))
-			claim_leave(server->claims, session->claims);
+			claim_leave(server->ledger.claims, session->claims);
 		else
 			claims_end(server, session->claims);
 	}
@@ -211,7 +211,7 @@ void put_claims(struct message_writer *w, struct session *session, const char *m
 	struct claim *claim = NULL;
 
 	message_begin_array(w, "claims");
-	while ((claim = claim_next(session->server->claims, claim))) {
+	while ((claim = claim_next(session->server->ledger.claims, claim))) {
 		const struct session *s = claim->holder;
 
 		if ((model && strcmp(claim->name.model, model) != 0) || !access_sees_claim(session, claim))

@@ -19,12 +19,12 @@ static void tell_lost(struct session *s, uint64_t leases)
 		 "session %llu (%s, pid %d, uid %u) ended with %llu lease%s", (unsigned long long)s->id,
 		 s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)leases,
 		 leases == 1 ? "" : "s");
-	event_begin(server->events, &w, EVENT_PEER_LOST);
+	event_begin(server->ledger.events, &w, EVENT_PEER_LOST);
 	message_put_u64(&w, "session", s->id);
 	message_put_u64(&w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
 	message_put_u64(&w, "uid", s->peer.uid);
 	message_put_u64(&w, "leases", leases);
-	event_emit(server->events, &w);
+	event_emit(server->ledger.events, &w);
 }
 
 static void drop_leases(struct session *s)
@@ -38,7 +38,7 @@ static void drop_leases(struct session *s)
 	if (!s->server->stopping)
 		tell_lost(s, count);
 	while (s->leases)
-		versions_free_unused(s->server, lease_release(s->server->registry, s->leases));
+		versions_free_unused(s->server, lease_release(s->server->ledger.registry, s->leases));
 }
 
 void holdings_drop(struct session *s)
@@ -61,11 +61,11 @@ void holdings_drop(struct session *s)
 void holdings_refuse(struct session *s, uint64_t lease_id, uint64_t request_id)
 {
 	struct request request = {.server = s->server, .session = s, .id = request_id};
-	struct lease *lease = lease_find(s->server->registry, lease_id, s);
+	struct lease *lease = lease_find(s->server->ledger.registry, lease_id, s);
 	struct error error;
 
 	if (lease)
-		versions_free_unused(s->server, lease_release(s->server->registry, lease));
+		versions_free_unused(s->server, lease_release(s->server->ledger.registry, lease));
 	error_set(
 		&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",
 		"no more descriptors can be sent to uid %u: its connections, or those of all users, leave too many "

@@ -247,12 +247,12 @@ uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struc
 /* Its model need not be there yet, or any more. */
 static void emit(struct server *server, const struct job *job, struct message_writer *w)
 {
-	const struct model *model = registry_model(server->registry, job->model);
+	const struct model *model = registry_model(server->ledger.registry, job->model);
 	struct event_about about = {.model = job->model};
 
 	if (model)
 		about.owner = model_owner(model);
-	event_emit_about(server->events, w, &about);
+	event_emit_about(server->ledger.events, w, &about);
 }
 
 /* note NULL: none. */
@@ -262,7 +262,7 @@ static void tell_with(struct server *server, struct job *job, const char *note)
 
 	if (is_routine(job))
 		return;
-	event_begin(server->events, &w, EVENT_JOB);
+	event_begin(server->ledger.events, &w, EVENT_JOB);
 	message_put_u64(&w, "job", job->id);
 	message_put_text(&w, "state", job_state_told(job));
 	message_put_text(&w, "phase", job->phase);
@@ -369,7 +369,7 @@ static void fail_unfinished(struct server *server, struct job *job, const struct
 	}
 	if (job->kind == JOB_VERIFY)
 		return;
-	publish = publish_find(server->publishes, &job->publish);
+	publish = publish_find(server->ledger.publishes, &job->publish);
 	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
 	if (!part || part->checker != job)
 		return;
@@ -401,7 +401,8 @@ bool job_is_storing(const struct server *server, const struct job *job)
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->registry, &ref, &version, &generation, NULL) == 0 && version->storing;
+	return registry_find(server->ledger.registry, &ref, &version, &generation, NULL) == 0 &&
+	       version->storing;
 }
 
 void job_end(struct server *server, struct job *job, const struct error *error)

@@ -347,7 +347,7 @@ static bool add_context(struct loader *l, struct device *device)
  * them, another one each time, so that a GPU that refuses keeps no other one from its context. */
 static void add_contexts(struct loader *l)
 {
-	const struct device_table *devices = &l->pool->server->devices;
+	const struct device_table *devices = &l->pool->server->ledger.devices;
 	const unsigned failures = l->pool->warm_failures;
 
 	for (size_t i = 0; i < devices->count; i++) {

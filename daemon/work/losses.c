@@ -10,11 +10,11 @@ static void tell(struct server *server, const struct device *device, const char 
 {
 	struct message_writer w;
 
-	event_begin(server->events, &w, kind);
+	event_begin(server->ledger.events, &w, kind);
 	message_put_text(&w, "device", device->id);
 	if (device->lost.code)
 		message_put_error(&w, "error", &device->lost);
-	event_emit(server->events, &w);
+	event_emit(server->ledger.events, &w);
 }
 
 void losses_note(struct server *server, struct device *device, const struct error *why)
@@ -93,8 +93,8 @@ void losses_settle(struct server *server)
 void losses_put(struct message_writer *w, const struct server *server)
 {
 	message_begin_array(w, "devices");
-	for (size_t i = 0; i < server->devices.count; i++) {
-		const struct device *device = server->devices.devices[i];
+	for (size_t i = 0; i < server->ledger.devices.count; i++) {
+		const struct device *device = server->ledger.devices.devices[i];
 
 		message_begin_map(w, NULL);
 		message_put_text(w, "device", device->id);

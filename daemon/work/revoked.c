@@ -222,7 +222,7 @@ int revoked_add(struct server *server, struct lease *lease, struct error *error)
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
 	revoked->unsent = session_withdraw(session, lease->id, &request);
-	lease_release(server->registry, lease);
+	lease_release(server->ledger.registry, lease);
 	if (revoked->unsent)
 		refuse_unsent(session, request);
 	return 0;

@@ -29,7 +29,7 @@ static void put_what(struct message_writer *w, const struct revoked *revoked)
 /* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
 static void emit_revoked(const struct revoked_holder *holder, const struct of_version *of, const char *reason)
 {
-	struct event_ring *events = holder->server->events;
+	struct event_ring *events = holder->server->ledger.events;
 	const struct revoked *revoked = of->event_first;
 	struct message_writer w;
 

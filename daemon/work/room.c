@@ -45,7 +45,7 @@ static struct shares shares_of(const struct server *server, const struct device 
 	struct version *version = NULL;
 	struct shares shares = {0};
 
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		add_version(&shares, version, device);
 	return shares;
 }

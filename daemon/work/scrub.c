@@ -13,7 +13,6 @@ struct scrub {
 	struct server *server;
 	uv_timer_t timer;
 	uint64_t interval; /* seconds, as configured */
-	uint64_t from_ms; /* since 1970: what it counts from; see scrub.h */
 	uint64_t begun_ms; /* since 1970: the pass that runs, or the last one */
 	uint64_t pass; /* numbers passes; a part has that of the last one that read it */
 	bool running; /* a pass */
@@ -30,7 +29,7 @@ struct scrub *scrub_new(struct server *server)
 	if (!scrub)
 		return NULL;
 	scrub->server = server;
-	scrub->from_ms = clock_wall_ms();
+	server->ledger.scrub_from_ms = clock_wall_ms();
 	scrub->timer.data = scrub;
 	uv_timer_init(&server->loop, &scrub->timer);
 	uv_unref((uv_handle_t *)&scrub->timer);
@@ -69,10 +68,11 @@ static void on_timer(uv_timer_t *timer)
 static void set_timer(struct scrub *scrub)
 {
 	uint64_t now = clock_wall_ms(), ms = scrub->interval * 1000, since;
+	uint64_t *from_ms = &scrub->server->ledger.scrub_from_ms;
 
-	if (scrub->from_ms > now)
-		scrub->from_ms = now;
-	since = now - scrub->from_ms;
+	if (*from_ms > now)
+		*from_ms = now;
+	since = now - *from_ms;
 	uv_timer_start(&scrub->timer, on_timer, since < ms ? ms - since : 0, ms);
 }
 
@@ -91,16 +91,8 @@ void scrub_configure(struct scrub *scrub)
 	scrub->running = false;
 }
 
-uint64_t scrub_from(const struct scrub *scrub)
+void scrub_begin(struct scrub *scrub)
 {
-	return scrub ? scrub->from_ms : 0;
-}
-
-void scrub_set_from(struct scrub *scrub, uint64_t from_ms)
-{
-	if (!scrub || from_ms == 0)
-		return;
-	scrub->from_ms = from_ms;
 	if (scrub->interval > 0)
 		set_timer(scrub);
 }
@@ -110,7 +102,7 @@ static void finish_pass(struct scrub *scrub)
 	scrub->running = false;
 	scrub->passes++;
 	scrub->last_ms = clock_wall_ms();
-	scrub->from_ms = scrub->begun_ms;
+	scrub->server->ledger.scrub_from_ms = scrub->begun_ms;
 	keeping_save(scrub->server->keeping);
 }
 
@@ -183,7 +175,7 @@ struct job *scrub_next(struct scrub *scrub)
 
 	if (!scrub || !scrub->running || scrub->job || scrub->server->draining)
 		return NULL;
-	while ((version = registry_next_version(scrub->server->registry, NULL, version))) {
+	while ((version = registry_next_version(scrub->server->ledger.registry, NULL, version))) {
 		/* What is known to be damaged needs no proof. */
 		if (version->state != VERSION_READY || version->tainted)
 			continue;

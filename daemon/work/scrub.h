@@ -20,11 +20,9 @@ struct scrub *scrub_new(struct server *server);
 struct scrub *scrub_free(struct scrub *scrub);
 /* The interval of the configuration, from now on where it is another one; 0: no more passes. */
 void scrub_configure(struct scrub *scrub);
-/* What the interval counts from, in ms since 1970, so that restarts do not put a pass off: the beginning of the last
- * pass that came to its end, or the first start. 0: there is no scrub. */
-uint64_t scrub_from(const struct scrub *scrub);
-/* As an earlier gpuwmd told it; 0: it did not. */
-void scrub_set_from(struct scrub *scrub, uint64_t from_ms);
+/* Call once the ledger of an earlier gpuwmd was taken over. The interval counts from scrub_from_ms of the ledger, so that
+ * restarts do not put a pass off: from the beginning of the last pass that came to its end, or from the first start. */
+void scrub_begin(struct scrub *scrub);
 
 /* For the pool, which has a loader to spare: a job for the next part, queued, with its contexts charged. NULL:
  * there is nothing to read, or nothing that can be read now. */

@@ -134,14 +134,14 @@ static void on_timer(uv_timer_t *timer)
 void silence_watch(struct silence *silence)
 {
 	struct server *server = silence->server;
-	struct publish *publish = publish_next(server->publishes, NULL), *next;
+	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
 	uint64_t now = clock_steady_ms(), first = UINT64_MAX;
 	struct error error;
 
 	for (; publish; publish = next) {
 		uint64_t due = look_at_publish(server, publish, now, &error);
 
-		next = publish_next(server->publishes, publish);
+		next = publish_next(server->ledger.publishes, publish);
 		if (due == 0)
 			versions_fail(server, publish, &error, NULL);
 		else

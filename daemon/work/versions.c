@@ -21,7 +21,7 @@ static uint64_t generation_of_current(const struct server *server, const char *m
 
 	snprintf(ref.model, sizeof(ref.model), "%s", model);
 	snprintf(ref.name, sizeof(ref.name), "%s", ALIAS_CURRENT);
-	registry_find(server->registry, &ref, &found, &generation, NULL);
+	registry_find(server->ledger.registry, &ref, &found, &generation, NULL);
 	return generation;
 }
 
@@ -34,7 +34,7 @@ static bool move_alias(struct server *server, const struct publish *publish, str
 	struct error error;
 
 	if (access_swap_late(server, version, publish->groups, publish->group_count, &error) == 0 &&
-	    registry_swap(server->registry, model, alias, version, NULL, ret, &error) == 0)
+	    registry_swap(server->ledger.registry, model, alias, version, NULL, ret, &error) == 0)
 		return ret->changed;
 	error_set(&version->error, error.code, error.detail,
 		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
@@ -53,13 +53,13 @@ static int become_ready(struct server *server, struct publish *publish, struct e
 	struct swap_result first = {.now = version}, moved;
 	bool current, has_moved;
 
-	if (registry_ready(server->registry, version, &current, error) < 0)
+	if (registry_ready(server->ledger.registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;
 	first.generation = generation_of_current(server, model);
 	has_moved = publish->alias[0] && move_alias(server, publish, &moved);
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
-	publish_end(server->publishes, publish);
+	publish_end(server->ledger.publishes, publish);
 	keeping_save(server->keeping);
 	tell_version(server, EVENT_READY, version);
 	if (current)
@@ -85,7 +85,7 @@ struct storing {
 
 static struct publish *take_storing(struct storing *storing)
 {
-	struct publish *publish = publish_find(storing->server->publishes, &storing->publish);
+	struct publish *publish = publish_find(storing->server->ledger.publishes, &storing->publish);
 
 	free(storing);
 	return publish;
@@ -122,7 +122,7 @@ static void on_stored(void *data, const struct error *error)
 {
 	struct storing *storing = data;
 	struct server *server = storing->server;
-	struct publish *publish = publish_find(server->publishes, &storing->publish);
+	struct publish *publish = publish_find(server->ledger.publishes, &storing->publish);
 	struct error reason;
 
 	if (error || become_ready(server, publish, &reason) < 0) {
@@ -169,7 +169,7 @@ int versions_complete(struct server *server, struct publish *publish, struct err
 /* False: the old version stays as it is, and so does `previous`. */
 static bool retire_old(struct server *server, struct version *old, struct error *ret_kept)
 {
-	if (registry_retire(server->registry, old, ret_kept) < 0)
+	if (registry_retire(server->ledger.registry, old, ret_kept) < 0)
 		return false;
 	freeing_begin(server, old);
 	return true;
@@ -179,7 +179,8 @@ int versions_swap(struct server *server, const struct versions_swap *swap, struc
 		  struct error *ret_kept, struct error *error)
 {
 	bool retired = false;
-	int r = registry_swap(server->registry, swap->model, swap->alias, swap->to, swap->expect, ret, error);
+	int r = registry_swap(server->ledger.registry, swap->model, swap->alias, swap->to, swap->expect, ret,
+			      error);
 
 	ret_kept->code = 0;
 	if (r < 0 || !ret->changed)
@@ -283,8 +284,8 @@ void versions_fail(struct server *server, struct publish *publish, const struct 
 	for (uint32_t i = 0; i < count; i++)
 		checkers[i] = publish->parts[i].checker;
 	give_up_all(server, publish, dead);
-	publish_end(server->publishes, publish);
-	registry_fail(server->registry, version, reason);
+	publish_end(server->ledger.publishes, publish);
+	registry_fail(server->ledger.registry, version, reason);
 	complain(server->complaints, version->owner, COMPLAINT_FAILED, "%s@%s failed: %s",
 		 model_name(version->model), version->tag, reason->message);
 	tell_failed(server, version);
@@ -324,12 +325,12 @@ static void fail_unbegun(struct server *server, struct publish *publish)
 void versions_fail_of(struct server *server, const void *publisher, const struct error *reason,
 		      const struct session *dead)
 {
-	struct publish *publish = publish_next(server->publishes, NULL), *next;
+	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
 
 	for (; publish; publish = next) {
 		bool last = publish_leave(publish, publisher);
 
-		next = publish_next(server->publishes, publish);
+		next = publish_next(server->ledger.publishes, publish);
 		if (publish->version->storing)
 			continue;
 		if (is_publisher(publish, publisher))

@@ -4,7 +4,7 @@
 static void begin(struct server *server, struct message_writer *w, const char *kind,
 		  const struct version *version)
 {
-	event_begin(server->events, w, kind);
+	event_begin(server->ledger.events, w, kind);
 	message_put_hex128(w, "version", version->id.bytes);
 	message_put_text(w, "model", model_name(version->model));
 	message_put_text(w, "tag", version->tag);
@@ -13,7 +13,7 @@ static void begin(struct server *server, struct message_writer *w, const char *k
 /* The model is there: the version is. */
 static void emit(struct server *server, struct message_writer *w, const struct model *model)
 {
-	event_emit_about(server->events, w,
+	event_emit_about(server->ledger.events, w,
 			 &(struct event_about){.model = model_name(model), .owner = model_owner(model)});
 }
 
@@ -60,7 +60,7 @@ void tell_swapped(struct server *server, const char *model, const char *alias, c
 {
 	struct message_writer w;
 
-	event_begin(server->events, &w, EVENT_SWAPPED);
+	event_begin(server->ledger.events, &w, EVENT_SWAPPED);
 	message_put_text(&w, "model", model);
 	message_put_text(&w, "alias", alias);
 	if (result->now)
@@ -68,5 +68,5 @@ void tell_swapped(struct server *server, const char *model, const char *alias, c
 	if (result->old)
 		message_put_hex128(&w, "old", result->old->id.bytes);
 	message_put_u64(&w, "generation", result->generation);
-	emit(server, &w, registry_model(server->registry, model));
+	emit(server, &w, registry_model(server->ledger.registry, model));
 }

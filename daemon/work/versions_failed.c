@@ -20,15 +20,15 @@ static void on_due(uv_timer_t *timer)
 	const uint64_t now = clock_steady_ms();
 	struct version *oldest;
 
-	while ((oldest = registry_oldest_failed(server->registry)) && due_ms(server, oldest) > 0 &&
+	while ((oldest = registry_oldest_failed(server->ledger.registry)) && due_ms(server, oldest) > 0 &&
 	       due_ms(server, oldest) <= now)
-		registry_forget_failed(server->registry, oldest);
+		registry_forget_failed(server->ledger.registry, oldest);
 	versions_failed_arm(server);
 }
 
 void versions_failed_arm(struct server *server)
 {
-	const struct version *oldest = registry_oldest_failed(server->registry);
+	const struct version *oldest = registry_oldest_failed(server->ledger.registry);
 
 	uv_timer_stop(&server->failed_timer);
 	if (!oldest || due_ms(server, oldest) == 0)
@@ -44,7 +44,7 @@ static void on_forget(void *data, const struct version *version)
 
 void versions_failed_begin(struct server *server)
 {
-	registry_on_forget_failed(server->registry, on_forget, server);
+	registry_on_forget_failed(server->ledger.registry, on_forget, server);
 	versions_failed_arm(server);
 }
 
@@ -63,7 +63,7 @@ int versions_remove(struct server *server, struct version *version, struct error
 		return error_set(error, -EINVAL, remedies[version->state],
 				 "%s@%s is %s: only a failed version can be removed",
 				 model_name(version->model), version->tag, version_state_name(version->state));
-	registry_forget_failed(server->registry, version);
+	registry_forget_failed(server->ledger.registry, version);
 	versions_failed_arm(server);
 	return 0;
 }

@@ -34,7 +34,7 @@ static void on_due(uv_timer_t *timer)
 	const uint64_t now = clock_steady_ms();
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		if (version->force_due_ms == 0 || version->force_due_ms > now)
 			continue;
 		log_info("%s@%s is freed by force: %llu leases are revoked", model_name(version->model),
@@ -53,7 +53,7 @@ static void arm(struct server *server)
 	struct version *version = NULL;
 	uint64_t next = 0;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		if (version->force_due_ms && (next == 0 || version->force_due_ms < next))
 			next = version->force_due_ms;
 	}
@@ -78,7 +78,7 @@ int versions_retire_by_force(struct server *server, struct version *version, uin
 	int r = version_check_unpinned(version, error);
 
 	if (r == 0)
-		r = registry_retire(server->registry, version, error);
+		r = registry_retire(server->ledger.registry, version, error);
 	if (r < 0 || version->freeing || version->forced)
 		return r;
 	log_force(server, version, after_ms, by);
@@ -108,7 +108,7 @@ void versions_force_begin(struct server *server)
 	const uint64_t now = clock_wall_ms();
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		if (version->force_at_ms > now)
 			version->force_due_ms = clock_steady_ms() + (version->force_at_ms - now);
 		else if (version->force_at_ms || version->forced)

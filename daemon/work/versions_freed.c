@@ -24,7 +24,7 @@ struct freeing {
 static void freed(struct server *server, struct version *version)
 {
 	tell_version(server, EVENT_FREED, version);
-	registry_remove(server->registry, version);
+	registry_remove(server->ledger.registry, version);
 	waiters_wake(server, WAIT_FREED, NULL);
 	loader_pool_report(server->loaders);
 }
@@ -108,7 +108,7 @@ static void free_again(struct server *server)
 	if (!server->unfreed)
 		return;
 	server->unfreed = false;
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		marked |= freeing_begin(server, version);
 	if (marked)
 		keeping_save(server->keeping);
@@ -146,7 +146,7 @@ void versions_free_all_unused(struct server *server)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		freeing_begin(server, version);
 	keeping_save(server->keeping);
 }
@@ -156,7 +156,7 @@ void versions_free_all_unused(struct server *server)
 int versions_retire(struct server *server, struct version *version, struct error *error)
 {
 	bool before = version->state == VERSION_RETIRING, marked;
-	int r = registry_retire(server->registry, version, error);
+	int r = registry_retire(server->ledger.registry, version, error);
 
 	if (r < 0)
 		return r;
@@ -174,9 +174,10 @@ void versions_retire_all(struct server *server)
 {
 	struct version *version = NULL;
 
-	registry_remove_aliases(server->registry);
-	while ((version = registry_next_version(server->registry, NULL, version))) {
-		if (version->state != VERSION_READY || registry_retire(server->registry, version, NULL) < 0)
+	registry_remove_aliases(server->ledger.registry);
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
+		if (version->state != VERSION_READY ||
+		    registry_retire(server->ledger.registry, version, NULL) < 0)
 			continue;
 		tell_retiring(server, version, NULL);
 		waiters_wake(server, WAIT_READY, version);

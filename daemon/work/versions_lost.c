@@ -63,11 +63,11 @@ static int check_devices(const struct version *version, struct error *error)
 
 void versions_fail_lost(struct server *server)
 {
-	struct publish *publish = publish_next(server->publishes, NULL), *next;
+	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
 	struct error why;
 
 	for (; publish; publish = next) {
-		next = publish_next(server->publishes, publish);
+		next = publish_next(server->ledger.publishes, publish);
 		if (!publish->version->storing && check_devices(publish->version, &why) < 0)
 			versions_fail(server, publish, &why, NULL);
 	}
@@ -77,7 +77,7 @@ void versions_lose(struct server *server, struct device *device)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		lose(server, version, device);
 	keeping_save(server->keeping);
 }
@@ -104,7 +104,7 @@ static const struct alias *alias_of(struct server *server, const struct version 
 	const struct alias *alias = NULL;
 	const char *in;
 
-	while ((alias = registry_next_alias(server->registry, model, alias, &in))) {
+	while ((alias = registry_next_alias(server->ledger.registry, model, alias, &in))) {
 		if (alias->version == version && strcmp(alias->name, ALIAS_PREVIOUS) != 0)
 			return alias;
 	}
@@ -120,7 +120,7 @@ static void remove_aliases(struct server *server, struct version *version)
 
 	while ((alias = alias_of(server, version))) {
 		snprintf(name, sizeof(name), "%s", alias->name);
-		if (registry_swap(server->registry, model, name, NULL, NULL, &result, NULL) < 0)
+		if (registry_swap(server->ledger.registry, model, name, NULL, NULL, &result, NULL) < 0)
 			return;
 		tell_swapped(server, model, name, &result);
 	}
@@ -132,7 +132,7 @@ static void let_go(struct server *server, struct version *version)
 	bool before = version->state == VERSION_RETIRING;
 
 	remove_aliases(server, version);
-	if (registry_retire(server->registry, version, NULL) < 0)
+	if (registry_retire(server->ledger.registry, version, NULL) < 0)
 		return;
 	if (!before)
 		tell_retiring(server, version, &now);
@@ -153,7 +153,7 @@ void versions_drain_lost(struct server *server, const struct device *device)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		if (has_memory(version) && !version->freeing && is_lost_with(version, device) &&
 		    !version_is_left(version))
 			let_go(server, version);

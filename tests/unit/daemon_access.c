@@ -142,7 +142,7 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
 	cr_expect_eq(events_about(named, "s"), 1, "revoked");
 	cr_assert_eq(retire(admin, "s@v1"), 0);
-	TURN_UNTIL(!registry_model(server->registry, "s"));
+	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	cr_expect_eq(events_about(named, "s"), 2, "retiring, freed");
 	cr_expect_eq(events_about(other, "s"), 0);
 	close(owner);
@@ -161,7 +161,7 @@ Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 	owned("s", "v1", OWNER);
 	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, "model", "s"), 0);
 	cr_assert_eq(retire(admin, "s@v1"), 0);
-	TURN_UNTIL(!registry_model(server->registry, "s"));
+	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	begin_request(&w, 1, METHOD_SUBSCRIBE);
 	message_put_u64(&w, "after", 0);
 	send_request(owner, &w);

@@ -126,7 +126,7 @@ Test(access_change, others_retire_only_what_they_published)
 	cr_expect_str_eq(message.error.message, "m@v4 was published by uid 1001: uid 1003 may not retire it");
 	cr_expect_eq(retire(other, "m@v2"), 0);
 	cr_expect_eq(retire(owner, "m@v3"), 0, "the owner: any of it");
-	TURN_UNTIL(registry_counts(server->registry).versions == 2);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
 	close(owner);
 	close(other);
 }
@@ -181,7 +181,7 @@ Test(access_change, a_version_of_a_hidden_model_is_retired_by_who_published_it)
 	cr_expect_eq(retire(other, "s@v2"), 0);
 	hex128_format(second->id.bytes, id);
 	cr_expect_eq(retire(other, id), 0);
-	TURN_UNTIL(registry_counts(server->registry).versions == 2);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
 	cr_expect_eq(retire(other, "s@v2"), -ENOENT);
 	cr_expect_str_eq(message.error.message, "no model \"s\"");
 	close(other);
@@ -252,7 +252,8 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
 	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
-	cr_expect_gt(publish_next(server->publishes, NULL)->group_count, 0, "who asks later knows the groups");
+	cr_expect_gt(publish_next(server->ledger.publishes, NULL)->group_count, 0,
+		     "who asks later knows the groups");
 	close(same_uid);
 	close(owner);
 }

@@ -15,9 +15,9 @@ static void begin(uint64_t budget, int pidfd)
 {
 	struct device report = {.id = GPU, .name = "gpu", .is_cuda = true, .total = GIB(1), .context = CONTEXT};
 
-	cr_assert_eq(device_table_budget(&server->devices, GPU, budget, 0), 0);
-	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
-	gpu = device_find(&server->devices, GPU);
+	cr_assert_eq(device_table_budget(&server->ledger.devices, GPU, budget, 0), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);
+	gpu = device_find(&server->ledger.devices, GPU);
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	loader = standby_with(pidfd);
@@ -30,7 +30,7 @@ static struct job *load_to(struct device *second)
 
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
 	loader_pool_turn(server->loaders);
 	return job;
@@ -48,7 +48,7 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 	job = load_to(gpu);
 	cr_expect_eq(gpu->used, CONTEXT);
 	cr_expect_eq(gpu->contexts, CONTEXT);
-	cr_expect_eq(device_find(&server->devices, DEVICE_HOST)->used, 0);
+	cr_expect_eq(device_find(&server->ledger.devices, DEVICE_HOST)->used, 0);
 	begin_request(&w, 2, METHOD_LOADER_DONE);
 	send_request(loader, &w);
 	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
@@ -129,7 +129,7 @@ Test(context, of_a_check_counts_when_the_publish_begins)
 			 "of the budget of 150.0 MiB left"),
 		  "%s", message.error.message);
 	cr_expect_eq(gpu->used, 0, "nothing is left behind");
-	cr_expect_null(registry_next_version(server->registry, NULL, NULL));
+	cr_expect_null(registry_next_version(server->ledger.registry, NULL, NULL));
 	send_begin(publisher, MIB(50));
 	cr_assert_eq(answered(publisher), 0);
 	cr_expect_eq(gpu->used, MIB(50), "a loader comes when there is something to check");
@@ -151,7 +151,7 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 
 	begin(CONTEXT + MIB(50), -1);
 	publisher = greeted(SESSION_ADMIN);
-	load = load_to(device_find(&server->devices, DEVICE_HOST));
+	load = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	send_begin(publisher, MIB(50));
 	cr_assert_eq(answered(publisher), 0);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
@@ -161,7 +161,7 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 	close(loader);
 	TURN_UNTIL(job_ended(load));
 	loader = standby_with(-1);
-	version = registry_next_version(server->registry, "m", NULL);
+	version = registry_next_version(server->ledger.registry, "m", NULL);
 	TURN_UNTIL(version->state == VERSION_FAILED);
 	cr_expect_eq(version->error.code, -ENOSPC);
 	close(checker);
@@ -186,7 +186,7 @@ Test(context, of_another_job_is_waited_for)
 	cr_assert_eq(second->state, JOB_QUEUED);
 	cr_expect_str_eq(second->phase,
 			 "waiting for a loader: CUDA contexts of running jobs leave no room for its own");
-	third = load_to(device_find(&server->devices, DEVICE_HOST));
+	third = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	cr_expect_eq(third->state, JOB_RUNNING, "it needs none, and passes by");
 	close(loader);
 	TURN_UNTIL(job_ended(first));
@@ -403,7 +403,7 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	int publisher;
 
 	begin(GIB(1), -1);
-	host = device_find(&server->devices, DEVICE_HOST);
+	host = device_find(&server->ledger.devices, DEVICE_HOST);
 	config.publish_silence_ms = 300;
 	publisher = greeted(SESSION_ADMIN);
 	host->used = host->budget;
@@ -419,7 +419,7 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	server->room_came = true;
 	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
 	granted = clock_steady_ms();
-	TURN_UNTIL(publish_count(server->publishes) == 0);
+	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);
 	cr_expect_geq(clock_steady_ms() - granted, 300);
 	close(publisher);
 	close(loader);
@@ -448,7 +448,7 @@ Test(context, of_a_job_that_ends_as_a_publish_fails_is_no_trap)
 	cr_assert_eq(answered(next), 0, "%s", message.error.message);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checkers[1]), 0);
 	gpu->budget = MIB(120); /* as a reload */
-	TURN_UNTIL(publish_count(server->publishes) == 0);
+	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);
 	for (size_t i = 0; i < 2; i++)
 		close(checkers[i]);
 	close(silent);

@@ -229,7 +229,7 @@ Test(dispatch, draining_refuses_what_waits_and_what_comes)
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
 	send_get(sock, 6, "m@v1", 0);
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	close(sock);
 	close(admin);
 }
@@ -360,7 +360,7 @@ Test(dispatch, operators_look_at_what_gives_no_leases)
 
 Test(dispatch, memory_comes_back_when_a_version_is_freed)
 {
-	const struct device *host = device_find(&server->devices, DEVICE_HOST);
+	const struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	int admin = greeted(SESSION_ADMIN), fds = fd_count();
 
 	ready("m", "v1");

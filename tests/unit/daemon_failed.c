@@ -86,7 +86,7 @@ Test(failed, alone_are_removed_and_the_remedy_is_told_for_others)
 	expect_refused(admin, "m@v2", "m@v2 is building: only a failed version can be removed",
 		       "gpuwmctl cancel");
 	cr_assert_eq(version_pin(old, "night", &error), 0);
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(server, old, &error), 0);
 	expect_refused(admin, "m@v1", "m@v1 is retiring: only a failed version can be removed", "--force");
 	error_set(&error, -EIO, NULL, "no such luck");
@@ -134,7 +134,7 @@ Test(failed, go_by_themselves_after_their_time_the_oldest_first)
 	second = failed("m", "v2", OWNER);
 	second->failed_ms += 600000;
 	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
-	TURN_UNTIL(registry_oldest_failed(server->registry) == second);
+	TURN_UNTIL(registry_oldest_failed(server->ledger.registry) == second);
 	expect_removed(watcher, "v1");
 	cr_expect(uv_is_active((uv_handle_t *)&server->failed_timer), "for the other one");
 	close(watcher);
@@ -151,5 +151,5 @@ Test(failed, stay_where_there_is_no_time_and_go_when_a_reload_sets_one)
 	cr_expect_not(uv_is_active((uv_handle_t *)&server->failed_timer));
 	config.failed_keep_s = 100;
 	versions_failed_arm(server);
-	TURN_UNTIL(!registry_oldest_failed(server->registry));
+	TURN_UNTIL(!registry_oldest_failed(server->ledger.registry));
 }

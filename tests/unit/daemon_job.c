@@ -372,9 +372,10 @@ static bool told_to_fit(int admin, uint64_t bytes)
 	cr_assert_eq(count, 1);
 	cr_expect_eq(fields_u64(&device, "bytes"), bytes);
 	cr_expect_eq(fields_u64(&device, "segments"), 1);
-	cr_expect_eq(fields_u64(&device, "context"), device_find(&server->devices, DEVICE_HOST)->context);
+	cr_expect_eq(fields_u64(&device, "context"),
+		     device_find(&server->ledger.devices, DEVICE_HOST)->context);
 	cr_expect_eq(fields_u64(&device, "budget_left"),
-		     budget_left(device_find(&server->devices, DEVICE_HOST)));
+		     budget_left(device_find(&server->ledger.devices, DEVICE_HOST)));
 	fits = fields_bool_or(&device, "fits", false);
 	cr_assert_eq(job.error.code | plan.error.code | device.error.code, 0);
 	return fits;
@@ -382,7 +383,7 @@ static bool told_to_fit(int admin, uint64_t bytes)
 
 Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct budget_charge charge = {0};
 	struct error error;
 	int sock, admin;
@@ -434,7 +435,7 @@ static bool told_to_be_short(int admin)
 
 Test(job, of_a_dry_run_tells_what_is_granted_and_not_free)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	int sock, admin;
 
 	open_dry(&sock, &admin);
@@ -458,7 +459,7 @@ Test(job, of_a_dry_run_tells_what_is_granted_and_not_free)
 /* The same device, asked by a dry run and by a load. */
 Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct version *old;
 	struct error error;
 	int sock, admin;
@@ -498,7 +499,7 @@ Test(job, of_a_dry_run_makes_no_version)
 	send_request(sock, &w);
 	cr_expect_eq(answered(sock), -EINVAL);
 	cr_expect_str_eq(message.error.message, "a dry run makes no version");
-	cr_expect_eq(registry_counts(server->registry).versions, 0);
+	cr_expect_eq(registry_counts(server->ledger.registry).versions, 0);
 	close(admin);
 	close(sock);
 	leave();
@@ -531,7 +532,7 @@ static struct job *check_by(uid_t uid)
 	struct job *job;
 
 	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loader_pool_turn(server->loaders);
 	return job;
 }
@@ -617,7 +618,7 @@ Test(job, loads_come_before_checks)
 	pool_start();
 	check = check_by(1);
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
-	cr_assert_eq(job_add_device(load, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);
 	cr_expect_eq(check->state, JOB_QUEUED);

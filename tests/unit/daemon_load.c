@@ -47,7 +47,7 @@ static const struct version *version_of(const struct job *job)
 	struct version *version = NULL;
 	uint64_t generation;
 
-	registry_find(server->registry, &ref, &version, &generation, NULL);
+	registry_find(server->ledger.registry, &ref, &version, &generation, NULL);
 	return version;
 }
 

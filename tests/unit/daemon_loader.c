@@ -5,7 +5,7 @@ TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 120);
 
 static uint64_t used(void)
 {
-	return device_find(&server->devices, DEVICE_HOST)->used;
+	return device_find(&server->ledger.devices, DEVICE_HOST)->used;
 }
 
 /* What the loader of a running job may hold. */
@@ -14,7 +14,8 @@ static void keep(const struct job *job, uint64_t bytes)
 	struct budget_charge charge = {0};
 	struct error error;
 
-	cr_assert_eq(budget_charge(device_find(&server->devices, DEVICE_HOST), bytes, &charge, &error), 0);
+	cr_assert_eq(budget_charge(device_find(&server->ledger.devices, DEVICE_HOST), bytes, &charge, &error),
+		     0);
 	loader_keep(loader_of(server->loaders, job), grant_new(&charge));
 }
 

@@ -8,7 +8,7 @@
 
 static inline struct device *host(void)
 {
-	return device_find(&server->devices, DEVICE_HOST);
+	return device_find(&server->ledger.devices, DEVICE_HOST);
 }
 
 static inline uint64_t lease_by(int sock, const char *ref)
@@ -82,7 +82,7 @@ static inline struct version *unnamed(const char *tag)
 {
 	struct version *version = ready("m", tag);
 
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	return version;
 }
 
@@ -94,7 +94,7 @@ static inline bool is_gone(const char *tag)
 
 	snprintf(ref.model, sizeof(ref.model), "m");
 	snprintf(ref.name, sizeof(ref.name), "%s", tag);
-	return registry_find(server->registry, &ref, &found, &generation, NULL) < 0;
+	return registry_find(server->ledger.registry, &ref, &found, &generation, NULL) < 0;
 }
 
 static inline struct session *session_of(enum session_kind kind)
@@ -112,8 +112,8 @@ static inline void grant_many(struct session *session, struct version *version, 
 	struct error error;
 
 	for (uint64_t i = 0; i < count; i++)
-		cr_assert_eq(lease_grant(server->registry, version, 0, session, &session->leases, server->quota,
-					 session->peer.uid, &lease, &error),
+		cr_assert_eq(lease_grant(server->ledger.registry, version, 0, session, &session->leases,
+					 server->ledger.quota, session->peer.uid, &lease, &error),
 			     0, "%s", error.message);
 }
 

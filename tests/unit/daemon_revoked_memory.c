@@ -228,7 +228,7 @@ Test(revoked_memory, the_time_of_a_version_goes_on_after_a_restart)
 	struct version *version = unnamed("v1");
 
 	unnamed("v2");
-	cr_assert_eq(registry_retire(server->registry, version, NULL), 0);
+	cr_assert_eq(registry_retire(server->ledger.registry, version, NULL), 0);
 	version->force_at_ms = 5;
 	versions_force_begin(server);
 	cr_expect(version->forced, "nobody gets a lease of it again, from the first request on");

@@ -9,7 +9,7 @@ static struct error refusal;
 static const char *explained(uint64_t bytes)
 {
 	error_set(&refusal, -ENOSPC, "retire a version", "no room");
-	room_explain(server, device_find(&server->devices, DEVICE_HOST), bytes, &refusal);
+	room_explain(server, device_find(&server->ledger.devices, DEVICE_HOST), bytes, &refusal);
 	cr_assert_eq(refusal.code, -ENOSPC);
 	cr_assert_str_eq(refusal.message, "no room");
 	return refusal.detail;
@@ -37,7 +37,7 @@ Test(room, of_retiring_versions_comes_with_their_last_lease_or_pin)
 
 Test(room, that_is_being_freed_comes_by_itself)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct version *version;
 	struct error error;
 
@@ -53,7 +53,7 @@ Test(room, that_is_being_freed_comes_by_itself)
 
 Test(room, of_revoked_leases_comes_when_their_processes_have_unmapped_it)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 
 	ready("m", "v1");
 	host->used += 8192;
@@ -67,7 +67,7 @@ Test(room, of_revoked_leases_comes_when_their_processes_have_unmapped_it)
 /* Where they are all that is in the way. */
 Test(room, of_contexts_comes_when_jobs_have_ended)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct budget_charge context = {0};
 	struct error error;
 

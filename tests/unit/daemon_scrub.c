@@ -25,7 +25,7 @@ static void end(void)
 	versions_retire_all(server);
 	close(admin);
 	close(loader);
-	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
 	leave();
 }
 
@@ -104,6 +104,13 @@ Test(scrub, has_nothing_to_read)
 	end();
 }
 
+/* As an earlier gpuwmd told it. */
+static void count_from(uint64_t ms)
+{
+	server->ledger.scrub_from_ms = ms;
+	scrub_begin(server->scrub);
+}
+
 /* Restarts do not put it off. */
 Test(scrub, begins_when_it_is_due_since_the_last_one_began)
 {
@@ -114,14 +121,13 @@ Test(scrub, begins_when_it_is_due_since_the_last_one_began)
 	config.scrub_interval = 3600;
 	scrub_configure(server->scrub);
 	now = clock_wall_ms();
-	scrub_set_from(server->scrub, 0);
-	scrub_set_from(server->scrub, now - hour / 2);
+	count_from(now - hour / 2);
 	turn();
 	cr_expect_not(told("running"));
-	cr_expect_eq(scrub_from(server->scrub), now - hour / 2);
-	scrub_set_from(server->scrub, now - 2 * hour);
+	cr_expect_eq(server->ledger.scrub_from_ms, now - hour / 2);
+	count_from(now - 2 * hour);
 	TURN_UNTIL(told("passes") == 1);
-	cr_expect(scrub_from(server->scrub) >= now, "the next one counts from this one's beginning");
+	cr_expect(server->ledger.scrub_from_ms >= now, "the next one counts from this one's beginning");
 	end();
 }
 
@@ -132,8 +138,8 @@ Test(scrub, that_began_in_the_future_counts_from_now)
 
 	begin(1);
 	now = clock_wall_ms();
-	scrub_set_from(server->scrub, now + 1000000000);
-	cr_expect(scrub_from(server->scrub) <= clock_wall_ms());
+	count_from(now + 1000000000);
+	cr_expect(server->ledger.scrub_from_ms <= clock_wall_ms());
 	TURN_UNTIL(told("passes") == 1);
 	end();
 }
@@ -188,11 +194,11 @@ static struct device *full_gpu(uint64_t context)
 	struct version *version;
 	struct error error;
 
-	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
-	part.device = device_find(&server->devices, "GPU-1");
-	cr_assert_eq(registry_adopt(server->registry, "a", &like, &version, &error), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
+	part.device = device_find(&server->ledger.devices, "GPU-1");
+	cr_assert_eq(registry_adopt(server->ledger.registry, "a", &like, &version, &error), 0);
 	cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
-	return device_find(&server->devices, "GPU-1");
+	return device_find(&server->ledger.devices, "GPU-1");
 }
 
 Test(scrub, skips_what_a_context_does_not_fit_beside)
@@ -405,7 +411,7 @@ Test(scrub, lets_go_of_what_is_retired)
 
 	begin(1);
 	next_tag(loader);
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(server, version, &error), 0);
 	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
 	finish_and_go_on(-ECANCELED);
@@ -452,16 +458,16 @@ Test(scrub, is_quiet_where_all_is_well)
 
 	ready("a", "v1");
 	begin(1);
-	seq = event_last(server->events);
+	seq = event_last(server->ledger.events);
 	next_tag(loader);
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
-	cr_expect_eq(event_last(server->events), seq);
+	cr_expect_eq(event_last(server->ledger.events), seq);
 	job_table_prune(&server->jobs);
 	cr_expect_null(server->jobs.first);
 	next_tag(loader);
 	finish_and_go_on(-EBADMSG);
-	cr_expect_eq(event_last(server->events), seq + 2, "tainted, and the job");
+	cr_expect_eq(event_last(server->ledger.events), seq + 2, "tainted, and the job");
 	end();
 }
 
@@ -497,7 +503,7 @@ Test(scrub, that_takes_longer_than_its_interval_is_one_pass)
 	ready("b", "v2");
 	begin(1);
 	cr_assert_eq(versions_pin(server, retiring, "look", &error), 0);
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(server, retiring, &error), 0);
 	cr_expect_str_eq(next_tag(loader), "v2", "what retires is left alone");
 	TURN_UNTIL(clock_steady_ms() - began > 2500);

@@ -8,7 +8,7 @@ TestSuite(segment, .init = server_open, .fini = server_close, .timeout = 120);
 
 static struct device *host(void)
 {
-	return device_find(&server->devices, DEVICE_HOST);
+	return device_find(&server->ledger.devices, DEVICE_HOST);
 }
 
 static struct grant *granted(uint64_t bytes)
@@ -31,14 +31,14 @@ static void mourn_one(int pidfd)
 	struct quota_charge charge;
 	struct error error;
 
-	cr_assert_eq(quota_charge(server->quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
+	cr_assert_eq(quota_charge(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
 	mourn(server, pidfd, &grant, 1, &charge);
 	quota_release(&charge); /* where it did not move in */
 }
 
 static uint64_t open_publishes(void)
 {
-	return quota_used(server->quota, PUBLISHER, QUOTA_PUBLISHES);
+	return quota_used(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES);
 }
 
 static void count_done(void *data)
@@ -143,7 +143,7 @@ Test(ending, a_server_may_end_while_it_closes_a_version)
 	struct version *version = ready("m", "v1");
 	struct error error;
 
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
 	server = server_free(server);
 	config_clear(&config);

@@ -44,7 +44,7 @@ static inline void server_open(void)
 	config.argc = 1;
 	config.argv = argv;
 	cr_assert_eq(server_new(&config, &server, &error), 0, "%s", error.message);
-	cr_assert_eq(device_table_report(&server->devices, &host, 1), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &host, 1), 0);
 }
 
 static inline void forget(void)
@@ -55,7 +55,7 @@ static inline void forget(void)
 
 static inline void server_close(void)
 {
-	int held = (int)registry_counts(server->registry).fds; /* the kernel closes them at the end */
+	int held = (int)registry_counts(server->ledger.registry).fds; /* the kernel closes them at the end */
 
 	forget();
 	server = server_free(server);
@@ -229,15 +229,15 @@ static inline struct publish *building(const char *model, const char *tag, struc
 	struct publish_request request = {.model = model,
 					  .tag = tag,
 					  .alias = "",
-					  .device = device_find(&server->devices, DEVICE_HOST),
+					  .device = device_find(&server->ledger.devices, DEVICE_HOST),
 					  .world = 1,
 					  .bytes = 4096,
 					  .publisher = &request};
 	struct publish *publish;
 	struct error error;
 
-	cr_assert_eq(publish_begin(server->publishes, server->registry, server->quota, &request, &publish,
-				   ret_part, &error),
+	cr_assert_eq(publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
+				   &request, &publish, ret_part, &error),
 		     0, "%s", error.message);
 	(*ret_part)->publisher = server; /* nobody who dies */
 	return publish;
@@ -255,7 +255,7 @@ static inline struct version *complete(struct publish *publish, struct publish_p
 		checked.segments[i] =
 			(struct held_fd){.fd = memfd_create("segment", MFD_CLOEXEC), .bytes = 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
-	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
+	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
 	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
 	return version;
 }
@@ -275,7 +275,7 @@ static inline struct version *ready(const char *model, const char *tag)
 
 static inline uint64_t leases(void)
 {
-	return registry_counts(server->registry).leases;
+	return registry_counts(server->ledger.registry).leases;
 }
 
 #endif

@@ -145,7 +145,7 @@ static inline struct job *new_job(void)
 
 	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loader_pool_turn(server->loaders);
 	return job;
 }

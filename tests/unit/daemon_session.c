@@ -215,9 +215,9 @@ Test(session, above_its_users_limit_is_turned_away)
 {
 	int socks[3];
 
-	server->quota = quota_free(server->quota);
+	server->ledger.quota = quota_free(server->ledger.quota);
 	config.quota.per_uid[QUOTA_SESSIONS] = 2;
-	server->quota = quota_new(&config.quota);
+	server->ledger.quota = quota_new(&config.quota);
 	for (int i = 0; i < 3; i++)
 		socks[i] = connect_as(SESSION_WORKER);
 	cr_assert_eq(answered(socks[2]), -EDQUOT);
@@ -308,7 +308,7 @@ static int end_unread(void (*provoke)(int sock))
 	TURN_UNTIL(server->session_count == 0);
 	turn();
 	cr_expect_eq(unread_count(server->unread, getuid()), 2);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1,
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_SESSIONS), 1,
 		     "it may not do so again and again");
 	return sock;
 }
@@ -332,7 +332,7 @@ static void is_given_back(void)
 {
 	turn();
 	cr_expect_eq(unread_count(server->unread, getuid()), 0);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 0);
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_SESSIONS), 0);
 	cr_expect_eq(unread_leftovers(server->unread), 0);
 }
 

@@ -35,7 +35,7 @@ static char *add_versions(char *end)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		end = add(end, "%s %s: %llu leases", version->tag, version_state_name(version->state),
 			  (unsigned long long)version->lease_count);
 		for (uint32_t i = 0; i < version->pin_count; i++)
@@ -50,7 +50,7 @@ static char *add_aliases(char *end)
 	const struct alias *alias = NULL;
 	const char *model;
 
-	while ((alias = registry_next_alias(server->registry, NULL, alias, &model)))
+	while ((alias = registry_next_alias(server->ledger.registry, NULL, alias, &model)))
 		end = add(end, "%s is %s, %llu\n", alias->name, alias->version->tag,
 			  (unsigned long long)alias->generation);
 	return end;
@@ -73,8 +73,8 @@ static const char *look(void)
 	end = add_aliases(end);
 	end = add_jobs(end);
 	add(end, "%llu claims, %llu publishes, %llu waiting, %llu revoked, %s\n",
-	    (unsigned long long)claim_count(server->claims),
-	    (unsigned long long)publish_count(server->publishes), (unsigned long long)server->waiting,
+	    (unsigned long long)claim_count(server->ledger.claims),
+	    (unsigned long long)publish_count(server->ledger.publishes), (unsigned long long)server->waiting,
 	    (unsigned long long)revoked_count(server), server->draining ? "draining" : "open");
 	return text;
 }
@@ -599,10 +599,11 @@ static void begin_checked(void)
 	struct error error;
 
 	begin_publish();
-	publish = publish_next(server->publishes, NULL);
+	publish = publish_next(server->ledger.publishes, NULL);
 	checked.index.fd = memfd_create("index", MFD_CLOEXEC);
 	checked.segments = calloc(1, sizeof(struct held_fd));
-	cr_assert_eq(publish_checked(server->registry, publish, &publish->parts[0], &checked, &error), 0);
+	cr_assert_eq(publish_checked(server->ledger.registry, publish, &publish->parts[0], &checked, &error),
+		     0);
 	job_end(server, server->jobs.first, NULL);
 }
 

@@ -23,7 +23,7 @@ static void end(void)
 	versions_retire_all(server);
 	close(admin);
 	close(loader);
-	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
 	leave();
 }
 
@@ -93,7 +93,7 @@ static struct version *retired(struct version *version)
 {
 	struct error error;
 
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
 	return version;
 }
@@ -104,12 +104,12 @@ static bool is_there(const struct version_id *id)
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->registry, &ref, &version, &generation, NULL) == 0;
+	return registry_find(server->ledger.registry, &ref, &version, &generation, NULL) == 0;
 }
 
 static uint64_t used(void)
 {
-	return device_find(&server->devices, DEVICE_HOST)->used;
+	return device_find(&server->ledger.devices, DEVICE_HOST)->used;
 }
 
 /* ---- the loader's part ---- */
@@ -184,10 +184,11 @@ Test(verify, makes_a_job_for_each_replica)
 	struct error error;
 
 	begin();
-	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
-	cr_assert_eq(registry_adopt(server->registry, "m", &like, &version, &error), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
+	cr_assert_eq(registry_adopt(server->ledger.registry, "m", &like, &version, &error), 0);
 	for (uint32_t i = 0; i < 3; i++) {
-		struct replica part = {.rank = i / 2, .device = device_find(&server->devices, devices[i])};
+		struct replica part = {.rank = i / 2,
+				       .device = device_find(&server->ledger.devices, devices[i])};
 
 		part.index.fd = memfd_create("index", MFD_CLOEXEC);
 		cr_assert_eq(version_adopt_replica(version, &part, &error), 0);

@@ -80,7 +80,7 @@ Test(warm, loader_is_none_whose_load_was_cancelled)
 Test(warm, loader_is_none_without_a_gpu)
 {
 	begin(100);
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_job(loader);
 	cr_expect_not(says_done_and_stays(loader, 0));
 	finish();

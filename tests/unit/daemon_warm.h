@@ -16,9 +16,9 @@ static inline struct device *add_gpu(const char *id)
 	struct device report = {.is_cuda = true, .total = GIB(1), .context = CONTEXT};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
-	cr_assert_eq(device_table_budget(&server->devices, id, GIB(1), 0), 0);
-	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
-	return device_find(&server->devices, id);
+	cr_assert_eq(device_table_budget(&server->ledger.devices, id, GIB(1), 0), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);
+	return device_find(&server->ledger.devices, id);
 }
 
 /* Two GPUs, and a loader that stands by. */

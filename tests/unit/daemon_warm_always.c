@@ -91,9 +91,9 @@ Test(warm_always, a_context_that_gave_way_comes_again_later)
 	next = standby_with(-1);
 	say_warm(loader, 0);
 	config.loaders = 2;
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_job(next);
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_dismissed();
 	config.loaders = 4;
 	again = standby_with(-1);

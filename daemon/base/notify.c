@@ -1,11 +1,9 @@
 #include "notify.h"
 
-#include "../base/clock.h"
-#include "keeping.h"
-#include "../server.h"
-#include "../../proto/bytes.h"
+#include "clock.h"
 #include "../../service/manager.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +13,29 @@
 #define WATCHDOG_SHARE 3
 /* The line is for people. */
 #define STATUS_MS 1000
-#define STATUS_BYTES 512
 
 struct notify {
-	struct server *server;
+	notify_describe_fn *describe;
+	const void *data; /* of describe */
 	uv_timer_t watchdog, status;
 	unsigned handles;
 	bool ready;
 	bool ready_due; /* READY=1 is to be told */
-	char told[STATUS_BYTES];
+	char told[NOTIFY_LINE_BYTES];
 };
 
-struct notify *notify_new(struct server *server)
+struct notify *notify_new(uv_loop_t *loop, notify_describe_fn *describe, const void *data)
 {
 	struct notify *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return NULL;
-	n->server = server;
+	n->describe = describe;
+	n->data = data;
 	n->handles = 2;
 	n->watchdog.data = n->status.data = n;
-	uv_timer_init(&server->loop, &n->watchdog);
-	uv_timer_init(&server->loop, &n->status);
+	uv_timer_init(loop, &n->watchdog);
+	uv_timer_init(loop, &n->status);
 	uv_unref((uv_handle_t *)&n->watchdog);
 	uv_unref((uv_handle_t *)&n->status);
 	return n;
@@ -61,38 +60,12 @@ struct notify *notify_free(struct notify *n)
 
 /* ---- the line ---- */
 
-static const char *plural(uint64_t count)
-{
-	return count == 1 ? "" : "s";
-}
-
-static void describe(const struct server *server, char line[STATUS_BYTES])
-{
-	const struct registry_counts counts = registry_counts(server->registry);
-	const struct error *locked = keeping_locked(server->keeping);
-	uint64_t grace = keeping_grace_ms(server->keeping);
-	char bytes[BYTES_TEXT];
-
-	if (locked) {
-		snprintf(line, STATUS_BYTES, "%.400s", locked->message);
-		return;
-	}
-	snprintf(line, STATUS_BYTES, "%s%llu version%s of %s, %llu lease%s, %llu client%s%s",
-		 server->stopping   ? "stopping: "
-		 : server->draining ? "draining: "
-				    : "",
-		 (unsigned long long)counts.versions, plural(counts.versions),
-		 bytes_format(counts.bytes, bytes), (unsigned long long)counts.leases, plural(counts.leases),
-		 (unsigned long long)server->session_count, plural(server->session_count),
-		 grace ? "; waiting for clients of the last gpuwmd" : "");
-}
-
 static void on_status(uv_timer_t *timer)
 {
 	struct notify *n = timer->data;
-	char line[STATUS_BYTES], text[STATUS_BYTES + 32];
+	char line[NOTIFY_LINE_BYTES], text[NOTIFY_LINE_BYTES + 32];
 
-	describe(n->server, line);
+	n->describe(n->data, line);
 	if (!n->ready_due && strcmp(line, n->told) == 0)
 		return;
 	snprintf(text, sizeof(text), "%sSTATUS=%s", n->ready_due ? "READY=1\n" : "", line);

@@ -3,11 +3,16 @@
 #ifndef GPUWM_DAEMON_NOTIFY_H
 #define GPUWM_DAEMON_NOTIFY_H
 
-struct server;
+#include <uv.h>
+
+/* Writes how gpuwmd is, in one line. */
+#define NOTIFY_LINE_BYTES 512
+typedef void notify_describe_fn(const void *data, char line[NOTIFY_LINE_BYTES]);
+
 struct notify;
 
 /* NULL: out of memory. */
-struct notify *notify_new(struct server *server);
+struct notify *notify_new(uv_loop_t *loop, notify_describe_fn *describe, const void *data);
 /* Its timers go; their memory with their close callbacks. Always NULL. */
 struct notify *notify_free(struct notify *notify);
 
