@@ -9,7 +9,6 @@
 #include "../proto/bytes.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <string.h>
 
 static int set_budgets(struct server *server, struct error *error)
@@ -27,38 +26,12 @@ static int set_budgets(struct server *server, struct error *error)
 		     : 0;
 }
 
-/* without: what it means that the machine has no such group. */
-static bool find_group(const char *name, gid_t *ret, const char *without)
-{
-	/* cppcheck-suppress getgrnamCalled ; one thread */
-	const struct group *group = name[0] ? getgrnam(name) : NULL;
-
-	if (group)
-		*ret = group->gr_gid;
-	else if (name[0])
-		log_info("there is no group %s: %s", name, without);
-	return group;
-}
-
-static void find_groups(struct server *server)
-{
-	const struct config *config = server->config;
-
-	server->has_publish_group =
-		find_group(config->publish_group, &server->publish_group,
-			   "root, gpuwmd's own user, operators and whom [model.N] names may publish");
-	server->has_observe_group =
-		find_group(config->observe_group, &server->observe_group, "nobody is an observer");
-}
-
 int config_apply(struct server *server, struct error *error)
 {
-	find_groups(server);
-	server->rules_generation++;
-	server->roles_generation++;
+	clients_configure(&server->clients);
 	quota_set_limits(server->ledger.quota, &server->config->quota);
 	log_init(server->config->log_level);
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 	return set_budgets(server, error);
 }
 
@@ -117,11 +90,11 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	log_info("the configuration was read again");
 	config_warn_budgets(server);
 	roots_look(server->roots);
-	loader_pool_watch(server->loaders);
-	versions_failed_arm(server);
+	loader_pool_watch(server->work.loaders);
+	versions_failed_arm(&server->work);
 	/* Rules may let them have now what is there. */
-	waiters_wake(server, WAIT_READY, NULL);
-	waiters_wake(server, WAIT_CLAIM, NULL);
+	waiters_wake(&server->clients, WAIT_READY, NULL);
+	waiters_wake(&server->clients, WAIT_CLAIM, NULL);
 }
 
 int server_reload(struct server *server, struct error *error)

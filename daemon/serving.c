@@ -32,8 +32,9 @@ void serving_close(struct server *server)
 	uv_close((uv_handle_t *)&server->serving, NULL);
 }
 
-void serving_begin(struct server *server)
+void serving_begin(void *data)
 {
+	struct server *server = data;
 	struct error error;
 
 	for (size_t i = 0; i < LISTENERS; i++) {

@@ -24,11 +24,11 @@ void status_line(const void *data, char line[NOTIFY_LINE_BYTES])
 		return;
 	}
 	snprintf(line, NOTIFY_LINE_BYTES, "%s%llu version%s of %s, %llu lease%s, %llu client%s%s",
-		 server->stopping   ? "stopping: "
-		 : server->draining ? "draining: "
-				    : "",
+		 server->net.stopping    ? "stopping: "
+		 : server->work.draining ? "draining: "
+					 : "",
 		 (unsigned long long)counts.versions, plural(counts.versions),
 		 bytes_format(counts.bytes, bytes), (unsigned long long)counts.leases, plural(counts.leases),
-		 (unsigned long long)server->session_count, plural(server->session_count),
+		 (unsigned long long)server->net.session_count, plural(server->net.session_count),
 		 grace ? "; waiting for clients of the last gpuwmd" : "");
 }

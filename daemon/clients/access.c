@@ -1,6 +1,6 @@
 #include "access.h"
-#include "../server.h"
-#include "../net/session.h"
+#include "clients.h"
+#include "../config/config.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool is_member(const struct session *s, bool there, gid_t group)
 
 static unsigned find_roles(const struct session *s)
 {
-	const struct server *server = s->server;
+	const struct clients *clients = s->client->clients;
 	unsigned roles = ROLE_WORKER;
 
 	if (s->kind == SESSION_LOADER)
@@ -24,20 +24,20 @@ static unsigned find_roles(const struct session *s)
 	if (s->kind == SESSION_ADMIN)
 		return ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR;
 	if (s->peer.uid == 0 || s->peer.uid == geteuid() ||
-	    is_member(s, server->has_publish_group, server->publish_group))
+	    is_member(s, clients->has_publish_group, clients->publish_group))
 		roles |= ROLE_PUBLISHER;
-	if (is_member(s, server->has_observe_group, server->observe_group))
+	if (is_member(s, clients->has_observe_group, clients->observe_group))
 		roles |= ROLE_OBSERVER;
 	return roles;
 }
 
 unsigned access_roles(struct session *s)
 {
-	if (s->roles_generation != s->server->roles_generation) {
-		s->roles = find_roles(s);
-		s->roles_generation = s->server->roles_generation;
+	if (s->client->roles_generation != s->client->clients->roles_generation) {
+		s->client->roles = find_roles(s);
+		s->client->roles_generation = s->client->clients->roles_generation;
 	}
-	return s->roles;
+	return s->client->roles;
 }
 
 static bool is_operator(struct session *s)
@@ -68,15 +68,15 @@ gid_t *access_groups(const struct session *s, size_t *ret_count)
  * again the next time. */
 static void look_up(struct session *s)
 {
-	const struct server *server = s->server;
+	const struct clients *clients = s->client->clients;
 	size_t count;
 	gid_t *groups = access_groups(s, &count);
 
-	s->access = (struct access){0};
+	s->client->access = (struct access){0};
 	if (!groups)
 		return;
-	s->access.named = rules_named(&server->config->rules, s->peer.uid, groups, count);
-	s->access.generation = server->rules_generation;
+	s->client->access.named = rules_named(&clients->config->rules, s->peer.uid, groups, count);
+	s->client->access.generation = clients->rules_generation;
 	free(groups);
 }
 
@@ -85,9 +85,9 @@ static bool is_named(struct session *s, int position, enum rule_right right)
 {
 	if (position == RULE_NONE)
 		return false;
-	if (s->access.generation != s->server->rules_generation)
+	if (s->client->access.generation != s->client->clients->rules_generation)
 		look_up(s);
-	return s->access.named.rights[right] >> position & 1;
+	return s->client->access.named.rights[right] >> position & 1;
 }
 
 /* Each right includes the ones before it. */
@@ -100,21 +100,21 @@ static bool has_right(struct session *s, int position, enum rule_right right)
 	return false;
 }
 
-static const struct rule *rule_at(const struct server *server, int position)
+static const struct rule *rule_at(const struct clients *clients, int position)
 {
-	return position == RULE_NONE ? NULL : server->config->rules.list[position];
+	return position == RULE_NONE ? NULL : clients->config->rules.list[position];
 }
 
-static bool restricts(const struct server *server, int position, enum rule_right right)
+static bool restricts(const struct clients *clients, int position, enum rule_right right)
 {
-	return position != RULE_NONE && rule_at(server, position)->named[right].count > 0;
+	return position != RULE_NONE && rule_at(clients, position)->named[right].count > 0;
 }
 
-static int position_of(const struct server *server, struct rule_cache *cache, const char *model)
+static int position_of(const struct clients *clients, struct rule_cache *cache, const char *model)
 {
-	if (cache->generation != server->rules_generation)
-		*cache = (struct rule_cache){.generation = server->rules_generation,
-					     .position = rules_match(&server->config->rules, model)};
+	if (cache->generation != clients->rules_generation)
+		*cache = (struct rule_cache){.generation = clients->rules_generation,
+					     .position = rules_match(&clients->config->rules, model)};
 	return cache->position;
 }
 
@@ -126,21 +126,21 @@ struct subject {
 	struct model_owner owner;
 };
 
-static struct subject subject_of(const struct server *server, struct model *model)
+static struct subject subject_of(const struct clients *clients, struct model *model)
 {
 	return (struct subject){.name = model_name(model),
-				.position = position_of(server, model_rule(model), model_name(model)),
+				.position = position_of(clients, model_rule(model), model_name(model)),
 				.owner = model_owner(model)};
 }
 
 /* cache: of whatever carries the name. */
-static struct subject subject_named(const struct server *server, const char *name, struct rule_cache *cache)
+static struct subject subject_named(const struct clients *clients, const char *name, struct rule_cache *cache)
 {
-	struct model *model = registry_model(server->ledger.registry, name);
+	struct model *model = registry_model(clients->ledger->registry, name);
 
 	if (model)
-		return subject_of(server, model);
-	return (struct subject){.name = name, .position = position_of(server, cache, name)};
+		return subject_of(clients, model);
+	return (struct subject){.name = name, .position = position_of(clients, cache, name)};
 }
 
 static bool is_owners_uid(const struct session *s, const struct subject *subject)
@@ -162,7 +162,7 @@ static bool owns(const struct session *s, const struct subject *subject)
 
 static bool may_attach(struct session *s, const struct subject *subject)
 {
-	return is_operator(s) || !restricts(s->server, subject->position, RULE_ATTACH) ||
+	return is_operator(s) || !restricts(s->client->clients, subject->position, RULE_ATTACH) ||
 	       has_right(s, subject->position, RULE_ATTACH) || is_owners_uid(s, subject);
 }
 
@@ -173,14 +173,14 @@ static bool sees(struct session *s, const struct subject *subject)
 
 bool access_sees(struct session *s, struct model *model)
 {
-	struct subject subject = subject_of(s->server, model);
+	struct subject subject = subject_of(s->client->clients, model);
 
 	return sees(s, &subject);
 }
 
 bool access_sees_claim(struct session *s, struct claim *claim)
 {
-	struct subject subject = subject_named(s->server, claim->name.model, &claim->rule);
+	struct subject subject = subject_named(s->client->clients, claim->name.model, &claim->rule);
 
 	return sees(s, &subject);
 }
@@ -195,7 +195,8 @@ int access_find(struct session *s, const struct ref *ref, struct version **ret_v
 {
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
-	return registry_find_in(s->server->ledger.registry, &view, ref, ret_version, ret_generation, error);
+	return registry_find_in(s->client->clients->ledger->registry, &view, ref, ret_version, ret_generation,
+				error);
 }
 
 int access_find_own(struct session *s, const struct ref *ref, struct version **ret_version, struct error *error)
@@ -203,7 +204,7 @@ int access_find_own(struct session *s, const struct ref *ref, struct version **r
 	struct version *version;
 	uint64_t generation;
 
-	if (registry_find(s->server->ledger.registry, ref, &version, &generation, NULL) < 0 ||
+	if (registry_find(s->client->clients->ledger->registry, ref, &version, &generation, NULL) < 0 ||
 	    !is_made_by(s, version))
 		return access_find(s, ref, ret_version, &generation, error);
 	*ret_version = version;
@@ -214,7 +215,7 @@ int access_find_model(struct session *s, const char *name, struct model **ret_mo
 {
 	const struct model_view view = {.sees = is_in_view, .data = s};
 
-	return registry_model_in(s->server->ledger.registry, &view, name, ret_model, error);
+	return registry_model_in(s->client->clients->ledger->registry, &view, name, ret_model, error);
 }
 
 static bool sees_event(void *data, struct event_about *about)
@@ -222,26 +223,27 @@ static bool sees_event(void *data, struct event_about *about)
 	struct session *s = data;
 	struct subject subject = {.name = about->model, .owner = about->owner};
 
-	subject.position = position_of(s->server, &about->rule, about->model);
+	subject.position = position_of(s->client->clients, &about->rule, about->model);
 	return sees(s, &subject);
 }
 
 uint64_t access_skip_events(struct session *s, uint64_t after)
 {
-	return event_skip(s->server->ledger.events, after, sees_event, s);
+	return event_skip(s->client->clients->ledger->events, after, sees_event, s);
 }
 
 /* ---- rights ---- */
 
 int access_attach(struct session *s, struct model *model, struct error *error)
 {
-	struct subject subject = subject_of(s->server, model);
+	struct subject subject = subject_of(s->client->clients, model);
 
 	if (may_attach(s, &subject))
 		return 0;
 	return error_set(error, -EACCES, "an observer sees every model; attach of its section says who may",
 			 "[model.%u] of gpuwmd's configuration does not let uid %u attach to model \"%s\"",
-			 rule_at(s->server, subject.position)->number, (unsigned)s->peer.uid, subject.name);
+			 rule_at(s->client->clients, subject.position)->number, (unsigned)s->peer.uid,
+			 subject.name);
 }
 
 static const char change_remedy[] =
@@ -252,7 +254,7 @@ static int not_named(const struct session *s, const struct subject *subject, con
 {
 	return error_set(error, -EACCES, change_remedy,
 			 "[model.%u] of gpuwmd's configuration does not let uid %u %s model \"%s\"",
-			 rule_at(s->server, subject->position)->number, (unsigned)s->peer.uid, what,
+			 rule_at(s->client->clients, subject->position)->number, (unsigned)s->peer.uid, what,
 			 subject->name);
 }
 
@@ -262,12 +264,12 @@ static int change_unowned(struct session *s, const struct subject *subject, cons
 {
 	char remedy[REMEDY_BYTES];
 
-	if (restricts(s->server, subject->position, RULE_PUBLISH) ||
-	    restricts(s->server, subject->position, RULE_OPERATE))
+	if (restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
+	    restricts(s->client->clients, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
 	if (access_roles(s) & ROLE_PUBLISHER)
 		return 0;
-	return error_set(error, -EACCES, remedy_publisher(s->server, remedy),
+	return error_set(error, -EACCES, remedy_publisher(s->client->clients, remedy),
 			 "to %s model \"%s\" needs the role publisher", what, subject->name);
 }
 
@@ -307,7 +309,7 @@ static bool is_entitled(struct session *s, const struct subject *subject)
 int access_publish(struct session *s, const char *model, struct error *error)
 {
 	struct rule_cache cache = {0};
-	const struct subject subject = subject_named(s->server, model, &cache);
+	const struct subject subject = subject_named(s->client->clients, model, &cache);
 
 	if (is_entitled(s, &subject) || is_owners_uid(s, &subject))
 		return 0;
@@ -317,7 +319,7 @@ int access_publish(struct session *s, const char *model, struct error *error)
 
 int access_swap(struct session *s, struct model *model, struct error *error)
 {
-	const struct subject subject = subject_of(s->server, model);
+	const struct subject subject = subject_of(s->client->clients, model);
 
 	if (is_entitled(s, &subject) || owns(s, &subject))
 		return 0;
@@ -325,16 +327,16 @@ int access_swap(struct session *s, struct model *model, struct error *error)
 				   : change_unowned(s, &subject, "move aliases of", error);
 }
 
-int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error)
 {
-	const struct subject subject = subject_of(server, version->model);
+	const struct subject subject = subject_of(clients, version->model);
 	const bool owns = subject.owner.uid == version->owner && !subject.owner.by_operator;
 	struct rules_named named;
 
 	if (version->by_operator || owns)
 		return 0;
-	named = rules_named(&server->config->rules, version->owner, groups, count);
+	named = rules_named(&clients->config->rules, version->owner, groups, count);
 	if (subject.position != RULE_NONE &&
 	    (named.rights[RULE_PUBLISH] | named.rights[RULE_OPERATE]) >> subject.position & 1)
 		return 0;
@@ -343,7 +345,7 @@ int access_swap_late(const struct server *server, const struct version *version,
 
 int access_retire(struct session *s, const struct version *version, struct error *error)
 {
-	const struct subject subject = subject_of(s->server, version->model);
+	const struct subject subject = subject_of(s->client->clients, version->model);
 
 	if (is_entitled(s, &subject) || owns(s, &subject) || is_made_by(s, version))
 		return 0;
@@ -358,12 +360,12 @@ int access_retire(struct session *s, const struct version *version, struct error
 
 int access_operate(struct session *s, struct model *model, const char *what, struct error *error)
 {
-	const struct subject subject = subject_of(s->server, model);
+	const struct subject subject = subject_of(s->client->clients, model);
 	char remedy[REMEDY_BYTES];
 
 	if (is_operator(s) || has_right(s, subject.position, RULE_OPERATE))
 		return 0;
-	remedy_operator(s->server, remedy);
+	remedy_operator(s->client->clients, remedy);
 	strncat(remedy,
 		"; operate of the model's section [model.N] of gpuwmd's configuration names others who may",
 		sizeof(remedy) - strlen(remedy) - 1);

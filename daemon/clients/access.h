@@ -9,7 +9,7 @@
 #include "../ledger/event.h"
 #include "../ledger/registry.h"
 
-struct server;
+struct clients;
 struct session;
 struct claim;
 
@@ -49,7 +49,7 @@ int access_publish(struct session *session, const char *model, struct error *err
 int access_swap(struct session *session, struct model *model, struct error *error);
 /* The same for the owner of a version that has become ready, who may have disconnected since. Goes by the rules of now and
  * by the groups that the owner had when the publish began. Sorts the groups. */
-int access_swap_late(const struct server *server, const struct version *version, gid_t *groups, size_t count,
+int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);
 /* Pin, unpin, verify, and retire with force. `what` names the action in the error. */

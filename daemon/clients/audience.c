@@ -1,14 +1,16 @@
 #include "audience.h"
-#include "../server.h"
-#include "../net/session.h"
+#include "clients.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+/* Events that one session is sent before others of its user are: some 2 us each. */
+#define EVENTS_AT_ONCE 8
+
 struct audience {
 	struct fair_task task;
 	struct fair_share *share;
-	struct server *server;
+	struct clients *clients;
 	struct session *first; /* a list */
 	struct session *turn; /* the next one of the pass that goes on; NULL: none does */
 	uint64_t told; /* the last event when the pass began */
@@ -16,11 +18,31 @@ struct audience {
 	struct audience *next, **link;
 };
 
+/* Sends some of the events that are due. True: there are more, and the socket takes them. */
+static bool tell_some(struct session *session)
+{
+	struct client *client = session->client;
+	const void *data;
+	size_t bytes;
+	uint64_t seq;
+
+	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
+		if (session->out || session->ended)
+			return false;
+		client->event_seq = access_skip_events(session, client->event_seq);
+		if (event_after(client->clients->ledger->events, client->event_seq, &data, &bytes, &seq) == 0 ||
+		    !session_offer(session, data, bytes))
+			return false;
+		client->event_seq = seq;
+	}
+	return true;
+}
+
 /* One step: a few events for one session. */
 static bool tell_one(struct fair_task *task)
 {
 	struct audience *a = (struct audience *)task; /* its first member */
-	uint64_t last = event_last(a->server->ledger.events);
+	uint64_t last = event_last(a->clients->ledger->events);
 	struct session *session;
 
 	if (!a->turn) {
@@ -29,14 +51,14 @@ static bool tell_one(struct fair_task *task)
 		a->again = false;
 	}
 	session = a->turn;
-	a->turn = session->next_listener;
-	a->again |= session_tell_events(session);
+	a->turn = session->client->next_listener;
+	a->again |= tell_some(session);
 	return a->turn || a->again || a->told != last;
 }
 
-static struct audience *audience_of(struct server *server, struct fair_share *share)
+static struct audience *audience_of(struct clients *clients, struct fair_share *share)
 {
-	struct audience *a = server->audiences;
+	struct audience *a = clients->audiences;
 
 	while (a && a->share != share)
 		a = a->next;
@@ -47,28 +69,28 @@ static struct audience *audience_of(struct server *server, struct fair_share *sh
 		return NULL;
 	a->task.call = tell_one;
 	a->share = share;
-	a->server = server;
-	a->next = server->audiences;
-	a->link = &server->audiences;
+	a->clients = clients;
+	a->next = clients->audiences;
+	a->link = &clients->audiences;
 	if (a->next)
 		a->next->link = &a->next;
-	server->audiences = a;
+	clients->audiences = a;
 	return a;
 }
 
 int audience_join(struct session *session)
 {
-	struct audience *a = session->audience;
+	struct audience *a = session->client->audience;
 
 	if (!a) {
-		a = audience_of(session->server, session->share);
+		a = audience_of(session->client->clients, session->share);
 		if (!a)
 			return -ENOMEM;
-		session->audience = a;
-		session->next_listener = a->first;
-		session->link_of_listener = &a->first;
+		session->client->audience = a;
+		session->client->next_listener = a->first;
+		session->client->link_of_listener = &a->first;
 		if (a->first)
-			a->first->link_of_listener = &session->next_listener;
+			a->first->client->link_of_listener = &session->client->next_listener;
 		a->first = session;
 	}
 	audience_resume(session);
@@ -77,16 +99,16 @@ int audience_join(struct session *session)
 
 void audience_leave(struct session *session)
 {
-	struct audience *a = session->audience;
+	struct audience *a = session->client->audience;
 
 	if (!a)
 		return;
 	if (a->turn == session)
-		a->turn = session->next_listener;
-	*session->link_of_listener = session->next_listener;
-	if (session->next_listener)
-		session->next_listener->link_of_listener = session->link_of_listener;
-	session->audience = NULL;
+		a->turn = session->client->next_listener;
+	*session->client->link_of_listener = session->client->next_listener;
+	if (session->client->next_listener)
+		session->client->next_listener->client->link_of_listener = session->client->link_of_listener;
+	session->client->audience = NULL;
 	if (a->first)
 		return;
 	fair_undue(&a->task);
@@ -98,7 +120,7 @@ void audience_leave(struct session *session)
 
 void audience_resume(const struct session *session)
 {
-	struct audience *a = session->audience;
+	struct audience *a = session->client->audience;
 
 	if (!a)
 		return;
@@ -106,8 +128,11 @@ void audience_resume(const struct session *session)
 	fair_due(a->share, &a->task);
 }
 
-void audiences_tell(struct server *server)
+void audiences_tell(struct clients *clients)
 {
-	for (struct audience *a = server->audiences; a; a = a->next)
+	if (clients->events_told == event_last(clients->ledger->events))
+		return;
+	clients->events_told = event_last(clients->ledger->events);
+	for (struct audience *a = clients->audiences; a; a = a->next)
 		fair_due(a->share, &a->task);
 }

@@ -4,7 +4,7 @@
 #define GPUWM_DAEMON_AUDIENCE_H
 
 struct audience;
-struct server;
+struct clients;
 struct session;
 
 /* The session gets the events after its event_seq from now on, also where it did so before. -ENOMEM. */
@@ -13,7 +13,7 @@ int audience_join(struct session *session);
 void audience_leave(struct session *session);
 /* The session could not take an event, and now it can. */
 void audience_resume(const struct session *session);
-/* There are new events. */
-void audiences_tell(struct server *server);
+/* Wakes subscribers if there are new events. */
+void audiences_tell(struct clients *clients);
 
 #endif

@@ -1,6 +1,7 @@
 #include "remedy.h"
 
-#include "../server.h"
+#include "clients.h"
+#include "../config/config.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +17,9 @@ void operators_socket_look(struct operators_socket *ret, const char *path)
 		group_name(st.st_gid, ret->group);
 }
 
-const char *remedy_operator(const struct server *server, char text[REMEDY_BYTES])
+const char *remedy_operator(const struct clients *clients, char text[REMEDY_BYTES])
 {
-	const struct operators_socket *socket = &server->operators;
+	const struct operators_socket *socket = &clients->operators;
 
 	if (socket->path[0] == '\0')
 		snprintf(text, REMEDY_BYTES, "operators connect to the admin socket");
@@ -36,26 +37,26 @@ const char *remedy_operator(const struct server *server, char text[REMEDY_BYTES]
 	return text;
 }
 
-const char *remedy_observer(const struct server *server, char text[REMEDY_BYTES])
+const char *remedy_observer(const struct clients *clients, char text[REMEDY_BYTES])
 {
-	const char *group = server->config->observe_group;
+	const char *group = clients->config->observe_group;
 	size_t used;
 
-	remedy_operator(server, text);
+	remedy_operator(clients, text);
 	used = strlen(text);
-	if (server->has_observe_group)
+	if (clients->has_observe_group)
 		snprintf(text + used, REMEDY_BYTES - used,
 			 "; observers are members of the group %s: usermod -aG %s USER", group, group);
 	return text;
 }
 
-const char *remedy_publisher(const struct server *server, char text[REMEDY_BYTES])
+const char *remedy_publisher(const struct clients *clients, char text[REMEDY_BYTES])
 {
 	static const char rules[] =
 		"publish and operate of a section [model.N] of gpuwmd's configuration name others who may";
-	const char *group = server->config->publish_group;
+	const char *group = clients->config->publish_group;
 
-	if (server->has_publish_group)
+	if (clients->has_publish_group)
 		snprintf(text, REMEDY_BYTES, "join the group %s: usermod -aG %s USER, then log in again; %s",
 			 group, group, rules);
 	else

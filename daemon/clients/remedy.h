@@ -5,7 +5,7 @@
 #include "../../proto/group_name.h"
 #include "../../proto/limits.h"
 
-struct server;
+struct clients;
 
 #define REMEDY_BYTES (TEXT_BYTES_MAX + 1)
 
@@ -19,8 +19,8 @@ struct operators_socket {
 void operators_socket_look(struct operators_socket *ret, const char *path);
 
 /* Each writes a sentence into `text`, which names the group to join if there is one, and returns `text`. */
-const char *remedy_operator(const struct server *server, char text[REMEDY_BYTES]);
-const char *remedy_observer(const struct server *server, char text[REMEDY_BYTES]);
-const char *remedy_publisher(const struct server *server, char text[REMEDY_BYTES]);
+const char *remedy_operator(const struct clients *clients, char text[REMEDY_BYTES]);
+const char *remedy_observer(const struct clients *clients, char text[REMEDY_BYTES]);
+const char *remedy_publisher(const struct clients *clients, char text[REMEDY_BYTES]);
 
 #endif

@@ -1,7 +1,6 @@
 #include "request.h"
 #include "../base/complaint.h"
-#include "../server.h"
-#include "../net/session.h"
+#include "clients.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 
 void request_result(const struct request *request, struct message_writer *w)
 {
-	message_writer_borrow(w, MESSAGE_BODY_MAX, &request->server->answer);
+	message_writer_borrow(w, MESSAGE_BODY_MAX, &request->session->net->answer);
 	message_response(w, request->id);
 }
 
@@ -24,7 +23,7 @@ static void leave_untold(const struct request *request, const struct error *erro
 		request_refuse(request, error);
 		return;
 	}
-	complain(request->server->complaints, session->peer.uid, COMPLAINT_UNTOLD,
+	complain(session->net->complaints, session->peer.uid, COMPLAINT_UNTOLD,
 		 "session %llu (%s, pid %d, uid %u) is ended, and what it asked for is done: %s",
 		 (unsigned long long)session->id, session->peer.command, (int)session->peer.pid,
 		 (unsigned)session->peer.uid, error->message);
@@ -163,7 +162,7 @@ void request_answer_fd(const struct request *request, struct message_writer *w, 
 
 void request_refuse(const struct request *request, const struct error *error)
 {
-	request->server->refused++;
+	request->session->client->clients->refused++;
 	if (session_refuse(request->session, &request->id, error) < 0)
 		session_end(request->session);
 }

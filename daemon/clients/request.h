@@ -11,7 +11,7 @@ struct server;
 struct session;
 
 struct request {
-	struct server *server;
+	struct server *server; /* for its method; no floor below looks inside */
 	struct session *session;
 	uint64_t id;
 	bool looks; /* its method changes nothing; if the answer can't be sent, an error can be */

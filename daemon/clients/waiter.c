@@ -1,6 +1,5 @@
 #include "waiter.h"
-#include "../server.h"
-#include "../net/session.h"
+#include "clients.h"
 #include "waiter_name.h"
 
 #include <errno.h>
@@ -33,26 +32,21 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 {
 	const struct session *session = request->session;
 
-	if (session->waiter_count >= REQUESTS_PER_SESSION_MAX)
+	if (session->client->waiter_count >= REQUESTS_PER_SESSION_MAX)
 		return error_set(error, -EDQUOT, "wait for some, or use another connection",
 				 "this connection has all %d waiting requests that it may have",
 				 REQUESTS_PER_SESSION_MAX);
-	return quota_charge(request->server->ledger.quota, session->peer.uid, QUOTA_REQUESTS, ret, error);
-}
-
-void waiters_init(struct server *server)
-{
-	for (int kind = 0; kind < WAIT_KINDS; kind++)
-		server->waiters_end[kind] = &server->waiters[kind];
+	return quota_charge(session->client->clients->ledger->quota, session->peer.uid, QUOTA_REQUESTS, ret,
+			    error);
 }
 
 /* At the end: who waits longest is woken first. */
-static void enlist(struct server *server, enum wait_kind kind, struct waiter *w)
+static void enlist(struct clients *clients, enum wait_kind kind, struct waiter *w)
 {
 	w->kind = kind;
-	w->link = server->waiters_end[kind];
+	w->link = clients->waiters_end[kind];
 	*w->link = w;
-	server->waiters_end[kind] = &w->next;
+	clients->waiters_end[kind] = &w->next;
 }
 
 static void delist(struct waiter *w)
@@ -61,23 +55,23 @@ static void delist(struct waiter *w)
 	if (w->next)
 		w->next->link = w->link;
 	else
-		w->request.server->waiters_end[w->kind] = w->link;
+		w->request.session->client->clients->waiters_end[w->kind] = w->link;
 }
 
 static void enlist_of_session(struct session *session, struct waiter *w)
 {
-	w->next_of_session = session->waiters;
-	w->link_of_session = &session->waiters;
+	w->next_of_session = session->client->waiters;
+	w->link_of_session = &session->client->waiters;
 	if (w->next_of_session)
 		w->next_of_session->link_of_session = &w->next_of_session;
-	session->waiters = w;
-	session->waiter_count++;
+	session->client->waiters = w;
+	session->client->waiter_count++;
 }
 
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error)
 {
-	struct server *server = request->server;
+	struct clients *clients = request->session->client->clients;
 	struct waiter *w = calloc(1, sizeof(*w));
 	int r;
 
@@ -92,13 +86,13 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request.packet = NULL;
 	w->wake = wake;
 	w->task.call = look_again;
-	enlist(server, kind, w);
+	enlist(clients, kind, w);
 	enlist_of_session(request->session, w);
-	server->waiting++;
+	clients->waiting++;
 	if (wait_ms >= 0) {
 		w->timed = true;
 		w->timer.data = w;
-		uv_timer_init(&server->loop, &w->timer);
+		uv_timer_init(clients->net->loop, &w->timer);
 		uv_timer_start(&w->timer, on_timer, (uint64_t)wait_ms, 0);
 	}
 	*ret_waiter = w;
@@ -118,8 +112,8 @@ struct waiter *waiter_free(struct waiter *w)
 	*w->link_of_session = w->next_of_session;
 	if (w->next_of_session)
 		w->next_of_session->link_of_session = w->link_of_session;
-	w->request.session->waiter_count--;
-	w->request.server->waiting--;
+	w->request.session->client->waiter_count--;
+	w->request.session->client->clients->waiting--;
 	quota_release(&w->charge);
 	fair_undue(&w->task);
 	waiter_name_leave(w);
@@ -131,15 +125,15 @@ struct waiter *waiter_free(struct waiter *w)
 	return NULL;
 }
 
-void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed)
+void waiters_wake(struct clients *clients, enum wait_kind kind, const struct version *changed)
 {
 	struct waiter *next;
 
 	if (kind == WAIT_READY && changed) {
-		waiter_names_of_version(server, kind, changed, waiter_due);
+		waiter_names_of_version(clients, kind, changed, waiter_due);
 		return;
 	}
-	for (struct waiter *w = server->waiters[kind]; w; w = next) {
+	for (struct waiter *w = clients->waiters[kind]; w; w = next) {
 		next = w->next;
 		if (kind == WAIT_READY)
 			waiter_due(w);
@@ -148,10 +142,10 @@ void waiters_wake(struct server *server, enum wait_kind kind, const struct versi
 	}
 }
 
-void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error)
+void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error)
 {
-	while (server->waiters[kind]) {
-		struct waiter *w = server->waiters[kind];
+	while (clients->waiters[kind]) {
+		struct waiter *w = clients->waiters[kind];
 
 		request_refuse(&w->request, error);
 		waiter_free(w);

@@ -12,6 +12,7 @@
 
 #include <uv.h>
 
+struct clients;
 struct version;
 struct device;
 struct waiter_name;
@@ -59,9 +60,6 @@ struct waiter {
 	void *asked; /* freed with the waiter */
 };
 
-/* Of a new server. */
-void waiters_init(struct server *server);
-
 /* wait_ms below 0: for ever. -EDQUOT, -ENOMEM. */
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error);
@@ -72,8 +70,8 @@ struct waiter *waiter_free(struct waiter *waiter);
 void waiter_due(struct waiter *waiter);
 /* Wakes all of a kind, the oldest first. Those of WAIT_READY may be thousands, whose answers are their users' work: those
  * whose name the changed version has (NULL: all) become due. */
-void waiters_wake(struct server *server, enum wait_kind kind, const struct version *changed);
+void waiters_wake(struct clients *clients, enum wait_kind kind, const struct version *changed);
 /* Refuses and frees all of a kind. */
-void waiters_refuse(struct server *server, enum wait_kind kind, const struct error *error);
+void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error);
 
 #endif

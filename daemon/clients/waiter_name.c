@@ -1,6 +1,6 @@
 #include "waiter_name.h"
 #include "../base/hash.h"
-#include "../server.h"
+#include "clients.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,17 +27,17 @@ static void key_of(enum wait_kind kind, const struct ref *ref, char key[KEY_BYTE
 	}
 }
 
-static struct waiter_name *name_find(const struct server *server, enum wait_kind kind, const struct ref *ref)
+static struct waiter_name *name_find(const struct clients *clients, enum wait_kind kind, const struct ref *ref)
 {
 	struct waiter_name *name;
 	char key[KEY_BYTES];
 
 	key_of(kind, ref, key);
-	HASH_FIND_STR(server->waiter_names, key, name);
+	HASH_FIND_STR(clients->waiter_names, key, name);
 	return name;
 }
 
-static struct waiter_name *name_add(struct server *server, enum wait_kind kind, const struct ref *ref)
+static struct waiter_name *name_add(struct clients *clients, enum wait_kind kind, const struct ref *ref)
 {
 	struct waiter_name *name = calloc(1, sizeof(*name));
 
@@ -45,7 +45,7 @@ static struct waiter_name *name_add(struct server *server, enum wait_kind kind, 
 		return NULL;
 	key_of(kind, ref, name->key);
 	name->end = &name->first;
-	HASH_ADD_STR(server->waiter_names, key, name);
+	HASH_ADD_STR(clients->waiter_names, key, name);
 	if (name->hh.tbl)
 		return name;
 	free(name);
@@ -54,11 +54,11 @@ static struct waiter_name *name_add(struct server *server, enum wait_kind kind, 
 
 int waiter_name_enter(struct waiter *w)
 {
-	struct server *server = w->request.server;
-	struct waiter_name *name = name_find(server, w->kind, &w->ref);
+	struct clients *clients = w->request.session->client->clients;
+	struct waiter_name *name = name_find(clients, w->kind, &w->ref);
 
 	if (!name)
-		name = name_add(server, w->kind, &w->ref);
+		name = name_add(clients, w->kind, &w->ref);
 	if (!name)
 		return -ENOMEM;
 	w->of_name = name;
@@ -82,40 +82,40 @@ void waiter_name_leave(struct waiter *w)
 	w->of_name = NULL;
 	if (name->first)
 		return;
-	HASH_DEL(w->request.server->waiter_names, name);
+	HASH_DEL(w->request.session->client->clients->waiter_names, name);
 	free(name);
 }
 
-struct waiter *waiter_name_first(const struct server *server, enum wait_kind kind, const struct ref *ref)
+struct waiter *waiter_name_first(const struct clients *clients, enum wait_kind kind, const struct ref *ref)
 {
-	const struct waiter_name *name = name_find(server, kind, ref);
+	const struct waiter_name *name = name_find(clients, kind, ref);
 
 	return name ? name->first : NULL;
 }
 
-static void look_at_each(struct server *server, enum wait_kind kind, const struct ref *ref,
+static void look_at_each(struct clients *clients, enum wait_kind kind, const struct ref *ref,
 			 void (*look)(struct waiter *waiter))
 {
-	for (struct waiter *w = waiter_name_first(server, kind, ref); w; w = w->next_of_name)
+	for (struct waiter *w = waiter_name_first(clients, kind, ref); w; w = w->next_of_name)
 		look(w);
 }
 
-void waiter_names_of_version(struct server *server, enum wait_kind kind, const struct version *version,
+void waiter_names_of_version(struct clients *clients, enum wait_kind kind, const struct version *version,
 			     void (*look)(struct waiter *waiter))
 {
 	const char *model = model_name(version->model);
 	struct ref ref = {.has_id = true, .id = version->id};
 	const struct alias *alias = NULL;
 
-	look_at_each(server, kind, &ref, look);
+	look_at_each(clients, kind, &ref, look);
 	ref.has_id = false;
 	snprintf(ref.model, sizeof(ref.model), "%s", model);
 	snprintf(ref.name, sizeof(ref.name), "%s", version->tag);
-	look_at_each(server, kind, &ref, look);
-	while ((alias = registry_next_alias(server->ledger.registry, model, alias, &model))) {
+	look_at_each(clients, kind, &ref, look);
+	while ((alias = registry_next_alias(clients->ledger->registry, model, alias, &model))) {
 		if (alias->version != version && strcmp(alias->name, ALIAS_PREVIOUS) != 0)
 			continue;
 		snprintf(ref.name, sizeof(ref.name), "%s", alias->name);
-		look_at_each(server, kind, &ref, look);
+		look_at_each(clients, kind, &ref, look);
 	}
 }

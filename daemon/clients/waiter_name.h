@@ -13,10 +13,10 @@ int waiter_name_enter(struct waiter *waiter);
 void waiter_name_leave(struct waiter *waiter);
 
 /* Who waits for it longest, then the others by next_of_name; NULL: nobody. */
-struct waiter *waiter_name_first(const struct server *server, enum wait_kind kind, const struct ref *ref);
+struct waiter *waiter_name_first(const struct clients *clients, enum wait_kind kind, const struct ref *ref);
 
 /* Calls `look` for everyone who waits for a name of the version, or for `previous`, which moves with `current`. */
-void waiter_names_of_version(struct server *server, enum wait_kind kind, const struct version *version,
+void waiter_names_of_version(struct clients *clients, enum wait_kind kind, const struct version *version,
 			     void (*look)(struct waiter *waiter));
 
 #endif

@@ -69,11 +69,11 @@ static const struct method *method_find(const char *name)
 /* The packet is not to be trusted, nor what follows it. */
 static void refuse_and_end(struct session *session, const struct message *message, const struct error *error)
 {
-	complain(session->server->complaints, session->peer.uid, COMPLAINT_PACKET,
+	complain(session->net->complaints, session->peer.uid, COMPLAINT_PACKET,
 		 "session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
 		 session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
 		 (unsigned)session->peer.uid, error->message);
-	session->server->refused++;
+	session->client->clients->refused++;
 	session_refuse(session, message->has_id ? &message->id : NULL, error);
 	session_finish(session);
 }
@@ -101,7 +101,7 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 /* There was no memory to read it. A request is refused; what comes without an id has nobody to tell. */
 static void refuse_unread(struct session *session, const struct message *message)
 {
-	struct request request = {.server = session->server, .session = session, .id = message->id};
+	struct request request = {.session = session, .id = message->id};
 	struct error error;
 
 	error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
@@ -124,21 +124,22 @@ static int check_role(const struct method *method, struct session *session, stru
 	while (!(method->roles & roles[i]))
 		i++;
 	if (method->roles & ROLE_OBSERVER)
-		remedy_observer(session->server, remedy);
+		remedy_observer(session->client->clients, remedy);
 	else if (roles[i] == ROLE_OPERATOR)
-		remedy_operator(session->server, remedy);
+		remedy_operator(session->client->clients, remedy);
 	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->name, role_name(roles[i]),
 			 method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
-static int check_method(const struct method *method, const struct message *message, struct session *session,
-			struct error *error)
+static int check_method(const struct method *method, const struct message *message,
+			const struct request *request, struct error *error)
 {
-	const struct error *locked = keeping_locked(session->server->keeping);
+	struct session *session = request->session;
+	const struct error *locked = keeping_locked(request->server->keeping);
 
 	if (!method)
 		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
-	if (!session->greeted && !(method->flags & BEFORE_HELLO))
+	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
 				 method->name);
 	if (locked && !(method->flags & WHEN_LOCKED)) {
@@ -148,19 +149,18 @@ static int check_method(const struct method *method, const struct message *messa
 	return check_role(method, session, error);
 }
 
-static void call(struct session *session, struct packet *packet, struct message *message)
+static void call(struct server *server, struct session *session, struct packet *packet, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {
-		.server = session->server, .session = session, .id = message->id, .packet = packet};
+	struct request request = {.server = server, .session = session, .id = message->id, .packet = packet};
 	struct fields params;
 	struct error error;
 	int r;
 
-	session->requests++;
-	session->heard_ms = clock_steady_ms();
-	session->server->requests++;
-	r = check_method(method, message, session, &error);
+	session->client->requests++;
+	session->client->heard_ms = clock_steady_ms();
+	session->client->clients->requests++;
+	r = check_method(method, message, &request, &error);
 	if (r == 0 && method->flags & NOTIFICATION)
 		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->name);
 	if (r == 0) {
@@ -173,14 +173,14 @@ static void call(struct session *session, struct packet *packet, struct message 
 }
 
 /* Only loaders send any; an error has nobody to go to. */
-static bool take_notification(struct session *session, struct message *message)
+static bool take_notification(struct server *server, struct session *session, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {.server = session->server, .session = session};
+	struct request request = {.server = server, .session = session};
 	struct fields params;
 	struct error error;
 
-	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, session, &error) < 0)
+	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, &request, &error) < 0)
 		return false;
 	fields_of(&params, message->body);
 	if (method->call(&request, &params, &error) < 0)
@@ -188,7 +188,7 @@ static bool take_notification(struct session *session, struct message *message)
 	return true;
 }
 
-void dispatch_packet(struct session *session, struct packet *packet)
+void dispatch_packet(struct server *server, struct session *session, struct packet *packet)
 {
 	struct message message;
 	const char *why = "";
@@ -201,8 +201,8 @@ void dispatch_packet(struct session *session, struct packet *packet)
 	} else if (r < 0 || packet->cut || packet->fds_cut) {
 		refuse_packet(session, packet, &message, why);
 	} else if (message.type == MESSAGE_REQUEST) {
-		call(session, packet, &message);
-	} else if (message.type != MESSAGE_NOTIFICATION || !take_notification(session, &message)) {
+		call(server, session, packet, &message);
+	} else if (message.type != MESSAGE_NOTIFICATION || !take_notification(server, session, &message)) {
 		error_set(&error, -EPROTO, NULL, "gpuwmd takes requests only, not this message");
 		refuse_and_end(session, &message, &error);
 	}

@@ -17,7 +17,7 @@ static void answer_claimed(const struct request *request)
 /* It is not there, and nobody else builds it. */
 static int elect(const struct request *request, const struct ref *name, struct error *error)
 {
-	int r = claims_elect(request->session, name, error);
+	int r = claims_elect(&request->server->work, request->session, name, error);
 
 	if (r == 0)
 		answer_claimed(request);
@@ -59,7 +59,7 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 				 "this connection has claimed %s@%s already", wanted->ref->model,
 				 wanted->ref->name);
 	*ret_later = true;
-	return claims_taken(server, claim, error);
+	return claims_taken(&server->work, claim, error);
 }
 
 static void wake(struct waiter *waiter, const struct version *changed, bool expired)
@@ -126,10 +126,10 @@ int claim_resume(const struct request *request, const char *text, struct error *
 		return r;
 	claim = claim_find(server->ledger.claims, &name);
 	if (claim && !claim->holder)
-		return claims_take_back(request->session, claim, error);
+		return claims_take_back(&request->server->work, request->session, claim, error);
 	if (claim) /* its own, by an earlier resume, or another session's */
-		return claims_check(server, request->session, &name, error);
-	return claims_elect(request->session, &name, error);
+		return claims_check(&server->work, request->session, &name, error);
+	return claims_elect(&request->server->work, request->session, &name, error);
 }
 
 int method_claim_give_up(struct request *request, struct fields *params, struct error *error)
@@ -150,7 +150,7 @@ int method_claim_give_up(struct request *request, struct fields *params, struct 
 	if (claim_has_begun(claim))
 		return error_set(error, -EBUSY, "abort the publish: that ends the claim too",
 				 "%s@%s is being built", name.model, name.name);
-	claims_end(server, claim);
+	claims_end(&server->work, claim);
 	request_done(request);
 	return 0;
 }

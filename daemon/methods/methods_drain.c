@@ -38,9 +38,9 @@ static int drain_all(struct request *request, struct error *error)
 	int r;
 
 	error_set(&why, -ESHUTDOWN, NULL, "gpuwmd is draining");
-	server_begin_draining(server, &why);
-	server->drained = true;
-	versions_retire_all(server);
+	work_begin_draining(&server->work, &why);
+	server->work.drained = true;
+	versions_retire_all(&server->work);
 	r = keeping_let_go(server->keeping, error);
 	if (r == 0)
 		answer_left(request, NULL);
@@ -73,7 +73,7 @@ static int drain_device(struct request *request, const char *id, struct error *e
 		r = check_lost(request, device, error);
 	if (r < 0)
 		return r;
-	versions_drain_lost(request->server, device);
+	versions_drain_lost(&request->server->work, device);
 	answer_left(request, device);
 	return 0;
 }

@@ -165,21 +165,21 @@ int method_load(struct request *request, struct fields *params, struct error *er
 	if (r == 0)
 		r = check_names(server, &load, error);
 	if (r == 0)
-		r = job_new(server, JOB_LOAD, load.name.model, load.name.name, request->session->peer.uid, &job,
-			    error);
+		r = job_new(&server->work, JOB_LOAD, load.name.model, load.name.name,
+			    request->session->peer.uid, &job, error);
 	if (r < 0) {
 		free(load.key);
 		return r;
 	}
 	r = fill(job, &load);
 	if (r < 0) {
-		job_drop(&server->jobs, job);
+		job_drop(&server->work.jobs, job);
 		return error_set(error, r, NULL, "gpuwmd is out of memory");
 	}
 	request_result(request, &w);
 	message_put_u64(&w, "job", job->id);
 	request_answer(request, &w);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	return 0;
 }
 
@@ -200,7 +200,7 @@ static void put_particulars(struct message_writer *w, const struct server *serve
 	if (job->dry_run)
 		message_put_bool(w, "dry_run", true);
 	if (job->plan)
-		job_plan_put(w, server, job->plan);
+		job_plan_put(w, &server->work, job->plan);
 	if (job->kind == JOB_VERIFY)
 		message_put_u64(w, "rank", job->rank);
 	if (job->error)
@@ -232,7 +232,7 @@ static void put_job(struct message_writer *w, const struct server *server, const
 /* job NULL: all. */
 static void answer_jobs(const struct request *request, const struct job *job)
 {
-	const struct job *first = job ? job : request->server->jobs.first;
+	const struct job *first = job ? job : request->server->work.jobs.first;
 	struct message_writer w;
 
 	request_result(request, &w);
@@ -256,7 +256,7 @@ static int no_job(const struct server *server, uint64_t id, struct error *error)
 
 static void wake_job(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	const struct job *job = job_find(&waiter->request.server->jobs, waiter->job);
+	const struct job *job = job_find(&waiter->request.server->work.jobs, waiter->job);
 	struct error error;
 
 	(void)changed;
@@ -283,7 +283,7 @@ static int may_look(struct session *session, const struct job *job, struct error
 	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
 	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
 		return 0;
-	return error_set(error, -EACCES, remedy_observer(session->server, remedy),
+	return error_set(error, -EACCES, remedy_observer(session->client->clients, remedy),
 			 "jobs needs the role operator or observer, but for a verify that this user began");
 }
 
@@ -299,8 +299,8 @@ int method_jobs(struct request *request, struct fields *params, struct error *er
 
 	if (r < 0)
 		return r;
-	job_table_prune(&server->jobs);
-	job = one ? job_find(&server->jobs, id) : NULL;
+	job_table_prune(&server->work.jobs);
+	job = one ? job_find(&server->work.jobs, id) : NULL;
 	r = may_look(request->session, job, error);
 	if (r < 0)
 		return r;
@@ -331,7 +331,7 @@ static int ended_already(const struct job *job, struct error *error)
 /* A load whose version was ready, or that was being stored, may have come to its own end meanwhile. */
 static void wake_cancelled(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	const struct job *job = job_find(&waiter->request.server->jobs, waiter->job);
+	const struct job *job = job_find(&waiter->request.server->work.jobs, waiter->job);
 	struct error error;
 
 	(void)changed;
@@ -362,7 +362,7 @@ int method_cancel(struct request *request, struct fields *params, struct error *
 
 	if (r < 0)
 		return r;
-	job = job_find(&server->jobs, id);
+	job = job_find(&server->work.jobs, id);
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job))
@@ -372,6 +372,6 @@ int method_cancel(struct request *request, struct fields *params, struct error *
 		return r;
 	waiter->job = id;
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	return 0;
 }

@@ -41,7 +41,7 @@ static int kick_fields(struct fields *params, struct kick *kick, struct error *e
 
 static bool concerns(const struct kick *kick, const struct session *session)
 {
-	if (session->kind == SESSION_LOADER || !session->leases)
+	if (session->kind == SESSION_LOADER || !session->client->leases)
 		return false;
 	if (kick->by == BY_PID)
 		return session->peer.pid > 0 && (uint64_t)session->peer.pid == kick->number;
@@ -54,8 +54,8 @@ static uint64_t count(const struct server *server, const struct kick *kick)
 
 	if (kick->by == BY_LEASE)
 		return lease_by_id(server->ledger.registry, kick->number) != NULL;
-	for (const struct session *s = server->sessions; s; s = s->next) {
-		const struct lease *lease = concerns(kick, s) ? s->leases : NULL;
+	for (const struct session *s = server->net.sessions; s; s = s->next) {
+		const struct lease *lease = concerns(kick, s) ? s->client->leases : NULL;
 
 		for (; lease; lease = lease->next_of_holder)
 			found++;
@@ -66,7 +66,7 @@ static uint64_t count(const struct server *server, const struct kick *kick)
 /* There is one. */
 static const struct session *any_holder(const struct server *server, const struct kick *kick)
 {
-	const struct session *session = server->sessions;
+	const struct session *session = server->net.sessions;
 
 	if (kick->by == BY_LEASE)
 		return lease_by_id(server->ledger.registry, kick->number)->holder;
@@ -79,7 +79,7 @@ static int found_nothing(const struct server *server, const struct kick *kick, s
 {
 	unsigned long long number = kick->number;
 
-	if (kick->by == BY_LEASE && revoked_find(server, number))
+	if (kick->by == BY_LEASE && revoked_find(&server->work, number))
 		return error_set(error, -ENOENT, "its process may still map the memory: end it",
 				 "lease %llu is revoked already", number);
 	if (kick->by == BY_LEASE)
@@ -109,9 +109,9 @@ static int kick_lease(struct server *server, const struct kick *kick, struct lea
 	int r = remember(server, kick, lease, error);
 
 	if (r == 0)
-		r = revoked_add(server, lease, error);
+		r = revoked_add(&server->work, lease, error);
 	if (r == 0)
-		versions_mark_unused(server, version);
+		versions_mark_unused(&server->work, version);
 	return r;
 }
 
@@ -121,11 +121,11 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 
 	if (kick->by == BY_LEASE)
 		return kick_lease(server, kick, lease_by_id(server->ledger.registry, kick->number), error);
-	for (struct session *s = server->sessions; s && r == 0; s = s->next) {
+	for (struct session *s = server->net.sessions; s && r == 0; s = s->next) {
 		bool concerned = concerns(kick, s);
 
-		while (concerned && s->leases && r == 0)
-			r = kick_lease(server, kick, s->leases, error);
+		while (concerned && s->client->leases && r == 0)
+			r = kick_lease(server, kick, s->client->leases, error);
 	}
 	return r;
 }
@@ -155,7 +155,7 @@ static int check_room(const struct server *server, const struct kick *kick, uint
 	uid_t uid = any_holder(server, kick)->peer.uid;
 	int r = kick->by == BY_UID ? 0 : check_room_of(server, uid, leases, error);
 
-	for (const struct session *s = server->sessions; s && r == 0 && kick->by == BY_PID; s = s->next) {
+	for (const struct session *s = server->net.sessions; s && r == 0 && kick->by == BY_PID; s = s->next) {
 		if (!concerns(kick, s) || s->peer.uid == uid)
 			continue;
 		uid = s->peer.uid;
@@ -213,7 +213,7 @@ int method_kick(struct request *request, struct fields *params, struct error *er
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");
-	revoked_tell(server, REASON, &w);
+	revoked_tell(&server->work, REASON, &w);
 	message_end(&w);
 	if (r == 0)
 		request_answer(request, &w);

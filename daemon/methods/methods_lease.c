@@ -90,13 +90,14 @@ static int check(const struct lease_wanted *wanted, const struct version *versio
 	return r < 0 || wanted->look ? r : version_check_replica(version, ret->replica, error);
 }
 
-static int find(struct session *session, const struct lease_wanted *wanted, struct found *ret,
+static int find(const struct request *request, const struct lease_wanted *wanted, struct found *ret,
 		struct error *error)
 {
+	struct session *session = request->session;
 	int r;
 
 	ret->later = false;
-	r = params_open(session->server, error);
+	r = params_open(request->server, error);
 	if (r < 0)
 		return r;
 	r = access_find(session, wanted->ref, &ret->version, &ret->generation, error);
@@ -151,10 +152,12 @@ static int grant(const struct request *request, const struct found *found, bool 
 
 	if (look) /* as freely as a lease of before a restart */
 		r = lease_resume(server->ledger.registry, found->version, found->replica, session,
-				 &session->leases, server->ledger.quota, session->peer.uid, &lease, error);
+				 &session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+				 error);
 	else
 		r = lease_grant(server->ledger.registry, found->version, found->replica, session,
-				&session->leases, server->ledger.quota, session->peer.uid, &lease, error);
+				&session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+				error);
 	if (r == 0)
 		answer(request, found, lease->id);
 	return r;
@@ -164,7 +167,7 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 		 struct error *error)
 {
 	struct found found;
-	int r = find(request->session, wanted, &found, error);
+	int r = find(request, wanted, &found, error);
 
 	*ret_later = r < 0 && found.later;
 	return r < 0 ? r : grant(request, &found, wanted->look, error);
@@ -238,7 +241,7 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	if (r < 0)
 		return r;
 	if (wanted.look && request->session->kind != SESSION_ADMIN)
-		return error_set(error, -EACCES, remedy_operator(request->server, remedy),
+		return error_set(error, -EACCES, remedy_operator(&request->server->clients, remedy),
 				 "to look at what gives no leases is for operators");
 	r = lease_answer(request, &wanted, &later, error);
 	if (r < 0 && later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
@@ -256,14 +259,14 @@ int method_release(struct request *request, struct fields *params, struct error 
 	if (r < 0)
 		return r;
 	lease = lease_find(server->ledger.registry, id, request->session);
-	if (!lease && revoked_release(server, request->session, id)) {
+	if (!lease && revoked_release(&server->work, request->session, id)) {
 		request_done(request);
 		return 0;
 	}
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
 				 "lease %llu is not this connection's", (unsigned long long)id);
-	versions_free_unused(server, lease_release(server->ledger.registry, lease));
+	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
 	request_done(request);
 	return 0;
 }
@@ -314,7 +317,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	r = find_replica(version, wanted, &replica, error);
 	if (r < 0)
 		return r;
-	return lease_resume(server->ledger.registry, version, replica, session, &session->leases,
+	return lease_resume(server->ledger.registry, version, replica, session, &session->client->leases,
 			    server->ledger.quota, session->peer.uid, ret, error);
 }
 
@@ -371,8 +374,8 @@ static void put_claims_resumed(const struct request *request, const msgpack_obje
 static int check_resume(const struct server *server, uint32_t leases, uint32_t claims, struct error *error)
 {
 	/* One that drains gives no new leases, but what is still held it does not free. */
-	if (server->stopping)
-		return server_refuse_stopping(error);
+	if (server->net.stopping)
+		return net_refuse_stopping(error);
 	if (leases > RESUME_LEASES_MAX)
 		return error_set(error, -EINVAL, "ask for the others after these",
 				 "%u leases; at most %d at a time", leases, RESUME_LEASES_MAX);

@@ -91,7 +91,7 @@ static void put_versions(struct message_writer *w, struct session *session, cons
 	struct version *version = NULL;
 
 	message_begin_array(w, "versions");
-	while ((version = registry_next_version(session->server->ledger.registry, model, version))) {
+	while ((version = registry_next_version(session->client->clients->ledger->registry, model, version))) {
 		if (access_sees(session, version->model))
 			put_version(w, version);
 	}
@@ -105,7 +105,7 @@ static void put_models(struct message_writer *w, struct session *session, const 
 	const struct model *last = NULL;
 
 	message_begin_array(w, "models");
-	while ((version = registry_next_version(session->server->ledger.registry, of, version))) {
+	while ((version = registry_next_version(session->client->clients->ledger->registry, of, version))) {
 		struct model *model = version->model;
 		const struct model_owner owner = model_owner(model);
 
@@ -127,7 +127,7 @@ static void put_aliases(struct message_writer *w, struct session *session, const
 	const char *of;
 
 	message_begin_array(w, "aliases");
-	while ((alias = registry_next_alias(session->server->ledger.registry, model, alias, &of))) {
+	while ((alias = registry_next_alias(session->client->clients->ledger->registry, model, alias, &of))) {
 		if (!access_sees(session, alias->version->model))
 			continue;
 		message_begin_map(w, NULL);

@@ -67,7 +67,7 @@ static int take_lost(struct server *server, struct fields *params, struct error 
 		r = params_check(&f, error);
 		device = r == 0 ? device_find(&server->ledger.devices, id) : NULL;
 		if (device && device->is_cuda)
-			losses_note(server, device, &why);
+			losses_note(&server->work, device, &why);
 	}
 	return r;
 }
@@ -84,14 +84,14 @@ static int take_back(struct server *server, struct fields *params, struct error 
 		fields_text_at(params, &back[i], "back", id, sizeof(id));
 		device = params->error.code ? NULL : device_find(&server->ledger.devices, id);
 		if (device)
-			losses_end(server, device);
+			losses_end(&server->work, device);
 	}
 	return params_check(params, error);
 }
 
 static int introduce(struct request *request, struct fields *params, struct error *error)
 {
-	struct loader *loader = request->session->loader;
+	struct loader *loader = request->session->client->loader;
 	uint64_t pid = fields_u64_or(params, "pid", 0), position = fields_u64_or(params, "pidfd", 0);
 	int pidfd = -1, r = params_check(params, error);
 
@@ -120,14 +120,14 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 		r = introduce(request, params, error);
 	if (r < 0)
 		return r;
-	session->greeted = true;
+	session->client->greeted = true;
 	request_result(request, &w);
 	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
 	put_version_id(&w, "instance", &request->server->instance);
-	losses_put(&w, request->server);
+	losses_put(&w, &request->server->work);
 	request_answer(request, &w);
-	if (session->loader)
-		loader_is_standby(session->loader);
+	if (session->client->loader)
+		loader_is_standby(session->client->loader);
 	return 0;
 }
 
@@ -149,8 +149,8 @@ int method_loader_warm(struct request *request, struct fields *params, struct er
 	if (fields_have(params, "error"))
 		fields_error(params, "error", &failed);
 	r = params_check(params, error);
-	if (r == 0 && request->session->loader)
-		loader_is_warm(request->session->loader, failed.code ? &failed : NULL);
+	if (r == 0 && request->session->client->loader)
+		loader_is_warm(request->session->client->loader, failed.code ? &failed : NULL);
 	return r;
 }
 
@@ -159,7 +159,7 @@ int method_loader_warm(struct request *request, struct fields *params, struct er
 static int current_job(const struct request *request, struct job **ret, struct error *error)
 {
 	const struct session *session = request->session;
-	struct job *job = session->loader ? loader_job(session->loader) : NULL;
+	struct job *job = session->client->loader ? loader_job(session->client->loader) : NULL;
 
 	if (!job)
 		return error_set(error, -EINVAL, NULL, "this loader has no job");
@@ -181,10 +181,10 @@ int method_loader_progress(struct request *request, struct fields *params, struc
 		r = current_job(request, &job, error);
 	if (r < 0)
 		return r;
-	loader_has_begun(request->session->loader);
-	job_progress(request->server, job, phase, done, total);
+	loader_has_begun(request->session->client->loader);
+	job_progress(&request->server->work, job, phase, done, total);
 	if (note[0])
-		job_remark(request->server, job, note);
+		job_remark(&request->server->work, job, note);
 	return 0;
 }
 
@@ -203,7 +203,7 @@ static int take_plan(struct fields *params, struct job *job, struct error *faile
 int method_loader_done(struct request *request, struct fields *params, struct error *error)
 {
 	struct server *server = request->server;
-	struct loader *loader = request->session->loader;
+	struct loader *loader = request->session->client->loader;
 	struct error failed = {0};
 	struct message_writer w;
 	struct fields inner;
@@ -232,10 +232,10 @@ int method_loader_done(struct request *request, struct fields *params, struct er
 	if (stays)
 		message_put_bool(&w, "stay", true);
 	request_answer(request, &w);
-	job_end(server, job, failed.code ? &failed : NULL);
+	job_end(&server->work, job, failed.code ? &failed : NULL);
 	stays ? loader_stays(loader) : loader_is_leaving(loader);
-	loader_pool_report(server->loaders);
-	loader_pool_turn(server->loaders);
+	loader_pool_report(server->work.loaders);
+	loader_pool_turn(server->work.loaders);
 	return 0;
 }
 
@@ -336,14 +336,14 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 	if (r == 0)
 		r = publish_checked(server->ledger.registry, publish, part, &checked->what, error);
 	if (r < 0) {
-		versions_fail(server, publish, error, NULL);
+		versions_fail(&server->work, publish, error, NULL);
 		return r;
 	}
 	if (!version_complete(publish->version)) {
-		waiters_wake(server, WAIT_CHECKED, publish->version);
+		waiters_wake(&server->clients, WAIT_CHECKED, publish->version);
 		return 0;
 	}
-	return versions_complete(server, publish, error);
+	return versions_complete(&server->work, publish, error);
 }
 
 /* The last part's answer comes when the version is ready: a load is done then. */

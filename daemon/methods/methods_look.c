@@ -45,7 +45,7 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 	struct session *session = request->session;
 	struct server *server = request->server;
 	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
-	char name[sizeof(session->name)];
+	char name[sizeof(session->client->name)];
 	struct message_writer w;
 	int r;
 
@@ -55,8 +55,8 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 		r = check_protocol(min, max, error);
 	if (r < 0)
 		return r;
-	session->greeted = true;
-	snprintf(session->name, sizeof(session->name), "%s", name);
+	session->client->greeted = true;
+	snprintf(session->client->name, sizeof(session->client->name), "%s", name);
 	request_result(request, &w);
 	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
 	put_version_id(&w, "instance", &server->instance);
@@ -150,24 +150,24 @@ static void put_counts(struct message_writer *w, const struct server *server)
 {
 	struct registry_counts counts = registry_counts(server->ledger.registry);
 
-	message_put_u64(w, "sessions", server->session_count);
+	message_put_u64(w, "sessions", server->net.session_count);
 	message_put_u64(w, "leases", counts.leases);
-	message_put_u64(w, "revoked", revoked_count(server));
+	message_put_u64(w, "revoked", revoked_count(&server->work));
 	message_put_u64(w, "still_mapped", still_mapped(server));
 	message_put_u64(w, "versions", counts.versions);
 	message_put_u64(w, "aliases", counts.aliases);
 	message_put_u64(w, "pins", counts.pins);
 	message_put_u64(w, "publishes", publish_count(server->ledger.publishes));
 	message_put_u64(w, "claims", claim_count(server->ledger.claims));
-	message_put_u64(w, "waiting", server->waiting);
-	message_put_u64(w, "jobs_running", server->jobs.running);
-	message_put_u64(w, "loaders", loader_pool_count(server->loaders));
-	message_put_bool(w, "standby", loader_pool_standby(server->loaders));
-	loader_pool_put(w, server->loaders);
+	message_put_u64(w, "waiting", server->clients.waiting);
+	message_put_u64(w, "jobs_running", server->work.jobs.running);
+	message_put_u64(w, "loaders", loader_pool_count(server->work.loaders));
+	message_put_bool(w, "standby", loader_pool_standby(server->work.loaders));
+	loader_pool_put(w, server->work.loaders);
 	message_put_u64(w, "fds", count_fds());
 	message_put_u64(w, "rss", resident_bytes());
-	message_put_u64(w, "requests", server->requests);
-	message_put_u64(w, "refused", server->refused);
+	message_put_u64(w, "requests", server->clients.requests);
+	message_put_u64(w, "refused", server->clients.refused);
 	message_put_u64(w, "bytes", counts.bytes);
 	message_put_u64(w, "index_bytes", counts.index_bytes);
 	message_put_u64(w, "segments", counts.segments);
@@ -199,19 +199,19 @@ int method_status(struct request *request, struct fields *params, struct error *
 	put_version_id(&w, "instance", &server->instance);
 	message_put_u64(&w, "pid", (uint64_t)getpid());
 	message_put_u64(&w, "uptime_ms", clock_steady_ms() - server->started_ms);
-	message_put_bool(&w, "draining", server->draining);
+	message_put_bool(&w, "draining", server->work.draining);
 	message_put_u64(&w, "seq", event_last(server->ledger.events));
 	put_counts(&w, server);
 	put_keeping(&w, server);
 	put_devices(&w, server);
 	put_limits(&w, server);
-	scrub_put(&w, server->scrub);
+	scrub_put(&w, server->work.scrub);
 	message_begin_array(&w, "roots");
 	for (size_t i = 0; i < server->config->root_count; i++)
 		message_put_text(&w, NULL, server->config->roots[i]);
 	message_end(&w);
 	request_answer(request, &w);
-	loader_pool_refresh(server->loaders);
+	loader_pool_refresh(server->work.loaders);
 	return 0;
 }
 
@@ -235,7 +235,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 
 static void put_publishes(struct message_writer *w, const struct session *session)
 {
-	const struct publish_table *table = session->server->ledger.publishes;
+	const struct publish_table *table = session->client->clients->ledger->publishes;
 
 	message_begin_array(w, "publishes");
 	for (const struct publish *publish = publish_next(table, NULL); publish;
@@ -258,13 +258,13 @@ static void put_client(struct message_writer *w, const struct session *session, 
 	message_put_u64(w, "pid", session->peer.pid > 0 ? (uint64_t)session->peer.pid : 0);
 	message_put_u64(w, "uid", session->peer.uid);
 	message_put_u64(w, "gid", session->peer.gid);
-	message_put_text(w, "name", session->name);
+	message_put_text(w, "name", session->client->name);
 	message_put_text(w, "command", session->peer.command);
 	message_put_text(w, "socket", session->kind == SESSION_ADMIN ? "admin" : "worker");
 	message_put_u64(w, "since_ms", session->since_ms);
-	message_put_u64(w, "requests", session->requests);
+	message_put_u64(w, "requests", session->client->requests);
 	message_begin_array(w, "leases");
-	for (const struct lease *lease = session->leases; lease; lease = lease->next_of_holder)
+	for (const struct lease *lease = session->client->leases; lease; lease = lease->next_of_holder)
 		put_lease(w, lease);
 	put_revoked_of(w, session);
 	message_end(w);
@@ -299,11 +299,11 @@ int method_clients(struct request *request, struct fields *params, struct error 
 	(void)error;
 	request_result(request, &w);
 	message_begin_array(&w, "clients");
-	for (const struct session *s = request->server->sessions; s; s = s->next) {
+	for (const struct session *s = request->server->net.sessions; s; s = s->next) {
 		if (s->kind != SESSION_LOADER && !s->ended)
 			put_client(&w, s, request->session);
 	}
-	put_revoked_gone(&w, request->server);
+	put_revoked_gone(&w, &request->server->work);
 	message_end(&w);
 	put_users(&w, request->server->ledger.quota);
 	request_answer(request, &w);
@@ -322,7 +322,7 @@ int method_subscribe(struct request *request, struct fields *params, struct erro
 
 	if (r < 0)
 		return r;
-	session->event_seq = after < last ? after : last;
+	session->client->event_seq = after < last ? after : last;
 	if (audience_join(session) < 0) /* its events come in its share's next step: after the answer */
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	request_result(request, &w);

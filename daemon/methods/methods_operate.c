@@ -34,7 +34,7 @@ int method_pin_version(struct request *request, struct fields *params, struct er
 	int r = pin_fields(request, params, METHOD_PIN_VERSION, &version, pin, error);
 
 	if (r == 0)
-		r = versions_pin(request->server, version, pin, error);
+		r = versions_pin(&request->server->work, version, pin, error);
 	if (r == 0)
 		answer_version(request, &version->id);
 	return r;
@@ -47,7 +47,7 @@ int method_unpin_version(struct request *request, struct fields *params, struct 
 	int r = pin_fields(request, params, METHOD_UNPIN_VERSION, &version, pin, error);
 
 	if (r == 0)
-		r = versions_unpin(request->server, version, pin, error);
+		r = versions_unpin(&request->server->work, version, pin, error);
 	if (r == 0)
 		answer_version(request, &version->id);
 	return r;
@@ -116,7 +116,7 @@ static int swap_old(struct session *session, const struct swap *swap, struct err
 	snprintf(ref.model, sizeof(ref.model), "%s", swap->model);
 	snprintf(ref.name, sizeof(ref.name), "%s", swap->alias);
 	if (!swap->retire_old ||
-	    registry_find(session->server->ledger.registry, &ref, &old, &generation, NULL) < 0)
+	    registry_find(session->client->clients->ledger->registry, &ref, &old, &generation, NULL) < 0)
 		return 0;
 	return access_retire(session, old, error);
 }
@@ -141,7 +141,7 @@ int method_hot_swap(struct request *request, struct fields *params, struct error
 		return r;
 	change.expect = swap.has_expect ? &swap.expect : NULL;
 	change.retire_old = swap.retire_old;
-	r = versions_swap(server, &change, &result, &kept, error);
+	r = versions_swap(&server->work, &change, &result, &kept, error);
 	if (r < 0)
 		return r;
 	request_result(request, &w);
@@ -258,9 +258,9 @@ int method_retire(struct request *request, struct fields *params, struct error *
 		return r;
 	if (waiter)
 		waiter->id = id;
-	r = force.wanted ? versions_retire_by_force(request->server, version, force.after_ms,
+	r = force.wanted ? versions_retire_by_force(&request->server->work, version, force.after_ms,
 						    request->session->peer.uid, error)
-			 : versions_retire(request->server, version, error);
+			 : versions_retire(&request->server->work, version, error);
 	if (r < 0) {
 		waiter_free(waiter);
 		return r;
@@ -281,7 +281,7 @@ int method_remove(struct request *request, struct fields *params, struct error *
 	if (r < 0)
 		return r;
 	id = version->id;
-	r = versions_remove(request->server, version, error);
+	r = versions_remove(&request->server->work, version, error);
 	if (r == 0)
 		answer_version(request, &id);
 	return r;

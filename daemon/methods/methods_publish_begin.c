@@ -55,7 +55,7 @@ static int begin_fields(struct request *request, struct fields *params, struct b
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
-		.heard_ms = &request->session->heard_ms,
+		.heard_ms = &request->session->client->heard_ms,
 		.silence_ms = request->server->config->publish_silence_ms,
 	};
 	if (fields_have(params, "publish")) {
@@ -89,7 +89,8 @@ static void answer_begun(const struct request *request, const struct version *ve
 static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
 {
 	struct server *server = request->server;
-	struct job *job = request->session->loader ? loader_job(request->session->loader) : NULL;
+	struct job *job =
+		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
 	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
 	int r;
@@ -119,8 +120,8 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 {
 	struct server *server = request->server;
 	struct job *job = NULL;
-	int r = job_new(server, JOB_CHECK, begin->name.model, begin->name.name, request->session->peer.uid,
-			&job, error);
+	int r = job_new(&server->work, JOB_CHECK, begin->name.model, begin->name.name,
+			request->session->peer.uid, &job, error);
 
 	if (r < 0) {
 		close(sock);
@@ -134,12 +135,12 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
 		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
 	if (r == 0)
-		r = hand_in_await(server, job, error);
+		r = hand_in_await(&server->work, job, error);
 	if (r < 0) {
-		job_drop(&server->jobs, job);
+		job_drop(&server->work.jobs, job);
 		return r;
 	}
-	job_awaits_publisher(&server->jobs, job);
+	job_awaits_publisher(&server->work.jobs, job);
 	*ret_job = job;
 	return 0;
 }
@@ -182,11 +183,11 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 		return r;
 	r = begin_with_groups(request, begin, &publish, &part, error);
 	if (r < 0) {
-		job_drop(&server->jobs, job);
+		job_drop(&server->work.jobs, job);
 		return r;
 	}
 	if (!begin->request.join)
-		claims_begun(server, request->session, &begin->name, &publish->id);
+		claims_begun(&server->work, request->session, &begin->name, &publish->id);
 	part->checker = job;
 	job->publish = publish->id;
 	job->version = publish->version->id;
@@ -215,7 +216,7 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 	if (!begin->request.join)
 		r = check_rights(request, begin, error);
 	if (r == 0 && !begin->request.join)
-		r = claims_check(request->server, request->session, &begin->name, error);
+		r = claims_check(&request->server->work, request->session, &begin->name, error);
 	if (r < 0)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -227,10 +228,10 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 		return r;
 	}
 	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */
-	request->session->heard_ms = clock_steady_ms();
+	request->session->client->heard_ms = clock_steady_ms();
 	answer_begun(request, version, pair[0]);
-	silence_watch(request->server->silence);
-	loader_pool_turn(request->server->loaders);
+	silence_watch(request->server->work.silence);
+	loader_pool_turn(request->server->work.loaders);
 	return 0;
 }
 
@@ -262,13 +263,13 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 
 static enum room_wait wait_of(const struct request *request, const struct begin *begin)
 {
-	return room_wait(request->server, begin->request.device, begin->request.bytes, 0,
-			 request->session->loader);
+	return room_wait(&request->server->work, begin->request.device, begin->request.bytes, 0,
+			 request->session->client->loader);
 }
 
 static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
 {
-	room_explain(request->server, begin->request.device, begin->request.bytes, error);
+	room_explain(&request->server->work, begin->request.device, begin->request.bytes, error);
 }
 
 static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)
@@ -311,19 +312,20 @@ static int wait_for_room(struct request *request, const struct begin *given, int
 	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", begin->request.device->id);
 	waiter->asked = begin;
-	loader_pool_turn(request->server->loaders);
+	loader_pool_turn(request->server->work.loaders);
 	return 0;
 }
 
 /* The operator is told what takes long. */
 static void note_wait(const struct request *request, const struct begin *begin, const char *what)
 {
-	struct job *job = request->session->loader ? loader_job(request->session->loader) : NULL;
+	struct job *job =
+		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
 	char note[TEXT_BYTES_MAX + 1];
 
 	snprintf(note, sizeof(note), "waits for room on %s: %s in the way", begin->request.device->id, what);
 	if (job)
-		job_remark(request->server, job, note);
+		job_remark(&request->server->work, job, note);
 }
 
 int method_publish_begin(struct request *request, struct fields *params, struct error *error)

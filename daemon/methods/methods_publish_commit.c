@@ -134,7 +134,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return not_yours(error);
 	r = publish_commit(publish, part, request->session, &commit->content, error);
 	if (r == -EBADMSG && part->publisher == request->session) {
-		versions_fail(server, publish, error,
+		versions_fail(&server->work, publish, error,
 			      NULL); /* the check found another content: wakes the waiter */
 		return 0;
 	}
@@ -142,9 +142,9 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return r;
 	if (part->checker)
 		job_watch(part->checker);
-	silence_watch(server->silence);
+	silence_watch(server->work.silence);
 	if (version_complete(publish->version))
-		versions_complete(server, publish, error); /* wakes the waiter */
+		versions_complete(&server->work, publish, error); /* wakes the waiter */
 	else
 		wake_checked(waiter, NULL, false);
 	return 0;
@@ -183,7 +183,7 @@ static bool has_uncommitted_part(const struct publish *publish, const struct ses
 	const void *who = session;
 
 	if (session->kind == SESSION_LOADER)
-		who = session->loader ? loader_job(session->loader) : NULL;
+		who = session->client->loader ? loader_job(session->client->loader) : NULL;
 	for (uint32_t i = 0; i < publish->part_count; i++) {
 		if (who && publish->parts[i].publisher == who)
 			return true;
@@ -213,7 +213,7 @@ int method_publish_abort(struct request *request, struct fields *params, struct 
 		return error_set(error, -EBUSY, "retire the version when it is ready",
 				 "this publish is complete: it can't be aborted any more");
 	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", reason[0] ? ": " : "", reason);
-	versions_fail(request->server, publish, &why, NULL);
+	versions_fail(&request->server->work, publish, &why, NULL);
 	request_done(request);
 	return 0;
 }

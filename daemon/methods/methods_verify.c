@@ -49,7 +49,7 @@ static bool is_wanted(const struct wanted *wanted, const struct replica *replica
 static void drop_all(struct server *server, struct job *const *jobs, uint32_t count)
 {
 	while (count > 0)
-		job_drop(&server->jobs, jobs[--count]);
+		job_drop(&server->work.jobs, jobs[--count]);
 }
 
 /* All of them or none. */
@@ -64,7 +64,7 @@ static int make_jobs(const struct request *request, const struct wanted *wanted,
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
 		if (!is_wanted(wanted, &version->replicas[i]))
 			continue;
-		r = verify_new(server, version, i, request->session->peer.uid, &ret_jobs[count], error);
+		r = verify_new(&server->work, version, i, request->session->peer.uid, &ret_jobs[count], error);
 		count += r == 0;
 	}
 	if (r == 0 && count == 0)
@@ -98,6 +98,6 @@ int method_verify(struct request *request, struct fields *params, struct error *
 		message_put_u64(&w, NULL, jobs[i]->id);
 	message_end(&w);
 	request_answer(request, &w);
-	loader_pool_turn(request->server->loaders);
+	loader_pool_turn(request->server->work.loaders);
 	return 0;
 }

@@ -55,7 +55,7 @@ int params_device(struct server *server, const char *id, struct device **ret, st
 {
 	char there[TEXT_BYTES_MAX + 1];
 	struct device *device = device_find(&server->ledger.devices, id);
-	const struct error *failure = loader_pool_failure(server->loaders);
+	const struct error *failure = loader_pool_failure(server->work.loaders);
 
 	if (!device && server->ledger.devices.count == 0 && failure)
 		return error_set(error, -ENODEV, failure->detail, "no loader has told the devices yet: %.800s",
@@ -92,9 +92,9 @@ int64_t params_wait(struct fields *params)
 
 int params_open(const struct server *server, struct error *error)
 {
-	if (server->stopping)
-		return server_refuse_stopping(error);
-	if (server->draining)
+	if (server->net.stopping)
+		return net_refuse_stopping(error);
+	if (server->work.draining)
 		return error_set(error, -ESHUTDOWN, "it takes no new leases, publishes or loads",
 				 "gpuwmd is draining");
 	return 0;

@@ -15,7 +15,7 @@ static bool is_in_named_group(const struct session *session, const struct joiner
 
 static bool is_made_by_its_loader(const struct session *session, const struct version *version)
 {
-	const struct job *job = session->loader ? loader_job(session->loader) : NULL;
+	const struct job *job = session->client->loader ? loader_job(session->client->loader) : NULL;
 
 	return job && version_id_equal(&job->version, &version->id);
 }

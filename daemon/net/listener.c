@@ -2,11 +2,12 @@
 #include "../base/clock.h"
 #include "../base/complaint.h"
 #include "discard.h"
-#include "../restart/inherited.h"
 #include "../base/pace.h"
-#include "../server.h"
+#include "net.h"
+#include "session.h"
+#include "../base/log.h"
+#include "../config/config.h"
 #include "socket_lock.h"
-#include "../restart/store.h"
 #include "../base/watching.h"
 
 #include <errno.h>
@@ -34,9 +35,9 @@
 enum { PACE_CONNECTS, PACE_TOLD };
 
 struct listener {
-	struct server *server;
+	struct net *net;
 	enum session_kind kind;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char path[LISTENER_PATH_BYTES - 1];
 	int sock, lock;
 	int spare; /* given up to refuse a connection when descriptors have run out */
 	bool bound; /* the path is ours to unlink */
@@ -132,7 +133,7 @@ static int make_own(struct listener *l, const char *group, unsigned mode, struct
 }
 
 /* Where a socket was bound: 0 or -errno. */
-static int path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1])
+static int path_of(int sock, char path[LISTENER_PATH_BYTES])
 {
 	struct sockaddr_un address = {0};
 	socklen_t bytes = sizeof(address);
@@ -140,7 +141,7 @@ static int path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_pat
 	path[0] = '\0';
 	if (getsockname(sock, (struct sockaddr *)&address, &bytes) < 0)
 		return -errno;
-	snprintf(path, sizeof(address.sun_path) + 1, "%.*s", (int)sizeof(address.sun_path), address.sun_path);
+	snprintf(path, LISTENER_PATH_BYTES, "%.*s", (int)sizeof(address.sun_path), address.sun_path);
 	return 0;
 }
 
@@ -148,7 +149,7 @@ static int path_of(int sock, char path[sizeof(((struct sockaddr_un *)0)->sun_pat
  * -errno where that can't be told, since giving it up would turn away who waits in it. */
 static int is_in_place(const struct listener *l, int kept, struct error *error)
 {
-	char path[sizeof(l->path) + 1];
+	char path[LISTENER_PATH_BYTES];
 	struct stat st = {0};
 	int r = path_of(kept, path);
 
@@ -210,7 +211,7 @@ static void complain_of(const struct listener *l, int sock, const struct error *
 	struct peer peer;
 
 	if (peer_credentials(sock, &peer) == 0)
-		complain(l->server->complaints, peer.uid, COMPLAINT_CONNECT, "pid %d, uid %u is refused: %s",
+		complain(l->net->complaints, peer.uid, COMPLAINT_CONNECT, "pid %d, uid %u is refused: %s",
 			 (int)peer.pid, (unsigned)peer.uid, error->message);
 }
 
@@ -252,33 +253,33 @@ static void write_refusal(struct listener *l, uint64_t rate)
  * the connection before the packet. */
 static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 {
-	const uint64_t rate = l->server->config->connects_per_second;
+	const uint64_t rate = l->net->config->connects_per_second;
 	const struct pace_rate told = {.burst = REFUSALS_TOLD, .per_second = REFUSALS_TOLD};
 
 	if (l->refusal_rate != rate)
 		write_refusal(l, rate);
 	if (l->refusal_rate == rate &&
-	    pace_take(l->server->connects, peer->uid, PACE_TOLD, told, clock_steady_ms()))
+	    pace_take(l->net->connects, peer->uid, PACE_TOLD, told, clock_steady_ms()))
 		packet_send(sock, l->refusal.buffer.data, l->refusal.buffer.size, NULL, 0);
-	discard_socket(l->server->discard, sock);
-	complain(l->server->complaints, peer->uid, COMPLAINT_CONNECT,
+	discard_socket(l->net->discard, sock);
+	complain(l->net->complaints, peer->uid, COMPLAINT_CONNECT,
 		 "a connection of pid %d, uid %u is refused: the user makes more than %llu a second",
 		 (int)peer->pid, (unsigned)peer->uid, (unsigned long long)rate);
 }
 
 static void take(struct listener *l, int sock)
 {
-	const struct config *config = l->server->config;
+	const struct config *config = l->net->config;
 	const struct pace_rate rate = {.burst = config->quota.per_uid[QUOTA_SESSIONS] + 1,
 				       .per_second = config->connects_per_second};
 	struct session *session;
 	struct peer peer;
 
 	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
-	    !pace_take(l->server->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms()))
+	    !pace_take(l->net->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms()))
 		refuse_rate(l, sock, &peer);
 	else
-		session_new(l->server, sock, l->kind, &session);
+		session_new(l->net, sock, l->kind, &session);
 }
 
 /* False: nobody is there, or nobody can be taken now. */
@@ -301,14 +302,14 @@ static bool accept_one(struct listener *l)
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct listener *l = poll->data;
-	uint64_t end = clock_steady_ns() + (fair_is_awaited(l->server->fair) ? ACCEPT_AWAITED_NS : ACCEPT_NS);
+	uint64_t end = clock_steady_ns() + (fair_is_awaited(l->net->fair) ? ACCEPT_AWAITED_NS : ACCEPT_NS);
 
 	(void)events;
 	while (status == 0 && accept_one(l) && clock_steady_ns() < end)
 		;
 }
 
-static struct listener *listener_new(struct server *server, enum session_kind kind, const char *path,
+static struct listener *listener_new(struct net *net, enum session_kind kind, const char *path,
 				     struct error *error)
 {
 	struct listener *l;
@@ -324,7 +325,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 		return NULL;
 	}
 	message_writer_init(&l->refusal, PACKET_BYTES_MAX);
-	l->server = server;
+	l->net = net;
 	l->kind = kind;
 	l->sock = l->lock = l->spare = -1;
 	memcpy(l->path, path, strlen(path));
@@ -334,7 +335,7 @@ static struct listener *listener_new(struct server *server, enum session_kind ki
 /* Its unit keeps it where it is, whatever the configuration says. */
 static void look_where(const struct listener *l)
 {
-	char path[sizeof(l->path) + 1];
+	char path[LISTENER_PATH_BYTES];
 
 	if (path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
 		log_warning(
@@ -343,35 +344,20 @@ static void look_where(const struct listener *l)
 			path, l->path);
 }
 
-static enum inherited_socket own_name(const struct listener *l)
+static int open_one(struct listener *l, const struct listener_sockets *left, struct error *error)
 {
-	return l->kind == SESSION_ADMIN ? INHERITED_OWN_ADMIN : INHERITED_OWN_WORKER;
-}
-
-static int open_one(struct listener *l, struct inherited *left, struct error *error)
-{
-	const struct config *config = l->server->config;
+	const struct config *config = l->net->config;
 	bool admin = l->kind == SESSION_ADMIN;
-	int kept = inherited_take_socket(left, own_name(l));
 
-	l->sock = inherited_take_socket(left, admin ? INHERITED_ADMIN : INHERITED_WORKER);
+	l->sock = left->passed;
 	if (l->sock < 0)
-		return open_own(l, kept, admin ? config->admin_group : config->group,
+		return open_own(l, left->kept, admin ? config->admin_group : config->group,
 				admin ? config->admin_mode : config->socket_mode, error);
-	if (kept >= 0)
-		close(kept);
-	l->given_up = kept >= 0;
+	if (left->kept >= 0)
+		close(left->kept);
+	l->given_up = left->kept >= 0;
 	look_where(l);
 	return 0;
-}
-
-/* For the remedies of errors, while looking up the group's name keeps nobody waiting. */
-static void tell_operators_where(const struct listener *l)
-{
-	char path[sizeof(l->path) + 1];
-
-	path_of(l->sock, path);
-	operators_socket_look(&l->server->operators, path);
 }
 
 /* Later may be too late for it. */
@@ -385,49 +371,65 @@ static int take_spare(struct listener *l, struct error *error)
 			 strerror(errno));
 }
 
-int listener_open(struct server *server, enum session_kind kind, struct inherited *left, struct listener **ret,
-		  struct error *error)
+static void close_both(const struct listener_sockets *left)
 {
-	const struct config *config = server->config;
-	const char *path = kind == SESSION_ADMIN ? config->admin_socket : config->socket;
-	struct listener *l = listener_new(server, kind, path, error);
-	int r;
-
-	if (!l)
-		return error->code;
-	r = take_spare(l, error);
-	if (r == 0)
-		r = open_one(l, left, error);
-	if (r < 0) {
-		listener_close(l);
-		return r;
-	}
-	if (kind == SESSION_ADMIN)
-		tell_operators_where(l);
-	*ret = l;
-	return 0;
+	if (left->passed >= 0)
+		close(left->passed);
+	if (left->kept >= 0)
+		close(left->kept);
 }
 
-int listener_keep(struct listener *l, struct error *error)
+int listener_open(struct net *net, enum session_kind kind, const struct listener_sockets *left,
+		  struct listener **ret, struct error *error)
 {
-	const char *name = inherited_socket_name(own_name(l));
-	uint64_t confirm_ms = l->server->config->store_confirm_ms;
-	int r = l->given_up ? store_remove_now(&name, 1, confirm_ms, error) : 0;
+	const struct config *config = net->config;
+	const char *path = kind == SESSION_ADMIN ? config->admin_socket : config->socket;
+	struct listener *l = listener_new(net, kind, path, error);
+	int r;
 
-	if (r == 0 && l->bound)
-		r = store_put_now(name, l->sock, confirm_ms, error);
-	if (r == 0)
-		l->bound = false; /* the next gpuwmd's */
+	if (!l) {
+		close_both(left);
+		return error->code;
+	}
+	r = take_spare(l, error);
+	if (r < 0)
+		close_both(left);
+	else
+		r = open_one(l, left, error);
+	if (r < 0)
+		listener_close(l);
+	else
+		*ret = l;
 	return r;
+}
+
+void listener_path(const struct listener *l, char path[LISTENER_PATH_BYTES])
+{
+	path_of(l->sock, path);
+}
+
+int listener_own_socket(const struct listener *l)
+{
+	return l->bound ? l->sock : -1;
+}
+
+bool listener_gave_up(const struct listener *l)
+{
+	return l->given_up;
+}
+
+void listener_outlives(struct listener *l)
+{
+	l->bound = false;
 }
 
 int listener_start(struct listener *l, struct error *error)
 {
-	int r = uv_poll_init(&l->server->loop, &l->poll, l->sock);
+	int r = uv_poll_init(l->net->loop, &l->poll, l->sock);
 
 	if (r < 0)
 		return watching_failed(r, l->path, error);
-	uv_timer_init(&l->server->loop, &l->retry);
+	uv_timer_init(l->net->loop, &l->retry);
 	l->handles = 2;
 	l->poll.data = l->retry.data = l;
 	r = uv_poll_start(&l->poll, UV_READABLE, on_connection);

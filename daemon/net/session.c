@@ -1,10 +1,8 @@
 #include "session_internal.h"
-#include "../clients/audience.h"
 #include "../base/clock.h"
 #include "crowded.h"
-#include "../methods/dispatch.h"
-#include "../work/holdings.h"
 #include "unread.h"
+#include "../config/config.h"
 #include "../base/watching.h"
 
 #include <errno.h>
@@ -18,7 +16,7 @@
 
 static void receive(struct session *s)
 {
-	struct packet *packet = &s->server->packet;
+	struct packet *packet = &s->net->packet;
 	int r = packet_receive(s->sock, s->kind == SESSION_LOADER, packet);
 
 	if (r == -EAGAIN)
@@ -27,7 +25,7 @@ static void receive(struct session *s)
 		session_end(s);
 		return;
 	}
-	dispatch_packet(s, packet);
+	s->net->above->received(s, packet);
 	packet_drop(packet);
 }
 
@@ -129,37 +127,36 @@ static bool arrive(struct fair_task *task)
 		session_finish(s);
 		return false;
 	}
-	access_roles(s);
+	s->net->above->identified(s);
 	return false;
 }
 
-static int too_many(const struct server *server, struct error *error)
+static int too_many(const struct net *net, struct error *error)
 {
 	return error_set(error, -EDQUOT, "sessions in [limits] of gpuwmd's configuration changes it",
 			 "gpuwmd has all %llu connections that it may have",
-			 (unsigned long long)server->config->sessions);
+			 (unsigned long long)net->config->sessions);
 }
 
 /* Takes the peer's uid alone, whose share and limits count from here on. arrive() looks up the rest. */
 static int admit(struct session *s, struct error *error)
 {
-	struct server *server = s->server;
+	struct net *net = s->net;
 	int r = peer_credentials(s->sock, &s->peer);
 
 	if (r < 0)
 		return error_set(error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
-	if (server->stopping)
-		return server_refuse_stopping(error);
+	if (net->stopping)
+		return net_refuse_stopping(error);
 	/* Who operates gets in, to see whose workers have taken all that there is. */
-	if (server->session_count + unread_leftovers(server->unread) >=
-	    server->config->sessions + (s->kind == SESSION_ADMIN ? ADMIN_SESSIONS_MORE : 0))
-		return too_many(server, error);
+	if (net->session_count + unread_leftovers(net->unread) >=
+	    net->config->sessions + (s->kind == SESSION_ADMIN ? ADMIN_SESSIONS_MORE : 0))
+		return too_many(net, error);
 	if (s->kind == SESSION_WORKER)
-		r = quota_charge(server->ledger.quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
+		r = quota_charge(net->quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
 	if (r < 0)
 		return r;
-	s->share = s->kind == SESSION_WORKER ? fair_join(server->fair, s->peer.uid)
-					     : fair_join_first(server->fair);
+	s->share = s->kind == SESSION_WORKER ? fair_join(net->fair, s->peer.uid) : fair_join_first(net->fair);
 	return s->share ? 0 : error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory or descriptors");
 }
 
@@ -168,28 +165,30 @@ static int admit_loader(struct session *s, struct error *error)
 {
 	int r;
 
-	s->share = fair_join_first(s->server->fair);
-	access_roles(s);
+	s->share = fair_join_first(s->net->fair);
+	s->net->above->identified(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);
 	return r < 0 ? watching_failed(r, "the connection", error) : 0;
 }
 
 static void list_session(struct session *s)
 {
-	struct server *server = s->server;
+	struct net *net = s->net;
 
-	s->id = ++server->last_session;
+	s->id = ++net->last_session;
 	s->since_ms = clock_wall_ms();
-	s->next = server->sessions;
-	s->link = &server->sessions;
+	s->next = net->sessions;
+	s->link = &net->sessions;
 	if (s->next)
 		s->next->link = &s->next;
-	server->sessions = s;
-	server->session_count += s->kind != SESSION_LOADER;
+	net->sessions = s;
+	net->session_count += s->kind != SESSION_LOADER;
 }
 
 static void session_free(struct session *s)
 {
+	if (s->client)
+		s->net->above->ended(s);
 	fair_undue(&s->task);
 	fair_forget(&s->io);
 	fair_forget(&s->death);
@@ -199,7 +198,7 @@ static void session_free(struct session *s)
 	free(s);
 }
 
-int session_new(struct server *server, int sock, enum session_kind kind, struct session **ret_session)
+int session_new(struct net *net, int sock, enum session_kind kind, struct session **ret_session)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	struct error error = {.code = -ENOMEM, .message = "gpuwmd is out of memory"};
@@ -209,7 +208,7 @@ int session_new(struct server *server, int sock, enum session_kind kind, struct 
 		session_turn_away(sock, &error);
 		return r;
 	}
-	s->server = server;
+	s->net = net;
 	s->kind = kind;
 	s->sock = s->io.fd = sock;
 	s->io.call = on_socket;
@@ -217,7 +216,9 @@ int session_new(struct server *server, int sock, enum session_kind kind, struct 
 	s->task.call = arrive;
 	s->out_end = &s->out;
 	s->peer.pidfd = -1;
-	r = kind == SESSION_LOADER ? admit_loader(s, &error) : admit(s, &error);
+	r = net->above->begun(net, s);
+	if (r == 0)
+		r = kind == SESSION_LOADER ? admit_loader(s, &error) : admit(s, &error);
 	if (r < 0) {
 		session_turn_away(sock, &error);
 		session_free(s);
@@ -237,8 +238,8 @@ void session_end(struct session *s)
 	if (s->ended)
 		return;
 	s->ended = true;
-	s->next_ended = s->server->ended_sessions;
-	s->server->ended_sessions = s;
+	s->next_ended = s->net->ended_sessions;
+	s->net->ended_sessions = s;
 }
 
 void session_finish(struct session *s)
@@ -250,14 +251,14 @@ void session_finish(struct session *s)
 
 void session_goodbye(struct session *s)
 {
-	struct server *server = s->server;
+	struct net *net = s->net;
 
 	fair_undue(&s->task);
 	fair_forget(&s->io);
 	fair_forget(&s->death);
 	crowded_remove(s);
-	audience_leave(s);
-	holdings_drop(s);
+	s->net->above->ended(s);
+	s->client = NULL;
 	while (s->out)
 		outgoing_pop(s);
 	if (s->finishing)
@@ -267,6 +268,6 @@ void session_goodbye(struct session *s)
 	*s->link = s->next;
 	if (s->next)
 		s->next->link = s->link;
-	server->session_count -= s->kind != SESSION_LOADER;
+	net->session_count -= s->kind != SESSION_LOADER;
 	session_free(s);
 }

@@ -3,45 +3,34 @@
  * All that a session does is done in its user's share of the loop's time: packets, events, its end. What costs much
  * when it begins (who the peer is) is left to the share's turn too. A packet is read only while nothing waits to be
  * sent. A packet with descriptors waits until the peer has read all that came before it. The end comes in two steps:
- * session_end marks it from anywhere; the server says goodbye, once, which undoes what the peer held and frees the
+ * session_end marks it from anywhere; net_settle says goodbye, once, which undoes what the peer held and frees the
  * session. */
 #ifndef GPUWM_DAEMON_SESSION_H
 #define GPUWM_DAEMON_SESSION_H
 
 #include "../../proto/limits.h"
-#include "../clients/access.h"
 #include "fair.h"
 #include "peer.h"
 #include "../base/quota.h"
 
+struct client;
 struct error;
-struct server;
-struct audience;
-struct claim;
-struct lease;
-struct loader;
-struct revoked_holder;
-struct waiter;
+struct net;
 struct outgoing;
 struct unread_user;
 
 enum session_kind { SESSION_WORKER, SESSION_ADMIN, SESSION_LOADER };
 
 struct session {
-	struct server *server;
+	struct net *net;
+	struct client *client; /* what the floors above know of the peer; this one does not look inside */
 	struct session *next, **link;
 	struct session *next_ended;
 	uint64_t id;
 	enum session_kind kind;
-	unsigned roles; /* access_roles gives them */
-	uint64_t roles_generation; /* server.roles_generation when they were looked up; 0: not yet */
-	struct access access;
 	struct peer peer;
 	struct quota_charge charge;
-	char name[NAME_BYTES_MAX + 1]; /* what hello said */
-	bool greeted;
-	uint64_t since_ms, requests;
-	uint64_t heard_ms; /* steady: its last request */
+	uint64_t since_ms;
 
 	int sock;
 	struct fair_share *share;
@@ -56,22 +45,11 @@ struct session {
 	bool finishing; /* ends when all is sent; reads no more */
 	bool ended; /* session_end was called: goodbye is due */
 	bool dead; /* its process is gone */
-
-	struct audience *audience; /* audience.h; NULL: it did not subscribe */
-	struct session *next_listener, **link_of_listener;
-	uint64_t event_seq; /* the last that was sent */
-
-	struct lease *leases;
-	struct revoked_holder *revoked; /* of leases that were revoked and are not released; NULL: none */
-	struct waiter *waiters;
-	unsigned waiter_count;
-	struct claim *claims;
-	struct loader *loader; /* of SESSION_LOADER */
 };
 
 /* Takes the socket over in any case. A worker's or an operator's connection is charged to its uid; the rest of the
  * peer's identity is asked for in its share's turn. -EDQUOT and others: the peer was told, the socket is closed. */
-int session_new(struct server *server, int sock, enum session_kind kind, struct session **ret_session);
+int session_new(struct net *net, int sock, enum session_kind kind, struct session **ret_session);
 
 /* What to send. */
 struct parcel {
@@ -99,10 +77,11 @@ void session_finish(struct session *session);
 /* Ends; what the peer holds is undone before the loop sleeps. */
 void session_end(struct session *session);
 
-/* For the server: goodbye to a session that has ended. Its pointer is dead. */
+/* For net_settle: goodbye to a session that has ended. Its pointer is dead. */
 void session_goodbye(struct session *session);
-/* Sends some of the events that are due. True: there are more, and the socket takes them. */
-bool session_tell_events(struct session *session);
+/* Sends a packet that nobody answers, such as an event, if the socket takes it now: true. False: it does not, or the
+ * session ends; net_above.flushed is called once the socket takes more. */
+bool session_offer(struct session *session, const void *data, size_t bytes);
 /* The peer may have read: go on with what waits. */
 void session_flush(struct session *session);
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_SESSION_INTERNAL_H
 #define GPUWM_DAEMON_SESSION_INTERNAL_H
 
-#include "../server.h"
+#include "net.h"
 #include "session.h"
 
 #include <sys/epoll.h>

@@ -1,20 +1,14 @@
 /* What a session sends, and what waits to be sent. */
 #include "session_internal.h"
-#include "../clients/access.h"
-#include "../clients/audience.h"
 #include "../base/clock.h"
 #include "../base/complaint.h"
 #include "crowded.h"
-#include "../work/holdings.h"
 #include "unread.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Events that one session is sent before others of its user are: some 2 us each. */
-#define EVENTS_AT_ONCE 8
 
 /* While peers of this user leave too many descriptors unread, gpuwmd tries a reply with descriptors again for this time:
  * 64 workers take 252 descriptors each in less, and a client waits for longer. */
@@ -90,7 +84,7 @@ static bool blocked(struct session *s, int reason)
 		session_watch(s, WATCH_GONE);
 		if (s->crowded_since == 0)
 			s->crowded_since = clock_steady_ms();
-		crowded_add(s->server->crowded, s);
+		crowded_add(s->net->crowded, s);
 		return true;
 	}
 	session_watch(s, WATCH_UNREAD);
@@ -112,13 +106,13 @@ static void give_up_descriptors(struct session *s)
 	forget_crowd(s);
 	outgoing_pop(s);
 	complain(
-		s->server->complaints, s->peer.uid, COMPLAINT_CROWDED,
+		s->net->complaints, s->peer.uid, COMPLAINT_CROWDED,
 		"session %llu: %zu descriptors could not be sent for %d ms: peers of gpuwmd leave too many unread",
 		(unsigned long long)s->id, parcel.fd_count, CROWDED_MS);
 	if (parcel.lease == 0)
 		session_end(s);
 	else
-		holdings_refuse(s, parcel.lease, parcel.request);
+		s->net->above->unsendable(s, parcel.lease, parcel.request);
 }
 
 static void sent_all(struct session *s)
@@ -128,7 +122,7 @@ static void sent_all(struct session *s)
 		return;
 	}
 	session_watch(s, WATCH_READ);
-	audience_resume(s);
+	s->net->above->flushed(s);
 }
 
 void session_flush(struct session *s)
@@ -186,7 +180,7 @@ int session_refuse(struct session *s, const uint64_t *id, const struct error *er
 	struct message_writer w;
 	int r;
 
-	message_writer_borrow(&w, PACKET_BYTES_MAX, &s->server->answer);
+	message_writer_borrow(&w, PACKET_BYTES_MAX, &s->net->answer);
 	message_response_error(&w, id, error);
 	r = message_finish(&w);
 	if (r == 0) {
@@ -220,28 +214,16 @@ bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
 	return true;
 }
 
-bool session_tell_events(struct session *s)
+bool session_offer(struct session *s, const void *data, size_t bytes)
 {
-	const void *data;
-	size_t bytes;
-	uint64_t seq;
+	int r;
 
-	for (int i = 0; i < EVENTS_AT_ONCE; i++) {
-		int r;
-
-		if (s->out || s->ended)
-			return false;
-		s->event_seq = access_skip_events(s, s->event_seq);
-		if (event_after(s->server->ledger.events, s->event_seq, &data, &bytes, &seq) == 0)
-			return false;
-		r = packet_send(s->sock, data, bytes, NULL, 0);
-		if (r == -EAGAIN) {
-			session_watch(s, WATCH_READ | WATCH_WRITE);
-			return false;
-		}
-		if (r < 0)
-			session_end(s);
-		s->event_seq = seq;
-	}
-	return true;
+	if (s->out || s->ended)
+		return false;
+	r = packet_send(s->sock, data, bytes, NULL, 0);
+	if (r == -EAGAIN)
+		session_watch(s, WATCH_READ | WATCH_WRITE);
+	else if (r < 0)
+		session_end(s);
+	return r == 0;
 }

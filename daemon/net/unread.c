@@ -1,6 +1,6 @@
 #include "unread.h"
 #include "../base/hash.h"
-#include "../server.h"
+#include "net.h"
 #include "session.h"
 #include "../../proto/packet.h"
 
@@ -116,7 +116,7 @@ void unread_add(struct session *session, size_t fds)
 		user->count += fds;
 		return;
 	}
-	user = user_get(session->server->unread, session->peer.uid);
+	user = user_get(session->net->unread, session->peer.uid);
 	if (!user)
 		return;
 	enlist(user, session);
@@ -164,8 +164,8 @@ static uint64_t share_of_each(const struct unread *unread)
 
 bool unread_has_room(struct session *session, size_t fds)
 {
-	uint64_t most = share_of_each(session->server->unread);
-	struct unread_user *user = user_find(session->server->unread, session->peer.uid);
+	uint64_t most = share_of_each(session->net->unread);
+	struct unread_user *user = user_find(session->net->unread, session->peer.uid);
 
 	if (session->kind != SESSION_WORKER || !user)
 		return true;
@@ -222,7 +222,7 @@ bool unread_take_over(struct session *session)
 		unread_clear(session);
 		return false;
 	}
-	session->server->unread->leftovers++;
+	session->net->unread->leftovers++;
 	delist(session);
 	left->next = user->leftovers;
 	left->link = &user->leftovers;

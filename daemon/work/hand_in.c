@@ -2,7 +2,7 @@
 
 #include "../base/clock.h"
 #include "loader.h"
-#include "../server.h"
+#include "work.h"
 #include "silence.h"
 #include "../base/watching.h"
 
@@ -37,7 +37,7 @@ uint64_t hand_in_left_ms(const struct hand_in *hand_in)
 
 static void on_event(uv_poll_t *poll, int status, int events)
 {
-	struct server *server = poll->loop->data;
+	struct work *work = poll->loop->data;
 	struct hand_in *hand_in = poll->data;
 	struct job *job = hand_in->job;
 	int unread = 0;
@@ -49,22 +49,22 @@ static void on_event(uv_poll_t *poll, int status, int events)
 	if (unread == 0) {
 		hand_in->left_ms = clock_steady_ms();
 		uv_poll_stop(poll);
-		silence_watch(server->silence);
+		silence_watch(work->silence);
 		return;
 	}
 	job->hand_in = hand_in_forget(hand_in);
-	job_handed_in(&server->jobs, job);
-	loader_pool_turn(server->loaders);
+	job_handed_in(&work->jobs, job);
+	loader_pool_turn(work->loaders);
 }
 
-int hand_in_await(struct server *server, struct job *job, struct error *error)
+int hand_in_await(struct work *work, struct job *job, struct error *error)
 {
 	struct hand_in *hand_in = calloc(1, sizeof(*hand_in));
 	int r;
 
 	if (!hand_in)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	r = uv_poll_init(&server->loop, &hand_in->poll, job->publisher_sock);
+	r = uv_poll_init(work->loop, &hand_in->poll, job->publisher_sock);
 	if (r < 0) {
 		free(hand_in);
 		return watching_failed(r, "the socket to a checker", error);

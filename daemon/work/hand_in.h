@@ -8,12 +8,12 @@
 
 #include <stdint.h>
 
-struct server;
+struct work;
 struct job;
 struct hand_in;
 
 /* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. -ENOMEM, -errno. */
-int hand_in_await(struct server *server, struct job *job, struct error *error);
+int hand_in_await(struct work *work, struct job *job, struct error *error);
 /* When the publisher closed the socket without a hand_in, steady; 0: it did not. silence.h ends its publish, a moment
  * later: a process that dies closes its connection to gpuwmd too, which tells more. */
 uint64_t hand_in_left_ms(const struct hand_in *hand_in);

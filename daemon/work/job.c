@@ -2,7 +2,7 @@
 #include "../base/clock.h"
 #include "hand_in.h"
 #include "loader.h"
-#include "../server.h"
+#include "work.h"
 #include "verify.h"
 #include "versions.h"
 #include "../../proto/methods.h"
@@ -141,10 +141,10 @@ static int check_queued(const struct job_table *table, struct error *error)
 			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
 }
 
-int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
+int job_new(struct work *work, enum job_kind kind, const char *model, const char *tag, uid_t uid,
 	    struct job **ret_job, struct error *error)
 {
-	struct job_table *table = &server->jobs;
+	struct job_table *table = &work->jobs;
 	struct job *job;
 
 	if (kind == JOB_CHECK ? check_open_checks(table, uid, error) < 0 : check_queued(table, error) < 0)
@@ -245,24 +245,24 @@ uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struc
 /* ---- its life ---- */
 
 /* Its model need not be there yet, or any more. */
-static void emit(struct server *server, const struct job *job, struct message_writer *w)
+static void emit(struct work *work, const struct job *job, struct message_writer *w)
 {
-	const struct model *model = registry_model(server->ledger.registry, job->model);
+	const struct model *model = registry_model(work->ledger->registry, job->model);
 	struct event_about about = {.model = job->model};
 
 	if (model)
 		about.owner = model_owner(model);
-	event_emit_about(server->ledger.events, w, &about);
+	event_emit_about(work->ledger->events, w, &about);
 }
 
 /* note NULL: none. */
-static void tell_with(struct server *server, struct job *job, const char *note)
+static void tell_with(struct work *work, struct job *job, const char *note)
 {
 	struct message_writer w;
 
 	if (is_routine(job))
 		return;
-	event_begin(server->ledger.events, &w, EVENT_JOB);
+	event_begin(work->ledger->events, &w, EVENT_JOB);
 	message_put_u64(&w, "job", job->id);
 	message_put_text(&w, "state", job_state_told(job));
 	message_put_text(&w, "phase", job->phase);
@@ -272,16 +272,16 @@ static void tell_with(struct server *server, struct job *job, const char *note)
 	message_put_text(&w, "tag", job->tag);
 	if (note)
 		message_put_text(&w, "note", note);
-	emit(server, job, &w);
+	emit(work, job, &w);
 	job->told_ms = clock_steady_ms();
 }
 
-static void tell(struct server *server, struct job *job)
+static void tell(struct work *work, struct job *job)
 {
-	tell_with(server, job, NULL);
+	tell_with(work, job, NULL);
 }
 
-void job_waits(struct server *server, struct job *job, const char *why)
+void job_waits(struct work *work, struct job *job, const char *why)
 {
 	char phase[sizeof(job->phase)];
 
@@ -289,22 +289,22 @@ void job_waits(struct server *server, struct job *job, const char *why)
 	if (strcmp(job->phase, phase) == 0)
 		return;
 	strcpy(job->phase, phase);
-	tell(server, job);
+	tell(work, job);
 }
 
-void job_start(struct server *server, struct job *job, struct loader *loader)
+void job_start(struct work *work, struct job *job, struct loader *loader)
 {
 	job->state = JOB_RUNNING;
 	job->loader = loader;
 	job->started_ms = clock_wall_ms();
 	snprintf(job->phase, sizeof(job->phase), "starting");
 	job_record_phase(&job->record, job->phase, clock_steady_ms());
-	server->jobs.queued--;
-	server->jobs.running++;
-	tell(server, job);
+	work->jobs.queued--;
+	work->jobs.running++;
+	tell(work, job);
 }
 
-void job_again(struct server *server, struct job *job)
+void job_again(struct work *work, struct job *job)
 {
 	job_release_contexts(job);
 	job->state = JOB_QUEUED;
@@ -312,12 +312,12 @@ void job_again(struct server *server, struct job *job)
 	job->started_ms = job->watched_ms = 0;
 	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
 	job_record_phase(&job->record, "waiting", clock_steady_ms());
-	server->jobs.running--;
-	server->jobs.queued++;
-	tell(server, job);
+	work->jobs.running--;
+	work->jobs.queued++;
+	tell(work, job);
 }
 
-void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total)
+void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total)
 {
 	bool phased = strcmp(job->phase, phase) != 0;
 	bool moved = phased || (total > 0 && done != job->done);
@@ -334,13 +334,13 @@ void job_progress(struct server *server, struct job *job, const char *phase, uin
 	if (job->kind != JOB_LOAD || moved)
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
-		tell(server, job);
+		tell(work, job);
 }
 
-void job_remark(struct server *server, struct job *job, const char *note)
+void job_remark(struct work *work, struct job *job, const char *note)
 {
 	if (job_record_note(&job->record, note))
-		tell_with(server, job, note);
+		tell_with(work, job, note);
 }
 
 void job_watch(struct job *job)
@@ -353,7 +353,7 @@ void job_watch(struct job *job)
 }
 
 /* What it was to bring about and did not fails. */
-static void fail_unfinished(struct server *server, struct job *job, const struct error *error)
+static void fail_unfinished(struct work *work, struct job *job, const struct error *error)
 {
 	struct error unfinished;
 	struct publish *publish;
@@ -364,19 +364,19 @@ static void fail_unfinished(struct server *server, struct job *job, const struct
 		error = &unfinished;
 	}
 	if (job->kind == JOB_LOAD) {
-		versions_fail_of(server, job, error, NULL);
+		versions_fail_of(work, job, error, NULL);
 		return;
 	}
 	if (job->kind == JOB_VERIFY)
 		return;
-	publish = publish_find(server->ledger.publishes, &job->publish);
+	publish = publish_find(work->ledger->publishes, &job->publish);
 	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
 	if (!part || part->checker != job)
 		return;
 	if (publish->version->replicas[part->replica].checked)
 		part->checker = NULL;
 	else
-		versions_fail(server, publish, error, NULL);
+		versions_fail(work, publish, error, NULL);
 }
 
 static void keep_error(struct job *job, const struct error *error)
@@ -395,31 +395,31 @@ static bool has_version(const struct job *job)
 	return !version_id_equal(&job->version, &none);
 }
 
-bool job_is_storing(const struct server *server, const struct job *job)
+bool job_is_storing(const struct work *work, const struct job *job)
 {
 	const struct ref ref = {.has_id = true, .id = job->version};
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->ledger.registry, &ref, &version, &generation, NULL) == 0 &&
+	return registry_find(work->ledger->registry, &ref, &version, &generation, NULL) == 0 &&
 	       version->storing;
 }
 
-void job_end(struct server *server, struct job *job, const struct error *error)
+void job_end(struct work *work, struct job *job, const struct error *error)
 {
 	if (job_ended(job))
 		return;
-	if (job->kind == JOB_LOAD && job_is_storing(server, job)) { /* jobs_conclude ends it */
+	if (job->kind == JOB_LOAD && job_is_storing(work, job)) { /* jobs_conclude ends it */
 		job->loader = NULL;
 		return;
 	}
 	if (job->made)
 		error = NULL;
 	if (job->state == JOB_RUNNING)
-		server->jobs.running--;
+		work->jobs.running--;
 	else if (!job->hand_in)
-		server->jobs.queued--;
-	server->jobs.kept++;
+		work->jobs.queued--;
+	work->jobs.kept++;
 	job->state = !error                                        ? JOB_DONE
 		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
 								   : JOB_FAILED;
@@ -432,25 +432,25 @@ void job_end(struct server *server, struct job *job, const struct error *error)
 		job->done = job->total; /* the last progress may not have been told */
 	close_publisher(job);
 	job_release_contexts(job);
-	fail_unfinished(server, job, error);
+	fail_unfinished(work, job, error);
 	if (job->kind == JOB_VERIFY)
-		verify_end(server, job, error);
+		verify_end(work, job, error);
 	job->loader = NULL;
 	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
 			    job_kind_name(job->kind), job->model, job->tag, error->message);
-	tell(server, job);
-	waiters_wake(server, WAIT_JOB, NULL);
+	tell(work, job);
+	waiters_wake(work->clients, WAIT_JOB, NULL);
 }
 
-void jobs_conclude(struct server *server, const struct version_id *version, const struct error *error)
+void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error)
 {
-	for (struct job *job = server->jobs.first; job; job = job->next) {
+	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->kind != JOB_LOAD || job_ended(job) || !version_id_equal(&job->version, version))
 			continue;
 		job->made = !error;
 		if (!job->loader)
-			job_end(server, job, error);
+			job_end(work, job, error);
 	}
 }
 
@@ -462,7 +462,7 @@ void job_note(struct job_table *table, const struct version_id *version, const s
 	}
 }
 
-void job_cancel(struct server *server, struct job *job, const struct error *reason)
+void job_cancel(struct work *work, struct job *job, const struct error *reason)
 {
 	if (job_ended(job) || job->cancelled)
 		return;
@@ -470,9 +470,9 @@ void job_cancel(struct server *server, struct job *job, const struct error *reas
 		return;
 	job->cancelled = true;
 	if (job->state == JOB_QUEUED) {
-		job_end(server, job, reason);
+		job_end(work, job, reason);
 		return;
 	}
-	tell(server, job);
+	tell(work, job);
 	loader_cancel(job->loader);
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct server;
+struct work;
 struct loader;
 struct key_field;
 struct device;
@@ -90,7 +90,7 @@ void job_table_init(struct job_table *table);
 void job_table_clear(struct job_table *table);
 
 /* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX; of a check CHECKS_OPEN_MAX and CHECKS_OPEN_PER_UID_MAX. */
-int job_new(struct server *server, enum job_kind kind, const char *model, const char *tag, uid_t uid,
+int job_new(struct work *work, enum job_kind kind, const char *model, const char *tag, uid_t uid,
 	    struct job **ret_job, struct error *error);
 /* A check, from here on, waits for its publisher to hand in (hand_in_await): it needs no loader before that. */
 void job_awaits_publisher(struct job_table *table, struct job *job);
@@ -123,29 +123,29 @@ void job_table_prune(struct job_table *table);
 /* What the loader is told of it. */
 void job_put(struct message_writer *w, const struct job *job, const struct config *config);
 /* Of a queued one: why it has no loader, "" where one is coming. */
-void job_waits(struct server *server, struct job *job, const char *why);
+void job_waits(struct work *work, struct job *job, const char *why);
 /* A loader has it. */
-void job_start(struct server *server, struct job *job, struct loader *loader);
+void job_start(struct work *work, struct job *job, struct loader *loader);
 /* Its loader is gone and had not begun it: it waits for another one. */
-void job_again(struct server *server, struct job *job);
+void job_again(struct work *work, struct job *job);
 /* The loader told how far it is. */
-void job_progress(struct server *server, struct job *job, const char *phase, uint64_t done, uint64_t total);
+void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total);
 /* It told what an operator should know. */
-void job_remark(struct server *server, struct job *job, const char *note);
+void job_remark(struct work *work, struct job *job, const char *note);
 /* There is something to do now, or some of it was done: from here on silence is suspicious. */
 void job_watch(struct job *job);
 /* Its version is on its way into the fd store. */
-bool job_is_storing(const struct server *server, const struct job *job);
+bool job_is_storing(const struct work *work, const struct job *job);
 /* It ends: done with error NULL, else cancelled (-ECANCELED after job_cancel)
  * or failed. What it had not finished fails with it. A load is what its version is: done when that is ready, and
  * while that is being stored it goes on. */
-void job_end(struct server *server, struct job *job, const struct error *error);
+void job_end(struct work *work, struct job *job, const struct error *error);
 /* A version is ready (error NULL) or failed: so is the load that makes it. */
-void jobs_conclude(struct server *server, const struct version_id *version, const struct error *error);
+void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error);
 /* The jobs that made or checked this version are told what did not follow from its being
  * ready: it does not fail them. */
 void job_note(struct job_table *table, const struct version_id *version, const struct error *error);
 /* Ends it at once when queued; when running, tells the loader and kills it if it does not end. */
-void job_cancel(struct server *server, struct job *job, const struct error *reason);
+void job_cancel(struct work *work, struct job *job, const struct error *reason);
 
 #endif

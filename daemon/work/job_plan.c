@@ -2,7 +2,7 @@
 #include "../ledger/device.h"
 #include "job.h"
 #include "room.h"
-#include "../server.h"
+#include "work.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -62,20 +62,19 @@ int job_plan_take(const struct job *job, const msgpack_object *map, struct job_p
 }
 
 /* What the driver or the kernel has free, besides what gpuwmd's own jobs and freed versions give back. */
-static bool is_short_of_free(const struct server *server, const struct job_plan_device *part)
+static bool is_short_of_free(const struct work *work, const struct job_plan_device *part)
 {
 	const struct device *device = part->device;
-	uint64_t coming = device->contexts + room_being_freed(server, device);
+	uint64_t coming = device->contexts + room_being_freed(work, device);
 
 	return device->free_at_ms && part->bytes + device->context > device->free + coming;
 }
 
-static void put_device(struct message_writer *w, const struct server *server,
-		       const struct job_plan_device *part)
+static void put_device(struct message_writer *w, const struct work *work, const struct job_plan_device *part)
 {
 	const struct device *device = part->device;
 	struct error refusal;
-	bool fits = room_check_load(server, device, part->bytes, &refusal) == 0;
+	bool fits = room_check_load(work, device, part->bytes, &refusal) == 0;
 
 	message_begin_map(w, NULL);
 	message_put_text(w, "device", device->id);
@@ -88,12 +87,12 @@ static void put_device(struct message_writer *w, const struct server *server,
 	message_put_bool(w, "fits", fits);
 	if (!fits)
 		message_put_error(w, "refusal", &refusal);
-	if (is_short_of_free(server, part))
+	if (is_short_of_free(work, part))
 		message_put_bool(w, "short_of_free", true);
 	message_end(w);
 }
 
-void job_plan_put(struct message_writer *w, const struct server *server, const struct job_plan *plan)
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan)
 {
 	message_begin_map(w, "plan");
 	message_put_u64(w, "tensors", plan->tensors);
@@ -102,7 +101,7 @@ void job_plan_put(struct message_writer *w, const struct server *server, const s
 	message_put_u64(w, "cached", plan->cached);
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
-		put_device(w, server, &plan->devices[i]);
+		put_device(w, work, &plan->devices[i]);
 	message_end(w);
 	message_end(w);
 }

@@ -6,7 +6,7 @@
 
 struct device;
 struct job;
-struct server;
+struct work;
 
 struct job_plan_device {
 	const struct device *device;
@@ -25,6 +25,6 @@ int job_plan_take(const struct job *job, const msgpack_object *map, struct job_p
 		  struct error *error);
 
 /* Writes the plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs. */
-void job_plan_put(struct message_writer *w, const struct server *server, const struct job_plan *plan);
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan);
 
 #endif

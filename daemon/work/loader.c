@@ -20,11 +20,11 @@ struct job *loader_job(const struct loader *loader)
 
 static void spoke(struct loader_pool *pool)
 {
-	void (*ready)(struct server *) = pool->ready;
+	void (*ready)(void *) = pool->ready;
 
 	pool->ready = NULL;
 	if (ready)
-		ready(pool->server);
+		ready(pool->ready_data);
 }
 
 /* The loop's clock lags behind the steady one, so the time to start counts as come. */
@@ -47,7 +47,7 @@ static void retry_later(struct loader_pool *pool, uint64_t at_ms)
 /* One more start came to nothing. */
 static void start_failed(struct loader_pool *pool, const struct error *reason)
 {
-	struct server *server = pool->server;
+	struct work *work = pool->work;
 	struct error error;
 	struct job *job;
 
@@ -60,10 +60,10 @@ static void start_failed(struct loader_pool *pool, const struct error *reason)
 		return;
 	error_set(&error, -EIO, reason->detail, "no loader could be started, %u times in a row: %s",
 		  pool->failures, reason->message);
-	while ((job = job_queued(&server->jobs, NULL, true)))
-		job_end(server, job, &error);
-	while ((job = job_awaiting(&server->jobs)))
-		job_end(server, job, &error);
+	while ((job = job_queued(&work->jobs, NULL, true)))
+		job_end(work, job, &error);
+	while ((job = job_awaiting(&work->jobs)))
+		job_end(work, job, &error);
 }
 
 void loader_handle_closed(uv_handle_t *handle)
@@ -90,13 +90,13 @@ static struct loader *loader_new(struct loader_pool *pool)
 	if (!l)
 		return NULL;
 	l->pool = pool;
-	l->kind = pool->server->config->loader_socket[0] ? &loader_connected : &loader_spawned;
+	l->kind = pool->work->config->loader_socket[0] ? &loader_connected : &loader_spawned;
 	l->pidfd = -1;
 	l->started_ms = clock_steady_ms();
 	l->timer.data = l;
 	l->handles = 1;
 	l->was_starting = true;
-	uv_timer_init(&pool->server->loop, &l->timer);
+	uv_timer_init(pool->work->loop, &l->timer);
 	return l;
 }
 
@@ -115,9 +115,9 @@ static int launch(struct loader_pool *pool, struct error *error)
 	}
 	l->next = pool->first;
 	pool->first = l;
-	uv_timer_start(&l->timer, loader_on_timer, pool->server->config->loader_start_ms, 0);
-	if (session_new(pool->server, sock, SESSION_LOADER, &l->session) == 0) {
-		l->session->loader = l;
+	uv_timer_start(&l->timer, loader_on_timer, pool->work->config->loader_start_ms, 0);
+	if (session_new(pool->work->net, sock, SESSION_LOADER, &l->session) == 0) {
+		l->session->client->loader = l;
 		return 0;
 	}
 	l->kind->kill(l);
@@ -146,9 +146,9 @@ static void end_job(struct loader *l, const struct error *error)
 		log_warning(
 			"job %llu goes to another loader: the one that kept a context for it did not begin it: %s",
 			(unsigned long long)job->id, error->message);
-		job_again(l->pool->server, job);
+		job_again(l->pool->work, job);
 	} else if (job) {
-		job_end(l->pool->server, job, error);
+		job_end(l->pool->work, job, error);
 	}
 	l->job = NULL;
 }
@@ -165,7 +165,7 @@ static void conclude(struct loader *l, const struct error *error)
 		start_failed(pool, error);
 	} else if (l->keeps) {
 		loader_warm_failed(l, error);
-	} else if (!pool->server->stopping) {
+	} else if (!pool->work->net->stopping) {
 		log_warning("the standby loader is gone: %s", error->message);
 		retry_later(pool, l->started_ms + LOADER_RETRY_MS);
 	}
@@ -210,7 +210,7 @@ static void part_from_session(struct loader *l)
 {
 	if (!l->session)
 		return;
-	l->session->loader = NULL;
+	l->session->client->loader = NULL;
 	session_end(l->session);
 	l->session = NULL;
 }
@@ -234,7 +234,7 @@ void loader_gone(struct loader *l, const char *status)
 	struct loader_pool *pool = l->pool;
 
 	bury(l, status);
-	waiters_wake(pool->server, WAIT_ROOM, NULL);
+	waiters_wake(pool->work->clients, WAIT_ROOM, NULL);
 	loader_pool_report(pool);
 	loader_pool_turn(pool);
 }
@@ -258,7 +258,7 @@ static void kill_loader(struct loader *l, const struct error *error)
 /* 0: it may take any time. A verify that works a hundredth of the time says something a hundredth as often. */
 static uint64_t stall_ms(const struct loader *l)
 {
-	const struct config *config = l->pool->server->config;
+	const struct config *config = l->pool->work->config;
 
 	if (l->job->kind == JOB_LOAD)
 		return config->load_stall_ms;
@@ -299,7 +299,7 @@ static void check_stall(struct loader *l)
 	struct error error;
 
 	/* The time that storing takes is gpuwmd's own, and has its own limit. */
-	if (job_is_storing(l->pool->server, l->job) || loader_waits_for_room(l))
+	if (job_is_storing(l->pool->work, l->job) || loader_waits_for_room(l))
 		l->job->watched_ms = clock_steady_ms();
 	if (silent_ms(l) < stall_ms(l)) {
 		watch(l);
@@ -315,7 +315,7 @@ static void check_begun(struct loader *l)
 	struct error error;
 
 	error_set(&error, -ETIMEDOUT, NULL, "gpuwm-loader (pid %d) said nothing for %llu ms while it %s",
-		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->server->config->loader_start_ms,
+		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->work->config->loader_start_ms,
 		  l->job ? "was to begin a load" : "made CUDA contexts");
 	kill_loader(l, &error);
 }
@@ -338,7 +338,7 @@ void loader_on_timer(uv_timer_t *timer)
 		error_set(&error, -ETIMEDOUT,
 			  "loader_start_ms in [limits] of gpuwmd's configuration changes it",
 			  "gpuwm-loader did not say hello within %llu ms",
-			  (unsigned long long)l->pool->server->config->loader_start_ms);
+			  (unsigned long long)l->pool->work->config->loader_start_ms);
 		kill_loader(l, &error);
 		return;
 	case LOADER_BUSY:

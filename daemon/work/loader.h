@@ -6,7 +6,7 @@
 #include "../../proto/message.h"
 #include "../ledger/segment.h"
 
-struct server;
+struct work;
 struct session;
 struct job;
 struct device;
@@ -14,13 +14,13 @@ struct loader;
 struct loader_pool;
 
 /* NULL: out of memory. Starts nothing. */
-struct loader_pool *loader_pool_new(struct server *server);
+struct loader_pool *loader_pool_new(struct work *work);
 /* Kills what runs, waits for nobody. */
 struct loader_pool *loader_pool_free(struct loader_pool *pool);
 
 /* Keeps a standby loader from now on; ready is called once, when the first one
  * has spoken or could not be started. */
-void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server));
+void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void *data);
 /* Gives queued jobs to standby loaders, starts loaders that are missing, ends those that are not needed any more. NULL is
  * fine. */
 void loader_pool_turn(struct loader_pool *pool);

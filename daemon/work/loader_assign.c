@@ -42,7 +42,7 @@ static struct parcel give_descriptors(struct loader *l, struct job *job, int fds
 
 void loader_assign(struct loader *l, struct job *job)
 {
-	struct server *server = l->pool->server;
+	struct work *work = l->pool->work;
 	struct message_writer w;
 	int fds[PACKET_FDS_MAX];
 	struct parcel with;
@@ -54,9 +54,9 @@ void loader_assign(struct loader *l, struct job *job)
 	l->job = job;
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_JOB);
-	job_put(&w, job, server->config);
+	job_put(&w, job, work->config);
 	loader_notify(l, &w, &with);
-	job_start(server, job, l);
+	job_start(work, job, l);
 	job_watch(job);
 	loader_watch(l);
 	if (l->unbegun)

@@ -31,7 +31,7 @@ static const char *remedy(int code)
 /* Never waits: a local connect succeeds at once or fails. */
 static int begin(struct loader *l, int *ret_sock, struct error *error)
 {
-	const char *path = l->pool->server->config->loader_socket;
+	const char *path = l->pool->work->config->loader_socket;
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r = sock < 0 ? -errno : packet_connect(sock, path);
 
@@ -59,7 +59,7 @@ static void on_death(uv_poll_t *poll, int status, int events)
 
 int loader_mourn(struct loader *l, int pidfd)
 {
-	int r = uv_poll_init(&l->pool->server->loop, &l->death, pidfd);
+	int r = uv_poll_init(l->pool->work->loop, &l->death, pidfd);
 
 	if (r < 0) {
 		close(pidfd);

@@ -5,7 +5,7 @@
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
 #include "loader.h"
-#include "../server.h"
+#include "work.h"
 
 enum loader_state {
 	LOADER_STARTING, /* has not said hello */
@@ -75,7 +75,7 @@ struct turn {
 #define TURNS_KEPT 64
 
 struct loader_pool {
-	struct server *server;
+	struct work *work;
 	struct loader *first;
 	uv_timer_t *retry, *idle, *warm; /* each closes on its own */
 	uint64_t warm_at_ms; /* steady: contexts are made without a load from then on */
@@ -88,7 +88,8 @@ struct loader_pool {
 	uint64_t asked_ms; /* steady: the last report that was asked for */
 	struct turn turns[TURNS_KEPT];
 	uint64_t last_turn;
-	void (*ready)(struct server *server);
+	void (*ready)(void *data);
+	void *ready_data;
 };
 
 /* Starts one more process; false: it failed, and the pool tries later. */

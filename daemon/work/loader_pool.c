@@ -74,7 +74,7 @@ void loader_pool_keep(struct loader_pool *pool, const struct version_id *version
 
 bool loader_waits_for_room(const struct loader *l)
 {
-	const struct waiter *w = l->pool->server->waiters[WAIT_ROOM];
+	const struct waiter *w = l->pool->work->clients->waiters[WAIT_ROOM];
 
 	while (w && w->request.session != l->session)
 		w = w->next;
@@ -105,7 +105,7 @@ uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device
 
 /* ---- its life ---- */
 
-struct loader_pool *loader_pool_new(struct server *server)
+struct loader_pool *loader_pool_new(struct work *work)
 {
 	struct loader_pool *pool = calloc(1, sizeof(*pool));
 
@@ -121,11 +121,11 @@ struct loader_pool *loader_pool_new(struct server *server)
 		free(pool);
 		return NULL;
 	}
-	pool->server = server;
+	pool->work = work;
 	pool->retry->data = pool->idle->data = pool->warm->data = pool;
-	uv_timer_init(&server->loop, pool->retry);
-	uv_timer_init(&server->loop, pool->idle);
-	uv_timer_init(&server->loop, pool->warm);
+	uv_timer_init(work->loop, pool->retry);
+	uv_timer_init(work->loop, pool->idle);
+	uv_timer_init(work->loop, pool->warm);
 	return pool;
 }
 
@@ -147,10 +147,11 @@ struct loader_pool *loader_pool_free(struct loader_pool *pool)
 	return NULL;
 }
 
-void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *server))
+void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void *data)
 {
 	pool->started = true;
 	pool->ready = ready;
+	pool->ready_data = data;
 	loader_pool_turn(pool);
 }
 
@@ -158,7 +159,7 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(struct server *se
  * last one. */
 static bool may_check(const struct loader_pool *pool)
 {
-	uint64_t loaders = pool->server->config->loaders, checks = 0;
+	uint64_t loaders = pool->work->config->loaders, checks = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
 		checks += l->job && l->job->kind != JOB_LOAD;
@@ -169,23 +170,23 @@ static bool may_check(const struct loader_pool *pool)
  * checked and by what waits before this job, so that the job has to wait. */
 static bool has_its_share(const struct loader_pool *pool, const struct job *job)
 {
-	const struct server *server = pool->server;
+	const struct work *work = pool->work;
 	uint64_t checks;
 
 	if (job->kind != JOB_CHECK)
 		return false;
-	checks = job_queued_checks(&server->jobs, job->uid, job);
+	checks = job_queued_checks(&work->jobs, job->uid, job);
 	for (const struct loader *l = pool->first; l; l = l->next)
 		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
-	return checks >= server->config->quota.per_uid[QUOTA_PUBLISHES];
+	return checks >= work->config->quota.per_uid[QUOTA_PUBLISHES];
 }
 
 /* On the first device where its context does not fit. */
-static void explain_room(const struct server *server, const struct job *job, struct error *error)
+static void explain_room(const struct work *work, const struct job *job, struct error *error)
 {
 	for (size_t i = 0; i < job->device_count; i++) {
 		if (job->devices[i]->context > budget_left(job->devices[i])) {
-			room_explain(server, job->devices[i], 0, error);
+			room_explain(work, job->devices[i], 0, error);
 			return;
 		}
 	}
@@ -230,7 +231,7 @@ static bool goes_before(const struct loader_pool *pool, const struct job *job, c
 
 static struct job *first_in_turn(const struct loader_pool *pool)
 {
-	const struct job_table *jobs = &pool->server->jobs;
+	const struct job_table *jobs = &pool->work->jobs;
 	struct job *job = NULL, *first = NULL;
 
 	while ((job = job_queued(jobs, job, may_check(pool)))) {
@@ -244,11 +245,11 @@ static struct job *first_in_turn(const struct loader_pool *pool)
  * are in the way it waits, and lets others pass. */
 static struct job *next_job(struct loader_pool *pool)
 {
-	struct server *server = pool->server;
+	struct work *work = pool->work;
 	struct job *job;
 	struct error error;
 
-	for (job = server->jobs.first; job; job = job->next)
+	for (job = work->jobs.first; job; job = job->next)
 		job->crowded = false;
 	while ((job = first_in_turn(pool))) {
 		int r = job_charge_contexts(job, NULL, &error);
@@ -262,8 +263,8 @@ static struct job *next_job(struct loader_pool *pool)
 		if (job->crowded)
 			continue;
 		if (r == -ENOSPC)
-			explain_room(server, job, &error);
-		job_end(server, job, &error);
+			explain_room(work, job, &error);
+		job_end(work, job, &error);
 	}
 	return NULL;
 }
@@ -271,11 +272,11 @@ static struct job *next_job(struct loader_pool *pool)
 /* Those that are left in the queue say why. */
 static void tell_waiting(const struct loader_pool *pool)
 {
-	struct server *server = pool->server;
-	uint64_t loaders = server->config->loaders;
+	struct work *work = pool->work;
+	uint64_t loaders = work->config->loaders;
 	char why[JOB_PHASE_BYTES + 1] = "";
 
-	if (server->jobs.queued == 0)
+	if (work->jobs.queued == 0)
 		return;
 	if (loader_pool_spare(pool))
 		snprintf(why, sizeof(why), "the last of %llu is left to loads", (unsigned long long)loaders);
@@ -283,9 +284,9 @@ static void tell_waiting(const struct loader_pool *pool)
 		snprintf(why, sizeof(why), "all %llu are busy", (unsigned long long)loaders);
 	else if (pool->failures > 0)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
-	for (struct job *job = server->jobs.first; job; job = job->next) {
+	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->state == JOB_QUEUED && !job->hand_in)
-			job_waits(server, job,
+			job_waits(work, job,
 				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
 				  : has_its_share(pool, job)
 					  ? "its user has all checks at once that publishes_per_uid allows"
@@ -296,31 +297,31 @@ static void tell_waiting(const struct loader_pool *pool)
 /* Whether what is left in the queue needs what the scrub has, or a publish that waits for room. */
 static bool is_short(const struct loader_pool *pool, const struct loader *spare)
 {
-	const struct server *server = pool->server;
+	const struct work *work = pool->work;
 
-	if (server->waiters[WAIT_ROOM])
+	if (work->clients->waiters[WAIT_ROOM])
 		return true;
-	if (server->jobs.queued == 0)
+	if (work->jobs.queued == 0)
 		return false;
-	for (const struct job *job = server->jobs.first; job; job = job->next) {
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->state == JOB_QUEUED && job->crowded)
 			return true;
 	}
 	return spare ||
-	       (in_state(pool, LOADER_STARTING) == 0 && loader_pool_count(pool) >= server->config->loaders);
+	       (in_state(pool, LOADER_STARTING) == 0 && loader_pool_count(pool) >= work->config->loaders);
 }
 
 /* spare: one that stands by and has nothing to do; NULL: there is none. */
 static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 {
-	struct server *server = pool->server;
-	uint64_t loaders = server->config->loaders;
+	struct work *work = pool->work;
+	uint64_t loaders = work->config->loaders;
 	struct job *job = NULL;
 
 	if (is_short(pool, spare))
-		scrub_give_way(server->scrub);
+		scrub_give_way(work->scrub);
 	else if (spare && (loaders == 1 || loader_pool_count(pool) - in_state(pool, LOADER_WARM) < loaders))
-		job = scrub_next(server->scrub);
+		job = scrub_next(work->scrub);
 	if (job)
 		loader_assign(spare, job);
 }
@@ -329,9 +330,9 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
  * stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
 static uint64_t expected(const struct loader_pool *pool)
 {
-	uint64_t most = pool->server->config->loaders / 2, count = 0;
+	uint64_t most = pool->work->config->loaders / 2, count = 0;
 
-	for (const struct job *job = pool->server->jobs.first; job && count < most; job = job->next)
+	for (const struct job *job = pool->work->jobs.first; job && count < most; job = job->next)
 		count += job->hand_in != NULL;
 	return count;
 }
@@ -339,17 +340,17 @@ static uint64_t expected(const struct loader_pool *pool)
 /* Loaders that may be idle: one for each job that could begin, for each part to come, and one to spare. */
 static uint64_t wanted(const struct loader_pool *pool)
 {
-	uint64_t most = pool->server->config->loaders, count = expected(pool) + 1;
+	uint64_t most = pool->work->config->loaders, count = expected(pool) + 1;
 	const struct job *job = NULL;
 
-	while (count < most && (job = job_queued(&pool->server->jobs, job, true)))
+	while (count < most && (job = job_queued(&pool->work->jobs, job, true)))
 		count += !has_its_share(pool, job);
 	return count;
 }
 
 bool loader_pool_lacks_process(const struct loader_pool *pool)
 {
-	return loader_pool_count(pool) >= pool->server->config->loaders && !loader_pool_spare(pool) &&
+	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
 	       in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_LEAVING) == 0 && first_in_turn(pool);
 }
 
@@ -357,7 +358,7 @@ static void start_missing(struct loader_pool *pool)
 {
 	uint64_t there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY), most = wanted(pool);
 
-	while (there < most && loader_pool_count(pool) < pool->server->config->loaders &&
+	while (there < most && loader_pool_count(pool) < pool->work->config->loaders &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
 		there++;
 }
@@ -395,7 +396,7 @@ static void turn(struct loader_pool *pool)
 
 void loader_pool_turn(struct loader_pool *pool)
 {
-	if (!pool || !pool->started || pool->turning || pool->server->stopping)
+	if (!pool || !pool->started || pool->turning || pool->work->net->stopping)
 		return;
 	pool->turning = true;
 	turn(pool);
@@ -430,7 +431,7 @@ void loader_pool_report(struct loader_pool *pool)
 	pool->asked_ms = clock_steady_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_REPORT);
-	losses_put(&w, pool->server);
+	losses_put(&w, pool->work);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

@@ -22,7 +22,7 @@ static void on_exit_status(uv_process_t *process, int64_t status, int signal)
 /* Its end of the socketpair is descriptor 3; it talks to our stderr. */
 static int spawn_process(struct loader *l, int sock)
 {
-	const char *file = l->pool->server->config->loader;
+	const char *file = l->pool->work->config->loader;
 	char *args[] = {(char *)file, "--fd", "3", NULL};
 	uv_stdio_container_t stdio[] = {
 		{.flags = UV_IGNORE},
@@ -40,7 +40,7 @@ static int spawn_process(struct loader *l, int sock)
 
 	l->process.data = l;
 	l->handles++; /* also when it fails */
-	return uv_spawn(&l->pool->server->loop, &l->process, &options);
+	return uv_spawn(l->pool->work->loop, &l->process, &options);
 }
 
 static int not_started(const struct loader *l, int code, struct error *error)
@@ -52,7 +52,7 @@ static int not_started(const struct loader *l, int code, struct error *error)
 		task_limits_explain(limits, sizeof(limits));
 		remedy = limits;
 	}
-	return error_set(error, code, remedy, "%s could not be started: %s", l->pool->server->config->loader,
+	return error_set(error, code, remedy, "%s could not be started: %s", l->pool->work->config->loader,
 			 strerror(-code));
 }
 

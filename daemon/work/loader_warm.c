@@ -91,7 +91,7 @@ static bool has_lost(const struct loader *l)
 
 static uint64_t keep_s(const struct loader_pool *pool)
 {
-	return pool->server->draining ? 0 : pool->server->config->keep_context_s;
+	return pool->work->draining ? 0 : pool->work->config->keep_context_s;
 }
 
 static uint64_t left_ms(const struct loader *l)
@@ -200,7 +200,7 @@ static struct loader *best_for(const struct loader_pool *pool, const struct job 
 
 static bool assign_one(struct loader_pool *pool)
 {
-	const struct job_table *jobs = &pool->server->jobs;
+	const struct job_table *jobs = &pool->work->jobs;
 	struct job *job = NULL;
 	struct error error;
 
@@ -240,19 +240,19 @@ static bool needs(const struct job *job, const struct device *device)
 }
 
 /* Whether somebody waits for room for a context there. */
-static bool is_wanted(const struct server *server, const struct device *device)
+static bool is_wanted(const struct work *work, const struct device *device)
 {
-	for (const struct job *job = server->jobs.first; job; job = job->next) {
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
 		if (needs(job, device))
 			return true;
 	}
-	return scrub_waits(server->scrub);
+	return scrub_waits(work->scrub);
 }
 
 /* Whether a publish waits for room there. */
-static bool is_awaited(const struct server *server, const struct device *device)
+static bool is_awaited(const struct work *work, const struct device *device)
 {
-	const struct waiter *w = server->waiters[WAIT_ROOM];
+	const struct waiter *w = work->clients->waiters[WAIT_ROOM];
 
 	while (w && strcmp(w->device, device->id) != 0)
 		w = w->next;
@@ -262,14 +262,14 @@ static bool is_awaited(const struct server *server, const struct device *device)
 /* Whether somebody can't have a context or memory on a GPU because of a context that is kept there. */
 static bool is_crowding(const struct loader *l)
 {
-	const struct server *server = l->pool->server;
+	const struct work *work = l->pool->work;
 	const struct kept *kept = NULL;
 	struct error error;
 
 	while ((kept = next_context(l, kept))) {
-		if (is_awaited(server, device_of(kept)) ||
+		if (is_awaited(work, device_of(kept)) ||
 		    (budget_check_context(device_of(kept), &error) == -EAGAIN &&
-		     is_wanted(server, device_of(kept))))
+		     is_wanted(work, device_of(kept))))
 			return true;
 	}
 	return false;
@@ -332,7 +332,7 @@ static bool add_context(struct loader *l, struct device *device)
 	struct error error;
 
 	if (!device->is_cuda || device->lost.code || is_covered(l->pool, device) ||
-	    is_awaited(l->pool->server, device) || budget_charge_context(device, &charge, &error) < 0)
+	    is_awaited(l->pool->work, device) || budget_charge_context(device, &charge, &error) < 0)
 		return false;
 	grant = charge.bytes ? grant_new(&charge) : NULL;
 	if (!grant) {
@@ -347,7 +347,7 @@ static bool add_context(struct loader *l, struct device *device)
  * them, another one each time, so that a GPU that refuses keeps no other one from its context. */
 static void add_contexts(struct loader *l)
 {
-	const struct device_table *devices = &l->pool->server->ledger.devices;
+	const struct device_table *devices = &l->pool->work->ledger->devices;
 	const unsigned failures = l->pool->warm_failures;
 
 	for (size_t i = 0; i < devices->count; i++) {
@@ -365,7 +365,7 @@ static void make(struct loader_pool *pool, struct loader *l)
 		return;
 	l->state = LOADER_WARMING;
 	l->keeps = true;
-	uv_timer_start(&l->timer, loader_on_timer, pool->server->config->loader_start_ms, 0);
+	uv_timer_start(&l->timer, loader_on_timer, pool->work->config->loader_start_ms, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_WARM);
 	message_begin_array(&w, "devices");
@@ -386,12 +386,12 @@ static void on_warm(uv_timer_t *timer)
 /* Of loaders that stand by one, when nobody else needs it and another one can be started in its place. */
 static void make_always(struct loader_pool *pool)
 {
-	const struct server *server = pool->server;
+	const struct work *work = pool->work;
 	struct loader *spare = loader_pool_spare(pool);
 	uint64_t now = clock_steady_ms();
 
-	if (keep_s(pool) != KEEP_ALWAYS || !spare || server->jobs.queued > 0 ||
-	    loader_pool_count(pool) >= server->config->loaders)
+	if (keep_s(pool) != KEEP_ALWAYS || !spare || work->jobs.queued > 0 ||
+	    loader_pool_count(pool) >= work->config->loaders)
 		return;
 	if (now < pool->warm_at_ms)
 		uv_timer_start(pool->warm, on_warm, pool->warm_at_ms - now, 0);
@@ -417,7 +417,7 @@ void loader_is_warm(struct loader *l, const struct error *error)
 void loader_warm_failed(struct loader *l, const struct error *error)
 {
 	later(l->pool);
-	if (l->pool->server->stopping || l->pool->warm_failures++ > 0)
+	if (l->pool->work->net->stopping || l->pool->warm_failures++ > 0)
 		return;
 	log_warning("no CUDA context is kept by gpuwm-loader (pid %d): %s%s%s", l->pid, error->message,
 		    error->detail[0] ? ": " : "", error->detail);

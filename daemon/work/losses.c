@@ -2,44 +2,44 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "../base/log.h"
-#include "../server.h"
+#include "work.h"
 #include "versions.h"
 #include "../../proto/methods.h"
 
-static void tell(struct server *server, const struct device *device, const char *kind)
+static void tell(struct work *work, const struct device *device, const char *kind)
 {
 	struct message_writer w;
 
-	event_begin(server->ledger.events, &w, kind);
+	event_begin(work->ledger->events, &w, kind);
 	message_put_text(&w, "device", device->id);
 	if (device->lost.code)
 		message_put_error(&w, "error", &device->lost);
-	event_emit(server->ledger.events, &w);
+	event_emit(work->ledger->events, &w);
 }
 
-void losses_note(struct server *server, struct device *device, const struct error *why)
+void losses_note(struct work *work, struct device *device, const struct error *why)
 {
 	if (device->lost.code)
 		return;
 	error_set(&device->lost, -ENODEV, why->detail, "%s", why->message);
 	log_error("%s is lost: %s", device->id, why->message);
-	tell(server, device, EVENT_DEVICE_LOST);
-	versions_lose(server, device);
-	server->losses_due = true;
-	server->room_came = true; /* who waits for room there waits in vain */
-	loader_pool_report(server->loaders);
+	tell(work, device, EVENT_DEVICE_LOST);
+	versions_lose(work, device);
+	work->losses_due = true;
+	work->room_came = true; /* who waits for room there waits in vain */
+	loader_pool_report(work->loaders);
 }
 
-void losses_end(struct server *server, struct device *device)
+void losses_end(struct work *work, struct device *device)
 {
 	if (!device->lost.code)
 		return;
 	device->lost = (struct error){0};
 	log_info("%s can be used again; versions that were lost with it stay tainted", device->id);
-	keeping_save(server->keeping);
-	tell(server, device, EVENT_DEVICE_BACK);
-	server->losses_due = true;
-	server->standbys_stale = true;
+	keeping_save(work->keeping);
+	tell(work, device, EVENT_DEVICE_BACK);
+	work->losses_due = true;
+	work->standbys_stale = true;
 }
 
 static const struct device *lost_of(const struct job *job)
@@ -52,9 +52,9 @@ static const struct device *lost_of(const struct job *job)
 }
 
 /* A job that has not ended and needs a lost device. One whose loader has gone waits for the fd store. */
-static struct job *next_job(struct server *server)
+static struct job *next_job(struct work *work)
 {
-	struct job *job = server->jobs.first;
+	struct job *job = work->jobs.first;
 
 	while (job && (job_ended(job) || (job->state == JOB_RUNNING && !job->loader) || !lost_of(job)))
 		job = job->next;
@@ -62,39 +62,39 @@ static struct job *next_job(struct server *server)
 }
 
 /* A loader may hang in a call to a GPU that is lost, so it is killed. Each end may end or forget others. */
-static void end_jobs(struct server *server)
+static void end_jobs(struct work *work)
 {
 	struct error why;
 	struct job *job;
 
-	while ((job = next_job(server))) {
+	while ((job = next_job(work))) {
 		device_check_there(lost_of(job), &why);
 		if (job->loader)
 			loader_fail(job->loader, &why);
 		else
-			job_end(server, job, &why);
+			job_end(work, job, &why);
 	}
 }
 
-void losses_settle(struct server *server)
+void losses_settle(struct work *work)
 {
-	if (!server->losses_due || server->stopping)
+	if (!work->losses_due || work->net->stopping)
 		return;
-	server->losses_due = false;
-	end_jobs(server);
-	versions_fail_lost(server);
-	if (server->standbys_stale)
-		loader_pool_renew(server->loaders);
+	work->losses_due = false;
+	end_jobs(work);
+	versions_fail_lost(work);
+	if (work->standbys_stale)
+		loader_pool_renew(work->loaders);
 	else
-		loader_pool_turn(server->loaders); /* contexts on lost GPUs are not kept */
-	server->standbys_stale = false;
+		loader_pool_turn(work->loaders); /* contexts on lost GPUs are not kept */
+	work->standbys_stale = false;
 }
 
-void losses_put(struct message_writer *w, const struct server *server)
+void losses_put(struct message_writer *w, const struct work *work)
 {
 	message_begin_array(w, "devices");
-	for (size_t i = 0; i < server->ledger.devices.count; i++) {
-		const struct device *device = server->ledger.devices.devices[i];
+	for (size_t i = 0; i < work->ledger->devices.count; i++) {
+		const struct device *device = work->ledger->devices.devices[i];
 
 		message_begin_map(w, NULL);
 		message_put_text(w, "device", device->id);

@@ -1,5 +1,5 @@
 #include "mourning.h"
-#include "../server.h"
+#include "work.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static bool is_dying(int pidfd)
 
 static void on_patience_over(uv_timer_t *timer)
 {
-	struct server *server = timer->loop->data;
+	struct work *work = timer->loop->data;
 	struct mourning *m = timer->data;
 
 	if (is_dying(m->pidfd)) {
@@ -95,29 +95,29 @@ static void on_patience_over(uv_timer_t *timer)
 		return;
 	}
 	end(m);
-	server->room_came = true;
+	work->room_came = true;
 }
 
 static void on_gone(uv_poll_t *poll, int status, int events)
 {
-	struct server *server = poll->loop->data;
+	struct work *work = poll->loop->data;
 
 	(void)status;
 	(void)events;
 	end(poll->data);
-	server->room_came = true;
+	work->room_came = true;
 }
 
 /* NULL: not possible. */
-static struct mourning *mourning_new(struct server *server, int pidfd)
+static struct mourning *mourning_new(struct work *work, int pidfd)
 {
 	struct mourning *m = pidfd < 0 ? NULL : calloc(1, sizeof(*m));
 
 	if (!m)
 		return NULL;
 	m->pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-	if (m->pidfd >= 0 && uv_poll_init(&server->loop, &m->poll, m->pidfd) == 0) {
-		uv_timer_init(&server->loop, &m->timer);
+	if (m->pidfd >= 0 && uv_poll_init(work->loop, &m->poll, m->pidfd) == 0) {
+		uv_timer_init(work->loop, &m->timer);
 		m->handles = 2;
 		return m;
 	}
@@ -127,10 +127,10 @@ static struct mourning *mourning_new(struct server *server, int pidfd)
 	return NULL;
 }
 
-void mourn(struct server *server, int pidfd, struct grant *const *grants, uint32_t count,
+void mourn(struct work *work, int pidfd, struct grant *const *grants, uint32_t count,
 	   struct quota_charge *charge)
 {
-	struct mourning *m = mourning_new(server, pidfd);
+	struct mourning *m = mourning_new(work, pidfd);
 
 	if (!m) {
 		drop_all(grants, count);
@@ -141,18 +141,18 @@ void mourn(struct server *server, int pidfd, struct grant *const *grants, uint32
 	m->charge = *charge;
 	*charge = (struct quota_charge){0};
 	m->poll.data = m->timer.data = m;
-	m->next = server->mourning;
-	m->link = &server->mourning;
+	m->next = work->mourning;
+	m->link = &work->mourning;
 	if (m->next)
 		m->next->link = &m->next;
-	server->mourning = m;
+	work->mourning = m;
 	uv_poll_start(&m->poll, UV_READABLE, on_gone);
-	uv_timer_start(&m->timer, on_patience_over, server->config->publish_silence_ms,
-		       server->config->publish_silence_ms);
+	uv_timer_start(&m->timer, on_patience_over, work->config->publish_silence_ms,
+		       work->config->publish_silence_ms);
 }
 
-void mourning_end(struct server *server)
+void mourning_end(struct work *work)
 {
-	while (server->mourning)
-		end(server->mourning);
+	while (work->mourning)
+		end(work->mourning);
 }

@@ -6,16 +6,16 @@
 
 #include "../ledger/segment.h"
 
-struct server;
+struct work;
 
 /* What one publish was granted: drops one use of each when the process behind pidfd has
  * exited, or lives on for too long. Until then the publish counts as open, or a publisher that lives on could make
  * gpuwmd hold any number of pidfds: the charge moves in. The pidfd stays the caller's. -1, or
  * out of memory: the grants are dropped at once, the charge stays. */
-void mourn(struct server *server, int pidfd, struct grant *const *grants, uint32_t count,
+void mourn(struct work *work, int pidfd, struct grant *const *grants, uint32_t count,
 	   struct quota_charge *charge);
 
-/* At the end of the server: all of them, at once. */
-void mourning_end(struct server *server);
+/* When gpuwmd ends: all of them, at once. */
+void mourning_end(struct work *work);
 
 #endif

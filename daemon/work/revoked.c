@@ -7,40 +7,39 @@
 
 /* ---- making ---- */
 
-struct revoked_table *revoked_table_new(struct server *server)
+struct revoked_table *revoked_table_new(struct work *work)
 {
 	struct revoked_table *table = calloc(1, sizeof(*table));
 
 	if (table)
-		table->server = server;
+		table->work = work;
 	return table;
 }
 
-static struct revoked_holder *holder_of(struct session *session)
+static struct revoked_holder *holder_of(struct revoked_table *table, struct session *session)
 {
-	struct revoked_table *table = session->server->revoked;
-	struct revoked_holder *holder = session->revoked;
+	struct revoked_holder *holder = session->client->revoked;
 
 	if (holder)
 		return holder;
 	holder = calloc(1, sizeof(*holder));
 	if (!holder)
 		return NULL;
-	holder->server = session->server;
+	holder->work = table->work;
 	holder->session = session;
 	holder->session_id = session->id;
 	holder->session_since_ms = session->since_ms;
 	holder->peer = session->peer;
 	holder->peer.pidfd = -1;
 	holder->kind = session->kind;
-	snprintf(holder->name, sizeof(holder->name), "%s", session->name);
+	snprintf(holder->name, sizeof(holder->name), "%s", session->client->name);
 	holder->untold_end = &holder->untold;
 	holder->next = table->holders;
 	holder->link = &table->holders;
 	if (holder->next)
 		holder->next->link = &holder->next;
 	table->holders = holder;
-	session->revoked = holder;
+	session->client->revoked = holder;
 	return holder;
 }
 
@@ -108,12 +107,12 @@ static void grant_unmap(struct revoked *revoked)
 	if (--grant->mapped == 0)
 		grant->charge.device->still_mapped -= grant->charge.bytes;
 	revoked->grant = grant_drop(grant);
-	revoked->holder->server->room_came = true;
+	revoked->holder->work->room_came = true;
 }
 
 void revoked_end(struct revoked *revoked)
 {
-	struct revoked_table *table = revoked->holder->server->revoked;
+	struct revoked_table *table = revoked->holder->work->revoked;
 
 	HASH_DEL(table->by_id, revoked);
 	table->count--;
@@ -130,7 +129,7 @@ void revoked_end(struct revoked *revoked)
 void revoked_holder_end(struct revoked_holder *holder)
 {
 	if (holder->session)
-		holder->session->revoked = NULL;
+		holder->session->client->revoked = NULL;
 	revoked_unwatch(holder);
 	*holder->link = holder->next;
 	if (holder->next)
@@ -159,7 +158,7 @@ struct revoked_table *revoked_table_free(struct revoked_table *table)
 
 static void refuse_unsent(struct session *session, uint64_t request_id)
 {
-	struct request request = {.server = session->server, .session = session, .id = request_id};
+	struct request request = {.session = session, .id = request_id};
 	struct error error;
 
 	error_set(&error, -ESTALE, "ask again",
@@ -204,14 +203,14 @@ static bool list(struct revoked_table *table, struct revoked *revoked, struct re
 	return true;
 }
 
-int revoked_add(struct server *server, struct lease *lease, struct error *error)
+int revoked_add(struct work *work, struct lease *lease, struct error *error)
 {
 	struct session *session = lease->holder;
 	uint64_t request;
-	struct revoked_holder *holder = holder_of(session);
+	struct revoked_holder *holder = holder_of(work->revoked, session);
 	struct revoked *revoked = holder ? revoked_new(lease) : NULL;
 
-	if (!revoked || !list(server->revoked, revoked, holder, lease->version)) {
+	if (!revoked || !list(work->revoked, revoked, holder, lease->version)) {
 		if (revoked)
 			of_version_drop(revoked->of);
 		free(revoked);
@@ -222,7 +221,7 @@ int revoked_add(struct server *server, struct lease *lease, struct error *error)
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
 	revoked->unsent = session_withdraw(session, lease->id, &request);
-	lease_release(server->ledger.registry, lease);
+	lease_release(work->ledger->registry, lease);
 	if (revoked->unsent)
 		refuse_unsent(session, request);
 	return 0;
@@ -230,17 +229,17 @@ int revoked_add(struct server *server, struct lease *lease, struct error *error)
 
 /* ---- given back ---- */
 
-static struct revoked *find(const struct server *server, uint64_t id)
+static struct revoked *find(const struct work *work, uint64_t id)
 {
 	struct revoked *found;
 
-	HASH_FIND(hh, server->revoked->by_id, &id, sizeof(id), found);
+	HASH_FIND(hh, work->revoked->by_id, &id, sizeof(id), found);
 	return found;
 }
 
-bool revoked_find(const struct server *server, uint64_t lease)
+bool revoked_find(const struct work *work, uint64_t lease)
 {
-	return find(server, lease) != NULL;
+	return find(work, lease) != NULL;
 }
 
 /* A process that connected again: while it lives nobody else in gpuwmd's PID namespace has its number, and those of
@@ -251,9 +250,9 @@ static bool same_process(const struct revoked_holder *holder, const struct sessi
 	       holder->peer.uid == session->peer.uid;
 }
 
-bool revoked_release(struct server *server, const struct session *session, uint64_t lease)
+bool revoked_release(struct work *work, const struct session *session, uint64_t lease)
 {
-	struct revoked *revoked = find(server, lease);
+	struct revoked *revoked = find(work, lease);
 	struct revoked_holder *holder = revoked ? revoked->holder : NULL;
 
 	if (!revoked || (holder->session != session && !same_process(holder, session)))
@@ -266,11 +265,11 @@ bool revoked_release(struct server *server, const struct session *session, uint6
 
 void revoked_leave(struct session *session)
 {
-	struct revoked_holder *holder = session->revoked;
+	struct revoked_holder *holder = session->client->revoked;
 
 	if (!holder)
 		return;
-	session->revoked = NULL;
+	session->client->revoked = NULL;
 	holder->session = NULL;
 	if (session->dead || !revoked_watch(holder, &session->peer))
 		revoked_holder_end_all(holder);
@@ -291,7 +290,7 @@ void revoked_keep(struct version *version, uint32_t replica, struct grant *grant
 	}
 }
 
-uint64_t revoked_count(const struct server *server)
+uint64_t revoked_count(const struct work *work)
 {
-	return server->revoked->count;
+	return work->revoked->count;
 }

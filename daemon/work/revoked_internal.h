@@ -4,7 +4,7 @@
 
 #include "revoked.h"
 #include "../base/hash.h"
-#include "../server.h"
+#include "work.h"
 #include "../net/session.h"
 
 /* What leases of one version share: it may be freed long before they are. */
@@ -40,7 +40,7 @@ struct revoked_watch;
 
 /* A session that held leases, and then the process behind it. */
 struct revoked_holder {
-	struct server *server;
+	struct work *work;
 	struct session *session; /* NULL: it has ended */
 	uint64_t session_id, session_since_ms;
 	struct peer peer; /* without its pidfd */
@@ -54,7 +54,7 @@ struct revoked_holder {
 };
 
 struct revoked_table {
-	struct server *server;
+	struct work *work;
 	struct revoked *by_id;
 	struct revoked_holder *holders;
 	struct revoked_watch *watches;

@@ -29,7 +29,7 @@ static void put_what(struct message_writer *w, const struct revoked *revoked)
 /* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
 static void emit_revoked(const struct revoked_holder *holder, const struct of_version *of, const char *reason)
 {
-	struct event_ring *events = holder->server->ledger.events;
+	struct event_ring *events = holder->work->ledger->events;
 	const struct revoked *revoked = of->event_first;
 	struct message_writer w;
 
@@ -130,9 +130,9 @@ static void tell_holder(struct revoked_holder *holder, const char *reason, struc
 		revoked_holder_end(holder);
 }
 
-void revoked_tell(struct server *server, const char *reason, struct message_writer *leases)
+void revoked_tell(struct work *work, const char *reason, struct message_writer *leases)
 {
-	struct revoked_holder *holder = server->revoked->holders, *next;
+	struct revoked_holder *holder = work->revoked->holders, *next;
 
 	for (; holder; holder = next) {
 		next = holder->next;
@@ -158,8 +158,8 @@ static void put_leases(struct message_writer *w, const struct revoked_holder *ho
 
 void put_revoked_of(struct message_writer *w, const struct session *session)
 {
-	if (session->revoked)
-		put_leases(w, session->revoked);
+	if (session->client->revoked)
+		put_leases(w, session->client->revoked);
 }
 
 static void put_gone(struct message_writer *w, const struct revoked_holder *holder)
@@ -178,9 +178,9 @@ static void put_gone(struct message_writer *w, const struct revoked_holder *hold
 	message_end(w);
 }
 
-void put_revoked_gone(struct message_writer *w, const struct server *server)
+void put_revoked_gone(struct message_writer *w, const struct work *work)
 {
-	for (const struct revoked_holder *holder = server->revoked->holders; holder; holder = holder->next) {
+	for (const struct revoked_holder *holder = work->revoked->holders; holder; holder = holder->next) {
 		if (!holder->session)
 			put_gone(w, holder);
 	}

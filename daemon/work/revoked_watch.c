@@ -12,7 +12,7 @@
 
 /* All sessions of a process that have ended share one. */
 struct revoked_watch {
-	struct server *server;
+	struct work *work;
 	pid_t pid; /* 0: of another PID namespace, shared with no session */
 	uid_t uid;
 	int pidfd;
@@ -48,16 +48,16 @@ static uint64_t count_of(const struct revoked_table *table, uid_t uid)
 	return count;
 }
 
-static void unwatched(struct server *server, const struct peer *peer, const char *why)
+static void unwatched(struct work *work, const struct peer *peer, const char *why)
 {
-	complain(server->complaints, peer->uid, COMPLAINT_UNWATCHED,
+	complain(work->net->complaints, peer->uid, COMPLAINT_UNWATCHED,
 		 "pid %d (%s, uid %u) can't be watched: %s; memory that it may map is counted as given back",
 		 (int)peer->pid, peer->command, (unsigned)peer->uid, why);
 }
 
-static bool has_room(struct server *server, const struct peer *peer)
+static bool has_room(struct work *work, const struct peer *peer)
 {
-	const struct revoked_table *table = server->revoked;
+	const struct revoked_table *table = work->revoked;
 	char why[160];
 
 	if (table->watch_count < REVOKED_GONE_MAX && count_of(table, peer->uid) < REVOKED_GONE_PER_UID_MAX)
@@ -67,7 +67,7 @@ static bool has_room(struct server *server, const struct peer *peer)
 		"gpuwmd watches %llu processes whose connections have ended, %llu of this user; at most %d and %d",
 		(unsigned long long)table->watch_count, (unsigned long long)count_of(table, peer->uid),
 		REVOKED_GONE_MAX, REVOKED_GONE_PER_UID_MAX);
-	unwatched(server, peer, why);
+	unwatched(work, peer, why);
 	return false;
 }
 
@@ -84,7 +84,7 @@ static void watch_end(struct revoked_watch *watch)
 	*watch->link = watch->next;
 	if (watch->next)
 		watch->next->link = watch->link;
-	watch->server->revoked->watch_count--;
+	watch->work->revoked->watch_count--;
 	uv_close((uv_handle_t *)&watch->poll, on_closed);
 }
 
@@ -102,19 +102,19 @@ static void on_exit_of(uv_poll_t *poll, int status, int events)
 }
 
 /* NULL: why not is logged. */
-static struct revoked_watch *watch_new(struct server *server, const struct peer *peer)
+static struct revoked_watch *watch_new(struct work *work, const struct peer *peer)
 {
-	struct revoked_table *table = server->revoked;
-	struct revoked_watch *watch = has_room(server, peer) ? calloc(1, sizeof(*watch)) : NULL;
+	struct revoked_table *table = work->revoked;
+	struct revoked_watch *watch = has_room(work, peer) ? calloc(1, sizeof(*watch)) : NULL;
 
 	if (!watch)
 		return NULL;
-	watch->server = server;
+	watch->work = work;
 	watch->pid = peer->pid;
 	watch->uid = peer->uid;
 	watch->pidfd = fcntl(peer->pidfd, F_DUPFD_CLOEXEC, 3);
-	if (watch->pidfd < 0 || uv_poll_init(&server->loop, &watch->poll, watch->pidfd) < 0) {
-		unwatched(server, peer, strerror(errno));
+	if (watch->pidfd < 0 || uv_poll_init(work->loop, &watch->poll, watch->pidfd) < 0) {
+		unwatched(work, peer, strerror(errno));
 		if (watch->pidfd >= 0)
 			close(watch->pidfd);
 		free(watch);
@@ -137,9 +137,9 @@ bool revoked_watch(struct revoked_holder *holder, const struct peer *peer)
 
 	if (peer->pidfd < 0 || is_gone(peer->pidfd))
 		return false;
-	watch = find(holder->server->revoked, peer);
+	watch = find(holder->work->revoked, peer);
 	if (!watch)
-		watch = watch_new(holder->server, peer);
+		watch = watch_new(holder->work, peer);
 	if (!watch)
 		return false;
 	holder->watch = watch;

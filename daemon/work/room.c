@@ -1,7 +1,7 @@
 #include "room.h"
 #include "loader.h"
 #include "../ledger/registry.h"
-#include "../server.h"
+#include "work.h"
 #include "../../proto/bytes.h"
 
 #include <errno.h>
@@ -40,12 +40,12 @@ static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
 			 bytes_format(bytes, amount), what);
 }
 
-static struct shares shares_of(const struct server *server, const struct device *device)
+static struct shares shares_of(const struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
 	struct shares shares = {0};
 
-	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
 		add_version(&shares, version, device);
 	return shares;
 }
@@ -57,17 +57,17 @@ static uint64_t being_freed(const struct device *device, const struct shares *sh
 	return device->used > known ? device->used - known : 0;
 }
 
-uint64_t room_being_freed(const struct server *server, const struct device *device)
+uint64_t room_being_freed(const struct work *work, const struct device *device)
 {
-	struct shares shares = shares_of(server, device);
+	struct shares shares = shares_of(work, device);
 
 	return being_freed(device, &shares);
 }
 
-void room_explain(const struct server *server, const struct device *device, uint64_t bytes, struct error *error)
+void room_explain(const struct work *work, const struct device *device, uint64_t bytes, struct error *error)
 {
 	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
-	struct shares shares = shares_of(server, device);
+	struct shares shares = shares_of(work, device);
 
 	/* Else the refusal did not count them. */
 	if (budget_check_with_context(device, bytes, NULL) == 0)
@@ -93,49 +93,48 @@ static bool fits_without(const struct device *device, uint64_t asked, uint64_t g
 }
 
 /* Whether contexts that are in the way now will be gone. */
-static bool contexts_pass(const struct server *server, const struct device *device, uint64_t asked,
+static bool contexts_pass(const struct work *work, const struct device *device, uint64_t asked,
 			  const struct loader *loader)
 {
-	uint64_t passing = loader_pool_passing(server->loaders, device, loader);
+	uint64_t passing = loader_pool_passing(work->loaders, device, loader);
 
 	return passing > 0 && fits_without(device, asked, passing);
 }
 
 /* The same for what was given up, by a builder that died among others: its successor comes at once. */
-static bool is_freed_soon(const struct server *server, const struct device *device, uint64_t bytes)
+static bool is_freed_soon(const struct work *work, const struct device *device, uint64_t bytes)
 {
-	uint64_t freed = room_being_freed(server, device), asked;
+	uint64_t freed = room_being_freed(work, device), asked;
 
 	return freed > 0 && !__builtin_add_overflow(bytes, device->context, &asked) &&
 	       fits_without(device, asked, device->contexts + freed);
 }
 
-enum room_wait room_wait(const struct server *server, const struct device *device, uint64_t bytes,
-			 uint64_t beside, const struct loader *loader)
+enum room_wait room_wait(const struct work *work, const struct device *device, uint64_t bytes, uint64_t beside,
+			 const struct loader *loader)
 {
 	uint64_t asked;
 
 	if (budget_check_with_context(device, bytes, NULL) == 0 &&
-	    !__builtin_add_overflow(bytes, beside, &asked) && contexts_pass(server, device, asked, loader))
+	    !__builtin_add_overflow(bytes, beside, &asked) && contexts_pass(work, device, asked, loader))
 		return ROOM_CONTEXTS;
-	return is_freed_soon(server, device, bytes) ? ROOM_FREED : ROOM_NEVER;
+	return is_freed_soon(work, device, bytes) ? ROOM_FREED : ROOM_NEVER;
 }
 
 /* The context is charged when the job starts, which waits for contexts of other loaders and for nothing else. */
-int room_check_load(const struct server *server, const struct device *device, uint64_t bytes,
-		    struct error *error)
+int room_check_load(const struct work *work, const struct device *device, uint64_t bytes, struct error *error)
 {
 	int r = budget_check_context(device, error);
 
 	if (r == -ENOSPC) {
-		room_explain(server, device, 0, error);
+		room_explain(work, device, 0, error);
 		return r;
 	}
 	r = budget_check_with_context(device, bytes, error);
 	if (r == 0)
 		r = budget_check(device, bytes + device->context, error);
-	if (r == 0 || room_wait(server, device, bytes, device->context, NULL) != ROOM_NEVER)
+	if (r == 0 || room_wait(work, device, bytes, device->context, NULL) != ROOM_NEVER)
 		return 0;
-	room_explain(server, device, bytes, error);
+	room_explain(work, device, bytes, error);
 	return r;
 }

@@ -2,7 +2,7 @@
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "loader.h"
-#include "../server.h"
+#include "work.h"
 #include "verify.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct scrub {
-	struct server *server;
+	struct work *work;
 	uv_timer_t timer;
 	uint64_t interval; /* seconds, as configured */
 	uint64_t begun_ms; /* since 1970: the pass that runs, or the last one */
@@ -22,16 +22,16 @@ struct scrub {
 	uint64_t skipped; /* parts that this pass, or the last one, could not read */
 };
 
-struct scrub *scrub_new(struct server *server)
+struct scrub *scrub_new(struct work *work)
 {
 	struct scrub *scrub = calloc(1, sizeof(*scrub));
 
 	if (!scrub)
 		return NULL;
-	scrub->server = server;
-	server->ledger.scrub_from_ms = clock_wall_ms();
+	scrub->work = work;
+	work->ledger->scrub_from_ms = clock_wall_ms();
 	scrub->timer.data = scrub;
-	uv_timer_init(&server->loop, &scrub->timer);
+	uv_timer_init(work->loop, &scrub->timer);
 	uv_unref((uv_handle_t *)&scrub->timer);
 	return scrub;
 }
@@ -61,14 +61,14 @@ static void on_timer(uv_timer_t *timer)
 	scrub->begun_ms = clock_wall_ms();
 	scrub->pass++;
 	scrub->skipped = 0;
-	loader_pool_turn(scrub->server->loaders);
+	loader_pool_turn(scrub->work->loaders);
 }
 
 /* What lies ahead of a clock that was set back since counts as now. */
 static void set_timer(struct scrub *scrub)
 {
 	uint64_t now = clock_wall_ms(), ms = scrub->interval * 1000, since;
-	uint64_t *from_ms = &scrub->server->ledger.scrub_from_ms;
+	uint64_t *from_ms = &scrub->work->ledger->scrub_from_ms;
 
 	if (*from_ms > now)
 		*from_ms = now;
@@ -78,7 +78,7 @@ static void set_timer(struct scrub *scrub)
 
 void scrub_configure(struct scrub *scrub)
 {
-	uint64_t interval = scrub->server->config->scrub_interval;
+	uint64_t interval = scrub->work->config->scrub_interval;
 
 	if (interval == scrub->interval)
 		return;
@@ -102,8 +102,8 @@ static void finish_pass(struct scrub *scrub)
 	scrub->running = false;
 	scrub->passes++;
 	scrub->last_ms = clock_wall_ms();
-	scrub->server->ledger.scrub_from_ms = scrub->begun_ms;
-	keeping_save(scrub->server->keeping);
+	scrub->work->ledger->scrub_from_ms = scrub->begun_ms;
+	keeping_save(scrub->work->keeping);
 }
 
 /* ---- parts ---- */
@@ -132,20 +132,20 @@ static int check_room(struct device *device, struct error *error)
 
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
 {
-	struct server *server = scrub->server;
+	struct work *work = scrub->work;
 	struct job *job;
 	int r = check_room(version->replicas[position].device, error);
 
 	if (r == 0)
-		r = verify_new(server, version, position, geteuid(), &job, error);
+		r = verify_new(work, version, position, geteuid(), &job, error);
 	if (r < 0)
 		return r;
 	job->scrub = true;
 	job->chunk = SCRUB_CHUNK_BYTES;
-	job->permille = (uint32_t)server->config->scrub_duty * 10;
+	job->permille = (uint32_t)work->config->scrub_duty * 10;
 	r = job_charge_contexts(job, NULL, error);
 	if (r < 0)
-		job_drop(&server->jobs, job);
+		job_drop(&work->jobs, job);
 	else
 		scrub->job = job;
 	return r;
@@ -173,9 +173,9 @@ struct job *scrub_next(struct scrub *scrub)
 	struct version *version = NULL;
 	bool later = false;
 
-	if (!scrub || !scrub->running || scrub->job || scrub->server->draining)
+	if (!scrub || !scrub->running || scrub->job || scrub->work->draining)
 		return NULL;
-	while ((version = registry_next_version(scrub->server->ledger.registry, NULL, version))) {
+	while ((version = registry_next_version(scrub->work->ledger->registry, NULL, version))) {
 		/* What is known to be damaged needs no proof. */
 		if (version->state != VERSION_READY || version->tainted)
 			continue;
@@ -202,7 +202,7 @@ void scrub_give_way(struct scrub *scrub)
 		return;
 	scrub->gives_way = true;
 	error_set(&reason, -ECANCELED, NULL, "the scrub gives way to other jobs");
-	job_cancel(scrub->server, scrub->job, &reason);
+	job_cancel(scrub->work, scrub->job, &reason);
 }
 
 void scrub_ended(struct scrub *scrub, const struct job *job, const struct error *error)

@@ -12,10 +12,10 @@
 struct job;
 struct message_writer;
 struct scrub;
-struct server;
+struct work;
 
 /* NULL: out of memory. */
-struct scrub *scrub_new(struct server *server);
+struct scrub *scrub_new(struct work *work);
 /* Its timer closes on its own. NULL is fine, here and below, where it means that there is none. Always NULL. */
 struct scrub *scrub_free(struct scrub *scrub);
 /* The interval of the configuration, from now on where it is another one; 0: no more passes. */

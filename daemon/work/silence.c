@@ -2,7 +2,7 @@
 
 #include "../base/clock.h"
 #include "hand_in.h"
-#include "../server.h"
+#include "work.h"
 #include "../net/session.h"
 #include "versions.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct silence {
-	struct server *server;
+	struct work *work;
 	uv_timer_t timer;
 };
 
@@ -19,14 +19,14 @@ static void on_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
-struct silence *silence_new(struct server *server)
+struct silence *silence_new(struct work *work)
 {
 	struct silence *silence = calloc(1, sizeof(*silence));
 
 	if (!silence)
 		return NULL;
-	silence->server = server;
-	uv_timer_init(&server->loop, &silence->timer);
+	silence->work = work;
+	uv_timer_init(work->loop, &silence->timer);
 	silence->timer.data = silence;
 	return silence;
 }
@@ -70,10 +70,10 @@ static uint64_t look_at_publisher(struct publish_part *part, uint64_t now, struc
 }
 
 /* The same for a part that was committed and not handed in: nobody is left who must give signs. */
-static uint64_t look_at_commit(const struct server *server, const struct job *check, uint64_t now,
+static uint64_t look_at_commit(const struct work *work, const struct job *check, uint64_t now,
 			       struct error *error)
 {
-	uint64_t allowed = server->config->check_stall_ms, due = check->watched_ms + allowed;
+	uint64_t allowed = work->config->check_stall_ms, due = check->watched_ms + allowed;
 
 	if (now < due)
 		return due;
@@ -96,7 +96,7 @@ static uint64_t look_at_left(const struct hand_in *hand_in, uint64_t now, struct
 }
 
 /* UINT64_MAX: it is not waited for. */
-static uint64_t look_at_part(const struct server *server, struct publish_part *part, uint64_t now,
+static uint64_t look_at_part(const struct work *work, struct publish_part *part, uint64_t now,
 			     struct error *error)
 {
 	const struct job *check = part->checker;
@@ -106,20 +106,20 @@ static uint64_t look_at_part(const struct server *server, struct publish_part *p
 	if (part->publisher && part->heard_ms)
 		return look_at_publisher(part, now, error);
 	if (!part->publisher && check && check->hand_in)
-		return look_at_commit(server, check, now, error);
+		return look_at_commit(work, check, now, error);
 	return UINT64_MAX;
 }
 
 /* ---- all of them ---- */
 
 /* As look_at_part, of the part that is due first. */
-static uint64_t look_at_publish(const struct server *server, struct publish *publish, uint64_t now,
+static uint64_t look_at_publish(const struct work *work, struct publish *publish, uint64_t now,
 				struct error *error)
 {
 	uint64_t first = UINT64_MAX;
 
 	for (uint32_t i = 0; first > 0 && i < publish->part_count; i++) {
-		uint64_t due = look_at_part(server, &publish->parts[i], now, error);
+		uint64_t due = look_at_part(work, &publish->parts[i], now, error);
 
 		first = due < first ? due : first;
 	}
@@ -133,21 +133,21 @@ static void on_timer(uv_timer_t *timer)
 
 void silence_watch(struct silence *silence)
 {
-	struct server *server = silence->server;
-	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
+	struct work *work = silence->work;
+	struct publish *publish = publish_next(work->ledger->publishes, NULL), *next;
 	uint64_t now = clock_steady_ms(), first = UINT64_MAX;
 	struct error error;
 
 	for (; publish; publish = next) {
-		uint64_t due = look_at_publish(server, publish, now, &error);
+		uint64_t due = look_at_publish(work, publish, now, &error);
 
-		next = publish_next(server->ledger.publishes, publish);
+		next = publish_next(work->ledger->publishes, publish);
 		if (due == 0)
-			versions_fail(server, publish, &error, NULL);
+			versions_fail(work, publish, &error, NULL);
 		else
 			first = due < first ? due : first;
 	}
-	uv_update_time(&server->loop);
+	uv_update_time(work->loop);
 	if (first == UINT64_MAX)
 		uv_timer_stop(&silence->timer);
 	else

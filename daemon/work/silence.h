@@ -3,11 +3,11 @@
 #ifndef GPUWM_DAEMON_SILENCE_H
 #define GPUWM_DAEMON_SILENCE_H
 
-struct server;
+struct work;
 struct silence;
 
 /* NULL: out of memory. */
-struct silence *silence_new(struct server *server);
+struct silence *silence_new(struct work *work);
 /* NULL is fine; always NULL. */
 struct silence *silence_free(struct silence *silence);
 

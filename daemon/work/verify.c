@@ -1,16 +1,16 @@
 #include "verify.h"
 #include "scrub.h"
-#include "../server.h"
+#include "work.h"
 #include "versions.h"
 
 #include <errno.h>
 
-int verify_new(struct server *server, struct version *version, uint32_t replica, uid_t uid,
-	       struct job **ret_job, struct error *error)
+int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
+	       struct error *error)
 {
 	const struct replica *part = &version->replicas[replica];
 	struct job *job;
-	int r = job_new(server, JOB_VERIFY, model_name(version->model), version->tag, uid, &job, error);
+	int r = job_new(work, JOB_VERIFY, model_name(version->model), version->tag, uid, &job, error);
 
 	if (r < 0)
 		return r;
@@ -20,7 +20,7 @@ int verify_new(struct server *server, struct version *version, uint32_t replica,
 	job->rank = part->rank;
 	job->world = version->world;
 	if (job_add_device(job, part->device) < 0) {
-		job_drop(&server->jobs, job);
+		job_drop(&work->jobs, job);
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}
 	*ret_job = job;
@@ -63,27 +63,27 @@ void verify_put(struct message_writer *w, const struct job *job)
 	}
 }
 
-void verify_end(struct server *server, struct job *job, const struct error *error)
+void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
 
-	scrub_ended(server->scrub, job, error);
+	scrub_ended(work->scrub, job, error);
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;
 	if (error && error->code == -EBADMSG)
-		versions_taint(server, version, &version->replicas[job->replica], error);
+		versions_taint(work, version, &version->replicas[job->replica], error);
 	version->readers--;
-	versions_free_unused(server, version);
+	versions_free_unused(work, version);
 }
 
-void verify_cancel(struct server *server, const struct version *version)
+void verify_cancel(struct work *work, const struct version *version)
 {
 	struct error reason;
 
 	error_set(&reason, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
-	for (struct job *job = server->jobs.first; job; job = job->next) {
+	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->verifies == version)
-			job_cancel(server, job, &reason);
+			job_cancel(work, job, &reason);
 	}
 }

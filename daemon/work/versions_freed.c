@@ -12,7 +12,7 @@
 
 /* A version whose descriptors go. */
 struct freeing {
-	struct server *server;
+	struct work *work;
 	struct version *version;
 	struct store_batch *batch; /* NULL: they are in no store */
 	uint32_t left; /* parts that are being closed */
@@ -21,22 +21,22 @@ struct freeing {
 
 /* ---- from unused to gone ---- */
 
-static void freed(struct server *server, struct version *version)
+static void freed(struct work *work, struct version *version)
 {
-	tell_version(server, EVENT_FREED, version);
-	registry_remove(server->ledger.registry, version);
-	waiters_wake(server, WAIT_FREED, NULL);
-	loader_pool_report(server->loaders);
+	tell_version(work, EVENT_FREED, version);
+	registry_remove(work->ledger->registry, version);
+	waiters_wake(work->clients, WAIT_FREED, NULL);
+	loader_pool_report(work->loaders);
 }
 
 static void on_part_closed(void *data)
 {
 	struct freeing *freeing = data;
 
-	freeing->server->room_came = true;
+	freeing->work->room_came = true;
 	if (--freeing->left > 0)
 		return;
-	freed(freeing->server, freeing->version);
+	freed(freeing->work, freeing->version);
 	free(freeing);
 }
 
@@ -49,9 +49,9 @@ static void close_parts(struct freeing *freeing)
 	for (uint32_t i = 0; i < count; i++) {
 		struct grant *grant = grant_new(&version->replicas[i].charge);
 
-		loader_pool_keep(freeing->server->loaders, &version->id, i, grant);
+		loader_pool_keep(freeing->work->loaders, &version->id, i, grant);
 		revoked_keep(version, i, grant);
-		segment_close(&freeing->server->loop, &version->replicas[i], grant, on_part_closed, freeing);
+		segment_close(freeing->work->loop, &version->replicas[i], grant, on_part_closed, freeing);
 	}
 }
 
@@ -64,124 +64,124 @@ static void on_removed(void *data, const struct error *error)
 		log_error("%s@%s may stay in the fd store until the next start: %s (%s)",
 			  model_name(freeing->version->model), freeing->version->tag, error->message,
 			  error->detail);
-		keeping_not_removed(freeing->server->keeping, freeing->version);
+		keeping_not_removed(freeing->work->keeping, freeing->version);
 	}
 	close_parts(freeing);
 }
 
-bool freeing_begin(struct server *server, struct version *version)
+bool freeing_begin(struct work *work, struct version *version)
 {
 	struct freeing *freeing;
 
 	/* When gpuwmd stops, leases end that clients will take again from the next one. Nobody gets one again of a
 	 * version that was retired by force. */
-	if (version->freeing || !version_unwanted(version) || server->stopping ||
-	    (keeping_grace_ms(server->keeping) > 0 && !version->forced))
+	if (version->freeing || !version_unwanted(version) || work->net->stopping ||
+	    (keeping_grace_ms(work->keeping) > 0 && !version->forced))
 		return false;
-	verify_cancel(server, version);
+	verify_cancel(work, version);
 	if (!version_unused(version))
 		return false;
 	freeing = calloc(1, sizeof(*freeing));
-	if (freeing && keeping_stores(server->keeping))
-		freeing->batch = keeping_batch(server->keeping, version, false);
-	if (!freeing || (keeping_stores(server->keeping) && !freeing->batch)) {
+	if (freeing && keeping_stores(work->keeping))
+		freeing->batch = keeping_batch(work->keeping, version, false);
+	if (!freeing || (keeping_stores(work->keeping) && !freeing->batch)) {
 		free(freeing);
-		server->unfreed = true;
-		complain(server->complaints, version->owner, COMPLAINT_FAILED,
+		work->unfreed = true;
+		complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
 			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
 		return false;
 	}
-	freeing->server = server;
+	freeing->work = work;
 	freeing->version = version;
-	freeing->next = server->freeing;
-	server->freeing = freeing;
+	freeing->next = work->freeing;
+	work->freeing = freeing;
 	version->freeing = true;
 	return true;
 }
 
 /* What could not be freed for lack of memory. */
-static void free_again(struct server *server)
+static void free_again(struct work *work)
 {
 	struct version *version = NULL;
 	bool marked = false;
 
-	if (!server->unfreed)
+	if (!work->unfreed)
 		return;
-	server->unfreed = false;
-	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
-		marked |= freeing_begin(server, version);
+	work->unfreed = false;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		marked |= freeing_begin(work, version);
 	if (marked)
-		keeping_save(server->keeping);
+		keeping_save(work->keeping);
 }
 
-void versions_settle(struct server *server)
+void versions_settle(struct work *work)
 {
 	struct freeing *freeing, *next;
 
-	free_again(server);
-	freeing = server->freeing;
-	server->freeing = NULL;
+	free_again(work);
+	freeing = work->freeing;
+	work->freeing = NULL;
 	for (; freeing; freeing = next) {
 		next = freeing->next;
 		if (freeing->batch)
-			store_batch_remove(freeing->batch, &server->loop, on_removed, freeing);
+			store_batch_remove(freeing->batch, work->loop, on_removed, freeing);
 		else
 			close_parts(freeing);
 	}
 }
 
-void versions_free_unused(struct server *server, struct version *version)
+void versions_free_unused(struct work *work, struct version *version)
 {
-	if (!freeing_begin(server, version))
+	if (!freeing_begin(work, version))
 		return;
-	keeping_save(server->keeping);
+	keeping_save(work->keeping);
 }
 
-void versions_mark_unused(struct server *server, struct version *version)
+void versions_mark_unused(struct work *work, struct version *version)
 {
-	freeing_begin(server, version);
+	freeing_begin(work, version);
 }
 
-void versions_free_all_unused(struct server *server)
+void versions_free_all_unused(struct work *work)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
-		freeing_begin(server, version);
-	keeping_save(server->keeping);
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		freeing_begin(work, version);
+	keeping_save(work->keeping);
 }
 
 /* ---- retiring ---- */
 
-int versions_retire(struct server *server, struct version *version, struct error *error)
+int versions_retire(struct work *work, struct version *version, struct error *error)
 {
 	bool before = version->state == VERSION_RETIRING, marked;
-	int r = registry_retire(server->ledger.registry, version, error);
+	int r = registry_retire(work->ledger->registry, version, error);
 
 	if (r < 0)
 		return r;
-	marked = freeing_begin(server, version);
+	marked = freeing_begin(work, version);
 	if (before && !marked)
 		return 0;
-	keeping_save(server->keeping);
+	keeping_save(work->keeping);
 	if (!before)
-		tell_retiring(server, version, NULL);
-	waiters_wake(server, WAIT_READY, version);
+		tell_retiring(work, version, NULL);
+	waiters_wake(work->clients, WAIT_READY, version);
 	return 0;
 }
 
-void versions_retire_all(struct server *server)
+void versions_retire_all(struct work *work)
 {
 	struct version *version = NULL;
 
-	registry_remove_aliases(server->ledger.registry);
-	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
+	registry_remove_aliases(work->ledger->registry);
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		if (version->state != VERSION_READY ||
-		    registry_retire(server->ledger.registry, version, NULL) < 0)
+		    registry_retire(work->ledger->registry, version, NULL) < 0)
 			continue;
-		tell_retiring(server, version, NULL);
-		waiters_wake(server, WAIT_READY, version);
-		freeing_begin(server, version);
+		tell_retiring(work, version, NULL);
+		waiters_wake(work->clients, WAIT_READY, version);
+		freeing_begin(work, version);
 	}
-	keeping_save(server->keeping);
+	keeping_save(work->keeping);
 }

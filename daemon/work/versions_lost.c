@@ -27,17 +27,17 @@ bool version_is_on(const struct version *version, const struct device *device)
 /* ---- tainted ---- */
 
 /* One event for each rank that was there. */
-static void tell_loss(struct server *server, const struct version *version, const struct device *device,
+static void tell_loss(struct work *work, const struct version *version, const struct device *device,
 		      const struct error *why)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (version->replicas[i].device == device)
-			tell_tainted(server, version, &version->replicas[i], why);
+			tell_tainted(work, version, &version->replicas[i], why);
 	}
 }
 
 /* True: it is another one now. The caller saves. */
-static bool lose(struct server *server, struct version *version, struct device *device)
+static bool lose(struct work *work, struct version *version, struct device *device)
 {
 	struct error why;
 
@@ -45,7 +45,7 @@ static bool lose(struct server *server, struct version *version, struct device *
 		return false;
 	device_check_there(device, &why);
 	version_taint(version, &why);
-	tell_loss(server, version, device, &why);
+	tell_loss(work, version, device, &why);
 	log_warning("%s@%s is tainted (leases: %llu): %s", model_name(version->model), version->tag,
 		    (unsigned long long)version->lease_count, why.message);
 	return true;
@@ -61,28 +61,28 @@ static int check_devices(const struct version *version, struct error *error)
 	return r;
 }
 
-void versions_fail_lost(struct server *server)
+void versions_fail_lost(struct work *work)
 {
-	struct publish *publish = publish_next(server->ledger.publishes, NULL), *next;
+	struct publish *publish = publish_next(work->ledger->publishes, NULL), *next;
 	struct error why;
 
 	for (; publish; publish = next) {
-		next = publish_next(server->ledger.publishes, publish);
+		next = publish_next(work->ledger->publishes, publish);
 		if (!publish->version->storing && check_devices(publish->version, &why) < 0)
-			versions_fail(server, publish, &why, NULL);
+			versions_fail(work, publish, &why, NULL);
 	}
 }
 
-void versions_lose(struct server *server, struct device *device)
+void versions_lose(struct work *work, struct device *device)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
-		lose(server, version, device);
-	keeping_save(server->keeping);
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		lose(work, version, device);
+	keeping_save(work->keeping);
 }
 
-void versions_lose_new(struct server *server, struct version *version)
+void versions_lose_new(struct work *work, struct version *version)
 {
 	bool lost = false;
 
@@ -90,54 +90,54 @@ void versions_lose_new(struct server *server, struct version *version)
 		struct device *device = version->replicas[i].device;
 
 		if (device->lost.code)
-			lost = lose(server, version, device) || lost;
+			lost = lose(work, version, device) || lost;
 	}
 	if (lost)
-		keeping_save(server->keeping);
+		keeping_save(work->keeping);
 }
 
 /* ---- drained ---- */
 
-static const struct alias *alias_of(struct server *server, const struct version *version)
+static const struct alias *alias_of(struct work *work, const struct version *version)
 {
 	const char *model = model_name(version->model);
 	const struct alias *alias = NULL;
 	const char *in;
 
-	while ((alias = registry_next_alias(server->ledger.registry, model, alias, &in))) {
+	while ((alias = registry_next_alias(work->ledger->registry, model, alias, &in))) {
 		if (alias->version == version && strcmp(alias->name, ALIAS_PREVIOUS) != 0)
 			return alias;
 	}
 	return NULL;
 }
 
-static void remove_aliases(struct server *server, struct version *version)
+static void remove_aliases(struct work *work, struct version *version)
 {
 	const char *model = model_name(version->model);
 	char name[NAME_BYTES_MAX + 1];
 	const struct alias *alias;
 	struct swap_result result;
 
-	while ((alias = alias_of(server, version))) {
+	while ((alias = alias_of(work, version))) {
 		snprintf(name, sizeof(name), "%s", alias->name);
-		if (registry_swap(server->ledger.registry, model, name, NULL, NULL, &result, NULL) < 0)
+		if (registry_swap(work->ledger->registry, model, name, NULL, NULL, &result, NULL) < 0)
 			return;
-		tell_swapped(server, model, name, &result);
+		tell_swapped(work, model, name, &result);
 	}
 }
 
-static void let_go(struct server *server, struct version *version)
+static void let_go(struct work *work, struct version *version)
 {
 	const uint64_t now = 0;
 	bool before = version->state == VERSION_RETIRING;
 
-	remove_aliases(server, version);
-	if (registry_retire(server->ledger.registry, version, NULL) < 0)
+	remove_aliases(work, version);
+	if (registry_retire(work->ledger->registry, version, NULL) < 0)
 		return;
 	if (!before)
-		tell_retiring(server, version, &now);
-	force_now(server, version);
-	waiters_wake(server, WAIT_READY, version);
+		tell_retiring(work, version, &now);
+	force_now(work, version);
+	waiters_wake(work->clients, WAIT_READY, version);
 }
 
 static bool is_lost_with(const struct version *version, const struct device *device)
@@ -149,15 +149,15 @@ static bool is_lost_with(const struct version *version, const struct device *dev
 	return false;
 }
 
-void versions_drain_lost(struct server *server, const struct device *device)
+void versions_drain_lost(struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		if (has_memory(version) && !version->freeing && is_lost_with(version, device) &&
 		    !version_is_left(version))
-			let_go(server, version);
+			let_go(work, version);
 	}
-	keeping_save(server->keeping);
-	revoked_tell(server, REASON, NULL);
+	keeping_save(work->keeping);
+	revoked_tell(work, REASON, NULL);
 }

@@ -181,7 +181,7 @@ Test(access, who_waits_for_a_hidden_model_gets_it_when_a_reload_lets_it)
 	owned("s", "v1", OWNER);
 	cr_expect_not(comes(other));
 	rule("model.1", "attach", "1003");
-	waiters_wake(server, WAIT_READY, NULL); /* as a reload does */
+	waiters_wake(&server->clients, WAIT_READY, NULL); /* as a reload does */
 	cr_expect_eq(answered(other), 0);
 	close(other);
 }
@@ -218,11 +218,11 @@ Test(access, an_observer_sees_and_does_not_attach)
 /* Who is in the groups of publishers and of observers, from now on: as a reload says. */
 static void reload_groups(bool publishes, gid_t publishers, bool observes, gid_t observers)
 {
-	server->has_publish_group = publishes;
-	server->publish_group = publishers;
-	server->has_observe_group = observes;
-	server->observe_group = observers;
-	server->roles_generation++;
+	server->clients.has_publish_group = publishes;
+	server->clients.publish_group = publishers;
+	server->clients.has_observe_group = observes;
+	server->clients.observe_group = observers;
+	server->clients.roles_generation++;
 }
 
 Test(access, an_observer_is_none_after_a_reload_with_another_group)

@@ -39,8 +39,8 @@ Test(access_change, a_refusal_does_not_tell_who_owns_what_is_hidden)
 static const char *refusals_of(int sock)
 {
 	static char text[4 * TEXT_BYTES_MAX];
-	const struct session *s = server->sessions;
-	struct request request = {.server = server, .session = server->sessions};
+	const struct session *s = server->net.sessions;
+	struct request request = {.server = server, .session = server->net.sessions};
 	struct error error;
 	size_t used = 0;
 
@@ -216,7 +216,7 @@ Test(access_change, what_an_operator_made_is_operated_on_the_admin_socket)
 	cr_expect_eq(retire(same_uid, "m@v1"), -EACCES, "root of a container is no operator");
 	cr_expect_eq(retire(same_uid, "m@v2"), -EACCES);
 	cr_expect_eq(swap(same_uid, "m", "v2"), -EACCES);
-	cr_expect_eq(access_publish(server->sessions->next, "m", NULL), 0, "it publishes, as ever");
+	cr_expect_eq(access_publish(server->net.sessions->next, "m", NULL), 0, "it publishes, as ever");
 	cr_expect_eq(swap(admin, "m", "v2"), 0);
 	close(same_uid);
 	close(admin);
@@ -276,7 +276,7 @@ Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
 	struct joiners joiners = {.uid_count = 1, .uids = {NAMED}};
 	struct publish_part *part;
 	struct publish *publish = building("m", "v1", &part);
-	const struct session *s = server->sessions;
+	const struct session *s = server->net.sessions;
 
 	cr_assert_eq(version_set_joiners(publish->version, &joiners), 0);
 	cr_expect(may_take_part(s->next->next, publish->version), "it is of this user");
@@ -305,7 +305,7 @@ Test(access_change, clients_tells_ids_of_publishes_to_operators_only)
 	struct publish_part *part;
 
 	building("m", "v1", &part);
-	part->publisher = server->sessions;
+	part->publisher = server->net.sessions;
 	cr_expect(is_told_publishes(admin));
 	cr_expect_not(is_told_publishes(observer));
 	close(observer);
@@ -395,7 +395,7 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	struct error error;
 	struct message_writer w;
 
-	cr_assert_eq(job_new(server, JOB_VERIFY, "m", "v1", NAMED, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_VERIFY, "m", "v1", NAMED, &job, &error), 0);
 	for (int i = 0; i < 2; i++) {
 		int sock = i ? other : named;
 
@@ -405,7 +405,7 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 		cr_expect_eq(answered(sock), i ? -EACCES : 0);
 	}
 	cr_expect_eq(ask(named, METHOD_JOBS), -EACCES, "not all of them");
-	job_drop(&server->jobs, job);
+	job_drop(&server->work.jobs, job);
 	close(named);
 	close(other);
 }

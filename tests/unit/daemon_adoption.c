@@ -104,7 +104,7 @@ static void store_version(const char *tag)
 	checked.segments[0] = sealed(4096);
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
-	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
+	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);
 	TURN_UNTIL(version->state == VERSION_READY);
 }
 

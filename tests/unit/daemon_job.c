@@ -149,7 +149,7 @@ Test(job, tells_its_phases_and_notes)
 	uint32_t count;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	new_job();
 	admin = greeted(SESSION_ADMIN);
@@ -190,7 +190,7 @@ Test(job, tells_a_note_at_once_and_once)
 	int sock, admin;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	new_job();
 	admin = greeted(SESSION_ADMIN);
@@ -214,7 +214,7 @@ static int running(struct job **ret_job)
 	int sock;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	*ret_job = new_job();
 	cr_assert_eq((*ret_job)->state, JOB_RUNNING);
@@ -302,7 +302,7 @@ Test(job, of_a_load_may_take_any_time_where_there_is_no_limit)
 	cr_expect_eq(job->state, JOB_RUNNING);
 	/* The configuration is read again: the limit holds for the loads that run. */
 	config.load_stall_ms = 50;
-	loader_pool_watch(server->loaders);
+	loader_pool_watch(server->work.loaders);
 	expect_stalled(job, "the load hangs: no progress for 50 ms while copying");
 	close(sock);
 	leave();
@@ -315,7 +315,7 @@ static void open_dry(int *ret_loader, int *ret_admin)
 {
 	config.roots[config.root_count++] = strdup("/models");
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	*ret_loader = standby_with(-1);
 	*ret_admin = greeted(SESSION_ADMIN);
 }
@@ -330,7 +330,7 @@ static struct job *ask_for_plan(int admin)
 	message_put_bool(&w, "dry_run", true);
 	send_request(admin, &w);
 	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
-	return job_find(&server->jobs, answer_u64("job"));
+	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
 /* The loader is done, with a plan for this device. */
@@ -472,10 +472,10 @@ Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed
 	cr_assert_eq(done_with(sock, DEVICE_HOST, 4096), 0, "%s", message.error.message);
 	host->budget = 8192;
 	cr_expect_not(told_flag(admin, "fits"));
-	cr_expect_eq(room_check_load(server, host, 4096, &error), -ENOSPC);
-	cr_assert_eq(versions_retire(server, old, &error), 0);
-	cr_expect_eq(room_check_load(server, host, 4096, &error), 0, "it is being freed");
-	cr_expect_eq(room_check_load(server, host, 8192, &error), -ENOSPC);
+	cr_expect_eq(room_check_load(&server->work, host, 4096, &error), -ENOSPC);
+	cr_assert_eq(versions_retire(&server->work, old, &error), 0);
+	cr_expect_eq(room_check_load(&server->work, host, 4096, &error), 0, "it is being freed");
+	cr_expect_eq(room_check_load(&server->work, host, 8192, &error), -ENOSPC);
 	cr_expect(strstr(error.detail, "4.0 KiB that is being freed"), "%s", error.detail);
 	cr_expect(told_flag(admin, "fits"));
 	TURN_UNTIL(host->used == 4096);
@@ -531,9 +531,9 @@ static struct job *check_by(uid_t uid)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }
 
@@ -544,10 +544,10 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
 }
 
 /* However many parts a publish has. */
@@ -571,7 +571,8 @@ Test(job, checks_of_one_user_leave_loaders_to_the_others)
 	cr_expect_eq(other->state, JOB_RUNNING);
 	loaders[3] = standby_with(-1);
 	cr_expect_eq(mine[2]->state, JOB_QUEUED);
-	cr_expect_eq(loader_pool_count(server->loaders), 4, "no loader is started for what could not have it");
+	cr_expect_eq(loader_pool_count(server->work.loaders), 4,
+		     "no loader is started for what could not have it");
 	close(loaders[0]);
 	TURN_UNTIL(job_ended(mine[0]));
 	cr_expect_eq(mine[2]->state, JOB_RUNNING);
@@ -617,7 +618,7 @@ Test(job, loads_come_before_checks)
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	check = check_by(1);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
 	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);

@@ -208,8 +208,9 @@ Test(keeping, what_is_freed_leaves_the_store_though_descriptors_were_short)
 	stored("v1");
 	registry_remove_aliases(server->ledger.registry);
 	atomic_store(&sockets_failing, 2);
-	cr_expect_eq(
-		versions_retire(server, registry_next_version(server->ledger.registry, NULL, NULL), &error), 0);
+	cr_expect_eq(versions_retire(&server->work, registry_next_version(server->ledger.registry, NULL, NULL),
+				     &error),
+		     0);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	cr_expect_eq(atomic_load(&sockets_failing), 0);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "only the state is kept");
@@ -227,7 +228,7 @@ Test(keeping, what_could_not_be_freed_is_freed_when_there_is_memory_again)
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert(log >= 0 && terminal >= 0 && dup2(log, STDERR_FILENO) >= 0);
 	fail_alloc_arm(1);
-	cr_expect_eq(versions_retire(server, version, &error), 0);
+	cr_expect_eq(versions_retire(&server->work, version, &error), 0);
 	cr_expect(fail_alloc_disarm());
 	cr_assert(dup2(terminal, STDERR_FILENO) >= 0);
 	cr_assert_gt(pread(log, text, sizeof(text) - 1, 0), 0);
@@ -305,7 +306,7 @@ Test(keeping, a_freed_version_leaves_the_store)
 	begin("100");
 	version = stored("v1");
 	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	cr_expect(version->freeing);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1);
@@ -322,7 +323,7 @@ Test(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed)
 	registry_remove_aliases(server->ledger.registry);
 	silence();
 	log_init(LOG_LEVEL_ERROR);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	end();
 }
@@ -338,9 +339,9 @@ Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
 				 1, &lease, &error),
 		     0);
 	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
-	server->stopping = true;
-	versions_free_unused(server, lease_release(server->ledger.registry, lease));
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	server->net.stopping = true;
+	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
 	cr_expect(!version->freeing);
 	end();
 	cr_expect_eq(manager.count, 4);

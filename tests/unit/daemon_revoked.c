@@ -14,12 +14,12 @@ Test(revoked, a_kicked_lease_ends_and_its_holder_hears_of_it)
 	lease = lease_by(worker, "m");
 	cr_assert_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
 	cr_expect_eq(leases(), 0);
-	cr_expect_eq(revoked_count(server), 1);
+	cr_expect_eq(revoked_count(&server->work), 1);
 	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_LEASES), 1,
 		     "it counts while it may be mapped");
 	hears_that_it_is_revoked(worker, lease);
 	cr_expect_eq(release(worker, lease), 0, "the library says that it is unmapped");
-	cr_expect_eq(revoked_count(server), 0);
+	cr_expect_eq(revoked_count(&server->work), 0);
 	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_LEASES), 0);
 	cr_expect_eq(release(worker, lease), -ENOENT, "once");
 	close(worker);
@@ -42,13 +42,13 @@ Test(revoked, kicks_by_process_and_user_take_all_of_theirs)
 		cr_expect_eq(leases(), 3);
 		cr_assert_eq(kick(admin, keys[i], i ? getuid() : (uint64_t)getpid()), 0);
 		cr_expect_eq(leases(), 0);
-		cr_expect_eq(revoked_count(server), 3);
+		cr_expect_eq(revoked_count(&server->work), 3);
 		close(one);
 		close(other);
 		turn();
-		cr_expect_eq(revoked_count(server), 3, "the process lives");
-		server->revoked = revoked_table_free(server->revoked);
-		server->revoked = revoked_table_new(server);
+		cr_expect_eq(revoked_count(&server->work), 3, "the process lives");
+		server->work.revoked = revoked_table_free(server->work.revoked);
+		server->work.revoked = revoked_table_new(&server->work);
 	}
 	close(admin);
 }
@@ -101,7 +101,7 @@ Test(revoked, what_was_not_sent_yet_is_refused)
 	cr_assert_eq(leases(), READ + 1);
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
 	cr_expect_eq(leases(), 0);
-	cr_expect_eq(revoked_count(server), READ, "of the last one nothing can be mapped");
+	cr_expect_eq(revoked_count(&server->work), READ, "of the last one nothing can be mapped");
 	while (comes(worker))
 		refused += message.type == MESSAGE_RESPONSE && message.error.code == -ESTALE;
 	cr_expect_eq(refused, 1);
@@ -117,7 +117,7 @@ Test(revoked, a_peer_that_never_reads_stays_connected)
 
 	grant_many(session_of(SESSION_WORKER), version, MANY);
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
-	cr_expect_eq(server->session_count, 2);
+	cr_expect_eq(server->net.session_count, 2);
 	while (comes(worker)) {
 		struct fields f;
 		uint32_t count;
@@ -142,7 +142,7 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	grant_many(session_of(SESSION_WORKER), version, LEASES_PER_UID_MAX);
 	cr_assert_eq(retire(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v1"));
-	cr_expect_eq(revoked_count(server), LEASES_PER_UID_MAX);
+	cr_expect_eq(revoked_count(&server->work), LEASES_PER_UID_MAX);
 	cr_expect_eq(quota_used(server->ledger.quota, 4000, QUOTA_LEASES), LEASES_PER_UID_MAX,
 		     "the quota bounds them");
 	unnamed("v2");

@@ -99,7 +99,7 @@ static inline bool is_gone(const char *tag)
 
 static inline struct session *session_of(enum session_kind kind)
 {
-	struct session *session = server->sessions;
+	struct session *session = server->net.sessions;
 
 	while (session->kind != kind)
 		session = session->next;
@@ -112,7 +112,7 @@ static inline void grant_many(struct session *session, struct version *version, 
 	struct error error;
 
 	for (uint64_t i = 0; i < count; i++)
-		cr_assert_eq(lease_grant(server->ledger.registry, version, 0, session, &session->leases,
+		cr_assert_eq(lease_grant(server->ledger.registry, version, 0, session, &session->client->leases,
 					 server->ledger.quota, session->peer.uid, &lease, &error),
 			     0, "%s", error.message);
 }

@@ -32,7 +32,7 @@ static void mourn_one(int pidfd)
 	struct error error;
 
 	cr_assert_eq(quota_charge(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
-	mourn(server, pidfd, &grant, 1, &charge);
+	mourn(&server->work, pidfd, &grant, 1, &charge);
 	quota_release(&charge); /* where it did not move in */
 }
 
@@ -129,7 +129,7 @@ Test(segment, mourning_ends_with_the_server)
 
 	mourn_one(pidfd);
 	close(pidfd);
-	mourning_end(server);
+	mourning_end(&server->work);
 	cr_assert_eq(host()->used, 0);
 	cr_assert_eq(open_publishes(), 0);
 	kill(child, SIGKILL);
@@ -144,7 +144,7 @@ Test(ending, a_server_may_end_while_it_closes_a_version)
 	struct error error;
 
 	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
 	server = server_free(server);
 	config_clear(&config);
 	cr_expect_eq(fd_count(), fds_before);

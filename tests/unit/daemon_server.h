@@ -87,7 +87,7 @@ static inline int connect_as(enum session_kind kind)
 	int pair[2];
 
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	session_new(server, pair[0], kind, &session);
+	session_new(&server->net, pair[0], kind, &session);
 	return pair[1];
 }
 
@@ -256,7 +256,7 @@ static inline struct version *complete(struct publish *publish, struct publish_p
 			(struct held_fd){.fd = memfd_create("segment", MFD_CLOEXEC), .bytes = 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
-	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
+	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);
 	return version;
 }
 

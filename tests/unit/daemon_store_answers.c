@@ -105,7 +105,7 @@ Test(store_answers, what_may_still_be_in_the_store_counts_against_its_limit)
 	registry_remove_aliases(server->ledger.registry);
 	manager.silent = true;
 	config.store_confirm_ms = 200;
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	cr_expect_eq(registry_fds_max(server->ledger.registry), max - 3);
 	ready_with("m", "v2", 1);

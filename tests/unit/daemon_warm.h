@@ -48,12 +48,12 @@ static inline struct job *load_to_both(struct device *first, struct device *seco
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, first), 0);
 	if (second)
 		cr_assert_eq(job_add_device(job, second), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }
 
