@@ -39,14 +39,14 @@ static int print_help(void)
 {
 	printf("usage: gpuwm-keeper [FLAG]... -- PROGRAM [ARGUMENT]...\n\n"
 	       "Runs PROGRAM (gpuwmd) where there is no systemd: keeps its descriptors, starts it again\n"
-	       "when it ends, forwards signals, reaps orphans. SIGUSR1 starts PROGRAM anew: an upgrade.\n\n"
+	       "when it ends, passes signals on, reaps orphans. SIGUSR1 upgrades: it ends PROGRAM and starts it anew.\n\n"
 	       "Flags:\n"
-	       "  --store-max N            descriptors that PROGRAM may store; by default %d\n"
-	       "  --start-timeout SECONDS  PROGRAM is killed when it is not ready after this long; by default %g; 0: never\n"
-	       "  --stop-timeout SECONDS   from SIGTERM to SIGKILL; by default %g\n"
-	       "  --watchdog SECONDS       PROGRAM is killed when it is ready and says nothing for this long; by default 0: never\n"
+	       "  --store-max N            how many descriptors PROGRAM may store; by default %d\n"
+	       "  --start-timeout SECONDS  kill PROGRAM if it is not ready so long after its start; by default %g; 0: never\n"
+	       "  --stop-timeout SECONDS   how long PROGRAM may take to end after SIGTERM before SIGKILL; by default %g\n"
+	       "  --watchdog SECONDS       kill PROGRAM if it is ready and says no WATCHDOG=1 for so long; by default 0: never\n"
 	       "  --restart-delay SECONDS  the longest delay before PROGRAM is started again; by default %g\n"
-	       "  --runtime-dir DIR        where the notification socket is made; by default the first of XDG_RUNTIME_DIR, /run, /tmp\n"
+	       "  --runtime-dir DIR        where to make the folder of the notification socket; by default the first possible of XDG_RUNTIME_DIR, /run, /tmp\n"
 	       "  --help                   print this\n"
 	       "  --version                print the version\n",
 	       STORE_FDS_MAX, START_TIMEOUT_MS / 1000.0, STOP_TIMEOUT_MS / 1000.0,

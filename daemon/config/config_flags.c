@@ -41,7 +41,7 @@ static void print_flags(void)
 {
 	char left[64];
 
-	print_entry("--config FILE", "read FILE first; flags win");
+	print_entry("--config FILE", "the configuration file; a flag wins over its key there");
 	for (size_t i = 0; i < config_key_count; i++) {
 		const struct config_key *row = &config_keys[i];
 		if (!row->flag)
@@ -50,7 +50,7 @@ static void print_flags(void)
 		print_entry(left, row->help);
 	}
 	print_entry("--set SECTION.KEY=VALUE", "any key of the file; may be repeated");
-	print_entry("--check-config", "check FILE and flags, say what is wrong, and end");
+	print_entry("--check-config", "check the file and the flags, print the first error, and end");
 	print_entry("--help", "print this");
 	print_entry("--version", "print the version");
 }
@@ -81,7 +81,7 @@ static void print_keys(void)
 static int print_help(void)
 {
 	printf("usage: gpuwmd [FLAG]...\n\n"
-	       "Holds model weights in shared memory and hands them to workers.\n\nFlags:\n");
+	       "Holds model weights in memory and hands them to workers.\n\nFlags:\n");
 	print_flags();
 	printf("\nThe configuration file (and --set):\n");
 	print_keys();
