@@ -17,7 +17,8 @@ int answer_query(struct gpuwm_client *client, const struct arguments *arguments,
 		puts(text);
 	free(text);
 	if (!*ret_answer)
-		return exit_with(EXIT_FAILED, NULL, "the answer to %s is not JSON: %s", method, error.text);
+		return exit_with(EXIT_FAILED, NULL, "gpuwmd's answer to %s is not JSON: %s", method,
+				 error.text);
 	return EXIT_DONE;
 }
 
@@ -27,7 +28,7 @@ int answer_print(json_t *object)
 
 	json_decref(object);
 	if (failed)
-		return exit_with(EXIT_FAILED, NULL, "the result can't be written as JSON");
+		return exit_with(EXIT_FAILED, NULL, "can't write the result as JSON");
 	putchar('\n');
 	return EXIT_DONE;
 }

@@ -14,7 +14,8 @@ static int job_number(const char *text, uint64_t *ret_job)
 	errno = 0;
 	*ret_job = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end != '\0' || errno != 0)
-		return exit_with(EXIT_USAGE, "gpuwmctl jobs lists them", "'%s' is no job's number", text);
+		return exit_with(EXIT_USAGE, "gpuwmctl jobs lists the jobs", "'%s' is not the number of a job",
+				 text);
 	return EXIT_DONE;
 }
 
@@ -164,8 +165,9 @@ static int short_of_free(const json_t *device)
 
 	fflush(stdout);
 	return exit_with(
-		EXIT_NO_ROOM, "something besides gpuwm has it: nvidia-smi tells, or free for the host",
-		"%s: the budget allows the load, but %s are needed and %s are free: the load would start, and "
+		EXIT_NO_ROOM,
+		"something other than gpuwm uses the memory: nvidia-smi shows it for a GPU, free for the host",
+		"%s: the load needs %s, and %s are free: it would start, since the budget allows it, and would "
 		"fail unless more is free by then",
 		answer_text(device, "device"), size_text(needed, needed_size),
 		size_text(answer_number(device, "free"), free_size));

@@ -42,7 +42,8 @@ static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *re
 	errno = 0;
 	*ret_number = strtoull(lease, &end, 10);
 	if (!isdigit((unsigned char)lease[0]) || *end || errno)
-		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is no lease's number", lease);
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is not the number of a lease",
+				 lease);
 	return EXIT_DONE;
 }
 

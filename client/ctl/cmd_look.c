@@ -30,14 +30,14 @@ static void status_restarts(const json_t *status)
 		return;
 	}
 	if (!json_is_true(json_object_get(status, "kept"))) {
-		puts("restarts: versions end with this process: no service manager keeps descriptors");
+		puts("restarts: versions end with this gpuwmd: no supervisor keeps its descriptors");
 		return;
 	}
-	printf("restarts: versions outlive it; start %llu with these weights, %llu taken over",
+	printf("restarts: versions outlive gpuwmd; start %llu with these weights; versions taken over: %llu",
 	       (unsigned long long)answer_number(status, "epoch"),
 	       (unsigned long long)answer_number(status, "adopted"));
 	if (lost > 0)
-		printf(", %llu LOST", lost);
+		printf(", LOST: %llu", lost);
 	if (grace > 0)
 		printf("; nothing is freed for %llu ms more", grace);
 	putchar('\n');
@@ -50,7 +50,7 @@ static void status_revoked(const json_t *status)
 	char size[SHORT_TEXT];
 
 	if (revoked > 0)
-		printf("%llu revoked lease%s may still be mapped; of freed versions: %s (ps lists the processes)\n",
+		printf("%llu revoked lease%s may still be mapped; freed versions still take %s (ps lists the processes)\n",
 		       revoked, revoked == 1 ? "" : "s",
 		       size_text(answer_number(status, "still_mapped"), size));
 }
@@ -70,7 +70,7 @@ static void status_keeping(const json_t *status)
 			       size_text(answer_number(context, "bytes"), size));
 		}
 		if (!json_is_true(json_object_get(loader, "ready")))
-			puts("; it is making them");
+			puts("; the loader is making them");
 		else if (json_object_get(loader, "left_ms"))
 			printf("; for %llu s more\n",
 			       (unsigned long long)answer_number(loader, "left_ms") / 1000);

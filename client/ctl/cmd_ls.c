@@ -78,12 +78,12 @@ static void claims_print(const json_t *list)
 	json_array_foreach(json_object_get(list, "claims"), i, claim) {
 		printf("%s@%s is claimed by ", answer_text(claim, "model"), answer_text(claim, "tag"));
 		if (!json_object_get(claim, "session")) {
-			printf("uid %llu, for which gpuwmd keeps it for a time after its restart\n",
+			printf("uid %llu: gpuwmd keeps the claim for this user for a time after a restart\n",
 			       (unsigned long long)answer_number(claim, "uid"));
 			continue;
 		}
 		utf8_show(answer_text(claim, "command"), command, sizeof(command));
-		printf("session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
+		printf("session %llu (%s, pid %llu, uid %llu) for %s; the session %s\n",
 		       (unsigned long long)answer_number(claim, "session"), command,
 		       (unsigned long long)answer_number(claim, "pid"),
 		       (unsigned long long)answer_number(claim, "uid"),

@@ -114,7 +114,7 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
 	utf8_show(shown->refusal, refusal, sizeof(refusal));
 	if (refusal[0])
-		printf("workers don't get it: %s\n", refusal);
+		printf("workers don't get this version: %s\n", refusal);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
 }
@@ -194,7 +194,7 @@ static int shown_print(const struct shown *shown, bool json)
 	if (code == 0)
 		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
-		return exit_with(exit_code_of(code), NULL, "the version's index can't be read");
+		return exit_with(exit_code_of(code), NULL, "can't read the version's index");
 	if (json) {
 		code = json_show(shown, &texts, tensor_bytes);
 	} else {
@@ -258,7 +258,7 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, NULL, "show takes one --device");
+		return exit_with(EXIT_USAGE, NULL, "show takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &options.device);
 	if (code != EXIT_DONE)

@@ -21,7 +21,8 @@ static int jobs_begin(struct gpuwm_client *client, const struct arguments *argum
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "without it all replicas are verified", "one --device at most");
+		return exit_with(EXIT_USAGE, "without --device, verify reads all replicas",
+				 "verify takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
 	if (code != EXIT_DONE)
@@ -45,7 +46,7 @@ static int unwatched_print(const struct arguments *arguments, const struct verif
 	if (arguments->json)
 		return answer_print(json_pack("{s:o}", "jobs", jobs_numbers(verify)));
 	for (size_t i = 0; i < verify->count; i++)
-		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " tells its progress\n",
+		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " shows its progress\n",
 		       verify->jobs[i], arguments->positional[0], verify->jobs[i]);
 	return EXIT_DONE;
 }
@@ -82,7 +83,8 @@ static int job_wait(struct gpuwm_client *client, const struct arguments *argumen
 		error = gpuwm_job_wait(client, job, -1);
 	while (error == -EINTR);
 	if (error == -ECONNABORTED)
-		return exit_with(EXIT_FAILED, "verify it again", "job %" PRIu64 " ended with its gpuwmd", job);
+		return exit_with(EXIT_FAILED, "verify it again",
+				 "job %" PRIu64 " ended, because gpuwmd went away", job);
 	if (error == -ECONNRESET || error == -ECONNREFUSED)
 		return exit_with_error();
 	code = exit_code_of(error);
@@ -139,7 +141,7 @@ static void job_row(struct table *table, const json_t *job)
 	device_short_join(json_object_get(job, "devices"), device, sizeof(device));
 	table_cell(table, device);
 	table_cellf(table, "%" PRIu64, answer_number(job, "rank"));
-	table_cell(table, is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "as checked" : state);
+	table_cell(table, is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "intact" : state);
 	read_cells(table, job);
 }
 
@@ -188,10 +190,10 @@ static int holders_print(struct gpuwm_client *client, const struct arguments *ar
 		return code;
 	}
 	if (json_array_size(leases) > 0) {
-		printf("\nwho has it:\n");
+		printf("\nleases on this version:\n");
 		code = leases_print(leases);
 	} else {
-		printf("\nnobody has it\n");
+		printf("\nno process has a lease on this version\n");
 	}
 	json_decref(leases);
 	return code;
@@ -216,7 +218,7 @@ static int sound_print(struct gpuwm_client *client, const struct arguments *argu
 		code = answer_print(json_pack("{s:O, s:O*}", "jobs", verify->told, "tainted",
 					      json_object_get(version, "tainted")));
 	} else {
-		snprintf(name, sizeof(name), "%s@%s is tainted all the same", answer_text(version, "model"),
+		snprintf(name, sizeof(name), "%s@%s is still tainted", answer_text(version, "model"),
 			 answer_text(version, "tag"));
 		answer_error_print(version, "tainted", name);
 	}

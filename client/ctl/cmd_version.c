@@ -124,7 +124,7 @@ int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 	if (arguments->given & OPTION_LOAD)
 		return command_replace(client, arguments);
 	if (arguments->given & (OPTION_DEVICE | OPTION_KEY | OPTION_KEEP_OLD))
-		return exit_with(EXIT_USAGE, NULL, "--device, --key and --keep-old go with --load");
+		return exit_with(EXIT_USAGE, NULL, "--device, --key and --keep-old need --load");
 	code = arguments_alias(arguments, model, &options.alias);
 	if (code != EXIT_DONE)
 		return code;
@@ -196,9 +196,9 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 					      version ? "retiring" : "freed", "leases", (json_int_t)leases,
 					      "pins", (json_int_t)pins));
 	if (version && forced && arguments->after_ms > 0)
-		printf("%s is retiring: %llu leases hold it, which are revoked in %llu ms\n",
+		printf("%s is retiring: %llu leases hold it, and gpuwmd revokes them in %llu ms\n",
 		       arguments->positional[0], leases, (unsigned long long)arguments->after_ms);
-	else if (version && forced)
+	else if (version && (forced || (leases == 0 && pins == 0)))
 		printf("%s is being freed\n", arguments->positional[0]);
 	else if (version)
 		printf("%s is retiring: %llu leases and %zu pins hold it\n", arguments->positional[0], leases,
@@ -241,7 +241,7 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	int code;
 
 	if ((arguments->given & OPTION_AFTER) && !after_ms)
-		return exit_with(EXIT_USAGE, NULL, "--after goes with --force");
+		return exit_with(EXIT_USAGE, NULL, "--after needs --force");
 	quiet.json = false;
 	code = answer_query(client, &quiet, "list", NULL, &list);
 	if (code != EXIT_DONE)
@@ -282,7 +282,7 @@ static int left_print(const json_t *left)
 	size_t i;
 
 	if (json_array_size(left) == 0) {
-		puts("nothing is left");
+		puts("no version is left");
 		return EXIT_DONE;
 	}
 	table = table_new("STILL HELD|>LEASES|PINS");
@@ -306,7 +306,8 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "drain one after the other", "one --device at most");
+		return exit_with(EXIT_USAGE, "drain the GPUs one after the other",
+				 "drain takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
 	if (code == EXIT_DONE)

@@ -193,7 +193,7 @@ static int job_outlived(struct gpuwm_client *client, const struct gpuwm_load_opt
 	snprintf(result->version, sizeof(result->version), "%s", id);
 	if (strcmp(answer_text(answer_version(list, id), "state"), "ready") != 0)
 		code = exit_with(EXIT_FAILED, "load it again",
-				 "gpuwmd went away before %s was ready: what is not ready is not kept",
+				 "gpuwmd went away before %s was ready, and the version went with it",
 				 options->name);
 	json_decref(list);
 	return code;
@@ -279,6 +279,6 @@ char *load_source(const char *source)
 		path = NULL;
 	free(directory);
 	if (!path)
-		exit_with(EXIT_FAILED, NULL, "the working directory is not known: write an absolute path");
+		exit_with(EXIT_FAILED, NULL, "can't find out the working directory: write an absolute path");
 	return path;
 }

@@ -80,7 +80,7 @@ static int option_words_check(const struct arguments *arguments)
 	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
 		code = name_check(arguments->key[i].name);
 	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
-		return exit_with(EXIT_USAGE, "gpuwmctl show REF tells it",
+		return exit_with(EXIT_USAGE, "gpuwmctl show REF prints it",
 				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
 				 arguments->expect);
 	return code;
