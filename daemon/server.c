@@ -1,6 +1,6 @@
 #include "server.h"
 #include "connections.h"
-#include "reload.h"
+#include "methods/reload.h"
 #include "serving.h"
 #include "sockets.h"
 #include "status_line.h"

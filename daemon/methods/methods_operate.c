@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../reload.h"
+#include "reload.h"
 #include "../work/versions.h"
 
 #include <errno.h>

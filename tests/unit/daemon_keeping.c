@@ -2,7 +2,7 @@
 #include "daemon/restart/inherited.h"
 #include "daemon/restart/keeping.h"
 #include "daemon/base/notify.h"
-#include "daemon/reload.h"
+#include "daemon/methods/reload.h"
 #include "daemon/restart/store.h"
 #include "daemon_manager.h"
 #include "daemon_server.h"

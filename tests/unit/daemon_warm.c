@@ -2,7 +2,7 @@
 #include "daemon_warm.h"
 
 #include "daemon/work/losses.h"
-#include "daemon/reload.h"
+#include "daemon/methods/reload.h"
 
 TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);
 

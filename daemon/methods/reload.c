@@ -1,12 +1,12 @@
 #include "reload.h"
 
-#include "work/loader.h"
-#include "base/notify.h"
-#include "config/roots.h"
-#include "work/scrub.h"
-#include "server.h"
-#include "work/versions.h"
-#include "../proto/bytes.h"
+#include "../work/loader.h"
+#include "../base/notify.h"
+#include "../config/roots.h"
+#include "../work/scrub.h"
+#include "../server.h"
+#include "../work/versions.h"
+#include "../../proto/bytes.h"
 
 #include <errno.h>
 #include <string.h>
