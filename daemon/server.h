@@ -1,48 +1,10 @@
-/* What one daemon has: the loop, the ledger, the connections. Everything runs
- * on the loop's thread; only closing descriptors goes to the thread pool. */
+/* The life of a gpuwmd: what it has is in methods/server.h. */
 #ifndef GPUWM_DAEMON_SERVER_H
 #define GPUWM_DAEMON_SERVER_H
 
-#include "clients/clients.h"
-#include "config/config.h"
-#include "ledger/ledger.h"
-#include "net/net.h"
-#include "work/work.h"
-
-#include <uv.h>
-
-#define LISTENERS 2
-#define SIGNALS 3
+#include "methods/server.h"
 
 struct inherited;
-struct keeping;
-struct listener;
-struct notify;
-struct roots;
-
-struct server {
-	struct config *config;
-	uv_loop_t loop;
-	struct version_id instance;
-	uint64_t started_ms; /* steady */
-
-	struct ledger ledger;
-	struct net net;
-	struct clients clients;
-	struct work work;
-	struct keeping *keeping; /* what a restart finds */
-	struct notify *notify;
-	struct listener *listeners[LISTENERS];
-	struct roots *roots;
-
-	uv_work_t first_work; /* threads.h */
-	uv_prepare_t settle;
-	uv_idle_t serving_soon; /* these two: serving.h */
-	uv_check_t serving;
-	uv_timer_t stop_timer;
-	uv_signal_t signals[SIGNALS];
-	struct error failed; /* why gpuwmd ends; code 0: it goes on */
-};
 
 /* Everything but listeners and loaders; *config stays the caller's, and is changed by a reload. */
 int server_new(struct config *config, struct server **ret_server, struct error *error);

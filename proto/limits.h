@@ -141,6 +141,10 @@
 #define SESSIONS_MAX 7936 /* two fds each: 15,872 of the usual 20,000 and more */
 #define ADMIN_SESSIONS_MORE 64 /* on admin.sock, when workers have taken all */
 #define SESSIONS_PER_UID_MAX 6144
+/* Shares of gpuwmd's time, of a user each, are a descriptor each. Users beyond share the last one. */
+#define FAIR_SHARES_MAX 256
+/* Sockets of refused connections that wait while others are being closed. */
+#define DISCARD_MAX 128
 #define LEASES_PER_UID_MAX                                                                                     \
 	65536 /* 100 bytes each; 200 once revoked, until the holder has unmapped the memory */
 /* Processes that live, whose sessions have ended, and that may map what was revoked: each is a pidfd more. One user's may

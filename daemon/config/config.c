@@ -1,6 +1,4 @@
 #include "config_internal.h"
-#include "../net/discard.h"
-#include "../net/fair.h"
 #include "../../service/ini_file.h"
 
 #include <errno.h>

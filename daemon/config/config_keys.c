@@ -1,5 +1,4 @@
 #include "config_internal.h"
-#include "../ledger/device.h"
 #include "../../proto/bytes.h"
 #include "../../proto/names.h"
 #include "../../proto/utf8.h"

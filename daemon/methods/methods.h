@@ -7,7 +7,7 @@
 #include "../clients/access.h"
 #include "../clients/owner_wish.h"
 #include "../clients/request.h"
-#include "../server.h"
+#include "server.h"
 #include "../net/session.h"
 
 /* 0: answered, or a waiter will. Negative: refused with *error, by the caller. */

@@ -4,7 +4,7 @@
 #include "../base/notify.h"
 #include "../config/roots.h"
 #include "../work/scrub.h"
-#include "../server.h"
+#include "server.h"
 #include "../work/versions.h"
 #include "../../proto/bytes.h"
 

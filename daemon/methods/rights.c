@@ -1,7 +1,7 @@
 #include "rights.h"
 
 #include "../work/loader.h"
-#include "../server.h"
+#include "server.h"
 #include "../net/session.h"
 
 static bool is_in_named_group(const struct session *session, const struct joiners *joiners)

@@ -3,10 +3,9 @@
 #ifndef GPUWM_DAEMON_DISCARD_H
 #define GPUWM_DAEMON_DISCARD_H
 
-#include <uv.h>
+#include "../../proto/limits.h"
 
-/* Sockets that wait while others are being closed; with one more they are closed at once. */
-#define DISCARD_MAX 128
+#include <uv.h>
 
 struct discard;
 

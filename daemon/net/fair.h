@@ -8,6 +8,8 @@
 #ifndef GPUWM_DAEMON_FAIR_H
 #define GPUWM_DAEMON_FAIR_H
 
+#include "../../proto/limits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,9 +21,6 @@
 #define FAIR_QUANTUM_NS UINT64_C(20000)
 /* Operators and loaders may take longer at a time: a load hands in 253 descriptors in one request. */
 #define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
-/* Each share is a descriptor. Users beyond that share the last one. */
-#define FAIR_SHARES_MAX 256
-
 struct fair;
 struct fair_share;
 

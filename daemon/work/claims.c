@@ -1,7 +1,6 @@
 #include "claims.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
-#include "../methods/methods.h"
 #include "../clients/waiter_name.h"
 
 #include <errno.h>
