@@ -206,16 +206,17 @@ static int digest_all(struct digesting *work)
 }
 
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
-		   const struct memory_pace *pace, memory_progress_fn *progress, void *user_data,
-		   struct memory_sum *ret_sums, struct memory_report *ret_report, struct error *error)
+		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
+		   struct error *error)
 {
+	const struct memory_digest_options none = {0}, *how = options ? options : &none;
 	struct digesting work = {
 		.device = device,
 		.spans = spans,
 		.count = count,
-		.pace = pace,
-		.progress = progress,
-		.user_data = user_data,
+		.pace = how->pace,
+		.progress = how->progress,
+		.user_data = how->user_data,
 		.tallies = calloc(count + 1, sizeof(*work.tallies)),
 		.error = error,
 	};
@@ -231,20 +232,8 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		ret_sums[i] = (struct memory_sum){digest_final(&work.tallies[i].sum, spans[i].bytes),
 						  work.tallies[i].bits == 0};
 	free(work.tallies);
-	if (r == 0 && ret_report)
-		*ret_report = work.report;
-	return r;
-}
-
-int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
-		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error)
-{
-	struct memory_span span = {address, bytes};
-	struct memory_sum sum;
-	int r = memory_digests(device, &span, 1, NULL, progress, user_data, &sum, NULL, error);
-
-	if (r == 0)
-		*ret = sum.digest;
+	if (r == 0 && how->ret_report)
+		*how->ret_report = work.report;
 	return r;
 }
 
