@@ -9,6 +9,7 @@
 #include "roots.h"
 #include "verify.h"
 
+#include "../client/lib/connect.h"
 #include "../proto/methods.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
+#include "error.h"
 #include "fork.h"
-#include "../../include/gpuwm/client.h"
 #include "../../proto/message.h"
 #include "../../proto/packet.h"
 
@@ -77,12 +77,5 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 int connection_poll(struct connection *c, int64_t wait_ms);
 /* The same for what has arrived, without waiting, where no call is under way: else -EBUSY. */
 int connection_poll_now(struct connection *c);
-
-/* A client around a socket that is connected already and needs no hello: the
- * loader's. On success the connection is the client's, and freed with its last use. */
-int client_adopt(struct connection *connection, struct gpuwm_client **ret_client);
-
-/* Sets this thread's gpuwm_error from *error; returns error->code. */
-int client_fail(const struct error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* A lease with its descriptors, for those who map themselves. */
+#include "grant_ask.h"
 #include "key.h"
-#include "mapping.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* A publish begins: its layout, its index so far, and the word of gpuwmd. */
-#include "claim.h"
+#include "claims.h"
 #include "key.h"
 #include "publish_state.h"
+#include "reconnect.h"
 
 #include "../../proto/methods.h"
 
@@ -218,7 +219,7 @@ static int give_signs(struct gpuwm_publish *publish, struct error *error)
 {
 	struct connection *connection;
 	uint64_t round;
-	int r = reviver_take(publish->client, publish->round, 0, &connection, &round, error);
+	int r = reconnect_take(publish->client, publish->round, 0, &connection, &round, error);
 
 	return r < 0 ? r : alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
 }
@@ -246,8 +247,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	publish->round = call.round;
-	if (!options->join)
-		claim_spend(publish->client, options->name);
+	if (!options->join) /* the publish has taken over what the client claimed */
+		free(claims_take(&publish->client->reviver, options->name));
 	fork_lock();
 	r = read_begin(publish, &reply, error);
 	fork_unlock();

@@ -4,7 +4,7 @@
 
 #include "alive.h"
 #include "call.h"
-#include "mapping.h"
+#include "attach.h"
 #include "publish.h"
 #include "../../proto/index.h"
 

@@ -1,7 +1,8 @@
 /* Another version at the same addresses. */
+#include "attach.h"
+#include "grant_ask.h"
 #include "key.h"
 #include "layout.h"
-#include "mapping.h"
 
 #include <errno.h>
 #include <string.h>

@@ -280,7 +280,7 @@ Test(revive, tells_a_call_that_its_client_was_closed)
 
 	fake_kill(fake);
 	/* As another thread's gpuwm_close does first; the rest of it would free the client. */
-	cr_assert(reviver_stop(client));
+	cr_assert(reviver_stop(&client->reviver));
 	client->reviver.watched = false;
 	cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECANCELED));
 	cr_expect(eq(str, (char *)gpuwm_error()->message, "the client was closed meanwhile"));
