@@ -101,7 +101,7 @@ static int ask_resume(struct connection *connection, const struct names *names, 
 		message_put_text(&w, NULL, names->texts[i]);
 	message_end(&w);
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, ret_reply, error);
+	r = connection_call(connection, &w, CALL_TIMEOUT_MS, ret_reply, error);
 	message_writer_clear(&w);
 	return r;
 }
@@ -116,7 +116,7 @@ static int give_up_on(struct connection *connection, const char *name, struct er
 	message_request(&w, request_next_id(), METHOD_CLAIM_GIVE_UP);
 	message_put_text(&w, "name", name);
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, NULL, error);
+	r = connection_call(connection, &w, CALL_TIMEOUT_MS, NULL, error);
 	message_writer_clear(&w);
 	return r == -ENOENT ? 0 : r;
 }

@@ -4,21 +4,7 @@
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
-#include "error.h"
-#include "fork.h"
-#include "../../proto/message.h"
-#include "../../proto/packet.h"
-
-/* A reply, with its descriptors (dropped by reply_clear unless taken). It stays where it was received: until then a
- * forked child closes them. */
-struct reply {
-	struct message message;
-	struct packet packet;
-	void *body; /* a mapped large result, or NULL */
-	size_t body_bytes;
-	struct fork_hook hook;
-};
-void reply_clear(struct reply *reply);
+#include "reply.h"
 
 /* A connected socket becomes a connection; it owns the socket. */
 struct connection;
@@ -59,9 +45,17 @@ enum fate {
  * -ECHILD after fork; -ETIMEDOUT: no answer in wait_ms; since a late answer may
  * carry a lease that nobody would give back, the connection is given up then
  * and every further call is -ECONNRESET. The request stays the caller's. */
-int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
-		    int64_t wait_ms, struct reply *ret_reply, struct error *error);
-/* The same without descriptors, and tells what became of it. */
+int connection_call(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		    struct reply *ret_reply, struct error *error);
+/* The same with descriptors, which stay the caller's. */
+struct descriptors {
+	const int *fds;
+	size_t count;
+};
+int connection_call_with(struct connection *c, struct message_writer *request,
+			 const struct descriptors *descriptors, int64_t wait_ms, struct reply *ret_reply,
+			 struct error *error);
+/* connection_call that tells what became of the call. */
 int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		   struct reply *ret_reply, enum fate *ret_fate, struct error *error);
 /* The same without the reply, where no other call is under way: else -EBUSY, at once. */

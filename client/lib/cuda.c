@@ -68,6 +68,13 @@ int cuda_open(const struct cuda_driver **ret, struct error *error)
 	return 0;
 }
 
+const struct cuda_driver *cuda_opened(void)
+{
+	const struct cuda_driver *cuda = NULL;
+
+	return cuda_open(&cuda, NULL) < 0 ? NULL : cuda;
+}
+
 bool cuda_is_loss(CUresult result)
 {
 	return result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||

@@ -78,6 +78,8 @@ struct cuda_driver {
 /* The driver, after cuInit. -ENOTSUP: no libcuda.so.1 here, one that lacks a
  * function, or a child of a process that used CUDA; -ENODEV: no GPU is visible. */
 int cuda_open(const struct cuda_driver **ret, struct error *error);
+/* The driver for who has opened it, like everybody with a memory_device. NULL in a forked child. */
+const struct cuda_driver *cuda_opened(void);
 
 /* "GPU-…" of device `ordinal`, as nvidia-smi prints it; "MIG-…" where only the
  * 16 bytes are known is found by cuda_find all the same. */

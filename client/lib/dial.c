@@ -151,7 +151,7 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 	int r;
 
 	hello_request(&w, request_next_id(), name);
-	r = connection_call(connection, &w, NULL, 0, wait_ms, ret_reply, error);
+	r = connection_call(connection, &w, wait_ms, ret_reply, error);
 	message_writer_clear(&w);
 	return r;
 }

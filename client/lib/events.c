@@ -91,7 +91,7 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 	if (after != UINT64_MAX)
 		message_put_u64(&w, "after", after);
 	message_end(&w);
-	r = connection_call(events->connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
+	r = connection_call(events->connection, &w, CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (r < 0)
 		return r;

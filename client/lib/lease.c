@@ -446,7 +446,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 
 	while (r == 0 && (count = leases_pick(&client->reviver, round, leases)) > 0) {
 		put_leases(&w, leases, count);
-		r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
+		r = connection_call(connection, &w, CALL_TIMEOUT_MS, &reply, error);
 		message_writer_clear(&w);
 		if (r < 0)
 			break;

@@ -186,7 +186,8 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *par
 	message_end(&w);
 	message_end(&w);
 	/* As long as all checkers are busy. gpuwmd ends the socket if the part is not to be checked. */
-	r = connection_call(publish->checker, &w, fds, part->segment_count + 1, -1, NULL, error);
+	r = connection_call_with(publish->checker, &w, &(struct descriptors){fds, part->segment_count + 1}, -1,
+				 NULL, error);
 	message_writer_clear(&w);
 	return r;
 }

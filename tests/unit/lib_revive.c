@@ -403,7 +403,7 @@ Test(revive, connects_again_after_a_call_without_an_answer)
 	message_request(&w, request_next_id(), "ping");
 	message_end(&w);
 	connection = connection_keep(client->reviver.connection);
-	cr_assert(eq(int, connection_call(connection, &w, NULL, 0, 20, NULL, &error), -ETIMEDOUT));
+	cr_assert(eq(int, connection_call(connection, &w, 20, NULL, &error), -ETIMEDOUT));
 	connection_free(connection);
 	message_writer_clear(&w);
 	fake->silent[0] = 0;
