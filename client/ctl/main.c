@@ -1,8 +1,22 @@
-#include "ctl.h"
+#include "commands.h"
+
+#include "exit.h"
+#include "words.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+struct command {
+	const char *name, *alias; /* alias: another name, or NULL */
+	const char *usage; /* with the name; as in the man page */
+	const char *help; /* one line */
+	int positional_min, positional_max;
+	enum word_kind first, second;
+	unsigned options; /* bits of command_option */
+	bool admin; /* on admin.sock only; others where that lets nobody in: on the workers' socket */
+	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
+};
 
 /* The one list of commands: --help prints it, and tests/ctl-help.sh compares it
  * with the man page. */
@@ -156,7 +170,7 @@ static int command_dispatch(const struct arguments *arguments)
 		return command_usage(command, "too many arguments");
 	if (arguments->given & ~command->options)
 		return command_usage(command, "an option, or a value of one, that this command does not take");
-	if (words_check(command, arguments) != EXIT_DONE)
+	if (words_check(arguments, command->first, command->second) != EXIT_DONE)
 		return EXIT_USAGE;
 	return command_run(command, arguments);
 }
