@@ -77,10 +77,10 @@ static int job_wait(struct gpuwm_client *client, struct verify *verify, uint64_t
 	code = exit_code_of(error);
 	if (code != EXIT_DONE && verify->code != EXIT_DAMAGED)
 		verify->code = code;
-	error = answer_job(client, job, &told);
-	if (error == EXIT_DONE)
+	code = answer_job(client, job, &told);
+	if (code == EXIT_DONE)
 		json_array_append_new(verify->told, told);
-	return error;
+	return code;
 }
 
 static int jobs_wait(struct gpuwm_client *client, struct verify *verify)

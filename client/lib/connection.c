@@ -83,11 +83,6 @@ int connection_fd(const struct connection *c)
 	return c->sock;
 }
 
-int connection_check(const struct connection *c, struct error *error)
-{
-	return fork_check(&c->hook, error);
-}
-
 void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data, uint64_t round)
 {
 	pthread_mutex_lock(&c->lock);
@@ -324,7 +319,7 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 
 	if (!error)
 		error = &unused;
-	r = connection_check(c, error);
+	r = fork_check(&c->hook, error);
 	if (r < 0)
 		return r;
 	if (sending->now && pthread_mutex_trylock(&c->lock) != 0)
@@ -385,7 +380,7 @@ int connection_try_now(struct connection *c, struct message_writer *request, int
 int connection_post(struct connection *c, struct message_writer *request, struct error *error)
 {
 	uint64_t id;
-	int r = connection_check(c, error);
+	int r = fork_check(&c->hook, error);
 
 	if (r == 0)
 		r = request_id(request, &id, error);
@@ -403,7 +398,7 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 
 	if (!error)
 		error = &unused;
-	r = connection_check(c, error);
+	r = fork_check(&c->hook, error);
 	if (r < 0)
 		return r;
 	r = message_finish(notification);
@@ -448,7 +443,7 @@ static int poll_locked(struct connection *c, int64_t deadline)
 
 int connection_poll(struct connection *c, int64_t wait_ms)
 {
-	int r = connection_check(c, NULL);
+	int r = fork_check(&c->hook, NULL);
 
 	if (r < 0)
 		return r;
@@ -460,7 +455,7 @@ int connection_poll(struct connection *c, int64_t wait_ms)
 
 int connection_poll_now(struct connection *c)
 {
-	int r = connection_check(c, NULL);
+	int r = fork_check(&c->hook, NULL);
 
 	if (r < 0)
 		return r;

@@ -19,9 +19,6 @@ bool connection_has_ended(const struct connection *c);
 /* Ends it from any thread, also while a call waits: what is under way and what
  * follows is -ECONNRESET. */
 void connection_shutdown(struct connection *c);
-/* 0, or -ECHILD in a child of the process that made it. */
-int connection_check(const struct connection *c, struct error *error);
-
 /* Handles a notification that comes while a call waits, or in connection_poll. It runs under the connection's lock and
  * makes no call on the connection. round: what connection_on_notify was given, to tell connections apart. */
 typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data,

@@ -92,11 +92,6 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error);
 /* 0 when one device can read another's memory; -ENOTSUP. */
 int cuda_reaches(int reader, int owner, struct error *error);
 
-/* Returns whether a result says that the device itself fails, and not one context or one call: an uncorrectable error of
- * its memory or of NVLink, or a device that the driver gives to no process. A result that a program can cause in its own
- * context (an illegal address, a failed launch) is no such result, and neither is the driver's "unknown error". */
-bool cuda_is_loss(CUresult result);
-
 /* Sets *error from a result that is not CUDA_SUCCESS: to `code`, to what the caller tried, and to the driver's words. If
  * the device is lost, the code is -ENODEV. If the driver is out of memory, -EIO becomes -ENOMEM. */
 int cuda_fail(CUresult result, int code, struct error *error, const char *what);

@@ -78,15 +78,47 @@ int reply_decode(struct reply *reply, struct error *error)
 	return r;
 }
 
-int reply_open_body(struct reply *reply, struct error *error)
+/* Maps a memfd, which must be sealed and of that many bytes at least. */
+static int body_map(struct reply *reply, int fd, uint64_t bytes, struct error *error)
 {
 	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK;
-	const char *why = "";
-	struct message body = {0};
-	struct fields f;
-	uint64_t position, bytes;
+	int have = fcntl(fd, F_GET_SEALS);
 	struct stat st;
-	int fd, have, r;
+	void *body;
+
+	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0 || (uint64_t)st.st_size < bytes)
+		return error_set(error, -EPROTO, NULL,
+				 "the memfd of a large result is not sealed or too short");
+	body = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (body == MAP_FAILED)
+		return error_set(error, -ENOMEM, NULL, "no room to map a result of %zu bytes", (size_t)bytes);
+	reply->body = body;
+	reply->body_bytes = bytes;
+	return 0;
+}
+
+/* The mapped body takes the place of the answer's own. */
+static int body_read(struct reply *reply, struct error *error)
+{
+	struct message body = {0};
+	const char *why = "";
+	int r = message_read_body(reply->body, reply->body_bytes, &body, &why);
+
+	if (r < 0)
+		return error_set(error, r, NULL, "a large result is no valid map: %s", why);
+	body.type = MESSAGE_RESPONSE;
+	body.id = reply->message.id;
+	body.has_id = true;
+	message_clear(&reply->message);
+	reply->message = body;
+	return 0;
+}
+
+int reply_open_body(struct reply *reply, struct error *error)
+{
+	uint64_t position, bytes;
+	struct fields f;
+	int fd, r;
 
 	fields_of(&f, reply->message.body);
 	if (!fields_have(&f, "body"))
@@ -96,30 +128,7 @@ int reply_open_body(struct reply *reply, struct error *error)
 	if (f.error.code || bytes == 0 || bytes > MESSAGE_BODY_MAX ||
 	    packet_take_fd(&reply->packet, position, &fd) < 0)
 		return error_set(error, -EPROTO, NULL, "a large result came without its descriptor");
-	have = fcntl(fd, F_GET_SEALS);
-	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0 || (uint64_t)st.st_size < bytes)
-		r = error_set(error, -EPROTO, NULL, "the memfd of a large result is not sealed or too short");
-	else
-		r = 0;
-	if (r == 0) {
-		reply->body = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-		reply->body_bytes = bytes;
-		if (reply->body == MAP_FAILED) {
-			reply->body = NULL;
-			r = error_set(error, -ENOMEM, NULL, "no room to map a result of %zu bytes",
-				      (size_t)bytes);
-		}
-	}
+	r = body_map(reply, fd, bytes, error);
 	close(fd);
-	if (r < 0)
-		return r;
-	r = message_read_body(reply->body, bytes, &body, &why);
-	if (r < 0)
-		return error_set(error, r, NULL, "a large result is no valid map: %s", why);
-	body.type = MESSAGE_RESPONSE;
-	body.id = reply->message.id;
-	body.has_id = true;
-	message_clear(&reply->message);
-	reply->message = body;
-	return 0;
+	return r < 0 ? r : body_read(reply, error);
 }
