@@ -8,7 +8,6 @@
 #include "version.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- swap -------------------------------------------------------------- */
 

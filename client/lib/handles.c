@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 struct gpuwm_handles {
 	struct gpuwm_client *client;

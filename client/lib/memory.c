@@ -4,7 +4,6 @@
 #include "../../proto/names.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #ifdef GPUWM_CUDA

@@ -4,7 +4,6 @@
 #include "key.h"
 #include "layout.h"
 
-#include <errno.h>
 #include <string.h>
 
 static int compare(const struct gpuwm_mapping *mapping, const struct grant *grant,
