@@ -333,8 +333,13 @@ struct check *check_close(struct check *check)
 
 static int check_inside(struct check *check, struct error *error)
 {
-	int r = memory_digests(&check->device, check->spans, check->piece_count, check->part->pace,
-			       check_progress, check, check->sums, &check->result.report, error);
+	const struct memory_digest_options options = {
+		.pace = check->part->pace,
+		.progress = check_progress,
+		.user_data = check,
+		.ret_report = &check->result.report,
+	};
+	int r = memory_digests(&check->device, check->spans, check->piece_count, &options, check->sums, error);
 
 	if (r < 0)
 		return check->stopped ? check->stopped : r;

@@ -286,8 +286,9 @@ static int size_part(struct load *load, const struct part *part, uint64_t *bytes
 	if (r == 0)
 		r = device.ops->granularity(&device, &granularity, load->error);
 	if (r == 0)
-		r = plan_make(load->specs + rank->tensor, rank->tensor_count, granularity, TENSOR_ALIGN,
-			      SEGMENT_BYTES_TARGET, &plan, load->error);
+		r = plan_make(load->specs + rank->tensor, rank->tensor_count,
+			      &(struct plan_policy){granularity, TENSOR_ALIGN, SEGMENT_BYTES_TARGET, false},
+			      &plan, load->error);
 	if (r < 0)
 		return r;
 	*bytes += plan.total;

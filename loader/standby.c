@@ -9,6 +9,7 @@
 #include "roots.h"
 #include "verify.h"
 
+#include "../client/lib/connect.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -90,7 +91,8 @@ static int say_hello(struct standby *s, struct error *error)
 	r = devices_put(&w, error);
 	message_end(&w);
 	if (r == 0)
-		r = connection_call(s->work.connection, &w, &pidfd, pidfd >= 0, CALL_TIMEOUT_MS, &reply, error);
+		r = connection_call_with(s->work.connection, &w, &(struct descriptors){&pidfd, pidfd >= 0},
+					 CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (pidfd >= 0)
 		close(pidfd);

@@ -1,4 +1,6 @@
-#include "ctl.h"
+#include "arguments.h"
+
+#include "exit.h"
 
 #include <ctype.h>
 #include <errno.h>

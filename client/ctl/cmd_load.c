@@ -1,4 +1,10 @@
 /* load. */
+#include "commands.h"
+
+#include "answer.h"
+#include "device.h"
+#include "exit.h"
+#include "job_print.h"
 #include "load_watch.h"
 
 #include <inttypes.h>
@@ -20,13 +26,11 @@ static bool alias_moved(const json_t *list, const struct gpuwm_load_options *opt
 static int outlived_print(struct gpuwm_client *client, const struct arguments *arguments,
 			  const struct gpuwm_load_options *options, const struct load_result *result)
 {
-	struct arguments quiet = *arguments;
 	json_t *list;
 	int code;
 	bool moved;
 
-	quiet.json = false;
-	code = answer_query(client, &quiet, "list", NULL, &list);
+	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	moved = alias_moved(list, options, result->version);

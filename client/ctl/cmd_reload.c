@@ -1,4 +1,9 @@
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "exit.h"
+
+#include "../../proto/utf8.h"
 
 #include <stdio.h>
 

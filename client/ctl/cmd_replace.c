@@ -1,5 +1,12 @@
 /* swap --load: loads beside, flips, retires the old one; or leaves all as it was. */
+#include "commands.h"
+
+#include "answer.h"
+#include "device.h"
+#include "exit.h"
+#include "job_print.h"
 #include "load_watch.h"
+#include "version.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +28,7 @@ static const char no_version[] = "00000000000000000000000000000000";
 
 static int list_get(const struct replacement *r, json_t **ret_list)
 {
-	const struct arguments quiet = {0};
-
-	return answer_query(r->client, &quiet, "list", r->model, ret_list);
+	return answer_get(r->client, "list", r->model, ret_list);
 }
 
 /* ---- before ------------------------------------------------------------ */

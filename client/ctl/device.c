@@ -1,4 +1,6 @@
-#include "ctl.h"
+#include "device.h"
+
+#include "exit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,22 @@
-#include "ctl.h"
+#include "commands.h"
+
+#include "exit.h"
+#include "words.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+struct command {
+	const char *name, *alias; /* alias: another name, or NULL */
+	const char *usage; /* with the name; as in the man page */
+	const char *help; /* one line */
+	int positional_min, positional_max;
+	enum word_kind first, second;
+	unsigned options; /* bits of command_option */
+	bool admin; /* on admin.sock only; others where that lets nobody in: on the workers' socket */
+	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
+};
 
 /* The one list of commands: --help prints it, and tests/ctl-help.sh compares it
  * with the man page. */
@@ -163,7 +177,7 @@ static int command_dispatch(const struct arguments *arguments)
 	if (arguments->given & ~command->options)
 		return command_usage(command,
 				     "the command does not take one of these options, or the value of one");
-	if (words_check(command, arguments) != EXIT_DONE)
+	if (words_check(arguments, command->first, command->second) != EXIT_DONE)
 		return EXIT_USAGE;
 	return command_run(command, arguments);
 }

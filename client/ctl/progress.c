@@ -1,7 +1,7 @@
 #include "progress.h"
 
 #include "../../proto/utf8.h"
-#include "table.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>

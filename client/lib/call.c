@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include "clock.h"
+#include "reconnect.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -85,8 +86,8 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;
 	enum fate fate;
-	int r = reviver_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
-			     &call->round, error);
+	int r = reconnect_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
+			       &call->round, error);
 
 	*ret_again = false;
 	if (r < 0)
@@ -96,11 +97,11 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
 	/* A gpuwmd that stops says so, and leaves the request to the next one. */
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
-		reviver_ended(client, connection, error);
+		reviver_ended(&client->reviver, connection, error);
 	connection_free(connection);
 	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->rule->again)
 		return is_unread(error);
-	if (r != -ECONNRESET || client->once)
+	if (r != -ECONNRESET || client->reviver.once)
 		return r;
 	if (fate != FATE_UNSENT)
 		call->taken++;

@@ -5,7 +5,7 @@
 #ifdef GPUWM_CUDA
 #include "client/lib/cuda.h"
 #endif
-#include "client/lib/mapping.h"
+#include "client/lib/attach.h"
 #include "include/gpuwm/client.h"
 #include "include/gpuwm/dlpack.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_SWITCH_H
 #define GPUWM_TESTS_LIB_SWITCH_H
 
-#include "client/lib/mapping.h"
+#include "client/lib/attach.h"
 
 #include "lib_restart.h"
 #include "lib_versions.h"

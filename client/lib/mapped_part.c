@@ -1,4 +1,4 @@
-#include "mapping.h"
+#include "mapped_part.h"
 
 #include "key.h"
 

@@ -1,7 +1,8 @@
-#include "revive.h"
+#include "reconnect.h"
 
-#include "claim.h"
+#include "claims.h"
 #include "clock.h"
+#include "dial.h"
 #include "lease.h"
 #include "thread.h"
 
@@ -9,8 +10,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 /* The watcher itself needs little of its stack, but it calls the program's function for lost leases. The kernel gives
  * memory only to the pages that are touched. */
@@ -19,115 +18,6 @@
 /* When a packet arrives that a call reads, the watcher leaves the socket to calls for so long. So a call's many answers wake
  * it once in this time, and not each time. */
 #define LEFT_TO_CALLS_MS 100
-
-/* If a connection lived for so long, the client connects again without a longer pause. A gpuwmd that dies earlier says
- * nothing about the next one, so the pause grows. At most 20 gpuwmds a second can live for 50 ms each. */
-#define SETTLED_MS 50
-
-/* ---- life -------------------------------------------------------------- */
-
-void reviver_init(struct gpuwm_client *client)
-{
-	struct reviver *v = &client->reviver;
-
-	pthread_mutex_init(&v->lock, NULL);
-	clock_condition(&v->changed);
-	v->round = 1;
-	v->wake = -1;
-	v->since_ms = clock_ms();
-	v->pause_ms = RECONNECT_MIN_MS;
-}
-
-bool reviver_stop(struct gpuwm_client *client)
-{
-	struct reviver *v = &client->reviver;
-
-	if (!v->watched)
-		return true;
-	pthread_mutex_lock(&v->lock);
-	v->stopping = true;
-	/* The watcher waits in poll for its socket, or for `changed`. */
-	if (v->connection)
-		connection_shutdown(v->connection);
-	if (v->attempt)
-		connection_shutdown(v->attempt);
-	pthread_cond_broadcast(&v->changed);
-	pthread_mutex_unlock(&v->lock);
-	if (pthread_equal(v->watcher, pthread_self())) {
-		pthread_detach(v->watcher);
-		v->orphaned = true;
-		return false;
-	}
-	pthread_join(v->watcher, NULL);
-	return true;
-}
-
-void reviver_in_child(struct gpuwm_client *client)
-{
-	struct reviver *v = &client->reviver;
-
-	if (v->wake >= 0)
-		close(v->wake);
-	v->wake = -1;
-}
-
-void reviver_clear(struct gpuwm_client *client)
-{
-	struct reviver *v = &client->reviver;
-
-	connection_free(v->connection);
-	if (v->wake >= 0)
-		close(v->wake);
-	/* In a child the lock may be held by a thread of the parent, which the child does not have. */
-	if (fork_check(&client->hook, NULL) < 0)
-		return;
-	pthread_cond_destroy(&v->changed);
-	pthread_mutex_destroy(&v->lock);
-}
-
-/* ---- pauses ------------------------------------------------------------ */
-
-/* Returns a random time between half of the pause and all of it, so that the clients of one gpuwmd do not all come back at
- * the same moment. */
-static int64_t jittered(int64_t pause_ms)
-{
-	uint32_t random = 0;
-
-	(void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
-	return pause_ms - (int64_t)(random % (uint32_t)(pause_ms / 2 + 1));
-}
-
-static void pause_begin(struct reviver *v)
-{
-	v->next_ms = clock_ms() + jittered(v->pause_ms);
-	v->pause_ms = v->pause_ms * 2 < RECONNECT_MAX_MS ? v->pause_ms * 2 : RECONNECT_MAX_MS;
-}
-
-/* ---- the end of a connection ------------------------------------------- */
-
-/* Under the lock. */
-static void ended(struct reviver *v, const struct error *why)
-{
-	connection_shutdown(v->connection);
-	v->connection = connection_free(v->connection);
-	v->away = *why;
-	if (clock_ms() - v->since_ms >= SETTLED_MS)
-		v->pause_ms = RECONNECT_MIN_MS;
-	pause_begin(v);
-	pthread_cond_broadcast(&v->changed);
-}
-
-void reviver_ended(struct gpuwm_client *client, const struct connection *connection, const struct error *why)
-{
-	struct reviver *v = &client->reviver;
-
-	if (client->once)
-		return;
-	pthread_mutex_lock(&v->lock);
-	if (v->connection == connection)
-		ended(v, why);
-	pthread_mutex_unlock(&v->lock);
-}
 
 /* ---- connecting again -------------------------------------------------- */
 
@@ -160,7 +50,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	if (r == 0)
 		r = leases_resume(client, connection, round, error);
 	if (r == 0)
-		r = claims_resume(client, connection, round, error);
+		r = claims_resume(&client->reviver, connection, round, error);
 	*ret_connection = connection;
 	return r;
 }
@@ -189,7 +79,7 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	} else {
 		connection_free(connection);
 		v->away = error;
-		pause_begin(v);
+		reviver_pause(v);
 	}
 	if (r == -EPROTONOSUPPORT) {
 		v->over = true;
@@ -250,8 +140,8 @@ static int take_this(const struct reviver *v, uint64_t only, struct error *error
 	return error_set(error, -ECONNRESET, "begin again", "the connection that this was begun on has ended");
 }
 
-int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
-		 struct connection **ret_connection, uint64_t *ret_round, struct error *error)
+int reconnect_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
+		   struct connection **ret_connection, uint64_t *ret_round, struct error *error)
 {
 	struct reviver *v = &client->reviver;
 	int r;
@@ -267,13 +157,6 @@ int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 }
 
 /* ---- the watcher ------------------------------------------------------- */
-
-void reviver_wake(struct reviver *v)
-{
-	pthread_cond_broadcast(&v->changed);
-	if (v->wake >= 0)
-		eventfd_write(v->wake, 1);
-}
 
 /* Waits until the socket is ready for one of `events`, and returns what it is ready for. Returns 0 if wait_ms has passed,
  * or if reviver_wake was called. */
@@ -316,7 +199,7 @@ static void watch_connection(struct gpuwm_client *client)
 	pthread_mutex_lock(&v->lock);
 	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
 	if (is_over && v->connection == connection && !v->stopping)
-		ended(v, &why);
+		reviver_lose(v, &why);
 	connection_free(connection);
 }
 
@@ -372,12 +255,12 @@ static int watcher_begin(struct gpuwm_client *client, struct error *error)
 			 strerror(r));
 }
 
-int reviver_watch(struct gpuwm_client *client, struct error *error)
+int reconnect_watch(struct gpuwm_client *client, struct error *error)
 {
 	struct reviver *v = &client->reviver;
 	int r;
 
-	if (client->once)
+	if (v->once)
 		return 0;
 	pthread_mutex_lock(&v->lock);
 	r = v->watched ? 0 : watcher_begin(client, error);

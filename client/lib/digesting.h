@@ -1,6 +1,7 @@
-/* Between memory_digest.c, which has the CPU's part, and memory_kernel.c, the GPU's. */
-#ifndef GPUWM_LIB_MEMORY_DIGEST_H
-#define GPUWM_LIB_MEMORY_DIGEST_H
+/* One call of memory_digests while it runs. memory_digest.c has the CPU's part, memory_kernel.c the GPU's; both take
+ * their next bytes here, tell the caller of progress, and pause as the caller asked. */
+#ifndef GPUWM_LIB_DIGESTING_H
+#define GPUWM_LIB_DIGESTING_H
 
 #include "memory.h"
 
@@ -41,9 +42,5 @@ int digest_tell(struct digesting *work, uint64_t bytes);
 
 /* Rests as the pace asks after `busy` seconds of work, looking for a stop meanwhile. 0 or -ECANCELED. */
 int digest_rest(struct digesting *work, double busy);
-
-/* All spans, by the kernel on the GPU. 0; 1: nothing was done since there is no kernel to be had, the report's note
- * says why; -errno. */
-int kernel_digests(struct digesting *work);
 
 #endif

@@ -1,8 +1,7 @@
-/* A client's connection to the gpuwmd that runs now. When that gpuwmd goes away, the client connects to the next one and
- * takes its leases again, before any other call goes out. Either a thread of the library does this, the watcher, or a call
- * that needs the connection. */
-#ifndef GPUWM_LIB_REVIVE_H
-#define GPUWM_LIB_REVIVE_H
+/* A client's connection to the gpuwmd that runs now, or why there is none; and what the client takes again on the next
+ * one. reconnect.h has what connects. */
+#ifndef GPUWM_LIB_REVIVER_H
+#define GPUWM_LIB_REVIVER_H
 
 #include "connection.h"
 
@@ -18,8 +17,9 @@ struct granted {
 };
 
 struct reviver {
-	pthread_mutex_t lock; /* guards all that follows; no call to gpuwmd is made under it */
+	pthread_mutex_t lock; /* guards all that follows but `once`; no call to gpuwmd is made under it */
 	pthread_cond_t changed;
+	bool once; /* never changes: the first connection is the only one */
 	struct connection *connection; /* NULL: gpuwmd is away */
 	uint64_t round; /* counts connections: an id that gpuwmd gave means something on that connection only */
 	struct lease *leases;
@@ -40,30 +40,26 @@ struct reviver {
 	bool orphaned; /* the watcher frees the client at its end */
 };
 
-/* The caller sets the first connection afterwards, before another thread can see the client. */
-void reviver_init(struct gpuwm_client *client);
+/* The caller sets the first connection afterwards, before another thread can see the reviver. */
+void reviver_init(struct reviver *v);
 /* Ends the watcher of a client that nobody uses any more. Returns false if the calling thread is the watcher, which then
  * frees the client when it is back from the program's function for lost leases. */
-bool reviver_stop(struct gpuwm_client *client);
-void reviver_clear(struct gpuwm_client *client);
+bool reviver_stop(struct reviver *v);
+/* Closes the connection. in_child: this process is a child of the one that made the reviver. */
+void reviver_clear(struct reviver *v, bool in_child);
 /* For a fork_hook: closes in a child what only the parent's watcher needs. */
-void reviver_in_child(struct gpuwm_client *client);
-
-/* Begins the watcher, unless it runs or the client connects only once. -EAGAIN: the thread could not be made; -EMFILE,
- * -ENFILE: there is no descriptor for what wakes it. */
-int reviver_watch(struct gpuwm_client *client, struct error *error);
+void reviver_in_child(struct reviver *v);
 
 /* Wakes the watcher from poll: a lease was revoked, and the watcher calls the program's function. Call it with the lock
  * held. */
 void reviver_wake(struct reviver *v);
 
-/* Waits until `deadline` for a connection that can be used. Sets *ret_connection, which the caller frees, and its round.
- * If `only` is not 0, takes the connection of that round, without waiting. -ECONNRESET: that connection has ended;
- * -ECONNREFUSED: there was no gpuwmd in time; -ECANCELED: the client was closed meanwhile. */
-int reviver_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
-		 struct connection **ret_connection, uint64_t *ret_round, struct error *error);
-
-/* Call when a connection has ended: the client then connects again. Does nothing if that is known already. */
-void reviver_ended(struct gpuwm_client *client, const struct connection *connection, const struct error *why);
+/* Call when a connection has ended: the client then connects again. Does nothing if that is known already, or if there is
+ * only one connection. */
+void reviver_ended(struct reviver *v, const struct connection *connection, const struct error *why);
+/* The same for the connection that the reviver has. Call it with the lock held. */
+void reviver_lose(struct reviver *v, const struct error *why);
+/* An attempt to connect has failed: the next one is made after a pause. Call it with the lock held. */
+void reviver_pause(struct reviver *v);
 
 #endif

@@ -1,13 +1,11 @@
 /* Mapped parts, shared by all attaches of this process: one for each version,
  * rank, device and its peers, and subset of segments; one that may be written is
- * one attach's. Each attach has a lease of its own. */
-#ifndef GPUWM_LIB_MAPPING_H
-#define GPUWM_LIB_MAPPING_H
+ * one attach's. Each attach has a lease of its own (attach.h). */
+#ifndef GPUWM_LIB_MAPPED_PART_H
+#define GPUWM_LIB_MAPPED_PART_H
 
 #include "grant.h"
 #include "memory.h"
-#include "owner.h"
-#include "reaper.h"
 #include "subset.h"
 
 #include <pthread.h>
@@ -36,28 +34,6 @@ struct mapped_part {
 	uint32_t segment_count;
 	struct memory_segment *others; /* as many: that come, or go, in a switch */
 };
-
-struct gpuwm_mapping {
-	struct gpuwm_client *client;
-	struct fork_hook hook;
-	struct keep keep; /* the caller's use, and those of exports and holds */
-	struct gpuwm_version_info version;
-	struct lease *lease;
-	struct gpuwm_key_field *key; /* that was asked for: a switch asks for it too */
-	size_t key_count;
-	struct owner owner; /* the same */
-	struct mapped_part *part;
-};
-
-/* A mapping (zeroed) of what was granted, which ends here: the lease is the mapping's, or given back, and the
- * descriptors are closed. */
-int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
-		 struct gpuwm_mapping *mapping, struct error *error);
-/* The caller's use of the part begins; the rest of it may come later: a mapping without a lease is of memory that
- * is nobody else's. */
-void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
-/* Nothing of it is mapped any more: gives the lease back. As lease_release. */
-int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
 
 /* The part that was granted: mapped already, or mapped now, at options->address if that can be had,
  * for its peers too. Completes grant->version. The descriptors stay the grant's. */
@@ -90,9 +66,6 @@ const struct mapped_part *mapped_part_first(void);
 /* What is mapped of a segment of the part's index; NULL: nothing. */
 const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment);
 
-/* 0 for a tensor of the part's index, whose `data` it sets; -ERANGE for one that is none; -ENODATA: not mapped. */
-int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error);
-
 /* Makes its pages present. */
 int mapped_part_populate(struct mapped_part *part, struct error *error);
 
@@ -115,11 +88,5 @@ int mapped_part_check(const struct mapped_part *part, struct error *error);
 /* Keeps the device's context in being until the part is unmapped: making it
  * takes 100 ms, so whoever reads one tensor after another makes it once. */
 int mapped_part_hold(struct mapped_part *part, struct error *error);
-
-/* Where in the index the tensor of that name is. -ENOENT, also for NULL. */
-int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, struct error *error);
-/* A tensor of an index, without data. -ERANGE. */
-int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
-	      struct error *error);
 
 #endif
