@@ -81,38 +81,6 @@ void config_clear(struct config *config)
 
 /* ---- one key ---- */
 
-static int no_section(const char *section, struct error *error)
-{
-	char known[TEXT_BYTES_MAX + 1] = "there are";
-	size_t used = strlen(known);
-	const char *last = "";
-
-	for (size_t i = 0; i < config_key_count; i++) {
-		if (strcmp(config_keys[i].section, last) != 0)
-			used += (size_t)snprintf(known + used, sizeof(known) - used, " [%s]",
-						 config_keys[i].section);
-		last = config_keys[i].section;
-	}
-	return error_set(error, -EINVAL, known, "there is no section [%s]", section);
-}
-
-int config_no_key(const char *section, const char *key, struct error *error)
-{
-	char known[TEXT_BYTES_MAX + 1] = "there are";
-	size_t used = strlen(known);
-	bool found = false;
-
-	for (size_t i = 0; i < config_key_count; i++) {
-		if (strcmp(config_keys[i].section, section) != 0)
-			continue;
-		used += (size_t)snprintf(known + used, sizeof(known) - used, " %s", config_keys[i].key);
-		found = true;
-	}
-	if (!found)
-		return no_section(section, error);
-	return error_set(error, -EINVAL, known, "there is no key \"%s\" in [%s]", key, section);
-}
-
 int config_set(struct config *config, const char *section, const char *key, const char *value,
 	       struct error *error)
 {

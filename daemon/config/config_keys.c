@@ -328,3 +328,37 @@ const struct config_key config_keys[] = {
 	 AT(log_level)},
 };
 const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);
+
+/* ---- names that are not there ---- */
+
+static int no_section(const char *section, struct error *error)
+{
+	char known[TEXT_BYTES_MAX + 1] = "there are";
+	size_t used = strlen(known);
+	const char *last = "";
+
+	for (size_t i = 0; i < config_key_count; i++) {
+		if (strcmp(config_keys[i].section, last) != 0)
+			used += (size_t)snprintf(known + used, sizeof(known) - used, " [%s]",
+						 config_keys[i].section);
+		last = config_keys[i].section;
+	}
+	return error_set(error, -EINVAL, known, "there is no section [%s]", section);
+}
+
+int config_no_key(const char *section, const char *key, struct error *error)
+{
+	char known[TEXT_BYTES_MAX + 1] = "there are";
+	size_t used = strlen(known);
+	bool found = false;
+
+	for (size_t i = 0; i < config_key_count; i++) {
+		if (strcmp(config_keys[i].section, section) != 0)
+			continue;
+		used += (size_t)snprintf(known + used, sizeof(known) - used, " %s", config_keys[i].key);
+		found = true;
+	}
+	if (!found)
+		return no_section(section, error);
+	return error_set(error, -EINVAL, known, "there is no key \"%s\" in [%s]", key, section);
+}

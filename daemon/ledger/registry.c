@@ -1,151 +1,12 @@
+/* The table of versions: how they get into it, and how they leave it. */
 #include "registry_internal.h"
 #include "../base/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int out_of_memory(struct error *error)
-{
-	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-}
-
-/* ---- models and names ---- */
-
-struct model *model_find(const struct registry *registry, const char *name)
-{
-	struct model *model;
-
-	HASH_FIND_STR(registry->models, name, model);
-	return model;
-}
-
-static int model_order(const struct model *a, const struct model *b)
-{
-	return strcmp(a->name, b->name);
-}
-
-struct model *model_find_or_add(struct registry *registry, const char *name)
-{
-	struct model *model = model_find(registry, name);
-
-	if (model)
-		return model;
-	model = calloc(1, sizeof(*model));
-	if (!model)
-		return NULL;
-	model->registry = registry;
-	snprintf(model->name, sizeof(model->name), "%s", name);
-	HASH_ADD_KEYPTR_INORDER(hh, registry->models, model->name, strlen(model->name), model, model_order);
-	if (!model->hh.tbl) {
-		free(model);
-		return NULL;
-	}
-	return model;
-}
-
-void model_drop_unused(struct model *model)
-{
-	if (model->first)
-		return;
-	HASH_DEL(model->registry->models, model);
-	free(model);
-}
-
-const char *model_name(const struct model *model)
-{
-	return model->name;
-}
-
-struct rule_cache *model_rule(struct model *model)
-{
-	return &model->rule;
-}
-
-struct model *registry_model(const struct registry *registry, const char *name)
-{
-	return model_find(registry, name);
-}
-
-/* ---- owners ---- */
-
-struct model_owner model_owner(const struct model *model)
-{
-	return model->owner;
-}
-
-void model_uncount(struct model *model)
-{
-	if (--model->living == 0)
-		model->owner = (struct model_owner){0};
-}
-
-void model_adopt_owner(struct model *model, const struct model_owner *owner)
-{
-	if (model->living > 0)
-		model->owner = *owner;
-}
-
-struct model_owner model_oldest(const struct model *model)
-{
-	const struct version *oldest = NULL;
-
-	for (const struct version *version = model->first; version; version = version->next_in_model) {
-		if (version->freeing || (version->state != VERSION_READY && version->state != VERSION_RETIRING))
-			continue;
-		if (!oldest || version->ready_ms < oldest->ready_ms)
-			oldest = version;
-	}
-	return (struct model_owner){.known = oldest,
-				    .by_operator = oldest && oldest->by_operator,
-				    .uid = oldest ? oldest->owner : 0};
-}
-
-void registry_find_owners(struct registry *registry)
-{
-	for (struct model *model = registry->models; model; model = model->hh.next) {
-		if (!model->owner.known)
-			model->owner = model_oldest(model);
-	}
-}
-
-struct named *named_find(const struct model *model, const char *name)
-{
-	struct named *named;
-
-	HASH_FIND_STR(model->names, name, named);
-	return named;
-}
-
-struct named *named_take(struct model *model, const char *name)
-{
-	struct named *named = named_find(model, name);
-
-	if (named) {
-		record_of(named->version)->named = NULL;
-		named->version = NULL;
-		return named;
-	}
-	named = calloc(1, sizeof(*named));
-	if (!named)
-		return NULL;
-	snprintf(named->name, sizeof(named->name), "%s", name);
-	HASH_ADD_STR(model->names, name, named);
-	if (!named->hh.tbl) {
-		free(named);
-		return NULL;
-	}
-	return named;
-}
-
-void named_drop(struct model *model, struct named *named)
-{
-	HASH_DEL(model->names, named);
-	free(named);
-}
-
-/* ---- the registry ---- */
 
 struct registry *registry_new(void)
 {
@@ -164,23 +25,6 @@ void registry_set_fds_max(struct registry *registry, uint64_t most)
 uint64_t registry_fds_max(const struct registry *registry)
 {
 	return registry->fds_max;
-}
-
-struct registry *registry_free(struct registry *registry)
-{
-	if (!registry)
-		return NULL;
-	registry_remove_aliases(registry);
-	registry->on_forget_failed = NULL;
-	while (registry->models) {
-		struct version *version = registry->models->first;
-		while (version->leases)
-			lease_release(registry, version->leases);
-		version_forget(version);
-	}
-	free(registry->lease_buckets);
-	free(registry);
-	return NULL;
 }
 
 struct registry_counts registry_counts(const struct registry *registry)
@@ -382,6 +226,8 @@ int version_set_joiners(struct version *version, const struct joiners *joiners)
 	return 0;
 }
 
+/* ---- adopting ---- */
+
 static int check_unknown(const struct registry *registry, const char *name, const struct version *like,
 			 struct error *error)
 {
@@ -437,6 +283,8 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	return 0;
 }
 
+/* ---- forgetting ---- */
+
 void version_forget(struct version *version)
 {
 	struct version_record *record = record_of(version);
@@ -445,7 +293,7 @@ void version_forget(struct version *version)
 
 	version_forget_revoked(version);
 	if (version->state == VERSION_FAILED) {
-		version_drop_failed(version);
+		version_unlist_failed(version);
 	} else {
 		registry->counts.versions--;
 		model_uncount(model);
@@ -469,4 +317,19 @@ void version_forget(struct version *version)
 	version_free_taint(version);
 	free(version->joiners);
 	free(record);
+}
+
+void version_keep_failed(struct version *version)
+{
+	struct registry *registry = version->model->registry;
+
+	version_list_failed(version);
+	if (registry->failed_count > FAILED_KEPT_MAX)
+		version_forget(registry_oldest_failed(registry));
+}
+
+void registry_forget_failed(struct registry *registry, struct version *version)
+{
+	assert(version->model->registry == registry && version->state == VERSION_FAILED);
+	version_forget(version);
 }

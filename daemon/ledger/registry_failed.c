@@ -2,9 +2,7 @@
 #include "registry_internal.h"
 #include "../base/clock.h"
 
-#include <assert.h>
-
-void version_keep_failed(struct version *version)
+void version_list_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
 	struct version_record **link = &registry->failed;
@@ -17,27 +15,12 @@ void version_keep_failed(struct version *version)
 	while (*link)
 		link = &(*link)->next_failed;
 	*link = record_of(version);
-	if (++registry->failed_count > FAILED_KEPT_MAX)
-		version_forget(&registry->failed->version);
-}
-
-void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
-{
-	assert(version->model->registry == registry);
-	version_move(version, VERSION_FAILED);
-	version->error = *reason;
-	version_keep_failed(version);
+	registry->failed_count++;
 }
 
 struct version *registry_oldest_failed(const struct registry *registry)
 {
 	return registry->failed ? &registry->failed->version : NULL;
-}
-
-void registry_forget_failed(struct registry *registry, struct version *version)
-{
-	assert(version->model->registry == registry && version->state == VERSION_FAILED);
-	version_forget(version);
 }
 
 void registry_on_forget_failed(struct registry *registry,
@@ -47,7 +30,7 @@ void registry_on_forget_failed(struct registry *registry,
 	registry->on_forget_data = data;
 }
 
-void version_drop_failed(struct version *version)
+void version_unlist_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
 	struct version_record *record = record_of(version), **link = &registry->failed;

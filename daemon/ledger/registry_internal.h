@@ -1,4 +1,13 @@
-/* What registry.c, version.c, alias.c and lease.c share; nobody else. */
+/* What the files of the registry and publish.c share. Each file calls only those that stand before it:
+ *   model.c            models, the names in each, and owners
+ *   version.c          one version: its state, parts, charges and pins
+ *   version_taint.c    damage and losses
+ *   registry_find.c    what a reference names
+ *   revoked_ids.c      leases that were kicked
+ *   registry_failed.c  the list of failed versions
+ *   registry.c         the table of versions: how they get into it and leave it
+ *   alias.c, lease.c
+ *   registry_life.c    a version's moves from state to state, with its aliases */
 #ifndef GPUWM_DAEMON_REGISTRY_INTERNAL_H
 #define GPUWM_DAEMON_REGISTRY_INTERNAL_H
 
@@ -66,9 +75,10 @@ static inline struct version_record *record_of(struct version *version)
 	return (struct version_record *)version;
 }
 
-int out_of_memory(struct error *error);
+/* ---- model.c ---- */
 
-/* registry.c */
+/* Sets the error to -ENOMEM, and returns that. */
+int out_of_memory(struct error *error);
 struct model *model_find(const struct registry *registry, const char *name);
 /* NULL: out of memory. */
 struct model *model_find_or_add(struct registry *registry, const char *name);
@@ -80,10 +90,10 @@ struct named *named_find(const struct model *model, const char *name);
  * keeps its id only. NULL: out of memory. The name must not be taken otherwise. */
 struct named *named_take(struct model *model, const char *name);
 void named_drop(struct model *model, struct named *named);
-/* Out of every table and freed; its model too when it was the last version. */
-void version_forget(struct version *version);
 
-/* version.c. Charges a user with one version that holds nothing yet; on errors nothing is charged. */
+/* ---- version.c ---- */
+
+/* Charges a user with one version that holds nothing yet; on errors nothing is charged. */
 int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error);
 void version_charges_end(struct version_charges *charges);
 /* Every rank has a part and every part is committed. */
@@ -93,18 +103,33 @@ void version_count(struct version *version, const struct replica *replica);
 void version_uncount(struct version *version);
 /* Charges the owner with a part that is about to be counted: so many descriptors, and an index. -EDQUOT. */
 int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error);
+
+/* ---- version_taint.c ---- */
+
+/* Frees what version->tainted points to, and leaves the pointer as it is. */
 void version_free_taint(struct version *version);
 
-/* In registry_failed.c. Moves a version from the counts into the list of failed ones, and forgets the oldest of them if
- * there are more than FAILED_KEPT_MAX. */
-void version_keep_failed(struct version *version);
-/* Takes a version out of that list before the version is freed, and calls the function that registry_on_forget_failed set. */
-void version_drop_failed(struct version *version);
+/* ---- revoked_ids.c ---- */
 
-/* revoked_ids.c. Before the version goes. */
+/* Frees version->revoked_users, before the version itself is freed. */
 void version_forget_revoked(struct version *version);
 
-/* alias.c */
+/* ---- registry_failed.c ---- */
+
+/* Moves a version from the counts to the end of the list of failed ones, which may be longer than FAILED_KEPT_MAX then. */
+void version_list_failed(struct version *version);
+/* Takes a version out of that list before the version is freed, and calls the function that registry_on_forget_failed set. */
+void version_unlist_failed(struct version *version);
+
+/* ---- registry.c ---- */
+
+/* Takes a version out of every table and frees it. Frees its model too if that has no other version. */
+void version_forget(struct version *version);
+/* Lists a version as failed, and forgets the oldest of the list if it has more than FAILED_KEPT_MAX. */
+void version_keep_failed(struct version *version);
+
+/* ---- alias.c ---- */
+
 struct alias *alias_find(const struct model *model, const char *name);
 /* Names nothing yet: alias_point must follow. NULL: out of memory. */
 struct alias *alias_make(struct model *model, const char *name);

@@ -5,28 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int taking_wrong(struct taking *t, const struct place *place, const struct error *why)
-{
-	if (why->code == -ENOMEM || why->code == -EAGAIN)
-		return error_set(t->error, why->code, why->detail, "%s", why->message);
-	return error_set(t->error, -EUCLEAN, NULL, "the state's %s[%u]%s: %s", place->array, place->position,
-			 place->what, why->message);
-}
-
-int taking_no_memory(struct error *error)
-{
-	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-}
-
-uint32_t taking_u32(struct fields *f, const char *key)
-{
-	uint64_t value = fields_u64(f, key);
-
-	if (!f->error.code && value > UINT32_MAX)
-		error_set(&f->error, -EINVAL, NULL, "\"%s\" is above 32 bits", key);
-	return (uint32_t)value;
-}
-
 /* ---- devices ---- */
 
 static int take_device(struct taking *t, const msgpack_object *o, struct place *place)

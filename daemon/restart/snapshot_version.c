@@ -130,30 +130,6 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 
 /* ---- versions ---- */
 
-static int keep_lost(struct taking *t, const struct version_id *id, struct error *error)
-{
-	if (t->lost_count == t->lost_room) {
-		uint64_t room = t->lost_room ? 2 * t->lost_room : 16;
-		struct version_id *lost = reallocarray(t->lost, room, sizeof(*lost));
-
-		if (!lost)
-			return taking_no_memory(error);
-		t->lost = lost;
-		t->lost_room = room;
-	}
-	t->lost[t->lost_count++] = *id;
-	return 0;
-}
-
-bool taking_is_lost(const struct taking *t, const struct version_id *id)
-{
-	for (uint64_t i = 0; i < t->lost_count; i++) {
-		if (version_id_equal(&t->lost[i], id))
-			return true;
-	}
-	return false;
-}
-
 /* What like->tainted and like->joiners point to. */
 struct pointed {
 	struct error tainted;
@@ -287,7 +263,7 @@ static int adopt_version(struct taking *t, const char *model, const struct versi
 	if (r < 0)
 		return r;
 	if (like->state == VERSION_FAILED)
-		return keep_lost(t, &like->id, error);
+		return taking_keep_lost(t, &like->id, error);
 	if (like->tainted)
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, parts, count, error);
