@@ -31,6 +31,7 @@ struct message_writer {
 	msgpack_sbuffer buffer;
 	int error; /* 0, -ENOMEM, -EMSGSIZE (above `limit`), -EINVAL */
 	size_t limit;
+	uint64_t id; /* of message_request */
 	unsigned depth;
 	struct {
 		size_t header; /* where the count is patched in */
@@ -67,6 +68,19 @@ void message_put_error(struct message_writer *w, const char *key, const struct e
 void message_begin_map(struct message_writer *w, const char *key);
 void message_begin_array(struct message_writer *w, const char *key);
 void message_end(struct message_writer *w);
+
+/* Returns where the params' or the result's map begins, and sets *ret_bytes to its length. Only of a message that is whole and
+ * has such a map. The bytes stay the writer's. */
+const void *message_map(const struct message_writer *w, size_t *ret_bytes);
+
+/* A place in a message whose outermost map is open and has no other container open. */
+struct message_mark {
+	size_t bytes;
+	uint32_t count;
+};
+struct message_mark message_mark(const struct message_writer *w);
+/* Forgets what was written since the mark, and opens the outermost map again if it was closed. */
+void message_rewind(struct message_writer *w, struct message_mark mark);
 
 /* 0 when the message is whole and every container is closed, else the sticky
  * error (-EINVAL: something was left open, or nothing was written). */

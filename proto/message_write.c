@@ -166,6 +166,7 @@ void message_request(struct message_writer *w, uint64_t id, const char *method)
 	msgpack_packer p = packer(w);
 
 	begin_envelope(w, 4, 0);
+	w->id = id;
 	msgpack_pack_uint64(&p, id);
 	begin_params(w, method);
 }
@@ -296,6 +297,26 @@ void message_end(struct message_writer *w)
 	header = w->buffer.data + w->open[w->depth].header;
 	for (int i = 4; i > 0; i--, count >>= 8)
 		header[i] = (char)(count & 0xff);
+}
+
+const void *message_map(const struct message_writer *w, size_t *ret_bytes)
+{
+	*ret_bytes = w->buffer.size - w->open[0].header;
+	return w->buffer.data + w->open[0].header;
+}
+
+struct message_mark message_mark(const struct message_writer *w)
+{
+	return (struct message_mark){.bytes = w->buffer.size, .count = w->open[0].count};
+}
+
+void message_rewind(struct message_writer *w, struct message_mark mark)
+{
+	if (w->error)
+		return;
+	w->buffer.size = mark.bytes;
+	w->open[0].count = mark.count;
+	w->depth = 1;
 }
 
 int message_finish(struct message_writer *w)

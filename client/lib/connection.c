@@ -245,22 +245,15 @@ static int connection_answer(struct connection *c, uint64_t id, int64_t deadline
 	}
 }
 
-/* The id stands in the request; reading it back saves every caller a parameter. */
-static int request_id(struct message_writer *request, uint64_t *ret_id, struct error *error)
+static int check_request(struct message_writer *request, struct error *error)
 {
-	struct message m = {0};
-	const char *why = "";
 	int r = message_finish(request);
 
-	if (r == 0)
-		r = message_read(request->buffer.data, request->buffer.size, &m, &why);
 	if (r == -EMSGSIZE)
 		return error_set(error, r, NULL, "the request is larger than a packet (%d bytes)",
 				 PACKET_BYTES_MAX);
 	if (r < 0)
 		return error_set(error, r, NULL, "the request could not be built: %s", strerror(-r));
-	*ret_id = m.id;
-	message_clear(&m);
 	return 0;
 }
 
@@ -284,8 +277,7 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 		       struct error *error)
 {
 	int64_t deadline = clock_deadline(wait_ms);
-	uint64_t id = 0;
-	int r = request_id(sending->request, &id, error), sent = 0;
+	int r = check_request(sending->request, error), sent = 0;
 
 	if (r < 0)
 		return r;
@@ -293,7 +285,7 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 	if (r == 0)
 		r = sent = connection_send(c, sending->request, &sending->descriptors, deadline, error);
 	if (r >= 0)
-		r = connection_answer(c, id, deadline, ret, error);
+		r = connection_answer(c, sending->request->id, deadline, ret, error);
 	if (c->broken.code)
 		sending->fate = sent > 0 ? FATE_UNANSWERED : FATE_UNSENT;
 	return r;
@@ -379,11 +371,10 @@ int connection_try_now(struct connection *c, struct message_writer *request, int
 
 int connection_post(struct connection *c, struct message_writer *request, struct error *error)
 {
-	uint64_t id;
 	int r = fork_check(&c->hook, error);
 
 	if (r == 0)
-		r = request_id(request, &id, error);
+		r = check_request(request, error);
 	if (r < 0)
 		return r;
 	/* One packet is one system call, which whoever reads meanwhile has no part in. */

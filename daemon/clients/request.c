@@ -76,29 +76,13 @@ static int body_memfd(const char *data, size_t bytes, int *ret_fd)
 	return r;
 }
 
-/* Where the result begins in [1, id, nil, result]: the length of what is before it. */
-static size_t result_offset(const struct request *request)
-{
-	struct message_writer w;
-	size_t offset;
-
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response(&w, request->id);
-	message_end(&w);
-	/* What message_response and message_end wrote last is the empty map. */
-	offset = w.buffer.size;
-	while (offset > 0 && (uint8_t)w.buffer.data[offset - 1] != 0xc0)
-		offset--;
-	message_writer_clear(&w);
-	return offset;
-}
-
 static void answer_large(const struct request *request, struct message_writer *w)
 {
-	size_t offset = result_offset(request), bytes = w->buffer.size - offset;
 	struct message_writer small;
 	struct error error;
-	int fd = -1, r = body_memfd(w->buffer.data + offset, bytes, &fd);
+	size_t bytes;
+	const void *result = message_map(w, &bytes);
+	int fd = -1, r = body_memfd(result, bytes, &fd);
 
 	message_writer_clear(w);
 	if (r < 0) {
