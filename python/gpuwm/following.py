@@ -113,7 +113,7 @@ def exchange(
         return mapping.version
     try:
         _exchange(handle, others, idle=idle, check=False)
-        handle.trade(others)
+        handle.exchange(others)
     finally:
         handle.forget()
         others.forget()
