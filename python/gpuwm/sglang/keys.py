@@ -49,7 +49,7 @@ def layout(server_args: Any, model_config: Any, load_config: Any, device: str) -
     server_args, model_config, load_config: as SGLang's loader has them. device: of torch's kind,
     "cuda" or "cpu". Call it once, before the model is built. SGLang's process groups must be there.
     It returns at most 24 fields of at most 255 bytes. With three of the identity and two of the
-    backends they are fewer than the 32 that a key of gpuwm may have.
+    backends there are 29. A key of gpuwm may have 64.
     """
     found = {
         "model": _model(model_config),

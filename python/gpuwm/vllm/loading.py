@@ -96,25 +96,27 @@ GIGA = 1e9
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc]
-    """vLLM's loader of the load format `gpuwm`; the module's text says what it does.
+    """vLLM's loader of the load format `gpuwm`. The module's docstring says what it does.
 
-    Its methods raise gpuwm.Error with what to do, and what the inner loader raises.
+    Its methods raise gpuwm.Error, with what to do, and what the inner loader raises.
     """
 
     def __init__(self, load_config: Any) -> None:
-        """Invalid: `model_loader_extra_config` has a key or a value that is not known."""
+        """Raises Invalid if `model_loader_extra_config` has an unknown key or value."""
         super().__init__(load_config)
         self.settings = settings.parse(load_config.model_loader_extra_config or {})
 
     # ---- vLLM's interface ----
 
     def download_model(self, model_config: Any) -> None:
-        """Downloads what the inner loader would read. Nothing in modes that read no file."""
+        """Downloads what the inner loader would read. It does nothing in modes that read no
+        file."""
         if self.settings.mode in ("auto", "save"):
             self._inner().download_model(model_config)
 
     def load_weights(self, model: Module, model_config: Any) -> None:
-        """Unsupported: vLLM calls this to write other weights into a model that is loaded."""
+        """Raises Unsupported: vLLM calls this to write other weights into a model that is
+        loaded."""
         raise errors.Unsupported(
             "load format gpuwm can't load weights into a model that is there: they are shared and "
             "read-only",
@@ -122,14 +124,15 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         )
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
-        """Bytes on this rank's device of the versions that this engine attaches to, or 0 if it
-        builds. vLLM calls this on a fresh loader before it measures free memory, so the election
-        takes place here: an engine that waits for another one measures when the version is there.
-        `load_model` goes on with the outcome. Errors of `load_model`.
+        """Returns the bytes on this rank's device of the versions that this engine attaches to, or
+        0 if it builds. vLLM calls this on a fresh loader before it measures free memory. So the
+        election takes place here: if an engine waits for another one, it measures when the version
+        is there. `load_model` goes on with the outcome. Raises the errors of `load_model`.
 
-        A draft model that is not there yet counts as 0: vLLM sees it come. If several engines share
-        the GPU ("engines"), vLLM 0.32 and newer get what leaves this engine its part; the part of
-        an engine that builds is too small by the other engines' parts of the weights.
+        A draft model that is not there yet counts as 0: vLLM sees its memory grow. If several
+        engines share the GPU ("engines"), vLLM 0.32 and newer get a number that leaves this engine
+        its part. The part of an engine that builds is too small by the other engines' parts of the
+        weights.
 
         A call first forgets what an earlier start in this process decided: see `forget`. If this
         call fails after the election, the claim goes to the next engine.
@@ -157,7 +160,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             self.load_config.model_loader_extra_config, vllm_config.parallel_config.world_size
         )
         if how.engines == 1 or not hasattr(BaseModelLoader, "get_external_weight_memory"):
-            return versions  # gpuwm.vllm.Worker, which asks in older ones, knows of the others
+            # gpuwm.vllm.Worker, which calls this in older versions, knows of the others itself
+            return versions
         total = torch.accelerator.get_memory_info()[1]
         utilization = vllm_config.cache_config.gpu_memory_utilization
         return memory.external(total, utilization, versions, how, builds=mapping is None)
@@ -165,7 +169,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _decide(
         self, vllm_config: Any, model_config: Any, prefix: str
     ) -> tuple[engines.Engine, Attached | None]:
-        """Whether this engine attaches, to what; None: it builds."""
+        """Returns what this engine attaches to, or None if it builds."""
         clock = Clock()
         refusals.check(vllm_config, model_config)
         engine = engines.engine(self.settings, vllm_config, model_config, prefix)
@@ -176,8 +180,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return engine, mapping
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
-        """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
-        ranks of the engine call it."""
+        """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
+        all ranks of the engine call it."""
         return pools.outside(
             vllm_config, lambda: self._load_or_fall_back(vllm_config, model_config, prefix)
         )
@@ -210,7 +214,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return repr(self.settings), draft
 
     def _inner(self) -> Any:
-        """vLLM's own loader."""
+        """Makes vLLM's own loader."""
         return get_model_loader(
             dataclasses.replace(
                 self.load_config,
@@ -261,7 +265,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _read(
         self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
     ) -> tuple[Module, str]:
-        """The model, loaded by vLLM, and how."""
+        """Returns the model, loaded by vLLM, and how it was loaded."""
         if self.settings.mode != "raw":
             model = self._load_inner(vllm_config, model_config, prefix)
             return model, f"loader {self.settings.inner}"
@@ -310,7 +314,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         model_config: Any,
         prefix: str,
     ) -> tuple[Module, dict[str, float]]:
-        """A fresh model whose parameters are the version's, and what took how long (seconds)."""
+        """Returns a fresh model whose parameters are the version's, and how many seconds each step
+        took."""
         clock = Clock()
         target = torch.device(vllm_config.device_config.device)
         with no_collections(), set_default_torch_dtype(model_config.dtype):
@@ -319,7 +324,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
                     vllm_config=vllm_config, model_config=model_config, prefix=prefix
                 )
             clock.lap("build")
-            # Which kernels the layers chose is known only now.
+            # Only now it is known which kernels the layers chose.
             engine.check(mapping, backends.backends(model))
             replay = replaying.Replay(model, model_config)
             installed = image.install(
@@ -336,21 +341,21 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
 @dataclasses.dataclass(eq=False)
 class Loaded:
     """What a model was loaded from. mapping: the version that the model is on now; it has the
-    lease. move: to another version, while it has not ended."""
+    lease. move: to another version, until the move has ended."""
 
     engine: engines.Engine
     mapping: Attached
     move: Move | None = None
 
 
-# For as long as the model lives.
+# By model, for as long as the model lives.
 _loaded: weakref.WeakKeyDictionary[Module, Loaded] = weakref.WeakKeyDictionary()
-# What `get_external_weight_memory` decided, for the loader that vLLM makes next.
+# The decisions of `get_external_weight_memory`, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
 
 
 def loaded(model: Module) -> Loaded:
-    """Unsupported: the model is in memory of this engine alone."""
+    """Raises Unsupported if the model is in memory of this engine alone."""
     try:
         return _loaded[model]
     except KeyError:
@@ -364,7 +369,7 @@ def forget() -> None:
     """Drops all that `get_external_weight_memory` decided in this process. If this engine was to
     build, the claim goes to the next engine.
 
-    For a start that fails between that call and `load_model`: where the process lives on
+    Call it for a start that fails between that call and `load_model`: if the process lives on
     (VLLM_ENABLE_V1_MULTIPROCESSING=0), its claim would keep all other engines waiting. Each rank
     calls it for itself; nothing is sent to other ranks. It raises nothing.
     """
@@ -380,8 +385,8 @@ def forget() -> None:
 
 
 def _empty_cache() -> None:
-    """Gives back what torch keeps of the memory that a load needed for a while: other engines, and
-    their versions, share the GPU."""
+    """Gives back the memory that torch keeps after a load: other engines, and their versions, share
+    the GPU."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 
@@ -404,8 +409,8 @@ def _warn_of_fallback(model_config: Any, error: errors.Error) -> None:
 
 @contextmanager
 def _registered_once(vllm_config: Any) -> Iterator[None]:
-    """If the load fails, what the layers of its model registered is taken back: another model with
-    layers of the same names may be built then."""
+    """If the load fails, removes what the layers of its model registered, so that another model
+    with layers of the same names can be built."""
     compilation = vllm_config.compilation_config
     layers = dict(compilation.static_forward_context)
     experts = list(getattr(compilation, "static_all_moe_layers", ()))
