@@ -3,8 +3,8 @@
     vllm serve MODEL … --middleware gpuwm.vllm.gate.Gate
 
 `python -m gpuwm.vllm standby` starts an engine with it. The gate is a middleware (ASGI) in the
-engine's API server. It runs this engine's part in the group (`gpuwm.vllm.standby`) in a thread, and
-when the engine has become the active one lets the ranks give their KV cache its memory.
+engine's API server. It runs this engine's part in the group (`gpuwm.vllm.standby`) in a thread.
+When the engine has become the active one, the gate lets the ranks give their KV cache its memory.
 
 | | closed | open |
 |---|---|---|

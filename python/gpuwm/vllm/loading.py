@@ -6,44 +6,44 @@
 The first engine loads the model with vLLM's own loader and publishes it as it is after vLLM's
 post-processing: sharded, fused, quantised. It goes on with the published memory, so that the model
 is there once. All other engines attach to that version, and build a model around it. Each rank of
-an engine publishes, or attaches to, one part of the version. A draft model is a version of its own,
-with the target's ref and `.draft` behind it.
+an engine publishes, or attaches to, one part of the version. A draft model is a version of its own.
+Its ref is the target's with `.draft` at the end.
 
-The keys of `--model-loader-extra-config`, of which none is needed:
+The keys of `--model-loader-extra-config`; none of them is required:
 
-ref: the version, "llama@v1". In modes load and auto it may be an alias ("llama@prod") if what it
-  names is there. Absent: a name is derived from the model's name and from all that the weights
-  depend on (checkpoint, configuration, quantisation, ranks, GPU, versions of vLLM and torch), and
-  the log has it.
-mode: "auto" (default): attach if the version is there; else one of the engines that start is
+- ref: the version, "llama@v1". In modes load and auto it may be an alias ("llama@prod") if what the
+  alias names is there. Absent: a name is derived from the model's name and from all that the
+  weights depend on (checkpoint, configuration, quantisation, ranks, GPU, versions of vLLM and
+  torch), and the log has it.
+- mode: "auto" (default): attach if the version is there. Else one of the engines that start is
   elected to build it, and the others wait for it. If the builder fails or dies, the next one is
   elected. "load": attach, or fail. "save": build, or fail if the name is taken or being built.
   "raw": `ref` names a plain checkpoint that gpuwm holds (`gpuwmctl load`). The engine that builds
-  reads its tensors from GPU memory (or from the host's, if it lies there) instead of files. What
-  vLLM makes of them is published under a derived name, to which all others attach, as with auto.
-  Checkpoint and model are held at once: retire the checkpoint when the model is there.
-inner: vLLM's load format with which the builder reads the checkpoint; default "auto".
-inner_config: that loader's own `model_loader_extra_config`; default {}.
-fallback: "auto": if gpuwm can't be used, the engine loads with the inner loader into memory of its
-  own, and a warning in the log says why. Absent: that is an error.
-owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
+  reads its tensors from GPU memory (or from the host's, if it lies there) instead of files. The
+  result is published under a derived name, to which all others attach, as with auto. Checkpoint and
+  model are held at once: retire the checkpoint when the model is there.
+- inner: vLLM's load format with which the builder reads the checkpoint; default "auto".
+- inner_config: that loader's own `model_loader_extra_config`; default {}.
+- fallback: "auto": if gpuwm can't be used, the engine loads with the inner loader into memory of
+  its own, and a warning in the log says why. Absent: that is an error.
+- owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
   the engine's own user and operators.
-wait: seconds. Absent: auto and raw wait for the builder as long as it lives, load does not wait.
-  Also how long to wait for gpuwmd to come up; absent: not at all.
-socket: gpuwmd's socket. Absent: as everywhere, $GPUWM_SOCKET or the usual places.
-private: patterns of names of parameters that this engine gets a copy of, which may be written.
-engines: how many engines share the GPU; default 1. engine_overhead_gib: what each has on the GPU
-  beside torch's memory. Both are figures of `gpuwm.vllm.memory`, which says more.
-standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby` sets
-  it, with all else that such an engine needs.
+- wait: seconds to wait. Absent: auto and raw wait for the builder as long as it lives, and load
+  does not wait. It is also how long to wait for gpuwmd to come up; absent: not at all.
+- socket: gpuwmd's socket. Absent: $GPUWM_SOCKET or the usual places.
+- private: patterns of names of parameters. This engine gets copies of these, which may be written.
+- engines: how many engines share the GPU; default 1. engine_overhead_gib: what each of them has on
+  the GPU besides torch's memory. `gpuwm.vllm.memory` says more about both.
+- standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby`
+  sets it, with everything else that such an engine needs.
 
-Before an engine attaches it compares the version's key with its own configuration: a difference is
-an error that names the field. Weights are read-only; whatever writes into weights is refused by
-name (`gpuwm.vllm.refusals`); `--quantization bitsandbytes` makes vLLM itself replace the load
-format, so that gpuwm is not asked. LoRA adapters stay beside the weights and are allowed.
+Before an engine attaches it compares the version's key with its own configuration. A difference is
+an error that names the field. Weights are read-only: options that write into weights are refused by
+name (`gpuwm.vllm.refusals`). With `--quantization bitsandbytes` vLLM itself replaces the load
+format, so gpuwm is not called. LoRA adapters stay beside the weights and are allowed.
 
-Memory: the builder needs the model and 2 GiB at its peak, everybody else only what vLLM's
-`__init__` computes. With sleep mode the weights and all that is loaded with them stay outside of
+Memory: the builder needs the model and 2 GiB at its peak. All other engines need only what vLLM's
+`__init__` computes. With sleep mode the weights, and all that is loaded with them, stay outside of
 vLLM's sleeping pool: they are shared, so they stay when an engine sleeps.
 """
 
