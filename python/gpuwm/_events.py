@@ -46,15 +46,15 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def _event(told: _abi.Event) -> Event:
+def _event(event: _abi.Event) -> Event:
     return Event(
-        told.seq,
-        _lib.text(told.kind),
-        _lib.text(told.model),
-        _lib.text(told.tag),
-        _lib.text(told.alias),
-        _lib.text(told.version),
-        json.loads(told.json or b"{}"),
+        event.seq,
+        _lib.text(event.kind),
+        _lib.text(event.model),
+        _lib.text(event.tag),
+        _lib.text(event.alias),
+        _lib.text(event.version),
+        json.loads(event.json or b"{}"),
     )
 
 
@@ -76,7 +76,7 @@ class _Subscription:
         begin = position(after)
         _lib.check(self._library.gpuwm_events_open(client._held(), begin, ctypes.byref(out)))
         self._owner: Owner | None = Owner(out.value or 0, self._library.gpuwm_events_close)
-        self._function = _abi.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
+        self._function = _abi.EventFunction(lambda event, _: arrived.append(_event(event.contents)))
         # A call that Ctrl-C interrupted goes on until something arrives.
         self._one_call = threading.Lock()
 
@@ -238,8 +238,8 @@ async def job_end(client: Client, job: int) -> bool:
         if _job_ended(client, job):
             return client.wait_job(job, 0)
         async for event in events:
-            told = event.kind == "job" and event.data.get("job") == int(job)
-            if told and event.data.get("state") in _ENDED:
+            is_its_event = event.kind == "job" and event.data.get("job") == int(job)
+            if is_its_event and event.data.get("state") in _ENDED:
                 break
             if event.kind in ("lost", "disconnected") and _job_ended(client, job):
                 break
@@ -288,9 +288,9 @@ def _ready(client: Client, ref: str) -> dict[str, Any] | None:
 
 
 def _failure(row: dict[str, Any]) -> errors.Error:
-    told: dict[str, Any] = row.get("error") or {}
-    name = str(told.get("code", ""))
+    error: dict[str, Any] = row.get("error") or {}
+    name = str(error.get("code", ""))
     code = getattr(errno, name, 0)
     kind = errors.KINDS.get(code, errors.Error)
-    message = f"{row['model']}@{row['tag']} failed: {told.get('message', 'nobody says why')}"
-    return kind(message, str(told.get("detail", "")), code=code, name=name)
+    message = f"{row['model']}@{row['tag']} failed: {error.get('message', 'nobody says why')}"
+    return kind(message, str(error.get("detail", "")), code=code, name=name)

@@ -88,7 +88,7 @@ def bind(
         plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
         problems = plan.unmatched() + plan.problems if strict else plan.problems
         if problems:
-            raise _error(mapping, model, plan.told(problems), plan)
+            raise _error(mapping, model, plan.lines(problems), plan)
         _do(plan.steps)
     init.allow_calls(module for _, module in modules)
     if guard:
@@ -189,7 +189,7 @@ class _Plan:
         missing = [(name, f"missing: the version has no {name}") for name in self.missing]
         return missing + [(n, f"unexpected: the model has no {n}") for n in self.unexpected]
 
-    def told(self, problems: Sequence[_Problem]) -> list[str]:
+    def lines(self, problems: Sequence[_Problem]) -> list[str]:
         """The problems as lines. Those with the same reason share a line."""
         reasons = parametrized.explained(self._modules, self._names, self.sources)
         return list(dict.fromkeys(reasons.get(name, line) for name, line in problems))

@@ -92,10 +92,10 @@ class _Files(collections.abc.Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]:
         handle = self._handle
         name, data, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_uint32()
-        told = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
+        results = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
         names: list[str] = []
         with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *told)):
+            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *results)):
                 names.append(_lib.text(name.value))
         return iter(names)
 
@@ -153,9 +153,9 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         handle = self._held()
         key, value = ctypes.c_char_p(), ctypes.c_char_p()
         found: dict[str, str] = {}
-        told = ctypes.byref(key), ctypes.byref(value)
+        results = ctypes.byref(key), ctypes.byref(value)
         with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *told)):
+            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *results)):
                 found[_lib.text(key.value)] = _lib.text(value.value)
         return found
 

@@ -104,7 +104,7 @@ def claim(
     or gives the claim up."""
     options = attach_options(devices.resolve(device, client), 0, wait, key, owner)
     text = _lib.ref_bytes(name)
-    left = _Left(client, name)
+    late = _LateClaim(client, name)
 
     def call() -> Attached | None:
         out = ctypes.c_void_p()
@@ -113,18 +113,18 @@ def claim(
             library.gpuwm_claim(client._held(), text, ctypes.byref(options), ctypes.byref(out))
         )
         if result == 1:
-            left.note("elected")
+            late.note("elected")
             return None
         return Attached(Handle(out.value or 0, client.socket, name))
 
     try:
         return _threads.wait_for(call)
     except BaseException:
-        left.note("interrupted")
+        late.note("interrupted")
         raise
 
 
-class _Left:
+class _LateClaim:
     """Gives a claim up at once that comes to a client after the wait for it was interrupted."""
 
     def __init__(self, client: clients.Client, name: str) -> None:

@@ -40,7 +40,7 @@ _HOW = (
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
     '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
 )
-_TOLD = 20  # how many lines or names a message has; BindError.problems has all
+_LINES_SHOWN = 20  # how many lines or names a message has; BindError.problems has all
 
 
 def from_pretrained(
@@ -280,7 +280,7 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
 def _warn_of_unexpected(mapping: Mapping, model: Any, names: Sequence[str]) -> None:
     warnings.warn(
         f"{mapping.version} has tensors that {type(model).__name__} lacks, which were left out: "
-        + ", ".join(_told(names)),
+        + ", ".join(_shortened(names)),
         UserWarning,
         stacklevel=4,  # the line that calls from_pretrained
     )
@@ -296,15 +296,15 @@ def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
 
 
 def _error(what: str, problems: Sequence[str], remedy: str) -> errors.Error:
-    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_told(problems)), remedy)
+    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_shortened(problems)), remedy)
     error.problems = tuple(problems)
     return error
 
 
-def _told(lines: Sequence[str]) -> list[str]:
+def _shortened(lines: Sequence[str]) -> list[str]:
     """As many lines as leave a message readable."""
-    more = [f"and {len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
-    return [*lines[:_TOLD], *more]
+    more = [f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []
+    return [*lines[:_LINES_SHOWN], *more]
 
 
 def _generation_config(library: Any, mapping: Mapping) -> Any:

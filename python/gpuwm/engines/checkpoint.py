@@ -148,9 +148,9 @@ def mark(path: str) -> tuple[str, str]:
             return "sha256", blob_mark(name, size)
         if re.fullmatch(r"[0-9a-f]{40}", name):
             return "git", blob_mark(name, size)
-    told = os.stat(target)
+    status = os.stat(target)
     # The time of change also finds a write after which the time of modification was put back.
-    return "stat", f"{told.st_size}:{told.st_mtime_ns}:{told.st_ctime_ns}:{told.st_ino}"
+    return "stat", f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}"
 
 
 def blob_mark(name: str, size: int) -> str:

@@ -39,7 +39,7 @@ def find(engine: Engine) -> Attached | None:
     error: Exception | None = None
     what, text = FAILED, ""
     try:
-        what, text = _told(engine, functools.partial(_decide, engine, keep))
+        what, text = _decided_by_first(engine, functools.partial(_decide, engine, keep))
         if what == BUILD:
             return None
         if what == ATTACH and mapping is None:
@@ -54,7 +54,7 @@ def find(engine: Engine) -> Attached | None:
     return mapping
 
 
-def _told(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
+def _decided_by_first(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
     """Returns what rank 0 decided. Rank 0 raises what `decide` raises, after all ranks were
     told."""
     ranks = engine.ranks

@@ -98,8 +98,8 @@ def maker(mapping: Attached, name: str) -> str:
     """Who made a version, for the log. name: of the metadata, which is JSON with engine, pid and
     model."""
     try:
-        told = json.loads(mapping.metadata[name])
-        return f"{told['engine']}, process {told['pid']}, from {told['model']}"
+        maker = json.loads(mapping.metadata[name])
+        return f"{maker['engine']}, process {maker['pid']}, from {maker['model']}"
     except (KeyError, ValueError, TypeError):
         return "an unknown publisher"
 

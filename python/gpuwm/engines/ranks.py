@@ -82,9 +82,9 @@ class Ranks:
             return
         if error is not None:
             goes_on = isinstance(error, errors.Error) and not isinstance(error, RankEnded)
-            told = self._tell((f"{type(error).__name__}: {error}", goes_on))
+            answers = self._tell((f"{type(error).__name__}: {error}", goes_on))
             if goes_on:
-                self._check_others(what, told)
+                self._check_others(what, answers)
             raise error
         found = self.gather(None)
         self._check_others(what, found)

@@ -62,8 +62,8 @@ class Group:
         self._own = Watch(below)
         self._file = LockFile(path)
         self._moments: dict[str, float] = {}
-        self._unreadable_told = False
-        self._end_told: Record | None = None
+        self._unreadable_logged = False
+        self._logged_end: Record | None = None
         self._invisible: Record | None = None
         self._before: Watch | None = None
 
@@ -213,11 +213,11 @@ class Group:
         self._check_own()
 
     def _wait_gone(self, watch: Watch, processes: list[Process]) -> None:
-        deadline, told = time.monotonic() + GONE_S, False
+        deadline, logged = time.monotonic() + GONE_S, False
         while late := [process for process in processes if process in watch.living]:
-            watch.wait(LOOK_S if told else deadline - time.monotonic())
-            if not told and time.monotonic() > deadline and set(late) & set(watch.living):
-                told = True
+            watch.wait(LOOK_S if logged else deadline - time.monotonic())
+            if not logged and time.monotonic() > deadline and set(late) & set(watch.living):
+                logged = True
                 log.error(
                     "gpuwm: %s of the engine before this one did not end within %g s of SIGKILL, "
                     "and may hold GPU memory: this engine waits. A process that is stuck in a "
@@ -241,9 +241,9 @@ class Group:
         self._file.write(self.active.encode())
 
     def _tell_unreadable(self) -> None:
-        if self._unreadable_told or not self._file.read():
+        if self._unreadable_logged or not self._file.read():
             return
-        self._unreadable_told = True
+        self._unreadable_logged = True
         log.warning(
             "gpuwm: %s is locked, but what it says is no record of an engine that could hold the "
             "lock: this engine waits for the lock",
@@ -251,9 +251,9 @@ class Group:
         )
 
     def _tell_end(self, engine: Record, watch: Watch) -> None:
-        if self._end_told == engine:
+        if self._logged_end == engine:
             return
-        self._end_told = engine
+        self._logged_end = engine
         log.warning(
             "gpuwm: the active engine has ended (%s); what is left of it: %s",
             _names(watch.gone) or "its lock is free",

@@ -209,7 +209,7 @@ class _Switch:
                 )
         except BaseException as error:
             await self._leave()
-            raise _plainly(error) from None
+            raise _without_lost(error) from None
         return new
 
     async def _prepared(self) -> Answers:
@@ -339,13 +339,13 @@ class _Switch:
         return await self._all("gpuwm_settle", [outcome], COMMIT_S, "end the switch")
 
     async def _is_stopped(self) -> bool:
-        with self._named("tell whether it is paused"):
+        with self._as_gpuwm_errors("tell whether it is paused"):
             return await self._target.is_stopped()
 
     async def _all(self, method: str, arguments: list[str], timeout: float, what: str) -> Answers:
         """The answers of all ranks, if none failed."""
         name = self._target.name
-        with self._named(what):
+        with self._as_gpuwm_errors(what):
             answers = await self._target.call(method, [self._token, *arguments], timeout)
         for answer in answers:
             if "error" in answer:
@@ -355,7 +355,7 @@ class _Switch:
         return answers
 
     @contextlib.contextmanager
-    def _named(self, what: str) -> Iterator[None]:
+    def _as_gpuwm_errors(self, what: str) -> Iterator[None]:
         """Turns other errors of the target into errors of gpuwm."""
         name = self._target.name
         try:
@@ -398,7 +398,7 @@ def _error_of(name: str, what: str, answer: dict[str, Any]) -> errors.Error:
     return kind(f"{name}, rank {answer['rank']}, could not {what}: {said}", answer["detail"])
 
 
-def _plainly(error: BaseException) -> BaseException:
+def _without_lost(error: BaseException) -> BaseException:
     """Lost is for engines here: if a restart of gpuwmd has lost a version, that is NotFound."""
     if isinstance(error, errors.Lost):
         return errors.NotFound(error.message, error.detail)
