@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What LISTEN_FDNAMES has room for with names of one letter. */
+/* LISTEN_FDNAMES has room for this many names of one letter. */
 #define STORE_MAX_MAX 65536
-/* A day: more is a mistake. */
+/* A day: a longer time is a mistake. */
 #define SECONDS_MAX 86400
 
 enum {
@@ -111,7 +111,7 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 	int flag, r = 0;
 
 	opterr = 0;
-	optind = 0; /* getopt starts anew */
+	optind = 0; /* getopt begins again */
 	while (r == 0 && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
 		if (flag == FLAG_HELP)
 			return print_help();
