@@ -1,5 +1,5 @@
-#include "inherited.h"
-#include "roots.h"
+#include "restart/inherited.h"
+#include "config/roots.h"
 #include "server.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"

@@ -1,31 +1,22 @@
 #include "server.h"
-#include "audience.h"
-#include "claims.h"
-#include "clock.h"
-#include "complaint.h"
-#include "crowded.h"
-#include "discard.h"
-#include "fair.h"
-#include "inherited.h"
-#include "keeping.h"
-#include "listener.h"
-#include "loader.h"
-#include "losses.h"
-#include "mourning.h"
-#include "notify.h"
-#include "pace.h"
-#include "unread.h"
-#include "reload.h"
-#include "revoked.h"
-#include "roots.h"
-#include "scrub.h"
+#include "connections.h"
+#include "methods/reload.h"
 #include "serving.h"
-#include "session.h"
-#include "silence.h"
-#include "threads.h"
-#include "versions.h"
-#include "watching.h"
-#include "../proto/methods.h"
+#include "sockets.h"
+#include "status_line.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/notify.h"
+#include "base/threads.h"
+#include "base/watching.h"
+#include "config/roots.h"
+#include "net/listener.h"
+#include "restart/inherited.h"
+#include "restart/keeping.h"
+#include "work/claims.h"
+#include "work/loader.h"
+#include "work/scrub.h"
+#include "work/versions.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,70 +25,15 @@
 
 /* ---- settling ---- */
 
-static void say_goodbyes(struct server *server)
-{
-	while (server->ended_sessions) {
-		struct session *session = server->ended_sessions;
-
-		server->ended_sessions = session->next_ended;
-		session_goodbye(session);
-	}
-}
-
-/* What a user's session does may end it and others. */
-static void after_each(void *data)
-{
-	say_goodbyes(data);
-}
-
-static void wake_subscribers(struct server *server)
-{
-	if (server->events_told == event_last(server->events))
-		return;
-	server->events_told = event_last(server->events);
-	audiences_tell(server);
-}
-
-static void finish_stopping(struct server *server)
-{
-	for (struct session *s = server->sessions; s; s = s->next) {
-		if (s->kind != SESSION_LOADER && !s->finishing)
-			session_finish(s);
-	}
-}
-
-static void turn_loaders(struct server *server)
-{
-	if (!server->turn_due)
-		return;
-	server->turn_due = false;
-	loader_pool_turn(server->loaders);
-}
-
-static void give_room(struct server *server)
-{
-	if (!server->room_came)
-		return;
-	server->room_came = false;
-	waiters_wake(server, WAIT_ROOM, NULL);
-	server->turn_due = true; /* a context may be kept there */
-}
-
 void server_settle(struct server *server)
 {
-	losses_settle(server);
-	give_room(server);
-	say_goodbyes(server);
-	turn_loaders(server);
-	wake_subscribers(server);
-	versions_settle(server);
-	claims_settle(server);
+	work_settle(&server->work);
 	notify_changed(server->notify);
-	if (!server->stopping)
+	if (!server->net.stopping)
 		return;
-	finish_stopping(server);
-	say_goodbyes(server);
-	if (server->session_count == 0)
+	net_finish(&server->net);
+	net_settle(&server->net);
+	if (server->net.session_count == 0)
 		uv_stop(&server->loop);
 }
 
@@ -108,33 +44,41 @@ static void on_settle(uv_prepare_t *prepare)
 
 /* ---- making and freeing ---- */
 
+static void grace_over(void *data)
+{
+	struct server *server = data;
+
+	versions_free_all_unused(&server->work);
+}
+
+/* Each floor gets those below it. */
+static void connect_floors(struct server *server)
+{
+	server->net.loop = server->work.loop = &server->loop;
+	server->net.config = server->clients.config = server->work.config = server->config;
+	server->net.quota = server->ledger.quota;
+	server->net.above = &connections;
+	server->net.data = server;
+	server->clients.ledger = server->work.ledger = &server->ledger;
+	server->clients.net = server->work.net = &server->net;
+	server->work.clients = &server->clients;
+	server->work.keeping = server->keeping;
+	server->loop.data = &server->work;
+}
+
 static int make_parts(struct server *server)
 {
-	server->registry = registry_new();
-	server->publishes = publish_table_new();
-	server->claims = claim_table_new();
-	server->quota = quota_new(&server->config->quota);
-	server->events = event_ring_new();
-	server->fair = fair_new(&server->loop, after_each, server);
-	server->crowded = crowded_new(&server->loop);
-	server->complaints = complaints_new(&server->loop);
-	server->discard = discard_new(&server->loop);
-	server->unread = unread_new();
-	server->connects = pace_new(false);
-	server->loaders = loader_pool_new(server);
-	server->keeping = keeping_new(server);
-	server->notify = notify_new(server);
-	server->scrub = scrub_new(server);
-	server->revoked = revoked_table_new(server);
-	server->silence = silence_new(server);
-	server->roots = roots_new(server);
-	return server->registry && server->publishes && server->claims && server->quota && server->events &&
-			       server->fair && server->crowded && server->complaints && server->connects &&
-			       server->discard && server->unread && server->loaders && server->keeping &&
-			       server->notify && server->scrub && server->revoked && server->silence &&
-			       server->roots
-		       ? 0
-		       : -ENOMEM;
+	bool made = ledger_init(&server->ledger, &server->config->quota) == 0;
+
+	server->keeping = keeping_new(&server->loop, server->config, &server->ledger, &server->instance,
+				      grace_over, server);
+	server->notify = notify_new(&server->loop, status_line, server);
+	server->roots = roots_new(&server->loop, server->config);
+	connect_floors(server);
+	made &= net_init(&server->net) == 0;
+	clients_init(&server->clients);
+	made &= work_init(&server->work) == 0;
+	return made && server->keeping && server->notify && server->roots ? 0 : -ENOMEM;
 }
 
 int server_new(struct config *config, struct server **ret_server, struct error *error)
@@ -146,21 +90,12 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 		free(server);
 		return error_set(error, -ENOMEM, NULL, "out of memory, descriptors or random bytes");
 	}
-	server->loop.data = server;
 	server->config = config;
-	server->packet.data = server->packet_data;
-	server->answer = (struct message_memory){server->answer_data, sizeof(server->answer_data), false};
 	server->started_ms = clock_steady_ms();
-	job_table_init(&server->jobs);
-	waiters_init(server);
 	uv_prepare_init(&server->loop, &server->settle);
 	serving_init(server);
 	uv_timer_init(&server->loop, &server->stop_timer);
-	uv_timer_init(&server->loop, &server->claims_timer);
-	uv_timer_init(&server->loop, &server->force_timer);
-	uv_timer_init(&server->loop, &server->failed_timer);
-	server->settle.data = server->stop_timer.data = server->force_timer.data = server;
-	server->failed_timer.data = server;
+	server->settle.data = server->stop_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
@@ -173,7 +108,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 		server_free(server);
 		return r;
 	}
-	versions_failed_begin(server);
+	versions_failed_begin(&server->work);
 	*ret_server = server;
 	return 0;
 }
@@ -201,55 +136,36 @@ static void close_handles(struct server *server)
 {
 	for (size_t i = 0; i < LISTENERS; i++)
 		server->listeners[i] = listener_close(server->listeners[i]);
-	for (struct session *s = server->sessions; s; s = s->next)
-		session_end(s);
-	say_goodbyes(server);
-	mourning_end(server);
-	server->revoked = revoked_table_free(server->revoked);
-	server->loaders = loader_pool_free(server->loaders);
-	server->scrub = scrub_free(server->scrub);
-	server->silence = silence_free(server->silence);
+	net_end(&server->net);
+	work_close(&server->work);
 	server->roots = roots_free(server->roots);
-	say_goodbyes(server); /* the loaders' */
-	server->crowded = crowded_free(server->crowded);
-	server->discard = discard_free(server->discard);
-	server->unread = unread_free(server->unread);
-	server->fair = fair_free(server->fair);
+	net_settle(&server->net); /* the loaders' */
+	net_close(&server->net);
 	for (size_t i = 0; i < SIGNALS; i++) {
 		if (server->signals[i].data)
 			uv_close((uv_handle_t *)&server->signals[i], NULL);
 	}
 	server->notify = notify_free(server->notify);
-	complaints_end(server->complaints);
 	if (server->keeping)
 		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	serving_close(server);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
-	uv_close((uv_handle_t *)&server->claims_timer, NULL);
-	uv_close((uv_handle_t *)&server->force_timer, NULL);
-	uv_close((uv_handle_t *)&server->failed_timer, NULL);
 }
 
 struct server *server_free(struct server *server)
 {
 	if (!server)
 		return NULL;
-	versions_settle(server);
-	server->stopping = server->draining = true;
+	versions_settle(&server->work);
+	server->net.stopping = server->work.draining = true;
 	close_handles(server);
 	if (!close_loop(server))
 		return server;
-	job_table_clear(&server->jobs);
-	publish_table_free(server->publishes);
-	claim_table_free(server->claims);
-	registry_free(server->registry);
+	work_clear(&server->work);
 	keeping_free(server->keeping);
-	event_ring_free(server->events);
-	device_table_clear(&server->devices);
-	quota_free(server->quota);
-	pace_free(server->connects);
-	complaints_free(server->complaints);
+	ledger_clear(&server->ledger);
+	net_clear(&server->net);
 	free(server);
 	return NULL;
 }
@@ -281,35 +197,22 @@ static int watch_signals(struct server *server, struct error *error)
 	return r < 0 ? watching_failed(r, "its signals", error) : 0;
 }
 
-static int open_listeners(struct server *server, struct inherited *left, struct error *error)
-{
-	const enum session_kind kinds[LISTENERS] = {SESSION_WORKER, SESSION_ADMIN};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
-		r = listener_open(server, kinds[i], left, &server->listeners[i], error);
-	return r;
-}
-
-/* Sockets of our own go to the store too, so that who connects while gpuwmd restarts waits. */
-static int keep_listeners(struct server *server, struct error *error)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < LISTENERS && keeping_stores(server->keeping); i++)
-		r = listener_keep(server->listeners[i], error);
-	return r;
-}
-
 /* hello tells devices: those of the last gpuwmd, or what the first loader says or fails to. */
 static void begin_serving(struct server *server)
 {
-	bool devices_known = server->devices.count > 0 || keeping_locked(server->keeping);
+	bool devices_known = server->ledger.devices.count > 0 || keeping_locked(server->keeping);
 
 	if (devices_known)
 		serving_begin(server);
 	if (!keeping_locked(server->keeping))
-		loader_pool_start(server->loaders, devices_known ? NULL : serving_begin);
+		loader_pool_start(server->work.loaders, devices_known ? NULL : serving_begin, server);
+}
+
+/* The ledger may be that of the last gpuwmd. */
+static void adopted(struct server *server)
+{
+	scrub_begin(server->work.scrub);
+	config_warn_budgets(server);
 }
 
 static int open_all(struct server *server, struct inherited *left, struct error *error)
@@ -317,12 +220,14 @@ static int open_all(struct server *server, struct inherited *left, struct error 
 	int r = threads_begin(&server->loop, &server->first_work, error);
 
 	if (r == 0)
-		r = open_listeners(server, left, error);
+		r = sockets_open(server, left, error);
 	notify_extend(EXTEND_SECONDS);
 	if (r == 0)
 		r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
-		r = keep_listeners(server, error);
+		adopted(server);
+	if (r == 0)
+		r = sockets_keep(server, error);
 	inherited_clear(left);
 	return r;
 }
@@ -333,15 +238,15 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 
 	if (r < 0)
 		return r;
-	event_ring_begin(server->events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
-	lease_begin(server->registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
-	server->jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
+	event_ring_begin(server->ledger.events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	lease_begin(server->ledger.registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
+	server->work.jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
 	r = watch_signals(server, error);
 	if (r < 0)
 		return r;
-	claims_begin_grace(server);
-	versions_force_begin(server);
-	versions_failed_begin(server);
+	claims_begin_grace(&server->work);
+	versions_force_begin(&server->work);
+	versions_failed_begin(&server->work);
 	begin_serving(server);
 	roots_look(server->roots);
 	if (!server->failed.code)
@@ -356,36 +261,6 @@ void server_fail(struct server *server, const struct error *error)
 	uv_stop(&server->loop);
 }
 
-/* What is on its way into the fd store gets there; after a drain it is retired then. */
-static void fail_publishes(struct server *server, const struct error *error)
-{
-	struct publish *publish = publish_next(server->publishes, NULL), *next;
-
-	for (; publish; publish = next) {
-		next = publish_next(server->publishes, publish);
-		if (!publish->version->storing)
-			versions_fail(server, publish, error, NULL);
-	}
-}
-
-void server_begin_draining(struct server *server, const struct error *why)
-{
-	struct message_writer w;
-
-	if (server->draining)
-		return;
-	server->draining = true;
-	log_info("%s: no new leases, publishes or loads", why->message);
-	event_begin(server->events, &w, EVENT_DRAINING);
-	event_emit(server->events, &w);
-	waiters_refuse(server, WAIT_READY, why);
-	waiters_refuse(server, WAIT_CLAIM, why);
-	fail_publishes(server, why);
-	for (struct job *job = server->jobs.first; job; job = job->next)
-		job_cancel(server, job, why);
-	server->turn_due = true; /* no context is kept any more */
-}
-
 static void on_stop_timer(uv_timer_t *timer)
 {
 	uv_stop(timer->loop);
@@ -398,7 +273,7 @@ static void say_what_stays(const struct server *server)
 	uint64_t count = 0;
 
 	/* What is building or checking fails now, and what is freed leaves the store. */
-	while ((version = registry_next_version(server->registry, NULL, version)))
+	while ((version = registry_next_version(server->ledger.registry, NULL, version)))
 		count += !version->freeing &&
 			 (version->state == VERSION_READY || version->state == VERSION_RETIRING);
 	if (count > 0 && keeping_stores(server->keeping))
@@ -408,16 +283,11 @@ static void say_what_stays(const struct server *server)
 			(unsigned long long)count, count == 1 ? " is" : "s are");
 }
 
-int server_refuse_stopping(struct error *error)
-{
-	return error_set(error, -ECONNRESET, "connect again, and ask the next one", "gpuwmd is stopping");
-}
-
 void server_stop(struct server *server)
 {
 	struct error error;
 
-	if (server->stopping)
+	if (server->net.stopping)
 		return;
 	notify_stopping();
 	notify_extend(EXTEND_SECONDS);
@@ -426,11 +296,11 @@ void server_stop(struct server *server)
 			listener_stop(server->listeners[i]);
 	}
 	/* Before the publishes fail: the next gpuwmd has what was ready by then, and says so. */
-	server_refuse_stopping(&error);
+	net_refuse_stopping(&error);
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
-		waiters_refuse(server, (enum wait_kind)kind, &error);
-	server_begin_draining(server, &error);
+		waiters_refuse(&server->clients, (enum wait_kind)kind, &error);
+	work_begin_draining(&server->work, &error);
 	say_what_stays(server);
-	server->stopping = true;
+	server->net.stopping = true;
 	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);
 }

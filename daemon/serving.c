@@ -1,7 +1,7 @@
 #include "serving.h"
 
-#include "listener.h"
-#include "notify.h"
+#include "net/listener.h"
+#include "base/notify.h"
 #include "server.h"
 
 static void on_awake(uv_idle_t *idle)
@@ -32,8 +32,9 @@ void serving_close(struct server *server)
 	uv_close((uv_handle_t *)&server->serving, NULL);
 }
 
-void serving_begin(struct server *server)
+void serving_begin(void *data)
 {
+	struct server *server = data;
 	struct error error;
 
 	for (size_t i = 0; i < LISTENERS; i++) {

@@ -11,7 +11,7 @@ void serving_init(struct server *server);
 void serving_close(struct server *server);
 
 /* Watches the listeners, and sends READY to the service manager after the loop's next turn. If the loop can't watch a
- * listener, calls server_fail. */
-void serving_begin(struct server *server);
+ * listener, calls server_fail. The argument is the struct server. */
+void serving_begin(void *server);
 
 #endif

@@ -14,12 +14,13 @@ static void reset_signals(void)
 	sigset_t none;
 
 	for (int number = 1; number < NSIG; number++)
-		signal(number, SIG_DFL); /* fails for SIGKILL, SIGSTOP and libc's own */
+		/* This fails for SIGKILL, SIGSTOP and libc's own signals. */
+		signal(number, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Stored descriptors have higher numbers than any place here: see store.h. */
+/* The numbers of stored descriptors are higher than any place here: see store.h. */
 static int place_fds(const struct store *store)
 {
 	for (size_t i = 0; i < store->count; i++) {
@@ -34,10 +35,10 @@ static _Noreturn void child_run(char *const *command, struct environment *enviro
 {
 	int r;
 
-	/* SIGKILL, not SIGTERM: a program that hangs would be left over. */
+	/* SIGKILL and not SIGTERM: otherwise a program that hangs would outlive the keeper. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
-		_exit(CHILD_NOT_RUN); /* it died before that */
+		_exit(CHILD_NOT_RUN); /* The keeper died before prctl took effect. */
 	setsid();
 	environment_set_pid(environment, getpid());
 	r = place_fds(store);

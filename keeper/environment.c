@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PID_BYTES 12 /* a pid_t and its zero */
+#define PID_BYTES 12 /* a pid_t and its terminating zero */
 #define OURS_MAX 8
 
-/* What may be in `base` from whoever started us, and would tell the program wrong things. */
+/* Variables of whoever started the keeper that would tell the program wrong things. */
 static const char *const removed[] = {
 	"NOTIFY_SOCKET=",  "FDSTORE=",       "LISTEN_FDS=",   "LISTEN_PID=", "LISTEN_PIDFDID=",
 	"LISTEN_FDNAMES=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "MAINPID=",    STORE_ANSWER_VARIABLE "="};
@@ -36,7 +36,7 @@ static char *put_names(char *text, const struct store *store)
 	return end + 1;
 }
 
-/* Lays the texts behind each other in e->texts, which has room for them. */
+/* Writes the texts one behind the other into e->texts, which has room for them. */
 static void put_ours(struct environment *e, char **next, const char *notify_socket, const struct store *store,
 		     uint64_t watchdog_us)
 {
@@ -67,7 +67,7 @@ static void put_ours(struct environment *e, char **next, const char *notify_sock
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
 		     const struct store *store, uint64_t watchdog_us)
 {
-	/* Each of our variables but those two is at most 64 bytes. */
+	/* Each of the keeper's variables but those two has at most 64 bytes. */
 	size_t bytes = OURS_MAX * 64 + strlen(notify_socket) + store->name_bytes, count = 0, kept = 0;
 	struct environment e = {0};
 

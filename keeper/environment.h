@@ -1,4 +1,5 @@
-/* The environment of a start: ours, with what sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3) look for. */
+/* The environment of a start: the keeper's own, with the variables that sd_listen_fds(3),
+ * sd_notify(3) and sd_watchdog_enabled(3) read. */
 #ifndef GPUWM_KEEPER_ENVIRONMENT_H
 #define GPUWM_KEEPER_ENVIRONMENT_H
 
@@ -9,18 +10,21 @@
 
 struct environment {
 	char **variables; /* for execve; ends with NULL */
-	/* Room for the number behind "LISTEN_PID=" and "WATCHDOG_PID="; NULL where that is not set. */
+	/* Where to write the number behind "LISTEN_PID=" and "WATCHDOG_PID=". NULL: that variable
+	 * is not set. */
 	char *listen_pid, *watchdog_pid;
-	char *texts; /* what we added */
+	char *texts; /* the keeper's variables */
 };
 
-/* Makes an environment of `base` and the keeper's own variables, which replace those of `base`: NOTIFY_SOCKET, FDSTORE (how
- * many descriptors the store takes, as systemd sets it since version 254), GPUWM_STORE_ANSWERS (store_answer.h), LISTEN_*
- * for what the store holds, and WATCHDOG_* if watchdog_us is not 0. The result points into the strings of `base`; free it
- * with environment_clear. -ENOMEM. */
+/* Makes an environment of `base` and the keeper's own variables, which replace those of `base`:
+ * NOTIFY_SOCKET, FDSTORE (how many descriptors the store takes, as systemd sets it since version
+ * 254), GPUWM_STORE_ANSWERS (store_answer.h), LISTEN_* for what the store holds, and WATCHDOG_* if
+ * watchdog_us is not 0. Returns 0 and sets *ret, for environment_clear. *ret points into the
+ * strings of `base`. Fails with -ENOMEM. */
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
 		     const struct store *store, uint64_t watchdog_us);
-/* Both numbers, once the process is known. Allocates nothing: for use between fork and exec. */
+/* Writes both numbers, once the process is known. It allocates nothing, so that it can be called
+ * between fork and exec. */
 void environment_set_pid(struct environment *environment, pid_t pid);
 void environment_clear(struct environment *environment);
 

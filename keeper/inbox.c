@@ -47,8 +47,8 @@ static int folder_find(struct inbox *inbox, const char *where)
 	return r;
 }
 
-/* The length of the queue is net.unix.max_dgram_qlen, whatever SO_RCVBUF says; a sender waits when it
- * is full, so nothing is lost. */
+/* The length of the queue is net.unix.max_dgram_qlen, whatever SO_RCVBUF says. If the queue is
+ * full, the sender waits, so nothing is lost. */
 static int socket_open(struct inbox *inbox)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -89,7 +89,8 @@ void inbox_close(struct inbox *inbox)
 	*inbox = (struct inbox){.fd = -1};
 }
 
-/* Room for what the kernel can put there, so that only our own limit of open files cuts it. */
+/* Room for all that the kernel can put there, so that only this process's limit of open files can
+ * cut it. */
 union control {
 	char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(INBOX_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
@@ -128,7 +129,7 @@ int inbox_receive(const struct inbox *inbox, struct inbox_message *ret)
 	ret->sender = 0;
 	ret->fd_count = 0;
 	ret->bytes = (size_t)got;
-	/* The buffer is a byte longer than a text may be. */
+	/* The buffer has one byte more than a text may have. */
 	ret->text_cut = (header.msg_flags & MSG_TRUNC) || ret->bytes > NOTIFY_BYTES_MAX;
 	ret->fds_cut = header.msg_flags & MSG_CTRUNC;
 	take_control(ret, &header);

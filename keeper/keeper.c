@@ -59,7 +59,8 @@ static void start(struct keeper *k)
 		return;
 	}
 	k->child = pid;
-	k->answer = (struct store_answer){0}; /* what it held was not the new one's */
+	/* refusals of the last program's descriptors are not the new one's */
+	k->answer = (struct store_answer){0};
 	k->starts++;
 	k->phase = PHASE_STARTING;
 	k->deadline_ms = k->options->start_ms ? clock_ms() + k->options->start_ms : 0;
@@ -69,8 +70,8 @@ static void start(struct keeper *k)
 
 static void stop_child(struct keeper *k)
 {
-	/* SIGCONT: one that is stopped could not end. First, since it also undoes the SIGSTOP by which a
-	 * leak checker or debugger looks at a process that ends. */
+	/* A stopped process can't end, so SIGCONT is needed. It comes first because it also undoes
+	 * the SIGSTOP by which a leak checker or debugger looks at a process that ends. */
 	kill(k->child, SIGCONT);
 	kill(k->child, SIGTERM);
 	if (k->phase == PHASE_STARTING || k->phase == PHASE_READY) {
@@ -96,7 +97,8 @@ static void kill_child(struct keeper *k, const char *why)
 	k->deadline_ms = 0;
 }
 
-/* Nothing is lost by leaving, and trying again would only hide a wrong command line. */
+/* If the first start failed and nothing is stored, the keeper ends: nothing is lost, and trying
+ * again would only hide a wrong command line. */
 static bool never_worked(const struct keeper *k, const siginfo_t *end)
 {
 	return k->starts == 1 && !k->was_ready && k->store.count == 0 && end->si_code == CLD_EXITED;
@@ -146,7 +148,7 @@ static void on_end(struct keeper *k, const siginfo_t *end)
 	start_after(k, delay);
 }
 
-/* Reaps every child: as PID 1, and as a subreaper, we inherit the orphans. */
+/* Reaps every child: as PID 1 and as a subreaper, the keeper inherits orphans. */
 static void reap(struct keeper *k)
 {
 	siginfo_t end = {0};
@@ -154,7 +156,7 @@ static void reap(struct keeper *k)
 	while (k->phase != PHASE_OVER && waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 	       end.si_pid != 0) {
 		if (end.si_pid == k->child)
-			keeper_listen(k); /* what it said before it died counts */
+			keeper_listen(k); /* what the program said before it died counts */
 		waitid(P_PID, (id_t)end.si_pid, &end, WEXITED);
 		if (end.si_pid == k->child)
 			on_end(k, &end);
@@ -170,7 +172,8 @@ static void on_stop(struct keeper *k)
 		return;
 	k->stop = true;
 	k->ready_due = false;
-	manager_tell("STOPPING=1"); /* where it is not taken, our end tells it */
+	/* if the manager does not take this, the keeper's exit tells it */
+	manager_tell("STOPPING=1");
 	if (k->child == 0)
 		k->phase = PHASE_OVER;
 	else
@@ -191,7 +194,7 @@ static void on_upgrade(struct keeper *k)
 	}
 }
 
-/* Until it is ready it may have no handler for SIGHUP, and would die of it. */
+/* Before the program is ready it may have no handler for SIGHUP, and would die of it. */
 static void on_reload(struct keeper *k)
 {
 	if (k->phase == PHASE_READY)
@@ -219,7 +222,7 @@ static void read_signals(struct keeper *k)
 		case SIGCHLD:
 			break;
 		default:
-			/* Passed on, they would end a gpuwmd that has no handler for them. */
+			/* Passed on, this signal would end a gpuwmd that has no handler for it. */
 			log_info("signal %u (%s) is ignored", info.ssi_signo, strsignal((int)info.ssi_signo));
 		}
 	}
@@ -227,7 +230,7 @@ static void read_signals(struct keeper *k)
 
 /* ---- the loop ---- */
 
-/* The program was silent for `interval_ms`, unless we did not run either. */
+/* Acts on the program's silence for `interval_ms`, unless the keeper did not run either. */
 static void on_silence(struct keeper *k, uint64_t now, uint64_t interval_ms, const char *why)
 {
 	if (now > k->deadline_ms + LATE_MS) {
@@ -268,7 +271,7 @@ void keeper_tell_ready(struct keeper *k)
 	k->ready_retry_ms = clock_ms() + READY_RETRY_MS;
 }
 
-/* As poll(2) wants it, to the earlier of the two deadlines. */
+/* Returns the time until the earlier of the two deadlines, as poll(2) wants it. */
 static int time_left(const struct keeper *k)
 {
 	uint64_t now = clock_ms(), next = k->deadline_ms;

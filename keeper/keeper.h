@@ -1,4 +1,4 @@
-/* The supervisor: one program, its store, a loop of poll(2) over signals and notifications. */
+/* The supervisor: one program, its store, and a loop of poll(2) over signals and notifications. */
 #ifndef GPUWM_KEEPER_KEEPER_H
 #define GPUWM_KEEPER_KEEPER_H
 
@@ -8,32 +8,41 @@
 #include "store.h"
 #include "../service/store_answer.h"
 
-/* After SIGABRT: a core of gpuwmd is a few MiB, since it maps no weights. */
+/* The time that the program has after SIGABRT. A core of gpuwmd has a few MiB, since gpuwmd maps no
+ * weights. */
 #define ABORT_MS 5000
-/* A watchdog or start that we see expire this much too late has counted time in which we did not run
- * either (a paused container, a suspended machine): the program gets a fresh interval. */
+/* If the keeper sees the deadline of a watchdog or start expire this much too late, the keeper did
+ * not run either (a paused container, a suspended machine). Then the program gets a fresh
+ * interval. */
 #define LATE_MS 1000
-/* READY=1 that a manager above us does not take, its queue being full, is told again after this. */
+/* If the queue of a manager above the keeper is full and does not take READY=1, the keeper tells it
+ * again after this time. */
 #define READY_RETRY_MS 1000
-/* Notifications in one turn: more than any net.unix.max_dgram_qlen in use, so that all that a dead
- * program said is read before its death counts, and still no flood keeps us from signals. */
+/* Notifications in one turn. It is more than any net.unix.max_dgram_qlen in use, so the keeper
+ * reads all that a dead program said before it acts on its death. It is a limit nevertheless, so
+ * that no flood keeps the keeper from signals. */
 #define TURN_MESSAGES_MAX 4096
 
 enum phase {
 	PHASE_WAITING, /* nothing runs; the deadline is the next start */
-	PHASE_STARTING, /* it runs and has not said READY=1; the deadline is the start's, if there is one */
+	/* the program runs and has not said READY=1; the deadline is the start's, if there is
+	 * one */
+	PHASE_STARTING,
 	PHASE_READY, /* the deadline is the watchdog's, if there is one */
-	PHASE_STOPPING, /* SIGTERM was sent, or it said STOPPING=1; the deadline is SIGKILL's */
-	PHASE_ABORTING, /* SIGABRT was sent, by the watchdog or the start's deadline; the deadline is SIGKILL's */
-	PHASE_KILLED, /* SIGKILL was sent */
-	PHASE_OVER, /* nothing runs, nothing will: keeper_run returns */
+	/* the keeper sent SIGTERM, or the program said STOPPING=1; the deadline is SIGKILL's */
+	PHASE_STOPPING,
+	/* the keeper sent SIGABRT, for the watchdog or the start's deadline; the deadline is
+	 * SIGKILL's */
+	PHASE_ABORTING,
+	PHASE_KILLED, /* the keeper sent SIGKILL */
+	PHASE_OVER, /* nothing runs and nothing will; keeper_run returns */
 };
 
 enum complaint { COMPLAINT_FOREIGN, COMPLAINT_DAMAGED, COMPLAINT_STORE, COMPLAINT_MAIN_PID, COMPLAINTS };
 
 struct keeper {
 	const struct options *options;
-	const char *name; /* of the program, in the log */
+	const char *name; /* the program's name in the log */
 	char *const *environment;
 	struct store store;
 	struct inbox inbox;
@@ -41,36 +50,38 @@ struct keeper {
 	pid_t child; /* 0: none */
 	enum phase phase;
 	uint64_t deadline_ms; /* 0: none */
-	uint64_t ready_since_ms; /* of this run; 0: not ready yet */
+	uint64_t ready_since_ms; /* when this run became ready; 0: not yet */
 	unsigned starts;
-	bool was_ready; /* in any run */
-	bool stop; /* we were told to */
-	bool upgrade; /* when it ends, start it at once */
-	bool reload; /* SIGHUP is due when it is ready */
-	bool ready_due; /* READY=1 is to be told to the manager above, at ready_retry_ms */
+	bool was_ready; /* this run or an earlier one was ready */
+	bool stop; /* the keeper was told to stop */
+	bool upgrade; /* start the program again as soon as it ends */
+	bool reload; /* send SIGHUP when the program is ready */
+	bool ready_due; /* READY=1 is still to be told to the manager above, at ready_retry_ms */
 	uint64_t ready_retry_ms;
 	struct restart restart;
 	int exit_status;
-	struct store_answer answer; /* at the next barrier */
+	struct store_answer answer; /* the answer to the next barrier */
 	struct log_limit limits[COMPLAINTS];
 	struct inbox_message message;
 };
 
-/* Runs until it is told to stop, or the very first start shows that the command line is wrong. Returns
- * our exit status. `signals` is a signalfd for those that main blocked. */
+/* Runs until it is told to stop, or until the very first start shows that the command line is
+ * wrong. Returns the keeper's exit status. `signals` is a signalfd for the signals that main
+ * blocked. */
 int keeper_run(const struct options *options, char *const *environment, int signals);
 
 /* ---- between the files of the supervisor ---- */
 
 uint64_t clock_ms(void);
-/* A warning that is written once in ten seconds of its kind. */
+/* Logs a warning, at most once in ten seconds for each kind. */
 void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Tells the manager above that we are ready; until it takes that, the loop tries again. */
+/* Tells the manager above that the keeper is ready. Until the manager takes that, the loop tries
+ * again. */
 void keeper_tell_ready(struct keeper *k);
-/* listen.c: reads what the program says, until there is nothing more. */
+/* listen.c: reads all notifications that the program has sent. */
 void keeper_listen(struct keeper *k);
-/* SIGABRT, since it does not say that it is ready, or lives. */
+/* Sends SIGABRT, because the program does not say that it is ready, or that it lives. */
 void keeper_abort(struct keeper *k, const char *why);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the program says: notifications are checked, and done. */
+/* What the program says: the keeper checks its notifications and acts on them. */
 #include "keeper.h"
 #include "../service/manager.h"
 
@@ -40,7 +40,7 @@ static void store_fds(struct keeper *k, struct inbox_message *message, const cha
 	}
 }
 
-/* Removing comes first, as in systemd: a message with both replaces. */
+/* Removing comes first, as in systemd: so a message with both replaces a descriptor. */
 static void do_store(struct keeper *k, struct inbox_message *message, const struct notification *n)
 {
 	if (n->name_given && !n->name_valid) {
@@ -57,7 +57,8 @@ static void do_store(struct keeper *k, struct inbox_message *message, const stru
 		store_fds(k, message, n->name_given ? n->name : FD_NAME_DEFAULT);
 }
 
-/* Of a barrier whose descriptor is lost the program finds that it is not answered. */
+/* If the descriptor of a barrier is lost, the keeper can't answer that barrier, and the program
+ * finds out by itself. */
 static void lose_fds(struct keeper *k, const struct inbox_message *message)
 {
 	struct notification n;
@@ -81,7 +82,7 @@ static void become_ready(struct keeper *k)
 	k->reload = false;
 }
 
-/* What is not taken is dropped: the next one tells. */
+/* If the manager does not take this, the text is dropped: the next status will tell it. */
 static void pass_status(const struct notification *n)
 {
 	char text[NOTIFY_BYTES_MAX + 1];
@@ -90,7 +91,7 @@ static void pass_status(const struct notification *n)
 	manager_tell(text);
 }
 
-/* Without a deadline there is nothing to extend. */
+/* If there is no deadline, there is nothing to extend. */
 static void extend(struct keeper *k, uint64_t extended_ms)
 {
 	if ((k->phase == PHASE_STARTING || k->phase == PHASE_STOPPING) && k->deadline_ms &&
@@ -155,7 +156,8 @@ void keeper_listen(struct keeper *k)
 
 	for (unsigned i = 0; i < TURN_MESSAGES_MAX && (r = inbox_receive(&k->inbox, &k->message)) > 0; i++) {
 		do_message(k, &k->message);
-		/* This is also what ends a BARRIER=1: all before it was done. */
+		/* This also answers BARRIER=1 by closing its descriptor: everything before it is
+		 * done. */
 		inbox_message_clear(&k->message);
 	}
 	if (r < 0)

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-/* Longer lines are cut. Less than a page: a pipe that polls as writable takes it whole. */
+/* Longer lines are cut. It is less than a page, so a pipe that polls as writable takes a whole
+ * line. */
 #define LINE_BYTES 2048
 #define LIMIT_MS 10000
 
@@ -20,7 +21,7 @@ void log_write(enum log_level level, const char *format, ...)
 	va_end(arguments);
 	if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT))
 		return;
-	/* A log that can't be written has nowhere to say so. */
+	/* If the log can't be written, there is nowhere to say so. */
 	if (write(STDERR_FILENO, line, bytes) < 0)
 		return;
 }

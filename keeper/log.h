@@ -1,4 +1,5 @@
-/* Log lines to stderr: "gpuwm-keeper: warning: ...", or with journald's priorities when stderr is the journal. */
+/* Writes log lines to stderr: "gpuwm-keeper: warning: ...", or with journald's priorities if stderr
+ * is the journal. */
 #ifndef GPUWM_KEEPER_LOG_H
 #define GPUWM_KEEPER_LOG_H
 
@@ -6,18 +7,20 @@
 
 #include <stdint.h>
 
-/* A line that would block is dropped: a log that nobody reads must not stop the keeper. */
+/* Writes a line. If writing would block, the line is dropped: a log that nobody reads must not stop
+ * the keeper. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 
-/* For what others can cause as often as they like: one line of a kind in ten seconds. */
+/* Limits lines that others can cause as often as they like: one line of a kind in ten seconds. */
 struct log_limit {
 	uint64_t next_ms; /* no line before this time */
 	unsigned left_out;
 };
-/* True when a line may be written now; *ret_left_out: how many were not, since the last one. */
+/* Returns whether a line may be written now. Then *ret_left_out is how many lines were left out
+ * since the last one. */
 int log_allowed(struct log_limit *limit, uint64_t now_ms, unsigned *ret_left_out);
 
 #endif

@@ -15,17 +15,17 @@
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
-/* Our own: standard streams, signals, notifications, and to spare. */
+/* The keeper's own descriptors: standard streams, signals, notifications, and some to spare. */
 #define FILES_BASE 32
 
-/* Stored descriptors lie above the places that the child has for them: twice their number. One
- * notification more comes on top. */
+/* Returns how many descriptors the keeper needs. The numbers of stored ones lie above the places
+ * that the child has for them, so these are twice as many. One notification more comes on top. */
 static rlim_t files_needed(size_t store_max)
 {
 	return FILES_BASE + STORE_FD_FIRST + 2 * store_max + INBOX_FDS_MAX;
 }
 
-/* The program inherits the limit. */
+/* Raises the limit of open files, which the program inherits. */
 static int raise_files(size_t store_max)
 {
 	rlim_t needed = files_needed(store_max);
@@ -49,7 +49,8 @@ static int raise_files(size_t store_max)
 	return -EMFILE;
 }
 
-/* Makes the kernel's table of our descriptors as large as it ever gets, so that to keep one takes no memory later. */
+/* Makes the kernel's table of the keeper's descriptors as large as it ever gets, so that keeping
+ * one needs no memory later. */
 static int reserve_files(size_t store_max)
 {
 	int last = (int)files_needed(store_max) - 1, fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, last);
@@ -62,9 +63,10 @@ static int reserve_files(size_t store_max)
 	return 0;
 }
 
-/* All signals but a program's own faults and Ctrl-Z wait until we read them, or for ever: none ends us
- * by accident, since our end frees the store. Blocked ones reach PID 1 too, which the kernel otherwise spares those
- * that it has no handler for. Actions are the default ones: an inherited SIG_IGN of SIGCHLD would hide every death. */
+/* Blocks all signals but those of a fault and Ctrl-Z. They wait until the keeper reads them, or for
+ * ever, so that none ends the keeper by accident: its end frees the store. Blocked signals reach
+ * PID 1 too; without that the kernel drops those for which PID 1 has no handler. The actions are
+ * the default ones: an inherited SIG_IGN of SIGCHLD would hide every death. */
 static int take_signals(void)
 {
 	static const int spared[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGTSTP};
@@ -84,7 +86,7 @@ static int take_signals(void)
 	return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* What whoever started us left open is not the program's. */
+/* The program does not inherit what whoever started the keeper left open. */
 static void hide_inherited(void)
 {
 	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
@@ -114,7 +116,8 @@ int main(int argc, char **argv)
 		log_error("signals can't be read: %s", strerror(errno));
 		return EXIT_COULD_NOT_START;
 	}
-	/* Not PID 1, but in a container whose PID 1 may reap nobody: orphans come to us all the same. */
+	/* In a container the keeper may not be PID 1, and the PID 1 there may reap nobody. So
+	 * orphans come to the keeper in any case. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	status = keeper_run(&options, environ, signals);
 	close(signals);

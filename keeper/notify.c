@@ -13,7 +13,7 @@ static bool equals(struct value value, const char *text)
 	return value.bytes == strlen(text) && memcmp(value.text, text, value.bytes) == 0;
 }
 
-/* The value of a line that begins with "KEY=". */
+/* Sets *ret to the value of a line that begins with "KEY=". */
 static bool has_key(const char *line, size_t bytes, const char *key, struct value *ret)
 {
 	size_t length = strlen(key);
@@ -35,7 +35,7 @@ bool fd_name_valid(const char *name, size_t bytes)
 	return true;
 }
 
-/* 0 for what is no number, or none that fits. */
+/* Returns 0 if the value is not a number, or does not fit. */
 static uint64_t number(struct value value)
 {
 	uint64_t n = 0;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What LISTEN_FDNAMES has room for with names of one letter. */
+/* LISTEN_FDNAMES has room for this many names of one letter. */
 #define STORE_MAX_MAX 65536
-/* A day: more is a mistake. */
+/* A day: a longer time is a mistake. */
 #define SECONDS_MAX 86400
 
 enum {
@@ -39,14 +39,14 @@ static int print_help(void)
 {
 	printf("usage: gpuwm-keeper [FLAG]... -- PROGRAM [ARGUMENT]...\n\n"
 	       "Runs PROGRAM (gpuwmd) where there is no systemd: keeps its descriptors, starts it again\n"
-	       "when it ends, forwards signals, reaps orphans. SIGUSR1 starts PROGRAM anew: an upgrade.\n\n"
+	       "when it ends, passes signals on, reaps orphans. SIGUSR1 upgrades: it ends PROGRAM and starts it anew.\n\n"
 	       "Flags:\n"
-	       "  --store-max N            descriptors that PROGRAM may store; by default %d\n"
-	       "  --start-timeout SECONDS  PROGRAM is killed when it is not ready after this long; by default %g; 0: never\n"
-	       "  --stop-timeout SECONDS   from SIGTERM to SIGKILL; by default %g\n"
-	       "  --watchdog SECONDS       PROGRAM is killed when it is ready and says nothing for this long; by default 0: never\n"
+	       "  --store-max N            how many descriptors PROGRAM may store; by default %d\n"
+	       "  --start-timeout SECONDS  kill PROGRAM if it is not ready so long after its start; by default %g; 0: never\n"
+	       "  --stop-timeout SECONDS   how long PROGRAM may take to end after SIGTERM before SIGKILL; by default %g\n"
+	       "  --watchdog SECONDS       kill PROGRAM if it is ready and says no WATCHDOG=1 for so long; by default 0: never\n"
 	       "  --restart-delay SECONDS  the longest delay before PROGRAM is started again; by default %g\n"
-	       "  --runtime-dir DIR        where the notification socket is made; by default the first of XDG_RUNTIME_DIR, /run, /tmp\n"
+	       "  --runtime-dir DIR        where to make the folder of the notification socket; by default the first possible of XDG_RUNTIME_DIR, /run, /tmp\n"
 	       "  --help                   print this\n"
 	       "  --version                print the version\n",
 	       STORE_FDS_MAX, START_TIMEOUT_MS / 1000.0, STOP_TIMEOUT_MS / 1000.0,
@@ -111,7 +111,7 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 	int flag, r = 0;
 
 	opterr = 0;
-	optind = 0; /* getopt starts anew */
+	optind = 0; /* getopt begins again */
 	while (r == 0 && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
 		if (flag == FLAG_HELP)
 			return print_help();

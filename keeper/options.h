@@ -1,4 +1,4 @@
-/* What the command line says. */
+/* The command line. */
 #ifndef GPUWM_KEEPER_OPTIONS_H
 #define GPUWM_KEEPER_OPTIONS_H
 
@@ -7,11 +7,12 @@
 
 #include <stddef.h>
 
-/* Docker sends SIGKILL ten seconds after SIGTERM: what is to be said is said before. gpuwmd needs two. */
+/* Docker sends SIGKILL ten seconds after SIGTERM, and the keeper logs what it has to say before
+ * that. gpuwmd needs two seconds. */
 #define STOP_TIMEOUT_MS 8000
-/* As TimeoutStartSec in gpuwmd's unit. gpuwmd extends it where it has to adopt much. */
+/* The value of TimeoutStartSec in gpuwmd's unit. gpuwmd extends it if it has to adopt much. */
 #define START_TIMEOUT_MS 60000
-/* None by default: a program that does not feed it would be killed for ever. */
+/* No watchdog by default: the keeper would kill a program that does not feed it again and again. */
 #define WATCHDOG_MS 0
 
 struct options {
@@ -19,12 +20,13 @@ struct options {
 	uint64_t start_ms; /* 0: for ever */
 	uint64_t stop_ms;
 	uint64_t watchdog_ms; /* 0: none */
-	uint64_t restart_ms; /* the longest delay */
-	const char *runtime_dir; /* NULL: the usual ones */
+	uint64_t restart_ms; /* the longest delay before a restart */
+	const char *runtime_dir; /* NULL: the usual folders */
 	char *const *command; /* ends with NULL */
 };
 
-/* 0; 1 when help or version was printed and there is nothing to do; -EINVAL, logged. */
+/* Returns 0, or 1 if help or version was printed and there is nothing to do. Fails with -EINVAL,
+ * and logs why. */
 int options_parse(struct options *ret, int argc, char *const *argv);
 
 #endif

@@ -35,8 +35,9 @@ void store_clear(struct store *store)
 	*store = (struct store){0};
 }
 
-/* Where in by_file this open file is (true), or belongs (false). One kcmp takes 2 us: comparing with
- * all of 2,000 would keep us from everything else for 4 ms a descriptor. */
+/* Finds an open file in by_file. Returns true with its place, or false with the place where it
+ * belongs. One kcmp takes 2 us: comparing with all of 2,000 descriptors would keep the keeper from
+ * everything else for 4 ms. */
 static bool find_file(const struct store *store, int fd, size_t *ret_place)
 {
 	size_t low = 0, high = store->count;
@@ -99,7 +100,7 @@ static int keep(struct store *store, int fd, const char *name)
 		return -E2BIG;
 	entry->fd = fcntl(fd, F_DUPFD_CLOEXEC, STORE_FD_FIRST + (int)store->max);
 	if (entry->fd < 0)
-		return -EMFILE; /* EINVAL too: the limit is below that number */
+		return -EMFILE; /* EINVAL too: it says that the limit is below that number */
 	memcpy(entry->name, name, bytes);
 	file_insert(store, entry->fd, place);
 	store->count++;
@@ -111,7 +112,7 @@ int store_add(struct store *store, int fd, const char *name)
 {
 	int r = keep(store, fd, name);
 
-	close(fd); /* cheap: the sender or the store has another */
+	close(fd); /* cheap, since the sender or the store has another descriptor */
 	return r;
 }
 

@@ -4,12 +4,14 @@
 
 #include "../proto/errors.h"
 
-/* Takes it, once it is what it should be and its other end is `user`'s (a name or a number):
- * whoever else could connect, root too, is refused. -EINVAL: no such connection, -ENOENT: no
- * such user, -EACCES: another user's; the connection is closed then. */
+/* Takes that connection. It must be what it should be, and its other end must belong to `user` (a
+ * name or a number): any other user is refused, root too. Returns 0 and sets *ret_sock. Fails with
+ * -EINVAL if there is no such connection, -ENOENT if there is no such user, and -EACCES if the
+ * other end is another user's. Then the connection is closed. */
 int activated_socket(const char *user, int *ret_sock, struct error *error);
 
-/* 0 when the other end of sock was opened by `user`; used by activated_socket. */
+/* Checks that `user` opened the other end of `sock`. Returns 0, or fails as above. activated_socket
+ * uses it. */
 int activated_peer(int sock, const char *user, struct error *error);
 
 #endif

@@ -9,10 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel gives EAGAIN when something was renamed while it walked "..". */
+/* The kernel returns EAGAIN if something was renamed while it walked "..". */
 #define WALK_TRIES 64
 
-/* What follows the root in path; NULL when the root does not contain it. */
+/* Returns what follows the root in `path`, or NULL if the root does not contain it. */
 static const char *below(const char *root, const char *path)
 {
 	size_t length = strlen(root);
@@ -27,7 +27,7 @@ static const char *below(const char *root, const char *path)
 	return *path ? path : ".";
 }
 
-/* Like openat2: a descriptor or -errno. */
+/* Returns a descriptor or -errno, as openat2 does. */
 static int open_in(const char *root, const char *rest)
 {
 	struct open_how how = {
@@ -96,7 +96,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 			*ret_fd = fd;
 			return 0;
 		}
-		/* Where roots lie in each other, another one may hold what the link leads to. */
+		/* If one root lies in another, that one may hold what the link leads to. */
 		if (code == 0 || code == -EXDEV)
 			code = fd;
 	}

@@ -1,4 +1,4 @@
-/* Opening files beneath the configured roots only, whatever links say. */
+/* Opens files beneath the configured roots only, wherever links lead. */
 #ifndef GPUWM_LOADER_BENEATH_H
 #define GPUWM_LOADER_BENEATH_H
 
@@ -6,16 +6,18 @@
 
 #include <stddef.h>
 
-/* Absolute paths; the strings are the caller's. */
+/* Absolute paths. The strings belong to the caller. */
 struct roots {
 	char **paths;
 	size_t count;
 };
 
-/* Opens `path` (absolute) for reading, beneath a root that its text begins
- * with; links may lead anywhere beneath that root, not out of it. Never
- * blocks on a FIFO. -EACCES: beneath no root, or a link leads out of it: names the
- * roots; -ENOENT; other -errno naming the path. */
+/* Opens `path` (absolute) for reading, beneath a root that its text begins with. Links may lead
+ * anywhere beneath that root, but not out of it. It never blocks on a FIFO.
+ *
+ * Returns 0 and sets *ret_fd. Fails with -EACCES if the path is beneath no root, or if a link leads
+ * out of its root (the message names the roots), with -ENOENT, and with any other -errno, which
+ * names the path. */
 int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struct error *error);
 
 #endif

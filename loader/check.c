@@ -10,31 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each reading back from a GPU costs some 10 us, however small. */
+/* Each read from a GPU costs some 10 us, however small it is. */
 #define PADDING_CHUNK KIB(64)
 
-/* What is read in one go: a tensor, or bytes that no tensor holds. */
+/* What is read in one go: a tensor, or padding, the bytes that belong to no tensor. */
 struct piece {
-	const struct index_tensor *tensor; /* NULL: none, all must be zero */
+	const struct index_tensor *tensor; /* NULL: padding, which must be all zeros */
 	uint32_t segment;
-	uint64_t from, to; /* in the segment */
+	uint64_t from, to; /* offsets in the segment */
 };
 
-/* A check in progress: one part, its index, and the device. */
+/* A check in progress: one part, with its index and its device. */
 struct check {
 	const struct check_part *part;
 	struct check_result result;
 	struct memory_device device;
 	struct index_map index;
-	const struct index_tensor **order; /* by segment, then offset */
+	const struct index_tensor **order; /* sorted by segment, then by offset */
 	struct memory_segment *segments; /* mapped */
-	struct piece *pieces; /* all bytes of all segments, in order */
+	struct piece *pieces; /* these cover all bytes of all segments, in order */
 	size_t piece_count;
-	struct memory_span *spans; /* of the pieces */
+	struct memory_span *spans; /* the addresses of the pieces */
 	struct memory_sum *sums;
 	memory_progress_fn *progress;
 	void *user_data;
-	int stopped; /* what progress returned */
+	int stopped; /* the value that progress returned */
 };
 
 static int index_map(const struct check_part *part, struct index_map *ret, struct error *error)
@@ -146,7 +146,7 @@ static const void *address_of(const struct check *check, const struct piece *pie
 	return (const uint8_t *)check->segments[piece->segment].address + piece->from;
 }
 
-/* The piece is not all zeros: says where. */
+/* Makes the error for padding that is not all zeros: it says where. */
 static int padding_fails(const struct check *check, const struct piece *piece, struct error *error)
 {
 	const struct memory_device *device = &check->device;
@@ -165,7 +165,7 @@ static int padding_fails(const struct check *check, const struct piece *piece, s
 		if (!all_zero(buffer, bytes))
 			break;
 	}
-	/* Memory that reads differently each time: none of it is to be trusted. */
+	/* The memory reads differently each time, so none of it can be trusted. */
 	if (left == 0) {
 		from = 0;
 		bytes = piece->to - piece->from;
@@ -208,7 +208,8 @@ static void add_piece(struct check *check, uint32_t segment, const struct index_
 		check->pieces[check->piece_count++] = (struct piece){tensor, segment, from, to};
 }
 
-/* Tensors and padding of one segment; *at: the first of its tensors in the order, moved behind the last. */
+/* Cuts one segment into tensors and padding. *at is the first of its tensors in the order; it moves
+ * behind the last one. */
 static void cut_segment(struct check *check, uint32_t segment, uint32_t *at)
 {
 	uint32_t count = check->index.view.header->tensor_count;
@@ -217,7 +218,8 @@ static void cut_segment(struct check *check, uint32_t segment, uint32_t *at)
 	for (; *at < count && check->order[*at]->segment == segment; (*at)++) {
 		const struct index_tensor *tensor = check->order[*at];
 
-		/* Tied tensors share a place and, as the index is valid, a digest. */
+		/* Tied tensors share a place. Since the index is valid, they also share a
+		 * digest. */
 		if (tensor->bytes > 0 && tensor->offset < end)
 			continue;
 		add_piece(check, segment, NULL, end, tensor->offset);
@@ -246,7 +248,7 @@ static int cut_all(struct check *check, struct error *error)
 	return 0;
 }
 
-/* Says which segment an error of the memory is about. */
+/* Adds to an error of the memory which segment it is about. */
 static int segment_failed(uint32_t position, int code, struct error *error)
 {
 	struct error inner = *error;
@@ -254,7 +256,7 @@ static int segment_failed(uint32_t position, int code, struct error *error)
 	return error_set(error, code, inner.detail, "segment %u: %s", position, inner.message);
 }
 
-/* Maps segment `position`; the mapping proves its size on a GPU. */
+/* Maps the segment at `position`. On a GPU the mapping proves the segment's size. */
 static int map_segment(struct check *check, uint32_t position, struct error *error)
 {
 	const struct memory_device *device = &check->device;
@@ -333,8 +335,13 @@ struct check *check_close(struct check *check)
 
 static int check_inside(struct check *check, struct error *error)
 {
-	int r = memory_digests(&check->device, check->spans, check->piece_count, check->part->pace,
-			       check_progress, check, check->sums, &check->result.report, error);
+	const struct memory_digest_options options = {
+		.pace = check->part->pace,
+		.progress = check_progress,
+		.user_data = check,
+		.ret_report = &check->result.report,
+	};
+	int r = memory_digests(&check->device, check->spans, check->piece_count, &options, check->sums, error);
 
 	if (r < 0)
 		return check->stopped ? check->stopped : r;

@@ -1,5 +1,4 @@
-/* Checking a part: everything that its index says, against what lies in the
- * memory behind its descriptors. */
+/* Checks a part: everything that its index says, against the memory behind its descriptors. */
 #ifndef GPUWM_LOADER_CHECK_H
 #define GPUWM_LOADER_CHECK_H
 
@@ -7,41 +6,46 @@
 #include "../proto/digest.h"
 
 struct check_segment {
-	int fd; /* the caller's */
+	int fd; /* belongs to the caller */
 	uint64_t bytes; /* as the publisher declared it */
 };
 
-/* A part as it was handed in, and what it must be. */
+/* A part as a publisher handed it in, and what it must be. */
 struct check_part {
 	const char *device;
 	uint32_t rank, world;
-	uint64_t bytes_max; /* what the daemon granted */
-	int index_fd; /* the caller's */
+	uint64_t bytes_max; /* the bytes that gpuwmd granted */
+	int index_fd; /* belongs to the caller */
 	uint64_t index_bytes;
 	const struct check_segment *segments;
 	uint32_t segment_count;
-	const struct memory_pace *pace; /* NULL: as fast as it goes */
+	const struct memory_pace *pace; /* NULL: as fast as possible */
 };
 
 struct check_result {
 	struct digest layout, content;
 	uint64_t tensors;
 	uint64_t bytes; /* of all segments */
-	struct memory_report report; /* of reading them */
+	struct memory_report report; /* how the reading went */
 };
 
-/* Checks a part: the index (a sealed memfd of that size, valid, of that rank
- * and world, naming these segments); the sum of the segments; each segment, which
- * is memory of the device of exactly that size (host: a sealed memfd); every tensor's digest; and that
- * every byte between tensors is zero. Descriptors that may be anything are first asked for
- * their seals: nothing else is sure to return. progress (may be NULL) is called with the bytes that were checked
- * since, as memory_digests tells them. What progress returned when it stopped the
- * check; -EBADMSG naming the tensor or segment and both values. */
+/* Checks a part completely:
+ * - the index: a sealed memfd of that size, valid, of that rank and world, with these segments;
+ * - the sum of the segments;
+ * - each segment: memory of the device of exactly that size, on host a sealed memfd;
+ * - every tensor's digest, and that every byte between tensors is zero.
+ * It first asks each descriptor for its seals: a descriptor may be of any file, and no other call
+ * is sure to return. It calls progress, which may be NULL, with the bytes that were checked since
+ * its last call, as memory_digests does.
+ *
+ * Returns 0 and sets *ret. If progress stops the check, returns what progress returned. Fails with
+ * -EBADMSG; the message names the tensor or segment and both values. */
 int check_part(const struct check_part *part, memory_progress_fn *progress, void *user_data,
 	       struct check_result *ret, struct error *error);
 
-/* The same in two steps: check_open all that needs no CUDA context, up to mapped segments; check_bytes
- * the bytes. The part stays the caller's until check_close, which takes NULL and returns it. */
+/* The same in two steps. check_open does all that needs no CUDA context, up to mapped segments.
+ * check_bytes checks the bytes. The part stays the caller's until check_close, which accepts NULL
+ * and returns NULL. */
 struct check;
 int check_open(const struct check_part *part, struct check **ret, struct error *error);
 int check_bytes(struct check *check, memory_progress_fn *progress, void *user_data, struct check_result *ret,

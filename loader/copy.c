@@ -36,7 +36,7 @@ size_t copy_buffer_bytes(size_t chunk)
 	return (chunk + READER_ALIGN - 1) / READER_ALIGN * READER_ALIGN + 2 * READER_ALIGN;
 }
 
-/* No more than there are buffers, or (more or less) pieces. */
+/* No more readers than buffers or (roughly) pieces. */
 static unsigned readers_of(const struct copy *copy, size_t chunk)
 {
 	unsigned readers = copy->readers ? copy->readers : copy_readers();
@@ -54,7 +54,7 @@ static uint64_t crew_done(const struct crew *crew)
 	return __atomic_load_n(&crew->done, __ATOMIC_RELAXED);
 }
 
-/* Starts the readers that are wanted, with the lock held. */
+/* Starts the readers that are wanted. The caller holds the lock. */
 static void crew_start(struct crew *crew)
 {
 	char limits[TEXT_BYTES_MAX + 1];
@@ -74,7 +74,7 @@ static void crew_start(struct crew *crew)
 	}
 }
 
-/* While readers fill the first buffers. */
+/* Opens the lanes while readers fill the first buffers. */
 static int crew_open(struct crew *crew, struct error *error)
 {
 	struct lanes *lanes = NULL;
@@ -98,7 +98,7 @@ static int crew_open(struct crew *crew, struct error *error)
 	return r;
 }
 
-/* Tells the progress until all readers have ended; what progress or `open` returned. */
+/* Calls progress until all readers have ended. Returns what progress or `open` returned. */
 static int crew_watch(struct crew *crew, struct error *error)
 {
 	const struct copy *copy = crew->copy;

@@ -8,31 +8,32 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* What is read and digested at once, so that the digest finds it in the CPU's own cache (1 MiB and more on
- * servers); and how often progress moves where reading is slow. */
+/* What a reader reads and digests at once, so that the digest finds it in the CPU's own cache (1
+ * MiB and more on servers). If reading is slow, progress moves in these steps. */
 #define STEP_BYTES KIB(512)
 
 /* A place in a piece. */
 struct spot {
 	uint32_t span;
-	uint64_t offset; /* in the span */
+	uint64_t offset; /* offset in the span */
 };
 
-/* One reader thread. */
+/* The state of one reader thread. */
 struct hand {
 	struct crew *crew;
 	struct lanes *lanes; /* NULL: they are not open yet */
-	struct reader *file; /* of the piece */
-	char *buffer; /* a piece, and the pages around it; NULL: none yet */
-	size_t slot; /* that it is, of the ring */
-	bool writes; /* by calls, not through the mapping */
+	struct reader *file; /* the file of the piece */
+	char *buffer; /* room for a piece and the pages around it; NULL: none yet */
+	size_t slot; /* the buffer's number in the ring */
+	bool by_calls; /* it writes into host memory by calls, not through the mapping */
 	struct read_counts counts;
-	struct spot spot; /* how far it is with the piece */
-	size_t done; /* the same in bytes */
+	struct spot spot; /* how far the reader is with the piece */
+	size_t done; /* the same position in bytes */
 	struct piece piece;
 };
 
-/* A piece, and a buffer of the ring where it goes there: there are as many as readers, unless the driver pinned fewer. */
+/* Takes a piece and, if there is a ring, a buffer for it. There is a buffer for each reader, unless
+ * the driver pinned fewer. */
 static bool crew_take(struct crew *crew, struct hand *hand)
 {
 	bool taken = false;
@@ -66,7 +67,7 @@ static void crew_give_back(struct crew *crew, size_t slot)
 	pthread_mutex_unlock(&crew->lock);
 }
 
-/* The disk is read: it takes more readers than there are CPUs. */
+/* Starts more readers than there are CPUs, since the disk is being read. */
 static void crew_want_all(struct crew *crew)
 {
 	pthread_mutex_lock(&crew->lock);
@@ -79,7 +80,7 @@ static void crew_want_all(struct crew *crew)
 
 /* ---- a piece's bytes --------------------------------------------------- */
 
-/* Where a spot lies in host memory. */
+/* Returns the address of a spot in host memory. */
 static char *spot_place(const struct hand *hand, const struct spot *spot, const struct copy_target *host)
 {
 	const struct piece_span *span = &hand->piece.spans[spot->span];
@@ -87,7 +88,7 @@ static char *spot_place(const struct hand *hand, const struct spot *spot, const 
 	return (char *)host->addresses[span->tensor] + span->offset + spot->offset;
 }
 
-/* At most `bytes` further, within one span; how far. */
+/* Moves the spot forward by at most `bytes`, within one span. Returns by how much. */
 static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
 {
 	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
@@ -100,7 +101,8 @@ static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t 
 	return (size_t)left;
 }
 
-/* The most of the next `bytes` of the piece that ends where a digest may be cut. */
+/* Returns how many of the next `bytes` of the piece can be taken, so that they end where a digest
+ * may be cut. */
 static size_t hand_cut(const struct hand *hand, size_t bytes)
 {
 	uint64_t left = hand->piece.spans[hand->spot.span].bytes - hand->spot.offset;
@@ -114,8 +116,9 @@ static size_t hand_cut(const struct hand *hand, size_t bytes)
 	return whole + (bytes - whole) / 8 * 8;
 }
 
-/* Where the hand's next byte goes in its buffer, as in a page of the file: where lanes take the whole piece behind the
- * one before, else to the beginning, which the CPU's cache still has. */
+/* Returns where the next byte goes in the hand's buffer; its offset in a page is the same as in the
+ * file. If lanes take the whole piece, the bytes lie one behind the other. Otherwise each step goes
+ * to the beginning of the buffer, which the CPU's cache still holds. */
 static char *hand_at(const struct hand *hand)
 {
 	if (hand->crew->copy->ring)
@@ -123,13 +126,13 @@ static char *hand_at(const struct hand *hand)
 	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
 }
 
-/* Whether it goes there, and not straight to where it belongs. */
+/* Whether bytes go into the buffer first, and not straight to their place. */
 static bool hand_buffers(const struct hand *hand)
 {
-	return !hand->crew->straight || hand->writes;
+	return !hand->crew->straight || hand->by_calls;
 }
 
-/* Where the next `bytes` of the piece go; the number of places. */
+/* Sets `places` to where the next `bytes` of the piece go. Returns the number of places. */
 static int hand_places(const struct hand *hand, size_t bytes, struct iovec *places)
 {
 	struct spot spot = hand->spot;
@@ -155,31 +158,31 @@ static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
 	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
 }
 
-/* Where it pays, and no other does: see host_write.h. */
+/* Begins to write by calls if that pays and no other reader does: see host_write.h. */
 static void hand_begin_writing(struct hand *hand)
 {
-	hand->writes =
-		hand->crew->small_pages && !__atomic_exchange_n(&hand->crew->writing, true, __ATOMIC_ACQUIRE);
+	hand->by_calls = hand->crew->small_pages &&
+			 !__atomic_exchange_n(&hand->crew->calls_in_use, true, __ATOMIC_ACQUIRE);
 }
 
 static void hand_end_writing(struct hand *hand)
 {
-	if (hand->writes)
-		__atomic_store_n(&hand->crew->writing, false, __ATOMIC_RELEASE);
-	hand->writes = false;
+	if (hand->by_calls)
+		__atomic_store_n(&hand->crew->calls_in_use, false, __ATOMIC_RELEASE);
+	hand->by_calls = false;
 }
 
 static int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from,
 		    size_t bytes, struct error *error)
 {
-	if (hand->writes)
+	if (hand->by_calls)
 		return host_write(host->segments, host->segment_count, to, from, bytes, error);
 	memcpy(to, from, bytes);
 	return 0;
 }
 
-/* Digests the next `bytes` of the piece, which lie at `from`, and puts them into host memory; NULL: they lie
- * there. */
+/* Digests the next `bytes` of the piece, which lie at `from`, and copies them into host memory. If
+ * `from` is NULL, they lie in host memory already. */
 static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
 {
 	struct crew *crew = hand->crew;
@@ -208,7 +211,8 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* A step of what is cached; how many bytes, 0: nothing is. */
+/* Copies one step of what is cached. Returns the number of bytes, or 0 if nothing is cached
+ * there. */
 static ssize_t hand_step(struct hand *hand, struct error *error)
 {
 	struct iovec places[PIECE_SPANS_MAX];
@@ -225,7 +229,7 @@ static ssize_t hand_step(struct hand *hand, struct error *error)
 	return n < 0 ? n : (ssize_t)bytes;
 }
 
-/* Straight copies into huge pages need one only for what is not cached. */
+/* If bytes go straight into huge pages, only what is not cached needs a buffer. */
 static int hand_make_buffer(struct hand *hand, struct error *error)
 {
 	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
@@ -235,7 +239,8 @@ static int hand_make_buffer(struct hand *hand, struct error *error)
 	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
 }
 
-/* Up to where the cache has the piece's bytes again, or where fetching may take long a step. */
+/* Reads from the disk, up to where the cache has the piece's bytes again. If one read may take
+ * long, it reads only a step. */
 static int hand_fetch(struct hand *hand, struct error *error)
 {
 	uint64_t offset = hand->piece.offset + hand->done;
@@ -250,7 +255,7 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	if (!reader_is_direct(hand->file))
 		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
 	else if (hole.bytes < left)
-		bytes = hand_cut(hand, hole.bytes + 7); /* the whole of its last word */
+		bytes = hand_cut(hand, hole.bytes + 7); /* up to the end of its last word */
 	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
 	reader_hole_forget(hand->file, &hole);
 	if (r < 0)
@@ -261,7 +266,7 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	return r;
 }
 
-/* Its buffer, free to be written. */
+/* Gets the reader's buffer ready to be written. */
 static int hand_begin(struct hand *hand, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
@@ -269,7 +274,7 @@ static int hand_begin(struct hand *hand, struct error *error)
 	if (!copy->ring)
 		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
 	hand->buffer = ring_buffer(copy->ring, hand->slot);
-	/* Before there are lanes nothing was sent from it. */
+	/* Without lanes nothing was sent from the buffer yet. */
 	return hand->lanes ? lanes_wait(hand->lanes, hand->slot, error) : 0;
 }
 
@@ -291,7 +296,7 @@ static int hand_read(struct hand *hand, struct error *error)
 	return r;
 }
 
-/* Waits for the lanes. False: the copy is stopped, and there may be none. */
+/* Waits until the lanes are open. Returns false if the copy is stopped: then there may be none. */
 static bool hand_await_lanes(struct hand *hand)
 {
 	struct crew *crew = hand->crew;
@@ -347,7 +352,7 @@ void *copy_reader(void *crew)
 
 	while (r == 0 && crew_take(hand.crew, &hand)) {
 		r = hand_read(&hand, &error);
-		/* A piece that was stopped half-way stays unsent. */
+		/* If the copy was stopped, the rest of the piece is missing, and it is not sent. */
 		if (r == 0 && hand.crew->copy->ring && hand.done == hand.piece.bytes && hand_await_lanes(&hand))
 			r = hand_send(&hand, &error);
 	}

@@ -76,7 +76,7 @@ static int cuda_device(const struct cuda_driver *cuda, int ordinal, struct devic
 	return 0;
 }
 
-/* A driver that is there and fails is worth a line; none at all is not. */
+/* Logs that a driver is there and fails. A machine without a driver is not worth a line. */
 static void tell_unusable(const struct error *error)
 {
 	void *library = error->code == -ENODEV ? NULL : dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
@@ -97,7 +97,7 @@ static int cuda_count(const struct cuda_driver **ret_cuda)
 	return 0;
 }
 
-/* A GPU that can't be used is left out, and told. */
+/* Lists the GPUs. One that can't be used is left out, and logged. */
 static size_t cuda_devices(const struct cuda_driver *cuda, int count, struct device *devices)
 {
 	struct error error;

@@ -1,5 +1,5 @@
-/* The devices of this machine, as the daemon is told them. Makes no CUDA
- * context: the driver is asked for names and sizes, NVML for what is free. */
+/* The devices of this machine, as the loader tells gpuwmd. It makes no CUDA context: it asks the
+ * driver for names and sizes, and NVML for what is free. */
 #ifndef GPUWM_LOADER_DEVICES_H
 #define GPUWM_LOADER_DEVICES_H
 
@@ -11,17 +11,20 @@ struct device {
 	char name[128];
 	uint64_t total;
 	uint64_t free;
-	bool free_known; /* false: no NVML here, or it does not know the device */
+	bool free_known; /* false: there is no NVML here, or it does not know the device */
 	uint64_t granularity;
-	uint64_t context; /* what a process that works on it takes besides: a CUDA context */
+	/* what a process that works on the device takes besides its memory: a CUDA context */
+	uint64_t context;
 };
 
-/* `host` first, then the GPUs in the driver's order; free() the array. Calls
- * cuInit the first time. No driver or no GPU is no error; a driver that fails is told on
- * stderr. -ENOMEM; -EIO: /proc/meminfo. */
+/* Lists `host` first, then the GPUs in the driver's order. It calls cuInit the first time. A
+ * machine without a driver or GPU is not an error. If a driver fails, it logs that to stderr.
+ *
+ * Returns 0 and sets *ret_devices, which the caller frees with free(), and *ret_count. Fails with
+ * -ENOMEM, and with -EIO if it can't read /proc/meminfo. */
 int devices_list(struct device **ret_devices, size_t *ret_count, struct error *error);
 
-/* The same as the array `devices` of a message. */
+/* Writes the same list as the array `devices` of a message. */
 int devices_put(struct message_writer *w, struct error *error);
 
 #endif

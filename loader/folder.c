@@ -13,8 +13,8 @@
 
 #define FILE_END ".safetensors"
 #define INDEX_END ".safetensors.index.json"
-#define PIPELINE_NAME "model_index.json" /* of diffusers */
-#define NAMES_SHOWN 4 /* in an error */
+#define PIPELINE_NAME "model_index.json" /* of a diffusers pipeline */
+#define NAMES_SHOWN 4 /* the names that an error lists */
 
 static bool ends_with(const char *name, const char *end)
 {
@@ -45,7 +45,7 @@ static int add(struct folder *folder, const char *name, struct error *error)
 {
 	char **names = folder->names, *copy = strdup(name);
 
-	/* Room for one more at every power of two. */
+	/* The array grows at every power of two. */
 	if (copy && (folder->count & (folder->count - 1)) == 0)
 		names = realloc(folder->names, (2 * folder->count + 1) * sizeof(*names));
 	if (names)
@@ -154,7 +154,8 @@ static int several(const struct folder *folder, bool (*is)(const char *), size_t
 			 folder->path, count, what, is == folder_is_index ? ".index.json" : "", list);
 }
 
-/* The folder has no safetensors: says what it has instead, if that is known. */
+/* Makes the error for a folder without safetensors: it says what the folder has instead, if that is
+ * known. */
 static int nothing_found(const struct folder *folder, struct error *error)
 {
 	for (size_t i = 0; i < folder->count; i++) {

@@ -18,21 +18,24 @@ struct folder {
 	size_t count;
 };
 
-/* Lists the folder, without hidden files: those are unfinished downloads of other programs. Free *ret with folder_clear.
- * -errno, naming the folder. */
+/* Lists the folder, without hidden files: those are unfinished downloads of other programs. Returns
+ * 0 and sets *ret, for folder_clear. Fails with -errno, and names the folder. */
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error);
-/* A zeroed one is fine. */
+/* Frees the list. A zeroed one is fine. */
 void folder_clear(struct folder *folder);
 
-/* Whether a name is NAME.safetensors, and whether it is NAME.safetensors.index.json. */
+/* Whether the name is NAME.safetensors, or NAME.safetensors.index.json. */
 bool folder_is_file(const char *name);
 bool folder_is_index(const char *name);
 
-/* Sets *ret_name to the file or index to load, in this order: model.safetensors; model.safetensors.index.json (transformers
- * has the same order); the only index; the only file (diffusers uses names of its own). If model.safetensors and its index
- * are both there, ret_warning (TEXT_BYTES_MAX + 1 bytes) says so; else it is "". *ret_name belongs to the folder.
- * -ENOENT: there is none; -ENOTSUP: there is only a file of another format; -EINVAL: there are several, which the message
- * lists. */
+/* Chooses the file or index to load, in this order: model.safetensors; model.safetensors.index.json
+ * (transformers has the same order); the only index; the only file (diffusers uses names of its
+ * own).
+ *
+ * Returns 0 and sets *ret_name, which belongs to the folder. If model.safetensors and its index are
+ * both there, it writes a sentence about that into ret_warning (TEXT_BYTES_MAX + 1 bytes), else "".
+ * Fails with -ENOENT if there is none, -ENOTSUP if there is only a file of another format, and
+ * -EINVAL if there are several, which the message lists. */
 int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error);
 
 #endif

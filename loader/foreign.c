@@ -60,7 +60,7 @@ static const struct {
 
 /* ---- zip ----------------------------------------------------------------- */
 
-/* Of a zip's first entry. */
+/* Offsets in a zip's first entry. */
 #define ZIP_NAME_LENGTH 26
 #define ZIP_NAME 30
 
@@ -71,7 +71,7 @@ static bool name_ends(const char *name, size_t length, const char *end)
 	return length >= tail && memcmp(name + length - tail, end, tail) == 0;
 }
 
-/* The first file in it tells who wrote it. */
+/* The first file in the archive says which program wrote it. */
 static const struct foreign *zip_format(const uint8_t *peek, size_t bytes)
 {
 	size_t length;
@@ -88,8 +88,8 @@ static const struct foreign *zip_format(const uint8_t *peek, size_t bytes)
 
 /* ---- what has no signature ----------------------------------------------- */
 
-/* A protobuf message whose first fields are those of ONNX: the version (1, below 32), then the producer's name (2), its version
- * (3), a domain (4) or the graph (7). */
+/* Whether this is a protobuf message that begins with the fields of ONNX: the version (1, below
+ * 32), then the producer's name (2), its version (3), a domain (4) or the graph (7). */
 static bool is_onnx(const uint8_t *peek, size_t bytes)
 {
 	return bytes >= 4 && peek[0] == 0x08 && peek[1] > 0 && peek[1] < 32 && peek[2] &&

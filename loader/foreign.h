@@ -1,4 +1,4 @@
-/* Files that are no safetensors: what they are instead, and what helps. */
+/* Files that are not safetensors: what they are instead, and what helps. */
 #ifndef GPUWM_LOADER_FOREIGN_H
 #define GPUWM_LOADER_FOREIGN_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* So many of a file's first bytes are enough to tell the formats apart: tar has its magic at byte 257. */
+/* This many of a file's first bytes tell the formats apart: tar has its magic at byte 257. */
 #define FOREIGN_PEEK_BYTES 512
 
 struct foreign {
@@ -14,12 +14,13 @@ struct foreign {
 	const char *remedy;
 };
 
-/* Returns the format of a file by its first bytes (up to FOREIGN_PEEK_BYTES of them), or by the end of its name; NULL: neither
- * is known. Call it only for a file that is no safetensors file: some of these first bytes may begin one. */
+/* Returns the format of a file by its first bytes (up to FOREIGN_PEEK_BYTES of them) or by the end
+ * of its name, or NULL if neither is known. Call it only for a file that is not safetensors: a
+ * safetensors file may begin with some of these bytes too. */
 const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes);
 /* Whether the file is a JSON text, as an index of shards is. */
 bool foreign_is_json(const struct foreign *foreign);
-/* The same as foreign_format, by the end of the name alone. */
+/* Returns the format by the end of the name alone. */
 const struct foreign *foreign_name(const char *path);
 
 #endif

@@ -75,8 +75,8 @@ static int parse(const struct message *message, struct packet *packet, struct ha
 	return r;
 }
 
-/* A publisher that is gone can't be told: what it handed in is checked all the
- * same, and gpuwmd knows whether it committed. */
+/* Sends the answer. If the publisher is gone, that fails, and it does not matter: its part is
+ * checked all the same, and gpuwmd knows whether it committed. */
 static void answer(int publisher, const struct message *message, const struct error *error)
 {
 	struct message_writer w;
@@ -116,7 +116,7 @@ static int handle(int publisher, struct packet *packet, struct hand_in *ret, str
 	return r;
 }
 
-/* One packet, if there is one: 1, 0, -errno. */
+/* Receives one packet if there is one. Returns 1, 0 or -errno. */
 static int receive(int publisher, struct hand_in *ret, struct error *error)
 {
 	struct packet packet = {.data = malloc(PACKET_BYTES_MAX + 1)};

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For less a call takes longer than the faults that it saves. */
+/* For fewer bytes a call takes longer than the page faults that it saves. */
 #define CALL_BYTES_MIN KIB(16)
 
 bool host_write_pays(void)

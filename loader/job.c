@@ -93,7 +93,7 @@ static void parse_check(struct fields *f, struct packet *packet, struct job *job
 		hex128_format(id, job->publish);
 }
 
-#define PACE_CHUNK_BYTES MIB(256) /* where only `permille` is said: 60 us of an H200 */
+#define PACE_CHUNK_BYTES MIB(256) /* if the job says only `permille`: 60 us of an H200 */
 
 static void parse_pace(struct fields *f, struct job *job)
 {
@@ -122,7 +122,7 @@ static void parse_verify(struct fields *f, struct packet *packet, struct job *jo
 		return;
 	}
 	hand_in_empty(job->part);
-	/* EBADMSG would be the memory's, and taint the version. */
+	/* EBADMSG would say that the memory differs, and taint the version. */
 	if (!f->error.code && hand_in_take(f, packet, job->part) == -EBADMSG)
 		f->error.code = -EPROTO;
 }
@@ -192,13 +192,13 @@ static int work_look(struct work *work)
 	return r < 0 ? -ECONNRESET : 0;
 }
 
-/* note: NULL for none. */
+/* note may be NULL. */
 static int work_tell(struct work *work, const char *note)
 {
 	struct message_writer w;
 	int r;
 
-	work->told_ms = clock_ms();
+	work->sent_ms = clock_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, METHOD_LOADER_PROGRESS);
 	message_put_text(&w, "phase", work->phase);
@@ -229,7 +229,7 @@ int work_advance(uint64_t bytes, void *user_data)
 	int r = 0;
 
 	work->done += bytes;
-	if (clock_ms() - work->told_ms >= WORK_TELL_MS)
+	if (clock_ms() - work->sent_ms >= WORK_TELL_MS)
 		r = work_tell(work, NULL);
 	return r < 0 ? r : work_look(work);
 }
@@ -237,7 +237,7 @@ int work_advance(uint64_t bytes, void *user_data)
 void work_note(struct work *work, const char *format, ...)
 {
 	char note[TEXT_BYTES_MAX + 1];
-	struct error line; /* one line of UTF-8, whatever names stand in the note */
+	struct error line; /* makes one line of UTF-8, whatever names are in the note */
 	va_list arguments;
 
 	va_start(arguments, format);

@@ -1,4 +1,4 @@
-/* One job as the daemon gives it, and its progress. The main thread only. */
+/* One job that gpuwmd gives, and its progress. Only the main thread uses it. */
 #ifndef GPUWM_LOADER_JOB_H
 #define GPUWM_LOADER_JOB_H
 
@@ -16,62 +16,67 @@ struct job {
 	uint64_t number;
 	enum job_kind kind;
 
-	/* load */
+	/* of a load */
 	char source[PATH_BYTES_MAX + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
-	bool dry_run; /* only a plan */
+	bool dry_run; /* only make a plan */
 	bool keep; /* the contexts stay for the next load, if all goes well */
-	struct key_field *key; /* owned; NULL: none */
+	struct key_field *key; /* owned by the job; NULL: none */
 	uint32_t key_count;
-	struct roots roots; /* owned */
+	struct roots roots; /* owned by the job */
 
-	/* check and verify */
+	/* of a check and a verify */
 	uint32_t rank, world;
 	char device[DEVICE_BYTES_MAX + 1];
 
-	/* verify; model and tag too */
-	struct hand_in *part; /* owned */
+	/* of a verify, which also has model and tag */
+	struct hand_in *part; /* owned by the job */
 	bool paced;
 	struct memory_pace pace;
 
-	/* check */
+	/* of a check */
 	char publish[VERSION_ID_TEXT];
 	uint64_t bytes;
-	int publisher; /* owned; -1: none */
+	int publisher; /* owned by the job; -1: none */
 };
 
-/* Parses the parameters of `job`; takes the publisher's socket, or the part, out of the
- * packet. -EINVAL, -EBADMSG (no socket); -EPROTO (a verify without its descriptors: nothing differs). */
+/* Parses the parameters of `job`, and takes the publisher's socket or the part out of the packet.
+ * Returns 0 and sets *ret. Fails with -EINVAL, with -EBADMSG if a check comes without its socket,
+ * and with -EPROTO if a verify comes without its descriptors: that does not mean that the memory
+ * differs. */
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error);
-/* Parses `devices` of `warm` into a job that has nothing else but `keep`. -EINVAL. */
+/* Parses `devices` of `warm` into a job that has nothing else but `keep`. Returns 0. Fails with
+ * -EINVAL. */
 int job_parse_warm(const struct message *message, struct job *ret, struct error *error);
 void job_clear(struct job *job);
 
-/* What runs a job: the connection, and how far it is. */
+/* The connection of a running job, and how far the job is. */
 struct work {
 	struct connection *connection;
-	struct gpuwm_client *client; /* around the connection, for publishing */
-	bool cancelled; /* set by whoever handles notifications */
+	struct gpuwm_client *client; /* made around the connection, for publishing */
+	bool cancelled; /* set by the function that handles notifications */
 	const char *phase;
 	uint64_t done, total;
-	int64_t told_ms; /* when progress was last told */
+	int64_t sent_ms; /* when progress was last sent */
 };
 
 /* Begins a phase ("opening", "planning", "allocating", "starting the GPU", "copying", "checking",
- * "handing in", "mapping", "verifying") and tells it. total: bytes, 0 where nothing is counted. 0, -ECANCELED, -ECONNRESET. */
+ * "handing in", "mapping", "verifying") and tells gpuwmd. total: the bytes of the phase, or 0 if
+ * nothing is counted. Returns 0. Fails with -ECANCELED, and with -ECONNRESET. */
 int work_phase(struct work *work, const char *phase, uint64_t total);
-/* `bytes` more are done. Told at most every WORK_TELL_MS; looks at the
- * connection each time. A memory_progress_fn. 0, -ECANCELED, -ECONNRESET. */
+/* Counts `bytes` more as done. It tells gpuwmd at most every WORK_TELL_MS, and looks at the
+ * connection each time. It is a memory_progress_fn. Returns 0. Fails with -ECANCELED, and with
+ * -ECONNRESET. */
 int work_advance(uint64_t bytes, void *work);
-/* Tells the operator one sentence about this job beside its progress: which path was taken and why, how fast
- * a kernel was. Cut at TEXT_BYTES_MAX; gpuwmd keeps the first 16 of a job. A connection that is gone is
- * noticed by the next of those. */
+/* Tells the operator one sentence about this job besides its progress, such as which path was taken
+ * and why, or how fast a kernel was. The sentence is cut at TEXT_BYTES_MAX. gpuwmd keeps the first
+ * 16 of a job. If the connection is gone, the next work_phase or work_advance notices it. */
 void work_note(struct work *work, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* *error for a code of work_phase or work_advance. */
+/* Fills *error for a code that work_phase or work_advance returned. */
 int work_stopped(const struct work *work, int code, struct error *error);
 
-#define WORK_TELL_MS 100 /* a progress bar moves; 10 messages a second are nothing */
+#define WORK_TELL_MS 100 /* it moves a progress bar, and 10 messages a second cost nothing */
 
 #endif

@@ -6,7 +6,7 @@
 
 /* A double holds less than 1.8 * 10^308. */
 #define MAGNITUDE_MAX 308
-/* Of an exponent: above all that digits of a text can make up for. */
+/* A larger exponent counts as this one: no text has enough digits to make up for it. */
 #define EXPONENT_MAX 1000000000000
 
 void json_reader_open(const char *text, size_t bytes, char *texts, struct json_reader *ret)
@@ -21,7 +21,7 @@ static bool fails(struct json_reader *r, const char *fault)
 	return false;
 }
 
-/* The next byte, which stays; -1: the end, or a fault. */
+/* Returns the next byte without reading it, or -1 at the end or after a fault. */
 static int look(const struct json_reader *r)
 {
 	return r->fault || r->at == r->bytes ? -1 : (unsigned char)r->text[r->at];
@@ -79,7 +79,7 @@ static bool enter(struct json_reader *r, char open, const char *fault)
 	return true;
 }
 
-/* Whether there is another one; if not, behind the object or array. */
+/* Returns whether there is another value. If not, reads the end of the object or array. */
 static bool next(struct json_reader *r, char close)
 {
 	bool first = r->first;
@@ -115,7 +115,7 @@ bool json_reader_item(struct json_reader *r)
 
 /* ---- texts --------------------------------------------------------------- */
 
-/* Four hexadecimal digits. */
+/* Reads four hexadecimal digits. */
 static bool take_unit(struct json_reader *r, unsigned *ret)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -159,7 +159,7 @@ static void put_character(struct json_reader *r, unsigned character)
 	put(r, 0x80 | (character & 0x3f));
 }
 
-/* What follows \u; a character above U+FFFF comes as two halves. */
+/* Reads what follows \u. A character above U+FFFF comes as two halves. */
 static bool take_escaped_unit(struct json_reader *r)
 {
 	static const char half[] = "half of a surrogate pair";
@@ -200,7 +200,7 @@ static bool take_escape(struct json_reader *r)
 
 static bool take_character(struct json_reader *r)
 {
-	char rest[5] = {0}; /* the last ones with a zero behind them */
+	char rest[5] = {0}; /* the last bytes, with a zero behind them */
 	const char *at = r->text + r->at;
 	size_t left = r->bytes - r->at, bytes;
 
@@ -283,7 +283,7 @@ static int64_t take_exponent(struct json_reader *r)
 	return negative ? -exponent : exponent;
 }
 
-/* Digits that must be there. */
+/* Reads digits, of which there must be at least one. */
 static bool take_digits(struct json_reader *r, const char **ret_digits, size_t *ret_count)
 {
 	*ret_digits = r->text + r->at;
@@ -299,7 +299,7 @@ static void read_count(const char *digits, size_t count, struct json_number *ret
 				!__builtin_add_overflow(ret->count, (unsigned)(digits[i] - '0'), &ret->count);
 }
 
-/* Behind the integer. The first digit that is not zero stands for 10^magnitude. */
+/* Reads what follows the integer. The first digit that is not zero stands for 10^magnitude. */
 static bool take_rest(struct json_reader *r, const char *digits, size_t count, struct json_number *ret)
 {
 	int64_t magnitude = (int64_t)count - 1;

@@ -1,10 +1,12 @@
-/* Reads JSON from memory value by value. It builds no tree, so a file costs no memory but that of its decoded texts.
+/* Reads JSON from memory value by value. It builds no tree, so a file costs no memory but that of
+ * its decoded texts.
  *
- * The rules are those of the safetensors reference (serde_json): UTF-8, no comments, nothing after the value, at most
- * JSON_DEPTH_MAX levels, no number of 10^308 or more. The reader accepts a key twice; the caller refuses it.
+ * The rules are those of the safetensors reference (serde_json): UTF-8, no comments, nothing after
+ * the value, at most JSON_DEPTH_MAX levels, no number of 10^308 or more. The reader accepts a key
+ * twice; the caller refuses it.
  *
- * Faults are sticky: after the first one all calls return false or NULL, and json_reader_fault returns it.
- */
+ * Faults are sticky: after the first one all calls return false or NULL, and json_reader_fault
+ * returns it. */
 #ifndef GPUWM_LOADER_JSON_READER_H
 #define GPUWM_LOADER_JSON_READER_H
 
@@ -12,19 +14,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JSON_DEPTH_MAX 127 /* objects and arrays in each other: the reference's own limit */
+#define JSON_DEPTH_MAX 127 /* how deep objects and arrays may nest: the limit of the reference */
 
 struct json_reader {
 	const char *text;
 	size_t bytes, at;
-	char *room; /* the reader decodes the next text to here */
+	char *room; /* where the reader decodes the next text to */
 	unsigned depth;
 	bool first; /* the reader has read nothing of the innermost object or array yet */
-	const char *fault; /* NULL: none */
+	const char *fault; /* what is wrong; NULL: nothing */
 };
 
 enum json_kind {
-	JSON_KIND_NONE, /* the end, a fault, or nothing that begins a value */
+	JSON_KIND_NONE, /* the end, a fault, or a byte with which no value begins */
 	JSON_KIND_OBJECT,
 	JSON_KIND_ARRAY,
 	JSON_KIND_TEXT,
@@ -40,25 +42,26 @@ struct json_text {
 bool json_text_has_zero(struct json_text text);
 
 struct json_number {
-	bool is_integer; /* no fraction, no exponent */
+	bool is_integer; /* it has no fraction and no exponent */
 	bool is_count; /* an integer from 0 to 2^64 - 1, without a sign */
 	uint64_t count;
-	const char *text; /* as the JSON has it; not zero-terminated */
+	const char *text; /* as the JSON has it, without a terminating zero */
 	size_t length;
 };
 
-/* Begins to read `bytes` bytes of JSON. texts: room for as many bytes, into which the decoded texts point. The caller owns
- * both, and keeps them while it uses the reader or its texts. */
+/* Begins to read `bytes` bytes of JSON. texts has room for as many bytes; the decoded texts point
+ * into it. The caller owns both, and keeps them while it uses the reader or its texts. */
 void json_reader_open(const char *text, size_t bytes, char *texts, struct json_reader *ret);
 
 /* Returns the kind of the next value, and reads nothing. */
 enum json_kind json_reader_peek(struct json_reader *r);
 
-/* json_reader_object steps into an object. json_reader_key then reads a key; the caller reads or skips the value before it
- * calls json_reader_key again. Both return false at a fault, json_reader_key also at the object's end. */
+/* json_reader_object steps into an object. json_reader_key then reads a key; the caller reads or
+ * skips the value before it calls json_reader_key again. Both return false at a fault,
+ * json_reader_key also at the object's end. */
 bool json_reader_object(struct json_reader *r);
 bool json_reader_key(struct json_reader *r, struct json_text *ret);
-/* The same with an array and its values. */
+/* Does the same with an array and its values. */
 bool json_reader_array(struct json_reader *r);
 bool json_reader_item(struct json_reader *r);
 
@@ -74,7 +77,7 @@ void json_reader_forget(struct json_reader *r, struct json_text text);
 /* Checks that only whitespace follows. */
 void json_reader_end(struct json_reader *r);
 
-/* Returns what is wrong at byte `at`; NULL: nothing. */
+/* Returns what is wrong at byte `at`, or NULL if nothing is. */
 const char *json_reader_fault(const struct json_reader *r);
 /* Returns the line of byte `at`, counted from 1. */
 size_t json_reader_line(const struct json_reader *r);

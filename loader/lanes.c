@@ -10,20 +10,23 @@
 #include "../client/lib/cuda.h"
 #endif
 
-#define PROBE_BYTES 4096 /* of a peer copy, before all rely on it */
+#define PROBE_BYTES 4096 /* of the first copy between two peers, which shows whether peer copies work */
 
-/* How often a reader that waits for a buffer looks. An event that wakes its waiter by an interrupt takes 1.2 us of the
- * link behind each copy (measured), 2 % of what 4 MiB take; one that is spun on takes a CPU. */
+/* How often a reader that waits for a buffer looks. If an event woke its waiter by an interrupt,
+ * that would take 1.2 us of the link behind each copy (measured), 2 % of what 4 MiB take. If the
+ * waiter spun on the event, that would take a CPU. */
 #define LOOK_NS 30000
 
 /* The way to one target. */
 struct lane {
 	const struct copy_target *target;
 #ifdef GPUWM_CUDA
-	CUcontext context; /* NULL: no GPU, written at once */
+	CUcontext context; /* NULL: not a GPU, so it is written at once */
 	CUstream stream;
-	CUevent *events; /* a slot: when what was sent from it last has arrived */
-	const struct lane *from; /* the GPU that passes its bytes on to this one; NULL: the host */
+	/* one for each slot: the last bytes that were sent from the slot have arrived */
+	CUevent *events;
+	/* the GPU that passes its bytes on to this one; NULL: the host does */
+	const struct lane *from;
 #endif
 };
 
@@ -48,7 +51,7 @@ static int write_now(const struct lane *lane, const struct lane_span *spans, siz
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		void *to = place_of(lane, &spans[i]);
 
-		/* What was read straight into this memory lies there. */
+		/* Bytes that were read straight into this memory are there already. */
 		if (to != spans[i].from)
 			r = device->ops->write(device, to, spans[i].from, spans[i].bytes, error);
 	}
@@ -87,7 +90,7 @@ static void leave(void)
 	driver()->cuCtxPopCurrent_v2(&context);
 }
 
-/* Inside the context. */
+/* The caller is inside the context. */
 static int make_events(struct lane *lane, size_t slots, struct error *error)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -100,7 +103,8 @@ static int make_events(struct lane *lane, size_t slots, struct error *error)
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "making an event on", error);
 }
 
-/* A stream that the default one does not wait for, nor it for that. */
+/* Makes a stream that does not wait for the default stream, and for which the default stream does
+ * not wait. */
 static int open_gpu(struct lane *lane, size_t slots, struct error *error)
 {
 	const struct memory_device *device = lane->target->device;
@@ -127,7 +131,7 @@ static int open_gpu(struct lane *lane, size_t slots, struct error *error)
 	return r;
 }
 
-/* What is on its way arrives first. */
+/* Waits until what is on its way has arrived, then closes the lane. */
 static void close_gpu(struct lane *lane, size_t slots)
 {
 	const struct cuda_driver *cuda = driver();
@@ -162,7 +166,7 @@ static int send_from_host(struct lane *lane, size_t slot, const struct lane_span
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "copying to", error);
 }
 
-/* Behind what the other GPU got from this slot. */
+/* Copies from the other GPU, behind what that one got from this slot. */
 static int send_from_peer(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
 			  struct error *error)
 {
@@ -240,7 +244,7 @@ static CUdeviceptr probe_place(const struct lane *lane)
 	return lane->target->segment_count ? (CUdeviceptr)lane->target->segments[0].address : 0;
 }
 
-/* Puts bytes where a probe begins, NULL: zeros again. */
+/* Writes `bytes` where the probe begins; NULL: zeros again. */
 static int probe_write(const struct lane *lane, const void *bytes, struct error *error)
 {
 	const struct cuda_driver *cuda = driver();
@@ -274,7 +278,8 @@ static int probe_pass_on(const struct lane *from, const struct lane *lane, void 
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "a first peer copy");
 }
 
-/* On some machines, behind an IOMMU or in a guest, peer copies succeed and move nothing. */
+/* Tries a copy between two GPUs. On some machines, behind an IOMMU or in a guest, peer copies
+ * succeed and move nothing. */
 static int probe(const struct lane *from, const struct lane *lane, struct error *error)
 {
 	uint8_t sent[PROBE_BYTES], back[PROBE_BYTES];
@@ -287,7 +292,7 @@ static int probe(const struct lane *from, const struct lane *lane, struct error 
 		r = probe_pass_on(from, lane, back, error);
 	if (r == 0 && memcmp(sent, back, PROBE_BYTES) != 0)
 		r = error_set(error, -EIO, NULL, "a first peer copy arrived with other bytes");
-	/* What a failure left is no reason of its own. */
+	/* If the probe failed, a failure to clean up is not the reason. */
 	if (probe_write(from, NULL, r == 0 ? error : NULL) < 0 ||
 	    probe_write(lane, NULL, r == 0 ? error : NULL) < 0)
 		return r < 0 ? r : -EIO;
@@ -317,8 +322,8 @@ static void note(struct lanes *lanes, const char *device, const char *how, const
 		 device, how, why);
 }
 
-/* Replicas get their bytes from the GPU before them, where they can: each link carries them once each way,
- * so this is as fast over PCIe as over NVLink. */
+/* Finds for each replica a GPU before it that can pass the bytes on. Each link then carries them
+ * once each way, so this is as fast over PCIe as over NVLink. */
 static void find_peers(struct lanes *lanes)
 {
 	const struct lane *before = NULL;
@@ -357,7 +362,7 @@ static int lane_send(struct lane *lane, size_t slot, const struct lane_span *spa
 			     : write_now(lane, spans, count, error);
 }
 
-/* A peer reads another GPU's memory, not the slot. */
+/* A GPU that gets its bytes from a peer reads that GPU's memory, not the slot. */
 static int lane_wait(struct lane *lane, size_t slot, struct error *error)
 {
 	return lane->context && !lane->from ? wait_for_event(lane, lane->events[slot], error) : 0;

@@ -1,10 +1,10 @@
-/* What carries buffers of the ring into the memory of the targets, in the
- * background: a stream a GPU, an event a slot.
+/* Lanes carry buffers of the ring into the memory of the targets, in the background. Each GPU has a
+ * stream, and each slot an event.
  *
- *   host → first GPU → second → third, where they can reach each other (NVLink, PCIe)
+ *   host → first GPU → second → third, if they can reach each other (NVLink, PCIe)
  *   host → every GPU that can't reach the one before it
  *
- * Memory that is no GPU's is written at once. */
+ * Memory that is not a GPU's is written at once. */
 #ifndef GPUWM_LOADER_LANES_H
 #define GPUWM_LOADER_LANES_H
 
@@ -16,25 +16,28 @@ struct lanes;
 struct lane_span {
 	const void *from;
 	uint32_t tensor;
-	uint64_t offset, bytes; /* in the tensor */
+	uint64_t offset, bytes; /* offset in the tensor */
 };
 
-/* slots: how many buffers there are. What the segments begin with may be zeroed. The caller holds the devices' contexts, and keeps targets
- * and their addresses until the end. -ENOMEM; -EIO with what the driver said. */
+/* Opens the lanes. `slots` is the number of buffers. It may zero the first bytes of the segments.
+ * The caller holds the devices' contexts, and keeps the targets and their addresses until
+ * lanes_close. Returns 0 and sets *ret. Fails with -ENOMEM, and with -EIO and what the driver
+ * said. */
 int lanes_open(const struct copy_target *targets, size_t count, size_t slots, struct lanes **ret,
 	       struct error *error);
-/* Begins to copy the spans, which lie in buffer `slot`, to every target. Any thread, one
- * at a time for a slot. An error may leave some on their way: nothing more is to be sent. */
+/* Begins to copy the spans, which lie in buffer `slot`, to every target. Any thread may call it,
+ * but only one at a time for a slot. After an error some spans may be on their way, and nothing
+ * more may be sent. */
 int lanes_send(struct lanes *lanes, size_t slot, const struct lane_span *spans, size_t count,
 	       struct error *error);
-/* Until what was sent from this slot has left it: it may be written again. A slot
- * that was never sent: at once. */
+/* Waits until everything that was sent from this slot has left it, so that it may be written again.
+ * If nothing was ever sent from it, returns at once. */
 int lanes_wait(struct lanes *lanes, size_t slot, struct error *error);
-/* Until everything that was sent is on every device. */
+/* Waits until everything that was sent has arrived on every device. */
 int lanes_drain(struct lanes *lanes, struct error *error);
-/* NULL; NULL is fine. Waits until nothing is on its way. */
+/* Waits until nothing is on its way, then frees the lanes. lanes may be NULL. Returns NULL. */
 struct lanes *lanes_close(struct lanes *lanes);
-/* "", or how replicas get their bytes and why so. */
+/* Returns how replicas get their bytes and why, or "". */
 const char *lanes_note(const struct lanes *lanes);
 
 #endif

@@ -17,7 +17,7 @@ static int no_memory(struct load *load)
 	return error_set(load->error, -ENOMEM, NULL, "no room to load %zu tensors", load->source.tensor_count);
 }
 
-/* The library's error of this thread. */
+/* Takes over the library's error of this thread. */
 static int library_failed(struct load *load, int code)
 {
 	const struct gpuwm_error *failed = gpuwm_error();
@@ -59,7 +59,8 @@ static int make_specs(struct load *load)
 	return 0;
 }
 
-/* Replicas of one rank on every device; or a rank on each, in their order; or all ranks on one. */
+/* Plans the parts: replicas of one rank on every device, or one rank on each device in their order,
+ * or all ranks on one device. */
 static int plan_parts(struct load *load)
 {
 	const struct job *job = load->job;
@@ -90,7 +91,7 @@ static int plan(struct load *load)
 	return r < 0 ? r : make_specs(load);
 }
 
-/* The version's key is who asked for the load to say, not a file. */
+/* The key of a version comes from whoever asks for the load, and not from a file. */
 static int add_text(struct load *load, const struct part *part, const struct safetensors_pair *text)
 {
 	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
@@ -200,7 +201,8 @@ static struct check_part part_of(const struct load *load, const struct part *par
 	};
 }
 
-/* Nobody wrote after the digest here: it was taken of what came from the file. */
+/* On host nobody wrote into the memory after the digest: it was computed over the bytes that came
+ * from the file. */
 static int arrived_otherwise(struct load *load, const struct part *part)
 {
 	struct error inner = *load->error;
@@ -210,7 +212,8 @@ static int arrived_otherwise(struct load *load, const struct part *part)
 			 "on %s arrived other bytes than were read: %s", part->device, inner.message);
 }
 
-/* What a GPU holds is digested there; into `host` this CPU wrote the very bytes that it digested. */
+/* On a GPU a kernel digests what arrived there. On host this CPU wrote the very bytes that it
+ * digested. */
 static int verify(struct load *load, const struct part *part)
 {
 	struct check_segment segments[PART_SEGMENTS_MAX];
@@ -274,7 +277,7 @@ static void load_clear(struct load *load)
 
 /* ---- a dry run ----------------------------------------------------------- */
 
-/* What the part's segments take. */
+/* Computes what the part's segments take. */
 static int size_part(struct load *load, const struct part *part, uint64_t *bytes, uint64_t *segments)
 {
 	const struct source_rank *rank = rank_of(load, part);
@@ -286,8 +289,9 @@ static int size_part(struct load *load, const struct part *part, uint64_t *bytes
 	if (r == 0)
 		r = device.ops->granularity(&device, &granularity, load->error);
 	if (r == 0)
-		r = plan_make(load->specs + rank->tensor, rank->tensor_count, granularity, TENSOR_ALIGN,
-			      SEGMENT_BYTES_TARGET, &plan, load->error);
+		r = plan_make(load->specs + rank->tensor, rank->tensor_count,
+			      &(struct plan_policy){granularity, TENSOR_ALIGN, SEGMENT_BYTES_TARGET, false},
+			      &plan, load->error);
 	if (r < 0)
 		return r;
 	*bytes += plan.total;
@@ -315,7 +319,7 @@ static int size_all(struct load *load, struct load_plan *ret)
 	return r;
 }
 
-/* A file system that can't tell what is cached is no error. */
+/* If a file system can't tell what is cached, that is not an error. */
 static int look_at_cache(struct load *load, struct load_plan *ret)
 {
 	int r = work_phase(load->work, "looking at the cache", 0);

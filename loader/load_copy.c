@@ -21,7 +21,7 @@ static int wait_for_gpus(struct load *load)
 	return r;
 }
 
-/* What no tensor covers is zero before the copy: fresh memory of a GPU may hold anything. */
+/* Zeroes what no tensor covers, before the copy: fresh memory of a GPU may hold anything. */
 static int zero_gaps(struct load *load, const struct part *parts, size_t count)
 {
 	int r = 0;
@@ -38,13 +38,13 @@ static int zero_gaps(struct load *load, const struct part *parts, size_t count)
 	return r;
 }
 
-/* The copy of one rank, to the devices that hold it. */
+/* The copy of one rank to the devices that hold it. */
 struct rank_copy {
 	struct load *load;
 	const struct part *parts;
 	size_t count;
 	struct copy_target targets[PARTS_PER_VERSION_MAX];
-	struct lanes *lanes; /* NULL: none are needed, or not open yet */
+	struct lanes *lanes; /* NULL: none are needed, or they are not open yet */
 };
 
 static bool all_host(const struct part *parts, size_t count)
@@ -54,7 +54,8 @@ static bool all_host(const struct part *parts, size_t count)
 	return count == 0;
 }
 
-/* Memory on all devices and, where they are GPUs, what prepare.h makes: the first rank's copy waits for that. */
+/* Waits for memory on all devices and, if they are GPUs, for what prepare.h makes. The first rank's
+ * copy needs them. */
 static int get_ready(struct load *load)
 {
 	int r;
@@ -84,7 +85,7 @@ static int make_targets(struct rank_copy *c)
 	return r;
 }
 
-/* As copy.h wants it. The error is the load's. */
+/* The function `open` of struct copy. Its error is the load's. */
 static int open_rank(struct lanes **ret, void *data, struct error *error)
 {
 	struct rank_copy *c = data;
@@ -119,7 +120,7 @@ static int copy_to(struct rank_copy *c, const struct source *source, bool throug
 	return r;
 }
 
-/* The parts are of one rank. */
+/* Copies to parts of one rank. */
 static int copy_rank(struct load *load, const struct part *parts, size_t count)
 {
 	const struct source_rank *rank = rank_of(load, parts);

@@ -1,4 +1,5 @@
-/* The inside of a load: what its steps share. load.c is their order, load_copy.c the copy, with what it waits for. */
+/* The inside of a load, which its steps share. load.c has their order. load_copy.c has the copy,
+ * and what the copy waits for. */
 #ifndef GPUWM_LOADER_LOAD_INTERNAL_H
 #define GPUWM_LOADER_LOAD_INTERNAL_H
 
@@ -12,19 +13,19 @@ struct part {
 	const char *device;
 	uint32_t rank;
 	struct gpuwm_publish *publish;
-	void **addresses; /* of each tensor of the rank */
-	const struct publish_part *sealed; /* once it is */
+	void **addresses; /* one for each tensor of the rank */
+	const struct publish_part *sealed; /* NULL until the part is sealed */
 };
 
 struct load {
 	const struct job *job;
 	struct work *work;
-	struct prepare *prepare; /* NULL: no GPUs */
+	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct gpuwm_client *client;
 	struct source source;
-	struct gpuwm_tensor_spec *specs; /* of all tensors, as the source has them */
+	struct gpuwm_tensor_spec *specs; /* of all tensors, in the source's order */
 	struct digest *digests;
-	struct part parts[PARTS_PER_VERSION_MAX]; /* a rank's are neighbours */
+	struct part parts[PARTS_PER_VERSION_MAX]; /* the parts of a rank are neighbours */
 	size_t part_count;
 	bool ready; /* the copy can begin */
 	struct copy_report copied;
@@ -36,9 +37,11 @@ static inline const struct source_rank *rank_of(const struct load *load, const s
 	return &load->source.ranks[part->rank];
 }
 
-/* Begins the publish of each part: its memory is there, and mapped. Any error of a publish, -ECANCELED, -ECONNRESET. */
+/* Begins the publish of each part: afterwards its memory is there and mapped. Returns 0. Fails with
+ * any error of a publish, with -ECANCELED, and with -ECONNRESET. */
 int load_begin_all(struct load *load);
-/* Copies all ranks, the first one while load_begin_all and contexts take their time. The same, and those of copy_run. */
+/* Copies all ranks. The first rank's readers begin while load_begin_all runs and contexts are made.
+ * Returns 0. Fails with the same codes, and with those of copy_run. */
 int load_copy_all(struct load *load);
 
 #endif

@@ -1,8 +1,9 @@
-/* What gpuwm-loader says on stderr: what nobody is told otherwise. */
+/* What gpuwm-loader logs to stderr: only what it can't tell gpuwmd. */
 #ifndef GPUWM_LOADER_LOG_H
 #define GPUWM_LOADER_LOG_H
 
-/* "gpuwm-loader: ...", in one line in which all is seen: file names are part of such lines. What is longer than 4 KiB is cut. */
+/* Writes "gpuwm-loader: ..." in one line that hides nothing: file names are part of such lines. A
+ * line of more than 4 KiB is cut. */
 void loader_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -14,22 +14,23 @@
 
 extern char **environ;
 
-/* More GPUs than gpuwmd's table has. */
+/* more GPUs than gpuwmd's table has */
 #define KNOWN_MAX 128
 
 struct known {
 	char id[DEVICE_BYTES_MAX + 1];
-	bool lost; /* gpuwmd holds it for lost */
-	struct error why; /* found lost, and not told yet; code 0: not */
-	bool back; /* found to be of use again, and not told yet */
+	bool lost; /* gpuwmd counts it as lost */
+	struct error why; /* it was found lost, and gpuwmd was not told yet; code 0: it was not */
+	bool back; /* it was found usable again, and gpuwmd was not told yet */
 };
 
 struct lookout {
 	struct known *known;
 	size_t count;
-	int64_t look_ms, examine_ms; /* when each is due */
-	pid_t examiner; /* 0: none runs */
-	char examined[DEVICE_BYTES_MAX + 1]; /* what it examines, or what the last one did */
+	int64_t look_ms, examine_ms; /* when the next of each is due */
+	pid_t examiner; /* 0: none is running */
+	/* the GPU that it examines, or that the last one did */
+	char examined[DEVICE_BYTES_MAX + 1];
 };
 
 struct lookout *lookout_new(void)
@@ -45,7 +46,7 @@ struct lookout *lookout_new(void)
 	return lookout;
 }
 
-/* One that hangs in the kernel is left to it: nobody waits for that. */
+/* Kills the examiner and does not wait for it: it may hang in the kernel. */
 static void end_examiner(struct lookout *lookout)
 {
 	if (!lookout->examiner)
@@ -107,7 +108,8 @@ int64_t lookout_wait_ms(const struct lookout *lookout)
 
 /* ---- examinations ---- */
 
-/* In a process of its own: this one began before the GPU came back, and a driver that hangs must not keep it from its job. */
+/* Examines a GPU in a process of its own, for two reasons: this process began before the GPU came
+ * back, and a driver that hangs must not keep it from its job. */
 static void examine(struct lookout *lookout, const struct known *known)
 {
 	char program[] = "gpuwm-loader", option[] = "--examine";
@@ -117,14 +119,14 @@ static void examine(struct lookout *lookout, const struct known *known)
 	strcpy(lookout->examined, known->id);
 	if (posix_spawn_file_actions_init(&actions) != 0)
 		return;
-	/* That the GPU is still lost is no news for the log. */
+	/* The examiner has nothing to say in the log: that the GPU is still lost is no news. */
 	if (posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) != 0 ||
 	    posix_spawn(&lookout->examiner, "/proc/self/exe", &actions, NULL, arguments, environ) != 0)
 		lookout->examiner = 0;
 	posix_spawn_file_actions_destroy(&actions);
 }
 
-/* The lost one after the one that was examined last. */
+/* Returns the lost GPU after the one that was examined last. */
 static const struct known *next_lost(struct lookout *lookout)
 {
 	const struct known *last = find(lookout, lookout->examined);
@@ -142,7 +144,7 @@ static const struct known *next_lost(struct lookout *lookout)
 static void conclude(struct lookout *lookout)
 {
 	struct known *known = find(lookout, lookout->examined);
-	int status = 1; /* no exit */
+	int status = 1; /* it did not exit */
 
 	if (waitpid(lookout->examiner, &status, WNOHANG) == 0)
 		return;

@@ -6,32 +6,35 @@
 
 #include <stdint.h>
 
-/* How often the loader asks NVML about the GPUs. NVML needs no context, so asking costs little. gpuwmd learns of a loss
- * within this time. */
+/* How often the loader asks NVML about the GPUs. NVML needs no context, so asking costs little.
+ * gpuwmd learns of a loss within this time. */
 #define LOOKOUT_MS 2000
 
-/* From one examination of a lost GPU to the next. Each starts a process that makes a CUDA context. */
+/* From one examination of a lost GPU to the next. Each starts a process that makes a CUDA
+ * context. */
 #define LOOKOUT_EXAMINE_MS 5000
 
-/* An examination ends itself after so long, since the driver may hang in calls to a lost GPU. A context takes 0.2 s, and
- * 16 s if 64 are made at once. */
+/* An examination ends itself after this time, since the driver may hang in calls to a lost GPU. A
+ * context takes 0.2 s, and 16 s if 64 are made at once. */
 #define LOOKOUT_EXAMINE_SECONDS 30
 
 struct lookout;
 
-/* Makes a lookout that knows no GPU. NULL: out of memory. */
+/* Makes a lookout that knows no GPU. Returns NULL if there is no memory. */
 struct lookout *lookout_new(void);
-/* Frees the lookout, and ends its examination if one runs. Returns NULL; NULL is fine. */
+/* Frees the lookout, and ends its examination if one runs. lookout may be NULL. Returns NULL. */
 struct lookout *lookout_free(struct lookout *lookout);
 
-/* Reads `devices` of a message of gpuwmd: the devices that gpuwmd knows, and which of them are lost for it. */
+/* Reads `devices` of a message of gpuwmd: the devices that gpuwmd knows, and which of them it
+ * counts as lost. */
 void lookout_told(struct lookout *lookout, struct fields *f);
-/* Returns how long the caller may wait before the next lookout_turn; -1: for ever, since there is no GPU. */
+/* Returns how long the caller may wait before the next lookout_turn, or -1 (for ever) if there is
+ * no GPU. */
 int64_t lookout_wait_ms(const struct lookout *lookout);
-/* Looks at the GPUs if it is time to. Returns true if it has found something that gpuwmd does not know: the caller then sends
- * what lookout_put writes. */
+/* Looks at the GPUs if it is time to. Returns true if it has found something that gpuwmd does not
+ * know. The caller then sends what lookout_put writes. */
 bool lookout_turn(struct lookout *lookout);
-/* Looks at one device at once, after a job on it failed. Returns as lookout_turn. */
+/* Looks at one device at once, because a job on it failed. Returns as lookout_turn does. */
 bool lookout_after_failure(struct lookout *lookout, const char *id);
 /* Writes `lost` and `back`: what the lookout has found since the last call. */
 void lookout_put(struct lookout *lookout, struct message_writer *w);

@@ -13,7 +13,8 @@
 
 /* ---- what is seen from outside ---- */
 
-/* A driver that shows no GPU at all is sound: the last one may be the one that is lost. */
+/* If the driver shows no GPU at all, it may still work: the last GPU may be the one that is
+ * lost. */
 static bool is_missing_in_cuda(const char *id)
 {
 	const struct cuda_driver *cuda;
@@ -35,7 +36,8 @@ bool loss_is_seen(const char *id, struct error *why)
 
 /* ---- what shows in a context ---- */
 
-/* In any mode but the default one the driver refuses a context because another process has one. */
+/* Unless a GPU is in the default compute mode, the driver refuses a context because another process
+ * has one. */
 static bool is_shared(const struct memory_device *device)
 {
 	const struct cuda_driver *cuda;
@@ -47,7 +49,8 @@ static bool is_shared(const struct memory_device *device)
 	       mode == CU_COMPUTEMODE_DEFAULT;
 }
 
-/* An error that broke the context of the failed job is told again by whatever waits for it. */
+/* If an error broke the context of the failed job, any call that waits for the context returns that
+ * error again. */
 static int ask_context(const struct memory_device *device, struct error *why)
 {
 	int r = device->ops->enter(device, why);
@@ -65,7 +68,7 @@ bool loss_is_met(const char *id, struct error *why)
 
 	if (loss_is_seen(id, why))
 		return true;
-	/* A GPU that this process can't see is not lost for that. */
+	/* If this process can't see a GPU, that does not mean that the GPU is lost. */
 	return memory_device_open(id, &device, why) == 0 && ask_context(&device, why) == -ENODEV;
 }
 

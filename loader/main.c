@@ -1,5 +1,5 @@
-/* gpuwm-loader: all that needs a GPU, a model file, or trust in somebody's
- * bytes. gpuwmd starts it, or its service does; it does one job and ends. */
+/* gpuwm-loader does all that needs a GPU, a model file, or trust in somebody's bytes. gpuwmd starts
+ * it, or connects to a service that does. It does one job and ends. */
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/task_limits.h"
@@ -53,7 +53,7 @@ struct arguments {
 	const char *examine; /* NULL: not given */
 };
 
-/* The socket's number; -1 where it is none. */
+/* Returns the number of the socket, or -1 if the text is no number. */
 static int parse_fd(const char *text)
 {
 	char *end;
@@ -69,7 +69,8 @@ static int parse_fd(const char *text)
 	return (int)fd;
 }
 
-/* Without --user anybody could have the loader's rights who can connect. */
+/* Whether the arguments belong together. Without --user, anybody who can connect could have the
+ * loader's rights. */
 static bool fit_together(const struct arguments *arguments)
 {
 	if (arguments->examine)
@@ -120,7 +121,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 	return optind == argc && fit_together(ret) ? 0 : -EINVAL;
 }
 
-/* A repository may have more shards than the usual soft limit of 1,024 files. */
+/* A repository may have more shards than the usual soft limit of open files, 1,024. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -138,7 +139,8 @@ static int complain(const struct error *error)
 	return EXIT_FAILED;
 }
 
-/* The driver may hang in a call to a lost GPU: then the alarm ends this process, and its end is the answer. */
+/* Examines a GPU. The driver may hang in a call to a lost one. Then the alarm ends this process,
+ * which is the answer. */
 static int examine(const char *device)
 {
 	struct error error;
@@ -158,7 +160,8 @@ static int run(const struct arguments *arguments)
 	if (arguments->activated)
 		r = activated_socket(arguments->user, &sock, &error);
 	else
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* sooner than the watcher */
+		/* this ends the process sooner than the watcher does */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (r < 0)
 		return complain(&error);
 	r = watcher_start(sock);
@@ -192,12 +195,14 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();
 	if (getpriority(PRIO_PROCESS, 0) < 0)
-		setpriority(PRIO_PROCESS, 0, 0); /* gpuwmd runs ahead of others; what loaders do takes long */
+		/* gpuwmd has a higher priority, which a loader must not inherit: its work takes
+		 * long */
+		setpriority(PRIO_PROCESS, 0, 0);
 	r = arguments.examine ? examine(arguments.examine) : run(&arguments);
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
 	__gcov_dump();
 #endif
-	/* Destructors of the driver may wait for a GPU that hangs. */
+	/* Destructors of the driver could wait for a GPU that hangs. */
 	_exit(r);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of NVML's stable interface. */
+/* Values of NVML's stable interface. */
 enum nvml_result {
 	NVML_SUCCESS = 0,
 	NVML_ERROR_NOT_FOUND = 6,
@@ -29,7 +29,7 @@ static struct {
 
 static bool nvml_open(void)
 {
-	static int state; /* 0: not tried, 1: there, -1: not */
+	static int state; /* 0: not tried yet, 1: NVML is there, -1: it is not */
 
 	if (state)
 		return state > 0;
@@ -47,7 +47,8 @@ static bool nvml_open(void)
 	return state > 0;
 }
 
-/* CUDA tells 16 bytes of a MIG device as of a GPU: which of the two it is shows only here. */
+/* CUDA gives the same 16 bytes for a MIG device as for a GPU. Only NVML tells which of the two it
+ * is. */
 static int find(const char *id, void **ret_device, bool *ret_mig)
 {
 	char mig[DEVICE_BYTES_MAX + 1];

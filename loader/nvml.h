@@ -1,4 +1,5 @@
-/* What NVML, the driver's management interface, says of a GPU. NVML needs no CUDA, and knows a GPU by its UUID. */
+/* What NVML, the driver's management interface, says about a GPU. NVML needs no CUDA, and knows a
+ * GPU by its UUID. */
 #ifndef GPUWM_LOADER_NVML_H
 #define GPUWM_LOADER_NVML_H
 
@@ -12,10 +13,13 @@ enum nvml_word {
 	NVML_THERE, /* NVML answers for the GPU */
 	NVML_LOST, /* NVML says that the GPU is lost */
 	NVML_ABSENT, /* NVML knows no GPU and no MIG device of this UUID */
-	NVML_DIVIDED, /* the GPU is divided into MIG devices now, so that the whole GPU is no device any more */
+	/* the GPU is divided into MIG devices now, so that the whole GPU is not a device any
+	 * more */
+	NVML_DIVIDED,
 };
 
-/* Returns what NVML says of the device `id`, a UUID with either prefix. For the last three, sets *why (-ENODEV). */
+/* Returns what NVML says about the device `id`, a UUID with either prefix. For the last three
+ * values it sets *why (-ENODEV). */
 enum nvml_word nvml_ask(const char *id, struct error *why);
 
 /* Sets *ret_bytes to the free bytes of the device's memory. Returns false if NVML does not say. */

@@ -9,7 +9,7 @@ static uint64_t end_wanted(uint64_t begin, size_t chunk)
 	return page >= begin + 8 ? page : end;
 }
 
-/* How much of `left` bytes goes into a piece that has room for `room`. */
+/* Returns how many of `left` bytes go into a piece that has room for `room`. */
 static uint64_t span_bytes(uint64_t left, uint64_t room)
 {
 	return left <= room ? left : room / 8 * 8;

@@ -13,7 +13,7 @@
 struct gpu {
 	struct prepare *prepare;
 	struct memory_device device;
-	bool held; /* its context */
+	bool held; /* its context is held */
 };
 
 struct prepare {
@@ -22,14 +22,14 @@ struct prepare {
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
 	size_t slots;
-	bool whole; /* buffers for a source of any size */
-	bool kept; /* no context had to be made for the job */
+	bool whole; /* the buffers are enough for a source of any size */
+	bool kept; /* every context of the job was there already */
 	struct ring ring;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	bool buffered; /* the buffers can be read into */
+	bool buffered; /* readers may read into the buffers */
 	unsigned running;
-	struct error error; /* the first */
+	struct error error; /* the first error */
 };
 
 static void ended(struct prepare *prepare, int r, const struct error *error)
@@ -60,7 +60,7 @@ static void *make_context(void *user_data)
 	return NULL;
 }
 
-/* Nothing is on its way from the buffers. */
+/* The caller knows that nothing is on its way from the buffers. */
 static void drop_ring(struct prepare *prepare)
 {
 	const struct memory_device *device = &prepare->gpus[0].device;
@@ -82,7 +82,7 @@ static void are_buffered(struct prepare *prepare)
 	pthread_mutex_unlock(&prepare->lock);
 }
 
-/* The first device's context is made by whoever comes first, and waited for by the other. */
+/* Two threads need the first device's context. The first of them makes it, and the other waits. */
 static void *make_ring(void *user_data)
 {
 	struct prepare *prepare = user_data;
@@ -179,7 +179,7 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 
 	if (!prepare)
 		return 0;
-	/* One is filled while the other is on its way. */
+	/* Each reader fills one buffer while another is on its way. */
 	prepare->slots = 2 * copy_readers() < most ? 2 * copy_readers() : most;
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
@@ -187,7 +187,7 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
 }
 
-/* all: for everything; else for the buffers only. */
+/* all: wait for everything; otherwise only for the buffers. */
 static int wait_for(struct prepare *prepare, bool all, memory_progress_fn *progress, void *user_data,
 		    struct error *error)
 {
@@ -271,7 +271,7 @@ int prepare_check(const struct prepare *prepare, struct error *error)
 	return r;
 }
 
-static struct prepare *volatile left; /* where a leak checker finds it */
+static struct prepare *volatile left; /* a leak checker finds it here */
 
 struct prepare *prepare_leave(struct prepare *prepare)
 {

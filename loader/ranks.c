@@ -1,5 +1,5 @@
 /* A folder with files per rank, as vLLM's sharded_state writes them:
- * model-rank-RANK-part-PART.safetensors, both counted from 0 in decimal. */
+ * model-rank-RANK-part-PART.safetensors. Both numbers are decimal and count from 0. */
 #include "folder.h"
 #include "source.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SUFFIX ".safetensors"
-#define NUMBER_MAX 1000000 /* of a rank or part: far above what there is, and no sum of it overflows */
+#define NUMBER_MAX 1000000 /* of a rank or part: far above what there is, and no sum of them overflows */
 
 struct rank_file {
 	uint32_t rank, part;
@@ -20,10 +20,10 @@ struct listing {
 	const struct folder *folder;
 	struct rank_file *files;
 	size_t count;
-	const char *other; /* a file of safetensors that is of no rank; NULL: none */
+	const char *other; /* a safetensors file that belongs to no rank; NULL: there is none */
 };
 
-/* Decimal without leading zeros; *text moves behind it. */
+/* Reads a decimal number without leading zeros, and moves *text behind it. */
 static bool take_number(const char **text, uint32_t *ret)
 {
 	uint32_t value = 0;
@@ -100,7 +100,8 @@ static int missing(const struct listing *listing, struct rank_file file, struct 
 			 listing->folder->path, name);
 }
 
-/* Ranks from 0 on without a hole, each with parts from 0 on without a hole. Sorts. */
+/* Checks that the ranks count from 0 without a hole, and so do the parts of each. It sorts the
+ * listing. */
 static int listing_check(struct listing *listing, struct error *error)
 {
 	struct rank_file expected = {0, 0};

@@ -10,7 +10,8 @@ void reader_open(const struct source_file *file, struct reader *ret)
 {
 	*ret = (struct reader){.file = file, .direct = -1};
 	pthread_mutex_init(&ret->lock, NULL);
-	/* Asking for what is not cached starts readahead: so of no page but those that were asked for. */
+	/* Asking for bytes that are not cached starts readahead. With this advice the kernel reads
+	 * only the pages that were asked for. */
 	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
@@ -22,7 +23,7 @@ void reader_close(struct reader *reader)
 	pthread_mutex_destroy(&reader->lock);
 }
 
-/* Sets a flag for good; the first reason is kept. */
+/* Sets a flag for good, and keeps the first reason. */
 static void give_up(struct reader *reader, bool *flag, const char *what, int code)
 {
 	pthread_mutex_lock(&reader->lock);
@@ -32,10 +33,11 @@ static void give_up(struct reader *reader, bool *flag, const char *what, int cod
 			 reader->file->path, what, strerror(code));
 	*flag = true;
 	pthread_mutex_unlock(&reader->lock);
-	posix_fadvise(reader->file->fd, 0, 0, POSIX_FADV_NORMAL); /* what is read so wants readahead */
+	/* what is read through the page cache needs readahead */
+	posix_fadvise(reader->file->fd, 0, 0, POSIX_FADV_NORMAL);
 }
 
-static bool asked(struct reader *reader, const bool *flag)
+static bool is_given_up(struct reader *reader, const bool *flag)
 {
 	bool set;
 
@@ -56,10 +58,10 @@ static ssize_t read_nowait(struct reader *reader, const struct iovec *places, in
 		return n;
 	if (errno == EFAULT)
 		return -EFAULT;
-	/* EINVAL, ENOSYS: a kernel, or a sandbox, that does not know the call. */
+	/* EINVAL and ENOSYS mean that the kernel, or a sandbox, does not know the call. */
 	if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS)
 		give_up(reader, &reader->no_nowait, "asking what is cached (RWF_NOWAIT)", errno);
-	return 0; /* also EIO: fetching will name the byte */
+	return 0; /* after EIO too: reader_fetch will name the byte */
 }
 
 static bool seems_cold(struct reader *reader)
@@ -77,9 +79,10 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
 	char byte;
 	ssize_t n;
 
-	if (asked(reader, &reader->no_nowait) || seems_cold(reader))
+	if (is_given_up(reader, &reader->no_nowait) || seems_cold(reader))
 		return 0;
-	/* First one byte: a read that finds nothing starts to read all that it asked for. */
+	/* Asks for one byte first: a read that finds nothing cached makes the kernel read all that
+	 * it asked for. */
 	n = read_nowait(reader, &(struct iovec){&byte, 1}, 1, offset);
 	if (n > 0)
 		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
@@ -90,7 +93,7 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
 
 /* ---- holes --------------------------------------------------------------- */
 
-/* Whether the page at `at` is cached. */
+/* Asks whether the page at `at` is cached. */
 static bool hole_ask(struct reader *reader, struct reader_hole *hole, uint64_t at)
 {
 	char byte;
@@ -103,7 +106,8 @@ static bool hole_ask(struct reader *reader, struct reader_hole *hole, uint64_t a
 	return false;
 }
 
-/* The next place to ask about behind `far`: twice as far, and at last near the end. 0: none. */
+/* Returns the next place to ask about after `far`: twice as far, and at last near the end. Returns
+ * 0 if there is none. */
 static uint64_t hole_next(uint64_t far, uint64_t bytes)
 {
 	uint64_t last = bytes > READER_STEP ? (bytes - READER_STEP) / READER_ALIGN * READER_ALIGN : 0;
@@ -113,7 +117,7 @@ static uint64_t hole_next(uint64_t far, uint64_t bytes)
 	return far < last ? last : 0;
 }
 
-/* Further and further, then back by halves. */
+/* Asks further and further away, then halves the distance back. */
 static size_t hole_search(struct reader *reader, struct reader_hole *hole, uint64_t offset, size_t bytes)
 {
 	uint64_t first = offset / READER_ALIGN * READER_ALIGN, end = offset + bytes, low = first, high = end;
@@ -152,7 +156,7 @@ void reader_hole_forget(struct reader *reader, const struct reader_hole *hole)
 
 /* ---- fetching ------------------------------------------------------------ */
 
-/* The same file once more, which takes no path and no right but that to read it. */
+/* Opens the same file once more. That needs no path, and no right but to read the file. */
 static int open_direct(const struct reader *reader)
 {
 	char path[32];
@@ -170,12 +174,12 @@ static int open_direct(const struct reader *reader)
 	return -ESTALE;
 }
 
-/* The descriptor; -1: there is none. */
+/* Returns the descriptor with O_DIRECT, or -1 if there is none. */
 static int direct_fd(struct reader *reader)
 {
 	int fd;
 
-	if (asked(reader, &reader->no_nowait) || asked(reader, &reader->no_direct))
+	if (is_given_up(reader, &reader->no_nowait) || is_given_up(reader, &reader->no_direct))
 		return -1;
 	pthread_mutex_lock(&reader->lock);
 	if (reader->direct < 0)
@@ -188,8 +192,8 @@ static int direct_fd(struct reader *reader)
 	return -1;
 }
 
-/* How much of the range came directly, 0 or more; what is missing, or failed, is left to source_file_read_at,
- * which knows the very byte. */
+/* Returns how many bytes of the range came directly, 0 or more. If some are missing, or reading
+ * failed, source_file_read_at reads the rest, and names the very byte that fails. */
 static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size_t bytes)
 {
 	size_t before = offset % READER_ALIGN;
@@ -206,7 +210,8 @@ static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size
 		give_up(reader, &reader->no_direct, "reading it with O_DIRECT", errno);
 	if (n <= (ssize_t)before)
 		return 0;
-	/* The page that asking brought in; kept, it would look like a cached range the next time. */
+	/* This drops the page that asking brought into the cache. Otherwise it would look like a
+	 * cached range the next time. */
 	posix_fadvise(reader->file->fd, (off_t)(offset - before), READER_ALIGN, POSIX_FADV_DONTNEED);
 	return (size_t)n - before < bytes ? (size_t)n - before : bytes;
 }
@@ -223,7 +228,7 @@ int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes,
 
 bool reader_is_direct(struct reader *reader)
 {
-	return !asked(reader, &reader->no_nowait) && !asked(reader, &reader->no_direct);
+	return !is_given_up(reader, &reader->no_nowait) && !is_given_up(reader, &reader->no_direct);
 }
 
 const char *reader_note(const struct reader *reader)

@@ -41,7 +41,8 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 	message_request(&w, request_next_id(), METHOD_LOADER_CHECKED);
 	put_part(&w, publish, part, result, fds);
 	message_end(&w);
-	r = connection_call(work->connection, &w, fds, part->segment_count + 1, -1, NULL, error);
+	r = connection_call_with(work->connection, &w, &(struct descriptors){fds, part->segment_count + 1}, -1,
+				 NULL, error);
 	message_writer_clear(&w);
 	return r;
 }
@@ -82,7 +83,7 @@ int report_done(struct connection *connection, const struct error *error, const 
 	if (keeps)
 		message_put_bool(&w, "keeps", true);
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, NULL);
+	r = connection_call(connection, &w, CALL_TIMEOUT_MS, &reply, NULL);
 	message_writer_clear(&w);
 	*ret_stays = false;
 	if (r < 0)

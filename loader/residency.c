@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* xorshift64: any number, another one each time. */
+/* xorshift64: returns a number, another one each time. */
 static uint64_t draw(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -16,8 +16,8 @@ static uint64_t draw(uint64_t *state)
 	return *state;
 }
 
-/* Whether nothing was ever written there: a read finds zeros, with or without the page cache. False where the file system
- * can't tell. */
+/* Whether nothing was ever written there: a read finds zeros, with or without the page cache.
+ * Returns false if the file system can't tell. */
 static bool is_hole(const struct source_file *file, uint64_t offset)
 {
 	off_t data = lseek(file->fd, (off_t)offset, SEEK_DATA);
@@ -25,7 +25,7 @@ static bool is_hole(const struct source_file *file, uint64_t offset)
 	return data < 0 ? errno == ENXIO : (uint64_t)data > offset;
 }
 
-/* 1: the byte is cached; 0: it is not. */
+/* Returns 1 if the byte is cached, 0 if it is not. */
 static int sample(const struct source_file *file, uint64_t offset, struct error *error)
 {
 	char byte;
@@ -45,7 +45,7 @@ static int file_residency(const struct source_file *file, memory_progress_fn *pr
 {
 	uint64_t size = (uint64_t)file->stat.st_size;
 
-	/* A sample that misses is to read no more than its own page. */
+	/* If a sample is not cached, the kernel shall read only its own page. */
 	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 	for (uint64_t at = 0; at < size; at += RESIDENCY_SAMPLE_BYTES) {
 		uint64_t left = size - at;

@@ -11,7 +11,7 @@
 #include "../client/lib/cuda.h"
 #endif
 
-#define HUGE_PAGE_BYTES MIB(2) /* of x86-64, and of arm64 with pages of 4 KiB */
+#define HUGE_PAGE_BYTES MIB(2) /* the size on x86-64, and on arm64 with pages of 4 KiB */
 
 __attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const char *format, ...)
 {
@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const 
 	va_end(arguments);
 }
 
-/* Only memory that begins at a huge page is made of them. */
+/* The kernel uses huge pages only for memory that begins at one. */
 static void *map_aligned(size_t bytes)
 {
 	size_t room = bytes + HUGE_PAGE_BYTES, before;
@@ -51,7 +51,7 @@ void *ring_map(size_t bytes)
 	return area;
 }
 
-/* Kernels before 5.14 can't do it in one call. */
+/* Kernels before 5.14 have no call that does it in one go. */
 static int touch(char *base, size_t bytes)
 {
 	int r;
@@ -68,7 +68,7 @@ static int touch(char *base, size_t bytes)
 	return 0;
 }
 
-/* Whether smaps shows none in the mapping that holds `base`. */
+/* Whether smaps shows no huge pages in the mapping that holds `base`. */
 static bool huge_pages_missing(const void *base)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");
@@ -117,7 +117,8 @@ size_t ring_usable(const struct ring *ring)
 
 #ifdef GPUWM_CUDA
 
-/* Registers what it can; *ret_refused tells the last refusal. */
+/* Registers as many buffers as the driver takes, and returns how many. *ret_refused has its last
+ * refusal. */
 static size_t register_some(const struct cuda_driver *cuda, struct ring *ring, struct error *ret_refused)
 {
 	size_t count = ring->count;

@@ -16,7 +16,8 @@
 #define RULE_FILL                                                                                              \
 	"tensors start at byte 0 of the data, follow each other without gap or overlap, and end with the file"
 
-/* The shortest entries that there are: a header holds at most its bytes over these of each. */
+/* The shortest possible entries. A header can't have more entries of a kind than its bytes divided
+ * by the length of one. */
 #define TENSOR_BYTES_MIN (sizeof("\"a\":{\"dtype\":\"F4\",\"shape\":[],\"data_offsets\":[0,0]}") - 1)
 #define PAIR_BYTES_MIN (sizeof("\"\":\"\"") - 1)
 #define DIM_BYTES_MIN (sizeof("1,") - 1)
@@ -33,7 +34,7 @@ int text_shown(const char *text)
 	return (int)length;
 }
 
-/* What one call of safetensors_parse works with. */
+/* The state of one call of safetensors_parse. */
 struct parser {
 	const char *file;
 	uint64_t data_offset, data_bytes;
@@ -55,7 +56,7 @@ static int tensor_error(struct parser *p, int code, const char *name, const char
 			 what);
 }
 
-/* 0, unless the reader met a fault. */
+/* Returns 0 unless the reader met a fault. */
 static int json_state(struct parser *p)
 {
 	const char *fault = json_reader_fault(&p->json);
@@ -73,7 +74,7 @@ static int duplicate_key(struct parser *p, const char *key)
 			 "%s: the header has a duplicate key: \"%.*s\"", p->file, TEXT_SHOWN_MAX, key);
 }
 
-/* Another value came than was expected, or none. */
+/* Makes the error for a value that is missing or of the wrong kind. */
 static int wrong_value(struct parser *p, const char *name, const char *what)
 {
 	if (json_reader_peek(&p->json) != JSON_KIND_NONE)
@@ -87,7 +88,7 @@ static int number_shown(const struct json_number *number)
 	return number->length < NUMBER_SHOWN_MAX ? (int)number->length : NUMBER_SHOWN_MAX;
 }
 
-/* A non-negative integer, or an error. */
+/* Reads an integer that is not negative. */
 static int read_count(struct parser *p, const char *name, const char *key, uint64_t *ret)
 {
 	struct json_number number;
@@ -306,7 +307,7 @@ static int read_pair(struct parser *p, struct json_text key)
 	return 0;
 }
 
-/* null reads as none, as in the reference. */
+/* As in the reference, null counts as no metadata. */
 static int read_metadata(struct parser *p)
 {
 	struct json_text key;
@@ -334,7 +335,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorts them. */
+/* It sorts the names. */
 static int check_unique(struct parser *p, const char **names, size_t count)
 {
 	qsort(names, count, sizeof(*names), compare_names);
@@ -380,7 +381,7 @@ static int truncated(struct parser *p, uint64_t data_bytes)
 			 p->data_offset + p->data_bytes, p->data_offset + data_bytes);
 }
 
-/* Their offsets count from the beginning of the file from now on. */
+/* From now on the offsets count from the beginning of the file. */
 static int check_filled(struct parser *p)
 {
 	struct safetensors *content = p->content;

@@ -13,7 +13,8 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The shards' names, each once, sorted; free them, the texts are the map's. NULL: out of memory. */
+/* Returns the names of the shards, each once, sorted, or NULL if there is no memory. The caller
+ * frees the array. The texts belong to the map. */
 static const char **shard_names(const struct weight_map *map, size_t *ret_count)
 {
 	const char **names = calloc(map->count, sizeof(*names));
@@ -112,7 +113,7 @@ static int wrong_place(const struct source_file *index, const struct weight_plac
 			 found ? ", but in " : "", found ? text_shown(found) : 0, found ? found : "");
 }
 
-/* Both are sorted by names. */
+/* Both lists are sorted by name. */
 static int check_map(const struct source_file *index, const struct source *source, const struct weight_map *map,
 		     const struct source_tensor *const *sorted, struct error *error)
 {
@@ -132,7 +133,7 @@ static int check_map(const struct source_file *index, const struct source *sourc
 	return 0;
 }
 
-/* Wrong figures that harm nobody. */
+/* Notes figures that are wrong but do no harm. */
 static void look_at_totals(const struct source_file *index, struct source *source, const struct weight_map *map)
 {
 	if (map->has_total && map->total != (double)source->bytes)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a worker needs besides the weights, so that it needs no model folder. */
+/* The files that a worker needs besides the weights. With them it needs no model folder. */
 static const char *const extra_names[] = {
 	"config.json",
 	"generation_config.json",
@@ -63,7 +63,7 @@ static int gather_tensors(const char *path, struct source *source, struct error 
 	return 0;
 }
 
-/* -ENOENT where the folder has no such file. */
+/* Fails with -ENOENT if the folder has no such file. */
 static int open_in_folder(const struct roots *roots, const char *folder, const char *name,
 			  struct source_file *ret, struct error *error)
 {
@@ -162,7 +162,7 @@ static int open_per_rank(const struct roots *roots, const struct folder *folder,
 	return r < 0 ? r : ranks_place(source, error);
 }
 
-/* An index with its shards, or a single file. */
+/* Opens an index with its shards, or a single file. */
 static int open_whole(const struct roots *roots, const struct folder *folder, struct source *source,
 		      struct error *error)
 {
@@ -199,7 +199,7 @@ static int open_folder(const struct roots *roots, const struct source_file *file
 	return r < 0 ? r : read_extras(roots, file->path, source, error);
 }
 
-/* All of it, where the files are not per rank. */
+/* Makes one rank of all files, if they are not per rank. */
 static int one_rank(const char *path, struct source *source, struct error *error)
 {
 	source->ranks = calloc(1, sizeof(*source->ranks));

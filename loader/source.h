@@ -1,8 +1,7 @@
-/* A source path becomes open files and the tensors in them: one safetensors
- * file, a folder with such a file or an index of shards (folder.h says which one counts), a Hugging
- * Face snapshot, which is such a folder with links into ../../blobs, or a folder with files per rank
- * (model-rank-R-part-P.safetensors).
- */
+/* A source: from a path to open files and the tensors in them. The path leads to one of these: a
+ * safetensors file; a folder with such a file or with an index of shards (folder.h says which one
+ * counts); a Hugging Face snapshot, which is such a folder with links into ../../blobs; a folder
+ * with files per rank (model-rank-R-part-P.safetensors). */
 #ifndef GPUWM_LOADER_SOURCE_H
 #define GPUWM_LOADER_SOURCE_H
 
@@ -14,7 +13,7 @@
 struct source_file {
 	char *path;
 	int fd;
-	struct stat stat; /* when it was opened */
+	struct stat stat; /* when the file was opened */
 	struct safetensors content;
 };
 
@@ -22,18 +21,18 @@ struct source_tensor {
 	const char *name;
 	unsigned dtype, ndim;
 	const uint64_t *shape;
-	uint32_t file; /* position in files */
-	uint64_t offset, bytes; /* in the file */
+	uint32_t file; /* the position of its file in `files` */
+	uint64_t offset, bytes; /* offset in the file */
 };
 
-/* A small file of the folder, to travel with the version. */
+/* A small file of the folder that goes with the version. */
 struct source_extra {
 	const char *name;
 	void *data;
 	size_t bytes;
 };
 
-/* What one rank of the version holds: a range of files and of tensors. */
+/* The files and tensors of one rank of the version, as ranges of both arrays. */
 struct source_rank {
 	size_t file, file_count;
 	size_t tensor, tensor_count;
@@ -43,55 +42,70 @@ struct source_rank {
 struct source {
 	struct source_file *files;
 	size_t file_count;
-	struct source_tensor *tensors; /* in the order of files, then offsets */
+	struct source_tensor *tensors; /* in the order of the files, then of the offsets */
 	size_t tensor_count;
-	uint64_t bytes; /* of all tensors */
+	uint64_t bytes; /* the bytes of all tensors */
 	struct source_rank *ranks;
-	uint32_t world; /* how many; 1 unless the files are per rank */
+	uint32_t world; /* the number of ranks; 1 unless the files are per rank */
 	struct source_extra *extras;
 	size_t extra_count;
-	char warning[TEXT_BYTES_MAX + 1]; /* "" when all is as it should be */
+	char warning[TEXT_BYTES_MAX + 1]; /* "" if nothing is wrong */
 };
 
-/* Opens everything and parses all headers. A folder's small files come along.
- * -ENOENT, -EACCES (see beneath_open), -EINVAL: no regular file or folder, or a folder with several models; -EBADMSG: a
- * file is damaged, or does not belong to its neighbours; -ENOTSUP: another format, or beyond a limit of gpuwm's own; -EFBIG:
- * small files above INDEX_FILES_BYTES_MAX; -EIO: reading failed, or the file was written meanwhile. */
+/* Opens all files and parses all headers. The folder's small files are read too.
+ *
+ * Returns 0 and sets *ret, for source_close.
+ *
+ * Fails with
+ *   -ENOENT, -EACCES  See beneath_open.
+ *   -EINVAL           The path is not a regular file or a folder, or the folder has several models.
+ *   -EBADMSG          A file is damaged, or does not belong to its neighbours.
+ *   -ENOTSUP          A file has another format, or exceeds a limit of gpuwm.
+ *   -EFBIG            The small files exceed INDEX_FILES_BYTES_MAX.
+ *   -EIO              Reading failed, or somebody wrote the file meanwhile. */
 int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error);
-/* A zeroed one is fine. */
+/* Closes and frees everything. A zeroed source is fine. */
 void source_close(struct source *source);
 
-/* What a program further in needs of one file; used by source_open. */
+/* Opens one file and parses its header. source_open uses it. */
 int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error);
 int source_file_parse(struct source_file *file, struct error *error);
 void source_file_close(struct source_file *file);
-/* All of a range, through the page cache. -EIO naming file and byte: reading failed, or the file ends before. */
+/* Reads all of a range, through the page cache. Returns 0. Fails with -EIO if reading failed or the
+ * file ends before; the message names the file and the byte. */
 int source_file_read_at(const struct source_file *file, void *to, size_t bytes, uint64_t offset,
 			struct error *error);
-/* The whole content of a file of at most `limit` bytes, with a zero byte after
- * it; free it. -EFBIG; -EIO as source_file_unchanged. */
+/* Reads the whole content of a file of at most `limit` bytes, and puts a zero byte behind it.
+ * Returns 0 and sets *ret_data, for free(). Fails with -EFBIG, and with -EIO as
+ * source_file_unchanged does. */
 int source_file_read(const struct source_file *file, uint64_t limit, char **ret_data, struct error *error);
-/* "folder/name"; free it. NULL: out of memory. */
+/* Returns "folder/name", for free(), or NULL if there is no memory. */
 char *source_path(const char *folder, const char *name);
-/* Compares the file's size, time of writing (mtime) and time of change (ctime) with what they were when it was opened. A user
- * who may write the file can set mtime back, but not ctime. -EIO, naming the file and what differs. */
+/* Compares the file's size, time of writing (mtime) and time of change (ctime) with what they were
+ * when it was opened. A user who may write the file can set mtime back, but not ctime. Returns 0.
+ * Fails with -EIO; the message names the file and what differs. */
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
-/* In shards.c. shards_open opens and parses the shards that an index names, into source->files. When their tensors are
- * gathered, shards_check compares them with the same map, which was read once since the index may change meanwhile. */
+/* In shards.c. shards_open opens and parses the shards that an index names, into source->files.
+ * When their tensors are gathered, shards_check compares them with the same map. The index was read
+ * only once, since it may change meanwhile. */
 struct weight_map;
 int shards_open(const struct roots *roots, const char *folder, const struct source_file *index,
 		const struct weight_map *map, struct source *source, struct error *error);
 int shards_check(const struct source_file *index, struct source *source, const struct weight_map *map,
 		 struct error *error);
-/* Sets *ret_sorted to these tensors in the order of their names; the caller frees it. -EBADMSG: two have the same name. */
+/* Sets *ret_sorted to these tensors in the order of their names. The caller frees it. Fails with
+ * -EBADMSG if two have the same name. */
 int shards_sort(const struct source *source, size_t first, size_t count,
 		const struct source_tensor ***ret_sorted, struct error *error);
 
-/* In ranks.c. ranks_open opens and parses the files per rank of a folder, into source->files and source->ranks. When their
- * tensors are gathered, ranks_place finds which tensors belong to which rank. -ENOENT without an error set: the folder has
- * no such files. With an error that names the file: -ENOENT: one is missing; -EINVAL: other files are beside them;
- * -EBADMSG: a rank has a tensor twice. */
+/* In ranks.c. ranks_open opens and parses the files per rank of a folder, into source->files and
+ * source->ranks. When their tensors are gathered, ranks_place finds out which tensors belong to
+ * which rank.
+ *
+ * If the folder has no such files, ranks_open fails with -ENOENT and sets no error. Otherwise the
+ * error names the file: -ENOENT if one is missing, -EINVAL if other files are beside them, -EBADMSG
+ * if a rank has a tensor twice. */
 struct folder;
 int ranks_open(const struct roots *roots, const struct folder *folder, struct source *source,
 	       struct error *error);

@@ -70,7 +70,8 @@ void source_file_close(struct source_file *file)
 	*file = (struct source_file){.fd = -1};
 }
 
-/* Where it ends now: another reader may have met the end at a later range first. */
+/* The error says where the file ends now: another reader may have met the end at a later range
+ * first. */
 static int truncated(const struct source_file *file, struct error *error)
 {
 	struct stat now = {0};
@@ -127,14 +128,16 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	return 0;
 }
 
-/* Says what the file is that does not begin as safetensors do; `r` is what reading its header's length gave. */
+/* Makes the error for a file that does not begin as safetensors files do: it says what the file is.
+ * `r` is the code of reading its header's length. */
 static int not_safetensors(const struct source_file *file, const uint8_t *peek, size_t have, int r,
 			   struct error *error)
 {
 	static const uint8_t zeros[SAFETENSORS_PREFIX];
 	const struct foreign *foreign;
 
-	/* A length below 1 TiB and a brace, or zeros that a download has not filled yet: a damaged safetensors file. */
+	/* A length below 1 TiB and a brace, or zeros that a download has not filled yet, mean that
+	 * this is a damaged safetensors file. */
 	if (have > SAFETENSORS_PREFIX && memcmp(peek + 5, zeros, 3) == 0 &&
 	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 5) == 0))
 		return r;
@@ -149,7 +152,7 @@ static int not_safetensors(const struct source_file *file, const uint8_t *peek, 
 	return r;
 }
 
-/* What the file begins with, and the length of its header. */
+/* Reads the first bytes of the file, and the length of its header. */
 static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct error *error)
 {
 	uint8_t peek[FOREIGN_PEEK_BYTES] = {0};
@@ -159,7 +162,7 @@ static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct err
 
 	if (r < 0)
 		return r;
-	/* First the honest try: a header of 640 bytes begins like a pickle. */
+	/* It tries the length first: a header of 640 bytes begins as a pickle does. */
 	r = safetensors_header_bytes(peek, size, file->path, ret_bytes, error);
 	if (r == 0 && have > SAFETENSORS_PREFIX && strchr("{ \t\r\n", peek[SAFETENSORS_PREFIX]) &&
 	    peek[SAFETENSORS_PREFIX])
@@ -175,7 +178,8 @@ int source_file_parse(struct source_file *file, struct error *error)
 
 	if (!S_ISREG(file->stat.st_mode))
 		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
-	/* The header only: readahead would fetch what reader.h reads past the cache. */
+	/* This keeps readahead from fetching more than the header: reader.h reads the rest past the
+	 * cache. */
 	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 	r = read_prefix(file, &bytes, error);
 	if (r < 0)

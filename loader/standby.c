@@ -9,6 +9,7 @@
 #include "roots.h"
 #include "verify.h"
 
+#include "../client/lib/connect.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -25,11 +26,13 @@ struct standby {
 	struct lookout *lookout;
 	struct job job;
 	struct prepare
-		*prepare; /* of a load, or kept for the next one; ended when all is told: that takes time */
-	bool warm_wanted; /* gpuwmd wants contexts to be kept before there is a load */
-	struct job warm; /* their GPUs */
-	struct load_plan plan; /* of a dry run */
-	struct error refused; /* a job that could not be parsed */
+		/* of a load, or kept for the next one; it ends after gpuwmd was told, since that
+		 * takes time */
+		*prepare;
+	bool warm_wanted; /* gpuwmd wants contexts to be made and kept before there is a load */
+	struct job warm; /* names the GPUs of these contexts */
+	struct load_plan plan; /* the result of a dry run */
+	struct error refused; /* why a job could not be parsed */
 };
 
 static void learn_devices(struct standby *s, const msgpack_object *body)
@@ -60,8 +63,8 @@ static void notified(struct message *message, struct packet *packet, void *user_
 	}
 }
 
-/* It tells gpuwmd when this process is really gone: its socket ends earlier. A kernel that is
- * older than 5.3 has none. */
+/* gpuwmd learns from the pidfd when this process is really gone: its socket ends earlier. A kernel
+ * before 5.3 has no pidfds. */
 static int own_pidfd(int *ret_fd, struct error *error)
 {
 	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -90,7 +93,8 @@ static int say_hello(struct standby *s, struct error *error)
 	r = devices_put(&w, error);
 	message_end(&w);
 	if (r == 0)
-		r = connection_call(s->work.connection, &w, &pidfd, pidfd >= 0, CALL_TIMEOUT_MS, &reply, error);
+		r = connection_call_with(s->work.connection, &w, &(struct descriptors){&pidfd, pidfd >= 0},
+					 CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (pidfd >= 0)
 		close(pidfd);
@@ -118,7 +122,7 @@ static int tell_devices(struct standby *s, struct error *error)
 	return r;
 }
 
-/* Hands what was received on, once it is what it says. */
+/* Checks a part that was received, and hands it on to gpuwmd if it is what it says. */
 static int check_and_report(const struct job *job, struct work *work, const struct hand_in *in,
 			    struct error *error)
 {
@@ -189,7 +193,7 @@ static void run_job(struct standby *s, struct error *error)
 		r = check_run(&s->job, &s->work, error);
 	else
 		r = verify_run(&s->job, &s->work, error);
-	/* A cancel that came when all was done has nothing left to end. */
+	/* If a cancel came when everything was done, there is nothing left to end. */
 	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
@@ -208,7 +212,8 @@ static int look_whether_gone(uint64_t bytes, void *user_data)
 	return connection_poll(s->work.connection, 0) < 0 ? -ECONNRESET : 0;
 }
 
-/* Makes the contexts that gpuwmd wants to be kept, and tells how that went. -ECONNRESET: gpuwmd is gone. */
+/* Makes the contexts that gpuwmd wants to be kept, and reports how that went. Fails with
+ * -ECONNRESET if gpuwmd is gone. */
 static int warm_up(struct standby *s)
 {
 	struct error error = s->refused;
@@ -231,7 +236,8 @@ static int warm_up(struct standby *s)
 	return report_warm(s->work.connection, &error);
 }
 
-/* -ESTALE: a context that is kept can't be used any more, and gpuwmd learns that from the end of this process. */
+/* Fails with -ESTALE if a context that is kept can't be used any more. The process then ends, which
+ * tells gpuwmd. */
 static int check_kept(const struct standby *s)
 {
 	struct error error;
@@ -244,7 +250,8 @@ static int check_kept(const struct standby *s)
 
 /* ---- its life ---- */
 
-/* Until there is a job. -ECONNRESET: gpuwmd is gone; -ESTALE as check_kept. */
+/* Waits until there is a job. Fails with -ECONNRESET if gpuwmd is gone, and with -ESTALE as
+ * check_kept does. */
 static int wait_for_job(struct standby *s, struct error *error)
 {
 	int r = check_kept(s);
@@ -262,7 +269,8 @@ static int wait_for_job(struct standby *s, struct error *error)
 	return r;
 }
 
-/* gpuwmd learns that a GPU is lost before it learns that the job failed: it refuses the next one then. */
+/* Tells gpuwmd that a GPU is lost before it learns that the job failed. So gpuwmd refuses the next
+ * one. */
 static void look_for_loss(struct standby *s, const struct error *failed)
 {
 	const struct job *job = &s->job;
@@ -278,7 +286,7 @@ static void look_for_loss(struct standby *s, const struct error *failed)
 		tell_devices(s, &(struct error){0});
 }
 
-/* What belongs to a job goes, for the next one. */
+/* Frees what belongs to the job, before the next one. */
 static void forget_job(struct standby *s)
 {
 	job_clear(&s->job);
@@ -286,7 +294,8 @@ static void forget_job(struct standby *s)
 	s->work.phase = "waiting";
 }
 
-/* Whether what the load made besides its version is fit for another load. A load that did not go well leaves nothing. */
+/* Whether another load can use what this load made besides its version. If the load failed, nothing
+ * is kept. */
 static bool can_keep(struct standby *s, const struct error *failed)
 {
 	struct error why;
@@ -299,14 +308,15 @@ static bool can_keep(struct standby *s, const struct error *failed)
 	return false;
 }
 
-/* *ret_stays: gpuwmd has another one for it, now or later. */
+/* Does one job. Sets *ret_stays if gpuwmd wants this loader for another load, now or later. */
 static int do_job(struct standby *s, bool *ret_stays)
 {
 	const bool dry_run = s->job.dry_run;
 	struct error error = {0};
 	bool keeps;
 
-	/* In contexts that are in order it begins: gpuwmd would soon give the load to another loader. */
+	/* With contexts that still work the load begins at once. If the loader did not say so soon,
+	 * gpuwmd would give the load to another one. */
 	if (s->prepare)
 		work_phase(&s->work, "starting", 0);
 	run_job(s, &error);
@@ -317,7 +327,7 @@ static int do_job(struct standby *s, bool *ret_stays)
 	return report_done(s->work.connection, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
 }
 
-/* From hello to the end of the last job; the connection is made. */
+/* Serves gpuwmd from hello to the end of the last job. The connection is made already. */
 static int serve(struct standby *s)
 {
 	struct error error = {0};

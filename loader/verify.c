@@ -6,7 +6,8 @@
 
 #include <errno.h>
 
-/* Nothing was compared yet: a part that was checked before can't be read now. */
+/* An error here does not say that the memory differs: nothing was compared yet. It says that a part
+ * that was checked before can't be read now. */
 static int open_part(const struct check_part *part, struct check **ret, struct error *error)
 {
 	int r = check_open(part, ret, error);
@@ -24,7 +25,7 @@ static void tell(struct work *work, const struct check_result *result)
 
 	if (report->note[0])
 		work_note(work, "%s", report->note);
-	/* Always of one unit, so that kernels can be compared. */
+	/* The unit is always the same, so that kernels can be compared. */
 	work_note(work, "read %s in %.6f s of the %s time: %.1f GiB/s", bytes_format(result->bytes, bytes),
 		  report->seconds, report->kernel ? "kernel's" : "CPU's", rate);
 }

@@ -21,7 +21,7 @@ static void say(const char *text, size_t bytes)
 static void *watch(void *data)
 {
 	static const char text[] = "gpuwm-loader: gpuwmd hung up amid a call: ended\n";
-	struct pollfd sock = {.fd = (int)(intptr_t)data}; /* a hang-up is always told */
+	struct pollfd sock = {.fd = (int)(intptr_t)data}; /* poll always reports a hang-up */
 
 	while (poll(&sock, 1, -1) != 1)
 		;

@@ -12,9 +12,10 @@
 #define RULE_SHARD "a shard is a file of the same folder: its name has no '/' and no \"..\""
 #define RULE_MAP "expected {\"weight_map\": {tensor: shard, …}}"
 #define MAP_KEY "weight_map"
-/* A map holds at most its bytes over these of places. */
+/* The shortest possible entry. A map can't have more places than its bytes divided by this
+ * length. */
 #define PLACE_BYTES_MIN (sizeof("\"\":\"\"") - 1)
-#define NUMBER_BYTES_MAX 64 /* of a total_size */
+#define NUMBER_BYTES_MAX 64 /* the digits of a total_size that are read */
 
 struct parser {
 	const struct source_file *index;
@@ -23,7 +24,7 @@ struct parser {
 	struct error *error;
 };
 
-/* 0, unless the reader met a fault. */
+/* Returns 0 unless the reader met a fault. */
 static int json_state(struct parser *p)
 {
 	const char *fault = json_reader_fault(&p->json);
@@ -35,7 +36,7 @@ static int json_state(struct parser *p)
 			 json_reader_line(&p->json), p->json.at, fault);
 }
 
-/* Another value came than was expected, or none. */
+/* Makes the error for a value that is missing or of the wrong kind. */
 static int wrong_value(struct parser *p, const char *what)
 {
 	if (json_reader_peek(&p->json) == JSON_KIND_NONE) {
@@ -131,7 +132,7 @@ static int read_map(struct parser *p)
 
 /* ---- the rest ------------------------------------------------------------ */
 
-/* Some writers have it as 13.0 or 1.3e1. */
+/* Some writers write it as 13.0 or 1.3e1. */
 static int read_total(struct parser *p)
 {
 	char text[NUMBER_BYTES_MAX + 1];
@@ -201,7 +202,8 @@ static int read_document(struct parser *p)
 	return r;
 }
 
-/* What was downloaded in its place has no line that is of interest. */
+/* If something else was downloaded in the place of the index, the line of the first fault would
+ * help nobody. */
 static int check_is_json(const struct source_file *index, const char *text, size_t bytes, struct error *error)
 {
 	const struct foreign *foreign = foreign_format("", (const uint8_t *)text, bytes);

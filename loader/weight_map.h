@@ -10,22 +10,27 @@
 struct source_file;
 
 struct weight_place {
-	const char *tensor, *shard; /* a shard is a file of the same folder */
+	const char *tensor, *shard; /* a shard is a file in the same folder */
 };
 
 struct weight_map {
-	struct weight_place *places; /* in the order of the tensors' names, each once */
+	/* in the order of the tensors' names; each name is there once */
+	struct weight_place *places;
 	size_t count; /* at least 1 */
 	bool has_total;
 	double total; /* metadata.total_size */
-	char *texts; /* what the places point into */
+	char *texts; /* the places point into this memory */
 };
 
-/* Reads and parses the index. Free *ret with weight_map_clear. -EBADMSG, naming file, line and reason: the JSON is not valid,
- * or has no weight_map, or one without tensors; -ENOTSUP: the file is no JSON at all, or names shards in other folders;
- * -EFBIG; -EIO; -ENOMEM. */
+/* Reads and parses the index. Returns 0 and sets *ret, for weight_map_clear.
+ *
+ * Fails with
+ *   -EBADMSG  The JSON is not valid, or has no weight_map, or one without tensors. The message
+ *             names the file, the line and the reason.
+ *   -ENOTSUP  The file is not JSON at all, or names shards in other folders.
+ *   -EFBIG, -EIO, -ENOMEM */
 int weight_map_read(const struct source_file *index, struct weight_map *ret, struct error *error);
-/* A zeroed one is fine. */
+/* Frees the map. A zeroed one is fine. */
 void weight_map_clear(struct weight_map *map);
 
 #endif

@@ -15,7 +15,7 @@ const char *bytes_format(uint64_t bytes, char text[BYTES_TEXT])
 		snprintf(text, BYTES_TEXT, "%u B", (unsigned)bytes);
 		return text;
 	}
-	/* 1023.95 would be printed as 1024.0. */
+	/* The format would round 1023.95 to 1024.0. */
 	for (; value >= 1023.95 && unit + 2 < sizeof(units); value /= 1024)
 		unit++;
 	snprintf(text, BYTES_TEXT, "%.1f %ciB", value, units[unit]);

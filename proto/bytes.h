@@ -6,11 +6,12 @@
 
 #define BYTES_TEXT 16
 
-/* "512 B", "12.0 GiB". Gives text back, for use as an argument. */
+/* Writes a size as "512 B" or "12.0 GiB" into `text`. Returns `text`, for use as an argument. */
 const char *bytes_format(uint64_t bytes, char text[BYTES_TEXT]);
 
-/* "4096", "64G": digits and one of K, M, G, T (powers of 1024). -EINVAL: anything
- * else; -ERANGE: above 64 bits. */
+/* Reads a size such as "4096" or "64G": digits, then perhaps one of K, M, G and T (powers of 1024).
+ * Returns 0 and sets *ret_bytes. Fails with -EINVAL for any other text, and with -ERANGE above 64
+ * bits. */
 int bytes_parse(const char *text, uint64_t *ret_bytes);
 
 #endif

@@ -15,7 +15,7 @@ static inline uint64_t rotate32(uint64_t x)
 	return x << 32 | x >> 32;
 }
 
-/* Words `first`, first + 1, … */
+/* Sums words `first`, first + 1, and so on. */
 static struct digest_sum sum_portable(uint64_t first, const uint8_t *data, size_t count)
 {
 	uint64_t key1 = (first + 1) * KEY1, key2 = (first + 1) * KEY2, a = 0, b = 0;
@@ -33,9 +33,9 @@ static struct digest_sum sum_portable(uint64_t first, const uint8_t *data, size_
 #ifdef __x86_64__
 #include <immintrin.h>
 
-/* The same, `lanes` words at a time and two such vectors a turn. Compilers see no product of halves in
- * multiply_halves and emit one of whole words, which takes three instructions with AVX-512 and eight with AVX2: so
- * the one instruction is named. */
+/* Does the same, `lanes` words at a time and two such vectors a turn. In multiply_halves compilers
+ * do not recognise a product of halves: they emit one of whole words, which takes three
+ * instructions with AVX-512 and eight with AVX2. So this names the one instruction. */
 #define VECTOR_KERNEL(name, isa, vector, lanes, multiply, swap)                                                \
 	__attribute__((optimize("O3"), target(isa))) static struct digest_sum name(                            \
 		uint64_t first, const uint8_t *data, size_t count)                                             \

@@ -31,12 +31,12 @@ struct digest {
 	uint8_t bytes[16];
 };
 
-/* Adds `bytes` bytes that lie `offset` bytes into what is digested; offset is a
- * multiple of 8, and `bytes` too unless they are the last. Picks the widest
- * vectors that the CPU has. Thread-safe on different sums. */
+/* Adds `bytes` bytes that begin `offset` bytes into the digested data. offset is a multiple of 8,
+ * and so is `bytes`, unless these are the last bytes. The function uses the widest vectors that the
+ * CPU has. Threads may call it at once on different sums. */
 void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes);
 
-/* sum += other: chunks in any order. */
+/* Adds `other` to `sum`. So chunks may be digested in any order. */
 void digest_merge(struct digest_sum *sum, const struct digest_sum *other);
 
 struct digest digest_final(const struct digest_sum *sum, uint64_t total_bytes);

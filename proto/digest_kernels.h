@@ -6,7 +6,7 @@
 
 #define DIGEST_KERNELS_MAX 3
 
-/* The sum of `count` whole words, of which the first is word number `first`. */
+/* Returns the sum of `count` whole words, the first of which is word number `first`. */
 typedef struct digest_sum digest_kernel_fn(uint64_t first, const uint8_t *data, size_t count);
 
 struct digest_kernel {
@@ -14,7 +14,8 @@ struct digest_kernel {
 	digest_kernel_fn *sum;
 };
 
-/* Those that this CPU can run, the widest first; their number, at least 1. */
+/* Sets `kernels` to the variants that this CPU can run, the widest first. Returns their number, at
+ * least 1. */
 size_t digest_kernels(struct digest_kernel kernels[DIGEST_KERNELS_MAX]);
 
 #endif

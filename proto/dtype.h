@@ -32,16 +32,17 @@ enum dtype {
 	DTYPE_END,
 };
 
-/* "BF16"; NULL for a code that is none. */
+/* Returns the name of a dtype, such as "BF16", or NULL if there is no dtype with this code. */
 const char *dtype_name(unsigned dtype);
-/* Bits of one element; 0 for a code that is none. */
+/* Returns the bits of one element, or 0 if there is no dtype with this code. */
 unsigned dtype_bits(unsigned dtype);
-/* 0 for a name that is none (case matters). */
+/* Returns the code of a dtype, or 0 if there is no dtype with this name. Case matters. */
 unsigned dtype_from_name(const char *name);
 
-/* Bytes of a dense tensor. -EINVAL: no such dtype, or no whole number of bytes;
- * -EOVERFLOW: the product, taken from left to right as safetensors does, leaves
- * 64 bits on the way (also where a later dimension is zero). */
+/* Computes the bytes of a dense tensor. Returns 0 and sets *ret_bytes. Fails with -EINVAL if there
+ * is no such dtype, or if the bits of all elements are not whole bytes. Fails with -EOVERFLOW if
+ * the product of the dimensions leaves 64 bits on the way, even if a later dimension is zero:
+ * safetensors multiplies from left to right in the same way. */
 int dtype_bytes(unsigned dtype, unsigned ndim, const uint64_t *shape, uint64_t *ret_bytes);
 
 #endif

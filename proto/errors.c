@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every code of docs/protocol.md. Names travel, numbers do not: they differ between systems. */
+/* Every code of docs/protocol.md. Names go over the wire and numbers do not, since they differ
+ * between systems. */
 static const struct {
 	int code;
 	const char *name;

@@ -13,7 +13,7 @@ void fields_of(struct fields *f, const msgpack_object *map)
 		error_set(&f->error, -EINVAL, NULL, "a map was expected");
 }
 
-/* The value of a key; NULL when it is missing or nil. */
+/* Returns the value of a key, or NULL if it is missing or nil. */
 static const msgpack_object *find(const struct fields *f, const char *key)
 {
 	size_t bytes = strlen(key);
@@ -27,7 +27,7 @@ static const msgpack_object *find(const struct fields *f, const char *key)
 	return NULL;
 }
 
-/* Only the first error is kept. */
+/* Keeps only the first error. */
 static void wrong(struct fields *f, const char *key, const char *what)
 {
 	if (!f->error.code)

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* An entry has the names of all members: as many as 50,000 of 20 bytes. */
+/* An entry holds the names of all members of the group: the largest buffer has room for 50,000
+ * names of 20 bytes. */
 #define ENTRY_BYTES_FIRST 1024
 #define ENTRY_BYTES_MAX (1024 * 1024)
 

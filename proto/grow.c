@@ -10,21 +10,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The signal goes to the thread that grew the file: it is held back there, and taken away. One that waited
- * before the call is somebody else's. */
+/* The kernel sends SIGXFSZ to the thread that grew the file. So the thread blocks the signal and
+ * takes it away. If one was pending before the call, somebody else sent it, and it stays. */
 static int grow_unsignalled(int fd, uint64_t bytes)
 {
 	const struct timespec at_once = {0};
-	sigset_t limit, before, waits;
+	sigset_t limit, before, pending;
 	int r = 0;
 
 	sigemptyset(&limit);
 	sigaddset(&limit, SIGXFSZ);
-	sigpending(&waits);
+	sigpending(&pending);
 	pthread_sigmask(SIG_BLOCK, &limit, &before);
 	if (ftruncate(fd, (off_t)bytes) < 0)
 		r = -errno;
-	if (r == -EFBIG && !sigismember(&waits, SIGXFSZ))
+	if (r == -EFBIG && !sigismember(&pending, SIGXFSZ))
 		sigtimedwait(&limit, NULL, &at_once);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;

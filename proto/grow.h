@@ -6,9 +6,11 @@
 
 #include <stdint.h>
 
-/* ftruncate, up to `bytes`. Beyond RLIMIT_FSIZE the kernel sends SIGXFSZ besides, which ends a process that asked
- * for nothing of the kind: here it is only an error. -ENOSPC: that limit, told with its figure and the remedy, or
- * no memory for it (`remedy`); other errnos as they come. `what` begins the message. */
+/* Grows a file to `bytes` by ftruncate. Beyond RLIMIT_FSIZE the kernel also sends SIGXFSZ, which
+ * would end a process that does not expect it: this function takes the signal away and returns an
+ * error. `what` begins the message. Returns 0. Fails with -ENOSPC if that limit is in the way (the
+ * error names its figure and the remedy), or if there is no memory (the error's remedy is
+ * `remedy`). Otherwise it fails with the errno of ftruncate. */
 int file_grow(int fd, uint64_t bytes, const char *what, const char *remedy, struct error *error);
 
 #endif

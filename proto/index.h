@@ -22,17 +22,17 @@
 
 struct index_header {
 	char magic[8];
-	uint64_t total_bytes; /* of the whole index */
+	uint64_t total_bytes; /* the size of the whole index */
 	uint32_t rank, world;
 	uint32_t segment_count, tensor_count, metadata_count, file_count;
 	uint64_t dim_count;
 	uint64_t heap_offset; /* where the bytes section begins */
-	struct digest layout; /* of segments, names, dtypes, shapes, strides, places */
-	struct digest content; /* of the layout, every tensor's digest, metadata and files */
+	struct digest layout; /* digest of segments, names, dtypes, shapes, strides and places */
+	struct digest content; /* digest of the layout, every tensor's digest, metadata and files */
 };
 
 struct index_segment {
-	uint64_t bytes; /* exactly what its descriptor holds */
+	uint64_t bytes; /* the exact size of the memory behind its descriptor */
 };
 
 struct index_tensor {
@@ -41,10 +41,10 @@ struct index_tensor {
 	uint16_t dtype;
 	uint16_t ndim;
 	uint32_t segment;
-	uint32_t reserved; /* 0 */
+	uint32_t reserved; /* must be 0 */
 	uint64_t offset; /* in the segment, in bytes */
 	uint64_t bytes;
-	uint64_t dims; /* first entry in dims[] */
+	uint64_t dims; /* position of the first entry in dims[] */
 	struct digest digest;
 };
 
@@ -72,26 +72,29 @@ struct index_view {
 	const char *heap;
 };
 
-/* Checks everything once: magic, sizes, offsets, order and uniqueness of
- * names, terminating zeros, dtypes, shape against bytes, strides that are a
- * permutation of dense, alignment to the element, places inside their segments,
- * two tensors either disjoint or in the very same place with the same digest
- * (tied), both header digests. -EBADMSG with the fault in *error. O(n log n). */
+/* Checks an index completely, once: magic, sizes, offsets, order and uniqueness of names,
+ * terminating zeros, dtypes, shapes against bytes, that strides are a permutation of dense ones,
+ * that offsets are aligned to the element, that tensors lie inside their segments, that any two
+ * tensors are either disjoint or tied (in the very same place with the same digest), and both
+ * digests of the header. Takes O(n log n).
+ *
+ * Returns 0 and sets *ret_view. Fails with -EBADMSG; *error names the fault. */
 int index_open(const void *data, size_t bytes, struct index_view *ret_view, struct error *error);
 
-/* The same without the O(n) checks, for an index that a checker passed: only
- * the header and the section bounds. */
+/* Opens an index that a checker has passed: checks only the header and the bounds of the sections,
+ * in constant time. Otherwise as index_open. */
 int index_open_trusted(const void *data, size_t bytes, struct index_view *ret_view, struct error *error);
 
-/* O(log n). The position, or -ENOENT. */
+/* Returns the position of the tensor with this name, in O(log n), or -ENOENT. */
 int64_t index_find(const struct index_view *view, const char *name);
 const char *index_tensor_name(const struct index_view *view, const struct index_tensor *tensor);
-/* ndim entries each. */
+/* Both return arrays of ndim entries. */
 const uint64_t *index_shape(const struct index_view *view, const struct index_tensor *tensor);
 const int64_t *index_strides(const struct index_view *view, const struct index_tensor *tensor);
-/* The value, or NULL. */
+/* Returns the text with this key, or NULL if there is none. */
 const char *index_metadata(const struct index_view *view, const char *key);
-/* NULL when there is no such file. */
+/* Returns the content of the file with this name and sets *ret_bytes, or returns NULL if there is
+ * none. */
 const void *index_file(const struct index_view *view, const char *name, uint32_t *ret_bytes);
 
 /* ---- building --------------------------------------------------------- */
@@ -108,23 +111,24 @@ struct index_tensor_spec {
 	uint64_t offset;
 };
 
-/* Copies everything it is given. NULL: out of memory. */
+/* The builder copies everything that it gets. Returns NULL if there is no memory. */
 struct index_builder *index_builder_new(uint32_t rank, uint32_t world);
 struct index_builder *index_builder_free(struct index_builder *b);
 int index_builder_segment(struct index_builder *b, uint64_t bytes);
 int index_builder_tensor(struct index_builder *b, const struct index_tensor_spec *spec, struct error *error);
-/* What was added as number `position`; its pointers are valid until the next call of the builder. */
+/* Sets *ret to the tensor that was added as number `position`. Its pointers are valid until the
+ * next call on the builder. */
 void index_builder_spec(const struct index_builder *b, size_t position, struct index_tensor_spec *ret);
-/* The digest of the tensor that was added as number `position`. */
+/* Sets the digest of the tensor that was added as number `position`. */
 int index_builder_digest(struct index_builder *b, size_t position, const struct digest *digest);
-/* A key or name given twice: -EEXIST. Above INDEX_FILES_BYTES_MAX: -EFBIG. An empty
- * name, or a text that is no UTF-8: -EINVAL. */
+/* Both fail with -EEXIST if the key or name was added already, with -EFBIG above
+ * INDEX_FILES_BYTES_MAX, and with -EINVAL if the name is empty or a text is not UTF-8. */
 int index_builder_metadata(struct index_builder *b, const char *key, const char *value);
 int index_builder_file(struct index_builder *b, const char *name, const void *data, size_t bytes);
 
-/* Writes the index into a new memfd, sealed against everything, validates it
- * as a reader would, and tells its size. -EFBIG above INDEX_BYTES_MAX; -ENOSPC: no memory, or
- * RLIMIT_FSIZE. */
+/* Writes the index into a new memfd, seals it against every change, and validates it as a reader
+ * would. Returns 0 and sets *ret_fd, which the caller owns, and *ret_bytes. Fails with -EFBIG above
+ * INDEX_BYTES_MAX, and with -ENOSPC if there is no memory or RLIMIT_FSIZE is in the way. */
 int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error);
 
 /* ---- as a memfd ------------------------------------------------------- */
@@ -136,8 +140,9 @@ struct index_map {
 	struct index_view view;
 };
 
-/* The descriptor stays the caller's. trusted: see index_open_trusted.
- * -EBADMSG when the memfd is not of `bytes` bytes or not sealed. */
+/* Maps an index from its memfd. The descriptor stays the caller's. `trusted` says whether to open
+ * it by index_open_trusted. Returns 0 and sets *ret_map, for index_map_close. Fails with -EBADMSG
+ * if the memfd does not have `bytes` bytes or is not sealed, and with the codes of index_open. */
 int index_map_open(int fd, uint64_t bytes, bool trusted, struct index_map *ret_map, struct error *error);
 void index_map_close(struct index_map *map);
 

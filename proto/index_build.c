@@ -18,7 +18,7 @@ struct array {
 	size_t count, room;
 };
 
-/* Room for `more` items; NULL: out of memory. */
+/* Returns room for `more` items, or NULL if there is no memory. */
 static void *array_add(struct array *a, size_t item_bytes, size_t more)
 {
 	void *place;
@@ -39,10 +39,10 @@ static void *array_add(struct array *a, size_t item_bytes, size_t more)
 
 struct index_builder {
 	uint32_t rank, world;
-	struct array segments, tensors, metadata, files; /* in the order of arrival */
-	struct array dims; /* uint64_t */
-	struct array heap; /* char */
-	void *keys, *file_names; /* trees (tsearch): what was given already */
+	struct array segments, tensors, metadata, files; /* in the order in which they were added */
+	struct array dims; /* of uint64_t */
+	struct array heap; /* of char */
+	void *keys, *file_names; /* trees (tsearch) of the texts that were added already */
 	uint64_t file_bytes;
 };
 
@@ -86,7 +86,7 @@ int index_builder_segment(struct index_builder *b, uint64_t bytes)
 	return 0;
 }
 
-/* Bytes into the heap; a text with its zero. */
+/* Copies bytes into the heap; for a text its zero too. */
 static int heap_add(struct index_builder *b, const void *data, size_t bytes, uint64_t *ret_at)
 {
 	uint64_t at = b->heap.count;
@@ -189,7 +189,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* -EEXIST when the tree has the text already. */
+/* Fails with -EEXIST if the tree has the text already. */
 static int remember(void **tree, const char *text)
 {
 	char *copy = strdup(text);
@@ -296,7 +296,7 @@ static uint64_t total_bytes(const struct index_builder *b)
 	       b->files.count * sizeof(struct index_file) + b->dims.count * sizeof(uint64_t) + b->heap.count;
 }
 
-/* Everything into `data`, sorted, and digested. */
+/* Writes the whole index into `data`, sorted and with its digests. */
 static void fill(const struct index_builder *b, char *data, uint64_t bytes)
 {
 	struct index_header *h = (struct index_header *)data;

@@ -22,7 +22,7 @@ uint64_t index_sections(const void *data, struct index_view *view)
 	return at;
 }
 
-/* A byte string that is digested as it is made. */
+/* Digests a byte string while it is being made. */
 struct stream {
 	struct digest_sum sum;
 	uint64_t bytes;
@@ -87,7 +87,8 @@ struct digest index_content_digest(const struct index_view *view)
 
 bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides)
 {
-	uint64_t expected = 1, used = 0; /* used: a bit for each dimension that has its place */
+	/* `used` has a bit for each dimension that has its place */
+	uint64_t expected = 1, used = 0;
 	unsigned left = 0;
 
 	for (unsigned i = 0; i < ndim; i++) {
@@ -101,7 +102,8 @@ bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, c
 	for (; left; left--) {
 		unsigned i = ndim;
 
-		/* From the last: a plain order is found at the first try each. */
+		/* It begins with the last dimension: if the order is plain, the first try is right
+		 * for each. */
 		while (i-- > 0)
 			if (!(used >> i & 1) && strides[i] > 0 && (uint64_t)strides[i] == expected)
 				break;

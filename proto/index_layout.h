@@ -18,16 +18,17 @@ static_assert(offsetof(struct index_tensor, name) == 0 && offsetof(struct index_
 		      offsetof(struct index_file, name) == 0,
 	      "sorting and finding: each table begins with the offset of its name in the heap");
 
-/* Sets the section pointers of a view from its header's counts. The end of the
- * dims section, where the heap begins; UINT64_MAX when the counts overflow. */
+/* Sets the section pointers of a view from the counts in its header. Returns the offset of the end
+ * of the dims section, where the heap begins, or UINT64_MAX if the counts overflow. */
 uint64_t index_sections(const void *data, struct index_view *view);
 
-/* The digests of docs/protocol.md, over a view whose sections are sound. */
+/* Compute the digests that docs/protocol.md describes, over a view whose sections are sound. */
 struct digest index_layout_digest(const struct index_view *view);
 struct digest index_content_digest(const struct index_view *view);
 
-/* Strides are a permutation of dense ones. Those of dimensions of size 1, and
- * all of an empty tensor, are free. With sub-byte elements only the plain order counts. */
+/* Returns whether the strides are a permutation of dense ones. The strides of dimensions of size 1
+ * do not matter, and those of an empty tensor do not either. Elements of less than a byte must have
+ * the plain order. */
 bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides);
 
 #endif

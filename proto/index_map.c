@@ -8,8 +8,9 @@
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-/* The seals come first: on a descriptor of a dead FUSE server fstat would hang. Only what is no memfd has none; a call
- * that failed for another reason says nothing about the index. */
+/* Asks for the seals first: on a descriptor of a dead FUSE server fstat would hang. If the file is
+ * not a memfd, it has no seals. If the call failed for another reason, that says nothing about the
+ * index. */
 static int check_memfd(int fd, uint64_t bytes, struct error *error)
 {
 	int seals = fcntl(fd, F_GET_SEALS);

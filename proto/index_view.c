@@ -48,7 +48,8 @@ static uint64_t heap_bytes(const struct index_view *view)
 	return view->header->total_bytes - view->header->heap_offset;
 }
 
-/* Bytes in the heap; a text is UTF-8, is followed by its zero and has no other. */
+/* Whether these bytes lie in the heap. A text must also be UTF-8, have a zero behind it and no
+ * other zero. */
 static bool heap_has(const struct index_view *view, uint64_t at, uint64_t bytes)
 {
 	return at <= heap_bytes(view) && bytes <= heap_bytes(view) - at;
@@ -60,7 +61,7 @@ static bool heap_has_text(const struct index_view *view, uint64_t at, uint32_t b
 	       !memchr(view->heap + at, 0, bytes) && utf8_valid(view->heap + at);
 }
 
-/* The alignment that an element wants: its size, as a power of two of bytes. */
+/* Returns the alignment that an element needs: its size, as a power of two of bytes. */
 static uint64_t element_align(unsigned dtype)
 {
 	unsigned bits = dtype_bits(dtype);
@@ -128,7 +129,7 @@ static int by_place(const void *x, const void *y)
 	return 0;
 }
 
-/* Two tensors are disjoint, or lie in the very same place and are equal. */
+/* Any two tensors must be disjoint, or lie in the very same place and be equal. */
 static int check_places(const struct index_view *view, struct error *error)
 {
 	uint32_t count = 0;
@@ -154,7 +155,7 @@ static int check_places(const struct index_view *view, struct error *error)
 	return r;
 }
 
-/* Nothing in the heap or in dims[] is shared, or else a small index could name so
+/* Two entries must not share bytes of the heap or of dims[]. Otherwise a small index could name so
  * many bytes that checking them would take hours. */
 static int check_sums(const struct index_view *view, struct error *error)
 {
@@ -241,7 +242,8 @@ int index_open(const void *data, size_t bytes, struct index_view *ret_view, stru
 	return 0;
 }
 
-/* Each table is sorted by the text whose offset in the heap begins an item. */
+/* Finds a text in a table. Each item of a table begins with the offset of its text in the heap, and
+ * the table is sorted by these texts. */
 static int64_t find(const struct index_view *view, const void *table, uint32_t count, size_t item_bytes,
 		    const char *name)
 {

@@ -27,7 +27,7 @@ void key_write(struct message_writer *w, const char *name, const char *value)
 	message_end(w);
 }
 
-/* fields[at], which may be none of those before it. */
+/* Reads fields[at], which must not have the name of a field before it. */
 static void read_field(struct fields *f, const msgpack_object *object, struct key_field *fields, uint32_t at)
 {
 	struct key_field *field = &fields[at];

@@ -5,19 +5,20 @@
 #include "message.h"
 #include "names.h"
 
-/* What the fields are called in the version's metadata: "key.dtype". */
+/* In the version's metadata a key's field has this prefix: "key.dtype". */
 #define KEY_PREFIX "key."
 
 struct key_field {
 	char name[NAME_BYTES_MAX + 1], value[KEY_VALUE_BYTES_MAX + 1];
 };
 
-/* What is wrong with a field, as the end of a sentence; NULL: nothing. */
+/* Returns what is wrong with a field, as the end of a sentence, or NULL if nothing is. */
 const char *key_field_wrong(const char *name, const char *value);
 
 void key_write(struct message_writer *w, const char *name, const char *value);
-/* The array `key`, malloced; NULL with count 0 where there is none. -EINVAL (too many, a wrong field,
- * one twice) and -ENOMEM stick to *f. */
+/* Reads the array `key`. Returns it, for free(), and sets *ret_count. Returns NULL with a count of
+ * 0 if there is no such array. -EINVAL (too many fields, a wrong one, or a name that comes twice)
+ * and -ENOMEM stick to *f. */
 struct key_field *key_read(struct fields *f, const char *key, uint32_t *ret_count);
 
 #endif

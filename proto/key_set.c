@@ -3,7 +3,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* Up to here comparing all pairs takes less time than hashing (measured: the same time at 16 keys). */
+/* Up to this number, comparing all pairs takes less time than hashing (measured: the same time at
+ * 16 keys). */
 #define SMALL 16
 
 _Static_assert((KEY_SET_PLACES & (KEY_SET_PLACES - 1)) == 0, "the search wraps around with a mask");
@@ -61,7 +62,7 @@ void key_set_init(struct key_set *set, unsigned expected)
 	set->is_small = expected <= SMALL;
 	if (set->is_small)
 		return;
-	/* 16 random bytes that every process gets from the kernel. */
+	/* The kernel gives every process 16 random bytes. */
 	memcpy(set->secret, (const void *)getauxval(AT_RANDOM), sizeof(set->secret));
 	memset(set->places, 0, sizeof(set->places));
 }
@@ -79,7 +80,7 @@ static bool has_in_small(const struct key_set *set, const void *text, size_t byt
 	return false;
 }
 
-/* The key's place in the table, or the empty one where it belongs. */
+/* Returns the key's place in the table, or the empty place where it belongs. */
 static uint16_t *find_place(struct key_set *set, const void *text, size_t bytes)
 {
 	size_t i = key_set_hash(set->secret, text, bytes) & (KEY_SET_PLACES - 1);

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* The objects of a usual request. Larger messages get more chunks; glibc keeps blocks of up to
- * 1,032 bytes at hand for each thread. */
+/* The size of the objects of a usual request. Larger messages get more chunks. glibc keeps blocks
+ * of up to 1,032 bytes at hand for each thread. */
 #define ZONE_BYTES 960
 
-/* Of a message that is refused the id may still be there: [type, id, …. */
+/* Tries to read the id of a message that is refused, which begins with [type, id, …. */
 static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
 {
 	size_t width = 0;
@@ -28,7 +28,7 @@ static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
 	m->has_id = true;
 }
 
-/* All of the objects lie in the zone, the outermost too. */
+/* All objects lie in the zone, the outermost too. */
 static int unpack(const void *data, size_t bytes, uint64_t elements_max, struct message *m,
 		  msgpack_object **ret_object, const char **ret_why)
 {
@@ -40,7 +40,7 @@ static int unpack(const void *data, size_t bytes, uint64_t elements_max, struct 
 		return r;
 	m->zone = msgpack_zone_new(ZONE_BYTES);
 	object = m->zone ? msgpack_zone_malloc(m->zone, sizeof *object) : NULL;
-	/* The scan has passed it: nothing but memory can be missing. */
+	/* The scan has accepted the bytes, so this fails only for want of memory. */
 	if (!object || msgpack_unpack(data, bytes, &offset, m->zone, object) != MSGPACK_UNPACK_SUCCESS) {
 		*ret_why = "out of memory";
 		return -ENOMEM;
@@ -59,7 +59,7 @@ static const msgpack_object *map_of(const msgpack_object *o)
 	return o->type == MSGPACK_OBJECT_MAP ? o : NULL;
 }
 
-/* method and [params] of a request or notification. */
+/* Reads the method and the [params] of a request or notification. */
 static bool read_call(struct message *m, const msgpack_object *method, const msgpack_object *params)
 {
 	size_t bytes;
@@ -68,7 +68,7 @@ static bool read_call(struct message *m, const msgpack_object *method, const msg
 	    params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
 		return false;
 	if (memchr(method->via.str.ptr, 0, method->via.str.size))
-		return false; /* it would be cut into another name */
+		return false; /* cutting it could make another method's name */
 	bytes = method->via.str.size < sizeof m->method ? method->via.str.size : sizeof m->method - 1;
 	memcpy(m->method, method->via.str.ptr, bytes);
 	m->method[bytes] = 0;
@@ -116,7 +116,7 @@ static bool read_envelope(struct message *m, const msgpack_object *o)
 	return type == 0 ? read_call(m, &part[2], &part[3]) : read_response(m, &part[2], &part[3]);
 }
 
-/* Without zeroing the 2 KiB of an error's texts. */
+/* Sets the fields without zeroing the 2 KiB of an error's texts. */
 static void message_init(struct message *m)
 {
 	m->type = MESSAGE_REQUEST;

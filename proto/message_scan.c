@@ -9,11 +9,13 @@
 
 enum kind { KIND_OTHER, KIND_TEXT, KIND_ARRAY, KIND_MAP, KIND_REFUSED };
 
-/* What a first byte announces: how many bytes of length or value follow it. */
+/* What the first byte of a value says: how many bytes of length or value follow it. */
 struct head {
 	enum kind kind;
-	unsigned size_bytes; /* of a length field */
-	uint64_t size; /* fixed: a length (text), a count, or bytes of value to skip */
+	unsigned size_bytes; /* the bytes of the length field */
+	/* if there is no length field: the length of a text, a count, or the bytes of value to
+	 * skip */
+	uint64_t size;
 	bool binary;
 };
 
@@ -72,12 +74,12 @@ static struct head head_of(uint8_t first)
 	case 0xde: /* map 16, 32 */
 	case 0xdf:
 		return (struct head){.kind = KIND_MAP, .size_bytes = 2u << (first - 0xde)};
-	default: /* ext and the byte that is never used */
+	default: /* ext, and the byte 0xc1, which is never used */
 		return (struct head){.kind = KIND_REFUSED};
 	}
 }
 
-/* Reads a head with its length field; what follows has not been skipped. */
+/* Reads a head with its length field. It does not skip what follows. */
 static int scan_head(struct scan *s, struct head *ret)
 {
 	struct head head;

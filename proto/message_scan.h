@@ -1,6 +1,6 @@
-/* The bounded scan that comes before msgpack-c sees a byte: counts against the
- * bytes that are left, depth, sizes of maps, keys. The scan allocates nothing, and its time is linear in
- * `bytes`, whatever the bytes are. */
+/* The bounded scan of a message before msgpack-c sees a byte of it. It checks counts against the
+ * bytes that are left, the depth, the sizes of maps, and keys. It allocates nothing, and its time
+ * is linear in `bytes` for any input. */
 #ifndef GPUWM_PROTO_MESSAGE_SCAN_H
 #define GPUWM_PROTO_MESSAGE_SCAN_H
 
@@ -9,8 +9,9 @@
 
 #define MESSAGE_ELEMENTS_ANY UINT64_MAX
 
-/* 0 when `data` is exactly one well-formed value, else -EPROTO and why. Each value and each key is an
- * element, containers and what they hold alike: the value may have `elements_max` of them. */
+/* Returns 0 if `data` is exactly one well-formed value with at most `elements_max` elements. Each
+ * value, each key and each container is an element. Otherwise fails with -EPROTO and sets
+ * *ret_why. */
 int message_scan(const void *data, size_t bytes, uint64_t elements_max, const char **ret_why);
 
 #endif

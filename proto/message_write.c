@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Marks of containers whose counts are patched in when they are closed. */
+/* Types of containers whose counts the writer fills in when they are closed. */
 #define MAP32 0xdf
 #define ARRAY32 0xdd
 
@@ -41,7 +41,7 @@ void message_writer_clear(struct message_writer *w)
 	memset(w, 0, sizeof *w);
 }
 
-/* What is written so far, and `count` bytes more, in memory of the writer's own. */
+/* Copies what is written so far to memory of the writer's own, with room for `count` bytes more. */
 static int move_out(struct message_writer *w, size_t count)
 {
 	const char *data = w->buffer.data;
@@ -93,7 +93,7 @@ static void misuse(struct message_writer *w)
 	w->error = w->error ? w->error : -EINVAL;
 }
 
-/* Arrays and maps around the outermost open container. */
+/* Returns how many arrays and maps of the envelope are around the outermost open container. */
 static unsigned envelope_depth(const struct message_writer *w)
 {
 	if (w->open[0].header == 0)
@@ -106,7 +106,7 @@ static bool too_deep(const struct message_writer *w)
 	return w->depth + envelope_depth(w) >= MESSAGE_DEPTH_MAX;
 }
 
-/* Counts an entry of the open container and writes its key. */
+/* Counts an entry of the open container, and writes its key. */
 static msgpack_packer entry(struct message_writer *w, const char *key)
 {
 	if (!w->error && w->depth == 0) {
@@ -140,8 +140,8 @@ static void begin(struct message_writer *w, uint8_t mark)
 	append(w, header, sizeof header);
 }
 
-/* The fixed part of an envelope. The params of requests and notifications are
- * an array of one map, the result of a response is the map itself. */
+/* Writes the fixed part of an envelope. The params of requests and notifications are an array of
+ * one map; the result of a response is the map itself. */
 static void begin_envelope(struct message_writer *w, size_t entries, int type)
 {
 	msgpack_packer p = packer(w);
@@ -166,6 +166,7 @@ void message_request(struct message_writer *w, uint64_t id, const char *method)
 	msgpack_packer p = packer(w);
 
 	begin_envelope(w, 4, 0);
+	w->id = id;
 	msgpack_pack_uint64(&p, id);
 	begin_params(w, method);
 }
@@ -296,6 +297,26 @@ void message_end(struct message_writer *w)
 	header = w->buffer.data + w->open[w->depth].header;
 	for (int i = 4; i > 0; i--, count >>= 8)
 		header[i] = (char)(count & 0xff);
+}
+
+const void *message_map(const struct message_writer *w, size_t *ret_bytes)
+{
+	*ret_bytes = w->buffer.size - w->open[0].header;
+	return w->buffer.data + w->open[0].header;
+}
+
+struct message_mark message_mark(const struct message_writer *w)
+{
+	return (struct message_mark){.bytes = w->buffer.size, .count = w->open[0].count};
+}
+
+void message_rewind(struct message_writer *w, struct message_mark mark)
+{
+	if (w->error)
+		return;
+	w->buffer.size = mark.bytes;
+	w->open[0].count = mark.count;
+	w->depth = 1;
 }
 
 int message_finish(struct message_writer *w)

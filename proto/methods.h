@@ -1,4 +1,4 @@
-/* Names on the wire. What each method takes and gives: docs/protocol.md. */
+/* Names on the wire. docs/protocol.md says what each method takes and returns. */
 #ifndef GPUWM_PROTO_METHODS_H
 #define GPUWM_PROTO_METHODS_H
 
@@ -30,7 +30,7 @@
 #define METHOD_DRAIN "drain"
 #define METHOD_RELOAD "reload"
 
-/* In the parameter `owner` of get_handles and claim: what an operator made. */
+/* In the parameter `owner` of get_handles and claim: versions that an operator made. */
 #define OWNER_OPERATOR "operator"
 
 /* From a loader, on the connection that gpuwmd made for it. */
@@ -44,8 +44,8 @@
 /* To a loader: notifications. */
 #define NOTIFY_LOADER_JOB "job"
 #define NOTIFY_LOADER_CANCEL "cancel"
-#define NOTIFY_LOADER_REPORT "report" /* tell the devices anew */
-#define NOTIFY_LOADER_WARM "warm" /* make contexts, and keep them for a load */
+#define NOTIFY_LOADER_REPORT "report" /* tell the devices again */
+#define NOTIFY_LOADER_WARM "warm" /* make CUDA contexts, and keep them for a load */
 
 /* From a publisher to its checker, on the socket of publish_begin's reply. */
 #define METHOD_HAND_IN "hand_in"
@@ -54,7 +54,7 @@
 #define NOTIFY_EVENT "event"
 #define NOTIFY_LOST "lost"
 
-/* To the holder of leases, subscribed or not. */
+/* To the holder of leases, whether it has subscribed or not. */
 #define NOTIFY_REVOKED "revoked"
 
 #define EVENT_READY "version_ready"

@@ -117,7 +117,8 @@ int version_id_new(struct version_id *ret_id)
 	struct version_id id;
 	ssize_t got;
 
-	/* So few bytes come whole, and are interrupted only before the source is seeded. */
+	/* The kernel returns this few bytes at once. A signal can interrupt the call only before
+	 * the source is seeded. */
 	do
 		got = getrandom(id.bytes, sizeof id.bytes, 0);
 	while (got < 0 && errno == EINTR);

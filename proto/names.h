@@ -19,14 +19,14 @@
 #define ALIAS_PREVIOUS "previous"
 #define DEVICE_HOST "host"
 
-/* 128 random bits that are never used again. Zero: none. */
+/* 128 random bits that are never used again. All zero: no version. */
 struct version_id {
 	uint8_t bytes[16];
 };
-#define VERSION_ID_TEXT 33 /* 32 digits and the zero */
+#define VERSION_ID_TEXT 33 /* 32 digits and the terminating zero */
 
-/* What a reference says. Either has_id, or model and name; name is
- * "current" where the text had no '@'. */
+/* A parsed reference: either has_id and id, or model and name. If the text had no '@', name is
+ * "current". */
 struct ref {
 	bool has_id;
 	struct version_id id;
@@ -34,23 +34,25 @@ struct ref {
 	char name[NAME_BYTES_MAX + 1];
 };
 
-/* NULL when `text` is a valid name, else what is wrong with it, as the end of
- * a sentence ("is empty", "has a leading '.'"). */
+/* Returns NULL if `text` is a valid name, else what is wrong with it, as the end of a sentence ("is
+ * empty", "has a leading '.'"). */
 const char *name_wrong(const char *text);
 
-/* The same for a device. */
+/* The same for the name of a device. */
 const char *device_wrong(const char *text);
 
-/* Parses a reference. 0, or -EINVAL with *ret_why set as name_wrong does. */
+/* Parses a reference. Returns 0 and sets *ret_ref. Fails with -EINVAL and sets *ret_why as
+ * name_wrong does. */
 int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why);
 
-/* 16 bytes as 32 hexadecimal digits, and back: -EINVAL unless exactly that. */
+/* Convert 16 bytes to 32 hexadecimal digits and back. hex128_parse fails with -EINVAL unless the
+ * text is exactly that. */
 void hex128_format(const uint8_t bytes[16], char text[VERSION_ID_TEXT]);
 int hex128_parse(const char *text, uint8_t ret_bytes[16]);
 
 bool version_id_equal(const struct version_id *a, const struct version_id *b);
 
-/* From the kernel's random source; blocks only before it is seeded at boot. */
+/* Takes a new id from the kernel's random source. Blocks only before that is seeded at boot. */
 int version_id_new(struct version_id *ret_id);
 
 #endif

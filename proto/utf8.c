@@ -10,10 +10,10 @@ size_t utf8_character(const char *text)
 		unsigned char first, last, second_min, second_max;
 		size_t bytes;
 	} forms[] = {
-		{0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-		{0xed, 0xed, 0x80, 0x9f, 3}, /* above are the halves of surrogates */
-		{0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-		{0xf4, 0xf4, 0x80, 0x8f, 4},
+		{0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+		{0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, /* surrogates lie above */
+		{0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+		{0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
 	};
 	const unsigned char *at = (const unsigned char *)text;
 
@@ -45,7 +45,7 @@ bool utf8_valid(const char *text)
 	return true;
 }
 
-/* C0, DEL, and those of Latin-1. */
+/* Whether a control character begins here: C0, DEL, or one of Latin-1. */
 static bool is_control(const unsigned char *text)
 {
 	return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0);
@@ -60,8 +60,9 @@ static uint32_t number_of(const unsigned char *text, size_t bytes)
 	return number;
 }
 
-/* Unicode's Default_Ignorable_Code_Point, which most fonts show nothing of, and besides the separators of lines
- * and paragraphs, and what frames annotations. All of those that change directions are among them. */
+/* Whether most fonts show nothing of a character: Unicode's Default_Ignorable_Code_Point, and also
+ * the separators of lines and paragraphs and the characters that frame annotations. All characters
+ * that change the direction are among them. */
 static bool is_invisible(uint32_t number)
 {
 	static const struct {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-/* Written beforehand: a signal handler may not format. */
+/* The lines are written beforehand, since a signal handler must not format text. */
 struct line {
 	char text[512];
 	size_t bytes;
@@ -36,7 +36,9 @@ static void on_abort(int number, siginfo_t *info, void *context)
 	if (poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT &&
 	    write(STDERR_FILENO, line->text, line->bytes) < 0)
 		ready.revents = 0; /* there is nowhere to say so */
-	raise(number); /* it is blocked until the handler returns, and has its default action then */
+	/* the signal is blocked until the handler returns; then its default action ends the
+	 * process */
+	raise(number);
 }
 
 void abort_line_begin(const char *program)

@@ -14,13 +14,15 @@ struct reading {
 	struct error error;
 };
 
-/* inih splits what is longer than its buffer into two lines, so that is refused here. */
+/* inih splits a line that is longer than its buffer into two lines, so such a line is refused
+ * here. */
 static char *read_line(char *text, int size, void *user)
 {
 	struct reading *reading = user;
 	bool has_zero, is_cut;
 
-	/* fgets tells no length: the last zero byte is the one that it put there itself. */
+	/* fgets does not return a length. So the buffer has no zero byte before, and the last one
+	 * afterwards is the one that fgets wrote. */
 	memset(text, '\n', (size_t)size);
 	if (reading->code < 0 || !fgets(text, size, reading->stream))
 		return NULL;
@@ -55,7 +57,8 @@ int ini_file_read(const struct ini_file *file, struct error *error)
 	if (reading.code == 0 && ferror(reading.stream))
 		reading.code = error_set(&reading.error, -EIO, NULL, "it can't be read");
 	fclose(reading.stream);
-	/* A line that inih does not understand comes before the one that stopped it. */
+	/* Of a line that inih does not understand and the line that stopped it, the error names the
+	 * first. */
 	if (wrong_line > 0 && (reading.code == 0 || wrong_line < reading.line)) {
 		reading.line = wrong_line;
 		reading.code =

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As long as the longest line of a service. */
+/* The longest line of a service. */
 #define TEXT_BYTES 3072
 
 static const struct {
@@ -25,7 +25,8 @@ const char *log_level_name(enum log_level level)
 	return levels[level].name;
 }
 
-/* systemd tells the stream that it connected to stderr as "device:inode". */
+/* If systemd has connected stderr to the journal, it names that stream in the environment as
+ * "device:inode". */
 bool log_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -46,7 +47,8 @@ size_t log_line(char *line, size_t size, const char *program, bool journal, enum
 		used = (size_t)snprintf(line, size, "<%d>", levels[level].priority);
 	else
 		used = (size_t)snprintf(line, size, "%s: %s: ", program, levels[level].name);
-	/* Texts of others must not make lines of their own, nor change how the line is read. */
+	/* Text that a peer chose must not make lines of its own, nor change how the line is
+	 * read. */
 	if (vsnprintf(text, sizeof(text), format, arguments) > 0)
 		used += utf8_show(text, line + used, size - used - 1);
 	line[used++] = '\n';

@@ -1,4 +1,5 @@
-/* What a line of a log looks like. When it is written, and whether writing may wait, is each program's. */
+/* The format of a log line. Each program decides when it writes one, and whether writing may
+ * wait. */
 #ifndef GPUWM_SERVICE_LOG_LINE_H
 #define GPUWM_SERVICE_LOG_LINE_H
 
@@ -9,11 +10,12 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG, LOG_LEVELS };
 const char *log_level_name(enum log_level level);
 
-/* Whether stderr is the journal. */
+/* Returns whether stderr is the journal. */
 bool log_is_journal(void);
 
-/* "<4>...\n" for the journal, else "program: warning: ...\n"; the text is shown as utf8_show makes it, what is longer
- * than size is cut. Returns the bytes; no zero byte follows. */
+/* Writes "<4>...\n" for the journal, else "program: warning: ...\n". The text is shown as utf8_show
+ * shows it, and is cut if the line would be longer than `size`. Returns the number of bytes. There
+ * is no terminating zero. */
 size_t log_line(char *line, size_t size, const char *program, bool journal, enum log_level level,
 		const char *format, va_list arguments) __attribute__((format(printf, 6, 0)));
 

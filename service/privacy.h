@@ -1,9 +1,11 @@
-/* Other processes of the same user, which the kernel lets trace a program and take its descriptors. */
+/* Protection against other processes of the same user: by default the kernel lets them trace a
+ * program and take its descriptors. */
 #ifndef GPUWM_SERVICE_PRIVACY_H
 #define GPUWM_SERVICE_PRIVACY_H
 
-/* Makes this process one that only root may trace, and whose memory and descriptors only root may read. The kernel
- * writes no core of it. First thing in a program: exec takes it back. -errno. */
+/* From now on only root may trace this process and read its memory and its descriptors. The kernel
+ * writes no core of it. Call it first in a program: exec undoes it. Returns 0. Fails with
+ * -errno. */
 int privacy_begin(void);
 
 #endif

@@ -8,7 +8,8 @@
 
 #define LAST_LINE "END\n"
 #define ANY_NAME "*"
-/* Of the text, for what comes after the refusals: "-2147483648 *" and the last line. */
+/* The bytes of the text that are kept free for what comes after the refusals: "-2147483648 *" and
+ * the last line. */
 #define KEPT_FREE 24
 
 static void put_line(struct store_answer *answer, const char *name, int code)
@@ -19,7 +20,7 @@ static void put_line(struct store_answer *answer, const char *name, int code)
 
 void store_answer_refuse(struct store_answer *answer, const char *name, int code)
 {
-	/* A number of at most 11 characters, a space, a line's end. */
+	/* A line has a number of at most 11 characters, a space, the name and a line's end. */
 	if (answer->bytes + strlen(name) + 13 + KEPT_FREE <= STORE_ANSWER_BYTES) {
 		put_line(answer, name, code);
 	} else if (!answer->has_more) {
@@ -34,7 +35,7 @@ void store_answer_send(struct store_answer *answer, int fd)
 
 	memcpy(answer->text + answer->bytes, LAST_LINE, sizeof(LAST_LINE));
 	answer->bytes += strlen(LAST_LINE);
-	/* Whoever sent something else than an empty pipe finds no answer. */
+	/* If the descriptor is anything but an empty pipe, its sender gets no answer. */
 	if (poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT)
 		(void)!write(fd, answer->text, answer->bytes);
 	answer->bytes = 0;

@@ -1,10 +1,13 @@
-/* What gpuwm-keeper answers at a barrier (BARRIER=1 of sd_notify): the descriptors that it did not keep since the barrier
- * before. systemd answers nothing, and keeps silent about what it drops. Before the keeper closes the barrier's
- * descriptor, which is the write end of a pipe, it writes to it, as text: a line "ERRNO NAME" for each descriptor that is
- * not kept, then the line "END". The name "*" stands for any name: the answer had no room for all of them.
+/* The answer of gpuwm-keeper to a barrier (BARRIER=1 of sd_notify): the descriptors that it did not
+ * keep since the barrier before. systemd answers nothing, and does not say what it drops.
  *
- * The variable says that the keeper answers every barrier. So if the keeper lost a barrier, because it had no room for the
- * descriptor, the program does not take the barrier for passed. */
+ * The barrier's descriptor is the write end of a pipe. Before the keeper closes it, the keeper
+ * writes the answer to it, as text: a line "ERRNO NAME" for each descriptor that is not kept, then
+ * the line "END". The name "*" stands for any name: the answer had no room for all of them.
+ *
+ * The environment variable says that the keeper answers every barrier. Without it a program could
+ * not tell an answered barrier from one that the keeper lost because it had no room for the
+ * descriptor. */
 #ifndef GPUWM_SERVICE_STORE_ANSWER_H
 #define GPUWM_SERVICE_STORE_ANSWER_H
 
@@ -13,7 +16,7 @@
 
 #define STORE_ANSWER_VARIABLE "GPUWM_STORE_ANSWERS"
 
-/* PIPE_BUF: one write to an empty pipe takes so many bytes. */
+/* PIPE_BUF: one write puts this many bytes into an empty pipe. */
 #define STORE_ANSWER_BYTES 4096
 
 struct store_answer {
@@ -22,14 +25,16 @@ struct store_answer {
 	char text[STORE_ANSWER_BYTES + 1];
 };
 
-/* Notes that the descriptor of this name is not kept; code: why, a negative errno. Allocates nothing. */
+/* Notes that the descriptor of this name is not kept. code is a negative errno that says why. It
+ * allocates nothing. */
 void store_answer_refuse(struct store_answer *answer, const char *name, int code);
-/* Writes the answer to the barrier's descriptor, without waiting, and begins the next one. */
+/* Writes the answer to the barrier's descriptor, without waiting, and begins the next answer. */
 void store_answer_send(struct store_answer *answer, int fd);
 
-/* Whether the last line of an answer is there. */
+/* Returns whether the answer has its last line. */
 bool store_answer_is_whole(const char *text);
-/* Returns 0 if the answer does not refuse the descriptor of this name, else a negative errno: why it was not kept. */
+/* Returns 0 if the answer does not refuse the descriptor of this name, else the negative errno that
+ * says why it was not kept. */
 int store_answer_find(const char *text, const char *name);
 
 #endif

@@ -44,7 +44,7 @@ static void add_address_space(struct texts *texts)
 		add(texts, "RLIMIT_AS is %s of address space; ", bytes_format(limit.rlim_cur, bytes));
 }
 
-/* The line "0::/system.slice/gpuwmd.service" names the cgroup of version 2. */
+/* The line "0::/system.slice/gpuwmd.service" names the cgroup (of cgroups version 2). */
 static void add_cgroup(struct texts *texts)
 {
 	FILE *file = fopen("/proc/self/cgroup", "re");

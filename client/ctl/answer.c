@@ -1,11 +1,17 @@
-#include "ctl.h"
+#include "answer.h"
 
+#include "exit.h"
+#include "../../proto/errors.h"
+#include "../../proto/utf8.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
-		 const char *filter, json_t **ret_answer)
+/* *ret_text: what came, for free(). */
+static int answer_parse(struct gpuwm_client *client, const char *method, const char *filter,
+			json_t **ret_answer, char **ret_text)
 {
 	json_error_t error;
 	char *text;
@@ -13,11 +19,47 @@ int answer_query(struct gpuwm_client *client, const struct arguments *arguments,
 	if (gpuwm_query(client, method, filter, &text) < 0)
 		return exit_with_error();
 	*ret_answer = json_loads(text, JSON_ALLOW_NUL, &error);
-	if (*ret_answer && arguments->json)
+	if (*ret_answer) {
+		*ret_text = text;
+		return EXIT_DONE;
+	}
+	free(text);
+	return exit_with(EXIT_FAILED, NULL, "gpuwmd's answer to %s is not JSON: %s", method, error.text);
+}
+
+int answer_get(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
+{
+	char *text = NULL;
+	int code = answer_parse(client, method, filter, ret_answer, &text);
+
+	free(text);
+	return code;
+}
+
+int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
+		 const char *filter, json_t **ret_answer)
+{
+	char *text = NULL;
+	int code = answer_parse(client, method, filter, ret_answer, &text);
+
+	if (code == EXIT_DONE && arguments->json)
 		puts(text);
 	free(text);
-	if (!*ret_answer)
-		return exit_with(EXIT_FAILED, NULL, "the answer to %s is not JSON: %s", method, error.text);
+	return code;
+}
+
+int answer_job(struct gpuwm_client *client, uint64_t job, json_t **ret_job)
+{
+	char number[24];
+	json_t *jobs;
+	int code;
+
+	snprintf(number, sizeof(number), "%" PRIu64, job);
+	code = answer_get(client, "jobs", number, &jobs);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_job = json_incref(json_array_get(json_object_get(jobs, "jobs"), 0));
+	json_decref(jobs);
 	return EXIT_DONE;
 }
 
@@ -27,7 +69,7 @@ int answer_print(json_t *object)
 
 	json_decref(object);
 	if (failed)
-		return exit_with(EXIT_FAILED, NULL, "the result can't be written as JSON");
+		return exit_with(EXIT_FAILED, NULL, "can't write the result as JSON");
 	putchar('\n');
 	return EXIT_DONE;
 }
@@ -120,11 +162,6 @@ const char *answer_ref(const json_t *list, const char *ref)
 			return answer_text(item, "version");
 	}
 	return "";
-}
-
-void answer_name_cell(struct table *table, const json_t *object)
-{
-	table_cellf(table, "%s@%s", answer_text(object, "model"), answer_text(object, "tag"));
 }
 
 void answer_error_print(const json_t *object, const char *key, const char *what)

@@ -1,4 +1,6 @@
-#include "ctl.h"
+#include "arguments.h"
+
+#include "exit.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -109,7 +111,7 @@ static int device_add(struct arguments *arguments)
 	if (!optarg[0])
 		return exit_with(EXIT_USAGE, "gpuwmctl status lists the devices", "--device is empty");
 	if (arguments->device_count == DEVICES_MAX)
-		return exit_with(EXIT_USAGE, NULL, "more than %d times --device", DEVICES_MAX);
+		return exit_with(EXIT_USAGE, NULL, "--device was given more than %d times", DEVICES_MAX);
 	arguments->devices[arguments->device_count++] = optarg;
 	return EXIT_DONE;
 }
@@ -120,9 +122,10 @@ static int key_add(struct arguments *arguments)
 	char *value = strchr(optarg, '=');
 
 	if (!value)
-		return exit_with(EXIT_USAGE, "--key dtype=bf16", "--key takes FIELD=VALUE, not '%s'", optarg);
+		return exit_with(EXIT_USAGE, "write, for example, --key dtype=bf16",
+				 "--key takes FIELD=VALUE, not '%s'", optarg);
 	if (arguments->key_count == KEY_FIELDS_MAX)
-		return exit_with(EXIT_USAGE, NULL, "more than %d times --key", KEY_FIELDS_MAX);
+		return exit_with(EXIT_USAGE, NULL, "--key was given more than %d times", KEY_FIELDS_MAX);
 	*value = '\0';
 	arguments->key[arguments->key_count++] = (struct gpuwm_key_field){optarg, value + 1};
 	return EXIT_DONE;
@@ -174,7 +177,7 @@ static int single_check(const struct arguments *arguments, int option)
 
 	for (const struct option *o = options; o->name; o++)
 		if (o->val == option && (option & single) == option && (arguments->given & (unsigned)option))
-			return exit_with(EXIT_USAGE, NULL, "--%s is there twice", o->name);
+			return exit_with(EXIT_USAGE, NULL, "--%s was given twice", o->name);
 	return EXIT_DONE;
 }
 

@@ -1,5 +1,10 @@
 /* events: prints what gpuwmd tells its subscribers. */
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "exit.h"
+
+#include "../../proto/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

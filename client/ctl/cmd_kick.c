@@ -1,5 +1,8 @@
 /* kick: leases that an operator takes from their holders. */
-#include "ctl.h"
+#include "commands.h"
+
+#include "cells.h"
+#include "exit.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -8,21 +11,17 @@
 
 static int kick_print(const json_t *leases)
 {
-	struct table *table = table_new(">LEASE|VERSION|DEVICE|>PID|>UID|COMMAND");
-	char device[16];
-	const json_t *lease;
-	size_t i;
+	static const struct column columns[] = {
+		{">LEASE", cell_number, "lease"},
+		{"VERSION", cell_name, NULL},
+		{"DEVICE", cell_device, "device"},
+		{">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},
+		{"COMMAND", cell_text, "command"},
+		{0},
+	};
 
-	json_array_foreach(leases, i, lease) {
-		device_short(answer_text(lease, "device"), device);
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "lease"));
-		answer_name_cell(table, lease);
-		table_cell(table, device);
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "pid"));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "uid"));
-		table_cell(table, answer_text(lease, "command"));
-	}
-	return table_print(table);
+	return table_of(columns, leases);
 }
 
 /* What is to be kicked: EXIT_DONE, or EXIT_USAGE after printing why it can't be told. */
@@ -42,7 +41,8 @@ static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *re
 	errno = 0;
 	*ret_number = strtoull(lease, &end, 10);
 	if (!isdigit((unsigned char)lease[0]) || *end || errno)
-		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is no lease's number", lease);
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is not the number of a lease",
+				 lease);
 	return EXIT_DONE;
 }
 

@@ -1,4 +1,10 @@
 /* load. */
+#include "commands.h"
+
+#include "answer.h"
+#include "device.h"
+#include "exit.h"
+#include "job_print.h"
 #include "load_watch.h"
 
 #include <inttypes.h>
@@ -20,21 +26,20 @@ static bool alias_moved(const json_t *list, const struct gpuwm_load_options *opt
 static int outlived_print(struct gpuwm_client *client, const struct arguments *arguments,
 			  const struct gpuwm_load_options *options, const struct load_result *result)
 {
-	struct arguments quiet = *arguments;
 	json_t *list;
 	int code;
 	bool moved;
 
-	quiet.json = false;
-	code = answer_query(client, &quiet, "list", NULL, &list);
+	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	moved = alias_moved(list, options, result->version);
 	json_decref(list);
 	if (!moved)
-		return exit_with(EXIT_FAILED, "gpuwmctl swap moves it",
-				 "%s is ready, but gpuwmd went away, and the alias %s is not there",
-				 options->name, options->alias);
+		return exit_with(
+			EXIT_FAILED, "move the alias with gpuwmctl swap",
+			"%s is ready, but gpuwmd went away, and the alias %s does not name the version",
+			options->name, options->alias);
 	if (arguments->json)
 		return answer_print(json_pack("{s:I, s:s, s:s}", "job", (json_int_t)result->job, "state",
 					      "done", "version", result->version));
@@ -96,7 +101,7 @@ static int load_unwatched(struct gpuwm_client *client, const struct arguments *a
 		return exit_with_error();
 	if (arguments->json)
 		return answer_print(json_pack("{s:I}", "job", (json_int_t)job));
-	printf("job %" PRIu64 " loads %s; gpuwmctl jobs %" PRIu64 " tells its progress\n", job, options->name,
+	printf("job %" PRIu64 " loads %s; gpuwmctl jobs %" PRIu64 " shows its progress\n", job, options->name,
 	       job);
 	return EXIT_DONE;
 }
@@ -110,10 +115,10 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 
 	/* It comes of an empty variable in a script, and would be the working directory. */
 	if (!arguments->positional[0][0])
-		return exit_with(EXIT_USAGE, NULL, "load names no source");
+		return exit_with(EXIT_USAGE, NULL, "the source is empty");
 	if ((arguments->given & OPTION_SWAP) && arguments->alias)
-		return exit_with(EXIT_USAGE, "--swap is --alias current",
-				 "--swap and --alias exclude each other");
+		return exit_with(EXIT_USAGE, "--swap means --alias current",
+				 "--swap and --alias can't be given together");
 	code = device_resolve_all(client, arguments, devices);
 	if (code != EXIT_DONE)
 		return code;

@@ -1,8 +1,14 @@
 /* status, ps, clients, ping: what gpuwmd tells about itself. */
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+#include "leases.h"
+
+#include "../../proto/utf8.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- status ------------------------------------------------------------ */
 
@@ -30,14 +36,14 @@ static void status_restarts(const json_t *status)
 		return;
 	}
 	if (!json_is_true(json_object_get(status, "kept"))) {
-		puts("restarts: versions end with this process: no service manager keeps descriptors");
+		puts("restarts: versions end with this gpuwmd: no supervisor keeps its descriptors");
 		return;
 	}
-	printf("restarts: versions outlive it; start %llu with these weights, %llu taken over",
+	printf("restarts: versions outlive gpuwmd; start %llu with these weights; versions taken over: %llu",
 	       (unsigned long long)answer_number(status, "epoch"),
 	       (unsigned long long)answer_number(status, "adopted"));
 	if (lost > 0)
-		printf(", %llu LOST", lost);
+		printf(", LOST: %llu", lost);
 	if (grace > 0)
 		printf("; nothing is freed for %llu ms more", grace);
 	putchar('\n');
@@ -50,7 +56,7 @@ static void status_revoked(const json_t *status)
 	char size[SHORT_TEXT];
 
 	if (revoked > 0)
-		printf("%llu revoked lease%s may still be mapped; of freed versions: %s (ps lists the processes)\n",
+		printf("%llu revoked lease%s may still be mapped; freed versions still take %s (ps lists the processes)\n",
 		       revoked, revoked == 1 ? "" : "s",
 		       size_text(answer_number(status, "still_mapped"), size));
 }
@@ -70,7 +76,7 @@ static void status_keeping(const json_t *status)
 			       size_text(answer_number(context, "bytes"), size));
 		}
 		if (!json_is_true(json_object_get(loader, "ready")))
-			puts("; it is making them");
+			puts("; the loader is making them");
 		else if (json_object_get(loader, "left_ms"))
 			printf("; for %llu s more\n",
 			       (unsigned long long)answer_number(loader, "left_ms") / 1000);
@@ -126,27 +132,23 @@ static void status_losses(const json_t *status)
 	}
 }
 
+static const char *device_state(const json_t *device, const char *key, char text[CELL_TEXT])
+{
+	(void)text;
+	return json_object_get(device, key) ? "LOST" : "ok";
+}
+
 static int status_devices(const json_t *status)
 {
-	struct table *table = table_new("DEVICE|KIND|STATE|>TOTAL|>FREE|>BUDGET|>USED|>STILL MAPPED|NAME");
-	const json_t *device;
-	size_t i;
+	static const struct column columns[] = {
+		{"DEVICE", cell_text, "device"},    {"KIND", cell_text, "kind"},
+		{"STATE", device_state, "lost"},    {">TOTAL", cell_size, "total"},
+		{">FREE", cell_size_known, "free"}, {">BUDGET", cell_size, "budget"},
+		{">USED", cell_size, "used"},       {">STILL MAPPED", cell_size, "still_mapped"},
+		{"NAME", cell_text, "name"},        {0},
+	};
 
-	json_array_foreach(json_object_get(status, "devices"), i, device) {
-		table_cell(table, answer_text(device, "device"));
-		table_cell(table, answer_text(device, "kind"));
-		table_cell(table, json_object_get(device, "lost") ? "LOST" : "ok");
-		table_size(table, answer_number(device, "total"));
-		if (json_object_get(device, "free"))
-			table_size(table, answer_number(device, "free"));
-		else
-			table_cell(table, "-");
-		table_size(table, answer_number(device, "budget"));
-		table_size(table, answer_number(device, "used"));
-		table_size(table, answer_number(device, "still_mapped"));
-		table_cell(table, answer_text(device, "name"));
-	}
-	return table_print(table);
+	return table_of(columns, json_object_get(status, "devices"));
 }
 
 int command_status(struct gpuwm_client *client, const struct arguments *arguments)
@@ -167,77 +169,6 @@ int command_status(struct gpuwm_client *client, const struct arguments *argument
 
 /* ---- ps, clients ------------------------------------------------------- */
 
-/* A lease with what is known of its holder, for both forms of output. */
-static json_t *lease_with_holder(const json_t *session, const json_t *lease)
-{
-	static const char *const keys[] = {"session", "pid", "uid", "name", "command", "ended"};
-	json_t *row = json_copy((json_t *)lease);
-
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (json_object_get(session, keys[i]))
-			json_object_set(row, keys[i], json_object_get(session, keys[i]));
-	return row;
-}
-
-static json_t *leases_collect(const json_t *clients, const char *version)
-{
-	json_t *leases = json_array();
-	const json_t *session, *lease;
-	size_t i, j;
-
-	json_array_foreach(json_object_get(clients, "clients"), i, session) {
-		json_array_foreach(json_object_get(session, "leases"), j, lease) {
-			if (!version || strcmp(answer_text(lease, "version"), version) == 0)
-				json_array_append_new(leases, lease_with_holder(session, lease));
-		}
-	}
-	return leases;
-}
-
-/* A revoked one is listed for as long as its process may still map the memory. */
-static const char *lease_state(const json_t *lease)
-{
-	if (!json_object_get(lease, "revoked_ms"))
-		return "held";
-	return json_is_true(json_object_get(lease, "ended")) ? "revoked, disconnected" : "revoked";
-}
-
-int leases_print(const json_t *leases)
-{
-	struct table *table = table_new(">LEASE|VERSION|DEVICE|>RANK|>PID|>UID|NAME|>AGE|STATE|COMMAND");
-	char device[16], age[SHORT_TEXT];
-	const json_t *lease;
-	size_t i;
-
-	json_array_foreach(leases, i, lease) {
-		device_short(answer_text(lease, "device"), device);
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "lease"));
-		answer_name_cell(table, lease);
-		table_cell(table, device);
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "rank"));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "pid"));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(lease, "uid"));
-		table_cell(table, answer_text(lease, "name"));
-		table_cell(table, age_text(answer_number(lease, "since_ms"), age));
-		table_cell(table, lease_state(lease));
-		table_cell(table, answer_text(lease, "command"));
-	}
-	return table_print(table);
-}
-
-int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_leases)
-{
-	const struct arguments quiet = {.json = false};
-	json_t *clients;
-	int code = answer_query(client, &quiet, "clients", NULL, &clients);
-
-	if (code != EXIT_DONE)
-		return code;
-	*ret_leases = leases_collect(clients, version);
-	json_decref(clients);
-	return EXIT_DONE;
-}
-
 int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	json_t *leases;
@@ -252,60 +183,48 @@ int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
 	return code;
 }
 
-/* Observers are not told of publishes. */
-static void publishes_cell(struct table *table, const json_t *session)
+static const char *session_socket(const json_t *session, const char *key, char text[CELL_TEXT])
 {
-	const json_t *publishes = json_object_get(session, "publishes");
+	return json_is_true(json_object_get(session, "ended")) ? "(ended)" : cell_text(session, key, text);
+}
 
-	if (publishes)
-		table_cellf(table, "%zu", json_array_size(publishes));
-	else
-		table_cell(table, "-");
+/* Observers are not told of publishes. */
+static const char *session_publishes(const json_t *session, const char *key, char text[CELL_TEXT])
+{
+	return json_object_get(session, key) ? cell_count(session, key, text) : "";
 }
 
 static int clients_print(const json_t *clients)
 {
-	struct table *table =
-		table_new(">SESSION|>PID|>UID|SOCKET|NAME|>LEASES|>PUBLISHES|>CLAIMS|>REQUESTS|>AGE|COMMAND");
-	char age[SHORT_TEXT];
-	const json_t *session;
-	size_t i;
+	static const struct column columns[] = {
+		{">SESSION", cell_number, "session"},
+		{">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},
+		{"SOCKET", session_socket, "socket"},
+		{"NAME", cell_text, "name"},
+		{">LEASES", cell_count, "leases"},
+		{">PUBLISHES", session_publishes, "publishes"},
+		{">CLAIMS", cell_count, "claims"},
+		{">REQUESTS", cell_number, "requests"},
+		{">AGE", cell_age, "since_ms"},
+		{"COMMAND", cell_text, "command"},
+		{0},
+	};
 
-	json_array_foreach(json_object_get(clients, "clients"), i, session) {
-		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "session"));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "pid"));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "uid"));
-		table_cell(table, json_is_true(json_object_get(session, "ended"))
-					  ? "(ended)"
-					  : answer_text(session, "socket"));
-		table_cell(table, answer_text(session, "name"));
-		table_cellf(table, "%zu", json_array_size(json_object_get(session, "leases")));
-		publishes_cell(table, session);
-		table_cellf(table, "%zu", json_array_size(json_object_get(session, "claims")));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(session, "requests"));
-		table_cell(table, age_text(answer_number(session, "since_ms"), age));
-		table_cell(table, answer_text(session, "command"));
-	}
-	return table_print(table);
+	return table_of(columns, json_object_get(clients, "clients"));
 }
 
 static int users_print(const json_t *clients)
 {
-	struct table *table =
-		table_new(">UID|>SESSIONS|>LEASES|>PUBLISHES|>CLAIMS|>VERSIONS|>MEMORY|>FDS|>INDICES");
-	static const char *const counts[] = {"uid", "sessions", "leases", "publishes", "claims", "versions"};
-	char size[SHORT_TEXT];
-	const json_t *user;
-	size_t i;
+	static const struct column columns[] = {
+		{">UID", cell_number, "uid"},           {">SESSIONS", cell_number, "sessions"},
+		{">LEASES", cell_number, "leases"},     {">PUBLISHES", cell_number, "publishes"},
+		{">CLAIMS", cell_number, "claims"},     {">VERSIONS", cell_number, "versions"},
+		{">MEMORY", cell_size, "bytes"},        {">FDS", cell_number, "fds"},
+		{">INDICES", cell_size, "index_bytes"}, {0},
+	};
 
-	json_array_foreach(json_object_get(clients, "users"), i, user) {
-		for (size_t j = 0; j < sizeof(counts) / sizeof(*counts); j++)
-			table_cellf(table, "%llu", (unsigned long long)answer_number(user, counts[j]));
-		table_cell(table, size_text(answer_number(user, "bytes"), size));
-		table_cellf(table, "%llu", (unsigned long long)answer_number(user, "fds"));
-		table_cell(table, size_text(answer_number(user, "index_bytes"), size));
-	}
-	return table_print(table);
+	return table_of(columns, json_object_get(clients, "users"));
 }
 
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments)

@@ -1,34 +1,47 @@
 /* ls: the versions. */
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "device.h"
+#include "exit.h"
+
+#include "../../proto/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void aliases_cell(struct table *table, const json_t *list, const char *version)
+/* Puts the aliases of each version beside what gpuwmd tells of it. */
+static void aliases_add(const json_t *list)
 {
-	json_t *names = json_array();
-	const json_t *alias;
-	char text[512];
-	size_t i;
+	json_t *version, *alias, *names;
+	size_t i, j;
 
-	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
-		if (strcmp(answer_text(alias, "version"), version) == 0)
-			json_array_append(names, json_object_get(alias, "alias"));
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		names = json_array();
+		json_array_foreach(json_object_get(list, "aliases"), j, alias) {
+			if (strcmp(answer_text(alias, "version"), answer_text(version, "version")) == 0)
+				json_array_append(names, json_object_get(alias, "alias"));
+		}
+		json_object_set_new(version, "aliases", names);
 	}
-	answer_join(names, text, sizeof(text));
-	table_cell(table, text);
-	json_decref(names);
+}
+
+static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])
+{
+	snprintf(text, CELL_TEXT, "%s%s", answer_text(version, key),
+		 json_object_get(version, "tainted") ? ", tainted" : "");
+	return text;
 }
 
 /* Each device once, whatever the ranks. */
-static void parts_cell(struct table *table, const json_t *version)
+static const char *version_devices(const json_t *version, const char *key, char text[CELL_TEXT])
 {
 	json_t *seen = json_object(), *devices = json_array();
 	const json_t *part;
-	char text[512];
 	size_t i;
 
-	json_array_foreach(json_object_get(version, "parts"), i, part) {
+	json_array_foreach(json_object_get(version, key), i, part) {
 		const char *device = answer_text(part, "device");
 
 		if (json_object_get(seen, device))
@@ -36,36 +49,17 @@ static void parts_cell(struct table *table, const json_t *version)
 		json_object_set_new(seen, device, json_true());
 		json_array_append_new(devices, json_string(device));
 	}
-	device_short_join(devices, text, sizeof(text));
-	table_cell(table, text);
+	device_short_join(devices, text, CELL_TEXT);
 	json_decref(seen);
 	json_decref(devices);
+	return text;
 }
 
 /* What attach() and its sisters take as `owner`. */
-static void owner_cell(struct table *table, const json_t *version)
+static const char *version_owner(const json_t *version, const char *key, char text[CELL_TEXT])
 {
-	if (json_is_true(json_object_get(version, "by_operator")))
-		table_cell(table, "operator");
-	else
-		table_cellf(table, "%llu", (unsigned long long)answer_number(version, "owner_uid"));
-}
-
-static void version_row(struct table *table, const json_t *list, const json_t *version)
-{
-	char text[512], age[SHORT_TEXT];
-
-	answer_name_cell(table, version);
-	aliases_cell(table, list, answer_text(version, "version"));
-	table_cellf(table, "%s%s", answer_text(version, "state"),
-		    json_object_get(version, "tainted") ? ", tainted" : "");
-	parts_cell(table, version);
-	table_size(table, answer_number(version, "bytes"));
-	table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
-	answer_join(json_object_get(version, "pins"), text, sizeof(text));
-	table_cell(table, text);
-	owner_cell(table, version);
-	table_cell(table, age_text(answer_number(version, "created_ms"), age));
+	return json_is_true(json_object_get(version, "by_operator")) ? "operator"
+								     : cell_number(version, key, text);
 }
 
 /* Who is to build what is not there. */
@@ -78,12 +72,12 @@ static void claims_print(const json_t *list)
 	json_array_foreach(json_object_get(list, "claims"), i, claim) {
 		printf("%s@%s is claimed by ", answer_text(claim, "model"), answer_text(claim, "tag"));
 		if (!json_object_get(claim, "session")) {
-			printf("uid %llu, for which gpuwmd keeps it for a time after its restart\n",
+			printf("uid %llu: gpuwmd keeps the claim for this user for a time after a restart\n",
 			       (unsigned long long)answer_number(claim, "uid"));
 			continue;
 		}
 		utf8_show(answer_text(claim, "command"), command, sizeof(command));
-		printf("session %llu (%s, pid %llu, uid %llu) for %s, and %s\n",
+		printf("session %llu (%s, pid %llu, uid %llu) for %s; the session %s\n",
 		       (unsigned long long)answer_number(claim, "session"), command,
 		       (unsigned long long)answer_number(claim, "pid"),
 		       (unsigned long long)answer_number(claim, "uid"),
@@ -95,16 +89,20 @@ static void claims_print(const json_t *list)
 
 static int list_print(const json_t *list)
 {
-	struct table *table = table_new("VERSION|ALIASES|STATE|DEVICES|>SIZE|>LEASES|PINS|>OWNER|>AGE");
+	static const struct column columns[] = {
+		{"VERSION", cell_name, NULL},      {"ALIASES", cell_join, "aliases"},
+		{"STATE", version_state, "state"}, {"DEVICES", version_devices, "parts"},
+		{">SIZE", cell_size, "bytes"},     {">LEASES", cell_number, "leases"},
+		{"PINS", cell_join, "pins"},       {">OWNER", version_owner, "owner_uid"},
+		{">AGE", cell_age, "created_ms"},  {0},
+	};
 	const json_t *version;
 	char name[320];
 	size_t i;
 	int code;
 
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		version_row(table, list, version);
-	}
-	code = table_print(table);
+	aliases_add(list);
+	code = table_of(columns, json_object_get(list, "versions"));
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
 			 answer_text(version, "tag"));

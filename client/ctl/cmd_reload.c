@@ -1,4 +1,9 @@
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "exit.h"
+
+#include "../../proto/utf8.h"
 
 #include <stdio.h>
 
@@ -12,9 +17,9 @@ int command_reload(struct gpuwm_client *client, const struct arguments *argument
 		return code;
 	utf8_show(answer_text(answer, "file"), shown, sizeof(shown));
 	if (!arguments->json && shown[0])
-		printf("gpuwmd goes by %s as it is now\n", shown);
+		printf("gpuwmd now uses %s as it stands\n", shown);
 	else if (!arguments->json)
-		puts("gpuwmd was started without a file: it goes by its flags, as before");
+		puts("gpuwmd was started without a configuration file: it uses its flags, as before");
 	json_decref(answer);
 	return code;
 }

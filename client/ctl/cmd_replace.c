@@ -1,5 +1,12 @@
 /* swap --load: loads beside, flips, retires the old one; or leaves all as it was. */
+#include "commands.h"
+
+#include "answer.h"
+#include "device.h"
+#include "exit.h"
+#include "job_print.h"
 #include "load_watch.h"
+#include "version.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +28,7 @@ static const char no_version[] = "00000000000000000000000000000000";
 
 static int list_get(const struct replacement *r, json_t **ret_list)
 {
-	const struct arguments quiet = {0};
-
-	return answer_query(r->client, &quiet, "list", r->model, ret_list);
+	return answer_get(r->client, "list", r->model, ret_list);
 }
 
 /* ---- before ------------------------------------------------------------ */
@@ -47,10 +52,11 @@ static int alias_check(const struct replacement *r, const json_t *list)
 	const char *expect = r->arguments->expect, *before = *r->before ? r->before : no_version;
 
 	if (strcmp(r->alias, "previous") == 0)
-		return exit_with(EXIT_USAGE, "swap current to it instead", "previous is not moved by hand");
+		return exit_with(EXIT_USAGE, "move current instead",
+				 "the alias previous can't be moved: gpuwmd moves it when current moves");
 	if (strcmp(r->alias, r->arguments->positional[1]) == 0)
 		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another tag",
-				 "'%s' is the alias that is to move", r->alias);
+				 "'%s' is given both as the alias and as the new tag", r->alias);
 	if (is_tag(list, r->alias))
 		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another name",
 				 "'%s' is a tag of %s", r->alias, r->model);
@@ -116,7 +122,7 @@ static int flip(struct replacement *r, const char *version)
 		if (moved)
 			return EXIT_DONE;
 		if (load_interrupted())
-			return exit_with(EXIT_FAILED, NULL, "cancelled when %s was ready", r->name);
+			return exit_with(EXIT_FAILED, NULL, "cancelled after %s had become ready", r->name);
 		error = version_swap(r->client, &options, &r->outcome);
 	} while (error == -ECONNABORTED);
 	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
@@ -126,10 +132,10 @@ static int flip(struct replacement *r, const char *version)
 static void undo(const struct replacement *r, const char *version)
 {
 	if (version_retire(r->client, version, version, NULL, 0) == 0)
-		fprintf(stderr, "gpuwmctl: %s is retired again, nothing was changed\n", r->name);
+		fprintf(stderr, "gpuwmctl: %s was retired again; nothing has changed\n", r->name);
 	else
 		exit_with(EXIT_FAILED, gpuwm_error()->message,
-			  "%s is ready, could not be retired again, and stays", r->name);
+			  "%s is ready and stays, since it could not be retired again", r->name);
 }
 
 /* ---- after ------------------------------------------------------------- */
@@ -163,7 +169,7 @@ static int replacement_run(struct replacement *r)
 		return code;
 	code = load_beside(r, &result);
 	if (code != EXIT_DONE) {
-		fprintf(stderr, "gpuwmctl: %s@%s was not changed\n", r->model, r->alias);
+		fprintf(stderr, "gpuwmctl: the alias %s@%s was not moved\n", r->model, r->alias);
 		return code;
 	}
 	code = flip(r, result.version);
@@ -189,12 +195,12 @@ int command_replace(struct gpuwm_client *client, const struct arguments *argumen
 		return exit_with(EXIT_USAGE, "gpuwmctl swap MODEL TAG --load SOURCE",
 				 "swap --load needs the new version's tag");
 	if (!arguments->load[0])
-		return exit_with(EXIT_USAGE, NULL, "--load names no source");
+		return exit_with(EXIT_USAGE, NULL, "the source of --load is empty");
 	if (arguments->given & OPTION_REMOVE)
-		return exit_with(EXIT_USAGE, NULL, "--load and --remove exclude each other");
+		return exit_with(EXIT_USAGE, NULL, "--load and --remove can't be given together");
 	if ((arguments->given & OPTION_RETIRE_OLD) && (arguments->given & OPTION_KEEP_OLD))
-		return exit_with(EXIT_USAGE, "without either the old version is retired",
-				 "--retire-old and --keep-old exclude each other");
+		return exit_with(EXIT_USAGE, "without both, the old version is retired",
+				 "--retire-old and --keep-old can't be given together");
 	r.alias = alias ? alias : "current";
 	r.retire_old = !(arguments->given & OPTION_KEEP_OLD);
 	snprintf(r.name, sizeof(r.name), "%s@%s", r.model, tag);

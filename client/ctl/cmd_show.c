@@ -1,12 +1,19 @@
 /* show: one version, from its index alone. */
-#include "ctl.h"
+#include "commands.h"
 
+#include "answer.h"
+#include "cells.h"
+#include "device.h"
+#include "exit.h"
 #include "index_texts.h"
+
+#include "../../proto/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What is shown. */
 struct shown {
@@ -76,27 +83,46 @@ static json_t *tensor_json(const struct gpuwm_tensor *tensor)
 			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
 }
 
-static int json_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
+static json_t *metadata_json(const struct index_texts *texts)
 {
-	const struct gpuwm_handles *handles = shown->handles;
-	json_t *metadata = json_object(), *files = json_array(), *tensors = json_array();
+	json_t *metadata = json_array();
 	const char *name, *value;
-	struct gpuwm_tensor tensor;
-	uint32_t bytes;
 
 	for (uint32_t i = 0; i < texts->metadata_count; i++)
 		if (index_texts_metadata(texts, i, &name, &value) == 0)
-			json_object_set_new(metadata, name, json_string(value));
+			json_array_append_new(metadata, json_pack("{s:s, s:s}", "name", name, "value", value));
+	return metadata;
+}
+
+static json_t *files_json(const struct index_texts *texts)
+{
+	json_t *files = json_array();
+	const char *name;
+	uint32_t bytes;
+
 	for (uint32_t i = 0; i < texts->file_count; i++)
 		if (index_texts_file(texts, i, &name, &bytes) == 0)
 			json_array_append_new(
 				files, json_pack("{s:s, s:I}", "name", name, "bytes", (json_int_t)bytes));
+	return files;
+}
+
+static int json_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
+{
+	const struct gpuwm_handles *handles = shown->handles;
+	json_t *metadata = json_object(), *tensors = json_array();
+	const char *name, *value;
+	struct gpuwm_tensor tensor;
+
+	for (uint32_t i = 0; i < texts->metadata_count; i++)
+		if (index_texts_metadata(texts, i, &name, &value) == 0)
+			json_object_set_new(metadata, name, json_string(value));
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
 	return answer_print(json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
 				      version_json(gpuwm_handles_version(handles), tensor_bytes), "refusal",
 				      shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
-				      files, "tensors", tensors));
+				      files_json(texts), "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
@@ -114,69 +140,76 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
 	utf8_show(shown->refusal, refusal, sizeof(refusal));
 	if (refusal[0])
-		printf("workers don't get it: %s\n", refusal);
+		printf("workers don't get this version: %s\n", refusal);
 	printf("layout  %s\n", hex_text(info->layout, 16, digest));
 	printf("content %s\n\n", hex_text(info->content, 16, digest));
 }
 
-static int texts_show(const struct index_texts *texts)
+/* Prints a table of these rows, and frees them. Nothing if there are none. */
+static int rows_show(const struct column *columns, json_t *rows)
 {
-	const char *name, *value;
-	struct table *table;
-	uint32_t bytes;
 	int code = EXIT_DONE;
 
-	if (texts->metadata_count > 0) {
-		table = table_new("METADATA|VALUE");
-		for (uint32_t i = 0; i < texts->metadata_count; i++) {
-			if (index_texts_metadata(texts, i, &name, &value) < 0)
-				continue;
-			table_cell(table, name);
-			table_cell(table, value);
-		}
-		code = table_print(table);
+	if (json_array_size(rows) > 0) {
+		code = table_of(columns, rows);
 		putchar('\n');
 	}
-	if (texts->file_count > 0) {
-		table = table_new("FILE|>SIZE");
-		for (uint32_t i = 0; i < texts->file_count; i++) {
-			if (index_texts_file(texts, i, &name, &bytes) < 0)
-				continue;
-			table_cell(table, name);
-			table_size(table, bytes);
-		}
-		code = table_print(table);
-		putchar('\n');
-	}
+	json_decref(rows);
 	return code;
 }
 
-static void shape_cell(struct table *table, const struct gpuwm_tensor *tensor)
+static int texts_show(const struct index_texts *texts)
 {
-	char text[512] = "[";
-	size_t length = 1;
+	static const struct column metadata[] = {
+		{"METADATA", cell_text, "name"}, {"VALUE", cell_text, "value"}, {0}};
+	static const struct column files[] = {{"FILE", cell_text, "name"}, {">SIZE", cell_size, "bytes"}, {0}};
+	int code = rows_show(metadata, metadata_json(texts));
 
-	for (uint32_t i = 0; i < tensor->ndim && length < sizeof(text) - 24; i++)
-		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%" PRIu64, i ? ", " : "",
-					   tensor->shape[i]);
-	snprintf(text + length, sizeof(text) - length, "]");
-	table_cell(table, text);
+	return code == EXIT_DONE ? rows_show(files, files_json(texts)) : code;
 }
 
+static const char *tensor_dtype(const json_t *tensor, const char *key, char text[CELL_TEXT])
+{
+	const char *name = cell_text(tensor, key, text);
+
+	return *name ? name : "?";
+}
+
+static const char *tensor_shape(const json_t *tensor, const char *key, char text[CELL_TEXT])
+{
+	const json_t *extent;
+	size_t length = 1, i;
+
+	strcpy(text, "[");
+	json_array_foreach(json_object_get(tensor, key), i, extent) {
+		if (length < CELL_TEXT - 24)
+			length += (size_t)snprintf(text + length, CELL_TEXT - length, "%s%" PRIu64,
+						   i ? ", " : "", (uint64_t)json_integer_value(extent));
+	}
+	snprintf(text + length, CELL_TEXT - length, "]");
+	return text;
+}
+
+/* One tensor after another: there may be a million. */
 static int tensors_show(const struct gpuwm_handles *handles)
 {
-	struct table *table = table_new("TENSOR|DTYPE|SHAPE|>SIZE|>SEGMENT|>OFFSET");
+	static const struct column columns[] = {
+		{"TENSOR", cell_text, "name"},
+		{"DTYPE", tensor_dtype, "dtype"},
+		{"SHAPE", tensor_shape, "shape"},
+		{">SIZE", cell_size, "bytes"},
+		{">SEGMENT", cell_number, "segment"},
+		{">OFFSET", cell_number, "offset"},
+		{0},
+	};
+	struct table *table = table_new(columns);
 	struct gpuwm_tensor tensor;
 
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++) {
-		const char *dtype = gpuwm_dtype_name(tensor.dtype);
+		json_t *row = tensor_json(&tensor);
 
-		table_cell(table, tensor.name);
-		table_cell(table, dtype ? dtype : "?");
-		shape_cell(table, &tensor);
-		table_size(table, tensor.bytes);
-		table_cellf(table, "%" PRIu32, tensor.segment);
-		table_cellf(table, "%" PRIu64, tensor.offset);
+		table_row(table, row);
+		json_decref(row);
 	}
 	return table_print(table);
 }
@@ -194,7 +227,7 @@ static int shown_print(const struct shown *shown, bool json)
 	if (code == 0)
 		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
-		return exit_with(exit_code_of(code), NULL, "the version's index can't be read");
+		return exit_with(exit_code_of(code), NULL, "can't read the version's index");
 	if (json) {
 		code = json_show(shown, &texts, tensor_bytes);
 	} else {
@@ -258,7 +291,7 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, NULL, "show takes one --device");
+		return exit_with(EXIT_USAGE, NULL, "show takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &options.device);
 	if (code != EXIT_DONE)

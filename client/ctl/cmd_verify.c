@@ -1,10 +1,17 @@
 /* verify: is what lies in memory still what was checked? */
-#include "ctl.h"
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "device.h"
+#include "exit.h"
+#include "leases.h"
+
+#include "../../proto/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One a replica. */
@@ -21,7 +28,8 @@ static int jobs_begin(struct gpuwm_client *client, const struct arguments *argum
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "without it all replicas are verified", "one --device at most");
+		return exit_with(EXIT_USAGE, "without --device, verify reads all replicas",
+				 "verify takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
 	if (code != EXIT_DONE)
@@ -45,59 +53,44 @@ static int unwatched_print(const struct arguments *arguments, const struct verif
 	if (arguments->json)
 		return answer_print(json_pack("{s:o}", "jobs", jobs_numbers(verify)));
 	for (size_t i = 0; i < verify->count; i++)
-		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " tells its progress\n",
+		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " shows its progress\n",
 		       verify->jobs[i], arguments->positional[0], verify->jobs[i]);
 	return EXIT_DONE;
 }
 
 /* ---- waiting ----------------------------------------------------------- */
 
-/* The job as it is told after its end. */
-static int job_keep(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify,
-		    uint64_t job)
-{
-	struct arguments quiet = *arguments;
-	char number[24];
-	json_t *answer;
-	int code;
-
-	quiet.json = false;
-	snprintf(number, sizeof(number), "%" PRIu64, job);
-	code = answer_query(client, &quiet, "jobs", number, &answer);
-	if (code != EXIT_DONE)
-		return code;
-	json_array_append(verify->told, json_array_get(json_object_get(answer, "jobs"), 0));
-	json_decref(answer);
-	return EXIT_DONE;
-}
-
 /* A job's own failure is told with the others; that of asking ends the command. */
-static int job_wait(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify,
-		    uint64_t job)
+static int job_wait(struct gpuwm_client *client, struct verify *verify, uint64_t job)
 {
 	enum exit_code code;
+	json_t *told;
 	int error;
 
 	do
 		error = gpuwm_job_wait(client, job, -1);
 	while (error == -EINTR);
 	if (error == -ECONNABORTED)
-		return exit_with(EXIT_FAILED, "verify it again", "job %" PRIu64 " ended with its gpuwmd", job);
+		return exit_with(EXIT_FAILED, "verify it again",
+				 "job %" PRIu64 " ended, because gpuwmd went away", job);
 	if (error == -ECONNRESET || error == -ECONNREFUSED)
 		return exit_with_error();
 	code = exit_code_of(error);
 	if (code != EXIT_DONE && verify->code != EXIT_DAMAGED)
 		verify->code = code;
-	return job_keep(client, arguments, verify, job);
+	code = answer_job(client, job, &told);
+	if (code == EXIT_DONE)
+		json_array_append_new(verify->told, told);
+	return code;
 }
 
-static int jobs_wait(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify)
+static int jobs_wait(struct gpuwm_client *client, struct verify *verify)
 {
 	int code = EXIT_DONE;
 
 	verify->told = json_array();
 	for (size_t i = 0; code == EXIT_DONE && i < verify->count; i++)
-		code = job_wait(client, arguments, verify, verify->jobs[i]);
+		code = job_wait(client, verify, verify->jobs[i]);
 	return code;
 }
 
@@ -108,52 +101,62 @@ static bool is_damage(const json_t *job)
 	return strcmp(answer_text(json_object_get(job, "error"), "code"), "EBADMSG") == 0;
 }
 
-/* What was read, and how long that took, without the wait for a loader and its context. */
-static void read_cells(struct table *table, const json_t *job)
+static const char *job_result(const json_t *job, const char *key, char text[CELL_TEXT])
 {
-	char time[SHORT_TEXT] = "", rate[SHORT_TEXT] = "";
-	uint64_t bytes = 0, ms;
-	const json_t *phase;
+	const char *state = cell_text(job, key, text);
+
+	return is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "intact" : state;
+}
+
+/* What was read, and how long that took, without the wait for a loader and its context. NULL: nothing was read. */
+static const json_t *job_reading(const json_t *job)
+{
+	const json_t *phase, *reading = NULL;
 	size_t i;
 
 	json_array_foreach(json_object_get(job, "phases"), i, phase) {
-		if (strcmp(answer_text(phase, "phase"), "verifying") != 0)
-			continue;
-		bytes = answer_number(phase, "bytes");
-		ms = answer_number(phase, "ms");
-		time_text(ms, time);
-		rate_text(bytes, ms, rate);
+		if (strcmp(answer_text(phase, "phase"), "verifying") == 0)
+			reading = phase;
 	}
-	table_size(table, bytes);
-	table_cell(table, time);
-	table_cell(table, rate);
+	return reading;
 }
 
-static void job_row(struct table *table, const json_t *job)
+static const char *job_read(const json_t *job, const char *key, char text[CELL_TEXT])
 {
-	const char *state = answer_text(job, "state");
-	char device[512];
+	return cell_size(job_reading(job), key, text);
+}
 
-	table_cellf(table, "%" PRIu64, answer_number(job, "job"));
-	answer_name_cell(table, job);
-	device_short_join(json_object_get(job, "devices"), device, sizeof(device));
-	table_cell(table, device);
-	table_cellf(table, "%" PRIu64, answer_number(job, "rank"));
-	table_cell(table, is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "as checked" : state);
-	read_cells(table, job);
+static const char *job_time(const json_t *job, const char *key, char text[CELL_TEXT])
+{
+	const json_t *reading = job_reading(job);
+
+	return reading ? cell_time(reading, key, text) : "";
+}
+
+static const char *job_rate(const json_t *job, const char *key, char text[CELL_TEXT])
+{
+	const json_t *reading = job_reading(job);
+
+	return rate_text(answer_number(reading, key), answer_number(reading, "ms"), text);
 }
 
 static int jobs_print(const struct verify *verify)
 {
-	struct table *table = table_new(">JOB|VERSION|DEVICE|>RANK|RESULT|>READ|>TIME|>RATE");
+	static const struct column columns[] = {
+		{">JOB", cell_number, "job"},
+		{"VERSION", cell_name, NULL},
+		{"DEVICE", cell_devices, "devices"},
+		{">RANK", cell_number, "rank"},
+		{"RESULT", job_result, "state"},
+		{">READ", job_read, "bytes"},
+		{">TIME", job_time, "ms"},
+		{">RATE", job_rate, "bytes"},
+		{0},
+	};
+	int code = table_of(columns, verify->told);
 	const json_t *job, *note;
 	size_t i, j;
-	int code;
 
-	json_array_foreach(verify->told, i, job) {
-		job_row(table, job);
-	}
-	code = table_print(table);
 	json_array_foreach(verify->told, i, job) {
 		json_array_foreach(json_object_get(job, "notes"), j, note) {
 			char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
@@ -188,10 +191,10 @@ static int holders_print(struct gpuwm_client *client, const struct arguments *ar
 		return code;
 	}
 	if (json_array_size(leases) > 0) {
-		printf("\nwho has it:\n");
+		printf("\nleases on this version:\n");
 		code = leases_print(leases);
 	} else {
-		printf("\nnobody has it\n");
+		printf("\nno process has a lease on this version\n");
 	}
 	json_decref(leases);
 	return code;
@@ -202,13 +205,11 @@ static int sound_print(struct gpuwm_client *client, const struct arguments *argu
 		       const struct verify *verify)
 {
 	const json_t *job = json_array_get(verify->told, 0), *version;
-	struct arguments quiet = *arguments;
 	char name[1100];
 	json_t *list;
 	int code;
 
-	quiet.json = false;
-	code = answer_query(client, &quiet, "list", answer_text(job, "model"), &list);
+	code = answer_get(client, "list", answer_text(job, "model"), &list);
 	if (code != EXIT_DONE)
 		return code;
 	version = answer_version(list, answer_text(job, "version"));
@@ -216,7 +217,7 @@ static int sound_print(struct gpuwm_client *client, const struct arguments *argu
 		code = answer_print(json_pack("{s:O, s:O*}", "jobs", verify->told, "tainted",
 					      json_object_get(version, "tainted")));
 	} else {
-		snprintf(name, sizeof(name), "%s@%s is tainted all the same", answer_text(version, "model"),
+		snprintf(name, sizeof(name), "%s@%s is still tainted", answer_text(version, "model"),
 			 answer_text(version, "tag"));
 		answer_error_print(version, "tainted", name);
 	}
@@ -247,7 +248,7 @@ int command_verify(struct gpuwm_client *client, const struct arguments *argument
 		return code;
 	if (arguments->given & OPTION_NO_WAIT)
 		return unwatched_print(arguments, &verify);
-	code = jobs_wait(client, arguments, &verify);
+	code = jobs_wait(client, &verify);
 	if (code == EXIT_DONE)
 		code = result_print(client, arguments, &verify);
 	json_decref(verify.told);

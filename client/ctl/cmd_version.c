@@ -1,78 +1,15 @@
 /* swap, rollback, pin, unpin, retire, rm, drain: which versions stay, and under which alias. */
-#include "ctl.h"
+#include "commands.h"
 
-#include <errno.h>
+#include "answer.h"
+#include "cells.h"
+#include "device.h"
+#include "exit.h"
+#include "version.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 /* ---- swap -------------------------------------------------------------- */
-
-int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
-		 struct swap_outcome *ret_outcome)
-{
-	struct swap_outcome outcome = {.retire_old = options->retire_old};
-	const struct gpuwm_error *kept;
-	int r = gpuwm_swap(client, options, outcome.old);
-
-	if (r < 0)
-		return r;
-	if (r > 0) {
-		kept = gpuwm_error();
-		error_set(&outcome.kept, kept->code, kept->detail, "%s", kept->message);
-	}
-	*ret_outcome = outcome;
-	return 0;
-}
-
-/* What became of a version that was to be retired. */
-static const char *retired_text(const json_t *list, const char *id)
-{
-	const json_t *version = answer_version(list, id);
-
-	if (!version)
-		return ", which is retired and freed";
-	return strcmp(answer_text(version, "state"), "ready") == 0 ? ", which is not retired"
-								   : ", which is retired";
-}
-
-json_t *swap_kept_json(const struct swap_outcome *outcome)
-{
-	const struct error *kept = &outcome->kept;
-
-	return kept->code ? json_pack("{s:s, s:s, s:s}", "code", error_name(kept->code), "message",
-				      kept->message, "detail", kept->detail)
-			  : NULL;
-}
-
-int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome)
-{
-	int code;
-
-	if (!outcome->kept.code)
-		return EXIT_DONE;
-	fflush(stdout); /* that the alias has moved comes first */
-	code = exit_with(exit_code_of(outcome->kept.code), outcome->kept.detail,
-			 "the old version was not retired: %s", outcome->kept.message);
-	return arguments->given & OPTION_RETIRE_OLD ? code : EXIT_DONE;
-}
-
-void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
-	       const struct swap_outcome *outcome)
-{
-	const char *now = answer_alias(list, model, alias), *old = outcome->old;
-
-	printf("%s@%s ", model, alias);
-	if (*now)
-		printf("is now %s", answer_tag(list, now));
-	else
-		printf("is removed");
-	if (*old && strcmp(old, now) != 0)
-		printf("; it was %s%s", answer_tag(answer_version(list, old) ? list : before, old),
-		       outcome->retire_old ? retired_text(list, old) : "");
-	putchar('\n');
-}
 
 static int swap_print(struct gpuwm_client *client, const struct arguments *arguments,
 		      const struct gpuwm_swap_options *options, const json_t *before,
@@ -86,7 +23,7 @@ static int swap_print(struct gpuwm_client *client, const struct arguments *argum
 		return answer_print(json_pack("{s:s, s:s, s:s?, s:s?, s:o?}", "model", options->model, "alias",
 					      alias, "to", options->to, "old", *old ? old : NULL,
 					      "retire_error", swap_kept_json(outcome)));
-	code = answer_query(client, arguments, "list", options->model, &list);
+	code = answer_get(client, "list", options->model, &list);
 	if (code != EXIT_DONE)
 		return code;
 	swap_tell(before, list, options->model, alias, outcome);
@@ -102,7 +39,7 @@ static int swap_run(struct gpuwm_client *client, const struct arguments *argumen
 	int code = EXIT_DONE;
 
 	if (!arguments->json)
-		code = answer_query(client, arguments, "list", options->model, &before);
+		code = answer_get(client, "list", options->model, &before);
 	if (code != EXIT_DONE)
 		return code;
 	if (version_swap(client, options, &outcome) < 0)
@@ -124,7 +61,7 @@ int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 	if (arguments->given & OPTION_LOAD)
 		return command_replace(client, arguments);
 	if (arguments->given & (OPTION_DEVICE | OPTION_KEY | OPTION_KEEP_OLD))
-		return exit_with(EXIT_USAGE, NULL, "--device, --key and --keep-old go with --load");
+		return exit_with(EXIT_USAGE, NULL, "--device, --key and --keep-old need --load");
 	code = arguments_alias(arguments, model, &options.alias);
 	if (code != EXIT_DONE)
 		return code;
@@ -176,14 +113,6 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 
 /* ---- retire ------------------------------------------------------------ */
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* What still holds the version, for the reader: it may be freed a moment later. */
 static int retire_print(const struct arguments *arguments, const char *id, const json_t *version)
 {
@@ -196,9 +125,9 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 					      version ? "retiring" : "freed", "leases", (json_int_t)leases,
 					      "pins", (json_int_t)pins));
 	if (version && forced && arguments->after_ms > 0)
-		printf("%s is retiring: %llu leases hold it, which are revoked in %llu ms\n",
+		printf("%s is retiring: %llu leases hold it, and gpuwmd revokes them in %llu ms\n",
 		       arguments->positional[0], leases, (unsigned long long)arguments->after_ms);
-	else if (version && forced)
+	else if (version && (forced || (leases == 0 && pins == 0)))
 		printf("%s is being freed\n", arguments->positional[0]);
 	else if (version)
 		printf("%s is retiring: %llu leases and %zu pins hold it\n", arguments->positional[0], leases,
@@ -208,49 +137,24 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
-static int retire_once(struct gpuwm_client *client, const char *ref, const uint64_t *after_ms, int64_t wait_ms)
-{
-	return after_ms ? gpuwm_retire_by_force(client, ref, *after_ms, wait_ms)
-			: gpuwm_retire(client, ref, wait_ms);
-}
-
-int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
-		   int64_t wait_ms)
-{
-	const int64_t deadline = now_ms() + wait_ms;
-	int64_t left = wait_ms;
-	int r = retire_once(client, ref, after_ms, wait_ms);
-
-	if (r != -ECONNABORTED || !*id)
-		return r;
-	while (r == -ECONNABORTED) {
-		if (wait_ms > 0)
-			left = deadline > now_ms() ? deadline - now_ms() : 0;
-		r = retire_once(client, id, after_ms, left);
-	}
-	return r == -ENOENT ? 0 : r; /* it was, and is freed */
-}
-
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	int64_t wait_ms = arguments->given & OPTION_WAIT ? arguments->wait_ms : 0;
 	const uint64_t *after_ms = arguments->given & OPTION_FORCE ? &arguments->after_ms : NULL;
-	struct arguments quiet = *arguments;
 	json_t *list;
 	char id[33];
 	int code;
 
 	if ((arguments->given & OPTION_AFTER) && !after_ms)
-		return exit_with(EXIT_USAGE, NULL, "--after goes with --force");
-	quiet.json = false;
-	code = answer_query(client, &quiet, "list", NULL, &list);
+		return exit_with(EXIT_USAGE, NULL, "--after needs --force");
+	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	snprintf(id, sizeof(id), "%s", answer_ref(list, arguments->positional[0]));
 	json_decref(list);
 	if (version_retire(client, arguments->positional[0], id, after_ms, wait_ms) < 0)
 		return exit_with_error();
-	code = answer_query(client, &quiet, "list", NULL, &list);
+	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	code = retire_print(arguments, id, answer_version(list, id));
@@ -276,27 +180,17 @@ int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
 
 static int left_print(const json_t *left)
 {
-	struct table *table;
-	const json_t *version;
-	char pins[512];
-	size_t i;
+	static const struct column columns[] = {
+		{"STILL HELD", cell_name, NULL},
+		{">LEASES", cell_number, "leases"},
+		{"PINS", cell_number, "pins"},
+		{0},
+	};
 
-	if (json_array_size(left) == 0) {
-		puts("nothing is left");
-		return EXIT_DONE;
-	}
-	table = table_new("STILL HELD|>LEASES|PINS");
-	json_array_foreach(left, i, version) {
-		const json_t *names = json_object_get(version, "pins");
-
-		answer_name_cell(table, version);
-		table_cellf(table, "%llu", (unsigned long long)answer_number(version, "leases"));
-		answer_join(names, pins, sizeof(pins));
-		if (json_is_integer(names))
-			snprintf(pins, sizeof(pins), "%llu", (unsigned long long)json_integer_value(names));
-		table_cell(table, pins);
-	}
-	return table_print(table);
+	if (json_array_size(left) > 0)
+		return table_of(columns, left);
+	puts("no version is left");
+	return EXIT_DONE;
 }
 
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
@@ -306,7 +200,8 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "drain one after the other", "one --device at most");
+		return exit_with(EXIT_USAGE, "drain the GPUs one after the other",
+				 "drain takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
 	if (code == EXIT_DONE)

@@ -1,4 +1,6 @@
-#include "ctl.h"
+#include "device.h"
+
+#include "exit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@ static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const 
 
 	wanted = strtoul(text + strlen("cuda:"), &end, 10);
 	if (end == text + strlen("cuda:") || *end != '\0')
-		return exit_with(EXIT_USAGE, "write cuda:0, cuda:1, ...", "'%s' is no device", text);
+		return exit_with(EXIT_USAGE, "write cuda:0, cuda:1, ...", "'%s' is not a device", text);
 	for (size_t i = 0; i < count; i++) {
 		if (!devices[i].is_cuda || seen++ != wanted)
 			continue;
@@ -21,7 +23,7 @@ static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const 
 	}
 	return exit_with(EXIT_NOT_FOUND,
 			 count ? "gpuwmctl status lists the devices"
-			       : "gpuwmd does not know its devices before its first loader stands by",
+			       : "gpuwmd knows its GPUs only after its first standby loader has started",
 			 "there is no %s: gpuwmd has %zu GPUs", text, seen);
 }
 
@@ -45,7 +47,8 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 		}
 	}
 	if (found > 1)
-		return exit_with(EXIT_USAGE, "write more of it", "'%s' begins %zu devices", text, found);
+		return exit_with(EXIT_USAGE, "write more of the UUID",
+				 "'%s' is the beginning of %zu devices' names", text, found);
 	if (found == 0)
 		*ret_device = text; /* gpuwmd judges: it may not know its devices yet */
 	return EXIT_DONE;

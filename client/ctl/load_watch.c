@@ -1,5 +1,6 @@
 #include "load_watch.h"
 
+#include "exit.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -115,29 +116,6 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	json_decref(all);
 }
 
-static int query(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
-{
-	const struct arguments quiet = {0};
-
-	return answer_query(client, &quiet, method, filter, ret_answer);
-}
-
-/* As `jobs` tells it, for json_decref. */
-static int job_get(struct gpuwm_client *client, uint64_t job, json_t **ret_job)
-{
-	char number[24];
-	json_t *jobs;
-	int code;
-
-	snprintf(number, sizeof(number), "%" PRIu64, job);
-	code = query(client, "jobs", number, &jobs);
-	if (code != EXIT_DONE)
-		return code;
-	*ret_job = json_incref(json_array_get(json_object_get(jobs, "jobs"), 0));
-	json_decref(jobs);
-	return EXIT_DONE;
-}
-
 /* What is to be done after each wait. */
 static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum load_interrupt interrupt)
 {
@@ -147,7 +125,7 @@ static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum 
 	if (watch->lost) {
 		watch->lost = false;
 		watch->ended = true;
-		if (job_get(client, watch->job, &job) == EXIT_DONE) {
+		if (answer_job(client, watch->job, &job) == EXIT_DONE) {
 			watch->ended = state_ended(answer_text(job, "state"));
 			json_decref(job);
 		}
@@ -185,7 +163,7 @@ static int job_outlived(struct gpuwm_client *client, const struct gpuwm_load_opt
 {
 	json_t *list;
 	const char *id;
-	int code = query(client, "list", NULL, &list);
+	int code = answer_get(client, "list", NULL, &list);
 
 	if (code != EXIT_DONE)
 		return code;
@@ -193,7 +171,7 @@ static int job_outlived(struct gpuwm_client *client, const struct gpuwm_load_opt
 	snprintf(result->version, sizeof(result->version), "%s", id);
 	if (strcmp(answer_text(answer_version(list, id), "state"), "ready") != 0)
 		code = exit_with(EXIT_FAILED, "load it again",
-				 "gpuwmd went away before %s was ready: what is not ready is not kept",
+				 "gpuwmd went away before %s was ready, and the version went with it",
 				 options->name);
 	json_decref(list);
 	return code;
@@ -230,7 +208,7 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	else if (error < 0)
 		code = exit_with_error();
 	else
-		code = job_get(client, result.job, &result.told);
+		code = answer_job(client, result.job, &result.told);
 	if (result.told)
 		snprintf(result.version, sizeof(result.version), "%s", answer_text(result.told, "version"));
 	if (code == EXIT_DONE)
@@ -279,6 +257,6 @@ char *load_source(const char *source)
 		path = NULL;
 	free(directory);
 	if (!path)
-		exit_with(EXIT_FAILED, NULL, "the working directory is not known: write an absolute path");
+		exit_with(EXIT_FAILED, NULL, "can't find out the working directory: write an absolute path");
 	return path;
 }

@@ -2,7 +2,7 @@
 #ifndef GPUWM_CTL_LOAD_WATCH_H
 #define GPUWM_CTL_LOAD_WATCH_H
 
-#include "ctl.h"
+#include "answer.h"
 
 #include <stdbool.h>
 

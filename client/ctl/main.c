@@ -1,49 +1,68 @@
-#include "ctl.h"
+#include "commands.h"
+
+#include "exit.h"
+#include "words.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+struct command {
+	const char *name, *alias; /* alias: another name, or NULL */
+	const char *usage; /* with the name; as in the man page */
+	const char *help; /* one line */
+	int positional_min, positional_max;
+	enum word_kind first, second;
+	unsigned options; /* bits of command_option */
+	bool admin; /* on admin.sock only; others where that lets nobody in: on the workers' socket */
+	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
+};
+
 /* The one list of commands: --help prints it, and tests/ctl-help.sh compares it
  * with the man page. */
 static const struct command commands[] = {
-	{"status", NULL, "status", "what gpuwmd holds, its devices and its limits", 0, 0, 0, 0, 0, false,
+	{"status", NULL, "status", "show what gpuwmd holds, its devices and its limits", 0, 0, 0, 0, 0, false,
 	 command_status},
-	{"ls", "list", "ls [MODEL]", "versions: aliases, state, devices, size, leases, pins, owner, age", 0, 1,
-	 WORD_MODEL, 0, 0, false, command_ls},
-	{"show", NULL, "show REF [--device DEVICE] [--rank N]", "one version: its tensors, metadata and files",
-	 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK, false, command_show},
-	{"ps", "leases", "ps", "leases: which process holds which version", 0, 0, 0, 0, 0, false, command_ps},
-	{"clients", NULL, "clients", "sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
+	{"ls", "list", "ls [MODEL]", "list versions: aliases, state, devices, size, leases, pins, owner, age",
+	 0, 1, WORD_MODEL, 0, 0, false, command_ls},
+	{"show", NULL, "show REF [--device DEVICE] [--rank N]",
+	 "show one version: its tensors, metadata and files", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK,
+	 false, command_show},
+	{"ps", "leases", "ps", "list leases: which process holds which version", 0, 0, 0, 0, 0, false,
+	 command_ps},
+	{"clients", NULL, "clients", "list sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
 	{"load", NULL,
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... [--wait] [--dry-run]",
-	 "load a checkpoint, or say whether it fits; a model's first version becomes current, a later one with "
-	 "--swap, which is --alias current",
+	 "load a checkpoint as a new version, or with --dry-run only say whether it fits; a model's first version "
+	 "becomes current, a later one with --swap, which means --alias current",
 	 2, 2, WORD_ANY, WORD_NEW,
 	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_KEY | OPTION_WAIT | OPTION_DRY_RUN, true,
 	 command_load},
 	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",
-	 "compare what lies in memory with what was checked", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_NO_WAIT,
-	 false, command_verify},
-	{"jobs", NULL, "jobs [ID]", "loads, checks, verifies: phases, progress, errors", 0, 1, 0, 0, 0, false,
-	 command_jobs},
+	 "read a version's memory again and compare it with the version's digests", 1, 1, WORD_REF, 0,
+	 OPTION_DEVICE | OPTION_NO_WAIT, false, command_verify},
+	{"jobs", NULL, "jobs [ID]", "list loads, checks and verifies: phases, progress, errors", 0, 1, 0, 0, 0,
+	 false, command_jobs},
 	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, 0, 0, true, command_cancel},
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "
 	 "[--load SOURCE [--device DEVICE]... [--key FIELD=VALUE]... [--keep-old]]",
-	 "move an alias (current) to TO, a tag, alias or version id, remove it, or load TO, move it, retire the old",
+	 "move an alias (default: current) to TO, a tag, an alias or a version id; with --remove, remove the alias; "
+	 "with --load, load TO, move the alias to it and retire the old version",
 	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
 		 OPTION_KEEP_OLD,
 	 false, command_swap},
-	{"rollback", NULL, "rollback MODEL", "move current back to previous", 1, 1, WORD_MODEL, 0, 0, false,
-	 command_rollback},
-	{"pin", NULL, "pin REF NAME", "keep a version, under a name, until it is unpinned", 2, 2, WORD_REF,
+	{"rollback", NULL, "rollback MODEL", "move current back to the version that it named before", 1, 1,
+	 WORD_MODEL, 0, 0, false, command_rollback},
+	{"pin", NULL, "pin REF NAME", "keep a version until it is unpinned; NAME names the pin", 2, 2, WORD_REF,
 	 WORD_NAME, 0, false, command_pin},
-	{"unpin", NULL, "unpin REF NAME", "drop that pin", 2, 2, WORD_REF, WORD_NAME, 0, false, command_unpin},
+	{"unpin", NULL, "unpin REF NAME", "remove the pin with that name", 2, 2, WORD_REF, WORD_NAME, 0, false,
+	 command_unpin},
 	{"retire", NULL, "retire REF [--wait [SECONDS]] [--force [--after TIME]]",
-	 "give no new leases; freed when the last lease and pin are gone, or by force: leases are revoked", 1,
-	 1, WORD_REF, 0, OPTION_WAIT | OPTION_WAIT_SECONDS | OPTION_FORCE | OPTION_AFTER, false,
+	 "give no new leases, and free the version when its last lease and pin are gone; with --force, revoke its "
+	 "leases",
+	 1, 1, WORD_REF, 0, OPTION_WAIT | OPTION_WAIT_SECONDS | OPTION_FORCE | OPTION_AFTER, false,
 	 command_retire},
 	{"rm", NULL, "rm REF", "remove a failed version from the list", 1, 1, WORD_REF, 0, 0, false,
 	 command_rm},
@@ -51,13 +70,14 @@ static const struct command commands[] = {
 	 "revoke a lease, or all leases of a process or a user", 0, 1, WORD_ANY, 0, OPTION_PID | OPTION_UID,
 	 true, command_kick},
 	{"drain", NULL, "drain [--device DEVICE]",
-	 "let every version go, nothing new until gpuwmd is started again; or what was lost with a GPU", 0, 0,
-	 0, 0, OPTION_DEVICE, true, command_drain},
-	{"reload", NULL, "reload", "make gpuwmd read its configuration again, and say what is wrong with it", 0,
+	 "retire every version, and take nothing new until gpuwmd is started again; with --device, free the versions "
+	 "that were lost with that GPU",
+	 0, 0, 0, 0, OPTION_DEVICE, true, command_drain},
+	{"reload", NULL, "reload", "make gpuwmd read its configuration again; if it has an error, say where", 0,
 	 0, 0, 0, 0, true, command_reload},
 	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0, 0, 0,
 	 OPTION_AFTER | OPTION_COUNT, false, command_events},
-	{"ping", NULL, "ping", "one round trip", 0, 0, 0, 0, 0, false, command_ping},
+	{"ping", NULL, "ping", "measure one round trip to gpuwmd", 0, 0, 0, 0, 0, false, command_ping},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -79,10 +99,10 @@ static void help_print(FILE *file)
 	      "                      Default: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock\n"
 	      "                      when it exists, else /run/gpuwm/gpuwm.sock\n"
 	      "  -o, --output FORM   table (for people) or json (for programs)\n"
-	      "  -h, --help          this text, or a command's usage after its name\n"
+	      "  -h, --help          this text; after a command's name, the command's usage\n"
 	      "  --version           the version of gpuwm\n"
 	      "\nREF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id. DEVICE is host, a GPU's UUID\n"
-	      "(its beginning will do) or cuda:N in the order of gpuwmctl status.\n"
+	      "(or the beginning of one) or cuda:N, numbered from 0 in the order of gpuwmctl status.\n"
 	      "\nexit status: 0 ok, 1 failed, 2 usage, 3 gpuwmd not reachable, 4 not found, 5 in use,\n"
 	      "6 permission, 7 timed out, 8 no room, 9 damaged\n",
 	      file);
@@ -155,8 +175,9 @@ static int command_dispatch(const struct arguments *arguments)
 	if (arguments->positional_count > command->positional_max)
 		return command_usage(command, "too many arguments");
 	if (arguments->given & ~command->options)
-		return command_usage(command, "an option, or a value of one, that this command does not take");
-	if (words_check(command, arguments) != EXIT_DONE)
+		return command_usage(command,
+				     "the command does not take one of these options, or the value of one");
+	if (words_check(arguments, command->first, command->second) != EXIT_DONE)
 		return EXIT_USAGE;
 	return command_run(command, arguments);
 }
@@ -176,10 +197,10 @@ int main(int argc, char **argv)
 		help_print(stdout);
 	} else {
 		fputs(usage_line, stderr);
-		return exit_with(EXIT_USAGE, "gpuwmctl --help lists the commands", "no command");
+		return exit_with(EXIT_USAGE, "gpuwmctl --help lists the commands", "no command was given");
 	}
 	/* A write before the last one may have failed too. */
 	if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE)
-		return exit_with(EXIT_FAILED, NULL, "stdout can't be written");
+		return exit_with(EXIT_FAILED, NULL, "can't write to stdout");
 	return code;
 }

@@ -1,7 +1,7 @@
 #include "progress.h"
 
 #include "../../proto/utf8.h"
-#include "table.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void left_text(const struct progress *p, uint64_t now_ns, char *ret_text,
 
 	ret_text[0] = '\0';
 	if (p->done < p->total && now_ns - p->moved_ns >= STILL_NS) {
-		snprintf(ret_text, size, "nothing for %s", clock_text(now_ns - p->moved_ns, left));
+		snprintf(ret_text, size, "no progress for %s", clock_text(now_ns - p->moved_ns, left));
 		return;
 	}
 	if (seconds <= 0 || p->done <= p->phase_start_done)

@@ -3,17 +3,15 @@
 #include "../../proto/utf8.h"
 #include "exit.h"
 
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define COLUMNS_MAX 16
 
 struct table {
-	size_t columns, cells, capacity;
-	bool right[COLUMNS_MAX];
+	const struct column *columns;
+	size_t width; /* columns */
+	size_t cells, capacity;
 	bool failed; /* memory was short */
 	char **cell; /* the heads are the first row */
 };
@@ -29,17 +27,17 @@ static size_t text_width(const char *text)
 }
 
 /* To be freed; NULL: memory is short. */
-static char *text_shown(const char *text, size_t length)
+static char *text_shown(const char *text)
 {
-	char *copy = strndup(text, length), *shown = copy ? malloc(UTF8_SHOWN_MAX(length)) : NULL;
+	const size_t size = UTF8_SHOWN_MAX(strlen(text));
+	char *shown = malloc(size);
 
 	if (shown)
-		utf8_show(copy, shown, UTF8_SHOWN_MAX(length));
-	free(copy);
+		utf8_show(text, shown, size);
 	return shown;
 }
 
-static void cell_append(struct table *table, const char *text, size_t length)
+static void cell_append(struct table *table, const char *text)
 {
 	char *copy;
 
@@ -54,7 +52,7 @@ static void cell_append(struct table *table, const char *text, size_t length)
 		table->cell = cell;
 		table->capacity = capacity;
 	}
-	copy = text_shown(text, length);
+	copy = text_shown(text);
 	if (!copy) {
 		table->failed = true;
 		return;
@@ -62,70 +60,67 @@ static void cell_append(struct table *table, const char *text, size_t length)
 	table->cell[table->cells++] = copy;
 }
 
-struct table *table_new(const char *heads)
+static bool is_right(const struct column *column)
+{
+	return column->head[0] == '>';
+}
+
+struct table *table_new(const struct column *columns)
 {
 	struct table *table = calloc(1, sizeof(*table));
 
 	if (!table)
 		return NULL;
-	while (table->columns < COLUMNS_MAX) {
-		size_t length;
-
-		table->right[table->columns] = *heads == '>';
-		heads += *heads == '>';
-		length = strcspn(heads, "|");
-		cell_append(table, heads, length);
-		table->columns++;
-		if (heads[length] == '\0')
-			break;
-		heads += length + 1;
+	table->columns = columns;
+	for (; columns->head; columns++) {
+		cell_append(table, columns->head + is_right(columns));
+		table->width++;
 	}
 	return table;
 }
 
-struct table *table_free(struct table *table)
+static void table_free(struct table *table)
 {
 	if (!table)
-		return NULL;
+		return;
 	for (size_t i = 0; i < table->cells; i++)
 		free(table->cell[i]);
 	free(table->cell);
 	free(table);
-	return NULL;
 }
 
-void table_cell(struct table *table, const char *text)
+void table_row(struct table *table, const json_t *row)
 {
-	if (table && !table->failed)
-		cell_append(table, *text ? text : "-", *text ? strlen(text) : 1);
+	for (size_t i = 0; table && !table->failed && i < table->width; i++) {
+		const struct column *column = &table->columns[i];
+		char buffer[CELL_TEXT];
+		const char *text = column->cell(row, column->key, buffer);
+
+		cell_append(table, *text ? text : "-");
+	}
 }
 
-void table_cellf(struct table *table, const char *format, ...)
+/* The widest text of each column, to be freed. NULL: memory is short. */
+static size_t *table_widths(const struct table *table)
 {
-	char text[512];
-	va_list list;
+	size_t *widths = calloc(table->width, sizeof(*widths));
 
-	va_start(list, format);
-	vsnprintf(text, sizeof(text), format, list);
-	va_end(list);
-	table_cell(table, text);
+	for (size_t i = 0; widths && i < table->cells; i++) {
+		size_t width = text_width(table->cell[i]), *widest = &widths[i % table->width];
+
+		*widest = width > *widest ? width : *widest;
+	}
+	return widths;
 }
 
-void table_size(struct table *table, uint64_t bytes)
+static void row_print(const struct table *table, size_t row, const size_t *widths)
 {
-	char text[SHORT_TEXT];
+	for (size_t i = 0; i < table->width; i++) {
+		const char *text = table->cell[row * table->width + i];
+		int padding = (int)(widths[i] - text_width(text));
+		bool last = i + 1 == table->width;
 
-	table_cell(table, size_text(bytes, text));
-}
-
-static void row_print(const struct table *table, size_t row, const size_t *width)
-{
-	for (size_t i = 0; i < table->columns; i++) {
-		const char *text = table->cell[row * table->columns + i];
-		int padding = (int)(width[i] - text_width(text));
-		bool last = i + 1 == table->columns;
-
-		if (table->right[i])
+		if (is_right(&table->columns[i]))
 			printf("%*s%s%s", padding, "", text, last ? "" : "  ");
 		else
 			printf("%s%*s", text, last ? 0 : padding + 2, "");
@@ -135,92 +130,26 @@ static void row_print(const struct table *table, size_t row, const size_t *width
 
 int table_print(struct table *table)
 {
-	size_t width[COLUMNS_MAX] = {0};
+	size_t *widths = table && !table->failed ? table_widths(table) : NULL;
+	int code = EXIT_DONE;
 
-	if (!table || table->failed) {
-		table_free(table);
-		return exit_with(EXIT_FAILED, NULL, "out of memory for a table");
-	}
-	for (size_t i = 0; i < table->cells; i++) {
-		size_t cell = text_width(table->cell[i]);
-
-		if (cell > width[i % table->columns])
-			width[i % table->columns] = cell;
-	}
-	for (size_t row = 0; row < table->cells / table->columns; row++)
-		row_print(table, row, width);
+	if (!widths)
+		code = exit_with(EXIT_FAILED, NULL, "out of memory for a table");
+	for (size_t row = 0; widths && row < table->cells / table->width; row++)
+		row_print(table, row, widths);
+	free(widths);
 	table_free(table);
-	return EXIT_DONE;
+	return code;
 }
 
-const char *size_text(uint64_t bytes, char ret_text[SHORT_TEXT])
+int table_of(const struct column *columns, const json_t *rows)
 {
-	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	double value = (double)bytes / 1024;
-	size_t unit = 0;
+	struct table *table = table_new(columns);
+	const json_t *row;
+	size_t i;
 
-	if (bytes < 1024) {
-		snprintf(ret_text, SHORT_TEXT, "%u B", (unsigned)bytes);
-		return ret_text;
+	json_array_foreach(rows, i, row) {
+		table_row(table, row);
 	}
-	/* 1023.95 would be printed as 1024.0. */
-	while (value >= 1023.95 && unit < 5) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(ret_text, SHORT_TEXT, "%.1f %s", value, units[unit]);
-	return ret_text;
-}
-
-const char *age_text(uint64_t then_ms, char ret_text[SHORT_TEXT])
-{
-	struct timespec now;
-	uint64_t now_ms, seconds;
-
-	ret_text[0] = '\0';
-	if (then_ms == 0)
-		return ret_text;
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-	seconds = now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0;
-	if (seconds < 120)
-		snprintf(ret_text, SHORT_TEXT, "%us", (unsigned)seconds);
-	else if (seconds < 7200)
-		snprintf(ret_text, SHORT_TEXT, "%um", (unsigned)(seconds / 60));
-	else if (seconds < 172800)
-		snprintf(ret_text, SHORT_TEXT, "%uh", (unsigned)(seconds / 3600));
-	else
-		snprintf(ret_text, SHORT_TEXT, "%ud", (unsigned)(seconds / 86400));
-	return ret_text;
-}
-
-const char *time_text(uint64_t ms, char ret_text[SHORT_TEXT])
-{
-	if (ms < 1000)
-		snprintf(ret_text, SHORT_TEXT, "%u ms", (unsigned)ms);
-	else if (ms < 120000)
-		snprintf(ret_text, SHORT_TEXT, "%.2f s", (double)ms / 1000);
-	else
-		snprintf(ret_text, SHORT_TEXT, "%llu:%02llu min", (unsigned long long)(ms / 60000),
-			 (unsigned long long)(ms / 1000 % 60));
-	return ret_text;
-}
-
-const char *rate_text(uint64_t bytes, uint64_t ms, char ret_text[SHORT_TEXT])
-{
-	char size[SHORT_TEXT];
-
-	ret_text[0] = '\0';
-	if (bytes > 0 && ms > 0)
-		snprintf(ret_text, SHORT_TEXT, "%.20s/s",
-			 size_text((uint64_t)((double)bytes * 1000 / (double)ms), size));
-	return ret_text;
-}
-
-const char *hex_text(const uint8_t *bytes, size_t count, char *ret_text)
-{
-	ret_text[0] = '\0';
-	for (size_t i = 0; i < count; i++)
-		snprintf(ret_text + 2 * i, 3, "%02x", bytes[i]);
-	return ret_text;
+	return table_print(table);
 }

@@ -1,5 +1,6 @@
-/* What a command's words are to be: what can't be a name is wrong use, and nobody need be asked. */
-#include "ctl.h"
+#include "words.h"
+
+#include "exit.h"
 
 #include "../../proto/names.h"
 
@@ -80,19 +81,19 @@ static int option_words_check(const struct arguments *arguments)
 	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
 		code = name_check(arguments->key[i].name);
 	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
-		return exit_with(EXIT_USAGE, "gpuwmctl show REF tells it",
+		return exit_with(EXIT_USAGE, "gpuwmctl show REF prints it",
 				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
 				 arguments->expect);
 	return code;
 }
 
-int words_check(const struct command *command, const struct arguments *arguments)
+int words_check(const struct arguments *arguments, enum word_kind first, enum word_kind second)
 {
 	int code = EXIT_DONE;
 
 	if (arguments->positional_count > 0)
-		code = word_check(command->first, arguments->positional[0]);
+		code = word_check(first, arguments->positional[0]);
 	if (code == EXIT_DONE && arguments->positional_count > 1)
-		code = word_check(command->second, arguments->positional[1]);
+		code = word_check(second, arguments->positional[1]);
 	return code == EXIT_DONE ? option_words_check(arguments) : code;
 }

@@ -1,5 +1,6 @@
-#include "mapping.h"
+#include "attach.h"
 
+#include "grant_ask.h"
 #include "key.h"
 
 #include <errno.h>

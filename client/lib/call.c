@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include "clock.h"
+#include "reconnect.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -48,14 +49,10 @@ void call_begin(struct call *call, struct gpuwm_client *client, const char *meth
 	message_request(&call->request, request_next_id(), method);
 }
 
-/* Ends the params, which are as in `open`, with what is left of the wait. */
-static void request_close(struct call *call, const struct message_writer *open, int64_t left)
+/* Ends the params, which go up to `open`, with what is left of the wait. */
+static void request_close(struct call *call, struct message_mark open, int64_t left)
 {
-	msgpack_sbuffer buffer = call->request.buffer;
-
-	buffer.size = open->buffer.size;
-	call->request = *open;
-	call->request.buffer = buffer;
+	message_rewind(&call->request, open);
 	if (call->rule->waits && left != 0)
 		message_put_i64(&call->request, "wait_ms", left);
 	message_end(&call->request);
@@ -85,8 +82,8 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;
 	enum fate fate;
-	int r = reviver_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
-			     &call->round, error);
+	int r = reconnect_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
+			       &call->round, error);
 
 	*ret_again = false;
 	if (r < 0)
@@ -96,11 +93,11 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
 	/* A gpuwmd that stops says so, and leaves the request to the next one. */
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
-		reviver_ended(client, connection, error);
+		reviver_ended(&client->reviver, connection, error);
 	connection_free(connection);
 	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->rule->again)
 		return is_unread(error);
-	if (r != -ECONNRESET || client->once)
+	if (r != -ECONNRESET || client->reviver.once)
 		return r;
 	if (fate != FATE_UNSENT)
 		call->taken++;
@@ -112,7 +109,7 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 
 int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error)
 {
-	const struct message_writer open = call->request;
+	const struct message_mark open = message_mark(&call->request);
 	const int64_t deadline = clock_deadline(wait_ms);
 	int64_t patience = clock_deadline(call->client->restart_ms), left;
 	struct error unused;
@@ -123,7 +120,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 		error = &unused;
 	for (unsigned losses = 0;; losses++) {
 		left = wait_left(wait_ms, deadline);
-		request_close(call, &open, left);
+		request_close(call, open, left);
 		r = call_try(call, patience, left, ret_reply, &again, error);
 		if (!again)
 			break;

@@ -1,29 +1,29 @@
-#include "call.h"
-#include "claim.h"
-#include "lease.h"
+#include "client.h"
 
-#include "../../proto/dtype.h"
-#include "../../proto/methods.h"
-#include "../../proto/utf8.h"
+#include "claims.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-const char *gpuwm_library_version(void)
+/* The parent's client is of no use to a child, but its memory is. */
+static void in_child(void *object)
 {
-	return GPUWM_VERSION;
+	struct gpuwm_client *client = object;
+
+	reviver_in_child(&client->reviver);
 }
 
-const char *gpuwm_dtype_name(unsigned dtype)
+struct gpuwm_client *client_new(void)
 {
-	return dtype_name(dtype);
-}
+	struct gpuwm_client *client = calloc(1, sizeof(*client));
 
-unsigned gpuwm_dtype_bits(unsigned dtype)
-{
-	return dtype_bits(dtype);
+	if (!client)
+		return NULL;
+	client->uses = 1;
+	reviver_init(&client->reviver);
+	fork_watch(&client->hook, in_child, client);
+	return client;
 }
 
 struct gpuwm_client *client_keep(struct gpuwm_client *client)
@@ -37,7 +37,7 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client)
 	if (!client || __atomic_sub_fetch(&client->uses, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
 	/* The parent's thread is not in a child. */
-	if (fork_check(&client->hook, NULL) < 0 || reviver_stop(client))
+	if (fork_check(&client->hook, NULL) < 0 || reviver_stop(&client->reviver))
 		client_free(client);
 	return NULL;
 }
@@ -45,8 +45,8 @@ struct gpuwm_client *client_drop(struct gpuwm_client *client)
 void client_free(struct gpuwm_client *client)
 {
 	fork_unwatch(&client->hook);
-	claims_free(client);
-	reviver_clear(client);
+	claims_free(&client->reviver);
+	reviver_clear(&client->reviver, fork_check(&client->hook, NULL) < 0);
 	for (struct greeting *greeting = client->greeting, *older; greeting; greeting = older) {
 		older = greeting->older;
 		free(greeting);
@@ -60,14 +60,6 @@ void client_free(struct gpuwm_client *client)
 	free(client->socket);
 	free(client->name);
 	free(client);
-}
-
-struct gpuwm_client *gpuwm_close(struct gpuwm_client *client)
-{
-	/* What is still used keeps the connection, and gpuwmd counts claims by it. */
-	if (client && fork_check(&client->hook, NULL) == 0)
-		claims_give_up(client);
-	return client_drop(client);
 }
 
 int client_check(const struct gpuwm_client *client, struct error *error)
@@ -102,52 +94,6 @@ int client_take_options(const void *given, void *ret_options, size_t known, stru
 	return 0;
 }
 
-static int read_device(struct gpuwm_client *client, const msgpack_object *map, struct error *error)
-{
-	struct gpuwm_device *device = &client->devices[client->device_count];
-	char id[DEVICE_BYTES_MAX + 1], name[TEXT_BYTES_MAX + 1], kind[16];
-	struct error lost = {0};
-	struct fields f;
-
-	fields_of(&f, map);
-	fields_text(&f, "device", id, sizeof(id));
-	fields_text(&f, "kind", kind, sizeof(kind));
-	fields_text(&f, "name", name, sizeof(name));
-	device->total = fields_u64(&f, "total");
-	device->budget = fields_u64(&f, "budget");
-	device->granularity = fields_u64(&f, "granularity");
-	device->is_cuda = strcmp(kind, "cuda") == 0;
-	fields_error(&f, "lost", &lost);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "hello: a device: %s", f.error.message);
-	device->id = strdup(id);
-	device->name = strdup(name);
-	device->lost = strdup(lost.message);
-	client->device_count++;
-	return device->id && device->name && device->lost
-		       ? 0
-		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
-}
-
-static int read_devices(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
-{
-	const msgpack_object *devices;
-	uint32_t count;
-	struct fields f;
-	int r = 0;
-
-	fields_of(&f, hello);
-	devices = fields_array(&f, "devices", &count);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "hello: %s", f.error.message);
-	client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
-	if (!client->devices)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
-	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = read_device(client, &devices[i], error);
-	return r;
-}
-
 int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
 {
 	struct greeting *greeting = calloc(1, sizeof(*greeting));
@@ -170,160 +116,4 @@ int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struc
 	else
 		__atomic_store_n(&client->greeting, greeting, __ATOMIC_RELEASE);
 	return 0;
-}
-
-static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct error *error)
-{
-	struct connection *connection;
-	struct reply reply;
-	int r;
-
-	if (!client->socket || !client->name)
-		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-	r = client_dial(client->socket, client->name, wait_ms, client->restart_ms, &connection, &reply, error);
-	if (r < 0)
-		return r;
-	client->reviver.connection = connection;
-	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
-	r = client_greet(client, reply.message.body, error);
-	if (r == 0)
-		r = read_devices(client, reply.message.body, error);
-	reply_clear(&reply);
-	return r;
-}
-
-/* The parent's client is of no use to a child, but its memory is. */
-static void in_child(void *object)
-{
-	reviver_in_child(object);
-}
-
-static struct gpuwm_client *client_new(void)
-{
-	struct gpuwm_client *client = calloc(1, sizeof(*client));
-
-	if (!client)
-		return NULL;
-	client->uses = 1;
-	reviver_init(client);
-	fork_watch(&client->hook, in_child, client);
-	return client;
-}
-
-static int check_flags(unsigned flags, struct error *error)
-{
-	const unsigned known = GPUWM_CONNECT_ADMIN | GPUWM_CONNECT_ONCE;
-
-	if (flags & ~known)
-		return error_set(error, -EINVAL, NULL, "there are no such flags of connect: %#x",
-				 flags & ~known);
-	return 0;
-}
-
-/* A program may call itself anything, and some tell there what they do: what fits is told. */
-static char *own_name(void)
-{
-	char *name = strndup(program_invocation_short_name, NAME_BYTES_MAX);
-
-	if (name)
-		utf8_make_line(name);
-	return name;
-}
-
-static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_options *options)
-{
-	client->once = options->flags & GPUWM_CONNECT_ONCE;
-	client->restart_ms = options->restart_ms ? options->restart_ms : RESTART_WAIT_MS;
-	if (client->once)
-		client->restart_ms = 0;
-	client->lost = options->lost;
-	client->lost_data = options->lost_data;
-	client->socket = client_socket_path(options->socket, options->flags);
-	client->name = options->name ? strdup(options->name) : own_name();
-}
-
-int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)
-{
-	struct gpuwm_connect_options options;
-	struct gpuwm_client *client;
-	struct error error;
-	int r;
-
-	r = client_take_options(given, &options, sizeof(options), &error);
-	if (r == 0)
-		r = check_flags(options.flags, &error);
-	if (r < 0)
-		return client_fail(&error);
-	client = client_new();
-	if (!client) {
-		error_set(&error, -ENOMEM, NULL, "out of memory for a client");
-		return client_fail(&error);
-	}
-	client_set(client, &options);
-	r = client_open(client, options.wait_ms, &error);
-	if (r < 0) {
-		client_drop(client);
-		return client_fail(&error);
-	}
-	*ret_client = client;
-	return 0;
-}
-
-int client_adopt(struct connection *connection, struct gpuwm_client **ret_client)
-{
-	struct gpuwm_client *client = client_new();
-
-	if (!client)
-		return -ENOMEM;
-	client->once = true;
-	client->reviver.connection = connection;
-	*ret_client = client;
-	return 0;
-}
-
-int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
-{
-	struct timespec before, after;
-	struct error error;
-	struct call call;
-	int r = client_check(client, &error);
-
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, METHOD_PING);
-	clock_gettime(CLOCK_MONOTONIC, &before);
-	r = call_run(&call, 0, NULL, &error);
-	clock_gettime(CLOCK_MONOTONIC, &after);
-	if (r < 0)
-		return client_fail(&error);
-	if (ret_ns)
-		*ret_ns = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u + (uint64_t)after.tv_nsec -
-			  (uint64_t)before.tv_nsec;
-	return 0;
-}
-
-static const struct greeting *greeting_of(const struct gpuwm_client *client)
-{
-	return __atomic_load_n(&client->greeting, __ATOMIC_ACQUIRE);
-}
-
-const char *gpuwm_instance(const struct gpuwm_client *client)
-{
-	return greeting_of(client)->instance;
-}
-
-const char *gpuwm_ledger(const struct gpuwm_client *client)
-{
-	return greeting_of(client)->ledger;
-}
-
-uint64_t gpuwm_epoch(const struct gpuwm_client *client)
-{
-	return greeting_of(client)->epoch;
-}
-
-size_t gpuwm_devices(const struct gpuwm_client *client, const struct gpuwm_device **ret_devices)
-{
-	*ret_devices = client->devices;
-	return client->device_count;
 }

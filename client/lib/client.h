@@ -1,10 +1,8 @@
-/* What the files of the library share: the client, and errors of this thread. */
+/* The client: its reviver, and what gpuwmd said of itself. */
 #ifndef GPUWM_LIB_CLIENT_H
 #define GPUWM_LIB_CLIENT_H
 
-#include "connection.h"
-#include "fork.h"
-#include "revive.h"
+#include "reviver.h"
 
 /* What gpuwmd says of itself. Never changed once it can be seen, so that its texts can be lent. */
 struct greeting {
@@ -18,7 +16,6 @@ struct gpuwm_client {
 	struct fork_hook hook;
 	char *socket; /* the path that was connected to; NULL when adopted */
 	char *name;
-	bool once; /* the connection that it has is its only one */
 	int64_t restart_ms;
 	gpuwm_lost_fn *lost;
 	void *lost_data;
@@ -27,6 +24,9 @@ struct gpuwm_client {
 	size_t device_count;
 	struct reviver reviver;
 };
+
+/* A client that is not connected yet, with one use. NULL: out of memory. */
+struct gpuwm_client *client_new(void);
 
 /* One more use; returns the client. client_drop gives one back and frees with
  * the last: always NULL. */
@@ -44,18 +44,5 @@ int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struc
 /* The `known` bytes of an options struct from one of an older or newer header, by
  * the rules of gpuwm/client.h. given may be NULL: all zero. -EINVAL. */
 int client_take_options(const void *given, void *ret_options, size_t known, struct error *error);
-
-/* The path of the socket by the rules of client.h; malloced. NULL: out of memory. */
-char *client_socket_path(const char *given, unsigned flags);
-
-/* A connection to a path that has not said hello yet, and hello on it; the caller
- * reads the result from *ret_reply (may be NULL). */
-int dial_socket(const char *path, struct connection **ret_connection, struct error *error);
-int dial_hello(struct connection *connection, const char *name, int64_t wait_ms, struct reply *ret_reply,
-	       struct error *error);
-/* Both, while nobody listens for up to wait_ms, and for up to restart_ms after a
- * gpuwmd that took the connection and went away. */
-int client_dial(const char *path, const char *name, int64_t wait_ms, int64_t restart_ms,
-		struct connection **ret_connection, struct reply *ret_reply, struct error *error);
 
 #endif

@@ -8,9 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* That one call of connection_poll handles: all that gpuwmd keeps for who comes late, and then some. */
@@ -85,11 +83,6 @@ int connection_fd(const struct connection *c)
 	return c->sock;
 }
 
-int connection_check(const struct connection *c, struct error *error)
-{
-	return fork_check(&c->hook, error);
-}
-
 void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data, uint64_t round)
 {
 	pthread_mutex_lock(&c->lock);
@@ -118,26 +111,6 @@ uint64_t request_next_id(void)
 	return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-static void drop_in_child(void *object)
-{
-	struct reply *reply = object;
-
-	packet_drop(&reply->packet);
-}
-
-void reply_clear(struct reply *reply)
-{
-	message_clear(&reply->message);
-	fork_lock();
-	packet_drop(&reply->packet);
-	fork_unwatch(&reply->hook);
-	fork_unlock();
-	free(reply->packet.data);
-	if (reply->body)
-		munmap(reply->body, reply->body_bytes);
-	*reply = (struct reply){0};
-}
-
 /* Nothing can be trusted on this connection any more: the peer sees its end
  * now, and every further call gets the same error. */
 static int connection_break(struct connection *c, const struct error *error)
@@ -154,61 +127,10 @@ static int connection_ended(struct connection *c, struct error *error)
 	return connection_break(c, error);
 }
 
-static int packet_whole(const struct packet *packet, struct error *error)
-{
-	if (packet->fds_cut)
-		return error_set(error, -EMFILE, "raise the limit of open files (RLIMIT_NOFILE, ulimit -n)",
-				 "this process has no room for the descriptors of a reply");
-	if (packet->cut)
-		return error_set(error, -EPROTO, NULL, "the peer sent a packet above %d bytes",
-				 PACKET_BYTES_MAX);
-	return 0;
-}
-
-/* What was received becomes a reply of its own, so that the connection's buffer is free for the next. */
-static int reply_decode(struct reply *reply, struct error *error)
-{
-	struct packet *packet = &reply->packet;
-	const uint8_t *received = packet->data;
-	const char *why = "";
-	int r = packet_whole(packet, error);
-
-	packet->data = r == 0 ? malloc(packet->bytes + 1) : NULL;
-	if (r == 0 && !packet->data)
-		r = error_set(error, -ENOMEM, NULL, "out of memory for a reply of %zu bytes", packet->bytes);
-	if (r == 0) {
-		memcpy(packet->data, received, packet->bytes);
-		r = message_read(packet->data, packet->bytes, &reply->message, &why);
-		if (r < 0)
-			error_set(error, r, NULL, "the peer sent a packet that is no valid message: %s", why);
-	}
-	if (r < 0)
-		reply_clear(reply);
-	return r;
-}
-
-/* As packet_receive. No child is made before it would close what arrives. */
-static int reply_receive(struct connection *c, struct reply *ret)
-{
-	int r;
-
-	*ret = (struct reply){.packet.data = c->buffer};
-	fork_lock();
-	r = packet_receive(c->sock, true, &ret->packet);
-	/* The kernel tells ECONNRESET before packets that are queued, once: they
-	 * may say why the peer left. At a true end the second call reads 0 too. */
-	if (r == 0)
-		r = packet_receive(c->sock, true, &ret->packet);
-	if (ret->packet.fd_count > 0)
-		fork_watch(&ret->hook, drop_in_child, ret);
-	fork_unlock();
-	return r;
-}
-
 /* One packet: 1 and *ret, 0 when there is none now. Errors break the connection. */
 static int connection_receive(struct connection *c, struct reply *ret, struct error *error)
 {
-	int r = reply_receive(c, ret);
+	int r = reply_receive(c->sock, c->buffer, ret);
 
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
@@ -260,14 +182,14 @@ static int connection_aside(struct connection *c, struct reply *reply, struct er
 
 /* Sends one packet; what arrives meanwhile is handled, so that two peers with
  * full buffers do not wait for each other. 1: sent; 0: the peer has left. */
-static int connection_send(struct connection *c, const struct message_writer *w, const int *fds,
-			   size_t fd_count, int64_t deadline, struct error *error)
+static int connection_send(struct connection *c, const struct message_writer *w,
+			   const struct descriptors *descriptors, int64_t deadline, struct error *error)
 {
 	struct reply reply;
 	int r;
 
 	for (;;) {
-		r = packet_send(c->sock, w->buffer.data, w->buffer.size, fds, fd_count);
+		r = packet_send(c->sock, w->buffer.data, w->buffer.size, descriptors->fds, descriptors->count);
 		if (r != -EAGAIN)
 			break;
 		r = connection_wait(c, POLLIN | POLLOUT, deadline);
@@ -288,53 +210,6 @@ static int connection_send(struct connection *c, const struct message_writer *w,
 		return error_set(error, r, r == -ETOOMANYREFS ? "try again; see RLIMIT_NOFILE" : NULL,
 				 "sending failed: %s", strerror(-r));
 	return 1;
-}
-
-/* A large result lies in a memfd beside the packet. */
-static int reply_open_body(struct reply *reply, struct error *error)
-{
-	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK;
-	const char *why = "";
-	struct message body = {0};
-	struct fields f;
-	uint64_t position, bytes;
-	struct stat st;
-	int fd, have, r;
-
-	fields_of(&f, reply->message.body);
-	if (!fields_have(&f, "body"))
-		return 0;
-	position = fields_u64(&f, "body");
-	bytes = fields_u64(&f, "bytes");
-	if (f.error.code || bytes == 0 || bytes > MESSAGE_BODY_MAX ||
-	    packet_take_fd(&reply->packet, position, &fd) < 0)
-		return error_set(error, -EPROTO, NULL, "a large result came without its descriptor");
-	have = fcntl(fd, F_GET_SEALS);
-	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0 || (uint64_t)st.st_size < bytes)
-		r = error_set(error, -EPROTO, NULL, "the memfd of a large result is not sealed or too short");
-	else
-		r = 0;
-	if (r == 0) {
-		reply->body = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-		reply->body_bytes = bytes;
-		if (reply->body == MAP_FAILED) {
-			reply->body = NULL;
-			r = error_set(error, -ENOMEM, NULL, "no room to map a result of %zu bytes",
-				      (size_t)bytes);
-		}
-	}
-	close(fd);
-	if (r < 0)
-		return r;
-	r = message_read_body(reply->body, bytes, &body, &why);
-	if (r < 0)
-		return error_set(error, r, NULL, "a large result is no valid map: %s", why);
-	body.type = MESSAGE_RESPONSE;
-	body.id = reply->message.id;
-	body.has_id = true;
-	message_clear(&reply->message);
-	reply->message = body;
-	return 0;
 }
 
 /* Waits for the response to `id`. */
@@ -370,22 +245,15 @@ static int connection_answer(struct connection *c, uint64_t id, int64_t deadline
 	}
 }
 
-/* The id stands in the request; reading it back saves every caller a parameter. */
-static int request_id(struct message_writer *request, uint64_t *ret_id, struct error *error)
+static int check_request(struct message_writer *request, struct error *error)
 {
-	struct message m = {0};
-	const char *why = "";
 	int r = message_finish(request);
 
-	if (r == 0)
-		r = message_read(request->buffer.data, request->buffer.size, &m, &why);
 	if (r == -EMSGSIZE)
 		return error_set(error, r, NULL, "the request is larger than a packet (%d bytes)",
 				 PACKET_BYTES_MAX);
 	if (r < 0)
 		return error_set(error, r, NULL, "the request could not be built: %s", strerror(-r));
-	*ret_id = m.id;
-	message_clear(&m);
 	return 0;
 }
 
@@ -400,8 +268,7 @@ static int check_unbroken(const struct connection *c, struct error *error)
 /* What goes out, and what became of it. */
 struct sending {
 	struct message_writer *request;
-	const int *fds;
-	size_t fd_count;
+	struct descriptors descriptors;
 	bool now; /* or not at all */
 	enum fate fate;
 };
@@ -410,17 +277,15 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 		       struct error *error)
 {
 	int64_t deadline = clock_deadline(wait_ms);
-	uint64_t id = 0;
-	int r = request_id(sending->request, &id, error), sent = 0;
+	int r = check_request(sending->request, error), sent = 0;
 
 	if (r < 0)
 		return r;
 	r = check_unbroken(c, error);
 	if (r == 0)
-		r = sent =
-			connection_send(c, sending->request, sending->fds, sending->fd_count, deadline, error);
+		r = sent = connection_send(c, sending->request, &sending->descriptors, deadline, error);
 	if (r >= 0)
-		r = connection_answer(c, id, deadline, ret, error);
+		r = connection_answer(c, sending->request->id, deadline, ret, error);
 	if (c->broken.code)
 		sending->fate = sent > 0 ? FATE_UNANSWERED : FATE_UNSENT;
 	return r;
@@ -446,7 +311,7 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 
 	if (!error)
 		error = &unused;
-	r = connection_check(c, error);
+	r = fork_check(&c->hook, error);
 	if (r < 0)
 		return r;
 	if (sending->now && pthread_mutex_trylock(&c->lock) != 0)
@@ -467,10 +332,19 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 	return r;
 }
 
-int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
-		    int64_t wait_ms, struct reply *ret_reply, struct error *error)
+int connection_call(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		    struct reply *ret_reply, struct error *error)
 {
-	struct sending sending = {.request = request, .fds = fds, .fd_count = fd_count};
+	struct sending sending = {.request = request};
+
+	return connection_run(c, &sending, wait_ms, ret_reply, error);
+}
+
+int connection_call_with(struct connection *c, struct message_writer *request,
+			 const struct descriptors *descriptors, int64_t wait_ms, struct reply *ret_reply,
+			 struct error *error)
+{
+	struct sending sending = {.request = request, .descriptors = *descriptors};
 
 	return connection_run(c, &sending, wait_ms, ret_reply, error);
 }
@@ -497,11 +371,10 @@ int connection_try_now(struct connection *c, struct message_writer *request, int
 
 int connection_post(struct connection *c, struct message_writer *request, struct error *error)
 {
-	uint64_t id;
-	int r = connection_check(c, error);
+	int r = fork_check(&c->hook, error);
 
 	if (r == 0)
-		r = request_id(request, &id, error);
+		r = check_request(request, error);
 	if (r < 0)
 		return r;
 	/* One packet is one system call, which whoever reads meanwhile has no part in. */
@@ -516,7 +389,7 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 
 	if (!error)
 		error = &unused;
-	r = connection_check(c, error);
+	r = fork_check(&c->hook, error);
 	if (r < 0)
 		return r;
 	r = message_finish(notification);
@@ -525,7 +398,8 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 	pthread_mutex_lock(&c->lock);
 	r = check_unbroken(c, error);
 	if (r == 0)
-		r = connection_send(c, notification, NULL, 0, clock_deadline(CALL_TIMEOUT_MS), error);
+		r = connection_send(c, notification, &(struct descriptors){0}, clock_deadline(CALL_TIMEOUT_MS),
+				    error);
 	pthread_mutex_unlock(&c->lock);
 	return r < 0 ? r : 0;
 }
@@ -560,7 +434,7 @@ static int poll_locked(struct connection *c, int64_t deadline)
 
 int connection_poll(struct connection *c, int64_t wait_ms)
 {
-	int r = connection_check(c, NULL);
+	int r = fork_check(&c->hook, NULL);
 
 	if (r < 0)
 		return r;
@@ -572,7 +446,7 @@ int connection_poll(struct connection *c, int64_t wait_ms)
 
 int connection_poll_now(struct connection *c)
 {
-	int r = connection_check(c, NULL);
+	int r = fork_check(&c->hook, NULL);
 
 	if (r < 0)
 		return r;

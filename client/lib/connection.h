@@ -4,21 +4,7 @@
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
-#include "fork.h"
-#include "../../include/gpuwm/client.h"
-#include "../../proto/message.h"
-#include "../../proto/packet.h"
-
-/* A reply, with its descriptors (dropped by reply_clear unless taken). It stays where it was received: until then a
- * forked child closes them. */
-struct reply {
-	struct message message;
-	struct packet packet;
-	void *body; /* a mapped large result, or NULL */
-	size_t body_bytes;
-	struct fork_hook hook;
-};
-void reply_clear(struct reply *reply);
+#include "reply.h"
 
 /* A connected socket becomes a connection; it owns the socket. */
 struct connection;
@@ -33,9 +19,6 @@ bool connection_has_ended(const struct connection *c);
 /* Ends it from any thread, also while a call waits: what is under way and what
  * follows is -ECONNRESET. */
 void connection_shutdown(struct connection *c);
-/* 0, or -ECHILD in a child of the process that made it. */
-int connection_check(const struct connection *c, struct error *error);
-
 /* Handles a notification that comes while a call waits, or in connection_poll. It runs under the connection's lock and
  * makes no call on the connection. round: what connection_on_notify was given, to tell connections apart. */
 typedef void connection_notify_fn(struct message *message, struct packet *packet, void *user_data,
@@ -59,9 +42,17 @@ enum fate {
  * -ECHILD after fork; -ETIMEDOUT: no answer in wait_ms; since a late answer may
  * carry a lease that nobody would give back, the connection is given up then
  * and every further call is -ECONNRESET. The request stays the caller's. */
-int connection_call(struct connection *c, struct message_writer *request, const int *fds, size_t fd_count,
-		    int64_t wait_ms, struct reply *ret_reply, struct error *error);
-/* The same without descriptors, and tells what became of it. */
+int connection_call(struct connection *c, struct message_writer *request, int64_t wait_ms,
+		    struct reply *ret_reply, struct error *error);
+/* The same with descriptors, which stay the caller's. */
+struct descriptors {
+	const int *fds;
+	size_t count;
+};
+int connection_call_with(struct connection *c, struct message_writer *request,
+			 const struct descriptors *descriptors, int64_t wait_ms, struct reply *ret_reply,
+			 struct error *error);
+/* connection_call that tells what became of the call. */
 int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		   struct reply *ret_reply, enum fate *ret_fate, struct error *error);
 /* The same without the reply, where no other call is under way: else -EBUSY, at once. */
@@ -77,12 +68,5 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 int connection_poll(struct connection *c, int64_t wait_ms);
 /* The same for what has arrived, without waiting, where no call is under way: else -EBUSY. */
 int connection_poll_now(struct connection *c);
-
-/* A client around a socket that is connected already and needs no hello: the
- * loader's. On success the connection is the client's, and freed with its last use. */
-int client_adopt(struct connection *connection, struct gpuwm_client **ret_client);
-
-/* Sets this thread's gpuwm_error from *error; returns error->code. */
-int client_fail(const struct error *error);
 
 #endif

@@ -68,7 +68,17 @@ int cuda_open(const struct cuda_driver **ret, struct error *error)
 	return 0;
 }
 
-bool cuda_is_loss(CUresult result)
+const struct cuda_driver *cuda_opened(void)
+{
+	const struct cuda_driver *cuda = NULL;
+
+	return cuda_open(&cuda, NULL) < 0 ? NULL : cuda;
+}
+
+/* Returns whether a result says that the device itself fails, and not one context or one call: an uncorrectable error of
+ * its memory or of NVLink, or a device that the driver gives to no process. A result that a program can cause in its own
+ * context (an illegal address, a failed launch) is no such result, and neither is the driver's "unknown error". */
+static bool is_loss(CUresult result)
 {
 	return result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
 	       result == CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -78,7 +88,7 @@ int cuda_fail(CUresult result, int code, struct error *error, const char *what)
 {
 	const char *name = NULL, *text = NULL;
 
-	if (cuda_is_loss(result))
+	if (is_loss(result))
 		code = -ENODEV;
 	driver.cuGetErrorName(result, &name);
 	driver.cuGetErrorString(result, &text);

@@ -78,6 +78,8 @@ struct cuda_driver {
 /* The driver, after cuInit. -ENOTSUP: no libcuda.so.1 here, one that lacks a
  * function, or a child of a process that used CUDA; -ENODEV: no GPU is visible. */
 int cuda_open(const struct cuda_driver **ret, struct error *error);
+/* The driver for who has opened it, like everybody with a memory_device. NULL in a forked child. */
+const struct cuda_driver *cuda_opened(void);
 
 /* "GPU-…" of device `ordinal`, as nvidia-smi prints it; "MIG-…" where only the
  * 16 bytes are known is found by cuda_find all the same. */
@@ -89,11 +91,6 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error);
 
 /* 0 when one device can read another's memory; -ENOTSUP. */
 int cuda_reaches(int reader, int owner, struct error *error);
-
-/* Returns whether a result says that the device itself fails, and not one context or one call: an uncorrectable error of
- * its memory or of NVLink, or a device that the driver gives to no process. A result that a program can cause in its own
- * context (an illegal address, a failed launch) is no such result, and neither is the driver's "unknown error". */
-bool cuda_is_loss(CUresult result);
 
 /* Sets *error from a result that is not CUDA_SUCCESS: to `code`, to what the caller tried, and to the driver's words. If
  * the device is lost, the code is -ENODEV. If the driver is out of memory, -EIO becomes -ENOMEM. */

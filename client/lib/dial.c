@@ -1,5 +1,5 @@
 /* From a path to a connection that has said hello. */
-#include "client.h"
+#include "dial.h"
 
 #include "admission.h"
 #include "clock.h"
@@ -55,7 +55,7 @@ static char *path_absolute(char *path)
 	return absolute;
 }
 
-char *client_socket_path(const char *given, unsigned flags)
+char *dial_path(const char *given, unsigned flags)
 {
 	char *path = path_absolute(given ? strdup(given) : path_default()), *admin, *slash;
 
@@ -151,7 +151,7 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 	int r;
 
 	hello_request(&w, request_next_id(), name);
-	r = connection_call(connection, &w, NULL, 0, wait_ms, ret_reply, error);
+	r = connection_call(connection, &w, wait_ms, ret_reply, error);
 	message_writer_clear(&w);
 	return r;
 }
@@ -172,19 +172,19 @@ static int dial_once(const char *path, const char *name, struct connection **ret
 	return r;
 }
 
-int client_dial(const char *path, const char *name, int64_t wait_ms, int64_t restart_ms,
-		struct connection **ret_connection, struct reply *ret_reply, struct error *error)
+int dial(const struct dial_target *to, int64_t wait_ms, struct connection **ret_connection,
+	 struct reply *ret_reply, struct error *error)
 {
 	int64_t deadline = clock_deadline(wait_ms), patience = clock_deadline(CALL_TIMEOUT_MS);
 	bool went_away = false;
 
 	for (;;) {
-		int r = dial_once(path, name, ret_connection, ret_reply, error);
+		int r = dial_once(to->path, to->name, ret_connection, ret_reply, error);
 		bool absent = r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET;
 
 		/* It was there: the next one is not far. */
-		if (r == -ECONNRESET && !went_away && restart_ms != 0) {
-			deadline = clock_later(deadline, clock_deadline(restart_ms));
+		if (r == -ECONNRESET && !went_away && to->restart_ms != 0) {
+			deadline = clock_later(deadline, clock_deadline(to->restart_ms));
 			went_away = true;
 		}
 		/* EAGAIN: gpuwmd is there, its queue of new connections is full. */

@@ -1,6 +1,6 @@
 #include "dlpack.h"
 
-#include "mapping.h"
+#include "tensor.h"
 #include "../../proto/dtype.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,4 @@
-/* The last error of each thread. */
-#include "client.h"
+#include "error.h"
 
 static _Thread_local struct error last;
 static _Thread_local struct gpuwm_error shown;

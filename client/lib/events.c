@@ -1,6 +1,7 @@
 /* A subscription on a connection of its own. */
 #include "client.h"
 #include "clock.h"
+#include "dial.h"
 
 #include "json.h"
 #include "../../proto/methods.h"
@@ -90,7 +91,7 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 	if (after != UINT64_MAX)
 		message_put_u64(&w, "after", after);
 	message_end(&w);
-	r = connection_call(events->connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
+	r = connection_call(events->connection, &w, CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (r < 0)
 		return r;
@@ -104,6 +105,7 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,
 		       struct error *error)
 {
+	const struct dial_target to = {client->socket, client->name, client->restart_ms};
 	int64_t deadline = clock_deadline(client->restart_ms);
 	int r;
 
@@ -111,8 +113,7 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
 	/* Again where gpuwmd ends in between. */
 	for (;;) {
-		r = client_dial(client->socket, client->name, clock_left(deadline), client->restart_ms,
-				&events->connection, NULL, error);
+		r = dial(&to, clock_left(deadline), &events->connection, NULL, error);
 		if (r == 0)
 			r = subscribe(events, after, error);
 		if (r != -ECONNRESET || clock_left(deadline) == 0)

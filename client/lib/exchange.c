@@ -1,6 +1,6 @@
 /* Two mappings of this process exchange what lies at their addresses. */
+#include "attach.h"
 #include "layout.h"
-#include "mapping.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Names the tensor that a write into read-only memory was meant for, before the process dies of it. */
 #include "fork.h"
-#include "mapping.h"
+#include "mapped_part.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -19,15 +19,11 @@ struct grant {
 	struct fork_hook hook; /* a child that kept the descriptors would keep the memory */
 };
 
-/* Asks for a lease. options may be NULL. Where the device is left open and the
- * version is on several, the one of the thread's CUDA context is asked for. */
-int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
-	       struct grant *ret, struct error *error);
-
-/* The same by model@tag, or this client becomes the one who builds it: 1, with the round of the connection
- * that the claim counts on. */
-int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
-		struct grant *ret, uint64_t *ret_round, struct error *error);
+/* Reads the answer to get_handles or claim, and takes its descriptors, which are the grant's then: also where this fails.
+ * Call it with fork_lock held, with the grant watched over forks. -EPROTO, -ENOMEM. */
+int grant_read(struct reply *reply, struct grant *grant, struct error *error);
+/* For the fork_hook of a grant: closes the descriptors. */
+void grant_in_child(void *grant);
 
 /* Opens the index, compares it with the grant, and completes grant->version. */
 int grant_describe(struct grant *grant, struct index_map *ret_map, struct error *error);

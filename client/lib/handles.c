@@ -1,10 +1,10 @@
 /* A lease with its descriptors, for those who map themselves. */
+#include "grant_ask.h"
 #include "key.h"
-#include "mapping.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 struct gpuwm_handles {
 	struct gpuwm_client *client;

@@ -1,6 +1,5 @@
 #include "lease.h"
 
-#include "call.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -169,8 +168,8 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 	r = connection_try(connection, &w, CALL_TIMEOUT_MS, NULL, &fate, error);
 	message_writer_clear(&w);
 	if (fate != FATE_ANSWERED || r == -ENOMEM)
-		reviver_ended(client, connection, error);
-	if (r == 0 || r == -ECONNRESET || (r == -ENOMEM && !client->once) || fate != FATE_ANSWERED)
+		reviver_ended(&client->reviver, connection, error);
+	if (r == 0 || r == -ECONNRESET || (r == -ENOMEM && !client->reviver.once) || fate != FATE_ANSWERED)
 		return 0;
 	error->code = -EIO;
 	return -EIO;
@@ -190,7 +189,7 @@ static void tell_release_now(struct gpuwm_client *client, struct connection *con
 		r = connection_post(connection, &w, &error);
 	message_writer_clear(&w);
 	if (fate != FATE_ANSWERED || r == -ENOMEM)
-		reviver_ended(client, connection, &error);
+		reviver_ended(&client->reviver, connection, &error);
 	else if (r == -EAGAIN)
 		tell_release(client, connection, id, NULL);
 }
@@ -342,11 +341,11 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 	struct reviver *v = &client->reviver;
 	int r;
 
-	if (client->once) /* no thread of the library reads the connection */
+	if (client->reviver.once) /* no thread of the library reads the connection */
 		connection_poll_now(v->connection);
 	pthread_mutex_lock(&v->lock);
 	r = why_lost(lease, error);
-	if (client->once && connection_has_ended(v->connection))
+	if (client->reviver.once && connection_has_ended(v->connection))
 		r = error_set(error, -ECONNRESET, "connect again", "the connection has ended");
 	pthread_mutex_unlock(&v->lock);
 	return r;
@@ -447,7 +446,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 
 	while (r == 0 && (count = leases_pick(&client->reviver, round, leases)) > 0) {
 		put_leases(&w, leases, count);
-		r = connection_call(connection, &w, NULL, 0, CALL_TIMEOUT_MS, &reply, error);
+		r = connection_call(connection, &w, CALL_TIMEOUT_MS, &reply, error);
 		message_writer_clear(&w);
 		if (r < 0)
 			break;

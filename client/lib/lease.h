@@ -37,7 +37,7 @@ int lease_check(struct gpuwm_client *client, const struct lease *lease, struct e
 /* Returns whether an operator revoked the lease. */
 bool lease_was_revoked(struct gpuwm_client *client, const struct lease *lease);
 
-/* ---- for the reviver -------------------------------------------------- */
+/* ---- for whoever connects (reconnect.h) ---------------------------------- */
 
 /* Takes all leases again on a new connection, of this round. Returns 0 also if this gpuwmd never gives any back, because it
  * can't read its state or is too old. After any other error the caller closes the connection and tries again. */

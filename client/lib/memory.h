@@ -186,24 +186,29 @@ struct memory_report {
 	char note[TEXT_BYTES_MAX + 1]; /* "", or why no kernel ran on a GPU: a sentence for the operator */
 };
 
+/* What a call of memory_digests is asked for besides the digests; zeroed: nothing. */
+struct memory_digest_options {
+	const struct memory_pace *pace; /* NULL: no pauses */
+	/* May be NULL. The calling thread calls it, with every byte once, at least every 4 GiB or 1 s. If it returns nonzero,
+	 * the work stops: -ECANCELED. */
+	memory_progress_fn *progress;
+	void *user_data;
+	struct memory_report *ret_report; /* may be NULL; set on success */
+};
+
 /* Digests of many pieces of mapped memory in one go, any alignment, any lengths: on a GPU by a kernel, in batches of some
  * GiB, at the memory's speed; on `host` by as many threads as it takes. What was written there must have
  * arrived: nothing is waited for. Where the kernel can't be had (a build without nvcc, a driver that takes
  * none of its images, no device memory for its lists) the memory is read back and digested on the CPU, and the report's
  * note says so: slower, but no error. Inside memory_enter.
  *
- * pace NULL: no pauses. progress (may be NULL) is told every byte once, at least every 4 GiB or 1 s, by the calling thread only; when
- * it stops the work: -ECANCELED. ret_report may be NULL. -ENOMEM; -EIO: the memory can't be read. */
+ * options may be NULL. -ENOMEM; -ECANCELED; -EIO: the memory can't be read. */
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
-		   const struct memory_pace *pace, memory_progress_fn *progress, void *user_data,
-		   struct memory_sum *ret_sums, struct memory_report *ret_report, struct error *error);
+		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
+		   struct error *error);
 
 /* Loads the kernel into the device's context ahead of memory_digests, which else does it. Inside memory_enter; any thread. What fails is told
  * there. */
 void memory_kernel_load(const struct memory_device *device);
-
-/* Of one piece. */
-int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
-		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error);
 
 #endif

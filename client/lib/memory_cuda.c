@@ -5,20 +5,12 @@
 #include "memory.h"
 
 #include "cuda.h"
-#include "reaper.h"
+#include "cuda_context.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Whoever holds a memory_device has opened the driver; a forked child is refused anew. */
-static const struct cuda_driver *driver(void)
-{
-	const struct cuda_driver *cuda = NULL;
-
-	return cuda_open(&cuda, NULL) < 0 ? NULL : cuda;
-}
 
 static CUmemAllocationProp properties(const struct memory_device *device)
 {
@@ -200,14 +192,14 @@ static size_t access_rights(const struct memory_device *device, enum memory_acce
 }
 
 /* Side by side from `base` on, and one call that makes all of it accessible. When it fails nothing is mapped. */
-static int map_from(const struct cuda_driver *cuda, const struct memory_device *device, CUdeviceptr base,
-		    struct memory_segment *segments, uint32_t count, enum memory_access access,
-		    struct error *error)
+static int map_from(const struct memory_device *device, CUdeviceptr base, struct memory_segment *segments,
+		    uint32_t count, enum memory_access access, struct error *error)
 {
 	CUmemAccessDesc rights[1 + MEMORY_PEERS_MAX];
-	CUresult result;
+	const struct cuda_driver *cuda;
+	CUresult result = CUDA_SUCCESS;
 	uint64_t done = 0;
-	int r = 0;
+	int r = cuda_open(&cuda, error);
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
 		result = cuda->cuMemMap(base + done, segments[i].bytes, 0, segments[i].handle, 0);
@@ -254,12 +246,9 @@ static int cuda_reserve(const struct memory_device *device, uint64_t bytes, void
 static int cuda_map_all(const struct memory_device *device, const struct memory_range *range,
 			struct memory_segment *segments, uint32_t count, struct error *error)
 {
-	const struct cuda_driver *cuda;
-	int r = cuda_open(&cuda, error);
-
-	if (r < 0 || count == 0)
-		return r;
-	return map_from(cuda, device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
+	if (count == 0)
+		return 0;
+	return map_from(device, (CUdeviceptr)range->base, segments, count, MEMORY_READ, error);
 }
 
 static int cuda_vacate(const struct memory_device *device, const struct memory_range *range,
@@ -280,20 +269,25 @@ static int cuda_vacate(const struct memory_device *device, const struct memory_r
 	return 0;
 }
 
+/* Segments, and how they are mapped. */
+struct mapped {
+	struct memory_segment *segments;
+	enum memory_access access;
+};
+
 /* Unmaps `now` and maps `next`, which may be the same, in its place; `now` again where that fails. */
-static int map_instead(const struct memory_device *device, const struct memory_range *range,
-		       struct memory_segment *now, enum memory_access access_now, struct memory_segment *next,
-		       enum memory_access access_next, uint32_t count, struct error *error)
+static int map_instead(const struct memory_device *device, const struct memory_range *range, struct mapped now,
+		       struct mapped next, uint32_t count, struct error *error)
 {
 	CUdeviceptr base = (CUdeviceptr)range->base;
 	struct error unused;
-	int r = cuda_vacate(device, range, now, count, error);
+	int r = cuda_vacate(device, range, now.segments, count, error);
 
 	if (r < 0 || count == 0)
 		return r;
-	r = map_from(driver(), device, base, next, count, access_next, error);
+	r = map_from(device, base, next.segments, count, next.access, error);
 	if (r < 0)
-		map_from(driver(), device, base, now, count, access_now, &unused);
+		map_from(device, base, now.segments, count, now.access, &unused);
 	return r;
 }
 
@@ -301,7 +295,8 @@ static int cuda_remap_all(const struct memory_device *device, const struct memor
 			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
 			  struct error *error)
 {
-	return map_instead(device, range, now, MEMORY_READ, next, MEMORY_READ, count, error);
+	return map_instead(device, range, (struct mapped){now, MEMORY_READ}, (struct mapped){next, MEMORY_READ},
+			   count, error);
 }
 
 static int cuda_reaccess(const struct memory_device *device, const struct memory_range *range,
@@ -310,7 +305,8 @@ static int cuda_reaccess(const struct memory_device *device, const struct memory
 {
 	const enum memory_access before = access == MEMORY_WRITE ? MEMORY_READ : MEMORY_WRITE;
 
-	return map_instead(device, range, segments, before, segments, access, count, error);
+	return map_instead(device, range, (struct mapped){segments, before}, (struct mapped){segments, access},
+			   count, error);
 }
 
 /* To map it again its handle is enough. */
@@ -362,7 +358,7 @@ static void unmap_runs(const struct cuda_driver *cuda, struct memory_segment *se
 static void cuda_unreserve(const struct memory_device *device, struct memory_range *range,
 			   struct memory_segment *segments, uint32_t count)
 {
-	const struct cuda_driver *cuda = driver();
+	const struct cuda_driver *cuda = cuda_opened();
 
 	(void)device;
 	if (cuda && range->base) {
@@ -377,12 +373,7 @@ static void cuda_unreserve(const struct memory_device *device, struct memory_ran
 static int cuda_map_at(const struct memory_device *device, void *address, struct memory_segment *segment,
 		       enum memory_access access, struct error *error)
 {
-	const struct cuda_driver *cuda;
-	int r = cuda_open(&cuda, error);
-
-	if (r < 0)
-		return r;
-	return map_from(cuda, device, (CUdeviceptr)address, segment, 1, access, error);
+	return map_from(device, (CUdeviceptr)address, segment, 1, access, error);
 }
 
 static int cuda_map(const struct memory_device *device, struct memory_segment *segment,
@@ -393,7 +384,7 @@ static int cuda_map(const struct memory_device *device, struct memory_segment *s
 
 	if (r < 0)
 		return r;
-	r = map_from(driver(), device, (CUdeviceptr)range.base, segment, 1, access, error);
+	r = map_from(device, (CUdeviceptr)range.base, segment, 1, access, error);
 	if (r < 0)
 		cuda_unreserve(device, &range, NULL, 0);
 	return r;
@@ -408,7 +399,7 @@ static void cuda_unmap(const struct memory_device *device, struct memory_segment
 
 static void cuda_release(const struct memory_device *device, struct memory_segment *segment)
 {
-	const struct cuda_driver *cuda = driver();
+	const struct cuda_driver *cuda = cuda_opened();
 
 	cuda_unmap(device, segment);
 	if (cuda && segment->handle)
@@ -451,140 +442,6 @@ static int cuda_read(const struct memory_device *device, void *to, const void *f
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "copying from the GPU");
 }
 
-static int context_retain(const struct memory_device *device, CUcontext *ret, struct error *error)
-{
-	const struct cuda_driver *cuda;
-	CUresult result;
-	int r = cuda_open(&cuda, error);
-
-	if (r < 0)
-		return r;
-	result = cuda->cuDevicePrimaryCtxRetain(ret, device->ordinal);
-	if (result == CUDA_ERROR_OUT_OF_MEMORY)
-		return cuda_fail(result, -ENOSPC, error, "no room for a CUDA context (about 520 MiB)");
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "making a CUDA context");
-}
-
-static int cuda_hold(const struct memory_device *device, struct error *error)
-{
-	CUcontext context;
-
-	return context_retain(device, &context, error);
-}
-
-static void cuda_unhold(const struct memory_device *device)
-{
-	const struct cuda_driver *cuda = driver();
-
-	if (cuda)
-		cuda->cuDevicePrimaryCtxRelease_v2(device->ordinal);
-}
-
-static void cuda_background(const struct memory_device *device)
-{
-	const struct cuda_driver *cuda = driver();
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	(void)device;
-	if (cuda)
-		cuda->cuThreadExchangeStreamCaptureMode(&mode);
-}
-
-static int cuda_enter(const struct memory_device *device, struct error *error)
-{
-	CUcontext context;
-	CUresult result;
-	int r = context_retain(device, &context, error);
-
-	if (r < 0)
-		return r;
-	result = driver()->cuCtxPushCurrent_v2(context);
-	if (result == CUDA_SUCCESS)
-		return 0;
-	cuda_unhold(device);
-	return cuda_fail(result, -EIO, error, "entering the CUDA context");
-}
-
-static void cuda_leave(const struct memory_device *device)
-{
-	const struct cuda_driver *cuda = driver();
-	CUcontext context;
-
-	if (cuda)
-		cuda->cuCtxPopCurrent_v2(&context);
-	cuda_unhold(device);
-}
-
-static int captured(struct error *error)
-{
-	return error_set(error, -EBUSY, "end the capture first", "a stream of this process is being captured");
-}
-
-static int synchronise(const struct cuda_driver *cuda, struct error *error)
-{
-	CUstreamCaptureStatus status;
-	CUresult result;
-
-	/* To wait for a context makes it lose every capture. This question does not, but it is answered for streams
-	 * only that go with the default one. */
-	result = cuda->cuStreamIsCapturing(CU_STREAM_LEGACY, &status);
-	if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-		result = cuda->cuCtxSynchronize();
-	if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
-		return captured(error);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "waiting for the GPU");
-}
-
-/* The caller's own context, where it is one of this device besides the primary. */
-static int idle_current(const struct cuda_driver *cuda, const struct memory_device *device, struct error *error)
-{
-	CUcontext context = NULL;
-	CUdevice current;
-
-	if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
-		return 0;
-	if (cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device->ordinal)
-		return 0;
-	return synchronise(cuda, error);
-}
-
-static int idle_on(const struct memory_device *device, struct error *error)
-{
-	const struct cuda_driver *cuda;
-	unsigned flags;
-	int active = 0, r = cuda_open(&cuda, error);
-
-	if (r < 0)
-		return r;
-	r = idle_current(cuda, device, error);
-	if (r < 0)
-		return r;
-	if (cuda->cuDevicePrimaryCtxGetState(device->ordinal, &flags, &active) != CUDA_SUCCESS || !active)
-		return 0;
-	r = cuda_enter(device, error);
-	if (r < 0)
-		return r;
-	r = synchronise(cuda, error);
-	cuda_leave(device);
-	return r;
-}
-
-/* Of several that fail, one that is captured counts most: memory stays then. */
-static int cuda_idle(const struct memory_device *device, struct error *error)
-{
-	int r = capture_is_told() ? captured(error) : idle_on(device, error);
-
-	for (unsigned i = 0; i < device->peer_count && r != -EBUSY; i++) {
-		const struct memory_device peer = {.ops = device->ops, .ordinal = device->peers[i]};
-		struct error why;
-		int waited = idle_on(&peer, &why);
-
-		if (waited < 0 && (r == 0 || waited == -EBUSY))
-			r = error_set(error, waited, why.detail, "%s", why.message);
-	}
-	return r;
-}
-
 const struct memory_ops memory_cuda = {
 	.kind = "cuda",
 	.spacing = 1, /* sizes are multiples of what it must be already */
@@ -608,12 +465,12 @@ const struct memory_ops memory_cuda = {
 	.release = cuda_release,
 	.write = cuda_write,
 	.read = cuda_read,
-	.idle = cuda_idle,
-	.background = cuda_background,
-	.enter = cuda_enter,
-	.leave = cuda_leave,
-	.hold = cuda_hold,
-	.unhold = cuda_unhold,
+	.idle = cuda_context_idle,
+	.background = cuda_context_background,
+	.enter = cuda_context_enter,
+	.leave = cuda_context_leave,
+	.hold = cuda_context_hold,
+	.unhold = cuda_context_unhold,
 };
 
 #endif

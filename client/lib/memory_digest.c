@@ -1,7 +1,8 @@
-/* Digests of mapped memory: the parts of the CPU. */
-#include "memory_digest.h"
+/* Digests of mapped memory: by threads of the CPU, or by the GPU's kernel where it can be had. */
+#include "digesting.h"
 
 #include "clock.h"
+#include "memory_kernel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,50 +10,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define THREADS_MAX 16 /* memory is not read faster by more */
 #define THREAD_BYTES_MIN MIB(64) /* for each thread: starting one for less costs more than it brings */
-#define REST_STEP_MS 100 /* between looks whether to stop; a cancel is not felt to wait */
-
-bool digest_take(struct digesting *work, uint64_t most, struct digest_part *ret)
-{
-	uint64_t left;
-
-	while (work->span < work->count && work->offset == work->spans[work->span].bytes) {
-		work->span++;
-		work->offset = 0;
-	}
-	if (work->span == work->count)
-		return false;
-	left = work->spans[work->span].bytes - work->offset;
-	*ret = (struct digest_part){work->span, work->offset, left <= most ? left : most / 16 * 16};
-	work->offset += ret->bytes;
-	return true;
-}
-
-int digest_tell(struct digesting *work, uint64_t bytes)
-{
-	if (work->progress && work->progress(bytes, work->user_data))
-		return error_set(work->error, -ECANCELED, NULL, "the digest was stopped");
-	return 0;
-}
-
-int digest_rest(struct digesting *work, double busy)
-{
-	double end;
-	int r = 0;
-
-	if (!work->pace || work->pace->permille >= 1000)
-		return 0;
-	end = clock_seconds() + busy * (1000 - work->pace->permille) / work->pace->permille;
-	for (double left; r == 0 && (left = end - clock_seconds()) > 0; r = digest_tell(work, 0)) {
-		long ns = (long)((left < REST_STEP_MS / 1e3 ? left : REST_STEP_MS / 1e3) * 1e9);
-
-		nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-	}
-	return r;
-}
 
 static bool all_zero(const uint8_t *data, uint64_t bytes)
 {
@@ -246,16 +206,17 @@ static int digest_all(struct digesting *work)
 }
 
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
-		   const struct memory_pace *pace, memory_progress_fn *progress, void *user_data,
-		   struct memory_sum *ret_sums, struct memory_report *ret_report, struct error *error)
+		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
+		   struct error *error)
 {
+	const struct memory_digest_options none = {0}, *how = options ? options : &none;
 	struct digesting work = {
 		.device = device,
 		.spans = spans,
 		.count = count,
-		.pace = pace,
-		.progress = progress,
-		.user_data = user_data,
+		.pace = how->pace,
+		.progress = how->progress,
+		.user_data = how->user_data,
 		.tallies = calloc(count + 1, sizeof(*work.tallies)),
 		.error = error,
 	};
@@ -271,20 +232,8 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		ret_sums[i] = (struct memory_sum){digest_final(&work.tallies[i].sum, spans[i].bytes),
 						  work.tallies[i].bits == 0};
 	free(work.tallies);
-	if (r == 0 && ret_report)
-		*ret_report = work.report;
-	return r;
-}
-
-int memory_digest(const struct memory_device *device, const void *address, uint64_t bytes,
-		  memory_progress_fn *progress, void *user_data, struct digest *ret, struct error *error)
-{
-	struct memory_span span = {address, bytes};
-	struct memory_sum sum;
-	int r = memory_digests(device, &span, 1, NULL, progress, user_data, &sum, NULL, error);
-
-	if (r == 0)
-		*ret = sum.digest;
+	if (r == 0 && how->ret_report)
+		*how->ret_report = work.report;
 	return r;
 }
 

@@ -2,7 +2,7 @@
  * kernel runs on the other's, and the last blocks of one run beside the first of the next. */
 #ifdef GPUWM_CUDA
 
-#include "memory_digest.h"
+#include "memory_kernel.h"
 
 #include "cuda.h"
 #include "kernel_image.h"

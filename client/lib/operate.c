@@ -29,48 +29,59 @@ static void put_key(struct message_writer *w, const struct gpuwm_load_options *o
 	message_end(w);
 }
 
+static void put_load(struct message_writer *w, const struct gpuwm_load_options *options)
+{
+	message_put_text(w, "source", options->source);
+	message_put_text(w, "name", options->name);
+	if (options->devices) {
+		message_begin_array(w, "devices");
+		for (size_t i = 0; i < options->device_count; i++)
+			message_put_text(w, NULL, options->devices[i]);
+		message_end(w);
+	}
+	if (options->alias)
+		message_put_text(w, "alias", options->alias);
+	if (options->dry_run)
+		message_put_bool(w, "dry_run", true);
+	put_key(w, options);
+}
+
+static int load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job,
+		struct error *error)
+{
+	struct reply reply;
+	struct call call;
+	struct fields f;
+	uint64_t job;
+	int r;
+
+	call_begin(&call, client, METHOD_LOAD);
+	put_load(&call.request, options);
+	r = call_run(&call, 0, &reply, error);
+	if (r < 0)
+		return r;
+	fields_of(&f, reply.message.body);
+	job = fields_u64(&f, "job");
+	reply_clear(&reply);
+	if (f.error.code)
+		return error_set(error, -EPROTO, NULL, "load: %s", f.error.message);
+	*ret_job = job;
+	return 0;
+}
+
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options;
-	struct call call;
-	struct reply reply;
-	struct fields f;
 	struct error error;
-	uint64_t job;
 	int r = client_take_options(given, &options, sizeof(options), &error);
 
 	if (r == 0)
 		r = check(client, options.source, "the source of a load", &error);
 	if (r == 0)
 		r = key_check(options.key, options.key_count, &error);
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, METHOD_LOAD);
-	message_put_text(&call.request, "source", options.source);
-	message_put_text(&call.request, "name", options.name);
-	if (options.devices) {
-		message_begin_array(&call.request, "devices");
-		for (size_t i = 0; i < options.device_count; i++)
-			message_put_text(&call.request, NULL, options.devices[i]);
-		message_end(&call.request);
-	}
-	if (options.alias)
-		message_put_text(&call.request, "alias", options.alias);
-	if (options.dry_run)
-		message_put_bool(&call.request, "dry_run", true);
-	put_key(&call.request, &options);
-	r = call_run(&call, 0, &reply, &error);
-	if (r < 0)
-		return client_fail(&error);
-	fields_of(&f, reply.message.body);
-	job = fields_u64(&f, "job");
-	reply_clear(&reply);
-	if (f.error.code) {
-		error_set(&error, -EPROTO, NULL, "load: %s", f.error.message);
-		return client_fail(&error);
-	}
-	*ret_job = job;
-	return 0;
+	if (r == 0)
+		r = load(client, &options, ret_job, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 static int verify_jobs(struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,

@@ -160,9 +160,19 @@ static size_t items_place(struct item *items, size_t count, uint64_t align, uint
 	return count > 0 ? segment + 1 : 0;
 }
 
-static int plan_fill(struct plan *plan, const struct item *items, size_t count, const uint64_t *used,
-		     size_t segment_count, uint64_t granularity, struct error *error)
+/* Tensors in their segments. */
+struct placing {
+	struct item *items;
+	size_t count;
+	uint64_t used[PART_SEGMENTS_MAX]; /* bytes of each segment */
+	size_t segment_count;
+};
+
+static int plan_fill(struct plan *plan, const struct placing *placing, uint64_t granularity,
+		     struct error *error)
 {
+	const size_t count = placing->count, segment_count = placing->segment_count;
+
 	plan->places = calloc(count + 1, sizeof(*plan->places));
 	plan->segments = calloc(segment_count + 1, sizeof(*plan->segments));
 	if (!plan->places || !plan->segments) {
@@ -170,24 +180,18 @@ static int plan_fill(struct plan *plan, const struct item *items, size_t count, 
 		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors", count);
 	}
 	for (size_t i = 0; i < count; i++)
-		plan->places[items[i].position] = items[i].root->place;
+		plan->places[placing->items[i].position] = placing->items[i].root->place;
 	plan->segment_count = (uint32_t)segment_count;
 	for (size_t i = 0; i < segment_count; i++) {
 		/* Tensors without bytes only: they still need a segment to have a place in. */
-		plan->segments[i] = round_up(used[i] ? used[i] : 1, granularity);
+		plan->segments[i] = round_up(placing->used[i] ? placing->used[i] : 1, granularity);
 		plan->total += plan->segments[i];
 	}
 	return 0;
 }
 
-/* How tensors are put into segments. */
-struct policy {
-	uint64_t granularity, align, target;
-	bool exact; /* the target is not to grow */
-};
-
 /* The smallest that gives no more segments than there may be: more bytes never give more of them. */
-static uint64_t smallest_target(struct item *items, size_t count, const struct policy *policy)
+static uint64_t smallest_target(struct item *items, size_t count, const struct plan_policy *policy)
 {
 	uint64_t used[PART_SEGMENTS_MAX], few = policy->target / SEGMENT_BYTES_MIN, enough = few, middle;
 
@@ -204,65 +208,46 @@ static uint64_t smallest_target(struct item *items, size_t count, const struct p
 	return enough * SEGMENT_BYTES_MIN;
 }
 
-/* `used` gets the bytes used of each segment. */
-static int place_all(struct item *items, size_t count, const struct policy *policy, uint64_t *used,
-		     size_t *ret_segments, struct error *error)
+static int place_all(struct placing *placing, const struct plan_policy *policy, struct error *error)
 {
 	uint64_t target = policy->target ? policy->target : 1;
 	char smallest[64];
 
-	while ((*ret_segments = items_place(items, count, policy->align, target, used)) > PART_SEGMENTS_MAX &&
+	while ((placing->segment_count = items_place(placing->items, placing->count, policy->align, target,
+						     placing->used)) > PART_SEGMENTS_MAX &&
 	       !policy->exact)
 		target *= 2;
-	if (*ret_segments <= PART_SEGMENTS_MAX)
+	if (placing->segment_count <= PART_SEGMENTS_MAX)
 		return 0;
 	snprintf(smallest, sizeof(smallest), "segment_bytes of %llu is the smallest that fits",
-		 (unsigned long long)smallest_target(items, count, policy));
+		 (unsigned long long)smallest_target(placing->items, placing->count, policy));
 	return error_set(error, -EINVAL, smallest,
 			 "segments of %llu bytes would be %zu, and a part has at most %d",
-			 (unsigned long long)target, *ret_segments, PART_SEGMENTS_MAX);
+			 (unsigned long long)target, placing->segment_count, PART_SEGMENTS_MAX);
 }
 
-static int make(const struct gpuwm_tensor_spec *specs, size_t count, const struct policy *policy,
-		struct plan *ret_plan, struct error *error)
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, const struct plan_policy *policy,
+	      struct plan *ret_plan, struct error *error)
 {
-	uint64_t used[PART_SEGMENTS_MAX] = {0};
-	struct item *items = calloc(count + 1, sizeof(*items));
+	struct placing placing = {.items = calloc(count + 1, sizeof(*placing.items)), .count = count};
 	struct plan plan = {0};
-	size_t segments;
 	int r;
 
-	if (!items)
+	if (!placing.items)
 		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors", count);
 	for (size_t i = 0; i < count; i++)
-		items[i] = (struct item){.spec = &specs[i], .position = i};
-	r = items_check(items, count, error);
+		placing.items[i] = (struct item){.spec = &specs[i], .position = i};
+	r = items_check(placing.items, count, error);
 	if (r == 0)
-		r = items_total(items, count, policy->granularity, policy->align, error);
+		r = items_total(placing.items, count, policy->granularity, policy->align, error);
 	if (r == 0)
-		r = place_all(items, count, policy, used, &segments, error);
+		r = place_all(&placing, policy, error);
 	if (r == 0)
-		r = plan_fill(&plan, items, count, used, segments, policy->granularity, error);
-	free(items);
+		r = plan_fill(&plan, &placing, policy->granularity, error);
+	free(placing.items);
 	if (r == 0)
 		*ret_plan = plan;
 	return r;
-}
-
-int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
-	      uint64_t target, struct plan *ret_plan, struct error *error)
-{
-	const struct policy policy = {granularity, align, target, false};
-
-	return make(specs, count, &policy, ret_plan, error);
-}
-
-int plan_make_exact(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
-		    uint64_t target, struct plan *ret_plan, struct error *error)
-{
-	const struct policy policy = {granularity, align, target, true};
-
-	return make(specs, count, &policy, ret_plan, error);
 }
 
 void plan_clear(struct plan *plan)
@@ -270,4 +255,33 @@ void plan_clear(struct plan *plan)
 	free(plan->places);
 	free(plan->segments);
 	*plan = (struct plan){0};
+}
+
+/* Tensors that share a place stand side by side. Empty tensors share a place with whatever begins there. */
+static int by_place(const void *a, const void *b, void *plan)
+{
+	const struct plan_place *x = &((const struct plan *)plan)->places[*(const size_t *)a];
+	const struct plan_place *y = &((const struct plan *)plan)->places[*(const size_t *)b];
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+size_t *plan_order(const struct plan *plan, size_t count)
+{
+	size_t *order = calloc(count + 1, sizeof(*order));
+
+	for (size_t i = 0; order && i < count; i++)
+		order[i] = i;
+	if (order)
+		qsort_r(order, count, sizeof(*order), by_place, (void *)plan);
+	return order;
+}
+
+bool plan_shares_place(const struct plan *plan, size_t a, size_t b)
+{
+	return by_place(&a, &b, (void *)plan) == 0;
 }

@@ -23,15 +23,25 @@ struct plan {
 	uint64_t total; /* of the segments */
 };
 
-/* granularity, align: powers of two. target: SEGMENT_BYTES_TARGET but for tests.
- * -EINVAL naming the tensor: unknown dtype, no whole bytes, overflow, a name
- * twice, strides that are no permutation of dense, tied to nothing or to another size; -EFBIG. */
-int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
-	      uint64_t target, struct plan *ret_plan, struct error *error);
-/* The same with segments of `target`, a multiple of SEGMENT_BYTES_MIN (larger only for a tensor that is larger). -EINVAL also when there would be
- * more than PART_SEGMENTS_MAX: names the smallest multiple of SEGMENT_BYTES_MIN that fits. */
-int plan_make_exact(const struct gpuwm_tensor_spec *specs, size_t count, uint64_t granularity, uint64_t align,
-		    uint64_t target, struct plan *ret_plan, struct error *error);
+/* How tensors are put into segments. */
+struct plan_policy {
+	uint64_t granularity, align; /* powers of two */
+	uint64_t
+		target; /* bytes of a segment; SEGMENT_BYTES_TARGET unless the publisher or a test asks otherwise */
+	bool exact; /* the target, a multiple of SEGMENT_BYTES_MIN, does not grow: only a tensor makes a segment larger */
+};
+
+/* -EINVAL naming the tensor: unknown dtype, no whole bytes, overflow, a name twice, strides that are no permutation of
+ * dense, tied to nothing or to another size; -EFBIG. With policy->exact also -EINVAL when there would be more than
+ * PART_SEGMENTS_MAX: names the smallest multiple of SEGMENT_BYTES_MIN that fits. */
+int plan_make(const struct gpuwm_tensor_spec *specs, size_t count, const struct plan_policy *policy,
+	      struct plan *ret_plan, struct error *error);
 void plan_clear(struct plan *plan);
+
+/* Returns the positions of the plan's `count` tensors in the order of their places; the caller frees them. NULL: out of
+ * memory. */
+size_t *plan_order(const struct plan *plan, size_t count);
+/* Whether two tensors lie at the same place and are of the same size: they are tied, or both are empty. */
+bool plan_shares_place(const struct plan *plan, size_t a, size_t b);
 
 #endif

@@ -1,7 +1,8 @@
-/* A version in the making: memory to fill, then a sealed part. */
-#include "claim.h"
+/* A publish begins: its layout, its index so far, and the word of gpuwmd. */
+#include "claims.h"
 #include "key.h"
 #include "publish_state.h"
+#include "reconnect.h"
 
 #include "../../proto/methods.h"
 
@@ -79,17 +80,47 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
 {
-	const uint64_t align = options->align ? options->align : TENSOR_ALIGN;
 	const struct memory_device *device = &publish->device;
+	struct plan_policy policy;
 	uint64_t granularity;
 	int r = device->ops->granularity(device, &granularity, error);
 
 	if (r < 0)
 		return r;
-	if (options->segment_bytes)
-		return plan_make_exact(specs, count, granularity, align, options->segment_bytes, &publish->plan,
-				       error);
-	return plan_make(specs, count, granularity, align, SEGMENT_BYTES_TARGET, &publish->plan, error);
+	policy = (struct plan_policy){
+		.granularity = granularity,
+		.align = options->align ? options->align : TENSOR_ALIGN,
+		.target = options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES_TARGET,
+		.exact = options->segment_bytes,
+	};
+	return plan_make(specs, count, &policy, &publish->plan, error);
+}
+
+/* Puts segments and tensors into the builder. */
+static int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs,
+			 struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
+		r = index_builder_segment(publish->builder, publish->plan.segments[i]);
+	if (r < 0)
+		return error_set(error, r, NULL, "the segments do not fit the index: %s", strerror(-r));
+	for (size_t i = 0; i < publish->tensor_count && r == 0; i++) {
+		const struct plan_place *place = &publish->plan.places[i];
+		struct index_tensor_spec spec = {
+			.name = specs[i].name,
+			.dtype = specs[i].dtype,
+			.ndim = specs[i].ndim,
+			.shape = specs[i].shape,
+			.strides = specs[i].strides,
+			.segment = place->segment,
+			.offset = place->offset,
+		};
+
+		r = index_builder_tensor(publish->builder, &spec, error);
+	}
+	return r;
 }
 
 /* What is published with a key is only switched to what has the same, and by the owners that are wished for. */
@@ -188,7 +219,7 @@ static int give_signs(struct gpuwm_publish *publish, struct error *error)
 {
 	struct connection *connection;
 	uint64_t round;
-	int r = reviver_take(publish->client, publish->round, 0, &connection, &round, error);
+	int r = reconnect_take(publish->client, publish->round, 0, &connection, &round, error);
 
 	return r < 0 ? r : alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
 }
@@ -216,8 +247,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	publish->round = call.round;
-	if (!options->join)
-		claim_spend(publish->client, options->name);
+	if (!options->join) /* the publish has taken over what the client claimed */
+		free(claims_take(&publish->client->reviver, options->name));
 	fork_lock();
 	r = read_begin(publish, &reply, error);
 	fork_unlock();
@@ -228,21 +259,6 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0 && *publish->id)
 		publish_tell_abort(publish, error->message, NULL);
 	return r;
-}
-
-int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct error *error)
-{
-	struct call call;
-	int r;
-
-	publish_memory_end(publish);
-	call_begin(&call, publish->client, METHOD_PUBLISH_ABORT);
-	call.only = publish->round;
-	message_put_text(&call.request, "publish", publish->id);
-	if (reason)
-		message_put_text(&call.request, "reason", reason);
-	r = call_run(&call, 0, NULL, error);
-	return r == -ECONNRESET || r == -ECONNABORTED ? 0 : r;
 }
 
 /* options->name has passed gpuwmd's own check when this is read. */
@@ -318,53 +334,4 @@ int publish_begin_bare(struct gpuwm_client *client, const struct gpuwm_publish_o
 		       const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish)
 {
 	return publish_begin(client, options, specs, count, true, ret_publish);
-}
-
-struct gpuwm_publish *publish_free(struct gpuwm_publish *publish)
-{
-	if (!publish)
-		return NULL;
-	alive_end(&publish->alive);
-	publish_memory_end(publish);
-	fork_unwatch(&publish->hook);
-	if (publish->part.index_fd >= 0)
-		close(publish->part.index_fd);
-	connection_free(publish->checker);
-	index_builder_free(publish->builder);
-	plan_clear(&publish->plan);
-	free(publish->segments);
-	free(publish->made);
-	free(publish->digests);
-	free(publish->have_digest);
-	client_drop(publish->client);
-	pthread_mutex_destroy(&publish->lock);
-	pthread_mutex_destroy(&publish->making);
-	free(publish);
-	return NULL;
-}
-
-const char *gpuwm_publish_id(const struct gpuwm_publish *publish)
-{
-	return publish->id;
-}
-
-const struct plan *publish_plan(const struct gpuwm_publish *publish)
-{
-	return &publish->plan;
-}
-
-const struct memory_device *publish_device(const struct gpuwm_publish *publish)
-{
-	return &publish->device;
-}
-
-struct memory_segment *publish_segment(struct gpuwm_publish *publish, uint32_t position)
-{
-	return &publish->segments[position];
-}
-
-void publish_digest(struct gpuwm_publish *publish, size_t position, const struct digest *digest)
-{
-	publish->digests[position] = *digest;
-	publish->have_digest[position] = 1;
 }

@@ -1,10 +1,11 @@
 /* Memory in the making for other frameworks, and the commit after which it is the version's. */
 #include "dlpack.h"
+#include "grant_ask.h"
 #include "publish_state.h"
+#include "reconnect.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- exports ------------------------------------------------------------- */
 
@@ -198,7 +199,7 @@ static int commit_attached(struct gpuwm_publish *publish, void *ret, struct erro
 {
 	const struct publish_part *part;
 	struct ahead ahead;
-	int r = reviver_watch(publish->client, error);
+	int r = reconnect_watch(publish->client, error);
 
 	publish->stays = true;
 	if (r == 0)

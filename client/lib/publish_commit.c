@@ -7,56 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tied tensor lies where another does: whoever comes first tells the digest. */
-static int by_place(const void *a, const void *b, void *plan)
-{
-	const struct plan_place *x = &((const struct plan *)plan)->places[*(const size_t *)a];
-	const struct plan_place *y = &((const struct plan *)plan)->places[*(const size_t *)b];
-
-	if (x->segment != y->segment)
-		return x->segment < y->segment ? -1 : 1;
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	/* Empty tensors share a place with whatever begins there. */
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-size_t *publish_order(const struct gpuwm_publish *publish)
-{
-	size_t count = publish->tensor_count, *order = calloc(count + 1, sizeof(*order));
-
-	for (size_t i = 0; order && i < count; i++)
-		order[i] = i;
-	if (order)
-		qsort_r(order, count, sizeof(*order), by_place, (void *)&publish->plan);
-	return order;
-}
-
-int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positions)
-{
-	struct error error;
-	size_t *order;
-	int r = fork_check(&publish->hook, &error);
-
-	if (r < 0)
-		return client_fail(&error);
-	order = publish_order(publish);
-	if (!order) {
-		error_set(&error, -ENOMEM, NULL, "out of memory for the order of %zu tensors",
-			  publish->tensor_count);
-		return client_fail(&error);
-	}
-	if (publish->tensor_count > 0)
-		memcpy(ret_positions, order, publish->tensor_count * sizeof(*order));
-	free(order);
-	return 0;
-}
-
-static bool same_place(const struct plan *plan, size_t a, size_t b)
-{
-	return by_place(&a, &b, (void *)plan) == 0;
-}
-
 /* Tensors by their places: groups that share one, and those of them whose bytes must be read. */
 struct digest_plan {
 	size_t *order; /* positions of tensors */
@@ -70,7 +20,7 @@ static size_t group_end(const struct gpuwm_publish *publish, const size_t *order
 {
 	size_t end = first + 1;
 
-	while (end < publish->tensor_count && same_place(&publish->plan, order[first], order[end]))
+	while (end < publish->tensor_count && plan_shares_place(&publish->plan, order[first], order[end]))
 		end++;
 	return end;
 }
@@ -87,7 +37,7 @@ static int plan_digests(const struct gpuwm_publish *publish, struct digest_plan 
 {
 	size_t count = publish->tensor_count;
 
-	plan->order = publish_order(publish);
+	plan->order = plan_order(&publish->plan, count);
 	plan->spans = calloc(count + 1, sizeof(*plan->spans));
 	plan->sums = calloc(count + 1, sizeof(*plan->sums));
 	if (!plan->order || !plan->spans || !plan->sums)
@@ -131,12 +81,12 @@ static int take_digests(struct gpuwm_publish *publish, const struct digest_plan 
 static int digest_all(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		      struct error *error)
 {
+	const struct memory_digest_options options = {.progress = progress, .user_data = user_data};
 	struct digest_plan plan = {0};
 	int r = plan_digests(publish, &plan, error);
 
 	if (r == 0)
-		r = memory_digests(&publish->device, plan.spans, plan.span_count, NULL, progress, user_data,
-				   plan.sums, NULL, error);
+		r = memory_digests(&publish->device, plan.spans, plan.span_count, &options, plan.sums, error);
 	if (r == 0)
 		r = take_digests(publish, &plan, error);
 	free(plan.order);
@@ -236,7 +186,8 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *par
 	message_end(&w);
 	message_end(&w);
 	/* As long as all checkers are busy. gpuwmd ends the socket if the part is not to be checked. */
-	r = connection_call(publish->checker, &w, fds, part->segment_count + 1, -1, NULL, error);
+	r = connection_call_with(publish->checker, &w, &(struct descriptors){fds, part->segment_count + 1}, -1,
+				 NULL, error);
 	message_writer_clear(&w);
 	return r;
 }

@@ -10,31 +10,6 @@
 /* Gaps with less between them are zeroed in one go: starting a fill costs a GPU as much as these bytes. */
 #define GAP_MERGE_BYTES MIB(4)
 
-int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
-		r = index_builder_segment(publish->builder, publish->plan.segments[i]);
-	if (r < 0)
-		return error_set(error, r, NULL, "the segments do not fit the index: %s", strerror(-r));
-	for (size_t i = 0; i < publish->tensor_count && r == 0; i++) {
-		const struct plan_place *place = &publish->plan.places[i];
-		struct index_tensor_spec spec = {
-			.name = specs[i].name,
-			.dtype = specs[i].dtype,
-			.ndim = specs[i].ndim,
-			.shape = specs[i].shape,
-			.strides = specs[i].strides,
-			.segment = place->segment,
-			.offset = place->offset,
-		};
-
-		r = index_builder_tensor(publish->builder, &spec, error);
-	}
-	return r;
-}
-
 int publish_place(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes,
 		  struct error *error)
 {
@@ -98,6 +73,26 @@ int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t
 	int r = publish_write(publish, position, offset, data, bytes, &error);
 
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positions)
+{
+	struct error error;
+	size_t *order;
+	int r = fork_check(&publish->hook, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	order = plan_order(&publish->plan, publish->tensor_count);
+	if (!order) {
+		error_set(&error, -ENOMEM, NULL, "out of memory for the order of %zu tensors",
+			  publish->tensor_count);
+		return client_fail(&error);
+	}
+	if (publish->tensor_count > 0)
+		memcpy(ret_positions, order, publish->tensor_count * sizeof(*order));
+	free(order);
+	return 0;
 }
 
 static int added(int r, const char *what, const char *name, struct error *error)
@@ -212,7 +207,7 @@ int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error)
 	/* Fresh host memory reads as zeros. */
 	if (publish->device.ops == &memory_host)
 		return 0;
-	order = publish_order(publish);
+	order = plan_order(&publish->plan, publish->tensor_count);
 	if (!order)
 		return error_set(error, -ENOMEM, NULL, "out of memory for the layout of %zu tensors",
 				 publish->tensor_count);

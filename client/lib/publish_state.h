@@ -4,7 +4,7 @@
 
 #include "alive.h"
 #include "call.h"
-#include "mapping.h"
+#include "attach.h"
 #include "publish.h"
 #include "../../proto/index.h"
 
@@ -37,9 +37,6 @@ struct gpuwm_publish {
 	struct index_builder *builder;
 	struct publish_part part; /* once sealed */
 };
-
-/* Puts segments and tensors into the builder. */
-int publish_index(struct gpuwm_publish *publish, const struct gpuwm_tensor_spec *specs, struct error *error);
 
 /* Reserves the addresses of all segments, and makes them now unless `stepwise`. */
 int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct error *error);
@@ -79,9 +76,6 @@ bool publish_may_be_ready(const struct gpuwm_publish *publish, int r);
 /* After a failure: gpuwmd is told (unless it knows), the memory is given back. The failure, or -ENOTRECOVERABLE. */
 int publish_fail(struct gpuwm_publish *publish, bool tell, int r, struct error *error);
 void publish_describe(const struct gpuwm_publish *publish, struct gpuwm_version_info *ret);
-
-/* Positions of the tensors in the order of their places. free() them; NULL: no memory. */
-size_t *publish_order(const struct gpuwm_publish *publish);
 
 /* publish_abort, as a request; the publish stays, but not its memory: gpuwmd
  * gives the budget to others as soon as it hears of this. 0 also when it ended

@@ -1,9 +1,9 @@
 /* Another version at the same addresses. */
+#include "attach.h"
+#include "grant_ask.h"
 #include "key.h"
 #include "layout.h"
-#include "mapping.h"
 
-#include <errno.h>
 #include <string.h>
 
 static int compare(const struct gpuwm_mapping *mapping, const struct grant *grant,

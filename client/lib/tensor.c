@@ -1,5 +1,5 @@
 /* What an attached version carries: tensors, texts, files. */
-#include "mapping.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Whether what this process reads is what was checked when the version was made. */
-#include "mapping.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,8 +84,7 @@ static int read_all(struct mapped_part *part, const struct reading *reading, str
 		r = device->ops->enter(device, error);
 	if (r < 0)
 		return r;
-	r = memory_digests(device, reading->spans, reading->count, NULL, NULL, NULL, reading->sums, NULL,
-			   error);
+	r = memory_digests(device, reading->spans, reading->count, NULL, reading->sums, error);
 	device->ops->leave(device);
 	return r;
 }

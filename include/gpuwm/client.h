@@ -14,39 +14,44 @@
  *
  * Rules that hold for every function:
  *
- * - Errors. A function that can fail returns 0 (or a count) or a negative
- *   errno, and sets its `ret_` arguments on success only. gpuwm_error() then
- *   says what happened in words. The library never prints and never exits.
- * - Threads. A client and what was made from it may be used by any thread;
- *   calls on one client wait for each other, calls on different clients do
- *   not. A mapping's tensors may be read by all threads at once without calls.
- * - fork. A child inherits mappings of host memory and may read them. In it
- *   every call on a client, mapping or publish of the parent returns -ECHILD;
- *   the parent's leases are untouched, by deleters of exports and gpuwm_drop too.
- *   Connect again in the child.
- * - Options structs begin with their size: use GPUWM_OPTIONS(type), or memset
- *   and set `size`. Fields that an older header lacks count as zero; fields of
- *   a newer header that this library does not know must be zero, else -EINVAL.
- * - CUDA. The library opens libcuda.so.1 itself when a GPU is asked for, and
- *   leaves the caller's current context as it was. It is not needed for `host`.
- * - Signals. If a signal's handler interrupts a system call (no SA_RESTART), the
- *   library repeats the system call: no function returns -EINTR.
- * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A gpuwmd that
- *   does not answer for 30 seconds longer than that is given up: -ETIMEDOUT for
- *   that call, and the client connects again.
- * - Restarts. gpuwmd may crash or be upgraded: what is mapped stays mapped, and
- *   the library connects again by itself and takes every lease again, without a
- *   word. A thread of the library sees to it: the first lease of a client begins
- *   it, it takes none of the program's signals, and it ends with the client. Only
- *   a version that is lost is told: gpuwm_connect_options.lost, gpuwm_mapping_check.
- *   A call waits up to restart_ms for the next gpuwmd: -ECONNREFUSED, nothing was
- *   done. One whose answer was lost is repeated where that is safe; where it is
- *   not (swap, pin, unpin, load, retire, remove, kick, cancel, drain, publish_begin) it is
- *   -ECONNABORTED: it may or may not be done; look, then repeat. A call is
- *   -ECONNABORTED too if this process lacks the memory or the descriptors to read
- *   its answer.
- * - Handles are freed by their own function, which takes NULL. Free in any
- *   order; a mapping or publish keeps the connection that it needs.
+ * - Errors. A function that can fail returns 0 (or a count) on success and a negative errno on
+ *   failure. It sets its `ret_` arguments on success only. After a failure gpuwm_error() says in
+ *   words what happened. The library never prints and never exits. If gpuwmd refuses a request,
+ *   the function returns the code of gpuwmd's answer: docs/protocol.md lists all of those codes.
+ *   The contracts below name the codes that a caller may want to handle.
+ * - Threads. Any thread may use a client and what was made from it. Calls on one client wait for
+ *   each other; calls on different clients do not. Any number of threads may read a mapping's
+ *   tensors at the same time, without a call of the library.
+ * - fork. A child inherits mappings of host memory and may read them. In the child every call on
+ *   a client, mapping or publish of the parent fails with -ECHILD. Nothing that the child does
+ *   ends a lease of the parent: in the child gpuwm_drop and the deleters of exports have no
+ *   effect. A child that needs gpuwmd connects again.
+ * - Options. Every options struct begins with its size: initialise it with GPUWM_OPTIONS(type),
+ *   or clear it with memset and set `size`. The library reads fields that the caller's older
+ *   header lacks as zero. If the caller's header is newer, fields that this library does not know
+ *   must be zero; otherwise the function fails with -EINVAL.
+ * - CUDA. The library opens libcuda.so.1 when a GPU is asked for, and needs no driver for `host`.
+ *   It leaves the caller's current context as it was.
+ * - Signals. If a signal handler interrupts a system call (no SA_RESTART), the library repeats
+ *   the system call. No function returns -EINTR.
+ * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. If gpuwmd has not answered 30
+ *   seconds after the end of the wait, the call fails with -ETIMEDOUT and the client connects
+ *   again.
+ * - Restarts. gpuwmd may crash or be upgraded. What is mapped stays mapped. The library connects
+ *   again and takes every lease again, without telling the program. A thread of the library does
+ *   that: it starts with the client's first lease, takes none of the program's signals, and ends
+ *   with the client. The program learns only of versions that were lost, by
+ *   gpuwm_connect_options.lost and gpuwm_mapping_check.
+ * - Calls during a restart. A call waits up to restart_ms for the next gpuwmd. If none comes, the
+ *   call fails with -ECONNREFUSED, and nothing was done. If gpuwmd went away after it received a
+ *   request and before it answered, the library repeats the request where that is safe. It is not
+ *   safe for swap, pin, unpin, load, retire, remove, kick, cancel, drain and publish_begin: these
+ *   fail with -ECONNABORTED. Then the request was done or it was not: look, then repeat it. These
+ *   calls also fail with -ECONNABORTED if this process lacks the memory or the descriptors to
+ *   read the answer.
+ * - Ownership. Each kind of object has its own function that frees it, and that function accepts
+ *   NULL. Objects may be freed in any order: a mapping or publish keeps the connection that it
+ *   needs.
  */
 #ifndef GPUWM_CLIENT_H
 #define GPUWM_CLIENT_H
@@ -79,101 +84,130 @@ extern "C" {
 #endif
 
 struct gpuwm_client; /* a connection to gpuwmd */
-struct gpuwm_mapping; /* a version, mapped, under a lease */
-struct gpuwm_handles; /* a version's descriptors, under a lease */
-struct gpuwm_publish; /* a version in the making */
-struct gpuwm_events; /* a subscription */
+struct gpuwm_mapping; /* a version that is mapped, under a lease */
+struct gpuwm_handles; /* the descriptors of a version, under a lease */
+struct gpuwm_publish; /* a version that this process makes */
+struct gpuwm_events; /* a subscription to events */
 
-struct DLManagedTensor; /* DLPack's, of gpuwm/dlpack.h or of any framework */
+/* Of DLPack: from gpuwm/dlpack.h, or from the header of any framework. */
+struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-/* "0.1.0": of the library that is running. */
+/* Returns the version of the library that is running, such as "0.1.0". The text is static. */
 const char *gpuwm_library_version(void);
 
 /* ---- errors ----------------------------------------------------------- */
 
-/* The last error of this thread; valid until the next call of this thread. */
 struct gpuwm_error {
-	int code; /* negative errno */
+	int code; /* a negative errno */
 	const char *name; /* "ENOENT" */
-	const char *message; /* what happened to what */
+	const char *message; /* what failed, on what, and why */
 	const char *detail; /* the limit or the remedy; may be "" */
 };
+/* Returns the last error of this thread. The library owns it. It is valid until the next call that
+ * this thread makes. */
 const struct gpuwm_error *gpuwm_error(void);
 
 /* ---- connecting ------------------------------------------------------- */
 
 enum gpuwm_connect_flags {
-	GPUWM_CONNECT_ADMIN = 1, /* admin.sock: operators' calls */
-	GPUWM_CONNECT_ONCE = 2, /* this connection only, and no thread: when it ends its leases
-				   are gone, and every call is -ECONNRESET */
+	/* Connect to admin.sock, which takes the calls of operators. */
+	GPUWM_CONNECT_ADMIN = 1,
+	/* Use this one connection only, and no thread. When the connection ends, its leases end
+	 * too, and every later call fails with -ECONNRESET. */
+	GPUWM_CONNECT_ONCE = 2,
 };
 
-/* A lease that was lost with a restart of gpuwmd, or that an operator revoked. Its mapping stays valid until
- * gpuwm_detach: the library unmaps nothing by itself. Of a revoked lease gpuwmd counts the memory as used until the
- * mapping is detached (or the process has exited): detach soon, or leave the version by gpuwm_switch. */
+/* A lease that was lost with a restart of gpuwmd, or that an operator revoked. Its mapping stays
+ * valid until gpuwm_detach: the library unmaps nothing by itself. gpuwmd counts the memory of a
+ * revoked lease as used until the mapping is detached or the process has exited. So detach soon, or
+ * leave the version by gpuwm_switch. */
 struct gpuwm_lost {
-	const char *version; /* 32 digits; this and the next: valid in the callback */
+	const char *version; /* 32 digits. All texts here are valid during the callback only. */
 	const char *model, *tag, *device;
 	uint32_t rank;
-	struct gpuwm_error error; /* why; -ENOENT: gpuwmd came back without it; -ESTALE: its memory was
-				     not kept, or the lease was revoked; -EDQUOT; -EPROTONOSUPPORT: the new
-				     gpuwmd speaks another protocol, and the client is of no use any more */
-	bool revoked; /* an operator revoked it (gpuwmctl kick, retire --force): the code is -ESTALE */
+	/* Why the lease was lost. The codes:
+	 *   -ENOENT           gpuwmd came back without the version.
+	 *   -ESTALE           The version's memory was not kept, or an operator revoked the lease.
+	 *   -EDQUOT           A limit of this user was reached.
+	 *   -EPROTONOSUPPORT  The new gpuwmd speaks another protocol. The client can't be used any
+	 *                     more. */
+	struct gpuwm_error error;
+	/* An operator revoked the lease (gpuwmctl kick, retire --force). The code is -ESTALE. */
+	bool revoked;
 };
-/* Called once for each, from a thread of the library, after the rest was taken again. Every call may be
- * made from it, gpuwm_attach, gpuwm_detach and gpuwm_close too. In other threads the last gpuwm_close or
- * gpuwm_detach of the client waits for it to return: it must not wait for such a thread. It may be called for as
- * long as a mapping of the client is there, also one that was dropped. A client with GPUWM_CONNECT_ONCE has no such
- * thread and calls nobody: gpuwm_mapping_check tells. */
+/* The program's function for lost leases. A thread of the library calls it once for each lost
+ * lease, after it has taken the other leases again. The function may make every call of the
+ * library, also gpuwm_attach, gpuwm_detach and gpuwm_close.
+ *
+ * The library may call it for as long as the client has a mapping, even one that gpuwm_drop was
+ * called for. A client with GPUWM_CONNECT_ONCE never calls it: use gpuwm_mapping_check there.
+ *
+ * Threads: when another thread makes the client's last gpuwm_close or gpuwm_detach, that call waits
+ * until this function has returned. So this function must not wait for such a thread. */
 typedef void gpuwm_lost_fn(const struct gpuwm_lost *lost, void *user_data);
 
 struct gpuwm_connect_options {
 	size_t size;
-	const char *socket; /* path of the (worker) socket. NULL: $GPUWM_SOCKET, else
-			       $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else
-			       /run/gpuwm/gpuwm.sock. With GPUWM_CONNECT_ADMIN,
-			       admin.sock in the same directory. One that is relative is
-			       found again from another folder, unless it is too long then */
-	const char *name; /* who connects, for `gpuwmctl clients`, in 128 bytes. NULL: the program's name */
-	int64_t wait_ms; /* retry so long while nobody listens */
-	unsigned flags;
-	int64_t restart_ms; /* how long a call waits for a gpuwmd that went away; 0: 30 seconds; -1: for ever */
-	gpuwm_lost_fn *lost; /* NULL: nobody is told; gpuwm_mapping_check still knows */
-	void *lost_data;
+	/* The path of the workers' socket. NULL: $GPUWM_SOCKET, else
+	 * $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else /run/gpuwm/gpuwm.sock. With
+	 * GPUWM_CONNECT_ADMIN the client connects to admin.sock in the same directory instead. The
+	 * client finds a relative path again after a chdir, unless the absolute path is too long
+	 * for a socket. */
+	const char *socket;
+	/* What `gpuwmctl clients` calls this client, in at most 128 bytes. NULL: the program's
+	 * name. */
+	const char *name;
+	int64_t wait_ms; /* how long to try again while nobody listens */
+	unsigned flags; /* of enum gpuwm_connect_flags */
+	/* How long a call waits for a gpuwmd that went away. 0: 30 seconds. -1: for ever. */
+	int64_t restart_ms;
+	gpuwm_lost_fn *lost; /* NULL: none. gpuwm_mapping_check still finds lost leases. */
+	void *lost_data; /* passed to `lost` */
 };
 
-/* Connects and says hello. The client is the caller's until gpuwm_close.
- * -ECONNREFUSED, -ENOENT: nobody listens there; -EACCES: the socket's mode or
- * group; -EPROTONOSUPPORT: versions (both are named); -EDQUOT: too many sessions. */
+/* Connects to gpuwmd. options may be NULL.
+ *
+ * Returns 0 and sets *ret_client. The caller owns the client until gpuwm_close.
+ *
+ * Fails with
+ *   -ECONNREFUSED, -ENOENT  Nobody listens at the socket.
+ *   -EACCES                 The mode or group of the socket does not let this user in.
+ *   -EPROTONOSUPPORT        The library and gpuwmd have no protocol version in common. The message
+ *                           names the versions of both.
+ *   -EDQUOT                 There are too many sessions. */
 int gpuwm_connect(const struct gpuwm_connect_options *options, struct gpuwm_client **ret_client);
 
-/* Drops the caller's use. The connection ends when the last mapping and
- * publish made from it is gone too. Always NULL. */
+/* Ends the caller's use of the client. The connection ends when the last mapping and the last
+ * publish that were made from it are gone too. client may be NULL. Always returns NULL. */
 struct gpuwm_client *gpuwm_close(struct gpuwm_client *client);
 
-/* One round trip; *ret_ns (may be NULL) is how long it took. */
+/* Makes one round trip to gpuwmd. Returns 0 and sets *ret_ns to the nanoseconds that it took.
+ * ret_ns may be NULL. */
 int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns);
 
-/* The daemon's instance id (32 digits), changed by each start of it: of the one
- * that was connected to last. The text is valid as long as the client. */
+/* Returns the instance id (32 digits) of the gpuwmd that the client connected to last. Each start
+ * of gpuwmd has another one. The text is valid as long as the client. */
 const char *gpuwm_instance(const struct gpuwm_client *client);
-/* The id of what it holds, which stays for as long as the versions do, and how
- * often gpuwmd was started with it, from 1. "" and 0: it does not tell. */
+/* Returns the id of gpuwmd's ledger, which stays for as long as gpuwmd's versions do, across
+ * restarts. Returns "" if gpuwmd does not tell it. The text is valid as long as the client. */
 const char *gpuwm_ledger(const struct gpuwm_client *client);
+/* Returns how often gpuwmd was started with this ledger, from 1. Returns 0 if gpuwmd does not tell
+ * it. */
 uint64_t gpuwm_epoch(const struct gpuwm_client *client);
 
 struct gpuwm_device {
-	const char *id; /* "host", "GPU-…"; valid as long as the client */
+	const char *id; /* "host" or "GPU-…". All texts here are valid as long as the client. */
 	const char *name;
 	bool is_cuda;
 	uint64_t total, budget; /* bytes */
-	uint64_t granularity; /* segments are multiples of this */
-	const char *lost; /* how the GPU was lost; it then takes no load and no publish. "": it was not lost */
+	uint64_t granularity; /* the size of each segment is a multiple of this */
+	/* How the GPU was lost; it then takes no load and no publish. "": it was not lost. */
+	const char *lost;
 };
 
-/* Devices as gpuwm_connect was told them, `host` first. The count; *ret_devices is an array
- * that the client owns. */
+/* Sets *ret_devices to the devices that gpuwmd had when the client was made, `host` first. Returns
+ * their number. The client owns the array. */
 size_t gpuwm_devices(const struct gpuwm_client *client, const struct gpuwm_device **ret_devices);
 
 /* ---- versions --------------------------------------------------------- */
@@ -184,7 +218,9 @@ struct gpuwm_version_info {
 	char tag[129];
 	char device[64];
 	uint32_t rank, world;
-	uint64_t generation; /* how often the alias that was asked for has moved; 0: none was */
+	/* How often the alias had moved by which the version was found. 0: it was not found by an
+	 * alias. */
+	uint64_t generation;
 	uint64_t bytes; /* of all segments */
 	uint32_t segments;
 	uint64_t tensors;
@@ -215,244 +251,376 @@ enum gpuwm_dtype {
 	GPUWM_I64,
 	GPUWM_U64,
 };
-/* "BF16", as safetensors spells it; NULL for a code that is none. */
+/* Returns the name of a dtype as safetensors spells it, such as "BF16". Returns NULL if there is no
+ * dtype with this code. The text is static. */
 const char *gpuwm_dtype_name(unsigned dtype);
-/* Bits of one element; 0 for a code that is none. */
+/* Returns the bits of one element, or 0 if there is no dtype with this code. */
 unsigned gpuwm_dtype_bits(unsigned dtype);
 
 /* ---- attaching -------------------------------------------------------- */
 
-/* A field of a version's key: what has to be equal for its bytes to be of use to who attaches (the dtype, how it is
- * quantised, the engine and its version, how many ranks, …). Which fields there are is the publisher's to say. The
- * name is one as models have, the value UTF-8 of at most 255 bytes; at most 64 fields. */
+/* One field of a version's key. The key says what must be equal so that a worker can use the
+ * version's bytes: the dtype, how it is quantised, the engine and its version, the number of ranks,
+ * and so on. The publisher decides which fields there are, at most 64. The rules for names of
+ * models hold for the name of a field. Its value is UTF-8 of at most 255 bytes. */
 struct gpuwm_key_field {
 	const char *name, *value;
 };
 
 struct gpuwm_attach_options {
 	size_t size;
-	const char *device; /* "host" or a UUID. NULL: where the version is, if that is one
-			       device; else the device of the caller's current CUDA context */
+	/* "host" or the UUID of a GPU. NULL: the device that the version is on, if it is on one
+	 * device only; else the device of the caller's current CUDA context. */
+	const char *device;
 	uint32_t rank;
-	int64_t wait_ms; /* for a version that is not ready or not there yet */
-	void *address; /* where the mapping is wished to begin, a multiple of 2 MiB; NULL: anywhere.
-			  Nothing depends on it: compare with gpuwm_mapping_address */
-	bool populate; /* host: make every page present now, so that no read faults later: takes about as
-			  long as reading a byte of each. -ENOTSUP before Linux 5.14. A GPU needs none */
-	const char *const *peers; /* GPUs whose kernels are to read it too, over NVLink or PCIe, at the same
-				     addresses; NULL. -ENOTSUP: one does not reach the version's GPU */
+	int64_t wait_ms; /* how long to wait for a version that is not there yet, or not ready */
+	/* Where the mapping should begin, a multiple of 2 MiB. NULL: anywhere. The library takes
+	 * other addresses if these are not free: compare with gpuwm_mapping_address. */
+	void *address;
+	/* On host: make every page present now, so that no read faults later. That takes about as
+	 * long as reading one byte of each page. Fails with -ENOTSUP before Linux 5.14. A GPU's
+	 * memory is always present. */
+	bool populate;
+	/* Further GPUs whose kernels are to read the memory over NVLink or PCIe, at the same
+	 * addresses. Fails with -ENOTSUP if one of them can't reach the version's GPU. NULL:
+	 * none. */
+	const char *const *peers;
 	size_t peer_count; /* at most 15 */
-	const char *const
-		*globs; /* "model.layers.3.*": only segments that hold a tensor which one of them matches are
-				     mapped; of the others' tensors data is NULL. As in Python: `*` and `?` match
-				     any characters, no escapes. -ENOENT: one matches no tensor. NULL: all */
+	/* Patterns of tensor names, such as "model.layers.3.*". The library maps only the segments
+	 * that hold a tensor which a pattern matches. Tensors in other segments have the data NULL.
+	 * As in Python's fnmatch, `*` and `?` match any characters, and there are no escapes. Fails
+	 * with -ENOENT if a pattern matches no tensor. NULL: all segments. */
+	const char *const *globs;
 	size_t glob_count;
-	bool private_writes; /* host: the memory may be written; a page that is becomes this attachment's own copy, which
-				it loses with gpuwm_switch and gpuwm_exchange, and which the mapping is not
-				shared for. -ENOTSUP: on a GPU */
-	bool look; /* operators (GPUWM_CONNECT_ADMIN; -EACCES): also of a version that gives no leases because it
-		      is tainted or retiring, to find out what is wrong with it */
-	/* Each of these is in the version's key, and equal; also of what gpuwm_switch is to put there, unless it gets a
-	 * key of its own. -EKEYREJECTED: names the field. NULL: any key. */
+	/* On host: the process may write into the memory. A page that is written becomes a copy of
+	 * this mapping's own. gpuwm_switch and gpuwm_exchange drop these copies. Other attachments
+	 * do not share the mapping. Fails with -ENOTSUP on a GPU. */
+	bool private_writes;
+	/* For operators: attach also to a version that gives no leases, because it is tainted or
+	 * retiring, to find out what is wrong with it. Fails with -EACCES without
+	 * GPUWM_CONNECT_ADMIN. */
+	bool look;
+	/* What the version's key must have: each of these fields, with an equal value. gpuwm_switch
+	 * asks the same of the next version, unless it gets a key of its own. If a field is missing
+	 * or differs, the call fails with -EKEYREJECTED and names the field. NULL: any key. */
 	const struct gpuwm_key_field *key;
 	size_t key_count;
-	/* Who made the version must be one of these users or, with owner_operator, an operator; the same holds for what
-	 * gpuwm_switch is to put there. So nobody is served by who took a name first. -EACCES says whose the version is and
-	 * whose was asked for. Neither of both: anybody's version will do. */
+	/* Who must have made the version: one of these users or, with owner_operator, an operator.
+	 * gpuwm_switch asks the same of the next version. So nobody can serve their own bytes by
+	 * being the first to take a name. Otherwise the call fails with -EACCES, and the message
+	 * says who made the version and whose was asked for. Without both options the owner does
+	 * not matter. */
 	const uint32_t *owner_uids;
 	size_t owner_uid_count; /* at most 16 */
 	bool owner_operator;
 };
 
-/* Leases and maps a version, read-only. ref: "model", "model@tag",
- * "model@alias" or a version id. Costs one round trip and a few driver calls,
- * however many tensors there are. Two attaches of one version and rank on one
- * device, with the same peers and segments, share the mapping (same addresses, whatever `address` says) and hold
- * a lease each.
- * On host a mapping keeps one descriptor open for each segment. From its first lease on, a client keeps one descriptor
- * besides its socket (not with GPUWM_CONNECT_ONCE). A forked child has none of these descriptors.
- * A write into the memory faults (but for private_writes): SIGSEGV on host, an illegal address in a kernel.
- * -ENOENT (also a model that the rules of gpuwmd's configuration do not let this user attach to), -ENODEV (lists where
- * the version is, or says how its GPU was lost), -ETIMEDOUT, -EDQUOT, -ESHUTDOWN, -EKEYREJECTED, -EACCES (the version is of
- * another owner than the options ask for), -ENOTSUP (no CUDA driver here), -EBADMSG; -EAGAIN: the thread that takes leases
- * again after a restart could not be made; -EMFILE, -ENFILE: there is no descriptor to wake that thread
- * (GPUWM_CONNECT_ONCE needs neither). */
+/* Takes a lease on a version and maps the version, read-only. ref is "model", "model@tag",
+ * "model@alias" or a version id. options may be NULL. The call costs one round trip and a few calls
+ * of the driver, however many tensors there are. A write into the memory faults, unless
+ * options.private_writes is set: on host with SIGSEGV, in a kernel as an illegal address.
+ *
+ * If this process attaches twice to the same version and rank on the same device, with the same
+ * peers and segments, both attachments share one mapping: they have the same addresses, whatever
+ * options.address says. Each of them has a lease.
+ *
+ * Returns 0 and sets *ret_mapping. The caller owns the mapping until gpuwm_detach or gpuwm_drop. On
+ * host a mapping keeps a descriptor open for each segment. From its first lease on, a client keeps
+ * one descriptor besides its socket, unless it has GPUWM_CONNECT_ONCE. A forked child has none of
+ * these descriptors.
+ *
+ * Fails with
+ *   -ENOENT           There is no such version, or gpuwmd's configuration does not let this user
+ *                     attach to the model.
+ *   -ENODEV           The version is not on the device, or it was lost with its GPU. The message
+ *                     lists the devices that have it, or says how the GPU was lost.
+ *   -ETIMEDOUT        The version was not ready within wait_ms.
+ *   -EDQUOT           A limit of this user was reached.
+ *   -ESHUTDOWN        gpuwmd is draining.
+ *   -EKEYREJECTED     The version has another key than options.key asks for.
+ *   -EACCES           The version has another owner than the options ask for, or options.look is
+ *                     set without GPUWM_CONNECT_ADMIN.
+ *   -ENOTSUP          This process has no CUDA driver, or can't have what an option asks for.
+ *   -EBADMSG          The version is tainted, or its index is damaged.
+ *   -EAGAIN           The thread that takes leases again after a restart could not be made.
+ *   -EMFILE, -ENFILE  There is no descriptor to wake that thread with.
+ * With GPUWM_CONNECT_ONCE the client has no such thread and needs no such descriptor. */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping **ret_mapping);
 
-/* Unmaps (when this was the last use in the process) after waiting for the
- * device to be idle, then gives the lease back. Pointers of its tensors are
- * dead afterwards. 0, at once while gpuwmd is away: the lease ended with the
- * connection, and is not taken again; -EIO: unmapped, but gpuwmd did not know the
- * lease; -ECHILD: nothing was done; -EBUSY: nothing was done, since exports or holds
- * of it are alive (their number is told), or a CUDA stream is being captured. mapping may be NULL. */
+/* Ends a mapping. If no other attachment of this process shares the memory, the call waits until
+ * the device is idle and unmaps the memory. Then it gives the lease back. mapping may be NULL.
+ *
+ * Returns 0. While gpuwmd is away it does so without a wait: the lease ended with the connection,
+ * and the library does not take it again. The mapping is freed, and the pointers of its tensors
+ * must not be used any more.
+ *
+ * Fails with
+ *   -EIO     The memory is unmapped and the mapping is freed, but gpuwmd did not know the lease.
+ *   -EBUSY   Exports or holds of the mapping are alive, and the message says how many; or a CUDA
+ *            stream is being captured. Nothing was done.
+ *   -ECHILD  Nothing was done. */
 int gpuwm_detach(struct gpuwm_mapping *mapping);
 
-/* Gives the handle up, at once and without an error: what gpuwm_detach does is done by a thread of the library, after
- * the last export and hold is gone: when the device is idle, and later while a CUDA stream is being captured. The
- * lease goes on until the memory is unmapped. Nothing is done in exit, whose kernel takes everything back, nor in a
- * forked child. Work that still reads the memory must have been queued in the device's primary context, as frameworks
- * do. Where that thread can't be made, the memory stays until a later call makes it. mapping may be NULL. */
+/* Gives a mapping up. The call returns at once and can't fail. A thread of the library later does
+ * what gpuwm_detach does: after the last export and hold of the mapping has ended, when the device
+ * is idle and no CUDA stream is being captured. The lease goes on until the memory is unmapped.
+ * mapping may be NULL, and must not be used afterwards.
+ *
+ * Work that still reads the memory must be queued in the device's primary context, as frameworks
+ * do: the thread waits for no other context. If the thread can't be made, the memory stays mapped
+ * until a later call makes it. The library does nothing when the process exits: the kernel reclaims
+ * everything. In a forked child the call does nothing. */
 void gpuwm_drop(struct gpuwm_mapping *mapping);
 
-/* 0 while the lease is held, or will be taken again; else what it was lost with,
- * as in gpuwm_lost. With GPUWM_CONNECT_ONCE -ECONNRESET when the connection has ended.
- * -ENOTRECOVERABLE: a switch or an exchange lost the memory. -ESTALE: an operator revoked it, among others:
- * gpuwm_mapping_revoked. */
+/* Tells whether the mapping still has its lease and its memory.
+ *
+ * Returns 0 while the lease is held, and while the library will take it again.
+ *
+ * Fails with
+ *   the code of gpuwm_lost   The lease was lost. -ESTALE: perhaps an operator revoked it, see
+ *                            gpuwm_mapping_revoked.
+ *   -ECONNRESET              With GPUWM_CONNECT_ONCE: the connection has ended.
+ *   -ENOTRECOVERABLE         gpuwm_switch or gpuwm_exchange lost the memory. */
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
-/* Whether an operator revoked the lease. It is never taken again. The memory stays mapped until gpuwm_detach, or until
- * gpuwm_switch puts another version there under a new lease; then gpuwmd hears that it is unmapped. With
- * GPUWM_CONNECT_ONCE it is known after gpuwm_mapping_check. False in a forked child. */
+/* Returns whether an operator revoked the lease. The library never takes such a lease again. The
+ * memory stays mapped until gpuwm_detach, or until gpuwm_switch puts another version there under a
+ * new lease. Then the library tells gpuwmd that the memory is unmapped. With GPUWM_CONNECT_ONCE
+ * call gpuwm_mapping_check first: only that call learns of it. Returns false in a forked child. */
 bool gpuwm_mapping_revoked(const struct gpuwm_mapping *mapping);
 
-/* Valid until gpuwm_detach; gpuwm_switch and gpuwm_exchange change what it says. */
+/* Returns the version that is mapped. The mapping owns the struct, which is valid until
+ * gpuwm_detach. gpuwm_switch and gpuwm_exchange change its content. */
 const struct gpuwm_version_info *gpuwm_mapping_version(const struct gpuwm_mapping *mapping);
 
-/* Where the addresses begin that hold all segments, and how many bytes that are (ret_bytes may be NULL).
- * Processes that wish for the same address, and get it, have the same pointers. NULL: there are no segments. */
+/* Returns the first address of the range that holds all segments. Sets *ret_bytes to the size of
+ * the range; ret_bytes may be NULL. Returns NULL if there are no segments. If several processes ask
+ * for the same address in options.address, and get it, their pointers are the same. */
 const void *gpuwm_mapping_address(const struct gpuwm_mapping *mapping, uint64_t *ret_bytes);
 
 struct gpuwm_switch_options {
 	size_t size;
-	int64_t wait_ms; /* for a version that is not ready or not there yet */
-	bool idle; /* the caller has waited for the device, and captures nothing: do not wait again */
-	/* What this switch asks of the new version's key, in place of what gpuwm_attach (or gpuwm_publish) asked for:
-	 * fewer fields, say, where a key also says which checkpoint it is, or others. Later switches ask for it only if
-	 * they get it too. Each field is in the version's key, and equal; a field that the version lacks is
-	 * -EKEYREJECTED. NULL: as when it was attached. Not NULL with a key_count of 0: any key will do. */
+	int64_t wait_ms; /* how long to wait for a version that is not there yet, or not ready */
+	/* The caller has waited for the device and captures nothing: do not wait again. */
+	bool idle;
+	/* What the new version's key must have, in place of what gpuwm_attach or
+	 * gpuwm_publish_begin got: for example fewer fields, if the key also says which checkpoint
+	 * the version is. Only this switch asks for these fields; later switches need them in their
+	 * own options. If a field is missing or differs, the call fails with -EKEYREJECTED. NULL:
+	 * as when the version was attached. Not NULL with a key_count of 0: any key. */
 	const struct gpuwm_key_field *key;
 	size_t key_count;
 };
 
-/* Puts another version of the same layout where this one is mapped: at the same addresses, on the same
- * device, of the same rank. Every data pointer, shape and stride stays true, and so do CUDA graphs that were
- * captured with them: what runs afterwards reads the new bytes. To be called at a quiet point of the caller's
- * own: it waits until the device is idle, then unmaps, maps and exchanges the leases; on host each segment
- * changes in one step. While it runs no thread may use the mapping, nor queue work that reads it.
- * Afterwards gpuwm_mapping_version, metadata, files and digests are the new version's, and texts that were
- * told before (names, shapes, strides, files) are gone: look them up again. What the caller made from the old
- * bytes itself (copies, caches, merged adapters, pages on host that are to be present) is its own to renew.
- * 0, also when the mapping is of that version already: only the lease is a new one then, so it heals a
- * lease that was lost, and of keys only the one in the options is asked for. Errors leave everything as it was:
- * -EKEYREJECTED: another key than was asked for, in the options or when it was attached; -EXDEV: another layout, and the first
- * difference: detach and attach anew; -EBUSY: another attachment of this process shares the mapping (detach it
- * first: of several one can't move alone), or a CUDA stream is being captured; -EIO: the context is broken, or the
- * driver refused; -ECHILD; and all of gpuwm_attach. After these errors the mapping keeps its version and its lease. If an
- * operator has removed the alias that a worker follows, the call fails with -ENOENT: call it again at the next event
- * "swapped".
- * -ENOTRECOVERABLE: the library could map neither the new version nor the old one again. The memory is unmapped, and every
- * pointer into it is dead until another gpuwm_switch succeeds; else detach. */
+/* Puts another version of the same layout where the mapping's version is: at the same addresses, on
+ * the same device, of the same rank. Every data pointer, shape and stride stays true. So do CUDA
+ * graphs that were captured with them: what runs afterwards reads the new bytes. options may be
+ * NULL.
+ *
+ * Call it at a quiet point of the program: while the call runs, no thread may use the mapping or
+ * queue work that reads it. The call waits until the device is idle. Then it unmaps the old
+ * version, maps the new one and exchanges the leases. On host each segment changes in one step.
+ *
+ * Afterwards gpuwm_mapping_version, metadata, files and digests are those of the new version.
+ * Pointers to texts that were told before (names, shapes, strides, files) are invalid: look them up
+ * again. The caller renews what it made from the old bytes itself: copies, caches, merged adapters,
+ * and on host the presence of pages.
+ *
+ * Returns 0. If the mapping already has that version, the call only replaces the lease, and so
+ * heals a lease that was lost. Of the two keys it then compares only the one in the options.
+ *
+ * Fails with the codes of gpuwm_attach and those below. The mapping keeps its version and its
+ * lease, except after -ENOTRECOVERABLE.
+ *   -ENOENT           There is no such version. If an operator has removed the alias that the
+ *                     worker follows, call again at the next event "swapped".
+ *   -EKEYREJECTED     The version has another key than the options ask for, or gpuwm_attach asked
+ *                     for.
+ *   -EXDEV            The version has another layout. The message says the first difference.
+ *                     Detach, and attach to the version anew.
+ *   -EBUSY            Another attachment of this process shares the mapping; detach it first. Or a
+ *                     CUDA stream is being captured.
+ *   -EIO              The CUDA context is broken, or the driver refused.
+ *   -ECHILD
+ *   -ENOTRECOVERABLE  The library could map neither the new version nor the old one again. The
+ *                     memory is unmapped. No pointer into it may be used until another gpuwm_switch
+ *                     succeeds. If none does, detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
 struct gpuwm_exchange_options {
 	size_t size;
-	bool idle; /* the caller has waited for the device, and captures nothing: do not wait again */
-	bool check; /* compare only: the call fails where an exchange would, but asks the device nothing and changes nothing */
+	/* The caller has waited for the device and captures nothing: do not wait again. */
+	bool idle;
+	/* Compare only: the call fails if an exchange would, but it asks the device nothing and
+	 * changes nothing. */
+	bool check;
 };
 
-/* Puts the version of `other` where `mapping` is, and that of `mapping` where `other` is. Both are of one layout, on
- * one device, of one rank, with the same segments and peers. No gpuwmd is asked, so that it can't fail for want of
- * one: an engine of several ranks attaches every rank to the next version, then exchanges all of them, and goes back
- * by the same call. Pointers, CUDA graphs, exports and holds stay with the addresses, as in gpuwm_switch, by whose
- * rules it is to be called (for both mappings). Versions with their texts, leases (lost ones too), and the clients
- * that hold the leases change sides. The keys and owners that gpuwm_attach was given stay, for gpuwm_switch; nothing
- * is asked of them here. gpuwm_detach of `other` then gives the lease on the old version back.
- * 0, also when both are of one version: the memory stays then. Errors leave everything as it was: -EXDEV: another
- * layout, and the first difference; another device, rank, subset or other peers; -EINVAL: one mapping twice, or only
- * one with private_writes; -EBUSY: another attachment of this process shares one of the two (names it), or a CUDA
- * stream is being captured; -EIO: the context is broken, or the driver refused; -ECHILD.
- * -ENOTRECOVERABLE: the one that is named, or both, could not be mapped again: as in gpuwm_switch, until another
- * gpuwm_switch or gpuwm_exchange succeeds. */
+/* Puts the version of `other` where `mapping` is, and the version of `mapping` where `other` is.
+ * Both must have the same layout, device, rank, segments and peers. The call does not need gpuwmd,
+ * so it can't fail because gpuwmd is away. An engine of several ranks can attach every rank to the
+ * next version first, then exchange all of them, and go back by the same call. options may be NULL.
+ *
+ * The rules of gpuwm_switch hold for both mappings: when to call it, and which pointers stay true.
+ * Pointers, CUDA graphs, exports and holds stay with the addresses. Versions with their texts
+ * change sides, and so do leases (lost ones too) and the clients that hold them. The keys and
+ * owners that gpuwm_attach got stay with each mapping for its next gpuwm_switch; this call compares
+ * neither. Afterwards gpuwm_detach of `other` gives back the lease on the version that `mapping`
+ * had.
+ *
+ * Returns 0. If both mappings have the same version, the memory stays as it is.
+ *
+ * Fails with the codes below. Nothing changes, except after -ENOTRECOVERABLE.
+ *   -EXDEV            The layouts differ, and the message says the first difference; or the device,
+ *                     rank, segments or peers differ.
+ *   -EINVAL           Both are the same mapping, or only one of them has private_writes.
+ *   -EBUSY            Another attachment of this process shares one of the two, which the message
+ *                     names. Or a CUDA stream is being captured.
+ *   -EIO              The CUDA context is broken, or the driver refused.
+ *   -ECHILD
+ *   -ENOTRECOVERABLE  The library could not map the memory of one mapping or of both again; the
+ *                     message names them. No pointer into that memory may be used until another
+ *                     gpuwm_switch or gpuwm_exchange succeeds. */
 int gpuwm_exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other,
 		   const struct gpuwm_exchange_options *options);
 
 struct gpuwm_tensor {
-	const char *name; /* this and the next pointers: valid until gpuwm_detach or gpuwm_switch */
+	/* The name, and the arrays `shape` and `strides`, are valid until gpuwm_detach,
+	 * gpuwm_switch or gpuwm_exchange. */
+	const char *name;
 	enum gpuwm_dtype dtype;
 	uint32_t ndim;
 	const uint64_t *shape; /* ndim entries */
 	const int64_t *strides; /* ndim entries, in elements */
-	const void *data; /* host memory, or a CUDA device pointer of the version's device: until gpuwm_detach;
-			  NULL: not mapped, see gpuwm_attach_options.globs */
+	/* Host memory, or a device pointer of the version's GPU. Valid until gpuwm_detach. NULL:
+	 * the tensor is not mapped, see gpuwm_attach_options.globs. */
+	const void *data;
 	uint64_t bytes;
-	uint32_t segment; /* position, and offset in it in bytes */
-	uint64_t offset;
+	uint32_t segment; /* the position of its segment */
+	uint64_t offset; /* in the segment, in bytes */
 	uint8_t digest[16];
 };
 
-/* Tensors are in the order of their names (bytes). */
+/* Returns the number of tensors. They are in the order of their names, byte by byte. */
 uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping);
-/* -ERANGE. */
+/* Sets *ret_tensor to the tensor at `position`. Returns 0. Fails with -ERANGE if there is none,
+ * with -ECHILD, and with -ENOTRECOVERABLE. */
 int gpuwm_tensor_at(const struct gpuwm_mapping *mapping, uint64_t position, struct gpuwm_tensor *ret_tensor);
-/* All of them, in one call: gpuwm_tensor_count many. -ECHILD, -ENOTRECOVERABLE. */
+/* Sets ret_tensors, an array of gpuwm_tensor_count entries that the caller owns, to all tensors.
+ * Returns 0. Fails with -ECHILD, and with -ENOTRECOVERABLE. */
 int gpuwm_tensors(const struct gpuwm_mapping *mapping, struct gpuwm_tensor *ret_tensors);
-/* -ENOENT. O(log n). */
+/* Sets *ret_tensor to the tensor with this name, in O(log n). Returns 0. Fails with -ENOENT if
+ * there is none, with -ECHILD, and with -ENOTRECOVERABLE. */
 int gpuwm_tensor_find(const struct gpuwm_mapping *mapping, const char *name, struct gpuwm_tensor *ret_tensor);
 
-/* Free-form texts of the version; NULL when there is none. Valid until gpuwm_detach or gpuwm_switch. */
+/* The publisher can give a version texts of any kind (metadata) and small files. What the next four
+ * functions return belongs to the mapping and is valid until gpuwm_detach, gpuwm_switch or
+ * gpuwm_exchange. */
+
+/* Returns the text with this key, or NULL if there is none. */
 const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key);
-/* Position 0, 1, …: 0 or -ERANGE. */
+/* Sets *ret_key and *ret_value to the text at `position`, from 0. Returns 0. Fails with -ERANGE if
+ * there is none, and with -ECHILD. */
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
 		      const char **ret_value);
-/* Small files that the version carries ("config.json"): NULL when there is none. A publisher gives them any names:
- * who writes them into a folder looks for '/' first. */
+/* Returns the content of the small file with this name, such as "config.json", and sets *ret_bytes
+ * to its size. Returns NULL if there is none. The publisher can choose any name: before you write
+ * such a file into a folder, look for '/' in its name. */
 const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes);
+/* Sets the three results to the file at `position`, from 0. Returns 0. Fails with -ERANGE if there
+ * is none, and with -ECHILD. */
 int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,
 		  const void **ret_data, uint32_t *ret_bytes);
 
-/* Copies a part of a tensor to host memory, wherever it lies: for tools and
- * tests. Synchronous. On a GPU the first call makes the device's context, which
- * is kept until gpuwm_detach. -ERANGE. */
+/* Copies `bytes` bytes of a tensor, from `offset` on, to host memory. It is meant for tools and
+ * tests. It returns when the copy is done. On a GPU the first call makes the device's context,
+ * which is kept until gpuwm_detach.
+ *
+ * Returns 0. Fails with -ERANGE if the tensor does not have these bytes, with -ENODATA if the
+ * tensor is not mapped, with -ECHILD, and with -ENOTRECOVERABLE. */
 int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor, uint64_t offset,
 		      void *buffer, uint64_t bytes);
 
-/* Reads tensors again where this mapping has them, all in one go, and compares them with the digests that the version got
- * when it was made: whether this process reads what every other does. names NULL: all that are mapped. On
- * a GPU a kernel reads at the memory's speed, from the device's context as gpuwm_tensor_read makes it; what was
- * queued before is waited for. -EBADMSG: the message has the first that differs, and both digests; -ENOENT,
- * -ENODATA: no such tensor, one that is not mapped, before anything is read; -EBUSY: a CUDA stream is being captured;
- * -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE. */
+/* Reads tensors again through this mapping and compares them with the digests that the version got
+ * when it was made. So it tells whether this process reads what every other process does. names has
+ * `count` names; NULL: all tensors that are mapped. On a GPU the call waits for what was queued
+ * before, then a kernel reads the memory at its full speed, in the context that gpuwm_tensor_read
+ * makes.
+ *
+ * Returns 0 if all are equal.
+ *
+ * Fails with
+ *   -EBADMSG          A tensor differs. The message names the first one, and both digests.
+ *   -ENOENT           There is no tensor with one of the names. Nothing was read.
+ *   -ENODATA          One of the tensors is not mapped. Nothing was read.
+ *   -EBUSY            A CUDA stream is being captured.
+ *   -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE */
 int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const *names, size_t count);
 
 /* ---- for other frameworks --------------------------------------------- */
 
-/* A tensor as DLPack has it: data is the tensor's own address (NULL when it has no bytes), byte_offset 0, strides are
- * always there, device_id is this process's number of the GPU. Shape and strides are the export's own: they outlive
- * gpuwm_switch. 1: it goes out as bytes (uint8), to be viewed as its dtype by who takes it, since consumers lack it:
- *   F8_*           the same shape and strides;
- *   F4, F6_*       the last dimension counts bytes; where rows are no whole bytes, and of an empty one, one dimension
- *                  of all its bytes.
- * The memory stays mapped and its lease goes on until the deleter is called, whatever becomes of the handle: see
- * gpuwm_drop. A deleter only counts: it may be called from any thread, under any lock, in a stream capture, in exit,
- * and in a forked child, where it concerns nobody. Without private_writes nothing may write into the tensor: the
- * versioned one says so.
- * 0 or 1; -ERANGE: no tensor of this mapping; -ENODATA: one that is not mapped; -EOVERFLOW: a dimension of an empty
- * tensor is above 2^63 - 1; -EAGAIN: the thread of gpuwm_drop could not be made; -ECHILD; -ENOTRECOVERABLE; -ENOMEM. */
+/* Makes a DLPack export of a tensor. Its data is the tensor's own address (NULL if the tensor has
+ * no bytes), its byte_offset is 0, it always has strides, and its device_id is this process's
+ * number of the GPU. Shape and strides belong to the export, so they outlive gpuwm_switch. Nothing
+ * may write into the tensor, unless the version was attached with private_writes.
+ *
+ * Returns 0 and sets *ret. Returns 1 if the export shows the tensor's bytes as uint8, because
+ * consumers lack the tensor's own dtype. The consumer then views the bytes as that dtype:
+ *   F8_*           The export has the same shape and strides.
+ *   F4, F6_*       The last dimension counts bytes. If the rows are not whole bytes, or the tensor
+ *                  is empty, the export has one dimension with all of the tensor's bytes.
+ *
+ * Whoever has the export owns it and calls its deleter once. Until then the memory stays mapped and
+ * its lease goes on, even after gpuwm_drop. A deleter only counts. So it may be called by any
+ * thread, under any lock, during a stream capture and during exit. In a forked child it has no
+ * effect.
+ *
+ * Fails with
+ *   -ERANGE     The mapping has no such tensor.
+ *   -ENODATA    The tensor is not mapped.
+ *   -EOVERFLOW  The tensor is empty, and one of its dimensions is above 2^63 - 1.
+ *   -EAGAIN     The thread of gpuwm_drop could not be made.
+ *   -ECHILD, -ENOTRECOVERABLE, -ENOMEM */
 int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 		 struct DLManagedTensor **ret);
-/* Tensors at `count` positions, all or none, in one call; 0 also where one goes out as bytes. Errors of gpuwm_dlpack. */
+/* Does the same for the tensors at `count` positions, for all of them or for none. ret is the
+ * caller's array of `count` entries. Returns 0, also if some of the exports show bytes as uint8.
+ * Fails with the codes of gpuwm_dlpack. */
 int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
 		      struct DLManagedTensor **ret);
-/* DLPack 1.0; only for a consumer that asks for it. */
+/* Does the same as gpuwm_dlpack with the struct of DLPack 1.0, whose flags say that the tensor is
+ * read-only. Use it only for a consumer that asks for DLPack 1.0. */
 int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 			   struct DLManagedTensorVersioned **ret);
-/* A destructor for Python's capsules "dltensor" and "dltensor_versioned" of exports: calls the deleter of one that
- * nobody consumed. The library needs no Python: it finds the functions that the process has. */
+/* A destructor for Python's capsules "dltensor" and "dltensor_versioned" that hold an export. If
+ * nobody consumed the capsule, it calls the export's deleter. The library does not link to Python:
+ * it finds the functions for capsules in the process. */
 void gpuwm_dlpack_capsule_end(void *capsule);
 
-/* Holds the mapping as an export does, for objects of other kinds: arrays, views of the memory. -ECHILD, -EAGAIN. */
+/* Holds the mapping as an export does, for objects of other kinds, such as an array or a view of
+ * the memory. Returns 0. Each hold needs one gpuwm_unhold. Fails with -ECHILD, and with -EAGAIN as
+ * gpuwm_dlpack does. */
 int gpuwm_hold(struct gpuwm_mapping *mapping);
-/* Gives a hold back: by the rules of a deleter. */
+/* Gives a hold back. The rules for an export's deleter hold for this call. */
 void gpuwm_unhold(struct gpuwm_mapping *mapping);
-/* Exports and holds that are alive. */
+/* Returns the number of exports and holds of the mapping that are alive. */
 uint64_t gpuwm_mapping_exports(const struct gpuwm_mapping *mapping);
 
-/* Say when a capture of a CUDA stream begins and ends. CUDA makes a capture invalid when its context is waited for, by
- * whatever thread, and tells nobody beforehand. In between the library waits for no context: what gpuwm_drop is to unmap
- * stays until the end, and gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify, gpuwm_vacate,
- * gpuwm_occupy, gpuwm_reservation_free and both commits of a publish are -EBUSY.
- * begin waits for what the library's thread is at. Captures may overlap, in any threads. Without this they find captures
- * on streams that go with the default one; others are lost to these calls, or where the last export goes. */
+/* Tell the library that a capture of a CUDA stream begins, and that it has ended. Call the first
+ * before each capture and the second after it. Captures may overlap, also in several threads. If a
+ * thread of the library is unmapping memory, gpuwm_capture_begin waits until it has finished.
+ *
+ * Why: CUDA makes a capture invalid when any thread waits for its context, without a warning.
+ * Between the two calls the library waits for no context:
+ *   - memory that gpuwm_drop is to unmap stays mapped until the capture has ended;
+ *   - gpuwm_detach, gpuwm_switch, gpuwm_exchange, gpuwm_tensors_verify, gpuwm_vacate, gpuwm_occupy,
+ *     gpuwm_reservation_free, gpuwm_publish_commit and gpuwm_publish_commit_attached fail with
+ *     -EBUSY.
+ *
+ * A program that does not make these calls risks its captures. The library then recognises a
+ * capture only on a stream that synchronises with the default stream (one made without
+ * CU_STREAM_NON_BLOCKING). A capture on any other stream becomes invalid when one of the functions
+ * above waits for its context. The same happens when the last export or hold of a mapping ends
+ * after gpuwm_drop, since the library's thread then waits for the context. */
 void gpuwm_capture_begin(void);
 void gpuwm_capture_end(void);
 
@@ -460,62 +628,101 @@ void gpuwm_capture_end(void);
 
 struct gpuwm_reservation;
 
-/* Reserves addresses for at least `bytes` on a device ("host" or a UUID), all of them backed by one small block of memory
- * that is mapped again and again: what is written at one address is read at others too. So a standby engine can
- * reserve the addresses of a KV cache, run kernels on them and capture CUDA graphs, while another engine has the
- * memory. gpuwm_occupy puts memory of its own at the same addresses later. The block takes at most 64 MiB.
- * The call does not need gpuwmd. One thread at a time may call with a reservation.
- * 0; -EINVAL: `device` is no device, or `bytes` is 0 or too large; -ENODEV, -ENOTSUP: this process can't use that
- * device; -ENOSPC: the device has no room for the block; -ENOMEM, -EMFILE, -EIO. */
+/* Reserves addresses for at least `bytes` on a device ("host" or the UUID of a GPU). One small
+ * block of memory, at most 64 MiB, is mapped at all of these addresses again and again: what is
+ * written at one address is read at others too. So a standby engine can reserve the addresses of a
+ * KV cache, run kernels on them and capture CUDA graphs while another engine has the memory. Later
+ * gpuwm_occupy puts memory of its own at the same addresses. The call does not need gpuwmd.
+ *
+ * Returns 0 and sets *ret_reservation. The caller owns it until gpuwm_reservation_free.
+ *
+ * Fails with
+ *   -EINVAL            `device` is not a device, or `bytes` is 0 or too large.
+ *   -ENODEV, -ENOTSUP  This process can't use the device.
+ *   -ENOSPC            The device has no room for the block.
+ *   -ENOMEM, -EMFILE, -EIO
+ *
+ * Threads: only one thread at a time may make calls on a reservation. */
 int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation **ret_reservation);
-/* Where the addresses begin (a device pointer on a GPU), a multiple of 2 MiB, and how many bytes they are: `bytes`
- * rounded up to whole blocks. ret_bytes may be NULL. */
+/* Returns the first address (a device pointer on a GPU), a multiple of 2 MiB. Sets *ret_bytes to
+ * the size of the range, which is `bytes` rounded up to whole blocks. ret_bytes may be NULL. */
 void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uint64_t *ret_bytes);
-/* Gives the block back, after waiting until the device is idle. From now on nothing may use the addresses until
- * gpuwm_occupy has returned 0. Call it after warming up and capturing: gpuwm_occupy then has less to do. On host the
- * block's memory goes back when other memory takes its place, or with gpuwm_reservation_free.
- * 0, also if the block is gone already. After an error the block is there as before: -EBUSY: a CUDA stream is being
- * captured; -EIO; -ECHILD. */
+/* Waits until the device is idle, then gives the block's memory back. From now on nothing may use
+ * the addresses until gpuwm_occupy has returned 0. Call it after warming up and capturing:
+ * gpuwm_occupy then has less to do. On host the block's memory goes back only when other memory
+ * takes its place, or with gpuwm_reservation_free.
+ *
+ * Returns 0, also if the block is gone already. Fails with -EBUSY if a CUDA stream is being
+ * captured, with -EIO, and with -ECHILD. After a failure the block is there as before. */
 int gpuwm_vacate(struct gpuwm_reservation *reservation);
-/* Puts memory behind all of the addresses, filled with zeros, after gpuwm_vacate; what the block held is gone. It takes
- * memory piece by piece. Where there is none it tries again for wait_ms (-1: for ever): the memory of a process that was
- * killed comes back within some hundred milliseconds. While it runs, nothing may use the addresses.
- * 0, also if the memory is there already. After these errors no memory is taken (on host it goes back as with
- * gpuwm_vacate), and the call may be repeated: -ENOSPC: the device has too little memory, and the message says how much
- * is missing; -ENOMEM, -EMFILE, -EIO. The call also fails with the codes of gpuwm_vacate. */
+/* Puts memory behind all of the addresses, filled with zeros. If the block is still there, the call
+ * vacates it first, and what the block held is gone. The call takes memory piece by piece. While
+ * the device has too little, it tries again for wait_ms (-1: for ever): the memory of a process
+ * that was killed comes back within some hundred milliseconds. While the call runs, nothing may use
+ * the addresses.
+ *
+ * Returns 0, also if the memory is there already.
+ *
+ * Fails with the codes of gpuwm_vacate, and with those below. After those below no memory is taken
+ * (on host it goes back as with gpuwm_vacate), and the call may be repeated.
+ *   -ENOSPC                 The device has too little memory. The message says how much is missing.
+ *   -ENOMEM, -EMFILE, -EIO */
 int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms);
-/* Unmaps the memory and gives the addresses up, after waiting until the device is idle. NULL is fine. -EBUSY: nothing
- * was done, since a CUDA stream is being captured; -ECHILD. */
+/* Waits until the device is idle, unmaps the memory, and gives the addresses up. reservation may be
+ * NULL.
+ *
+ * Returns 0 and frees the reservation. Fails with -EBUSY if a CUDA stream is being captured, and
+ * with -ECHILD. Then nothing was done. */
 int gpuwm_reservation_free(struct gpuwm_reservation *reservation);
 
-/* Installs a handler for SIGSEGV, once for the process. No other function of the library installs one.
- * If a thread writes into a tensor on host that the library mapped read-only, the handler writes one line to standard
- * error, with the names of the tensor and the version. Then it restores the handler that was there before (or the
- * default) and returns. The thread repeats its write, and the process ends as it would have without this function: it
- * dumps core, or its own handler prints a backtrace. The handler passes every other SIGSEGV on to the one that was there
- * before. A handler that the program installs later replaces this one, unless the later one calls it.
- * The handler calls only async-signal-safe functions. A write by a GPU's kernel raises no signal: CUDA ends the
- * context, and the next calls return CUDA_ERROR_ILLEGAL_ADDRESS without an address. */
+/* ---- faults ------------------------------------------------------------ */
+
+/* Installs a handler for SIGSEGV, once for the process. No other function of the library installs
+ * one.
+ *
+ * If a thread writes into a tensor on host that the library mapped read-only, the handler writes
+ * one line to standard error, with the names of the tensor and the version. Then it restores the
+ * handler that was there before (or the default) and returns. The thread repeats its write, and the
+ * process ends as it would have without this function: it dumps core, or its own handler prints a
+ * backtrace. The handler passes every other SIGSEGV on to the one that was there before. A handler
+ * that the program installs later replaces this one, unless the later one calls it.
+ *
+ * The handler calls only async-signal-safe functions. A write by a GPU's kernel raises no signal:
+ * CUDA ends the context, and the next calls return CUDA_ERROR_ILLEGAL_ADDRESS without an
+ * address. */
 void gpuwm_name_faults(void);
 
-/* ---- raw handles: for those who map themselves ------------------------ */
+/* ---- raw handles: for programs that map the memory themselves ---------- */
 
-/* A lease and its descriptors, nothing mapped but the index. */
+/* Takes a lease on a version and gets its descriptors. It maps nothing but the index.
+ *
+ * Returns 0 and sets *ret_handles. The caller owns the handles until gpuwm_handles_release. Fails
+ * with the codes of gpuwm_attach. */
 int gpuwm_get_handles(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		      struct gpuwm_handles **ret_handles);
-/* Closes the descriptors that were not taken and gives the lease back; errors
- * as in gpuwm_detach. */
+/* Closes all descriptors of the handles, frees the handles, and gives the lease back. handles may
+ * be NULL.
+ *
+ * Returns 0.
+ *
+ * Fails with
+ *   -EIO     The handles are freed, but gpuwmd did not know the lease.
+ *   -ECHILD  Nothing was done. */
 int gpuwm_handles_release(struct gpuwm_handles *handles);
-/* As gpuwm_mapping_check. */
+/* Tells whether the lease is held. Returns 0, and fails with the codes of gpuwm_mapping_check. */
 int gpuwm_handles_check(const struct gpuwm_handles *handles);
+/* Returns the version. The handles own the struct. */
 const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handles *handles);
-/* The descriptor (close-on-exec, stays owned by the handles: dup it to keep
- * it) and exact size of segment `position`; -ERANGE. */
+/* Returns the descriptor of the segment at `position`, and sets *ret_bytes to its exact size.
+ * ret_bytes may be NULL. The descriptor is close-on-exec and belongs to the handles: to keep it,
+ * dup it. Fails with -ERANGE if there is no such segment, and with -ECHILD. */
 int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes);
-/* The same for the index (format: docs/protocol.md). */
+/* Does the same for the index. docs/protocol.md describes its format. */
 int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes);
+/* Returns the number of tensors. */
 uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles);
-/* As gpuwm_tensor_at; data is NULL. */
+/* Sets *ret_tensor to the tensor at `position`, with data NULL. Its texts are valid until
+ * gpuwm_handles_release. Returns 0. Fails with -ERANGE if there is none, and with -ECHILD. */
 int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t position,
 			    struct gpuwm_tensor *ret_tensor);
 
@@ -526,266 +733,431 @@ struct gpuwm_tensor_spec {
 	enum gpuwm_dtype dtype;
 	uint32_t ndim;
 	const uint64_t *shape;
-	const int64_t *strides; /* in elements: a permutation of dense; NULL: dense, last dimension fastest */
-	const char *tied_to; /* the name of a spec of the same dtype and bytes whose memory this shares; NULL.
-				Files have no such thing: in safetensors two tensors never share bytes */
+	/* In elements. The tensor must be dense, with its dimensions in any order. NULL: dense, the
+	 * last dimension fastest. */
+	const int64_t *strides;
+	/* The name of another spec, of the same dtype and bytes, whose memory this tensor shares.
+	 * NULL: it has its own. Files know no such ties: in safetensors two tensors never share
+	 * bytes. */
+	const char *tied_to;
 };
 
-/* Attaches to a version, or elects this client as the one who builds it: of all who claim a name at once one
- * is elected, and the others wait for what it builds. To be elected needs the right to publish into the model, and a
- * tag, not an alias.
- * 0: attached, as by gpuwm_attach (options->wait_ms is how long it waits for who builds it). 1: elected;
- * *ret_mapping is not set. Then either gpuwm_publish_begin of this name on this client, which takes the claim over:
- * those who wait are attached when that is committed. Or gpuwm_claim_give_up. When neither comes to pass, because the
- * publish fails or is aborted, the process dies or the client is closed, the next one of those who wait is elected.
- * Until then gpuwm_publish_begin of the name is -EBUSY for everybody else. A version that others build without a claim is
- * waited for too. Who was elected stays so across a restart of gpuwmd: the claim is reserved for its user for grace_ms of
- * the configuration (10 s by default) after that. But it ends a publish that is not committed (gpuwm_publish_commit says so),
- * and with it the claim: claim again.
- * Where several ranks make a version, one process of them claims for all, and tells the others what came of it: to
- * join the publish that it begins (gpuwm_publish_options.join), or to attach to the version by its id, each its rank. If each
- * claimed by itself, ranks of different groups could wait for each other.
- * -ETIMEDOUT: who builds it; -EBUSY: this client has claimed it already (threads that are to wait for each other use a
- * client each); -EACCES; -EDQUOT; -EEXIST: an alias has this name; and all of gpuwm_attach. */
+/* Attaches to a version, or elects this client to build it. Of all clients that claim a name at
+ * once, one is elected. The others wait for what it builds. options may be NULL.
+ *
+ * Returns 0 and sets *ret_mapping if the version is attached, as gpuwm_attach does. options.wait_ms
+ * is how long the call waits for the builder, also for one that builds without a claim.
+ *
+ * Returns 1 if this client is elected. *ret_mapping is not set. The client then does one of these:
+ *   - It calls gpuwm_publish_begin with this name. The publish takes the claim over. When it is
+ *     committed, those who wait are attached.
+ *   - It calls gpuwm_claim_give_up.
+ * If it does neither, if the publish fails or is aborted, if the process dies or if the client is
+ * closed, the next one of those who wait is elected. Until then gpuwm_publish_begin of the name
+ * fails with -EBUSY for everybody else.
+ *
+ * If gpuwmd restarts, the elected client keeps its claim: the name stays reserved for its user for
+ * grace_ms of gpuwmd's configuration (10 s by default). But a restart ends a publish that is not
+ * committed (see gpuwm_publish_commit), and the claim that it took over: claim again.
+ *
+ * If several ranks make one version, only one process may claim it. That process tells the others
+ * the result: they join its publish (gpuwm_publish_options.join), or each attaches its rank to the
+ * version by the version's id. If each rank claimed by itself, ranks of different groups could wait
+ * for each other.
+ *
+ * Fails with the codes of gpuwm_attach, and with
+ *   -ETIMEDOUT  The wait has ended. The message says who builds the version.
+ *   -EBUSY      This client has claimed the name already. Threads that are to wait for each other
+ *               need a client each.
+ *   -EACCES     This user may not publish into the model.
+ *   -EDQUOT     A limit of this user was reached.
+ *   -EEXIST     An alias has this name. A claim needs a tag. */
 int gpuwm_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
 		struct gpuwm_mapping **ret_mapping);
-/* Not this client, after all: the next one is elected. 0 also when the claim had ended with its connection;
- * -ENOENT: this client has not claimed it, or a publish has taken the claim over (gpuwm_publish_abort ends both). */
+/* Gives a claim up, so that the next one of those who wait is elected.
+ *
+ * Returns 0, also if the claim had ended with its connection. Fails with -ENOENT if this client has
+ * not claimed the name, or if a publish has taken the claim over: gpuwm_publish_abort ends both. */
 int gpuwm_claim_give_up(struct gpuwm_client *client, const char *name);
 
 struct gpuwm_publish_options {
 	size_t size;
 	const char *name; /* "model@tag"; required */
-	const char *device; /* "host" or a UUID; required */
-	uint32_t rank, world; /* world 0 reads as 1 */
-	const char *
-		join; /* the id (gpuwm_publish_id) of the publish that another part began; NULL. gpuwmd takes it from the
-			     user who began the publish, from those whom join_uids and join_gids named then, and from
-			     operators: for everybody else there is no such publish (-ENOENT) */
-	const char *alias; /* moved to the version when it is ready; NULL */
-	uint64_t
-		align; /* of every tensor's address: a power of two from 16 to 2 MiB; 0: 256. Part of the layout:
-			   versions that gpuwm_switch is to go between have the same */
-	uint64_t segment_bytes; /* memory is made in pieces of at most this (more only for a tensor that is
-				   larger): a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what 252 pieces take.
-				   Part of the layout, as align. -EINVAL where they would be more than 252: names
-				   the smallest that fits */
-	bool stepwise; /* make a piece when a tensor in it is first asked for (gpuwm_publish_memory,
-			  gpuwm_publish_write), and the rest at the commit. Who writes in the order of
-			  gpuwm_publish_order, and frees what is written, needs room for one piece more
-			  than for what there was: see segment_bytes */
-	const struct gpuwm_key_field
-		*key; /* the version's key; NULL: it has none. Of several parts each has its own.
-					      gpuwm_metadata tells the fields, as "key.NAME" */
+	const char *device; /* "host" or the UUID of a GPU; required */
+	uint32_t rank, world; /* a world of 0 counts as 1 */
+	/* The id (gpuwm_publish_id) of the publish that this part joins. NULL: this part begins a
+	 * version. These may join: the user who began the publish, users and groups that join_uids
+	 * and join_gids named then, and operators. For everybody else there is no such publish
+	 * (-ENOENT). */
+	const char *join;
+	/* gpuwmd moves this alias to the version when the version is ready. NULL: none. */
+	const char *alias;
+	/* What the address of every tensor is a multiple of: a power of two from 16 to 2 MiB. 0:
+	 * 256. It is part of the layout: gpuwm_switch needs versions with the same value. */
+	uint64_t align;
+	/* The most bytes that a segment has, unless one tensor is larger: a multiple of 2 MiB up to
+	 * 1 TiB. 0: 16 GiB, or more if the part would need more than 252 segments. With another
+	 * value such a part fails with -EINVAL, and the message says the smallest value that is
+	 * possible. It is part of the layout, as `align` is. */
+	uint64_t segment_bytes;
+	/* Make the memory of a segment when gpuwm_publish_memory or gpuwm_publish_write first asks
+	 * for a tensor in it, and the memory that nobody asked for at the commit. A publisher that
+	 * copies tensors in the order of gpuwm_publish_order, and frees each source after its copy,
+	 * then needs room for only one segment besides the memory of the sources. */
+	bool stepwise;
+	/* The version's key. NULL: it has none. Each part of a version has its own. gpuwm_metadata
+	 * tells the fields, as "key.NAME". */
+	const struct gpuwm_key_field *key;
 	size_t key_count;
-	const uint32_t
-		*owner_uids; /* for gpuwm_publish_commit_attached: whose versions gpuwm_switch is to put into
-				       the mapping, as in gpuwm_attach_options; nothing is asked of this one */
+	/* For gpuwm_publish_commit_attached: whose versions gpuwm_switch may put into the mapping,
+	 * as in gpuwm_attach_options. They do not matter for the version that is published. */
+	const uint32_t *owner_uids;
 	size_t owner_uid_count;
 	bool owner_operator;
-	const uint32_t *join_uids,
-		*join_gids; /* users and groups who may join this publish besides the user who begins it; at
-						  most 16 of each, and only without `join`. NULL: nobody else */
+	/* Users and groups who may join this publish, besides the user who begins it: at most 16 of
+	 * each, and only without `join`. NULL: nobody else. */
+	const uint32_t *join_uids, *join_gids;
 	size_t join_uid_count, join_gid_count;
 };
 
-/* Reserves budget, plans the layout (which follows from names, dtypes and
- * shapes alone) and makes writable, zeroed memory for every tensor (with options.stepwise: its addresses
- * only). The specs are copied. Needs the right to publish into the model: see "Who may do what" in the README. Until the
- * publish ends a thread of the library tells gpuwmd that this process lives, however long it fills the memory. A process
- * that is stopped for publish_silence_ms of the configuration (30 s by default) loses its grant: the commit is
- * -ETIMEDOUT then.
- * -EACCES, -EEXIST (the tag or rank is taken), -EBUSY (another one has claimed the name: who), -ENOSPC (quotes the budget and
- * what is free), -EINVAL (names the tensor), -EDQUOT (a limit of this user: the error names it), -EAGAIN (the thread could
- * not be made). */
+/* Begins to make a version, or one part of it. The call reserves budget on the device and plans the
+ * layout, which follows from the names, dtypes and shapes alone. Then it makes writable memory for
+ * every tensor, filled with zeros; with options.stepwise only the addresses. The user needs the
+ * right to publish into the model: see "Who may do what" in the README.
+ *
+ * Returns 0 and sets *ret_publish. The caller owns the publish until a commit or
+ * gpuwm_publish_abort frees it. The library copies the specs.
+ *
+ * Until the publish ends a thread of the library tells gpuwmd that this process lives, however long
+ * the process fills the memory. If the process is stopped for publish_silence_ms of gpuwmd's
+ * configuration (30 s by default), gpuwmd takes the budget back, and the commit fails with
+ * -ETIMEDOUT.
+ *
+ * Fails with
+ *   -EACCES  This user may not publish into the model.
+ *   -EEXIST  The tag or the rank is taken.
+ *   -EBUSY   Somebody else has claimed the name. The message says who.
+ *   -ENOSPC  The device has no room. The message says the budget and what is free.
+ *   -EINVAL  A spec or an option is wrong. For a spec the message names the tensor.
+ *   -EDQUOT  A limit of this user was reached. The message names the limit.
+ *   -EAGAIN  The library's thread could not be made. */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count,
 			struct gpuwm_publish **ret_publish);
 
-/* 32 digits; for gpuwm_publish_options.join. Valid until commit or abort. gpuwmd tells the id to nobody else: whoever is
- * to join gets it from this process. */
+/* Returns the id of the publish (32 digits), for gpuwm_publish_options.join. The text is valid
+ * until the commit or abort. gpuwmd tells the id to nobody else, so this process gives it to
+ * whoever is to join. */
 const char *gpuwm_publish_id(const struct gpuwm_publish *publish);
 
-/* Where tensor `position` of the specs is to be written: host memory or a
- * device pointer, writable until commit or abort. All tensors lie in one range of addresses. -ERANGE; with
- * options.stepwise also -ENOSPC: the device has no room for the piece. Nothing is lost, try again or abort. */
+/* Sets *ret_data to the place where the tensor at `position` of the specs is to be written: host
+ * memory or a device pointer. Sets *ret_bytes to its size; ret_bytes may be NULL. The memory is
+ * writable until the commit or abort. All tensors lie in one range of addresses.
+ *
+ * Returns 0. Fails with -ERANGE if there is no such tensor. With options.stepwise it also fails
+ * with -ENOSPC if the device has no room for the segment. Nothing is lost then: try again, or
+ * abort. */
 int gpuwm_publish_memory(struct gpuwm_publish *publish, size_t position, void **ret_data, uint64_t *ret_bytes);
-/* The positions of all tensors (as many as there were specs) in the order in which they lie in memory: who
- * writes in it needs one piece of memory after the other. -ENOMEM. */
+/* Sets ret_positions to the positions of all tensors in the order in which they lie in memory. The
+ * caller owns the array, which has an entry for each spec. A publisher that writes in this order
+ * needs one segment after the other. Returns 0. Fails with -ENOMEM. */
 int gpuwm_publish_order(const struct gpuwm_publish *publish, size_t *ret_positions);
-/* Copies host memory into a tensor, wherever it lies. Synchronous. -ERANGE; as gpuwm_publish_memory. */
+/* Copies host memory into a tensor, on host or on a GPU, from `offset` on. It returns when the copy
+ * is done.
+ *
+ * Returns 0. Fails with -ERANGE if the tensor is too small, and with the codes of
+ * gpuwm_publish_memory. */
 int gpuwm_publish_write(struct gpuwm_publish *publish, size_t position, uint64_t offset, const void *data,
 			uint64_t bytes);
-/* The same memory for other frameworks, in DLPack: writable, else as gpuwm_dlpack (1: it goes out as bytes). It
- * holds the publish's memory: whatever becomes of the publish, data stays a valid address until the deleter is called.
- *   gpuwm_publish_commit_attached, done   the version's memory: it holds the mapping, as any export of it, and is
- *                                         not to be written any more;
- *   gpuwm_publish_commit, done            the same memory, not to be written any more, but under no lease: gpuwmd
- *                                         does not know that it is used;
- *   the commit failed, or an abort        this process's own memory with the bytes that it has, writable; gpuwmd
- *                                         has given its budget to others. On host what was sealed by then is copied
- *                                         page by page where it is written, and what was not is shared with forked
- *                                         children. On a GPU it can only be read after -ECONNABORTED, -ECONNREFUSED,
- *                                         -ETIMEDOUT, -EPROTO and -ENOMEM: a version may have come of it.
- * On host a forked child has the memory from the commit or the abort on, not before.
- * -ERANGE; -EOVERFLOW, -EAGAIN, -ENOMEM as gpuwm_dlpack; as gpuwm_publish_memory. */
+/* Makes a DLPack export of a tensor's memory, as gpuwm_dlpack does, but writable. The export keeps
+ * the memory: its data stays a valid address until its deleter is called, whatever becomes of the
+ * publish. What the memory is then:
+ *   - After gpuwm_publish_commit_attached it is the version's memory. The export holds the mapping,
+ *     as any export of the mapping does. Nobody may write into the memory any more.
+ *   - After gpuwm_publish_commit it is the version's memory. Nobody may write into it any more. The
+ *     export has no lease: gpuwmd does not know that somebody uses the memory.
+ *   - After a commit that failed, or an abort, it is this process's own memory, writable, with the
+ *     bytes that it has. gpuwmd has given its budget to others. On host some pages may be sealed
+ *     already: if somebody writes into such a page, the kernel copies the page first. The other
+ *     pages are shared with forked children. On a GPU the memory can only be read after
+ *     -ECONNABORTED, -ECONNREFUSED, -ETIMEDOUT, -EPROTO and -ENOMEM, since gpuwmd may have made a
+ *     version of it.
+ * On host a forked child has the memory if the fork comes after the commit or the abort, and
+ * otherwise not.
+ *
+ * Returns 0 or 1 as gpuwm_dlpack does, and sets *ret. Fails with -ERANGE, with -EOVERFLOW, -EAGAIN
+ * and -ENOMEM as gpuwm_dlpack does, and with the codes of gpuwm_publish_memory. */
 int gpuwm_publish_dlpack(struct gpuwm_publish *publish, size_t position, struct DLManagedTensor **ret);
-/* DLPack 1.0, which says that it may be written; only for a consumer that asks for it. */
+/* Does the same with the struct of DLPack 1.0, whose flags say that the memory is writable. Use it
+ * only for a consumer that asks for DLPack 1.0. */
 int gpuwm_publish_dlpack_versioned(struct gpuwm_publish *publish, size_t position,
 				   struct DLManagedTensorVersioned **ret);
-/* Names and texts are UTF-8, here and in the specs, and no name begins with "key.": -EINVAL. */
+/* Adds a text to the version. Returns 0. Fails with -EINVAL if a text is not UTF-8 or the key
+ * begins with "key.", and with -EEXIST if the key is there already. */
 int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const char *value);
-/* At most 32 MiB in all: -EFBIG. */
+/* Adds a small file to the version. The library copies the content. Returns 0. Fails with -EINVAL
+ * if the name is not UTF-8, with -EEXIST if the name is there already, and with -EFBIG if all files
+ * together have more than 32 MiB. */
 int gpuwm_publish_file(struct gpuwm_publish *publish, const char *name, const void *data, size_t bytes);
 
-/* Waits for the device, digests, unmaps (what exports use is mapped for reading instead), seals, hands the memory over
- * and waits until it is checked. On success the version is ready, and gpuwmd no longer needs this process. A version of
- * several parts becomes ready when all parts are committed. Keep the client until all ranks have begun: the version fails
- * if the last connection that began one ends before. To learn whether it became ready, attach with wait_ms.
- * Frees the publish, but for -ECHILD and -EBUSY (a CUDA stream is being captured):
- * then nothing was done.
- * 0; 1: the same, but options.alias could not be moved (gpuwm_error says why).
- * -EBADMSG: the check failed; -ETIMEDOUT: gpuwmd heard nothing of this process for too long; -ECANCELED: aborted meanwhile (another part died, or
- * gpuwmd did: it keeps what is ready); -ECONNRESET: the publish ended with the
- * connection that it was begun on, publish again; -ECONNABORTED: gpuwmd took the
- * commit and did not come back in time; -EIO: somebody may write the memory (a mapping, an RDMA pinning), so it
- * can't be sealed. */
+/* Commits the part that this publish filled. The call waits until the device is idle and computes
+ * the digests. Then it unmaps the memory (what exports use is mapped read-only instead), seals it
+ * and hands it to gpuwmd's checker. It returns when the part is checked. The version is then ready,
+ * unless other parts are still to come: it becomes ready when all of its parts are committed.
+ * gpuwmd no longer needs this process.
+ *
+ * Keep the client until all ranks have begun: the version fails if the last connection that began
+ * one of them ends before. To learn whether a version of several parts became ready, attach to it
+ * with wait_ms.
+ *
+ * Returns 0, and sets *ret_version, which may be NULL. Returns 1 if all went well, but
+ * options.alias could not be moved: gpuwm_error says why. The call frees the publish, except after
+ * -ECHILD and -EBUSY.
+ *
+ * Fails with
+ *   -EBADMSG       The check failed.
+ *   -ETIMEDOUT     gpuwmd heard nothing of this process for too long.
+ *   -ECANCELED     The publish ended before this commit, because the publisher of another part
+ *                  died, or gpuwmd did. A restart keeps only versions that are ready.
+ *   -ECONNRESET    The connection on which the publish began has ended, and the publish with it.
+ *                  Publish again.
+ *   -ECONNABORTED  gpuwmd took the commit, went away, and did not come back in time.
+ *   -EIO           Somebody may still write into the memory, by a mapping or an RDMA pinning, so it
+ *                  can't be sealed.
+ *   -EBUSY         A CUDA stream is being captured. Nothing was done.
+ *   -ECHILD        Nothing was done. */
 int gpuwm_publish_commit(struct gpuwm_publish *publish, struct gpuwm_version_info *ret_version);
 
-/* The same, and the version is attached: under a lease, and mapped where the publish's memory was. Every pointer of
- * gpuwm_publish_memory and every export of gpuwm_publish_dlpack stays true, readable only: a write faults as in
- * any mapping. While it runs nobody may use the memory, nor queue work that does. Of several parts it waits until all
- * are ready: who makes more than one in a thread commits the others without this.
- * 0, or 1: the alias was not moved. 2: the version is ready and mapped, but no lease could be taken (gpuwm_error
- * says why, as gpuwm_mapping_check does from then on): gpuwm_switch to the same version takes one. In these cases
- * *ret_mapping is set. Errors are those of gpuwm_publish_commit; of several parts also what another failed with;
- * -ENOTRECOVERABLE: the memory could not be mapped again: exports have none. After an error but -ECHILD and -EBUSY memory that
- * has no exports is gone. */
+/* Commits as gpuwm_publish_commit does, and attaches to the version: under a lease, and mapped
+ * where the publish's memory was. Every pointer of gpuwm_publish_memory and every export of
+ * gpuwm_publish_dlpack stays valid, but read-only: a write faults as in any mapping. While the call
+ * runs, nobody may use the memory or queue work that does. If the version has several parts, the
+ * call waits until all are ready. So a thread that makes several parts commits all but one of them
+ * by gpuwm_publish_commit.
+ *
+ * Returns 0, or 1 if the alias was not moved. Returns 2 if the version is ready and mapped, but the
+ * library could not take a lease: gpuwm_error says why, and so does gpuwm_mapping_check from then
+ * on. gpuwm_switch to the same version takes a lease. In all three cases *ret_mapping is set, and
+ * the caller owns the mapping.
+ *
+ * Fails with the codes of gpuwm_publish_commit, with the error of another part that failed, and
+ * with
+ *   -ENOTRECOVERABLE  The library could not map the memory again. Exports have no memory any more.
+ * After a failure memory without exports is gone, except after -ECHILD and -EBUSY. */
 int gpuwm_publish_commit_attached(struct gpuwm_publish *publish, struct gpuwm_mapping **ret_mapping);
 
-/* Gives everything up and frees the publish; exports keep their memory. reason (may be NULL) is kept for
- * `gpuwmctl ls`. 0 also when it had ended with its connection. publish may be NULL. */
+/* Gives the version up and frees the publish. Exports keep their memory. `gpuwmctl ls` shows
+ * `reason`, which may be NULL. publish may be NULL.
+ *
+ * Returns 0, also if the publish had ended with its connection. */
 int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 
-/* ---- operating: on a client connected with GPUWM_CONNECT_ADMIN ----------
+/* ---- operating ---------------------------------------------------------
  *
- * On another client: gpuwm_swap, for the owner of the model and for those whom `publish` or `operate` of its section
- * [model.N] in gpuwmd's configuration names; gpuwm_retire and gpuwm_remove, for them and for the publisher of the version; gpuwm_pin,
- * gpuwm_unpin and gpuwm_verify, for those whom `operate` names. Others get -EACCES. */
+ * These calls are for a client that was connected with GPUWM_CONNECT_ADMIN. On another client
+ * they fail with -EACCES, with these exceptions:
+ *   - gpuwm_swap is also for the owner of the model, and for whoever `publish` or `operate` of the
+ *     model's section [model.N] in gpuwmd's configuration names.
+ *   - gpuwm_retire and gpuwm_remove are also for the same users, and for the publisher of the
+ *     version.
+ *   - gpuwm_pin, gpuwm_unpin and gpuwm_verify are also for whoever `operate` names. */
 
 struct gpuwm_load_options {
 	size_t size;
-	const char *source; /* an absolute path, beneath a root of the daemon's configuration */
+	const char *source; /* an absolute path, beneath a root of gpuwmd's configuration */
 	const char *name; /* "model@tag" */
-	const char *const *devices; /* replicas, or one a rank; NULL: the only GPU, or "host" without one */
+	/* The device of each replica or, if the source has files for each rank, of each rank. NULL:
+	 * the only GPU, or "host" if there is none. */
+	const char *const *devices;
 	size_t device_count;
-	const char *alias; /* moved when ready; NULL */
-	bool dry_run; /* the job looks at the source and makes a plan, nothing else: gpuwm_query "jobs" tells it */
-	const struct gpuwm_key_field *key; /* the version's key, as in gpuwm_publish_options; NULL */
+	/* gpuwmd moves this alias to the version when the version is ready. NULL: none. */
+	const char *alias;
+	/* The job only looks at the source and makes a plan. gpuwm_query "jobs" tells the plan. */
+	bool dry_run;
+	/* The version's key, as in gpuwm_publish_options. NULL: none. */
+	const struct gpuwm_key_field *key;
 	size_t key_count;
 };
-/* Starts a job and tells its number at once. */
+/* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
+ * waiting for the job. */
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
-/* Waits for the end of a job: 0 when it is done, 1 when it is done but its alias
- * could not be moved (gpuwm_error says why), its own error when it failed,
- * -ECANCELED, -ETIMEDOUT, -ENOENT; -ECONNABORTED: it ended with the gpuwmd that ran
- * it, list tells whether its version became ready. */
+/* Waits until a job has ended.
+ *
+ * Returns 0 if the job is done. Returns 1 if it is done, but its alias could not be moved:
+ * gpuwm_error says why.
+ *
+ * Fails with
+ *   the job's own code  The job failed.
+ *   -ECANCELED          The job was cancelled.
+ *   -ETIMEDOUT          The job has not ended within wait_ms.
+ *   -ENOENT             There is no such job.
+ *   -ECONNABORTED       The job ended with the gpuwmd that ran it. gpuwm_query "list" tells whether
+ *                       its version became ready. */
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms);
-/* Cancels a queued or running job, and waits until the job has ended: about 2 seconds at most, and longer only while its
- * version is being stored. Returns 0 if the job was cancelled, by this call or by another one. -ENOENT: there is no such
- * job, or it has ended otherwise; the message says how. */
+/* Cancels a queued or running job, and waits until the job has ended: about 2 seconds at most, and
+ * longer only while its version is being stored.
+ *
+ * Returns 0 if the job was cancelled, by this call or by another one. Fails with -ENOENT if there
+ * is no such job, or if it has ended otherwise; the message says how. */
 int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job);
 
 struct gpuwm_swap_options {
 	size_t size;
 	const char *model;
 	const char *alias; /* NULL: "current" */
-	const char *to; /* a tag, an alias or a version id; NULL removes the alias */
-	const char *expect; /* only if the alias names this version id now; 32 zeros: none; NULL */
-	bool retire_old; /* retire the version that the alias named; `previous` is cleared if it names that version */
+	const char *to; /* a tag, an alias or a version id. NULL: remove the alias */
+	/* Move the alias only if it names the version with this id now. 32 zeros: only if there is
+	 * no such alias. NULL: whatever it names. */
+	const char *expect;
+	/* Retire the version that the alias named. If `previous` names that version, gpuwmd clears
+	 * `previous`. */
+	bool retire_old;
 };
-/* Moves an alias in one step. Sets ret_old (33 bytes, may be NULL) to the id of the version that the alias named, or to "".
- * Returns 0, or 1 if the alias was moved but gpuwmd could not retire the old version as retire_old asks, because another
- * alias names it (gpuwm_error says which): the old version stays as it is, and `previous` names it.
- * -EBUSY: `expect` does not hold; -ENOENT; -EINVAL: the version is not ready; -EBADMSG: it is tainted; -ENODEV: a part of it
- * was lost with its GPU. */
+/* Moves an alias to another version of its model, in one step, or removes the alias.
+ *
+ * Returns 0 and sets ret_old (33 bytes, may be NULL) to the id of the version that the alias named,
+ * or to "" if there was none. Returns 1 if the alias was moved, but gpuwmd could not retire the old
+ * version as retire_old asks, because another alias names it (gpuwm_error says which). The old
+ * version then stays as it is, and `previous` names it.
+ *
+ * Fails with
+ *   -EBUSY    The alias does not name what `expect` says.
+ *   -ENOENT   There is no such model, version or alias.
+ *   -EINVAL   The version is not ready.
+ *   -EBADMSG  The version is tainted.
+ *   -ENODEV   A part of the version was lost with its GPU. */
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options, char ret_old[33]);
+/* Pins a version under the name `pin`: gpuwmd does not free a version that has pins. Returns 0.
+ * Fails with -EEXIST if the version has a pin of this name, with -ENOENT if there is no such
+ * version, and with -EINVAL if it is not ready. */
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *pin);
+/* Removes a pin. Returns 0. Fails with -ENOENT if there is no such version or pin. */
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *pin);
-/* No new leases; freed when the last lease and pin are gone, for which wait_ms
- * waits: -ETIMEDOUT. -EBUSY: an alias names it. */
+/* Retires a version: gpuwmd gives no new leases on it, and frees it when its last lease and pin are
+ * gone. The call waits up to wait_ms for that.
+ *
+ * Returns 0. Fails with -ETIMEDOUT if the version was not freed within wait_ms (not with a wait_ms
+ * of 0), and with -EBUSY if an alias names it. */
 int gpuwm_retire(struct gpuwm_client *client, const char *ref, int64_t wait_ms);
-/* The same, and leases that are left after_ms from now (0: at once; a month at most) are revoked, so that the version is
- * freed then, whatever their holders do. Its name is free then. What a holder still maps stays charged to the device until
- * the holder has detached or exited. -EBUSY: it has pins, or an alias names it; -EACCES: the user is no operator, and
- * `operate` of the model's section does not name it. */
+/* Retires a version as gpuwm_retire does, and revokes the leases that are left after_ms from now
+ * (0: at once; at most 30 days). gpuwmd then frees the version, whatever the holders of the leases
+ * do, and its name may be taken again. What a holder still maps stays charged to the device until
+ * the holder has detached or exited.
+ *
+ * Returns 0. Fails with the codes of gpuwm_retire, and with
+ *   -EBUSY   The version has pins, or an alias names it.
+ *   -EACCES  The user is no operator, and `operate` of the model's section does not name it. */
 int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t after_ms, int64_t wait_ms);
-/* Removes a failed version from `list`. gpuwmd does so itself after failed_keep_s of its configuration (a day by default),
- * when the tag is loaded or published again, and when 64 others have failed after it. -EINVAL: the version did not fail, and
- * gpuwm_error()->detail says what frees it; -ENOENT; -EACCES. */
+/* Removes a failed version from `list`. gpuwmd does so by itself after failed_keep_s of its
+ * configuration (a day by default), when the tag is loaded or published again, and when 64 other
+ * versions have failed after it.
+ *
+ * Returns 0. Fails with -EINVAL if the version did not fail (gpuwm_error()->detail says what frees
+ * it), with -ENOENT, and with -EACCES. */
 int gpuwm_remove(struct gpuwm_client *client, const char *ref);
 enum gpuwm_kick_by {
 	GPUWM_KICK_LEASE, /* the lease with this number */
-	GPUWM_KICK_PID, /* all of this process, */
-	GPUWM_KICK_UID, /* or of this user */
+	GPUWM_KICK_PID, /* all leases of the process with this pid */
+	GPUWM_KICK_UID, /* all leases of the user with this uid */
 };
-/* Revokes leases: their holders are told (gpuwm_lost), and don't get them again. *ret_json (may be NULL): the leases,
- * as JSON with the keys of docs/protocol.md; free() it. -ENOENT: there is no such lease; -EDQUOT: gpuwmd remembers no more single
- * leases of that user (GPUWM_KICK_UID has no such limit). */
+/* Revokes leases. gpuwmd tells their holders (gpuwm_lost), who do not get these leases again.
+ *
+ * Returns 0 and sets *ret_json (ret_json may be NULL) to the leases as JSON, with the keys of
+ * docs/protocol.md. The caller frees the text with free().
+ *
+ * Fails with
+ *   -ENOENT  There is no such lease.
+ *   -EDQUOT  gpuwmd can't remember more single leases of that user. GPUWM_KICK_UID has no such
+ *            limit. */
 int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json);
 #define GPUWM_VERIFY_JOBS_MAX 64
-/* Begins to read the memory of a ready or retiring version again, a job for each replica (device NULL), or for
- * those on a device: the numbers, for gpuwm_job_wait. A job fails with -EBADMSG where the memory is not
- * what was checked: the version is tainted then, which means no new leases (-EBADMSG) and an event `tainted`, for those
- * who have it. -ENOENT, -ENODEV; -EINVAL: not ready. */
+/* Starts jobs that read the memory of a ready or retiring version again and compare it with its
+ * digests: one job for each replica, or with `device` for each replica on that device. device may
+ * be NULL.
+ *
+ * Returns 0, and sets ret_jobs and *ret_count to the numbers of the jobs, for gpuwm_job_wait. A job
+ * fails with -EBADMSG if the memory differs from what was checked. The version is tainted then:
+ * gpuwmd gives no new leases on it (-EBADMSG), and sends an event `tainted`, so that the workers
+ * that have it learn of it.
+ *
+ * Fails with -ENOENT if there is no such version, with -ENODEV if it is not on the device, and with
+ * -EINVAL if it is not ready. */
 int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
-/* Lets everything go: see docs/protocol.md. */
+/* Makes gpuwmd give up everything that it holds: it removes all aliases, retires every version,
+ * frees what is not used, and takes no new work until its next start. docs/protocol.md has the
+ * details. Returns 0. */
 int gpuwm_drain(struct gpuwm_client *client);
-/* Frees the versions that were lost with a GPU: removes their aliases and revokes their leases. Leaves pinned versions, and
- * those of which other devices hold all ranks. -EINVAL: the GPU is not lost; -ENODEV: there is no such device. */
+/* Frees the versions that were lost with a GPU: gpuwmd removes their aliases and revokes their
+ * leases. It keeps pinned versions, and versions of which other devices hold all ranks.
+ *
+ * Returns 0. Fails with -EINVAL if the GPU is not lost, and with -ENODEV if there is no such
+ * device. */
 int gpuwm_drain_device(struct gpuwm_client *client, const char *device);
-/* Makes gpuwmd read its configuration again. Returns 0 once the new one is in force. After an error the old one stays in
- * force, and the message names the file, the line and the error. -EINVAL: the new one is wrong, or changes what only a
- * restart can change; -ENOENT: there is no such file; -EMFILE: its limits need more open files than gpuwmd may have. Needs
- * GPUWM_CONNECT_ADMIN. */
+/* Makes gpuwmd read its configuration again. It needs GPUWM_CONNECT_ADMIN.
+ *
+ * Returns 0 when the new configuration is in force. After a failure the old one stays in force, and
+ * the message names the file, the line and the error.
+ *
+ * Fails with
+ *   -EINVAL  The new configuration is wrong, or changes what only a restart can change.
+ *   -ENOENT  There is no such file.
+ *   -EMFILE  The limits need more open files than gpuwmd may have. */
 int gpuwm_reload(struct gpuwm_client *client);
 
 /* ---- looking ---------------------------------------------------------- */
 
-/* The result of `list`, `status`, `clients`, `jobs`, `drain` or `reload` as JSON text, with the keys of
- * docs/protocol.md. filter: a model for `list`, a job's number for `jobs`; NULL: all.
- * free() the text. The filter of `drain` is a device that is lost. `drain` and `reload` need GPUWM_CONNECT_ADMIN; so do
- * `clients` and `jobs`, but for members of the observers'
- * group. `list` tells of the models that this user may attach to. */
+/* Asks gpuwmd for the result of a method, as JSON text with the keys of docs/protocol.md. The
+ * methods, and what `filter` says (NULL: all):
+ *   list     filter: a model. The result has the models that this user may attach to.
+ *   status   takes no filter.
+ *   clients  takes no filter. It needs GPUWM_CONNECT_ADMIN, except for members of the observers'
+ *            group.
+ *   jobs     filter: the number of a job. It needs the same as `clients`.
+ *   drain    filter: a device that is lost. It needs GPUWM_CONNECT_ADMIN.
+ *   reload   takes no filter. It needs GPUWM_CONNECT_ADMIN.
+ *
+ * Returns 0 and sets *ret_json. The caller frees the text with free(). */
 int gpuwm_query(struct gpuwm_client *client, const char *method, const char *filter, char **ret_json);
 
 /* ---- events ----------------------------------------------------------- */
 
 struct gpuwm_event {
-	uint64_t
-		seq; /* goes up. Events of models that this user may not attach to leave gaps: a gap does not mean
-			 that something is lost, "lost" does */
-	const char *kind; /* docs/protocol.md; "lost": list again; "disconnected": the last one, its
-			     seq that of the event before */
-	const char *model, *tag, *alias; /* "" where the kind has none; valid in the callback */
-	const char *version; /* 32 digits or ""; "" in an event "swapped" says that the alias was removed */
-	const char *json; /* everything the event carries, as JSON */
+	/* The number of the event. Numbers go up. gpuwmd leaves out the events of models that this
+	 * user may not attach to, so a gap does not mean that events are lost. The kind "lost"
+	 * does. */
+	uint64_t seq;
+	/* A kind of docs/protocol.md. "lost": events are missing, so list again. "disconnected":
+	 * the last event of the subscription, with the seq of the event before it. */
+	const char *kind;
+	/* "" if the kind has none. All texts here are valid during the callback only. */
+	const char *model, *tag, *alias;
+	/* 32 digits or "". In an event "swapped", "" says that the alias was removed. */
+	const char *version;
+	const char *json; /* everything that the event carries */
 };
 typedef void gpuwm_event_fn(const struct gpuwm_event *event, void *user_data);
 
-/* Subscribes on a connection of its own, to the same socket as the client's. after: the last seq that the
- * caller has seen; UINT64_MAX: from now on. It ends with the gpuwmd that it was opened with: open it again
- * after the seq of "disconnected" (numbers go up across restarts). That waits restart_ms for the next one. */
+/* Subscribes to events, on a connection of its own to the client's socket. after: the seq of the
+ * last event that the caller has seen. UINT64_MAX: only events from now on. If no gpuwmd is there,
+ * the call waits up to restart_ms.
+ *
+ * Returns 0 and sets *ret_events. The caller owns the subscription until gpuwm_events_close. A
+ * subscription ends with the gpuwmd that it was opened with. Then open another one after the seq of
+ * "disconnected": numbers go up across restarts. */
 int gpuwm_events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events **ret_events);
+/* Ends and frees the subscription. events may be NULL. Always returns NULL. */
 struct gpuwm_events *gpuwm_events_close(struct gpuwm_events *events);
-/* For poll(2) or any event loop: the descriptor (owned by the events) and the
- * poll events to wait for. */
+/* Returns the descriptor for poll(2) or any event loop. The events own it. */
 int gpuwm_events_get_fd(const struct gpuwm_events *events);
+/* Returns the poll events to wait for on that descriptor. */
 short gpuwm_events_get_events(const struct gpuwm_events *events);
-/* Waits up to wait_ms for the first event, then calls fn for each that has
- * arrived. Their number; 0 when time ran out; -ECONNRESET after
- * "disconnected". Do not call it from fn, nor from two threads at once. */
+/* Waits up to wait_ms for the first event, then calls fn for each event that has arrived.
+ *
+ * Returns their number, or 0 if no event came in time. Fails with -ECONNRESET after "disconnected",
+ * with -ENOMEM if events were lost for want of memory, and with -ECHILD.
+ *
+ * Threads: fn must not call it, and two threads must not call it at once. */
 int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data);
 
 #pragma GCC visibility pop

@@ -1,7 +1,8 @@
-/* DLPack's structs, as far as gpuwm makes them: what gpuwm_dlpack and gpuwm_dlpack_versioned give.
+/* The structs of DLPack that gpuwm_dlpack and gpuwm_dlpack_versioned fill.
  *
- * The binary interface is that of https://github.com/dmlc/dlpack (1.x, and the one before it). A program that
- * has that header from its framework includes it first: this one declares nothing then. */
+ * The binary interface is that of https://github.com/dmlc/dlpack (1.x, and the version before it).
+ * A program that has that header from its framework includes it before this one, which then
+ * declares nothing. */
 #ifndef GPUWM_DLPACK_H
 #define GPUWM_DLPACK_H
 

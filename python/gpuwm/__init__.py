@@ -5,7 +5,7 @@
     w["model.norm.weight"].torch()     # in place: nothing is copied
     w.state_dict()                     # all of them
 
-Neither torch nor NumPy is needed to import it; what makes their tensors imports them.
+The import needs neither torch nor NumPy. Functions that make tensors of these packages import them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .passing import ref
     from .remembering import mapping_of
 
-# What needs torch is imported when it is first asked for.
+# These need torch. Their modules are imported when they are first used.
 _WITH_TORCH = {
     "BindError": "binding",
     "BindResult": "binding",
@@ -78,7 +78,7 @@ _WITH_TORCH = {
 
 
 class _NotThere(Unsupported, AttributeError):
-    """As NotInstalled, for hasattr() and help(), which go on after an AttributeError."""
+    """A NotInstalled for hasattr() and help(), which go on after an AttributeError."""
 
     name: str
 
@@ -98,8 +98,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _is_importing(frame: types.FrameType) -> bool:
-    """Whether it is at `from gpuwm import build`, which makes an ImportError without our words of
-    any AttributeError."""
+    """Whether the frame is at `from gpuwm import build`. Python turns any AttributeError there into
+    an ImportError without gpuwm's message."""
     import dis
 
     return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]

@@ -1,4 +1,4 @@
-"""What libgpuwm-client takes and gives, as include/gpuwm/client.h has it: structures, functions."""
+"""The structures and functions of libgpuwm-client, as include/gpuwm/client.h declares them."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ class Event(ctypes.Structure):
 
 EventFunction = ctypes.CFUNCTYPE(None, POINTER(Event), c_void_p)
 
-# What each function gives and takes. Handles are c_void_p: never 0 once they were given.
+# The results and parameters of each function. Handles are c_void_p. A handle that a function
+# returned is never 0.
 _HANDLE = c_void_p
 _HANDLE_OUT = POINTER(c_void_p)
 PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -304,4 +305,4 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_events_get_fd": (c_int, (_HANDLE,)),
     "gpuwm_events_dispatch": (c_int, (_HANDLE, c_int64, EventFunction, c_void_p)),
 }
-DLPACK_CAPSULE_END = "gpuwm_dlpack_capsule_end"  # called by Python itself only
+DLPACK_CAPSULE_END = "gpuwm_dlpack_capsule_end"  # only Python itself calls it

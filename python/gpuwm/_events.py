@@ -1,4 +1,4 @@
-"""What happens at gpuwmd, for loops and for asyncio: no polling, no thread."""
+"""The events of gpuwmd, for loops and for asyncio, without polling and without a thread."""
 
 from __future__ import annotations
 
@@ -27,10 +27,15 @@ _ENDED = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Event:
-    """seq: goes up; events of models that this user may not attach to leave gaps. kind: as
-    docs/protocol.md has them; "lost": some can't be told any more, list again; "disconnected":
-    gpuwmd went away, the next event is its successor's.
-    model, tag, alias, version: "" where the kind has none. data: all that the event carries."""
+    """An event of gpuwmd.
+
+    - seq: the number of the event. Numbers go up. Events of models that this user may not attach to
+      leave gaps.
+    - kind: one of docs/protocol.md. "lost": some events can't be told any more, so list again.
+      "disconnected": gpuwmd went away; the next event is its successor's.
+    - model, tag, alias, version: "" if the kind has none.
+    - data: everything that the event carries.
+    """
 
     seq: int
     kind: str
@@ -41,20 +46,20 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def _event(told: _abi.Event) -> Event:
+def _event(event: _abi.Event) -> Event:
     return Event(
-        told.seq,
-        _lib.text(told.kind),
-        _lib.text(told.model),
-        _lib.text(told.tag),
-        _lib.text(told.alias),
-        _lib.text(told.version),
-        json.loads(told.json or b"{}"),
+        event.seq,
+        _lib.text(event.kind),
+        _lib.text(event.model),
+        _lib.text(event.tag),
+        _lib.text(event.alias),
+        _lib.text(event.version),
+        json.loads(event.json or b"{}"),
     )
 
 
 def position(after: int | None) -> int:
-    """The C library's number for where to begin. TypeError, Invalid."""
+    """The C library's number for the place to begin at. Raises TypeError, Invalid."""
     if after is None:
         return _abi.FROM_NOW_ON
     return _lib.count(after, "after", _abi.FROM_NOW_ON - 1)
@@ -71,12 +76,13 @@ class _Subscription:
         begin = position(after)
         _lib.check(self._library.gpuwm_events_open(client._held(), begin, ctypes.byref(out)))
         self._owner: Owner | None = Owner(out.value or 0, self._library.gpuwm_events_close)
-        self._function = _abi.EventFunction(lambda told, _: arrived.append(_event(told.contents)))
-        # A call that Ctrl-C left to itself goes on until something arrives.
+        self._function = _abi.EventFunction(lambda event, _: arrived.append(_event(event.contents)))
+        # A call that Ctrl-C interrupted goes on until something arrives.
         self._one_call = threading.Lock()
 
     def dispatch(self, wait_ms: int) -> None:
-        """Adds what arrives to `arrived`. The last one is "disconnected"."""
+        """Appends the events that have arrived to `arrived`. The last one of a subscription is
+        "disconnected"."""
         owner = self._held()
         if not self._one_call.acquire(timeout=_seconds(wait_ms)):
             return
@@ -85,7 +91,7 @@ class _Subscription:
                 return
             dispatch = self._library.gpuwm_events_dispatch
             result = dispatch(owner, wait_ms, self._function, None)
-            if self._owner is None:  # what it was woken with
+            if self._owner is None:  # close() ended it, and so woke the call
                 self.arrived.clear()
             elif result < 0 and not self.arrived:
                 raise _lib.last_error(result)
@@ -99,12 +105,12 @@ class _Subscription:
         return owner
 
     async def readable(self) -> None:
-        """Until there is something to dispatch, or it was closed."""
-        owner = self._held()  # its descriptor stays open meanwhile
+        """Waits until there is something to dispatch, or the subscription was closed."""
+        owner = self._held()  # this keeps its descriptor open during the wait
         await _readable(self._library.gpuwm_events_get_fd(owner))
 
     def close(self) -> None:
-        """Whoever waits for events is woken."""
+        """Closes the subscription, and wakes whoever waits for events."""
         owner, self._owner = self._owner, None
         if owner is not None:
             fd = os.dup(self._library.gpuwm_events_get_fd(owner))
@@ -113,16 +119,16 @@ class _Subscription:
 
 
 def _seconds(wait_ms: int) -> float:
-    """For a lock."""
+    """A timeout for a lock."""
     return wait_ms if wait_ms <= 0 else min(wait_ms / 1000, threading.TIMEOUT_MAX)
 
 
 class Events:
-    """Events since the subscription began, which is the first use: `for` blocks, `async for` does
-    not. Goes on over restarts of gpuwmd; what they missed is told as "lost".
+    """The events since the subscription began, which is at the first use. `for` blocks, `async for`
+    does not. It goes on over restarts of gpuwmd; if it missed events, it yields an event "lost".
 
-    One loop at a time. close() from any thread, `with` or its end as garbage ends the subscription,
-    and the loop.
+    Only one loop at a time can use it. close() (from any thread), the end of a `with` block and
+    garbage collection end the subscription, and the loop.
     """
 
     def __init__(self, client: Client, after: int | None = None) -> None:
@@ -132,7 +138,8 @@ class Events:
         self._closed = False
 
     def open(self) -> Events:
-        """Subscribes now. Disconnected, Unreachable: gpuwmd did not come back in time."""
+        """Subscribes now. Raises Disconnected or Unreachable if gpuwmd did not come back in
+        time."""
         if self._closed:
             raise errors.Closed("the events were closed")
         if self._subscription is None:
@@ -156,7 +163,7 @@ class Events:
         self.close()
 
     def _take(self, subscription: _Subscription) -> Event | None:
-        """The first that arrived and was not told."""
+        """Removes and returns the oldest event that has arrived."""
         if not subscription.arrived:
             return None
         event = subscription.arrived.popleft()
@@ -167,7 +174,7 @@ class Events:
         return event
 
     def next(self, wait: float = math.inf) -> Event | None:
-        """The next event; None when it does not come within `wait` seconds."""
+        """Returns the next event, or None if none comes within `wait` seconds."""
         if self._subscription is None:
             _threads.wait_for(self.open)
         subscription = self._subscription
@@ -191,7 +198,7 @@ class Events:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while not self._closed:
-            # Connecting can wait for the next gpuwmd.
+            # To connect may mean to wait for the next gpuwmd.
             if self._subscription is None:
                 await _threads.awaited(self.open)
             subscription = self._subscription
@@ -201,7 +208,7 @@ class Events:
             if event is not None:
                 yield event
                 continue
-            # Some may have come with the answer to the subscription.
+            # Events may have come with the answer to the subscription.
             subscription.dispatch(0)
             if not (subscription.arrived or self._closed):
                 await subscription.readable()
@@ -225,14 +232,14 @@ async def _readable(fd: int) -> None:
 
 
 async def job_end(client: Client, job: int) -> bool:
-    """As Client.wait_job, without blocking anybody."""
+    """Does what Client.wait_job does, without blocking the event loop."""
     events = await _threads.awaited(Events(client).open)
     with events:
         if _job_ended(client, job):
             return client.wait_job(job, 0)
         async for event in events:
-            told = event.kind == "job" and event.data.get("job") == int(job)
-            if told and event.data.get("state") in _ENDED:
+            is_its_event = event.kind == "job" and event.data.get("job") == int(job)
+            if is_its_event and event.data.get("state") in _ENDED:
                 break
             if event.kind in ("lost", "disconnected") and _job_ended(client, job):
                 break
@@ -243,7 +250,7 @@ def _job_ended(client: Client, job: int) -> bool:
     try:
         found = client.jobs(job)
     except errors.NotFound:
-        return True  # wait_job says what became of it
+        return True  # wait_job raises the job's error
     return not found or found[0]["state"] in _ENDED
 
 
@@ -251,7 +258,7 @@ def _job_ended(client: Client, job: int) -> bool:
 
 
 async def ready(client: Client, ref: str) -> dict[str, Any]:
-    """As Client.ready."""
+    """Does what Client.ready does, without blocking the event loop."""
     model = ref.partition("@")[0]
     with await _threads.awaited(Events(client).open) as events:
         found = _ready(client, ref)
@@ -281,9 +288,9 @@ def _ready(client: Client, ref: str) -> dict[str, Any] | None:
 
 
 def _failure(row: dict[str, Any]) -> errors.Error:
-    told: dict[str, Any] = row.get("error") or {}
-    name = str(told.get("code", ""))
+    error: dict[str, Any] = row.get("error") or {}
+    name = str(error.get("code", ""))
     code = getattr(errno, name, 0)
     kind = errors.KINDS.get(code, errors.Error)
-    message = f"{row['model']}@{row['tag']} failed: {told.get('message', 'nobody says why')}"
-    return kind(message, str(told.get("detail", "")), code=code, name=name)
+    message = f"{row['model']}@{row['tag']} failed: {error.get('message', 'nobody says why')}"
+    return kind(message, str(error.get("detail", "")), code=code, name=name)

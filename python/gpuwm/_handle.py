@@ -1,4 +1,4 @@
-"""A mapping of the C library, as long as something in Python needs it."""
+"""A mapping of the C library that lives as long as something in Python needs it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class TensorInfo(NamedTuple):
-    """What a tensor is. shape and strides count elements, nbytes bytes.
+    """A tensor's description. shape and strides count elements; nbytes counts bytes.
 
-    tied: the first name (in the order of bytes) of those at the same place, where it is another's.
+    tied: if several names are at the same place, the first of them in the order of bytes; None for
+    that one itself and for a tensor that is alone.
     """
 
     name: str
@@ -29,7 +30,7 @@ class TensorInfo(NamedTuple):
     tied: str | None
 
     def is_contiguous(self) -> bool:
-        """Dense, the last dimension fastest."""
+        """Whether the tensor is dense, with the last dimension fastest."""
         expected = 1
         for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if size > 1 and stride != expected:
@@ -39,21 +40,23 @@ class TensorInfo(NamedTuple):
 
 
 class Table(NamedTuple):
-    """All tensors of a version: the library's structures, in order, and where each name is."""
+    """All tensors of a version: the library's structures in order, and the position of each
+    name."""
 
     array: ctypes.Array[_abi.Tensor]
     positions: dict[str, int]
     infos: list[TensorInfo]
 
     def place(self, name: str) -> str:
-        """The first name of those at the same place."""
+        """The first of the names that are at the same place."""
         info = self.infos[self.positions[name]]
         return info.tied or info.name
 
 
 class Where:
-    """The version that tensors are of, for those they are passed on to: says so also when the
-    mapping is gone, and after a fork. keeps: None, or the mapping that lives as long as this."""
+    """The version that tensors belong to, for processes and objects that get these tensors. It can
+    name the version when the mapping is gone, and after a fork. keeps: a mapping that must live as
+    long as this object, or None."""
 
     keeps: Handle | None = None
 
@@ -69,7 +72,7 @@ class Where:
         self.rank: int = info.rank
 
     def is_same(self, other: Where) -> bool:
-        """Whether both are one version's memory, mapped once or twice."""
+        """Whether both are the memory of one version, even if it is mapped twice."""
         mine, others = (self.id, self.device, self.rank), (other.id, other.device, other.rank)
         return mine == others
 
@@ -78,13 +81,17 @@ _TENSOR_BYTES = ctypes.sizeof(_abi.Tensor)
 
 
 class Handle:
-    """Owns a `struct gpuwm_mapping`. Its end gives the handle up (gpuwm_drop): the memory stays
-    for as long as any tensor that was made from it. Nothing happens at the interpreter's exit.
+    """Owns a `struct gpuwm_mapping`. When it is collected, it gives the mapping up (gpuwm_drop):
+    the memory stays for as long as any tensor that was made from it. At the interpreter's exit it
+    does nothing.
 
-    socket: of the gpuwmd that has it. follows: what was attached, or switched to last. selection:
-    the tensors that were attached. private_writes: what is written is this process's own."""
+    - socket: of the gpuwmd that has the version.
+    - follows: the name that was attached, or switched to last.
+    - selection: the tensors that were attached.
+    - private_writes: writes go to copies of this process's own.
+    """
 
-    mapping: weakref.ref[Mapping] | None = None  # the last that was made of it
+    mapping: weakref.ref[Mapping] | None = None  # the Mapping that was made of it last
 
     def __init__(
         self,
@@ -95,8 +102,8 @@ class Handle:
         private_writes: bool = False,
     ) -> None:
         self.library = _lib.load()
-        self._there = [pointer]  # nothing once it was detached
-        self._uses: list[None] = []  # one for each call that is being made
+        self._there = [pointer]  # empty after a detach
+        self._uses: list[None] = []  # one entry for each call that is running
         self.socket = socket
         self.follows = follows
         self.selection = selection or Selection()
@@ -106,7 +113,8 @@ class Handle:
         self._give_up.atexit = False
 
     def use(self) -> _Use:
-        """`with handle.use() as pointer:` for calls, and to read what they point to."""
+        """`with handle.use() as pointer:` keeps the mapping during calls, and while their results
+        are read."""
         return _Use(self._there, self._uses)
 
     @property
@@ -117,14 +125,14 @@ class Handle:
 
     @functools.cached_property
     def device(self) -> str:
-        """ "host" or a UUID: a switch stays on it."""
+        """The device, "host" or a UUID. A switch keeps it."""
         return _lib.text(self.version.device)
 
     def detach(self) -> None:
-        """Unmaps and gives the lease back. Busy: tensors live, or another thread is in a call on
-        it, and nothing was done."""
+        """Unmaps, and gives the lease back. If tensors live, or another thread is in a call on it,
+        raises Busy and does nothing."""
         try:
-            pointer = self._there.pop()  # after which no call begins
+            pointer = self._there.pop()  # from here on no call can begin
         except IndexError:
             return
         if self._uses:
@@ -152,22 +160,23 @@ class Handle:
         return Where(self)
 
     def forget(self) -> None:
-        """What was told of the tensors is another version's now."""
+        """Forgets the table of tensors: the mapping has another version now."""
         self._table = None
         self.where.look(self)
 
     def tensor(self, position: int) -> Any:
-        """The library's structure of a tensor, to pass on."""
+        """The library's structure of a tensor, for its calls."""
         return ctypes.byref(self.table().array, position * _TENSOR_BYTES)
 
-    def trade(self, other: Handle) -> None:
-        """The library exchanged the versions of both, and the clients that hold their leases."""
+    def exchange(self, other: Handle) -> None:
+        """Exchanges the sockets and followed names of both, after the library has exchanged their
+        versions and the clients that hold their leases."""
         self.socket, other.socket = other.socket, self.socket
         self.follows, other.follows = other.follows, self.follows
 
 
 class _Use:
-    """While it lasts a mapping is there: `detach` refuses."""
+    """Keeps a mapping while the block runs: `detach` raises Busy."""
 
     __slots__ = ("_there", "_uses")
 
@@ -176,7 +185,7 @@ class _Use:
         self._uses = uses
 
     def __enter__(self) -> int:
-        """Closed: it was detached."""
+        """Raises Closed if the mapping was detached."""
         self._uses.append(None)
         try:
             return self._there[-1]

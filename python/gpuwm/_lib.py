@@ -1,7 +1,7 @@
-"""libgpuwm-client through ctypes: where it is, its structures, its functions, its errors.
+"""libgpuwm-client through ctypes: where it is, its structures, its functions and its errors.
 
-A call lets other threads run. What it failed with is kept by the C library for the thread that
-called, until that thread's next call: `check` fetches it at once.
+Other threads run during a call. The C library keeps the error of a failed call for the calling
+thread, until the next call of that thread. So `check` fetches it at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from . import _abi, errors
 
 __version__ = "0.1.0"
-NEEDED = (0, 1, 0)  # of the library
+NEEDED = (0, 1, 0)  # the library's version
 SONAME = "libgpuwm-client.so.0"
 
 MS_MAX = 2**63 - 1
@@ -67,7 +67,8 @@ def _too_old(library: ctypes.CDLL, version: str, lacks: str = "") -> errors.Libr
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """The library, ready to be called. LibraryError: none, or one that is too old."""
+    """Returns the library, ready to be called. Raises LibraryError if there is none, or one that is
+    too old."""
     library = _open()
     try:
         version = _version_of(library)
@@ -94,7 +95,7 @@ def text(value: bytes | None) -> str:
 
 
 def wrong(name: str, value: object, wanted: str) -> TypeError:
-    """For an argument that is of no use, whatever its value."""
+    """The error for an argument of the wrong type."""
     return TypeError(f"{name}={reprlib.repr(value)}: give {wanted}")
 
 
@@ -111,7 +112,8 @@ def path_bytes(value: str | os.PathLike[str] | None, name: str) -> bytes | None:
 
 
 def text_bytes(value: str, name: str) -> bytes:
-    """For the C library. name: the argument's, for TypeError and Invalid."""
+    """Encodes a text for the C library. name: the name of the argument, for TypeError and
+    Invalid."""
     if not isinstance(value, str):
         raise wrong(name, value, "a str")
     try:
@@ -122,7 +124,7 @@ def text_bytes(value: str, name: str) -> bytes:
 
 
 def ref_bytes(value: str, name: str = "ref") -> bytes:
-    """What names a version, for the C library."""
+    """Encodes the name of a version for the C library."""
     if not isinstance(value, str):
         raise wrong(name, value, 'a str: "model", "model@tag", "model@alias" or a version id')
     return text_bytes(value, name)
@@ -143,7 +145,7 @@ def _without_zero(value: bytes, name: str) -> bytes:
 
 
 def names(values: str | Iterable[str], name: str) -> tuple[str, ...]:
-    """What is given as one text or as several."""
+    """Accepts one text or several."""
     if isinstance(values, str):
         return (values,)
     wanted = "a str or several"
@@ -156,7 +158,7 @@ def names(values: str | Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def function(value: Callable[..., Any], name: str, wanted: str) -> None:
-    """TypeError: it is none."""
+    """Raises TypeError if the value can't be called."""
     if not callable(value):
         raise wrong(name, value, wanted)
 
@@ -167,7 +169,7 @@ def texts(values: Iterable[str], name: str) -> ctypes.Array[c_char_p]:
 
 
 def count(value: int, name: str, most: int) -> int:
-    """A whole number from 0, which a C field would make another one of when it doesn't fit."""
+    """Checks a whole number from 0 to `most`: a C field would silently change a larger one."""
     try:
         found = operator.index(value)
     except TypeError:
@@ -178,7 +180,7 @@ def count(value: int, name: str, most: int) -> int:
 
 
 def milliseconds(seconds: float | None, name: str) -> int:
-    """None: 0, no wait. math.inf: -1, for ever."""
+    """Converts seconds. None: 0, no wait. math.inf: -1, for ever."""
     if seconds is None:
         return 0
     try:
@@ -196,7 +198,7 @@ Key = Mapping[str, object]
 
 
 def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int]:
-    """For a pair of fields, key and key_count. Values that are no texts go as str() has them."""
+    """Makes the fields key and key_count. Values that are not texts are converted by str()."""
     if not key:
         return None, 0
     if not isinstance(key, Mapping) or not all(isinstance(name, str) for name in key):
@@ -209,7 +211,7 @@ def key_fields(key: Key | None) -> tuple[ctypes.Array[_abi.KeyField] | None, int
 
 
 def own_key_fields(key: Key) -> tuple[ctypes.Array[_abi.KeyField], int]:
-    """As key_fields, for a call to which NULL means another key than one without fields."""
+    """Does the same for a call to which NULL means another key than one without fields."""
     fields, size = key_fields(key)
     return (_abi.KeyField * 1)() if fields is None else fields, size
 
@@ -219,7 +221,7 @@ Owner = OneOwner | Iterable[OneOwner]
 
 
 def owner_fields(owner: Owner | None) -> tuple[ctypes.Array[ctypes.c_uint32] | None, int, bool]:
-    """For owner_uids, owner_uid_count and owner_operator."""
+    """Makes the fields owner_uids, owner_uid_count and owner_operator."""
     if owner is None:
         return None, 0, False
     wish = 'numbers of users, and "operator": owner=[os.getuid(), "operator"]'
@@ -244,22 +246,22 @@ def owner_fields(owner: Owner | None) -> tuple[ctypes.Array[ctypes.c_uint32] | N
 
 
 def check(result: int) -> int:
-    """The result of a call; raises its error when it is negative."""
+    """Returns the result of a call, or raises its error if it is negative."""
     if result < 0:
         raise last_error(result)
     return result
 
 
 def last_error(result: int) -> errors.Error:
-    """The error that this thread's last call gave with `result`."""
+    """The error of this thread's last call, which returned `result`."""
     said: _abi.ErrorText = load().gpuwm_error().contents
     kind = errors.KINDS.get(-result, errors.Error)
-    # A finalizer may have made a call in between: then the words are another error's.
+    # If a finalizer made a call in between, the message is another error's.
     if said.code != result:
         return kind(os.strerror(-result), code=-result)
     return kind(text(said.message), text(said.detail), code=-result, name=text(said.name))
 
 
 def sequence(values: Sequence[str] | None, name: str) -> tuple[ctypes.Array[c_char_p] | None, int]:
-    """An array for a pair of fields, pointer and count."""
+    """Makes an array for a pair of fields, pointer and count."""
     return (None, 0) if not values else (texts(values, name), len(values))

@@ -1,4 +1,4 @@
-"""A version in the making: the library's `struct gpuwm_publish`."""
+"""A version that this process makes: the library's `struct gpuwm_publish`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from .tensor import capsule
 
 T = TypeVar("T")
 
-# Memory is made in pieces of this, so that a model that is moved in needs room for its own bytes
-# and a piece that is being filled. Smaller ones would leave more unused at their ends, and a large
-# model may have 252 at most.
+# The bytes of a segment. A model that is moved into gpuwm needs room for its own bytes and for one
+# segment that is being filled. Smaller segments would leave more room unused at their ends, and a
+# large model may have at most 252.
 SEGMENT_BYTES = 1 << 30
-# What was freed and is not given back yet. With a piece and CUDA's context (0.5 to 0.7 GiB) it is
-# less than 2 GiB. Giving back takes torch about a millisecond.
+# How much memory is freed before it is given back. With a segment and CUDA's context (0.5 to 0.7
+# GiB) it is less than 2 GiB. Giving back takes torch about a millisecond.
 FREED_BYTES = 256 << 20
-# A tensor is never split, so that pieces may be half empty: of what is larger than this many, each
-# is made larger, by steps of SEGMENT_STEP.
+# A tensor is never split, so segments may be half empty. If there would be more segments than this,
+# each is made larger, by steps of SEGMENT_STEP.
 SEGMENTS = 120
 SEGMENT_STEP = 2 << 20
-# What `gpuwmctl ls` shows of why a publish was given up.
+# How much of the reason for giving a publish up `gpuwmctl ls` shows.
 REASON_CHARACTERS = 300
 
 
 class Spec(NamedTuple):
-    """A tensor to be. shape and strides count elements; strides None: dense, the last fastest."""
+    """A tensor that is to be made. shape and strides count elements. strides None: dense, with the
+    last dimension fastest."""
 
     name: str
     dtype: str
@@ -52,8 +53,8 @@ class Spec(NamedTuple):
 
 
 class What(NamedTuple):
-    """What a version is called, and where it is made. device: "host" or a UUID. owner: whose
-    versions its mapping may be switched to."""
+    """The name of a version, and where it is made. device: "host" or a UUID. owner: whose versions
+    its mapping may be switched to."""
 
     name: str
     device: str
@@ -68,8 +69,9 @@ class What(NamedTuple):
 
 
 class Making:
-    """Memory is made as it is first asked for, in the order of `order()`. It ends with `commit`,
-    `commit_attached` or `abort`; what was exported keeps its memory in any case."""
+    """A version that is being made. Its memory is made when it is first needed, in the order of
+    `order()`. `commit`, `commit_attached` and `abort` end it. Exports keep their memory in any
+    case."""
 
     def __init__(self, client: Client, what: What, specs: Sequence[Spec]) -> None:
         self._library = _lib.load()
@@ -92,11 +94,11 @@ class Making:
 
     @property
     def id(self) -> str:
-        """For other parts' `join`."""
+        """The id for `join` of other parts."""
         return _lib.text(self._library.gpuwm_publish_id(self._pointer))
 
     def order(self) -> list[int]:
-        """Positions of all specs as they lie in memory."""
+        """The positions of all specs, in the order in which they lie in memory."""
         positions = (ctypes.c_size_t * max(len(self._specs), 1))()
         _lib.check(self._library.gpuwm_publish_order(self._pointer, positions))
         return list(positions[: len(self._specs)])
@@ -108,7 +110,8 @@ class Making:
         _lib.check(self._library.gpuwm_publish_write(self._pointer, position, 0, address, nbytes))
 
     def export(self, position: int) -> Any:
-        """A capsule of a tensor's memory, writable; F8_*, F4 as bytes, as `gpuwm.Tensor` has it."""
+        """A DLPack capsule of a tensor's memory, writable. F8_* and F4 are exported as bytes, as
+        gpuwm.Tensor does."""
         out = ctypes.c_void_p()
         _lib.check(self._library.gpuwm_publish_dlpack(self._pointer, position, ctypes.byref(out)))
         return capsule(out.value or 0)
@@ -127,14 +130,15 @@ class Making:
     # ---- its end ----
 
     def commit(self) -> Version:
-        """The version is ready, or waits for its other parts. Errors as gpuwm_publish_commit."""
+        """Commits: the version is ready, or waits for its other parts. Raises the errors of
+        gpuwm_publish_commit."""
         info = _abi.VersionInfo()
         call = self._library.gpuwm_publish_commit
         _warn(self._end(lambda pointer: _said(_lib.check(call(pointer, ctypes.byref(info))))))
         return version_of(info)
 
     def commit_attached(self) -> Attached:
-        """The version is ready, and attached where it was made."""
+        """Commits and attaches: the version is mapped where it was made."""
         call = self._library.gpuwm_publish_commit_attached
 
         def commit(pointer: int) -> tuple[Attached, str]:
@@ -147,8 +151,9 @@ class Making:
         return mapping
 
     def _end(self, call: Callable[[int], T]) -> T:
-        """The call owns the publish: it goes on when nobody waits for it any more. After these
-        errors there is a publish still."""
+        """Calls a function that ends the publish. The call owns the publish, and goes on if nobody
+        waits for it any more. After an error that leaves the publish as it was, this object has it
+        again."""
 
         def run() -> T:
             if self._abort.detach() is None:
@@ -163,8 +168,8 @@ class Making:
         return _threads.wait_for(run)
 
     def abort(self, reason: str) -> None:
-        """The version will not be, unless a commit took it over. What was exported stays, and may
-        be written."""
+        """Gives the version up, unless a commit took it over. Exports keep their memory and may be
+        written."""
         if self._abort.detach():
             text = reason.replace("\0", " ")[:REASON_CHARACTERS].encode(errors="replace")
             self._library.gpuwm_publish_abort(self._pointer, text)
@@ -178,7 +183,7 @@ class Making:
 
 
 def options_of(what: What, specs: Sequence[Spec]) -> _abi.PublishOptions:
-    """For the C library. TypeError, Invalid: something that is of no use."""
+    """Makes the options for the C library. Raises TypeError, Invalid."""
     fields, count = _lib.key_fields(what.key)
     uids, uid_count, operators = _lib.owner_fields(what.owner)
     joiners = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
@@ -232,7 +237,7 @@ def _segment_bytes(specs: Sequence[Spec]) -> int:
 
 
 def _said(result: int) -> str:
-    """What a call that succeeded in part has to tell."""
+    """The message of a call that succeeded only in part."""
     if result == 0:
         return ""
     said: _abi.ErrorText = _lib.load().gpuwm_error().contents
@@ -246,7 +251,7 @@ def _warn(said: str) -> None:
 
 
 def metadata_of(texts: Mapping[str, str] | None) -> list[tuple[bytes, bytes]]:
-    """For the C library. TypeError, Invalid."""
+    """Encodes texts for the C library. Raises TypeError, Invalid."""
     if not isinstance(texts, Mapping | None):
         raise _lib.wrong("metadata", texts, "texts by name")
     return [
@@ -263,13 +268,13 @@ Files = Path | Iterable[Path] | Mapping[str, bytes]
 
 
 def files_of(files: Files | None) -> dict[str, bytes]:
-    """Contents by name; a path's name is its last part. OSError; Invalid: two of one name.
-    TypeError."""
+    """The contents by name. The name of a file given by its path is the last part of the path.
+    Raises OSError, TypeError, and Invalid if two have the same name."""
     if files is None:
         return {}
     if isinstance(files, Mapping):
         for name in files:
-            _lib.text_bytes(name, "files")  # TypeError
+            _lib.text_bytes(name, "files")  # raises TypeError
         return {name: _content(name, content) for name, content in files.items()}
     paths = [files] if isinstance(files, str | os.PathLike) else files
     if not isinstance(paths, Iterable):

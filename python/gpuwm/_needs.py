@@ -1,4 +1,4 @@
-"""Optional packages: parts of gpuwm need them."""
+"""Optional packages that parts of gpuwm need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from . import errors
 
 
 def torch(what: str) -> None:
-    """Call before importing a module that needs torch. NotInstalled: torch, which `what` needs, is
-    not installed."""
+    """Raises NotInstalled, which names `what`, if torch is not installed. Call it before importing
+    a module that needs torch."""
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:

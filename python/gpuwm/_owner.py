@@ -1,4 +1,4 @@
-"""What the C library gave, ended with the last reference to it."""
+"""Objects of the C library that end with the last reference to them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Owner:
-    """A pointer, given to functions as it is: a call has a reference while it lasts, so that it is
-    not ended by another thread."""
+    """Owns a pointer. It is passed to functions as it is: the call then has a reference to it, so
+    that another thread can't end the object during the call."""
 
     def __init__(self, pointer: int, end: Callable[[int], object]) -> None:
-        self._as_parameter_ = pointer  # what ctypes passes
+        self._as_parameter_ = pointer  # ctypes passes this attribute
         weakref.finalize(self, end, pointer).atexit = False

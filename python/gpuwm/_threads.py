@@ -1,4 +1,4 @@
-"""Calls that wait, on another thread: Ctrl-C and asyncio get their turn meanwhile."""
+"""Calls that wait, made on another thread, so that Ctrl-C and asyncio get their turn."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What the threads are called, while one is in a call and while it waits for the next.
+# The names of the threads: during a call, and while they wait for the next one.
 IN_CALL, IDLE = "gpuwm wait", "gpuwm idle"
 
-# A signal ends a wait that has begun. One that comes right before the wait, or to another thread,
-# is seen after at most this time. A wait wakes up as often.
+# A signal ends a wait that has begun. If a signal comes just before the wait, or to another thread,
+# the wait notices it after at most this time. A wait wakes up this often.
 UNSEEN_S = 0.5
 
 
 class _Worker:
-    """A thread that makes calls for the main thread: to begin one takes longer than most calls.
+    """A thread that makes calls for the main thread. To start a thread takes longer than most
+    calls, so it is kept for the next one.
 
-    It ends when nothing refers to this any more, so that none is lost to a Ctrl-C that comes
-    before it has its call."""
+    It ends when nothing refers to this object any more. So no thread is lost if Ctrl-C comes before
+    it has its call.
+    """
 
     def __init__(self) -> None:
-        """RuntimeError: there can be no more threads."""
+        """Raises RuntimeError if no thread can be made."""
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         weakref.finalize(self, self._calls.put, None).atexit = False
-        # A daemon: a wait that nobody is interested in any more does not keep the process.
+        # A daemon thread: a wait whose result nobody needs does not keep the process alive.
         threading.Thread(target=_run, args=(self._calls,), name=IDLE, daemon=True).start()
 
     def make(self, call: Callable[[], T]) -> _Answer[T]:
@@ -67,23 +69,23 @@ def _run(calls: queue.SimpleQueue[_Call | None]) -> None:
         del given, worker, call, answer, said
 
 
-_idle: list[_Worker] = []  # one; more were needed while calls were left to themselves
+_idle: list[_Worker] = []  # usually one; there are more if calls were interrupted and went on
 os.register_at_fork(after_in_child=_idle.clear)
 
 
 def wait_for(call: Callable[[], T]) -> T:
-    """`call()`, but a signal is handled while it waits. When its handler raises, the call goes on
-    by itself and its result is let go. Every call that gpuwmd answers waits: for its restart, 30
-    seconds, or for as long as it hangs."""
-    # Signals are handled by the main thread only; and other threads stand still as Python ends.
+    """Makes `call()`, and handles signals while it waits. If a signal handler raises, the call goes
+    on by itself and its result is dropped. Every call that gpuwmd answers can wait: for a restart,
+    for 30 seconds, or for as long as gpuwmd hangs."""
+    # Only the main thread handles signals, and no other thread runs while Python ends.
     if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
         return call()
     try:
         worker = _idle.pop() if _idle else _Worker()
-    except (RuntimeError, IndexError):  # a signal's handler took it
+    except (RuntimeError, IndexError):  # a signal handler took the last idle worker
         return call()
     result, error = worker.make(call)
-    del worker  # which would live as long as the traceback
+    del worker  # the traceback would keep the worker alive
     if error is not None:
         try:
             raise error
@@ -93,8 +95,8 @@ def wait_for(call: Callable[[], T]) -> T:
 
 
 def _as_of_caller(error: BaseException) -> BaseException:
-    """Takes this thread's frames out of the traceback, since the caller never called them; raising
-    the error in the caller's thread adds the caller's frames. An error that is no gpuwm.Error is a
+    """Removes this thread's frames from the traceback, since the caller never called them. When the
+    error is raised again, the caller's frames are added. An error that is not a gpuwm.Error is a
     fault of this package, so it keeps the frames of the call."""
     frames = error.__traceback__
     if isinstance(error, errors.Error):
@@ -105,7 +107,8 @@ def _as_of_caller(error: BaseException) -> BaseException:
 
 
 async def awaited(call: Callable[[], T]) -> T:
-    """`call()`, awaited. Cancelled, the call goes on by itself and its result is let go."""
+    """Makes `call()` for asyncio. If it is cancelled, the call goes on by itself and its result is
+    dropped."""
     import asyncio
     import concurrent.futures
 

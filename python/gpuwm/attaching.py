@@ -1,4 +1,4 @@
-"""Attaching to a version: `gpuwm.attach` and its awaitable form."""
+"""`gpuwm.attach` and its awaitable form."""
 
 from __future__ import annotations
 
@@ -70,24 +70,31 @@ def attach(
     look: bool = False,
     client: Client | None = None,
 ) -> Mapping | Copies:
-    """Leases and maps a version: its tensors, shared, in about a millisecond.
+    """Takes a lease on a version and maps it: its tensors are shared, in about a millisecond.
 
-    ref: "model", "model@tag", "model@alias" or a version id.
-    device: "host", a UUID, "cuda:N" or N as this process counts, a torch.device; None: where the
-    version is, if that is one device, else the current one.
-    rank: of a version in parts. wait: seconds for one that is not there or not ready yet; None does
-    not wait, math.inf for ever. Ctrl-C ends a wait.
-    layers, glob: a subset, tensors of these layers or whose names match; only segments that hold
-    one are mapped, and the mapping has no others.
-    copy: private tensors of this process (torch), which may be written; the lease ends at once.
-    writes: "private" (host): a write is copied and stays in this process. "refused": it faults.
-    key: fields that the version's key must have, equal, as texts: {"dtype": "bf16", "world": 2}.
-    owner: whose version it must be: a user's number, "operator", or several: [1000, "operator"].
-    look: operators, whose client is connect(admin=True): also of a version that gives no leases,
-    since it is tainted or retiring. client: None: one that the process shares.
+    - ref: "model", "model@tag", "model@alias" or a version id.
+    - device: "host", a UUID, "cuda:N" or N as this process counts, or a torch.device. None: the
+      device that the version is on, if it is on one device only, else the current one.
+    - rank: for a version in parts.
+    - wait: seconds to wait for a version that is not there yet, or not ready. None does not wait,
+      math.inf waits for ever. Ctrl-C ends a wait.
+    - layers, glob: attach only to tensors of these layers, or whose names match. Only segments that
+      hold one of these tensors are mapped, and the mapping has no other tensors.
+    - copy: return copies of this process's own (torch), which may be written. The lease ends at
+      once.
+    - writes: "private" (host): a page that is written is copied, and the write stays in this
+      process. "refused": a write faults.
+    - key: fields that the version's key must have, with equal values, as texts: {"dtype": "bf16",
+      "world": 2}.
+    - owner: who must have made the version: a user's number, "operator", or several of them: [1000,
+      "operator"].
+    - look: for operators, whose client is connect(admin=True): attach also to a version that gives
+      no leases because it is tainted or retiring.
+    - client: None: a client that the whole process shares.
 
-    NotFound, NoDevice (lists where it is), TimedOut, Mismatch (names the field), Refused (another
-    owner), Damaged, Unsupported, Quota, Draining, Unreachable.
+    Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names
+    the field of the key), Refused (another owner), Damaged, Unsupported, Quota, Draining or
+    Unreachable.
     """
     mapping = attach_mapping(
         ref,
@@ -111,8 +118,9 @@ def attach(
 
 
 async def attach_async(ref: str, **options: Any) -> Mapping | Copies:
-    """As attach, awaited: the event loop goes on. Cancelled, the call goes on in its thread until
-    it would have returned (at most `wait`), and gives back at once what it got."""
+    """Does what attach does, without blocking the event loop. If it is cancelled, the call goes on
+    in its thread until it would have returned (at most `wait` seconds), and then gives back at once
+    what it got."""
     return await _threads.awaited(lambda: attach(ref, **options))
 
 
@@ -133,7 +141,7 @@ def attach_mapping(
     look: bool = False,
     client: Client | None = None,
 ) -> Mapping:
-    """`gpuwm.attach` without `copy`."""
+    """Does what `gpuwm.attach` does without `copy`."""
     selection = Selection(layers, glob)
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
@@ -141,7 +149,8 @@ def attach_mapping(
     options = attach_options(devices.named(device), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
-    # Calls on one client wait for each other: one that may wait long gets a client of its own.
+    # Calls on one client wait for each other, so a call that may wait long gets a client of its
+    # own.
     waits = options.wait_ms != 0
     client = given(client) or (connect() if waits else shared())
     options.device = _lib.maybe_text(devices.resolve(device, client), "device")
@@ -177,7 +186,8 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     version: str = ref
     names: list[str] = []
     if selection.layers:
-        # Which layers there are stands in the version's index only; then it is that version.
+        # Only the version's index says which layers there are. The rest of the call uses the id of
+        # the version whose index was read.
         version, names = _names(client, ref, options)
     options.globs, options.glob_count = _lib.sequence(selection.globs(names), "glob")
     _lib.check(
@@ -206,7 +216,7 @@ def _names(client: Client, ref: str, options: _abi.AttachOptions) -> tuple[str, 
 
 @contextlib.contextmanager
 def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[ctypes.c_void_p]:
-    """A lease of a version, which is not mapped."""
+    """Takes a lease on a version and does not map it."""
     library = _lib.load()
     out = ctypes.c_void_p()
     _lib.check(
@@ -221,11 +231,11 @@ def _handles(client: Client, ref: str, options: _abi.AttachOptions) -> Iterator[
 
 
 def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
-    """Waits (seconds) for a version, on the device and of the rank of another; Ctrl-C ends it.
-    Errors of attach."""
+    """Waits for a version, on the device and of the rank of another mapping, for `wait` seconds.
+    Ctrl-C ends the wait. Raises the errors of attach."""
     with like.use() as pointer:
         result = like.library.gpuwm_mapping_check(pointer)
-    if result == -errno.ECHILD:  # a lease that was lost is no matter
+    if result == -errno.ECHILD:  # a lease that was lost does not matter here
         raise _lib.last_error(result)
     deadline = time.monotonic() + wait
     client = connect(like.socket, wait=wait)
@@ -234,15 +244,16 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
 
 
 def wait_for_parts(version: Version, client: Client, wait: float) -> None:
-    """Waits (seconds) until all parts of a version are there; this process committed one of them.
-    Raises the error that another part failed with; TimedOut. Uses a connection of its own: calls
-    on one client wait for each other, and the other parts may use the same client."""
+    """Waits until all parts of a version are there; this process has committed one of them. wait:
+    in seconds. Raises the error of another part that failed, and TimedOut. It uses a connection of
+    its own: calls on one client wait for each other, and the other parts may use the same
+    client."""
     other = connect(client.socket, admin=client.admin)
     options = attach_options(version.device, version.rank, wait, None, None)
     try:
         _wait_for(other, version.id, options)
     except errors.Quota:
-        return  # gpuwmd asks for a quota when the version is ready
+        return  # gpuwmd checks the quota only when the version is ready
 
 
 def _wait_for(client: Client, ref: str, options: _abi.AttachOptions) -> None:

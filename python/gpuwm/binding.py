@@ -1,4 +1,4 @@
-"""Binding a model: its parameters become the shared memory."""
+"""Binds a model: its parameters become the shared memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Globs = str | Sequence[str]
 
 
 class BindError(errors.Mismatch):
-    """Model and version don't fit, and nothing was bound. problems: a line for each, with names
-    and both values; the message has them all."""
+    """The model and the version don't fit, and nothing was bound. problems: a line for each
+    problem, with the names and both values. The message has all of them."""
 
     problems: tuple[str, ...] = ()
 
@@ -32,10 +32,11 @@ class BindError(errors.Mismatch):
 class BindResult:
     """What `bind` did, as names of the model.
 
-    shared: they are the version's memory, read-only. private: they got a copy of their own.
-    missing: the version has no such tensor, they are as they were (strict=False only).
-    unexpected: tensors of the version that the model has no use for (strict=False only).
-    tied: names that are one parameter or buffer of the model.
+    - shared: they are in the version's memory, read-only.
+    - private: they have a copy of their own.
+    - missing: the version has no such tensor, and they are unchanged (only with strict=False).
+    - unexpected: tensors of the version that the model does not use (only with strict=False).
+    - tied: names of one parameter or buffer of the model.
     """
 
     shared: tuple[str, ...]
@@ -55,27 +56,30 @@ def bind(
     guard: bool = True,
     names: dict[str, str | None] | None = None,
 ) -> BindResult:
-    """Makes the model's parameters the version's memory, by name: zero copy, all or nothing.
+    """Makes the version's memory the memory of the model's parameters, by name, without a copy. It
+    binds all of them or none.
 
-    Parameters stay the same objects (hooks, optimizers and tied names keep them), have the
+    Parameters stay the same objects, so hooks, optimizers and tied names keep them. They get the
     version's strides, and requires_grad False. Buffers get copies of their values, since models
-    write into them; share_buffers: they are shared too (True, or globs of names). private: globs
-    of names that get a copy of this process's own instead. Buffers that the version lacks and
-    `__init__` left on the CPU move to the version's device. Meanwhile nobody else may use the
-    model. It keeps the memory, and the lease, without the mapping: gpuwm.mapping_of(model) has it.
+    write into them. Buffers that the version lacks, and that `__init__` left on the CPU, move to
+    the version's device. While bind runs, nobody else may use the model. The model keeps the memory
+    and the lease, even without the mapping: gpuwm.mapping_of(model) returns it.
 
-    strict: names that only one of both has are a mismatch. Without, they are told in the result;
-    other shapes, dtypes and devices, and parameters left without memory, are mismatches always.
-    guard: writes into what is shared raise where Python sees them (see `gpuwm.guards`); without,
-    they end the process or its CUDA context.
-    names: of the version's tensors, those that the model calls otherwise; None: one that is left
-    out, as if the version lacked it.
+    - strict: a name that only the model or only the version has is a mismatch. With False the
+      result lists such names. Other shapes, dtypes and devices, and parameters without memory, are
+      mismatches in any case.
+    - share_buffers: share buffers too: True, or globs of names.
+    - private: globs of names that get a copy of this process's own instead.
+    - guard: writes into shared tensors raise if Python sees them (see `gpuwm.guards`). Without it
+      they end the process or its CUDA context.
+    - names: for tensors of the version that the model calls otherwise, the model's names. None:
+      leave the tensor out, as if the version lacked it.
 
-    BindError: all that doesn't fit, with names. Invalid: a glob that fits no name; a module that
-    has no parameters and buffers. Nothing was changed then.
+    Raises BindError, which lists all that doesn't fit, and Invalid, for a glob that matches no name
+    or a module without parameters and buffers. Nothing is changed then.
     """
     modules = modules_of(model)
-    # A tensor made in inference mode could not take part in gradients of others, ever.
+    # A tensor made in inference mode could never take part in gradients of others.
     with (
         torch.inference_mode(False),
         fitting.let_go(module for _, module in modules),
@@ -84,7 +88,7 @@ def bind(
         plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
         problems = plan.unmatched() + plan.problems if strict else plan.problems
         if problems:
-            raise _error(mapping, model, plan.told(problems), plan)
+            raise _error(mapping, model, plan.lines(problems), plan)
         _do(plan.steps)
     init.allow_calls(module for _, module in modules)
     if guard:
@@ -96,8 +100,8 @@ def bind(
 
 @contextlib.contextmanager
 def no_collections() -> Iterator[None]:
-    """What is made here lives on. Looking for garbage amid it takes 100 ms in a process that has
-    imported torch, several times what binding does, and finds none."""
+    """Turns garbage collection off: all that is made here lives on. In a process that has imported
+    torch, a collection would take 100 ms, several times what binding takes, and find nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -111,7 +115,7 @@ def no_collections() -> Iterator[None]:
 
 
 class _Step(Protocol):
-    """Changes one parameter or buffer; undo() is called after do() only."""
+    """Changes one parameter or buffer. undo() is called only after do()."""
 
     @property
     def name(self) -> str: ...
@@ -120,7 +124,7 @@ class _Step(Protocol):
 
 
 def _do(steps: Sequence[_Step]) -> None:
-    """All of them, or none."""
+    """Does all steps, or none."""
     for done, step in enumerate(steps):
         try:
             step.do()
@@ -134,11 +138,12 @@ def _do(steps: Sequence[_Step]) -> None:
             raise
 
 
-_Problem = tuple[str, str]  # the name that it is about, or "", and a line
+_Problem = tuple[str, str]  # the name that the problem is about, or "", and a line of text
 
 
 class _Plan:
-    """Looks at every place of the model, and makes the private copies; the model is untouched."""
+    """Looks at every place of the model, and makes the private copies. It does not change the
+    model."""
 
     def __init__(
         self,
@@ -171,7 +176,7 @@ class _Plan:
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[remembering.Binding] = []
-        self.shared: list[torch.Tensor] = []  # of the version
+        self.shared: list[torch.Tensor] = []  # tensors of the version
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
         self._modules, self._names = modules, names
@@ -184,8 +189,8 @@ class _Plan:
         missing = [(name, f"missing: the version has no {name}") for name in self.missing]
         return missing + [(n, f"unexpected: the model has no {n}") for n in self.unexpected]
 
-    def told(self, problems: Sequence[_Problem]) -> list[str]:
-        """As lines; those with one reason are one."""
+    def lines(self, problems: Sequence[_Problem]) -> list[str]:
+        """The problems as lines. Those with the same reason share a line."""
         reasons = parametrized.explained(self._modules, self._names, self.sources)
         return list(dict.fromkeys(reasons.get(name, line) for name, line in problems))
 
@@ -227,7 +232,7 @@ class _Plan:
         return not place.is_buffer or not self._shared_names.isdisjoint(place.names)
 
     def _unnamed(self, place: Place) -> None:
-        """The version has none of its names."""
+        """Notes a place that has none of its names in the version."""
         tensor = place.tensor
         if place.persistent:
             self.missing.append(place.name)
@@ -254,7 +259,7 @@ class _Plan:
 
 
 class _Swap:
-    """It becomes another tensor, which is new, and stays the same object."""
+    """Gives a tensor object the content of a new tensor; it stays the same object."""
 
     __slots__ = ("_new", "_tensor", "name")
 
@@ -270,7 +275,8 @@ class _Swap:
 
 
 class _SetData:
-    """For a tensor with memory on the same device, which others hold or refer to weakly."""
+    """Sets the memory of a tensor that others hold or refer to weakly. Both are on the same
+    device."""
 
     def __init__(self, place: Place, new: torch.Tensor) -> None:
         self.name = place.name
@@ -294,7 +300,7 @@ class _SetData:
 
 
 class _Fill:
-    """A buffer keeps its memory, which others may have views of, and gets values."""
+    """Copies values into a buffer, which keeps its memory, because others may have views of it."""
 
     def __init__(self, place: Place, source: torch.Tensor) -> None:
         self.name = place.name
@@ -310,7 +316,7 @@ class _Fill:
 
 
 def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
-    """The names that globs fit. Invalid: one fits none."""
+    """The names that match the globs. Raises Invalid if a glob matches none."""
     chosen: set[str] = set()
     for glob in _lib.names(globs, option):
         fitting_names = set(fnmatch.filter(names, glob)) if glob != "*" else names

@@ -1,4 +1,4 @@
-"""Building a model on a version: one that is there, or one that this process makes."""
+"""Builds a model on a version that is there, or on one that this process makes."""
 
 from __future__ import annotations
 
@@ -39,18 +39,22 @@ def build(
     client: clients.Client | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A model whose parameters are a version's memory.
+    """Returns a model whose parameters are the memory of a version.
 
-    make: returns the model (`lambda: Model(config)`). mode: "load" (the default): attaches, makes
-    the model without memory for its parameters, and binds it. "save": makes the model with memory,
-    has `fill` give it its values (from files, quantised, fused), publishes it and binds it. "auto"
-    (the default with `fill`): the first process saves, the others load. None: $GPUWM_MODE, or the
-    default. fill: may return another model, of the structure that `make` gives where it loads;
-    None: `make` gives the model its values, which costs the others what it reads.
-    strict, share_buffers, private, guard: as in `bind`. wait, device, key, owner, alias, files,
-    metadata, client: as in `gpuwm.obtain`. options: more for `gpuwm.attach`, with "load" only.
+    - make: returns the model (`lambda: Model(config)`).
+    - mode: "load" (the default) attaches, makes the model without memory for its parameters, and
+      binds it. "save" makes the model with memory, lets `fill` give it its values (from files,
+      quantised, fused), publishes it and binds it. "auto" (the default with `fill`): the first
+      process saves, and the others load. None: $GPUWM_MODE, or the default.
+    - fill: may return another model, of the structure that `make` gives in mode load. None: `make`
+      gives the model its values; processes that load then spend time on reading values that they
+      don't use.
+    - strict, share_buffers, private, guard: as in `bind`.
+    - wait, device, key, owner, alias, files, metadata, client: as in `gpuwm.obtain`.
+    - options: further options of `gpuwm.attach`, only in mode load.
     """
-    if isinstance(make, nn.Module):  # which can be called, with other arguments
+    # a class or function, or a model that has __call__ for other arguments
+    if isinstance(make, nn.Module):
         raise _lib.wrong("make", type(make), _MAKE)
     _lib.function(make, "make", _MAKE)
     if fill is not None:

@@ -1,8 +1,8 @@
-"""CUDA graphs: the library is told when torch captures one.
+"""Tells the library when torch captures a CUDA graph.
 
-To wait for a context, in whatever thread, makes every capture in it invalid, and the library waits
-before it unmaps. torch.cuda.graph, make_graphed_callables and compiled graphs all go through the
-two methods that are wrapped here.
+If any thread waits for a context, every capture in that context becomes invalid, and the library
+waits for it before it unmaps memory. torch.cuda.graph, make_graphed_callables and compiled graphs
+all use the two methods that are wrapped here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _CAPTURING = "_gpuwm_capturing"
 
 @functools.cache
 def watch() -> None:
-    """Called before the first tensor on a GPU goes to torch."""
+    """Begins to watch. Call it before the first tensor on a GPU goes to torch."""
     import torch
 
     wrap(torch.cuda.CUDAGraph)
 
 
 def wrap(graph: Any) -> None:
-    """Tells the library of the captures of a class of graphs."""
+    """Wraps a class of graphs, so that it tells the library of its captures."""
     library = _lib.load()
     begin, end = graph.capture_begin, graph.capture_end
 

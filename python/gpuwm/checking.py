@@ -1,4 +1,4 @@
-"""What of a model is shared now: by address, whatever was done to it since it was bound."""
+"""What of a model is shared now: by address, whatever was done to the model since it was bound."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 class CheckResult:
     """Names of the model.
 
-    shared: they lie in the version's memory. private: this process's own, as they are to be:
-    private copies, and what the version has not. lost: the version has them, and yet they are
-    copies of this process's own: `to(dtype)`, `half()`, `cpu()`, `flatten_parameters()` and
-    `param.data = …` make such. unbound: they have no memory.
+    - shared: they lie in the version's memory.
+    - private: they are this process's own, as they should be: private copies, and names that the
+      version lacks.
+    - lost: the version has them, but they are copies of this process's own. `to(dtype)`, `half()`,
+      `cpu()`, `flatten_parameters()` and `param.data = …` make such copies.
+    - unbound: they have no memory.
     """
 
     shared: tuple[str, ...]
@@ -33,8 +35,8 @@ class CheckResult:
 
 
 def check(mapping: Mapping, model: nn.Module) -> CheckResult:
-    """Lists what is shared, private, or lost its sharing. Reads no tensor. The mapping may be
-    another one of the version than the model was bound to."""
+    """Lists what is shared, what is private, and what lost its sharing. It reads no tensor.
+    `mapping` may be another mapping of the version than the one that the model was bound to."""
     sources = mapping.state_dict()
     found: dict[str, list[str]] = {"shared": [], "private": [], "lost": [], "unbound": []}
     for place in places(modules_of(model)):
@@ -60,8 +62,8 @@ def lies_in_any(
 
 
 def lies_in_version(tensor: torch.Tensor, mapping: Mapping, names: Sequence[str]) -> bool:
-    """Whether it lies where the version has one of these names, mapped elsewhere; without names:
-    anywhere in the version."""
+    """Whether the tensor lies where the version, perhaps mapped elsewhere, has one of these names.
+    Without names: anywhere in the version."""
     origin = passing.origin_of(tensor)
     handle = remembering.handle_of(mapping)
     if origin is None or not handle.where.is_same(origin[0]):
@@ -72,7 +74,7 @@ def lies_in_version(tensor: torch.Tensor, mapping: Mapping, names: Sequence[str]
 
 
 def lies_in(tensor: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether it begins in the other's memory; of empty ones: whether both are."""
+    """Whether the tensor begins in the other's memory. If one is empty: whether both are."""
     if tensor.device != source.device:
         return False
     begin = source.data_ptr()

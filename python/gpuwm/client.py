@@ -1,4 +1,4 @@
-"""A connection to gpuwmd: what is there, and what an operator does."""
+"""A connection to gpuwmd: what gpuwmd has, and what an operator can do."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from . import _abi, _events, _lib, _threads, errors
 from ._owner import Owner
 
-NAME_BYTES = 128  # of who connects: gpuwmd takes no longer one
-SOCKET_BYTES = 107  # of the path of a socket: the kernel's address has no room for more
+NAME_BYTES = 128  # of the client's name: gpuwmd takes no longer one
+SOCKET_BYTES = 107  # of a socket's path: the kernel's address has no room for more
 
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = (ctypes.c_void_p,)
@@ -25,7 +25,8 @@ _libc.free.restype = None
 
 
 class Device(NamedTuple):
-    """A device of gpuwmd's. total and budget in bytes; segments are multiples of granularity."""
+    """A device of gpuwmd. total and budget are in bytes. The size of a segment is a multiple of
+    granularity."""
 
     id: str  # "host", "GPU-…", "MIG-…"
     name: str
@@ -37,7 +38,7 @@ class Device(NamedTuple):
 
 
 class Job(int):
-    """The number of a job; it can be waited for and awaited."""
+    """The number of a job. It has methods to wait for the job, and it can be awaited."""
 
     client: Client
 
@@ -47,11 +48,11 @@ class Job(int):
         return job
 
     def wait(self, wait: float = math.inf) -> bool:
-        """As Client.wait_job."""
+        """Does what Client.wait_job does."""
         return self.client.wait_job(self, wait)
 
     def cancel(self) -> None:
-        """As Client.cancel."""
+        """Does what Client.cancel does."""
         self.client.cancel(self)
 
     def __await__(self) -> Generator[Any, None, bool]:
@@ -60,21 +61,21 @@ class Job(int):
 
 class Replaced(str):
     """The id of the version that an alias named before it moved. kept: why gpuwmd did not retire
-    that version, though `retire_old` asked for it; None: it did, or nobody asked."""
+    that version, though `retire_old` asked for it. None: gpuwmd retired it, or nobody asked."""
 
     kept: errors.Error | None = None
 
 
 class Client:
-    """A connection. Any thread may use it; its calls wait for each other. See `connect`.
+    """A connection. Any thread may use it. Calls on it wait for each other. See `connect`.
 
-    Methods that change something, and clients() and jobs(), need `connect(admin=True)`: Refused
-    without. What gpuwmd tells comes as it is: its keys are those of docs/protocol.md.
+    Methods that change something, and clients() and jobs(), need `connect(admin=True)`, and raise
+    Refused without it. Results have the keys of docs/protocol.md.
     """
 
     def __init__(self, pointer: int, socket: str | None = None, admin: bool = False) -> None:
-        self.socket = socket  # its path; None: the one that is found without a path
-        self.admin = admin  # whether it is on admin.sock, beside that path
+        self.socket = socket  # None: the socket was found without a path
+        self.admin = admin  # whether the connection is to admin.sock, in the folder of that path
         self._library = _lib.load()
         self._owner: Owner | None = Owner(pointer, self._library.gpuwm_close)
 
@@ -85,13 +86,13 @@ class Client:
 
     @property
     def handle(self) -> int:
-        """The address of the `struct gpuwm_client`, for calls to the C library: valid while the
-        client is there and not closed."""
+        """The address of the `struct gpuwm_client`, for calls to the C library. It is valid while
+        the client lives and is not closed."""
         return self._held()._as_parameter_
 
     def close(self) -> None:
-        """Ends the connection when the last mapping that was made from it is gone, and the calls
-        that other threads are in have returned."""
+        """Closes the client. The connection ends when the last mapping that was made from it is
+        gone, and calls of other threads have returned."""
         self._owner = None
 
     def __reduce__(self) -> Any:
@@ -109,21 +110,21 @@ class Client:
         self.close()
 
     def _call(self, function: str, *arguments: Any) -> int:
-        """A call that gpuwmd answers; Ctrl-C ends the wait for it."""
+        """Makes a call that gpuwmd answers. Ctrl-C ends the wait for the answer."""
         owner, call = self._held(), getattr(self._library, function)
         return _threads.wait_for(lambda: _lib.check(call(owner, *arguments)))
 
     # ---- looking ----
 
     def ping(self) -> float:
-        """Seconds of a round trip."""
+        """Makes one round trip. Returns its time in seconds."""
         ns = ctypes.c_uint64()
         self._call("gpuwm_ping", ctypes.byref(ns))
         return ns.value / 1e9
 
     @property
     def instance(self) -> str:
-        """gpuwmd's id, changed by each start of it."""
+        """gpuwmd's id. Each start of gpuwmd has another one."""
         return _lib.text(self._library.gpuwm_instance(self._held()))
 
     @property
@@ -145,20 +146,21 @@ class Client:
         ]
 
     def list(self, model: str | None = None) -> dict[str, Any]:
-        """{"versions": [...], "aliases": [...], "seq": ...}: of one model, or all."""
+        """The versions and aliases of one model, or of all: {"versions": [...], "aliases": [...],
+        "seq": ...}."""
         return self._query("list", model)
 
     def status(self) -> dict[str, Any]:
-        """gpuwmd itself: devices, limits, what it holds."""
+        """The state of gpuwmd itself: devices, limits, what it holds."""
         return self._query("status")
 
     def clients(self) -> builtins.list[dict[str, Any]]:
-        """Who is connected, and what each holds."""
+        """The clients that are connected, and what each of them holds."""
         found: builtins.list[dict[str, Any]] = self._query("clients")["clients"]
         return found
 
     def jobs(self, job: int | None = None) -> builtins.list[dict[str, Any]]:
-        """Jobs with their phases, progress and errors: one, or all."""
+        """One job, or all of them, with their phases, progress and errors."""
         filter_text = None if job is None else str(_job(job))
         found: builtins.list[dict[str, Any]] = self._query("jobs", filter_text)["jobs"]
         return found
@@ -178,14 +180,14 @@ class Client:
         return result
 
     def events(self, after: int | None = None) -> _events.Events:
-        """What happens at its gpuwmd, from now on, or after the event with that number: for `for`,
+        """The events of gpuwmd, from now on, or after the event with the number `after`: for `for`,
         and for `async for`."""
         return _events.Events(self, after)
 
     async def ready(self, ref: str) -> dict[str, Any]:
-        """Waits until a version is ready, which need not be known yet; its row of list().
+        """Waits until a version is ready. gpuwmd need not know it yet. Returns its row of list().
 
-        ref: "model", "model@tag" or "model@alias". Error: it failed, with what.
+        ref: "model", "model@tag" or "model@alias". If the version fails, raises its error.
         """
         return await _events.ready(self, ref)
 
@@ -201,11 +203,15 @@ class Client:
         dry_run: bool = False,
         key: _lib.Key | None = None,
     ) -> Job:
-        """Starts to load a checkpoint as `name` ("model@tag"); tells the job at once.
+        """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
+        it.
 
-        source: an absolute path beneath a root of gpuwmd's. devices: replicas, or one a rank;
-        None: the only GPU, or host without one. alias: moved when it is ready. dry_run: the job
-        makes a plan, nothing else. key: the version's, as `attach(key=...)` asks for it.
+        - source: an absolute path beneath one of gpuwmd's roots.
+        - devices: the device of each replica, or of each rank. None: the only GPU, or the host if
+          there is none.
+        - alias: is moved to the version when the version is ready.
+        - dry_run: the job only makes a plan.
+        - key: the version's key, which `attach(key=...)` can ask for.
         """
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence(
@@ -227,17 +233,18 @@ class Client:
         return Job(job.value, self)
 
     def wait_job(self, job: int, wait: float = math.inf) -> bool:
-        """Waits (seconds) for the end of a job, and raises what it failed with.
+        """Waits for the end of a job. wait: in seconds.
 
-        True: all of it is done; False: its version is ready, but its alias could not be moved
-        (jobs(job) says why). TimedOut, Cancelled, NotFound; Disconnected: gpuwmd ended with it.
-        Other calls of this client wait meanwhile; `await job` blocks nobody.
+        Returns True if the job did all it should. Returns False if its version is ready, but its
+        alias could not be moved: jobs(job) says why. Raises the job's error if it failed, TimedOut,
+        Cancelled, NotFound, and Disconnected if gpuwmd ended with the job. Other calls of this
+        client wait meanwhile; `await job` blocks nobody.
         """
         return self._call("gpuwm_job_wait", _job(job), _lib.milliseconds(wait, "wait")) == 0
 
     def cancel(self, job: int) -> None:
-        """Cancels a job, and waits until it has ended: about 2 seconds at most. NotFound: there is
-        no such job, or it has ended already; the message tells how."""
+        """Cancels a job, and waits until it has ended, about 2 seconds at most. Raises NotFound if
+        there is no such job, or it has ended already; the message says how."""
         self._call("gpuwm_job_cancel", _job(job))
 
     def swap(
@@ -249,12 +256,13 @@ class Client:
         expect: str | None = None,
         retire_old: bool = False,
     ) -> Replaced | None:
-        """Moves an alias in one step; returns the id of the version that it named, or None.
+        """Moves an alias in one step. Returns the id of the version that it named before, or None.
 
-        to: a tag, an alias or a version id; None removes the alias. expect: only if it names this
-        version id now ("0" * 32: only if there is none), else Busy. retire_old: the version that
-        it named is retired; `kept` of what is returned says why it could not be, if another alias
-        names it: the alias has moved nevertheless.
+        - to: a tag, an alias or a version id. None removes the alias.
+        - expect: move the alias only if it names the version with this id now ("0" * 32: only if
+          there is no such alias). Otherwise raises Busy.
+        - retire_old: retire the version that the alias named. If that is not possible, because
+          another alias names it, the alias moves nevertheless, and `kept` of the result says why.
         """
         options = _abi.SwapOptions(
             size=ctypes.sizeof(_abi.SwapOptions),
@@ -280,39 +288,45 @@ class Client:
     def set_alias(
         self, model: str, alias: str, to: str, *, expect: str | None = None
     ) -> Replaced | None:
-        """Makes an alias, or moves it, in one step: from then on "model@alias" is that version.
-        Returns the id of the version that the alias named before; None: there was no such alias.
+        """Makes an alias or moves it, in one step: from then on "model@alias" is that version.
+        Returns the id of the version that the alias named before, or None if there was no such
+        alias.
 
-        to: a tag, another alias or a version id, of a version that is ready. expect: as of `swap`.
-        NotFound: no such version; Exists: `alias` is a tag of the model; Refused.
+        - to: a tag, another alias or a version id, of a version that is ready.
+        - expect: as in `swap`.
+
+        Raises NotFound if there is no such version, Exists if `alias` is a tag of the model, and
+        Refused.
         """
         return self.swap(model, _lib.ref_bytes(to, "to").decode(), alias=alias, expect=expect)
 
     def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> Replaced | None:
         """Removes an alias. The version stays, and so do the leases on it. Returns the id of the
-        version that the alias named. NotFound: there is no such alias; Refused."""
+        version that the alias named. Raises NotFound if there is no such alias, and Refused."""
         return self.swap(model, None, alias=alias, expect=expect)
 
     def rollback(self, model: str) -> Replaced | None:
-        """Swaps to the version that `current` named before. NotFound: there is none."""
+        """Swaps to the version that `current` named before. Raises NotFound if there is none."""
         return self.swap(model, "previous")
 
     def pin(self, ref: str, name: str) -> None:
-        """Holds a version under a name, whoever else leaves; it survives restarts. Exists."""
+        """Pins a version under a name: gpuwmd keeps it, whoever else leaves, also across restarts.
+        Raises Exists if the name is taken."""
         self._call("gpuwm_pin", _lib.ref_bytes(ref), _lib.text_bytes(name, "name"))
 
     def unpin(self, ref: str, name: str) -> None:
-        """Lets go of a pin. NotFound."""
+        """Removes a pin. Raises NotFound if there is none."""
         self._call("gpuwm_unpin", _lib.ref_bytes(ref), _lib.text_bytes(name, "name"))
 
     def retire(
         self, ref: str, wait: float | None = None, *, force: bool = False, after: float = 0
     ) -> None:
-        """No new leases; freed when the last lease and pin are gone, for which it waits (seconds)
-        if asked: TimedOut. Busy: an alias names it.
+        """Retires a version: gpuwmd gives no new leases on it, and frees it when the last lease and
+        pin are gone. wait: seconds to wait for that. Raises TimedOut, and Busy if an alias names
+        the version.
 
-        force: leases that are left `after` so many seconds are revoked, and the version is freed
-        then, whatever its workers do. Busy: it has pins too.
+        force: `after` this many seconds gpuwmd revokes the leases that are left and frees the
+        version, whatever its workers do. Raises Busy also if it has pins.
         """
         version, wait_ms = _lib.ref_bytes(ref), _lib.milliseconds(wait, "wait")
         after_ms = _lib.milliseconds(after, "after")
@@ -324,15 +338,16 @@ class Client:
             self._call("gpuwm_retire", version, wait_ms)
 
     def remove(self, ref: str) -> None:
-        """Removes a failed version from list(); gpuwmd does so itself after a day. Error: the
-        version did not fail; `detail` says what frees it. NotFound."""
+        """Removes a failed version from list(). gpuwmd does so by itself after a day. Raises an
+        Error if the version did not fail (`detail` says what frees it), and NotFound."""
         self._call("gpuwm_remove", _lib.text_bytes(ref, "ref"))
 
     def kick(
         self, lease: int | None = None, *, pid: int | None = None, uid: int | None = None
     ) -> builtins.list[dict[str, Any]]:
-        """Revokes a lease (its number is in clients()), or all leases of a process or of a user;
-        which they were. The holders are told, and get none of them again. NotFound: no lease."""
+        """Revokes a lease (its number is in clients()), or all leases of a process or a user.
+        Returns the leases. gpuwmd tells the holders, who do not get these leases again. Raises
+        NotFound if there is no such lease."""
         given = [
             (by, _lib.count(number, name, _lib.UINT64_MAX))
             for by, name, number in (
@@ -350,8 +365,8 @@ class Client:
         return kicked
 
     def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
-        """Has the memory of a version read again and compared with its digests: a job for each
-        replica, which fails with Damaged where they differ."""
+        """Has the memory of a version read again and compared with its digests. Returns a job for
+        each replica. A job fails with Damaged if the memory differs."""
         numbers = (ctypes.c_uint64 * _abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
         version, where = _lib.ref_bytes(ref), _lib.maybe_text(device, "device")
@@ -360,8 +375,8 @@ class Client:
 
     def drain(self, device: str | None = None) -> None:
         """Has gpuwmd refuse new leases and free everything that is unused, until it is restarted.
-        With the device of a lost GPU: revokes the leases on the versions that were lost with the
-        GPU, and frees those versions."""
+        With the device of a lost GPU: has gpuwmd revoke the leases on the versions that were lost
+        with the GPU, and free those versions."""
         where = _lib.maybe_text(device, "device")
         if where is None:
             self._call("gpuwm_drain")
@@ -375,15 +390,16 @@ class Client:
 
 
 def _script() -> bytes:
-    """The script's name, as far as it fits; a program that embeds Python may have none."""
+    """The script's name, cut to what fits. A program that embeds Python may have none."""
     argv = getattr(sys, "argv", None) or [""]
     name = os.path.basename(str(argv[0] or "")) or "python"
     return name.encode(errors="replace")[:NAME_BYTES].decode(errors="ignore").encode()
 
 
 def _absolute(socket: str | os.PathLike[str] | None) -> str | None:
-    """For later, and for those a tensor is passed on to, who may be in another folder. What would
-    be too long for a socket's address stays relative."""
+    """The absolute path. The client connects again later, and other processes that get a tensor
+    connect too, perhaps from another folder. A path that would be too long for a socket's address
+    stays relative."""
     if not socket:
         return None
     path = os.fsdecode(socket)
@@ -396,7 +412,7 @@ def _job(number: int) -> int:
 
 
 def given(client: Client | None) -> Client | None:
-    """As an argument: TypeError."""
+    """Checks an argument. Raises TypeError."""
     if client is None or isinstance(client, Client):
         return client
     raise _lib.wrong("client", client, "what gpuwm.connect() returns")
@@ -412,12 +428,15 @@ def connect(
 ) -> Client:
     """Connects to gpuwmd.
 
-    socket: its path; None: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock when it exists,
-    else /run/gpuwm/gpuwm.sock. admin: the operators' socket, admin.sock beside it.
-    name: who connects, for `gpuwmctl clients`; None: the script's name.
-    wait: seconds to try again while nobody listens. restart: seconds that a call waits for a gpuwmd
-    that went away; None: 30.
-    Unreachable: nobody listens there. Refused: the socket's mode or group.
+    - socket: the path of its socket. None: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if
+      it exists, else /run/gpuwm/gpuwm.sock.
+    - admin: connect to the operators' socket, admin.sock in the same folder.
+    - name: what `gpuwmctl clients` calls this client. None: the script's name.
+    - wait: seconds to try again while nobody listens.
+    - restart: seconds that a call waits for a gpuwmd that went away. None: 30.
+
+    Raises Unreachable if nobody listens there, and Refused if the mode or group of the socket does
+    not let this user in.
     """
     given_path = _lib.path_bytes(socket, "socket")
     path = _absolute(socket or os.environ.get("GPUWM_SOCKET"))
@@ -444,12 +463,14 @@ def connect(
 
 # ---- the process's own ----------------------------------------------------
 
-_lock = threading.RLock()  # a signal's handler may attach while the main thread connects
+# reentrant, since a signal handler may attach while the main thread connects
+_lock = threading.RLock()
 _shared: tuple[str | None, Client] | None = None
 
 
 def _in_child() -> None:
-    """Another thread of the parent may have had the lock; and the client is the parent's."""
+    """Forgets the lock, which another thread of the parent may have held, and the client, which is
+    the parent's."""
     global _lock, _shared
     _lock = threading.RLock()
     _shared = None
@@ -459,8 +480,8 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def shared() -> Client:
-    """The client that this process attaches with: made when it is needed, anew after a fork or
-    when GPUWM_SOCKET was changed."""
+    """The client that this process attaches with. It is made when it is first needed, and again
+    after a fork or after a change of GPUWM_SOCKET."""
     global _shared
     socket = os.environ.get("GPUWM_SOCKET")
     with _lock:
@@ -470,12 +491,12 @@ def shared() -> Client:
 
 
 def events(after: int | None = None, *, client: Client | None = None) -> _events.Events:
-    """What happens at gpuwmd, from now on, or after the event with that number.
+    """The events of gpuwmd, from now on, or after the event with the number `after`.
 
         async for event in gpuwm.events():
             if event.kind == "swapped" and event.model == "llama": ...
 
-    A plain `for` blocks. It goes on over restarts of gpuwmd.
+    A plain `for` blocks. The events go on over restarts of gpuwmd.
     """
     _events.position(after)
     return (given(client) or shared()).events(after)

@@ -1,5 +1,5 @@
-"""What the installed transformers changes as it loads: names, tensors put together or taken apart,
-dtypes. Names can follow in place; the rest can't, and is told."""
+"""What the installed transformers changes when it loads: it renames tensors, joins or splits them,
+and converts dtypes. New names can be applied in place. The rest can't, and is reported."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from torch import nn
 
 
 class Conversion(NamedTuple):
-    """names: of the version's tensors, the model's names of those that are called otherwise there;
-    None: the model has no such tensor. problems: a line for each tensor of the model that loading
-    would compute. missing: buffers that the version lacks; parameters are left to bind. unexpected:
-    tensors of the version that the model lacks. Both without what the model's class says to
-    ignore."""
+    """What loading would change. Both lists at the end leave out what the model's class says to
+    ignore.
+
+    - names: for tensors of the version that the model calls otherwise, the model's names. None: the
+      model has no such tensor.
+    - problems: a line for each tensor of the model that loading would compute.
+    - missing: buffers that the version lacks. Missing parameters are left to bind.
+    - unexpected: tensors of the version that the model lacks.
+    """
 
     names: dict[str, str | None]
     problems: list[str]
@@ -26,7 +30,7 @@ class Conversion(NamedTuple):
 
 
 def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
-    """What loading tensors of these names and dtypes into a model of transformers comes to."""
+    """What loading tensors of these names and dtypes into a model of transformers would change."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
@@ -40,7 +44,7 @@ def conversion(model: Any, keys: Mapping[str, torch.dtype]) -> Conversion:
     operations: dict[str, Any] = {}
     for key in keys:
         if key in state:
-            continue  # what was published from a loaded model has its names
+            continue  # a version that was published from a loaded model has the model's names
         name, pattern = rename_source_key(key, renamings, converters, prefix, state)
         if pattern is not None:
             made[name].append(key)
@@ -71,7 +75,7 @@ def _without(names: Iterable[str], patterns: Iterable[str] | None) -> list[str]:
 
 
 def _made(name: str, parts: list[str], converter: Any) -> str:
-    """The first target of a conversion, and what it is made of."""
+    """The first target of a conversion, and the tensors that it is made of."""
     steps = ", ".join(type(step).__name__ for step in converter.operations)
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     return f"made at load: {name} of {parts[0]}{more} ({steps})"
@@ -87,7 +91,7 @@ def _renamed_twice(called: Mapping[str, str]) -> list[str]:
 
 
 def _converted(state: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]) -> list[str]:
-    """Dtypes that loading would convert: told once for all that are alike."""
+    """The dtypes that loading would convert. Tensors with the same conversion share a line."""
     alike: defaultdict[tuple[torch.dtype, torch.dtype], list[str]] = defaultdict(list)
     for name, dtype in dtypes.items():
         tensor = state.get(name)
@@ -101,7 +105,7 @@ def _converted(state: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dty
 
 
 def set_dtypes(model: Any, dtype: torch.dtype) -> None:
-    """Parameters without memory get the dtypes that loading in `dtype` gives them."""
+    """Gives parameters without memory the dtypes that loading in `dtype` would give them."""
     plan: Mapping[str, torch.dtype] = model._get_dtype_plan(dtype)
     for name, parameter in model.named_parameters():
         for glob, other in plan.items():
@@ -110,5 +114,5 @@ def set_dtypes(model: Any, dtype: torch.dtype) -> None:
 
 
 def _names_part(glob: str, name: str) -> bool:
-    """As transformers reads it: `*` is anything within a name of modules."""
+    """Whether a glob matches as in transformers: `*` matches anything within one part of a name."""
     return re.search(re.escape(glob).replace(r"\*", ".*"), name) is not None

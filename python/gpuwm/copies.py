@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Copies(Mapping[str, "TorchTensor"]):
-    """Tensors that are this process's own, and may be written. There is no lease any more."""
+    """Tensors that are this process's own and may be written. They have no lease."""
 
     def __init__(self, mapping: Attached) -> None:
-        """Copies all of it. Unsupported: without torch."""
+        """Copies all tensors. Raises Unsupported without torch."""
         if importlib.util.find_spec("torch") is None:
             raise errors.Unsupported(
                 "copy=True makes torch tensors, and there is no torch here",
@@ -34,12 +34,12 @@ class Copies(Mapping[str, "TorchTensor"]):
 
     @property
     def device(self) -> str:
-        """Of the version they were copied from: "host" or a UUID."""
+        """The device of the version that they were copied from: "host" or a UUID."""
         return self.version.device
 
     @property
     def nbytes(self) -> int:
-        """Of all tensors; those at the same place count once."""
+        """The bytes of all tensors. Tensors at the same place count once."""
         return sum(info.nbytes for info in self._infos if info.tied is None)
 
     def infos(self) -> list[TensorInfo]:
@@ -51,7 +51,8 @@ class Copies(Mapping[str, "TorchTensor"]):
     def __len__(self) -> int:
         return len(self._tensors)
 
-    # As of a Mapping: their tensors are not compared.
+    # As a Mapping's, two of them are equal only if they are the same object: tensors are not
+    # compared.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -59,7 +60,7 @@ class Copies(Mapping[str, "TorchTensor"]):
         return name in self._tensors
 
     def __getitem__(self, name: str) -> TorchTensor:
-        """NoTensor, which is a KeyError."""
+        """Raises NoTensor, which is a KeyError."""
         try:
             return self._tensors[name]
         except KeyError:

@@ -1,4 +1,4 @@
-"""What a caller calls a device, as gpuwmd names it: "host" or a UUID."""
+"""Devices by gpuwmd's names, "host" or a UUID, from what callers call them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _ORDINAL = re.compile(r"cuda(?::(\d+))?$")
 
 
 def resolve(device: Any, client: Client) -> str | None:
-    """The device's name for gpuwmd. None stays None: where the version is, or the current one.
+    """Returns gpuwmd's name of a device. None stays None, which means the version's device, or the
+    current one.
 
     device: "host", "cpu", a UUID, "cuda:N" or N as this process counts (CUDA_VISIBLE_DEVICES),
-    "cuda" (torch's current device, or the first), or a torch.device. NoDevice.
+    "cuda" (torch's current device, or the first), or a torch.device. Raises NoDevice.
     """
     name = named(device)
     if name is None:
@@ -29,10 +30,10 @@ def resolve(device: Any, client: Client) -> str | None:
         return "host"
     found = _ORDINAL.match(name)
     if found is None:
-        return name  # gpuwmd knows its UUIDs, and says so when this is none
+        return name  # gpuwmd knows its UUIDs, and refuses any other
     ordinal = _current() if found.group(1) is None else int(found.group(1))
     uuid = _uuid(ordinal)
-    # The driver tells the bytes; gpuwmd knows whether it is a "GPU-" or a "MIG-".
+    # The driver gives the bytes of a UUID. gpuwmd knows whether it is a "GPU-" or a "MIG-".
     for known in client.devices:
         if known.is_cuda and known.id[4:].lower() == uuid:
             return known.id
@@ -43,7 +44,7 @@ def resolve(device: Any, client: Client) -> str | None:
 
 
 def named(device: Any) -> str | None:
-    """As text. TypeError: it is nothing that names a device."""
+    """The device as a text. Raises TypeError if the value names no device."""
     if device is None or isinstance(device, str):
         return device
     torch = sys.modules.get("torch")

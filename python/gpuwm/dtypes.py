@@ -1,4 +1,4 @@
-"""Element types: as safetensors names them, and what torch and NumPy call them."""
+"""Element types, and their names in safetensors, torch and NumPy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class DType(NamedTuple):
-    code: int  # as in client.h
-    name: str  # as in safetensors
+    code: int  # the number in client.h
+    name: str  # the name in safetensors
     bits: int  # of one element
-    torch: str | None  # the attribute of torch; None: it has none
-    numpy: str | None  # NumPy's own; None: see ml_dtypes
+    torch: str | None  # the attribute of torch; None: torch has no such dtype
+    numpy: str | None  # NumPy's own dtype; None: see ml_dtypes
     ml_dtypes: str | None  # the attribute of the package ml_dtypes
 
 
@@ -47,16 +47,17 @@ _ROWS = (
 BY_CODE = {row.code: row for row in _ROWS}
 BY_NAME = {row.name: row for row in _ROWS}
 
-# Plain floating-point numbers, by the name that torch and NumPy have for them: what `publish` casts
-# from and to. What is smaller is of use only with the scales of the quantising that made it.
+# Plain floating-point numbers, by the names that torch and NumPy have for them. `publish` casts
+# from and to these. Smaller dtypes are useful only with the scales of the quantisation that made
+# them.
 FLOATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 
-# What DLPack's consumers know, one and all; the others go out as bytes, and are viewed.
+# What all consumers of DLPack know. Other dtypes are exported as bytes, and viewed.
 DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
 
 
 def of(code: int) -> DType:
-    """The row of a code of client.h. Unsupported: a code that this package does not know."""
+    """The row for a code of client.h. Raises Unsupported if this package does not know the code."""
     try:
         return BY_CODE[code]
     except KeyError:
@@ -66,8 +67,8 @@ def of(code: int) -> DType:
 
 
 def float_of(dtype: Any) -> str:
-    """As safetensors names torch.bfloat16, ml_dtypes.bfloat16 or "bfloat16". Invalid: it is none
-    of FLOATS."""
+    """The safetensors name of torch.bfloat16, ml_dtypes.bfloat16 or "bfloat16". Raises Invalid if
+    the dtype is not one of FLOATS."""
     name = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
     if name not in FLOATS:
         raise errors.Invalid(
@@ -77,7 +78,8 @@ def float_of(dtype: Any) -> str:
 
 
 def need(name: str, tensor: str) -> None:
-    """Unsupported: torch or numpy, that a tensor is wanted for, is not installed."""
+    """Raises Unsupported if the package `name` (torch or numpy), which `tensor` is wanted for, is
+    not installed."""
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -90,7 +92,8 @@ def need(name: str, tensor: str) -> None:
 
 
 def torch_dtype(name: str, tensor: str) -> torch.dtype:
-    """torch's dtype of "BF16". Unsupported: this torch has none; tells of which tensor."""
+    """torch's dtype for "BF16". Raises Unsupported, and names the tensor, if this torch has
+    none."""
     import torch
 
     attribute = BY_NAME[name].torch
@@ -104,7 +107,8 @@ def torch_dtype(name: str, tensor: str) -> torch.dtype:
 
 
 def numpy_dtype(name: str, tensor: str) -> Any:
-    """NumPy's dtype of "F32", or ml_dtypes' of "BF16". Unsupported: there is none."""
+    """NumPy's dtype for "F32", or that of ml_dtypes for "BF16". Raises Unsupported if there is
+    none."""
     import numpy
 
     found = numpy_has(name)
@@ -118,7 +122,7 @@ def numpy_dtype(name: str, tensor: str) -> Any:
 
 
 def numpy_has(name: str) -> Any:
-    """NumPy's dtype of "F32", or ml_dtypes' of "BF16"; None: there is none."""
+    """NumPy's dtype for "F32", or that of ml_dtypes for "BF16". Returns None if there is none."""
     import numpy
 
     row = BY_NAME[name]

@@ -1,4 +1,4 @@
-"""What can go wrong, by name: the library's errno codes as exceptions."""
+"""The errors of gpuwm: the library's errno codes as exceptions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import ClassVar
 class Error(Exception):
     """Something that gpuwm could not do.
 
-    code: the errno, positive (`errno.ENOENT`); 0 where the cause is none of the C library's.
-    name: its name ("ENOENT"). message: what happened to what. detail: the limit or the remedy;
-    may be empty. `str()` gives message and detail.
+    - code: the errno, positive (`errno.ENOENT`); 0 if the C library did not fail.
+    - name: the name of the errno ("ENOENT").
+    - message: what failed, on what, and why.
+    - detail: the limit or the remedy; may be empty.
+
+    `str()` returns message and detail.
     """
 
     default_code: ClassVar[int] = 0
@@ -38,17 +41,18 @@ def _again(kind: type[Error], message: str, detail: str, code: int, name: str) -
 
 
 class LibraryError(Error):
-    """libgpuwm-client is not there, or too old for this package."""
+    """libgpuwm-client is not there, or is too old for this package."""
 
 
 class NotFound(Error):
-    """No such model, tag, alias, version, tensor, pin or job."""
+    """There is no such model, tag, alias, version, tensor, pin or job."""
 
     default_code = errno.ENOENT
 
 
 class NoTensor(NotFound, KeyError):
-    """The version has no tensor of that name, or it is outside the subset that was attached."""
+    """The version has no tensor of that name, or the tensor is outside of the subset that was
+    attached."""
 
 
 class Unreachable(Error):
@@ -58,32 +62,32 @@ class Unreachable(Error):
 
 
 class NoDevice(Error):
-    """No such device, or the version is not on it: the message lists where it is. Or the GPU is
-    lost, with what lay there: the message says how."""
+    """There is no such device, or the version is not on it (the message lists where it is), or the
+    GPU is lost with what it held (the message says how)."""
 
     default_code = errno.ENODEV
 
 
 class Busy(Error):
-    """Still in use: tensors live, an alias names the version, `expect` does not hold."""
+    """It is still in use: tensors live, an alias names the version, or `expect` does not hold."""
 
     default_code = errno.EBUSY
 
 
 class TimedOut(Error, TimeoutError):
-    """It did not happen in the time that was given."""
+    """It did not happen in the given time."""
 
     default_code = errno.ETIMEDOUT
 
 
 class NoRoom(Error):
-    """No room on the device; the message quotes the budget and what is free."""
+    """The device has no room. The message says the budget and what is free."""
 
     default_code = errno.ENOSPC
 
 
 class Quota(Error):
-    """A limit of gpuwmd; the message has its figure."""
+    """A limit of gpuwmd was reached. The message has its figure."""
 
     default_code = errno.EDQUOT
 
@@ -95,13 +99,14 @@ class Exists(Error):
 
 
 class Refused(Error):
-    """Not allowed: the role is missing, or the source lies outside the roots."""
+    """It is not allowed: the role is missing, or the source lies outside of the roots."""
 
     default_code = errno.EACCES
 
 
 class Mismatch(Error):
-    """Not the same: a field of the key, or the layout of a version to switch to."""
+    """Two things that must be equal differ: a field of the key, or the layout of a version to
+    switch to."""
 
     default_code = errno.EKEYREJECTED
 
@@ -113,19 +118,20 @@ class Damaged(Error):
 
 
 class Unsupported(Error):
-    """Known, but not to be had here: the message says what is missing."""
+    """It is not supported here. The message says what is missing."""
 
     default_code = errno.ENOTSUP
 
 
 class NotInstalled(Unsupported, ImportError):
-    """A package that this needs is not installed: the message says which to install."""
+    """A package that is needed is not installed. The message says which to install."""
 
-    name: str  # of the errno, as in Error; an ImportError's own would be the package's
+    # the name of the errno, as in Error; in an ImportError it would be that of the package
+    name: str
 
 
 class InChild(Error):
-    """Made by the parent, before a fork: connect or attach anew in the child."""
+    """The parent made it before a fork. Connect or attach anew in the child."""
 
     default_code = errno.ECHILD
 
@@ -137,13 +143,13 @@ class Lost(Error):
 
 
 class Closed(Error):
-    """The mapping was closed, or left by its `with`."""
+    """The mapping was closed, or its `with` block has ended."""
 
     default_code = errno.EBADF
 
 
 class Invalid(Error, ValueError):
-    """An argument that can't be meant."""
+    """An argument is wrong."""
 
     default_code = errno.EINVAL
 
@@ -155,13 +161,14 @@ class Cancelled(Error):
 
 
 class Draining(Error):
-    """gpuwmd is letting everything go, or stopping."""
+    """gpuwmd is draining or stopping."""
 
     default_code = errno.ESHUTDOWN
 
 
 class Disconnected(Error):
-    """The connection ended. code ECONNABORTED: what was asked may or may not be done: look."""
+    """The connection ended. With the code ECONNABORTED the request was done or it was not: look,
+    then repeat it."""
 
     default_code = errno.ECONNRESET
 

@@ -1,4 +1,5 @@
-"""Whether a parameter or buffer of a model fits a tensor of a version: a text, if not."""
+"""Whether a parameter or buffer of a model fits a tensor of a version. If not, the reason is a
+text."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .places import Place
 
 
 def misfit(place: Place, source: torch.Tensor) -> str | None:
-    """Why `source` can't take the place, whether shared or copied."""
+    """Why `source` can't take the place, shared or copied."""
     tensor = place.tensor
     if (
         tensor.is_meta
@@ -24,7 +25,7 @@ def misfit(place: Place, source: torch.Tensor) -> str | None:
         and tensor.size() == source.size()
         and is_plain(tensor)
     ):
-        return None  # as nearly all do
+        return None  # as most do
     return (
         _not_plain(place)
         or _other_shape(place, source)
@@ -34,7 +35,8 @@ def misfit(place: Place, source: torch.Tensor) -> str | None:
 
 
 def other_identity(place: Place, source: torch.Tensor, why: str) -> str | None:
-    """Why the object in the model can't be given the memory of `source`. why: it is unswappable."""
+    """Why the object in the model can't get the memory of `source`. why: the result of
+    unswappable."""
     tensor = place.tensor
     if not tensor.is_meta and tensor.device == source.device:
         return None
@@ -45,10 +47,10 @@ def other_identity(place: Place, source: torch.Tensor, why: str) -> str | None:
 
 
 def unswappable(tensor: torch.Tensor) -> str | None:
-    """Why torch.utils.swap_tensors refuses: others would go on with what it was."""
+    """Why torch.utils.swap_tensors refuses: other objects would go on with the old content."""
     if weakref.getweakrefcount(tensor):
         return "something has a weak reference to it"
-    # One is its own; an accumulator of gradients may hold another.
+    # One reference is its own. An accumulator of gradients may hold another.
     holders: int = tensor._use_count()  # type: ignore[attr-defined]
     if holders > 1 and holders > (2 if tensor.requires_grad else 1):
         return "a computation of gradients holds it"
@@ -56,13 +58,15 @@ def unswappable(tensor: torch.Tensor) -> str | None:
 
 
 def is_placeholder(place: Place) -> bool:
-    """Empty, or a parameter in memory without dimensions: it stands for a tensor of any shape."""
+    """Whether the tensor stands for one of any shape: it is empty, or a parameter without
+    dimensions that has memory."""
     tensor = place.tensor
     return tensor.numel() == 0 or not (place.is_buffer or tensor.is_meta or tensor.dim())
 
 
 def fillable(tensor: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether values can be written into a buffer, which keeps its memory and the views of it."""
+    """Whether values can be written into the buffer, which then keeps its memory and the views of
+    it."""
     return (
         not tensor.is_meta
         and tensor.device == source.device
@@ -73,7 +77,8 @@ def fillable(tensor: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | None:
-    """Why names that are one tensor of the model can't be: what the version has under them."""
+    """Why names that are one tensor of the model can't be: the version has different tensors under
+    them."""
     first = sources[names[0]]
     for name in names[1:]:
         if not _same_bytes(first, sources[name]):
@@ -85,7 +90,7 @@ def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | N
 
 
 def other_prefix(missing: Sequence[str], unexpected: Sequence[str]) -> str | None:
-    """What to bind instead, where one of both has all names below a module of the other's."""
+    """What to bind instead, if all names of the one are below a module of the other."""
     wrapped = _heads(missing, unexpected)
     if wrapped is not None:
         return f"the version has the names without {wrapped!r}: bind model.{wrapped}"
@@ -99,7 +104,7 @@ def other_prefix(missing: Sequence[str], unexpected: Sequence[str]) -> str | Non
 
 
 def _heads(longer: Sequence[str], shorter: Sequence[str]) -> str | None:
-    """The part before the first dot of one of `longer` that is in `shorter` without it."""
+    """If one of `longer` is in `shorter` without its first part: that part."""
     names = set(shorter)
     for name in longer:
         head, _, rest = name.partition(".")
@@ -109,8 +114,8 @@ def _heads(longer: Sequence[str], shorter: Sequence[str]) -> str | None:
 
 
 def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str]:
-    """Attributes without memory that `__init__` made from parameters, and nobody would compute
-    again."""
+    """Attributes without memory that `__init__` computed from parameters, and that nobody would
+    compute again."""
     for prefix, module in modules:
         if torch.Tensor not in map(type, module.__dict__.values()):
             continue
@@ -124,11 +129,11 @@ def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str
 
 @contextmanager
 def let_go(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """While inside, torch's own modules don't hold their parameters, so that they can be swapped.
+    """Inside, torch's own modules don't hold their parameters, so that these can be swapped.
 
-    RNNs keep weak references, to see whether they are the same objects: they will be. (They let go
-    of them in their own `to()`, too.) What weight and spectral norm compute anew in each call keeps
-    the graph of the last one.
+    RNNs keep weak references, to see whether their weights are the same objects: they will be.
+    (RNNs let go of them in their own `to()`, too.) Weight norm and spectral norm compute the weight
+    anew in each call, and keep the graph of the last call.
     """
     rnns = []
     for module in modules:
@@ -188,7 +193,7 @@ def _other_device(place: Place, source: torch.Tensor) -> str | None:
     if device == source.device or place.tensor.is_meta or is_placeholder(place):
         return None
     if place.is_buffer and device.type == "cpu":
-        return None  # as `__init__` left it: it moves
+        return None  # as `__init__` left it: bind moves it
     return f"device: {place.name} is on {device} in the model, on {source.device} in the version"
 
 
@@ -206,5 +211,5 @@ def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _recomputed(module: nn.Module, key: str) -> bool:
-    """torch's own weight and spectral norm make their weight anew in each call."""
+    """Whether torch's own weight norm or spectral norm makes this weight anew in each call."""
     return any(f"{key}_{made_from}" in module._parameters for made_from in ("orig", "v"))

@@ -1,4 +1,5 @@
-"""Another version at the same addresses: following a model's alias, exchanging two mappings."""
+"""Puts another version at the same addresses: follows a model's alias, or exchanges two
+mappings."""
 
 from __future__ import annotations
 
@@ -29,28 +30,34 @@ def switch(
     stale: str | Sequence[str] = (),
     key: _lib.Key | None = None,
 ) -> Version:
-    """Puts another version of the same layout where this one is, and refreshes every private copy
-    that `bind` made and that lives, in place. What was made from the mapping (models, tensors,
-    arrays, captured CUDA graphs) then reads the new bytes. The version it has now.
+    """Puts another version of the same layout where this one is, and refreshes in place every
+    private copy that `bind` made and that lives. What was made from the mapping (models, tensors,
+    arrays, captured CUDA graphs) then reads the new bytes. Returns the version that the mapping has
+    now.
 
-    ref: None: what was attached last, so `attach("llama@prod")` follows `prod`. wait: seconds for
-    a version that is not there or not ready; Ctrl-C ends the wait, and nothing has changed. idle:
-    the caller has waited for the device. stale: globs of names that may keep the old version's
-    values. key: fields that the new version's key must have, equal, in place of those that attach
-    or publish asked for; {} asks for none. The next switch asks for them only if it gets them too.
+    - ref: None: the name that was attached last, so after `attach("llama@prod")` the mapping
+      follows `prod`.
+    - wait: seconds to wait for a version that is not there yet, or not ready. Ctrl-C ends the wait,
+      and nothing has changed.
+    - idle: the caller has waited for the device.
+    - stale: globs of names that may keep the old version's values.
+    - key: fields that the new version's key must have, with equal values, in place of those that
+      attach or publish asked for. {} asks for none. Only this switch asks for them; later ones need
+      them again.
 
-    To be called at a quiet point: meanwhile no thread may use the mapping or a model that was bound
-    to it, nor queue work that reads them. What the caller itself made from the old bytes is the
-    caller's to renew: KV and prefix caches, merged adapters, converted copies, constants that a
-    compiler folded. Private copies get the new version's values: what was written into them since
-    bind is gone.
+    Call it at a quiet point: while it runs, no thread may use the mapping or a model that was bound
+    to it, or queue work that reads them. The caller renews what it made from the old bytes itself:
+    KV and prefix caches, merged adapters, converted copies, constants that a compiler folded.
+    Private copies get the new version's values: what was written into them since bind is gone.
 
-    Nothing has changed after these: NotFound: an operator has removed the alias, say: the mapping
-    keeps its version, and follows again when the alias is there again. Mismatch: another layout,
-    and the first difference; another key, and the field; or a private copy that can't be refreshed,
-    or something of a model that lost its sharing, by name: bind anew, or name it in `stale`. Busy:
-    another attachment of the process shares the memory, or a CUDA stream is being captured. All
-    errors of attach. But Lost: neither the new nor the old version could be mapped.
+    After these errors nothing has changed. NotFound: perhaps an operator has removed the alias; the
+    mapping keeps its version, and can follow again when the alias is there again. Mismatch: another
+    layout (the message says the first difference), another key (it names the field), or by name a
+    private copy that can't be refreshed, or something of a model that lost its sharing: bind anew,
+    or name it in `stale`. Busy: another attachment of the process shares the memory, or a CUDA
+    stream is being captured. All errors of attach can come too.
+
+    After Lost the memory is gone: the library could map neither the new nor the old version.
     """
     handle = mapping._held()
     globs = _lib.names(stale, "stale")
@@ -58,7 +65,8 @@ def switch(
     name = _lib.ref_bytes(ref)
     if _lib.milliseconds(wait, "wait"):
         assert wait is not None
-        # Before, since a switch that goes on by itself would take the memory from under the caller.
+        # It waits before the switch: a switch that went on by itself after Ctrl-C would change the
+        # memory under the caller.
         wait_until_ready(ref, handle, wait)
     options = _abi.SwitchOptions(size=ctypes.sizeof(_abi.SwitchOptions), idle=idle)
     if key is not None:
@@ -83,23 +91,25 @@ def exchange(
     check: bool = False,
 ) -> Version:
     """Exchanges the versions of two mappings of one layout, device, rank and subset, and refreshes
-    every private copy that `bind` made of `mapping` and that lives, in place. Returns the version
-    that `mapping` has then. It asks nothing of gpuwmd, which may be down.
+    in place every private copy that `bind` made of `mapping` and that lives. Returns the version
+    that `mapping` has then. It does not need gpuwmd, which may be down.
 
-    For engines of several ranks, of which all switch or none: each rank attaches to the next
-    version, and while the engine is paused each rank exchanges. The same call goes back, and
-    `other.close()` gives the old version's lease back. The lease of each version, and the name that
-    `switch` follows, go with the version.
+    It is for engines of several ranks, which must switch all together or not at all. Each rank
+    attaches to the next version. While the engine is paused, each rank exchanges. The same call
+    goes back, and `other.close()` gives the old version's lease back. The lease of each version,
+    and the name that `switch` follows, go with the version.
 
-    idle, stale: as for `switch`, whose rules hold for both mappings: call it at a quiet point.
-    check: only finds out whether it would be refused, without a look at the device, and changes
-    nothing.
+    - idle, stale: as in `switch`, whose rules hold for both mappings: call it at a quiet point.
+    - check: only find out whether the exchange would be refused. It does not look at the device,
+      and changes nothing.
 
-    Nothing has changed after these: Mismatch: another layout, and the first difference; another
-    device, rank or subset; a private copy that can't be refreshed, or something of a model that
-    lost its sharing, by name. Busy: a model is bound to `other`; another attachment of the process
-    shares one of the two; or a CUDA stream is being captured. Invalid: one mapping twice, or only
-    one with private writes. But Lost: one of the two, or both, could not be mapped again.
+    After these errors nothing has changed. Mismatch: another layout (the message says the first
+    difference), another device, rank or subset, or by name a private copy that can't be refreshed,
+    or something of a model that lost its sharing. Busy: a model is bound to `other`, another
+    attachment of the process shares one of the two, or a CUDA stream is being captured. Invalid:
+    both are the same mapping, or only one has private writes.
+
+    After Lost the library could not map one of the two again, or both.
     """
     handle = mapping._held()
     if not isinstance(other, Mapping):
@@ -113,7 +123,7 @@ def exchange(
         return mapping.version
     try:
         _exchange(handle, others, idle=idle, check=False)
-        handle.trade(others)
+        handle.exchange(others)
     finally:
         handle.forget()
         others.forget()
@@ -129,12 +139,13 @@ def _exchange(handle: Handle, others: Handle, *, idle: bool, check: bool) -> Non
 
 
 def _was_bound() -> bool:
-    """Without torch, or before anything was bound, there are no copies."""
+    """Whether there can be copies: not without torch, and not before anything was bound."""
     return f"{__package__}.remembering" in sys.modules
 
 
 def _check_unbound(mapping: Mapping, other: Mapping) -> None:
-    """Busy: something is bound to `other`: its private copies would keep the old values."""
+    """Raises Busy if something is bound to `other`: its private copies would keep the old
+    values."""
     if not _was_bound():
         return
     from . import remembering
@@ -149,12 +160,13 @@ def _check_unbound(mapping: Mapping, other: Mapping) -> None:
         )
 
 
-Copy = tuple[str, "torch.Tensor", "torch.Tensor"]  # the model's name, the copy, what it is of
+# the model's name, the copy, and the tensor that it is a copy of
+Copy = tuple[str, "torch.Tensor", "torch.Tensor"]
 
 
 def _copies(mapping: Mapping, stale: Sequence[str], call: str) -> list[Copy]:
-    """What is to be refreshed. Mismatch: something can't be, or isn't shared any more. call: what
-    the caller called, for the message."""
+    """The copies to refresh. Raises Mismatch if one can't be refreshed, or something isn't shared
+    any more. call: the function that the caller called, for the message."""
     if not _was_bound():
         return []
     from . import remembering
@@ -195,7 +207,7 @@ def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:
 
 
 def _refresh(mapping: Mapping, copies: Sequence[Copy]) -> None:
-    """The sources are at the same addresses, and read the new bytes."""
+    """Copies again. The sources are at the same addresses, and have the new bytes."""
     if not copies:
         return
     import torch
@@ -213,4 +225,4 @@ def _refresh(mapping: Mapping, copies: Sequence[Copy]) -> None:
                 ) from error
     device = copies[0][2].device
     if device.type == "cuda":
-        torch.cuda.synchronize(device)  # other streams may read the copies next
+        torch.cuda.synchronize(device)  # since other streams may read the copies next

@@ -1,4 +1,4 @@
-"""What is to be published: the tensors of a model or of a state dict, each once."""
+"""Gathers what is to be published: the tensors of a model or of a state dict, each once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from .mapping import Mapping as Attached
 class Part:
     """A tensor to be published.
 
-    device: where it is, as torch names it. write: puts its bytes into the publish, at a position.
-    move: makes the publish's memory at a position its own; None: it stays where it is.
+    - device: where it is, as torch names it.
+    - write: copies its bytes into the publish, at a position.
+    - move: makes the publish's memory at a position its own memory. None: it stays where it is.
     """
 
     spec: Spec
@@ -28,9 +29,13 @@ class Part:
 
 
 class Gathered:
-    """parts: a tied one after the one that it is tied to. problems: a line for each tensor that
-    can't be published. device: the one that all that is moved is on, else the first's. cast: what
-    floating-point tensors are stored as; None: as they are."""
+    """What was gathered.
+
+    - parts: a tied tensor comes after the one that it is tied to.
+    - problems: a line for each tensor that can't be published.
+    - device: the one of all tensors that move, else of the first tensor.
+    - cast: the dtype in which floating-point tensors are stored. None: their own.
+    """
 
     def __init__(self, cast: str | None = None) -> None:
         self._cast = cast
@@ -44,7 +49,7 @@ class Gathered:
         return None if first == name else first
 
     def stored_as(self, dtype: str) -> str:
-        """What a tensor of a dtype is stored as; both as safetensors names them."""
+        """The dtype in which a dtype is stored. Both have the names of safetensors."""
         return self._cast if self._cast and dtype in dtypes.FLOATS.values() else dtype
 
     @property
@@ -57,10 +62,13 @@ class Gathered:
 def gather(
     source: Any, move: bool, private: Set[str] = frozenset(), cast: str | None = None
 ) -> Gathered:
-    """move: parameters, and tensors of a dict, are to become the publish's memory, but
-    for those of `private`. cast: of Gathered; nothing moves then.
+    """Gathers the tensors of a source.
 
-    Unsupported: lists every tensor that can't be published, and why. Invalid: there is none.
+    move: parameters, and tensors of a dict, get the publish's memory, except those of `private`.
+    cast: see Gathered; with it nothing moves.
+
+    Raises Unsupported, which lists every tensor that can't be published and why, and Invalid if
+    there is no tensor.
     """
     found = Gathered(cast)
     torch = sys.modules.get("torch")
@@ -105,7 +113,7 @@ def _add_items(found: Gathered, items: Mapping[str, Any], move: bool) -> None:
 
 
 def _add_array(found: Gathered, name: str, array: Any) -> None:
-    """It stays as it is: arrays can't be given other memory."""
+    """Adds an array, which does not move: arrays can't get other memory."""
     dtype = _array_dtype(array)
     if dtype is None:
         found.problems.append(f"{name}: {array.dtype}, which versions don't have")
@@ -128,7 +136,7 @@ def _add_plain_array(found: Gathered, name: str, array: Any, dtype: str) -> None
 
 
 def _array_dtype(array: Any) -> str | None:
-    """As safetensors names it."""
+    """The name of its dtype in safetensors."""
     dtype = array.dtype
     if dtype.isnative and not dtype.hasobject and dtype.names is None:
         for row in dtypes.BY_NAME.values():

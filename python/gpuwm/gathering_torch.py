@@ -15,7 +15,7 @@ from .gathering import Gathered, Part, expanded
 from .init import is_plain
 from .places import Place, modules_of, places
 
-# Of torch's dtypes, as safetensors has them.
+# The names of torch's dtypes in safetensors.
 NAMES = {
     getattr(torch, row.torch): row.name
     for row in dtypes.BY_NAME.values()
@@ -24,7 +24,8 @@ NAMES = {
 
 
 def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) -> None:
-    """Parameters and persistent buffers, by the names of state_dict(). Only parameters move."""
+    """Adds parameters and persistent buffers, by the names of state_dict(). Only parameters
+    move."""
     chosen = [place for place in places(modules_of(model)) if place.persistent]
     moves = [move and not p.is_buffer and private.isdisjoint(p.names) for p in chosen]
     devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
@@ -39,7 +40,7 @@ def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) 
 
 
 def add_item(found: Gathered, items: Mapping[str, Any], name: str, move: bool) -> None:
-    """A tensor of a dict; the dict gets the one that has moved."""
+    """Adds a tensor of a dict. If it moves, the dict gets the new one."""
     if move and not isinstance(items, MutableMapping):
         found.problems.append(f"{name}: its {type(items).__name__} can't be given a shared tensor")
         return
@@ -57,7 +58,7 @@ class _InModel:
         return self._place.tensor
 
     def put(self, tensor: torch.Tensor) -> None:
-        """It stays the same object."""
+        """Gives the parameter other memory. It stays the same object."""
         self._place.tensor.data = tensor
 
 
@@ -95,7 +96,7 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
 
 
 def _problem(tensor: torch.Tensor) -> str | None:
-    """Why its bytes and strides don't say all about it, or can't be had."""
+    """Why the tensor's bytes and strides don't say everything about it, or can't be read."""
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
@@ -115,7 +116,7 @@ _REMEDY = "publish its parts as plain tensors"
 
 
 def _tensors_of(tensor: torch.Tensor) -> Iterator[str]:
-    """Attributes that are tensors, or objects that hold some: scales of what is quantised."""
+    """Attributes that are tensors, or objects that hold tensors: scales of what is quantised."""
     for name, value in tensor.__dict__.items():
         held = getattr(value, "__dict__", {})
         if isinstance(value, torch.Tensor) or (
@@ -125,7 +126,7 @@ def _tensors_of(tensor: torch.Tensor) -> Iterator[str]:
 
 
 def _repeats(tensor: torch.Tensor) -> bool:
-    """Whether it has fewer elements in memory than it says."""
+    """Whether the tensor has fewer elements in memory than it says."""
     if tensor.numel() == 0:
         return False
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
@@ -133,8 +134,8 @@ def _repeats(tensor: torch.Tensor) -> bool:
 
 
 def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """Its strides where they are a permutation of dense ones; None: it is, or is to be written,
-    with the last dimension fastest."""
+    """The strides, if they are a permutation of dense ones. None: the tensor has, or will be
+    written with, the last dimension fastest."""
     if tensor.is_contiguous():
         return None
     dims = sorted(zip(tensor.stride(), tensor.size(), strict=True))
@@ -148,23 +149,24 @@ def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def spec_of(name: str, tensor: torch.Tensor) -> Spec:
-    """A dense tensor, as a version has it."""
+    """The spec of a dense tensor."""
     return _spec(name, NAMES[tensor.dtype], tensor, _dense_strides(tensor))
 
 
 def _spec(name: str, dtype: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> Spec:
     shape = tuple(tensor.size())
-    if dtype == "F4" and shape:  # an element of torch's is two
+    if dtype == "F4" and shape:  # one element of torch's has two of these
         return Spec(name, dtype, (*shape[:-1], shape[-1] * 2))
     return Spec(name, dtype, shape, strides)
 
 
 def _place(name: str, tensor: torch.Tensor, strides: tuple[int, ...] | None) -> tuple[object, ...]:
-    """Equal for tensors whose bytes are the same memory, and mean the same."""
+    """A value that is equal for tensors whose bytes are the same memory and mean the same."""
     if tensor.numel() == 0:
         return (name,)
     place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
-    if strides is None and not tensor.is_contiguous():  # written anew, in the order of this one
+    # its gaps are not written, so its strides count
+    if strides is None and not tensor.is_contiguous():
         return (*place, tensor.size(), tensor.stride())
     return (*place, tensor.numel())
 
@@ -194,7 +196,7 @@ def _move(holder: _Holder, spec: Spec, making: Making, position: int) -> None:
 
 
 def memory(making: Making, position: int) -> torch.Tensor:
-    """A tensor that is being made. Bytes, where DLPack has no name for the dtype."""
+    """A tensor over the publish's memory. It has bytes if DLPack has no name for the dtype."""
     tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(making.export(position))
     return tensor
 

@@ -1,10 +1,10 @@
-"""Writes into shared memory, refused by name where Python can see them.
+"""Writes into shared memory, which are refused by name if Python can see them.
 
-torch has no read-only tensors. Shared parameters are of a subclass of their class, and refuse what
+torch has no read-only tensors. Shared parameters have a subclass of their own class, and refuse
 writes through them or their `.data`: in-place methods and operators, item assignment,
 requires_grad_(True). torch treats the subclass as it does the class itself, so the forward pass
-costs nothing. What writes below Python (`out=`, a kernel that is given the pointer, a view's
-methods, `.numpy()`) is not seen: it ends the process, or its CUDA context.
+costs nothing. Python does not see writes below it (`out=`, a kernel that gets the pointer, a view's
+methods, `.numpy()`): such a write ends the process, or its CUDA context.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .places import Place
 
 
 class WriteError(errors.Error):
-    """Something would have written into shared memory; nothing was written."""
+    """Something would have written into shared memory. Nothing was written."""
 
     default_code = errno.EROFS
 
 
 class Shared:
-    """What the classes of shared parameters and buffers have besides their own class."""
+    """What the classes of shared parameters and buffers add to their own class."""
 
     __slots__ = ()
-    gpuwm_plain: ClassVar[type[torch.Tensor]]  # the class that it was
+    gpuwm_plain: ClassVar[type[torch.Tensor]]  # the class that it had before
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
         if requires_grad:
@@ -71,7 +71,7 @@ class Shared:
         torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
 
     def detach(self: Any) -> Any:
-        """nn.Parameter() demands the same class."""
+        """Keeps the class, as nn.Parameter() demands."""
         if torch.compiler.is_compiling():
             return torch.Tensor.detach(self)
         made = _same_memory(type(self), self)
@@ -79,29 +79,29 @@ class Shared:
         return made
 
     def share_memory_(self: Any) -> Any:
-        """It is shared already."""
+        """Does nothing: it is shared already."""
         return self
 
     def __copy__(self: Any) -> Any:
-        """The same memory, as torch has it."""
+        """Returns a plain tensor over the same memory, as torch does."""
         made = _same_memory(type(self), self)
         made.__dict__.update(self.__dict__)
         return made
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        """A copy is this process's own, and may be written."""
+        """Returns a plain copy, which is this process's own and may be written."""
         found = memo.get(id(self))
         if found is None:
             found = memo[id(self)] = _plain_form(self, tensor_torch.clone(self))
         return found
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        """Bytes, and the class that it was: a file never holds a reference."""
+        """Pickles bytes and the plain class: a file never holds a reference to a version."""
         plain = _plain_form(self, torch.Tensor._make_subclass(torch.Tensor, self, False))
         return plain.__reduce_ex__(protocol)
 
 
-# In-place methods that change what the tensor says, not the memory.
+# In-place methods that change the tensor's description and not the memory.
 _HARMLESS = frozenset(
     f"{verb}_"
     for verb in (
@@ -152,7 +152,7 @@ def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
 def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
     _let_compile()
     names: dict[str, Any] = {"gpuwm_plain": plain, "__module__": __name__}
-    if plain is torch.Tensor:  # as nn.Parameter has it: operations don't look at the class
+    if plain is torch.Tensor:  # as nn.Parameter does: operations don't look at the class
         names["__torch_function__"] = torch._C._disabled_torch_function_impl
     made: type[torch.Tensor] = types.new_class(
         f"Shared{plain.__name__}",
@@ -165,8 +165,9 @@ def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
 
 
 def _found_by_pickle(kind: type) -> type:
-    """torch.compile writes the classes of a model's parameters into what it saves for the next
-    start. Pickle finds a class by its module and name, unless its metaclass says otherwise."""
+    """Lets pickle find the class. torch.compile writes the classes of a model's parameters into
+    what it saves for the next start. Pickle finds a class by its module and name, unless its
+    metaclass says otherwise."""
     made = types.new_class(f"Shared{kind.__name__}", (kind,))
     copyreg.pickle(made, _reduce_class)
     return made
@@ -177,14 +178,15 @@ def _reduce_class(shared: Any) -> tuple[Any, ...]:
 
 
 def _let_compile() -> None:
-    """torch 2.13 looks once, as what it compiled is first called, whether custom operators return
-    what they were given, and fails at any subclass (pytorch issue 193932). It is only a warning."""
+    """Keeps torch 2.13 from failing at the subclass. When what it compiled is first called, torch
+    checks once whether custom operators return what they were given, and fails at any subclass
+    (pytorch issue 193932). The check would only warn."""
     if hasattr(functorch, "check_custom_op_aliasing"):
         functorch.check_custom_op_aliasing = False
 
 
 def kind_of(tensor: torch.Tensor, shared: bool) -> type[torch.Tensor]:
-    """The class of what takes a tensor's place."""
+    """The class of the tensor that takes a tensor's place."""
     plain = tensor.gpuwm_plain if isinstance(tensor, Shared) else type(tensor)
     return shared_class(plain) if shared else plain
 
@@ -194,12 +196,12 @@ def _same_memory(kind: type[torch.Tensor], tensor: Any) -> Any:
 
 
 def _unshare(tensor: Any) -> None:
-    """It is about to get other memory: nothing is guarded any more."""
+    """Removes the guard, because the tensor is about to get other memory."""
     tensor.__class__ = tensor.gpuwm_plain
 
 
 def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
-    """Over that memory, of the class that torch would have made of it."""
+    """A tensor over that memory, of the class that torch would have given it."""
     plain: type = tensor.gpuwm_plain
     if getattr(tensor, "_is_param", False):  # nn.Parameter(shared.data)
         plain = nn.Parameter
@@ -215,7 +217,7 @@ def _plain_form(tensor: Any, memory: torch.Tensor) -> Any:
 
 
 def never_shared(place: Place) -> str | None:
-    """Why it can't be shared: its module writes into it whenever it is called."""
+    """Why the tensor can't be shared: its module writes into it in each call."""
     for module, key in place.owners:
         if key == "weight" and isinstance(module, _RENORMALISING) and module.max_norm is not None:
             return (
@@ -229,8 +231,8 @@ _RENORMALISING = (nn.Embedding, nn.EmbeddingBag)
 
 
 def watch(places: Iterable[Place]) -> None:
-    """Modules that write into shared buffers while they train refuse to be called so, and
-    optimizers to step over shared parameters."""
+    """Makes modules that write into shared buffers while they train refuse calls in that mode, and
+    optimizers refuse steps over shared parameters."""
     _watch_optimizers()
     for place in places:
         if place.is_buffer and isinstance(place.tensor, Shared):

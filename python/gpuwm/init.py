@@ -1,4 +1,4 @@
-"""Building a model whose parameters have no memory yet."""
+"""Builds a model whose parameters have no memory yet."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from . import errors
 
 
 class Unbound(errors.Error):
-    """A module was called whose parameters were never bound: the message has their names."""
+    """A module was called whose parameters were never bound. The message has their names."""
 
     default_code = errno.EADDRNOTAVAIL
 
 
 @dataclasses.dataclass
 class Emptied:
-    """What a context takes the memory of: parameters of `smallest` bytes and more. parameters:
-    those of which it did."""
+    """Which parameters a context takes the memory of: those of `smallest` bytes and more.
+    parameters: those whose memory it took."""
 
     smallest: int = 0
     parameters: list[nn.Parameter] = dataclasses.field(default_factory=list)
@@ -42,24 +42,26 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-# How torch says that a tensor has no memory.
+# The words in which torch says that a tensor has no memory.
 _NO_VALUES = re.compile(r"\bmeta (tensor|device)|\bdevice meta\b|\bmeta and |\band meta\b")
 
 
 @contextlib.contextmanager
 def empty_init() -> Iterator[None]:
-    """Parameters that modules register inside have no memory: they are on torch's device `meta`.
+    """Inside, parameters that modules register have no memory: they are on torch's device `meta`.
 
         with gpuwm.empty_init():
             model = Model(config)
         mapping.bind(model)
 
-    A parameter loses its memory as it is registered, so the peak is one parameter; it stays the
-    same object, and what `__init__` fills it with is not kept. Buffers, and whatever else
-    `__init__` computes, are as without; what it computes *from* parameters has no memory either,
-    and `bind` names it. Contexts nest. Only the thread that entered is affected: let it build the
-    model itself. Calling a model that was built so and not bound raises Unbound.
-    Unsupported: `__init__` asked a parameter for its values.
+    A parameter loses its memory when it is registered, so at most one has memory at a time. It
+    stays the same object, and the values that `__init__` gives it are lost. Buffers, and everything
+    else that `__init__` computes, are as usual. What it computes *from* parameters has no memory
+    either, and `bind` names it.
+
+    Contexts nest. Only the thread that entered is affected, so that thread builds the model. If a
+    model that was built in this way is called before it is bound, it raises Unbound. Raises
+    Unsupported if `__init__` asks a parameter for its values.
     """
     with emptying(Emptied()):
         yield
@@ -67,7 +69,7 @@ def empty_init() -> Iterator[None]:
 
 @contextlib.contextmanager
 def emptying(emptied: Emptied) -> Iterator[None]:
-    """As empty_init, for the parameters that `emptied` says, and which it lists then."""
+    """Does what empty_init does for the parameters that `emptied` says, and lists them there."""
     with contextlib.ExitStack() as undo:
         undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
         undo.callback(hooks.register_module_module_registration_hook(_on_module).remove)
@@ -86,7 +88,7 @@ def emptying(emptied: Emptied) -> Iterator[None]:
             _thread.contexts.pop()
 
 
-# What fills a tensor with values: torch.nn.init's, and methods that those are made of.
+# Functions that fill a tensor with values: those of torch.nn.init, and the methods that they use.
 _FILLS = frozenset(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_") | {
     *("normal_", "uniform_", "zero_", "fill_", "copy_", "clamp_", "erfinv_", "mul_", "add_"),
     *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "random_"),
@@ -94,8 +96,8 @@ _FILLS = frozenset(name for name in dir(nn.init) if name.endswith("_") and name[
 
 
 class _NoValues(TorchFunctionMode):
-    """Filling what has no memory does nothing, at once: torch works out shapes for it, with parts
-    of itself that take half a second to import."""
+    """Makes filling a tensor without memory do nothing, at once. torch would compute shapes for it,
+    with parts of itself that take half a second to import."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -123,7 +125,8 @@ def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its bytes and strides say all about it: no quantised, sparse, lazy or wrapped one."""
+    """Whether its bytes and strides say everything about it. That is not so for quantised, sparse,
+    lazy and wrapped tensors."""
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return False
     if type(tensor) in _PLAIN:
@@ -135,20 +138,20 @@ _PLAIN = (nn.Parameter, torch.Tensor)
 
 
 def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
-    """Each becomes what the other is, in everything but identity and the attributes that were set
-    on it. `other` is new, nobody else has it. RuntimeError: torch refuses."""
+    """Exchanges two tensors in everything but their identity and the attributes that were set on
+    them. `other` is new, and nobody else has it. Raises RuntimeError if torch refuses."""
     if weakref.getweakrefcount(tensor) or tensor._use_count() > 1:  # type: ignore[attr-defined]
-        # torch looks who else has it, and makes an accumulator of gradients refuse to go on.
+        # torch checks who else holds it, and makes an accumulator of gradients refuse to go on.
         other.__dict__.update(tensor.__dict__)
         torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
         return
-    # The class first: if Ctrl-C comes between, no memory is shared without its guard.
+    # The class comes first: if Ctrl-C comes between, no memory is shared without its guard.
     tensor.__class__, other.__class__ = type(other), type(tensor)
     torch._C._swap_tensor_impl(tensor, other)
 
 
 def of_class(kind: type[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that nobody else has, as one of that class."""
+    """Makes a tensor that nobody else has one of that class."""
     if getattr(kind, "gpuwm_plain", kind) in _PLAIN:
         tensor.__class__ = kind
         return tensor
@@ -164,7 +167,7 @@ def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: b
 
 
 def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Takes a parameter's memory; whoever refers to it refers to the empty one."""
+    """Takes a parameter's memory. Whoever refers to the parameter refers to the empty one then."""
     meta = torch.empty_strided(
         parameter.size(), parameter.stride(), dtype=parameter.dtype, device="meta"
     )
@@ -186,7 +189,7 @@ def _refuse_calls(module: nn.Module) -> None:
 
 
 def allow_calls(modules: Iterable[nn.Module]) -> None:
-    """They have all their memory: nothing looks any more when they are called."""
+    """Removes the check at each call from modules that have all their memory."""
     for module in modules:
         found = module._forward_pre_hooks
         for key in [key for key, hook in found.items() if hook is _check_bound]:
@@ -195,7 +198,7 @@ def allow_calls(modules: Iterable[nn.Module]) -> None:
 
 def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
     if _thread.contexts or any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in args):
-        return  # it is being built; or shapes are worked out, and nothing is computed
+        return  # the model is still being built, or only shapes are computed
     names = [name for name, parameter in module.named_parameters() if parameter.is_meta]
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -203,4 +206,4 @@ def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
             f"parameter {names[0]} of {type(module).__name__}{more} has no memory",
             "the model was built in empty_init: bind it before it is called",
         )
-    allow_calls(module.modules())  # they got their memory some other way
+    allow_calls(module.modules())  # they got their memory in some other way

@@ -1,4 +1,4 @@
-"""A version, attached: its tensors where they lie, under a lease."""
+"""A version that is attached: its tensors in place, under a lease."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ T = TypeVar("T")
 
 
 class Version(NamedTuple):
-    """What is attached. nbytes: of all its segments. generation: how often the alias that was asked
-    for has moved; 0: none was, or for `layers`. layout, content: digests, 32 digits."""
+    """The version that is attached. nbytes: of all its segments. generation: how often the alias
+    had moved by which it was attached; 0: it was not by an alias, or `layers` was given. layout,
+    content: digests, 32 digits each."""
 
     id: str
     model: str
@@ -63,7 +64,7 @@ def version_of(info: _abi.VersionInfo) -> Version:
 
 
 def _is_one(result: int) -> bool:
-    """Whether there was one at a position; raises what else was wrong."""
+    """Whether there was an item at a position. Raises any other error."""
     if result not in (0, -errno.ERANGE):
         raise _lib.last_error(result)
     return result == 0
@@ -91,10 +92,10 @@ class _Files(collections.abc.Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]:
         handle = self._handle
         name, data, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_uint32()
-        told = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
+        results = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
         names: list[str] = []
         with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *told)):
+            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *results)):
                 names.append(_lib.text(name.value))
         return iter(names)
 
@@ -103,11 +104,11 @@ class _Files(collections.abc.Mapping[str, bytes]):
 
 
 class Mapping(collections.abc.Mapping[str, Tensor]):
-    """A version's tensors by name, shared and read-only; `gpuwm.attach` makes it.
+    """A version's tensors by name, shared and read-only. `gpuwm.attach` makes it.
 
-    The memory and the lease stay until the mapping and the last tensor made from it are gone.
-    `with` and `del` give up the mapping only: its tensors live on. Any thread may read; after a
-    fork the child may read what it has on host, and every call raises InChild.
+    The memory and the lease stay until the mapping and the last tensor made from it are gone. The
+    end of a `with` block and `del` give up only the mapping; its tensors live on. Any thread may
+    read. After a fork the child may read what it has on host, and every call raises InChild.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -129,7 +130,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     @property
     def private_writes(self) -> bool:
-        """Whether this process may write into the tensors; what it writes stays its own."""
+        """Whether this process may write into the tensors. What it writes stays its own."""
         return self._held().private_writes
 
     @property
@@ -138,29 +139,29 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     @property
     def device(self) -> str:
-        """Its name: "host", or a UUID."""
+        """The name of its device: "host", or a UUID."""
         return _lib.text(self._held().version.device)
 
     @property
     def nbytes(self) -> int:
-        """Of its tensors; those at the same place count once."""
+        """The bytes of its tensors. Tensors at the same place count once."""
         return sum(info.nbytes for info in self.infos() if info.tied is None)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Free-form texts of the version."""
+        """The texts of the version."""
         handle = self._held()
         key, value = ctypes.c_char_p(), ctypes.c_char_p()
         found: dict[str, str] = {}
-        told = ctypes.byref(key), ctypes.byref(value)
+        results = ctypes.byref(key), ctypes.byref(value)
         with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *told)):
+            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *results)):
                 found[_lib.text(key.value)] = _lib.text(value.value)
         return found
 
     @property
     def files(self) -> collections.abc.Mapping[str, bytes]:
-        """Small files of the version: files["config.json"]."""
+        """The small files of the version: files["config.json"]."""
         return _Files(self._held())
 
     def __repr__(self) -> str:
@@ -172,7 +173,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     # ---- tensors ----
 
     def infos(self) -> list[TensorInfo]:
-        """All tensors, in the order of their names' bytes."""
+        """Descriptions of all tensors, in the order of their names' bytes."""
         handle = self._held()
         return list(handle.selection.of(handle.table().infos))
 
@@ -182,7 +183,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.infos())
 
-    # Two mappings are one when they are the same object: their tensors are not compared.
+    # Two mappings are equal only if they are the same object: their tensors are not compared.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -194,7 +195,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         )
 
     def __getitem__(self, name: str) -> Tensor:
-        """A tensor. NoTensor, which is a KeyError."""
+        """The tensor of this name. Raises NoTensor, which is a KeyError."""
         if not isinstance(name, str):
             raise _lib.wrong("name", name, "the name of a tensor: keys() has them")
         handle = self._held()
@@ -215,30 +216,32 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
 
     def get(self, name: str, default: Any = None, /) -> Any:
-        """A tensor, or the default if the mapping has none of this name."""
+        """The tensor of this name, or the default if the mapping has none."""
         if name not in self:
             return default
         return self[name]
 
     def get_slice(self, name: str, framework: str = "pt") -> Slice:
-        """As safetensors': get_slice(name)[2:4] is a view, zero copy. framework: "pt" or "np"."""
+        """As in safetensors: get_slice(name)[2:4] is a view, without a copy. framework: "pt" or
+        "np"."""
         return slice_of(self[name], framework)
 
     def ref(self, name: str) -> Ref:
-        """A reference to a tensor, to be sent anywhere on this machine: gpuwm.Ref."""
+        """A reference to a tensor, which can be sent anywhere on this machine: see gpuwm.Ref."""
         return self[name].ref()
 
     def torch(self, name: str) -> TorchTensor:
-        """A tensor for torch, zero copy: Tensor.torch."""
+        """A tensor for torch, without a copy: see Tensor.torch."""
         return self[name].torch()
 
     def numpy(self, name: str) -> numpy.ndarray[Any, Any]:
-        """An array, zero copy: Tensor.numpy."""
+        """An array, without a copy: see Tensor.numpy."""
         return self[name].numpy()
 
     def state_dict(self, *, copy: bool = False) -> dict[str, TorchTensor]:
-        """All tensors for torch by name, zero copy, in place. Names at the same place with the same
-        shape are one tensor. copy: private ones of this process, which may be written."""
+        """All tensors for torch by name, in place, without a copy. Names at the same place with the
+        same shape are one tensor. copy: copies of this process's own instead, which may be
+        written."""
         handle = self._held()
         table = handle.table()
         infos = handle.selection.of(table.infos)
@@ -247,7 +250,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         dtypes.need("torch", infos[0].name)
         from . import tensor_torch
 
-        first = _first_alike(infos)  # by name, where it isn't the name itself
+        first = _first_alike(infos)  # only of names that are not their own first
         positions = [table.positions[i.name] for i in infos if i.name not in first]
         tensors = tensor_torch.tensors(handle, positions, handle.private_writes)
         if copy:
@@ -262,26 +265,30 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def verify(
         self, names: str | Iterable[str] | None = None, *, sample: int | None = None
     ) -> list[str]:
-        """Reads tensors again, as this process has them, and compares them with the digests that
-        the version got when it was made. Damaged: the first that differs, and both digests.
+        """Reads tensors again in this process, and compares them with the digests that the version
+        got when it was made. Returns their names. Raises Damaged, which names the first that
+        differs and has both digests.
 
-        names: these; None: all that are attached. sample: so many of them, at random. Returns their
-        names. On a GPU at the memory's speed, behind what is queued; Busy while a CUDA graph is
-        being captured. `version.content` is the digest of all of them: processes in which that is
-        equal, and this finds nothing, read the same weights.
+        - names: which tensors. None: all that are attached.
+        - sample: read only this many of them, chosen at random.
+
+        On a GPU it reads at the memory's speed, after what is queued, and raises Busy while a CUDA
+        graph is being captured. `version.content` is the digest of all tensors. If it is equal in
+        several processes, and none of them finds a difference, they read the same weights.
         """
         chosen = list(self) if names is None else [*_lib.names(names, "names")]
         for name in chosen:
-            self[name]  # NoTensor
+            self[name]  # raises NoTensor
         if sample is not None:
             import random
 
             most = _lib.count(sample, "sample", _lib.UINT64_MAX)
 
-            # Not the program's own generator, whose numbers are to be the same with and without.
+            # It has its own generator, so that the program's generator gives the same numbers with
+            # and without a call.
             chosen = random.Random().sample(chosen, min(most, len(chosen)))
         handle = self._held()
-        # Without names the library takes all that is mapped, whatever was chosen.
+        # Without names the library reads all that is mapped, whatever was chosen.
         array = _lib.texts(chosen, "names")
         with handle.use() as pointer:
             _lib.check(handle.library.gpuwm_tensors_verify(pointer, array, len(chosen)))
@@ -298,7 +305,8 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         private: str | Sequence[str] = (),
         guard: bool = True,
     ) -> BindResult:
-        """The model's parameters become this memory, by name: see gpuwm.binding.bind."""
+        """Makes this memory the memory of the model's parameters, by name: see
+        gpuwm.binding.bind."""
         _needs.torch("Mapping.bind")
         from . import binding
 
@@ -320,8 +328,8 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         stale: str | Sequence[str] = (),
         key: _lib.Key | None = None,
     ) -> Version:
-        """Another version of the same layout, at the same addresses, under everything that was made
-        from this one: see gpuwm.following.switch."""
+        """Puts another version of the same layout at the same addresses, under everything that was
+        made from this mapping: see gpuwm.following.switch."""
         from . import following
 
         return following.switch(self, ref, wait=wait, idle=idle, stale=stale, key=key)
@@ -334,8 +342,8 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         stale: str | Sequence[str] = (),
         check: bool = False,
     ) -> Version:
-        """The version of another mapping, at the same addresses, under everything that was made
-        from this one, and this one's version there; without gpuwmd: see
+        """Puts the version of another mapping at the same addresses, under everything that was made
+        from this one, and this one's version at the other's. It does not need gpuwmd: see
         gpuwm.following.exchange."""
         from . import following
 
@@ -350,8 +358,9 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def check(self, model: Module) -> CheckResult: ...
 
     def check(self, model: Module | None = None) -> CheckResult | None:
-        """Raises what the lease was lost with, if it was: the memory stays nevertheless. Lost.
-        model: instead, what of it is shared, private, or lost its sharing: gpuwm.checking.check."""
+        """Raises Lost, with the reason, if the lease was lost; the memory stays nevertheless.
+        model: look at a model instead: what of it is shared, private, or lost its sharing, see
+        gpuwm.checking.check."""
         if model is not None:
             _needs.torch("Mapping.check of a model")
             from . import checking
@@ -364,9 +373,9 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     @property
     def revoked(self) -> bool:
-        """Whether an operator revoked the lease: `check` raises Lost then. The memory stays mapped
-        until the mapping and its tensors are gone, or `switch` puts another version there, and
-        gpuwmd counts it as used until then. Costs no round trip: look at a quiet point."""
+        """Whether an operator revoked the lease. Then `check` raises Lost. The memory stays mapped,
+        and gpuwmd counts it as used, until the mapping and its tensors are gone, or `switch` puts
+        another version there. It costs no round trip: look at a quiet point."""
         handle = self._held()
         with handle.use() as pointer:
             found: bool = handle.library.gpuwm_mapping_revoked(pointer)
@@ -374,19 +383,19 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
     @property
     def exports(self) -> int:
-        """Tensors, arrays and views made from it that are alive."""
+        """How many tensors, arrays and views made from it are alive."""
         handle = self._held()
         with handle.use() as pointer:
             count: int = handle.library.gpuwm_mapping_exports(pointer)
         return count
 
     def drop(self) -> None:
-        """Gives the mapping up: memory and lease go when the last tensor made from it has."""
+        """Gives the mapping up. Memory and lease go when the last tensor made from it has gone."""
         self._handle = None
 
     def close(self) -> None:
-        """Unmaps and gives the lease back, now. Busy: tensors made from it live (their number is
-        told), or a CUDA stream is being captured; nothing was done."""
+        """Unmaps and gives the lease back, now. Raises Busy if tensors made from it live (it says
+        how many), or if a CUDA stream is being captured. Then nothing was done."""
         if self._handle is not None:
             self._handle.detach()
             self._handle = None
@@ -410,7 +419,8 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
 
 def _first_alike(infos: Iterable[TensorInfo]) -> dict[str, str]:
-    """Of names at one place with one shape, the first: for each of the others."""
+    """For each name at the same place and with the same shape as an earlier one: that first
+    name."""
     ties = {info.tied for info in infos}
     first: dict[tuple[object, ...], str] = {}
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Who builds a version: save, load, or whoever comes first."""
+"""Decides who builds a version: this process, another one, or the first that comes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODES: tuple[Mode, ...] = ("save", "load", "auto")
 
 
 def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
-    """What is asked for, else $GPUWM_MODE, else `otherwise`. Invalid."""
+    """The mode that was asked for, else $GPUWM_MODE, else `otherwise`. Raises Invalid."""
     chosen = mode or os.environ.get("GPUWM_MODE") or otherwise
     for known in _MODES:
         if chosen == known:
@@ -48,25 +48,28 @@ def obtain(
     private: str | Sequence[str] = (),
     client: clients.Client | None = None,
 ) -> Attached:
-    """A version that is there, or is made: the mapping, in any case.
+    """Attaches to a version that is there, or makes it. Returns the mapping in any case.
 
-    make: returns what `gpuwm.publish` takes, called by who builds and by nobody else.
-    mode: "load": attach only, NotFound when it isn't there (or wait for it). "save": make it and
-    publish it, Exists when it is there. "auto": of all processes that come at once one is elected
-    to make it, the others wait and attach; when it fails or dies, the next one is elected.
-    None: $GPUWM_MODE, else "auto".
-    ref: "model@tag"; for "load" as in `attach`. wait: seconds for the version; None: "load" does
-    not wait, "auto" waits for ever for who builds. device, client: as in `attach` and `publish`.
-    key: it is published with these fields, and attached only when they are equal. owner: as in
-    `attach`, where another process made it, and for each switch of the mapping. alias, files,
-    metadata, private: as in `publish`, when it is made here.
+    - ref: "model@tag"; in mode "load" as in `attach`.
+    - make: returns what `gpuwm.publish` takes. Only the process that builds calls it.
+    - mode: "load": only attach; raises NotFound if the version isn't there (or wait for it).
+      "save": make it and publish it; raises Exists if it is there. "auto": of all processes that
+      come at once one is elected to make it, and the others wait and attach; if it fails or dies,
+      the next one is elected. None: $GPUWM_MODE, else "auto".
+    - wait: seconds to wait for the version. None: "load" does not wait, "auto" waits for the
+      builder for ever.
+    - key: it is published with these fields, and attached only if they are equal.
+    - owner: as in `attach` if another process made it, and for each switch of the mapping.
+    - device, client: as in `attach` and `publish`.
+    - alias, files, metadata, private: as in `publish`, if it is made here.
 
-    All errors of `attach` and `publish`, and whatever `make` raises. Refused: to make it, this user
-    needs the right to publish into the model; another owner.
+    Raises all errors of `attach` and `publish`, and whatever `make` raises. Refused: this user has
+    no right to publish into the model and so can't make it, or the version has another owner.
     """
     _lib.function(make, "make", "a function that returns what is to be published")
     _lib.ref_bytes(ref)
-    attach_options(devices.named(device), 0, wait, key, owner)  # before anything is connected
+    # raises before anything is connected
+    attach_options(devices.named(device), 0, wait, key, owner)
     chosen = mode_of(mode, "auto")
     if chosen == "load":
         return attach(ref, device=device, wait=wait, key=key, owner=owner, client=client)
@@ -83,7 +86,7 @@ def obtain(
     )
     if chosen == "save":
         return make_it(make(), client=client)
-    # Calls on a client wait for each other, and those who wait must not hold up who builds.
+    # Calls on a client wait for each other, and those who wait must not hold up the builder.
     client = clients.given(client) or clients.connect()
     found = claim(client, ref, device, math.inf if wait is None else wait, key, owner)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
@@ -97,10 +100,11 @@ def claim(
     key: _lib.Key | None,
     owner: _lib.Owner | None = None,
 ) -> Attached | None:
-    """None: it is for this client to publish, or to give up."""
+    """Attaches and returns the mapping. Returns None if this client is elected: it then publishes,
+    or gives the claim up."""
     options = attach_options(devices.resolve(device, client), 0, wait, key, owner)
     text = _lib.ref_bytes(name)
-    left = _Left(client, name)
+    late = _LateClaim(client, name)
 
     def call() -> Attached | None:
         out = ctypes.c_void_p()
@@ -109,19 +113,19 @@ def claim(
             library.gpuwm_claim(client._held(), text, ctypes.byref(options), ctypes.byref(out))
         )
         if result == 1:
-            left.note("elected")
+            late.note("elected")
             return None
         return Attached(Handle(out.value or 0, client.socket, name))
 
     try:
         return _threads.wait_for(call)
     except BaseException:
-        left.note("interrupted")
+        late.note("interrupted")
         raise
 
 
-class _Left:
-    """A claim that comes to a client after the wait for it was interrupted is given up at once."""
+class _LateClaim:
+    """Gives a claim up at once that comes to a client after the wait for it was interrupted."""
 
     def __init__(self, client: clients.Client, name: str) -> None:
         self._client, self._name = client, name
@@ -129,7 +133,7 @@ class _Left:
         self._noted: set[str] = set()
 
     def note(self, what: str) -> None:
-        """The second of both gives it up."""
+        """Notes one of two events. When both have come, gives the claim up."""
         with self._lock:
             self._noted.add(what)
             if len(self._noted) == 2:
@@ -137,13 +141,13 @@ class _Left:
 
 
 def _give_up(client: clients.Client, name: str) -> None:
-    # A publish that was begun had taken the claim over, and ended it.
+    # A publish that had begun took the claim over, and has ended it.
     with contextlib.suppress(errors.Error):
         _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.ref_bytes(name)))
 
 
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:
-    """Makes it, or lets the next one."""
+    """Makes the version. If that fails, gives the claim up, so that the next one is elected."""
     try:
         return make()
     except BaseException:

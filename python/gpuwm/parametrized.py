@@ -1,5 +1,5 @@
-"""Weights that torch computes from others: one of model and version has them, the other what they
-are computed from."""
+"""Weights that torch computes from others: the model has them and the version has what they are
+computed from, or the other way round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-NORMS = (WeightNorm, SpectralNorm)  # hooks, before there were parametrizations
+NORMS = (WeightNorm, SpectralNorm)  # hooks, from before torch had parametrizations
 REMEDY = (
     "parametrized: make both so, or neither: torch.nn.utils.parametrize.remove_parametrizations, "
     "remove_weight_norm or remove_spectral_norm before one is bound or published"
@@ -26,8 +26,8 @@ _PARTS = (
 def explained(
     modules: Iterable[tuple[str, nn.Module]], ours: Collection[str], theirs: Collection[str]
 ) -> dict[str, str]:
-    """Names of the model (ours) and the version (theirs) that the other lacks for that reason, each
-    with a line that says so; it is the same for all that belong together."""
+    """Names of the model (ours) and of the version (theirs) that the other lacks for this reason,
+    each with a line that says so. Names that belong together have the same line."""
     found: dict[str, str] = {}
     for name, makers, parts in _computed(modules):
         if name in theirs:
@@ -47,7 +47,8 @@ def explained(
 
 
 def _computed(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[tuple[str, str, list[str]]]:
-    """Of a model: a weight's name, what computes it, and names of what it is computed from."""
+    """For each computed weight of a model: its name, what computes it, and the names that it is
+    computed from."""
     for prefix, module in modules:
         if parametrize.is_parametrized(module):
             for key, makers in module.parametrizations.items():  # type: ignore[union-attr, operator]

@@ -1,8 +1,9 @@
-"""Tensors of torch that lie in a version, through multiprocessing: sent as references.
+"""Sends torch tensors that lie in a version through multiprocessing, as references.
 
-torch's own way copies host memory, and moves the sender's storage there; on a GPU it exports
-memory, which the sender has to keep until all have taken it. What lies in no version goes torch's
-way. Only multiprocessing's pickler does this: pickle, torch.save and deepcopy have the bytes.
+torch's own way copies host memory, and moves the sender's storage there. On a GPU it exports memory
+that the sender must keep until all receivers have taken it. Tensors that lie in no version go
+torch's way. Only multiprocessing's pickler sends references: pickle, torch.save and deepcopy get
+the bytes.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
-import torch.multiprocessing  # registers its own, which are to be replaced
+import torch.multiprocessing  # it registers its own reducers, which gpuwm's replace
 from torch import nn
 
 from . import _lib, errors
 from ._handle import Where
 from .references import Ref, View, received
 
-Origin = tuple[Where, str]  # of a storage: all of it is the tensor's of that name
+# of a storage: the version, and the name of the tensor that fills the storage
+Origin = tuple[Where, str]
 
 
 _Reducer = Callable[[Any], tuple[Any, ...]]
@@ -28,7 +30,7 @@ _torchs: dict[type, _Reducer] = {}
 
 
 def mark(storage: Any, where: Where, name: str) -> None:
-    """What lies in it, every view, is passed on as a reference."""
+    """From now on every view of the storage is sent as a reference."""
     _install()
     storage.gpuwm_origin = (where, name)
 
@@ -46,24 +48,25 @@ def _install() -> None:
 
 
 def origin_of(tensor: torch.Tensor) -> Origin | None:
-    """The version that it lies in, and the name of the tensor there."""
+    """The version that a tensor lies in, and the name of the version's tensor there."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return None
     try:
         storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # a subclass that has none
+    except (NotImplementedError, RuntimeError):  # a subclass without a storage
         return None
     return getattr(storage, "gpuwm_origin", None)
 
 
 def name_of(tensor: torch.Tensor) -> str | None:
-    """Of the version's tensor that it lies in."""
+    """The name of the version's tensor that it lies in."""
     origin = origin_of(tensor)
     return origin[1] if origin else None
 
 
 def ref(tensor: torch.Tensor) -> Ref:
-    """A reference to a tensor, or a view of one, that lies in a version. Invalid: it does not."""
+    """A reference to a tensor, or a view of one, that lies in a version. Raises Invalid if it does
+    not."""
     if not isinstance(tensor, torch.Tensor):
         raise _lib.wrong("tensor", tensor, "a tensor of torch: mapping.ref(name) needs none")
     origin = origin_of(tensor)
@@ -93,7 +96,7 @@ def _ref(origin: Origin, tensor: torch.Tensor | None) -> Ref:
 
 
 def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
-    """For multiprocessing's pickler."""
+    """The reducer for multiprocessing's pickler."""
     plain = getattr(tensor, "gpuwm_plain", None)
     origin = origin_of(tensor)
     if origin is None:
@@ -121,7 +124,7 @@ def _reduce_storage(storage: Any) -> tuple[Any, ...]:
 
 
 def rebuilt(reference: Ref) -> torch.Tensor:
-    """In place, and marked: it can be passed on again, and keeps what it was received from."""
+    """The tensor in place, and marked: it can be sent on, and keeps the version attached."""
     where = received(reference)
     whole = reference.open().torch()
     mark(whole.untyped_storage(), where, reference.name)

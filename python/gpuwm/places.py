@@ -13,8 +13,8 @@ from . import errors
 
 @dataclasses.dataclass(slots=True)
 class Place:
-    """A parameter or buffer. names: where the model has it, first as state_dict() would; owners:
-    the modules that have it, and as what, one for each name."""
+    """A parameter or buffer. names: its names in the model, in the order of state_dict(). owners:
+    for each name the module that has it, and the attribute."""
 
     tensor: torch.Tensor
     is_buffer: bool
@@ -28,8 +28,8 @@ class Place:
 
 
 def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """All modules with the prefix of their names, in the order of state_dict(); one that is in the
-    model twice comes twice."""
+    """All modules with the prefix of their names, in the order of state_dict(). A module that is in
+    the model twice comes twice."""
     if not isinstance(model, nn.Module):
         raise errors.Invalid(f"a {type(model).__name__} is no torch module", "bind a torch module")
     found: list[tuple[str, nn.Module]] = []
@@ -44,8 +44,8 @@ def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def places(modules: Iterable[tuple[str, nn.Module]]) -> list[Place]:
-    """In the order of state_dict(). Tied names, and those of a module that comes twice, are one
-    place with several names. modules: of `modules_of`."""
+    """Places in the order of state_dict(). Tied names, and those of a module that comes twice, are
+    one place with several names. modules: the result of `modules_of`."""
     found: dict[int, Place] = {}
     for prefix, module in modules:
         unsaved = module._non_persistent_buffers_set

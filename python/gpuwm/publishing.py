@@ -1,4 +1,4 @@
-"""Publishing: what this process has becomes a version, and the process's memory the version's."""
+"""Makes a version of what this process has, and the process's memory the version's."""
 
 from __future__ import annotations
 
@@ -98,41 +98,50 @@ def publish(
 ) -> Attached | Version:
     """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors.
 
-    bind: they move into the version's memory one by one, and what they had is freed: at no time
-    more is needed than for the model and 2 GiB (or, where that is more, twice its largest tensor).
-    Afterwards a model is as `Mapping.bind` leaves one: parameters shared and read-only, buffers
-    private; `private` as there. A dict gets shared tensors in place of its own. The mapping.
-    Without: everything is copied and stays as it is. The version.
+    With bind (the default) the tensors move into the version's memory one by one, and their old
+    memory is freed. So no more is needed at any time than the model and 2 GiB (or twice its largest
+    tensor, if that is more). Afterwards a model is as `Mapping.bind` leaves one: parameters are
+    shared and read-only, buffers and `private` names are private. A dict gets shared tensors in
+    place of its own. Returns the mapping. With bind=False everything is copied, the source stays as
+    it is, and publish returns the version.
 
-    source: a torch module, or names with torch tensors or NumPy arrays (arrays are copied always).
-    Names of one tensor, and tensors that are the same memory, are stored once. A permutation of a
-    dense tensor keeps its strides; what has gaps is written without. name: "model@tag".
-    alias: moved to the version when it is ready. key: fields that who attaches may ask to be equal;
-    values are taken as texts. owner: as in `attach`, of what the mapping is switched to.
-    files: paths, or contents by name; metadata: texts by name.
-    device: "host", a UUID, "cuda:N"…; None: where the tensors are.
-    dtype: with bind=False. float16, bfloat16, float32 and float64 tensors are stored as this one of
-    them (torch.bfloat16, numpy.float16, "bfloat16"), rounded as they are copied; others as is.
-    rank, world: this is one of `world` parts. The first is told the publish's id by `announce`,
-    before anything is copied, and gives it to the others, who `join` it. All return when the
-    version is ready; when one fails, or ends before its commit, all fail. So each part has a thread
-    or a process of its own. Only the user who began it joins, and users and groups that the first
-    names by number: join_uids, join_gids, 16 of each. For others there is no such publish
-    (NotFound).
-    wait: with bind=False, how long (seconds) to wait for the other parts: TimedOut, but this part
-    stays. None: returns when this part is committed, for who makes several in one thread. Nobody
-    knows then whether the version will be ready; and it fails if the connection of `client`, which
-    must be given, ends before all parts have begun.
-    client: None: a connection of its own.
+    - source: a torch module, or a dict of names with torch tensors or NumPy arrays (arrays are
+      always copied). Several names of one tensor, and tensors that are the same memory, are stored
+      once. A permutation of a dense tensor keeps its strides; a tensor with gaps is written without
+      them.
+    - name: "model@tag".
+    - alias: gpuwmd moves it to the version when the version is ready.
+    - key: fields that attaching processes may ask to be equal. Values are converted to texts.
+    - owner: as in `attach`, for versions that the mapping is switched to.
+    - files: paths, or contents by name. metadata: texts by name.
+    - device: "host", a UUID, "cuda:N"… None: the device of the tensors.
+    - dtype: with bind=False: float16, bfloat16, float32 and float64 tensors are stored in this one
+      of these dtypes (torch.bfloat16, numpy.float16, "bfloat16"), rounded when they are copied.
+      Other tensors keep theirs.
+    - rank, world: this is one of `world` parts.
+    - join, announce: the first part begins the publish. Before anything is copied it passes the
+      publish's id to `announce`, which gives the id to the other parts, and they `join` it.
+    - join_uids, join_gids: with the first part: the users and groups (at most 16 of each, by
+      number) who may join, besides the user who began. For everybody else there is no such publish
+      (NotFound).
+    - wait: with bind=False: how many seconds to wait for the other parts. After TimedOut this part
+      stays. None: return when this part is committed, for a process that makes several parts in one
+      thread. Then nobody knows yet whether the version will be ready, and it fails if the
+      connection of `client`, which must be given, ends before all parts have begun.
+    - client: None: a connection of its own.
 
-    Nobody else may use the model meanwhile. When it fails, or is interrupted, before the commit,
-    there is no version, and the model is as usable as before; what had moved stays where it is, in
-    memory of this process alone. Ctrl-C does not end a commit, only the wait for it.
+    All parts return when the version is ready. If one fails, or ends before its commit, all fail.
+    So each part needs a thread or a process of its own. Nobody else may use the model meanwhile.
 
-    Unsupported: lists the tensors that can't be published (quantised, distributed, sparse, without
-    memory, a dtype that versions don't have, expanded ones) and why. Exists: the tag or rank is
-    taken. NoRoom, Refused (the role publisher), Quota, Damaged; Cancelled, Disconnected: publish
-    again. A warning: the version is ready, but the alias could not be moved, or there is no lease.
+    If publish fails or is interrupted before the commit, there is no version, and the model is as
+    usable as before; tensors that had moved stay where they are, in memory of this process alone.
+    Ctrl-C does not end a commit, only the wait for it.
+
+    Raises Unsupported (it lists the tensors that can't be published, and why: quantised,
+    distributed, sparse, without memory, a dtype that versions don't have, expanded), Exists (the
+    tag or rank is taken), NoRoom, Refused (this user is no publisher), Quota, Damaged, and
+    Cancelled and Disconnected (publish again). It warns if the version is ready, but the alias
+    could not be moved, or there is no lease.
     """
     stored = _stored(dtype, bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
@@ -145,7 +154,7 @@ def publish(
         *(alias, key, owner, join_uids, join_gids),
     )
     specs = [part.spec for part in gathered.parts]
-    options_of(what, specs)  # before anything is connected
+    options_of(what, specs)  # raises before anything is connected
     waits = _lib.milliseconds(wait, "wait") != 0
     if not waits and not bind and world > 1 and client is None:
         raise errors.Invalid(
@@ -182,12 +191,12 @@ def publish(
 def share(
     tensor: Tensor, name: str, *, device: Any = None, client: clients.Client | None = None
 ) -> Tensor:
-    """Moves a tensor of torch into a version of its own, and returns it from there: read-only, the
+    """Moves a torch tensor into a version of its own, and returns it from there: read-only, the
     same in all processes. torch's share_memory_() does nothing for a tensor on a GPU.
 
-    It goes through multiprocessing as a reference; anybody has it by
-    `gpuwm.attach(name).torch("tensor")`. What the tensor had is freed when nothing refers to it any
-    more. The version stays until it is retired. name, device, client, errors: as of `publish`.
+    It goes through multiprocessing as a reference. Any process gets it by
+    `gpuwm.attach(name).torch("tensor")`. Its old memory is freed when nothing refers to it any
+    more. The version stays until it is retired. name, device, client and errors: as in `publish`.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -200,7 +209,8 @@ def share(
 
 
 def _outside_inference() -> AbstractContextManager[Any]:
-    """What torch makes in inference mode could not be trained after an abort, nor swapped."""
+    """Leaves torch's inference mode: a tensor made in it could not be trained after an abort, and
+    could not be swapped."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else cast(Any, torch.inference_mode(False))
 
@@ -210,7 +220,8 @@ def _stored(dtype: DTypeLike | None, bind: bool) -> str | None:
         return None
     stored = dtypes.float_of(dtype)
     if bind:
-        # A failure midway could not leave the model as it was: what had moved would be rounded.
+        # If this failed midway, the model could not be as it was: tensors that had moved would be
+        # rounded.
         raise errors.Invalid(
             "dtype= is for a copy, and with bind=True what is published becomes the version",
             "bind=False leaves it as it is; or publish model.to(dtype), without dtype=",
@@ -232,22 +243,22 @@ def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client)
 
 
 def _fill(making: Making, parts: Sequence[Part]) -> None:
-    """In the order of the memory, so that pieces of it are made one by one. A tied tensor moves
-    with the one that has the bytes."""
+    """Fills the memory in its own order, so that its segments are made one by one. A tied tensor
+    moves with the one that has the bytes."""
     positions = {part.spec.name: position for position, part in enumerate(parts)}
     tied: dict[int, list[int]] = defaultdict(list)
     for position, part in enumerate(parts):
         if part.spec.tied_to is not None:
             tied[positions[part.spec.tied_to]].append(position)
     gpus = {part.device for part in parts} - {"cpu"}
-    for device in gpus:  # what is still to be computed, on any stream
+    for device in gpus:  # waits for what is still being computed, on any stream
         sys.modules["torch"].cuda.synchronize(device)
     freed = 0
     for position in making.order():
         part = parts[position]
         if part.spec.tied_to is not None:
             continue
-        # What torch keeps of what it freed must go before the next piece is made.
+        # torch must give back what it freed before the next segment is made.
         if gpus and freed + part.spec.nbytes > FREED_BYTES:
             sys.modules["torch"].cuda.empty_cache()
             freed = 0
@@ -275,7 +286,7 @@ def _private_names(source: Any, private: str | Sequence[str]) -> set[str]:
 
 
 def _bind(mapping: Attached, source: Any, private: str | Sequence[str]) -> None:
-    """At the same addresses: no byte is moved."""
+    """Binds at the same addresses: no byte moves."""
     if not isinstance(source, Mapping):
         mapping.bind(source, private=private)
         return

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """What of a tensor's memory, as torch counts: in elements of dtype (an attribute of torch)."""
+    """The part of a tensor's memory that a view has, as torch counts: in elements of dtype (an
+    attribute of torch)."""
 
     dtype: str
     offset: int
@@ -34,11 +35,14 @@ class View(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Ref:
-    """A tensor of a version, or a view of one: a few hundred bytes, for any pickle and any channel.
+    """A reference to a tensor of a version, or to a view of one: a few hundred bytes, for any
+    pickle and any channel.
 
-    It holds nothing: who opens it gets a lease of its own, as often as it likes, as long as the
-    version is there. socket: of gpuwmd; None: the one that is found without. version: the id;
-    label: "model@tag".
+    It holds nothing. Whoever opens it gets a lease of its own, as often as it likes, as long as the
+    version is there.
+
+    - socket: of gpuwmd. None: the one that is found without a path.
+    - version: its id. label: "model@tag".
     """
 
     socket: str | None
@@ -50,8 +54,8 @@ class Ref:
     view: View | None = None
 
     def open(self) -> Tensor:
-        """The whole tensor, in place. NotFound: the version is gone; NoDevice, and what else
-        `attach` raises."""
+        """The whole tensor, in place. Raises NotFound if the version is gone, NoDevice, and all
+        other errors of `attach`."""
         handle = self._handle()
         return Tensor(handle, handle.table().positions[self.name], False)
 
@@ -71,14 +75,14 @@ class Ref:
 # ---- what was received -------------------------------------------------------------------------
 
 # Each version is attached once, for as long as anything that was received from it lives.
-_lock = threading.RLock()  # a signal's handler may open one too
+_lock = threading.RLock()  # reentrant, since a signal handler may open a reference too
 _received: weakref.WeakValueDictionary[tuple[str | None, str, str, int], Where]
 _received = weakref.WeakValueDictionary()
 _clients: dict[str | None, clients.Client] = {}
 
 
 def _in_child() -> None:
-    """What the parent has is the parent's."""
+    """Forgets what the parent has."""
     global _lock, _received
     _lock = threading.RLock()
     _received = weakref.WeakValueDictionary()
@@ -89,7 +93,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def received(ref: Ref) -> Where:
-    """The version, attached; it stays so while the result, or a tensor marked with it, lives."""
+    """The version, attached. It stays so while the result, or a tensor marked with it, lives."""
     key = (ref.socket, ref.version, ref.device, ref.rank)
     with _lock:
         where = _received.get(key)

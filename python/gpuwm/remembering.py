@@ -1,5 +1,5 @@
-"""What `bind` did, for `check`, `switch` and `mapping_of`. Keeps no model alive. A mapping's handle
-lives as long as any memory that `bind` shared."""
+"""Remembers what `bind` did, for `check`, `switch` and `mapping_of`. It keeps no model alive. A
+mapping's handle lives as long as any memory that `bind` shared."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from .places import Place, modules_of, places
 
 
 class Bound(NamedTuple):
-    """A parameter or buffer that was bound. handle: what it was bound to; source: its name in the
-    version; name: in the model; begin, nbytes: where the version's tensor is, which no switch
-    changes."""
+    """A parameter or buffer that was bound.
+
+    - handle: what it was bound to.
+    - source: its name in the version. name: its name in the model.
+    - begin, nbytes: where the version's tensor is, which no switch changes.
+    """
 
     handle: weakref.ref[Handle]
     source: str
@@ -29,29 +32,29 @@ class Bound(NamedTuple):
     nbytes: int
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor of the version's device begins in the version's."""
+        """Whether a tensor on the version's device begins in the version's tensor."""
         if self.nbytes == 0:
             return tensor.numel() == 0
         return self.begin <= tensor.data_ptr() < self.begin + self.nbytes
 
 
-# By the module that has it, and as what: names change as models are wrapped, these don't.
+# By the module that has it, and the attribute. Names change when models are wrapped; these don't.
 _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
 
 
-# The name of its tensor in the version, whether it is a private copy, and where the version's
-# tensor begins and how long it is.
+# The place, the name of its tensor in the version, whether it is a private copy, and where the
+# version's tensor begins and how long it is.
 Binding = tuple[Place, str, bool, int, int]
 
 
 def handle_of(mapping: Any) -> Handle:
-    """What is remembered, so that any Mapping of the same attachment will do."""
+    """The handle is remembered, so that any Mapping of the same attachment will do."""
     handle: Handle = mapping._held() if isinstance(mapping, Mapping) else mapping
     return handle
 
 
 def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
-    """Instead of what was remembered of the places before."""
+    """Remembers these bindings, in place of earlier ones of the same places."""
     weakly = weakref.ref(handle_of(mapping))
     for place, source, private, begin, nbytes in bindings:
         bound = Bound(weakly, source, place.name, private, begin, nbytes)
@@ -60,7 +63,7 @@ def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
 
 
 def recall(mapping: Mapping, place: Place) -> Bound | None:
-    """How a place was bound to the mapping, or to another of the same version."""
+    """How a place was bound to the mapping, or to another one of the same version."""
     mine = handle_of(mapping)
     for bound, handle in _bindings(place):
         same = isinstance(mine, Handle) and mine.where.is_same(handle.where)
@@ -70,7 +73,7 @@ def recall(mapping: Mapping, place: Place) -> Bound | None:
 
 
 def _bindings(place: Place) -> Iterator[tuple[Bound, Handle]]:
-    """Whatever a place was bound to that lives."""
+    """All bindings of a place whose handles live."""
     for module, key in place.owners:
         bound = _bound.get(module, {}).get(key)
         handle = bound.handle() if bound else None
@@ -79,7 +82,7 @@ def _bindings(place: Place) -> Iterator[tuple[Bound, Handle]]:
 
 
 def name_of(tensor: torch.Tensor) -> str | None:
-    """The name of a shared parameter or buffer, or of one in whose memory a tensor begins."""
+    """The name of a shared parameter or buffer, or of the one in whose memory a tensor begins."""
     nearby = None
     for module, keys in list(_bound.items()):
         for key, bound in keys.items():
@@ -91,7 +94,7 @@ def name_of(tensor: torch.Tensor) -> str | None:
 
 
 def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
-    """Whatever was bound to a mapping and lives, each tensor once, as it is now."""
+    """Everything that was bound to a mapping and lives, each tensor once, as it is now."""
     handle = handle_of(mapping)
     seen: set[int] = set()
     for module, keys in list(_bound.items()):
@@ -107,7 +110,7 @@ def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
 
 
 def keep(mapping: Mapping, shared: Iterable[torch.Tensor]) -> None:
-    """The handle lives as long as any of the memory that was bound, so that mapping_of finds it."""
+    """Keeps the handle as long as any of the memory that was bound, so that mapping_of finds it."""
     handle = handle_of(mapping)
     if isinstance(handle, Handle):
         for tensor in shared:
@@ -115,13 +118,13 @@ def keep(mapping: Mapping, shared: Iterable[torch.Tensor]) -> None:
 
 
 def mapping_of(model: nn.Module) -> Mapping:
-    """The mapping that a model was bound to: by `bind`, by `build`, `publish` or
-    `gpuwm.transformers.from_pretrained`, or as it came through multiprocessing.
+    """The mapping that a model was bound to: by `bind`, `build`, `publish` or
+    `gpuwm.transformers.from_pretrained`, or when it came through multiprocessing.
 
     Returns the object that `bind` was called on, if it lives and was not dropped, else another
-    mapping with the same lease. `switch`, `check` and `verify` of both act on the model.
-    Invalid: nothing of the model lies in a version; or parts of it are bound to several, which the
-    message names.
+    mapping with the same lease. `switch`, `check` and `verify` of both act on the model. Raises
+    Invalid if nothing of the model lies in a version, or if parts of it are bound to several, which
+    the message names.
     """
     found = handles_of(model)
     if not found:
@@ -142,7 +145,7 @@ def mapping_of(model: nn.Module) -> Mapping:
 
 
 def handles_of(model: nn.Module) -> list[Handle]:
-    """Of all mappings in which something of a model lies, each once."""
+    """The handles of all mappings in which something of a model lies, each once."""
     all_places = places(modules_of(model))
     found = {id(handle): handle for place in all_places for handle in _handles(place)}
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Addresses of a device whose memory comes later: libgpuwm-client's gpuwm_reserve."""
+"""Addresses of a device that get their memory later: gpuwm_reserve of libgpuwm-client."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 class Reservation:
-    """Addresses for at least `nbytes` on a device ("host", or a GPU's UUID). One small block of
-    memory is mapped all over them, so what is written at one address is read at others too, until
-    `vacate` takes it away, or `occupy` puts memory of its own there. Invalid, NoDevice. NoRoom:
-    the device has no memory for the block.
+    """Addresses for at least `nbytes` on a device ("host", or the UUID of a GPU). One small block
+    of memory is mapped at all of them, so what is written at one address is read at others too.
+    `vacate` takes the block away, and `occupy` puts memory of its own there. Raises Invalid,
+    NoDevice, and NoRoom if the device has no memory for the block.
 
-    address: where they begin. nbytes: how many there are, whole blocks. One thread at a time.
+    address: where they begin. nbytes: how many there are, in whole blocks. Only one thread at a
+    time may use it.
     """
 
     def __init__(self, device: str, nbytes: int) -> None:
@@ -34,24 +35,25 @@ class Reservation:
         self.nbytes: int = size.value
 
     def vacate(self) -> None:
-        """Gives the block back, after waiting for the device. Nothing may use the addresses from
-        now on until `occupy` has returned. Nothing happens if it is gone. Busy: a CUDA stream is
-        being captured, and the block is there as before."""
+        """Waits for the device, then gives the block back. From now on nothing may use the
+        addresses until `occupy` has returned. If the block is gone already, nothing happens. Raises
+        Busy if a CUDA stream is being captured; the block is there as before."""
         self._check_open()
         _lib.check(self._library.gpuwm_vacate(self._pointer))
 
     def occupy(self, wait: float = 0.0) -> None:
-        """Puts memory behind all addresses, filled with zeros, after `vacate`. Nothing happens if
-        it is there. wait: seconds for memory that others are giving back.
+        """Puts memory behind all addresses, filled with zeros, after `vacate`. If it is there
+        already, nothing happens. wait: seconds to wait for memory that others are giving back.
 
-        NoRoom: nothing is mapped at the addresses, and the call may be repeated. Busy: as with
-        `vacate`.
+        Raises NoRoom: nothing is mapped at the addresses, and the call may be repeated. Raises Busy
+        as `vacate` does.
         """
         self._check_open()
         _lib.check(self._library.gpuwm_occupy(self._pointer, _lib.milliseconds(wait, "wait")))
 
     def bytes_at(self, offset: int, nbytes: int, device: torch.device) -> torch.Tensor:
-        """A tensor of int8 over a part. It does not keep the reservation: close it later."""
+        """A tensor of int8 over a part of the addresses. It does not keep the reservation, so close
+        that after it."""
         import torch
 
         self._check_open()
@@ -63,8 +65,8 @@ class Reservation:
         return torch.as_tensor(_DeviceBytes(self.address + offset, nbytes), device=device)
 
     def close(self) -> None:
-        """Unmaps the memory. No tensor over it may be used any more. Busy: a CUDA stream is being
-        captured, and nothing was done."""
+        """Unmaps the memory. No tensor over it may be used any more. Raises Busy if a CUDA stream
+        is being captured; nothing was done."""
         _lib.check(self._library.gpuwm_reservation_free(self._pointer))
         self._pointer = ctypes.c_void_p()
 
@@ -85,7 +87,7 @@ class Reservation:
 
 
 class _DeviceBytes:
-    """What torch takes for an array on a GPU."""
+    """An object that torch accepts as an array on a GPU."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__: dict[str, Any] = {

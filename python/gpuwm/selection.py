@@ -1,4 +1,4 @@
-"""Which tensors of a version: by layer, by glob."""
+"""Selects tensors of a version, by layer or by glob."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from . import _lib, errors
 if TYPE_CHECKING:
     from ._handle import TensorInfo
 
-# Where a layer's number stands in the names of common models: model.layers.7.mlp, transformer.h.7,
+# Where the names of common models have a layer's number: model.layers.7.mlp, transformer.h.7,
 # layers.0007.weight.
 _NUMBER = re.compile(r"(?:^|.*?\.)(?:layers|layer|blocks|block|h)\.(\d+)\.")
 
 
 class Selection:
-    """Tensors of the layers, or whose name one of the globs matches (`*`, `?`, `[…]`; a dot is
-    a letter like any other). Without either: all."""
+    """Tensors of the layers, or whose name one of the globs matches (`*`, `?`, `[…]`; a dot is a
+    letter like any other). With neither: all tensors."""
 
     def __init__(
         self, layers: Iterable[int] | None = None, glob: str | Sequence[str] | None = None
@@ -44,8 +44,8 @@ class Selection:
         return infos if self._all else [info for info in infos if info.name in self]
 
     def globs(self, names: Iterable[str]) -> list[str]:
-        """For the library, each of which matches some of the version's names: [] for all tensors.
-        `names` are needed for layers. NotFound: no tensor is of a layer."""
+        """Globs for the library, each of which matches some of the version's names. [] for all
+        tensors. `names` are needed for layers. Raises NotFound if no tensor belongs to a layer."""
         there: set[int] = set()
         numbers: dict[str, set[str]] = defaultdict(set)
         for found in filter(None, map(_NUMBER.match, names)):
@@ -79,8 +79,8 @@ def _layers(layers: Iterable[int]) -> frozenset[int]:
 
 
 def _classes(numbers: Iterable[str]) -> list[str]:
-    """Globs for numbers as the names write them, some with zeros in front: {1, 2, 3, 12} gives
-    [123] and 1[2], {0001, 0002} gives 000[12]. So 80 layers are 8 globs, not 80."""
+    """Globs for numbers as the names have them, some with zeros in front: {1, 2, 3, 12} gives [123]
+    and 1[2], {0001, 0002} gives 000[12]. So 80 layers take 8 globs, and not 80."""
     tens: dict[str, set[str]] = defaultdict(set)
     for digits in numbers:
         tens[digits[:-1]].add(digits[-1])

@@ -1,4 +1,4 @@
-"""A tensor of a mapping, for NumPy, torch and whatever else speaks DLPack."""
+"""A tensor of a mapping, for NumPy, torch and every other consumer of DLPack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CPU, CUDA = 1, 2  # DLPack's device types
 
-# Those that a memoryview can be cast to.
+# The formats that a memoryview can be cast to.
 _FORMATS = {
     "BOOL": "?",
     "U8": "B",
@@ -58,7 +58,7 @@ class _Managed(ctypes.Structure):
 
 _PLAIN = b"dltensor"
 _VERSIONED = b"dltensor_versioned"
-# A capsule keeps a pointer to its name, and may be the last thing that the interpreter frees.
+# A capsule keeps a pointer to its name, and may be the last object that the interpreter frees.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_PLAIN))
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_VERSIONED))
 _capsule_new = ctypes.pythonapi.PyCapsule_New
@@ -67,7 +67,7 @@ _capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
 def capsules(managed: Iterable[int], name: bytes = _PLAIN) -> list[Any]:
-    """Capsules that call the exports' own deleters unless somebody takes them over."""
+    """Capsules that call the exports' deleters unless somebody takes the exports over."""
     end = _capsule_end()
     return [_capsule_new(each, name, end) for each in managed]
 
@@ -82,11 +82,12 @@ def _capsule_end() -> ctypes.c_void_p:
 
 
 class Tensor:
-    """A tensor where it lies: read-only, shared, not copied.
+    """A tensor in place: read-only, shared, not copied.
 
     What is made from it (`torch()`, `numpy()`, `memoryview()`, any DLPack consumer) keeps the
-    memory and the lease for as long as it lives. shape and strides count elements; on a GPU only
-    frameworks that know it can read it. After a `switch` of the mapping it is the new version's.
+    memory and the lease for as long as it lives. shape and strides count elements. On a GPU only
+    frameworks that can use the GPU can read it. After a `switch` of the mapping it is the new
+    version's tensor.
     """
 
     __slots__ = ("_handle", "_kept", "_position", "_private", "info")
@@ -94,8 +95,8 @@ class Tensor:
     def __init__(self, handle: Handle, position: int, private: bool) -> None:
         self._handle = handle
         self._position = position
-        self._private = private  # writes are copied, and this process's own
-        self._kept: Any = None  # an export, for those who were told the address
+        self._private = private  # writes go to copies of this process's own
+        self._kept: Any = None  # an export that keeps the memory for those who got its address
         self.info: TensorInfo = handle.table().infos[position]
 
     @property
@@ -104,7 +105,7 @@ class Tensor:
 
     @property
     def dtype(self) -> str:
-        """As safetensors names it: "BF16"."""
+        """Its name in safetensors: "BF16"."""
         return self.info.dtype
 
     @property
@@ -113,7 +114,7 @@ class Tensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements."""
+        """The strides, in elements."""
         return self.info.strides
 
     @property
@@ -122,7 +123,7 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """Its name: "host", or a UUID."""
+        """The name of its device: "host", or a UUID."""
         return self._handle.device
 
     def __repr__(self) -> str:
@@ -140,8 +141,8 @@ class Tensor:
     # ---- other processes ----
 
     def ref(self) -> Ref:
-        """A reference to it, to be sent anywhere on this machine. Unsupported: what was written
-        into it is this process's own."""
+        """A reference to it, which can be sent anywhere on this machine. Raises Unsupported if the
+        mapping's writes are private: what was written would be missing."""
         from .references import Ref
 
         if self._private:
@@ -161,7 +162,7 @@ class Tensor:
     # ---- DLPack ----
 
     def _export(self, versioned: bool = False) -> Any:
-        """A capsule: memory and lease stay until it, or who consumed it, is gone."""
+        """Makes a capsule. Memory and lease stay until the capsule, or its consumer, is gone."""
         faults.expect(self._handle)
         out = ctypes.c_void_p()
         library = self._handle.library
@@ -179,9 +180,9 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The array API's producer. Nothing was queued that a stream would have to wait for, so
-        `stream` is taken and not used. fp8 goes out as bytes of the same shape, fp4 and fp6 as
-        packed bytes. BufferError: another device, or a copy, is asked for."""
+        """The producer of the array API. Nothing is queued that a stream would have to wait for, so
+        `stream` is accepted and ignored. fp8 is exported as bytes of the same shape, fp4 and fp6 as
+        packed bytes. Raises BufferError if another device, or a copy, is asked for."""
         if copy:
             raise BufferError(f"tensor {self.name} is exported where it lies: copy what you get")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
@@ -192,7 +193,7 @@ class Tensor:
         return self._export(max_version is not None and max_version[0] >= 1)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(1, 0) on host, (2, n) on a GPU, n as this process numbers them."""
+        """(1, 0) on host, (2, n) on a GPU, where n is this process's number of it."""
         if self.device == "host":
             return (CPU, 0)
         capsule = self._export()
@@ -204,8 +205,9 @@ class Tensor:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; on a GPU only, for dtypes that it has a name for. Whoever uses the pointer
-        keeps this tensor alive, which counts as one that was made from the mapping."""
+        """Version 3. It exists only on a GPU, and for dtypes that it has a name for. Whoever uses
+        the pointer must keep this tensor alive, which counts as a tensor that was made from the
+        mapping."""
         row = dtypes.BY_NAME[self.dtype]
         if self.device == "host" or row.numpy is None:
             why = "lies on host" if self.device == "host" else f"is {self.dtype}: use DLPack"
@@ -225,8 +227,8 @@ class Tensor:
     # ---- host memory ----
 
     def memoryview(self) -> builtins.memoryview:
-        """All bytes, as they lie, one dimension of format "B". Read-only, but where the mapping's
-        writes are private. Unsupported: it lies on a GPU."""
+        """All bytes in the order of the memory: one dimension of format "B". It is read-only,
+        unless the mapping's writes are private. Raises Unsupported if the tensor is on a GPU."""
         if self.device != "host":
             raise errors.Unsupported(
                 f"tensor {self.name} lies on {self.device}, where the CPU can't read",
@@ -240,20 +242,20 @@ class Tensor:
         return view if self._private else view.toreadonly()
 
     def __buffer__(self, flags: int) -> builtins.memoryview:
-        """The buffer protocol (Python 3.12): typed and shaped."""
+        """The buffer protocol (Python 3.12), with type and shape."""
         code = _FORMATS.get(self.dtype)
         if code is None or 0 in self.shape or not self.is_contiguous():
             raise BufferError(f"the buffer protocol can't say what tensor {self.name} is")
-        cast: Any = self.memoryview().cast  # its letters are none that a type checker sees
+        cast: Any = self.memoryview().cast  # type checkers do not know its formats
         typed: builtins.memoryview = cast(code, list(self.shape))
         return typed
 
     def is_contiguous(self) -> bool:
-        """Dense, the last dimension fastest."""
+        """Whether the tensor is dense, with the last dimension fastest."""
         return self.info.is_contiguous()
 
     def tobytes(self) -> bytes:
-        """A copy of its bytes, as they lie, from wherever."""
+        """A copy of its bytes in the order of the memory, on host or on a GPU."""
         buffer = ctypes.create_string_buffer(max(self.nbytes, 1))
         handle = self._handle
         read = handle.library.gpuwm_tensor_read
@@ -264,8 +266,8 @@ class Tensor:
     # ---- frameworks ----
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """An array in place (host). BF16 and fp8 need the package ml_dtypes. Unsupported: NumPy
-        has no such dtype, or it lies on a GPU."""
+        """An array in place (host). BF16 and fp8 need the package ml_dtypes. Raises Unsupported if
+        NumPy has no such dtype, or the tensor is on a GPU."""
         dtypes.need("numpy", self.name)
         import numpy
 
@@ -283,10 +285,10 @@ class Tensor:
         return array.copy() if copy else array
 
     def torch(self) -> TorchTensor:
-        """A tensor in place, in a storage of its own that is as large as it. torch does not know
-        read-only memory: writing into it ends the process (host), which says of which tensor, or
-        its CUDA context.
-        Unsupported: this torch has no such dtype, or can't reach the device."""
+        """A torch tensor in place, in a storage of its own that has the tensor's size. torch does
+        not know read-only memory: a write into it ends the process (host; a line on stderr names
+        the tensor) or its CUDA context. Raises Unsupported if this torch has no such dtype, or
+        can't reach the device."""
         dtypes.need("torch", self.name)
         from . import tensor_torch
 
@@ -294,7 +296,8 @@ class Tensor:
 
 
 class Slice:
-    """As safetensors' get_slice: indexing gives a view of the tensor, copied by nobody."""
+    """The result of get_slice, as in safetensors: an index gives a view of the tensor, without a
+    copy."""
 
     def __init__(self, tensor: Tensor, framework: str) -> None:
         self._tensor = tensor

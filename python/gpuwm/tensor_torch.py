@@ -15,8 +15,9 @@ from .tensor import capsules
 
 
 def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[torch.Tensor]:
-    """In place, each in a storage of its own, which is as large as it. private: what is written is
-    this process's own. Unsupported: this torch has no such dtype, or can't reach the device."""
+    """Tensors in place, each in a storage of its own that has the tensor's size. private: writes go
+    to copies of this process's own. Raises Unsupported if this torch has no such dtype, or can't
+    reach the device."""
     table, where = handle.table(), handle.where
     if handle.device != "host" and not _has_gpus():
         raise errors.Unsupported(
@@ -47,7 +48,8 @@ def _exports(handle: Handle, positions: Sequence[int]) -> list[Any]:
 
 
 def clone(tensor: torch.Tensor) -> torch.Tensor:
-    """Its bytes, copied, with its strides: clone() lacks kernels for some dtypes."""
+    """A copy of a tensor's bytes, with its strides. For some dtypes torch's clone() has no
+    kernel."""
     storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
     offset = int(tensor.storage_offset())
     return _of_storage(storage, tensor.dtype, tensor.size(), tensor.stride(), offset)
@@ -57,7 +59,7 @@ _View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
 def _view(info: TensorInfo) -> _View:
-    """What torch has where DLPack's consumers get bytes: dtype, shape and strides."""
+    """The dtype, shape and strides of a torch tensor whose DLPack export has bytes."""
     shape, strides = info.shape, info.strides
     if info.dtype == "F4":
         shape, strides = _pairs(info)
@@ -65,7 +67,7 @@ def _view(info: TensorInfo) -> _View:
 
 
 def _pairs(info: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of F4 where an element of torch's is two."""
+    """Shape and strides of an F4 tensor: one element of torch's has two of these."""
     if not info.shape or info.shape[-1] % 2 or not info.is_contiguous():
         raise errors.Unsupported(
             f"tensor {info.name} is F4 {list(info.shape)}, and torch packs the last dimension "
@@ -89,7 +91,7 @@ def _of_storage(
 
 @functools.cache
 def _has_gpus() -> bool:
-    """Asked once: torch looks for devices each time."""
+    """Whether torch sees GPUs. It is asked once, since torch looks for devices each time."""
     found: bool = torch.cuda.is_available()
     if found:
         capturing.watch()

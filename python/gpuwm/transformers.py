@@ -40,7 +40,7 @@ _HOW = (
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
     '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
 )
-_TOLD = 20  # lines or names of a message; BindError.problems has all
+_LINES_SHOWN = 20  # how many lines or names a message has; BindError.problems has all
 
 
 def from_pretrained(
@@ -60,21 +60,27 @@ def from_pretrained(
     guard: bool = True,
     **config: Any,
 ) -> Any:
-    """A model of transformers whose parameters are the version's memory, in evaluation mode.
+    """Returns a model of transformers whose parameters are the version's memory, in evaluation
+    mode.
 
-    ref: what to attach; or a Mapping. gpuwm.mapping_of(model) has it, to `switch` it.
-    model_class: an Auto class or a model's; None: the one that the config names. dtype: "auto": the
-    config's, or the version's. device, rank, wait, key, owner, client: of `gpuwm.attach`;
-    share_buffers, private, guard: of `Mapping.bind`. config: attributes that differ from the
-    version's config.json (attn_implementation="sdpa", tie_word_embeddings=False).
+    - ref: what to attach; or a Mapping. gpuwm.mapping_of(model) returns the mapping, to `switch`
+      it.
+    - model_class: an Auto class, or the class of a model. None: the class that the config names.
+    - dtype: "auto": the config's dtype, or the version's.
+    - device, rank, wait, key, owner, client: as in `gpuwm.attach`.
+    - share_buffers, private, guard: as in `Mapping.bind`.
+    - strict: a buffer that the version lacks is an error. With strict=False it stays as `__init__`
+      made it. A parameter that the version lacks is always an error.
+    - config: attributes that differ from the version's config.json (attn_implementation="sdpa",
+      tie_word_embeddings=False).
 
-    Names that this transformers changes at load follow in place. Leaves out tensors that the model
-    lacks, and warns with their names. strict: buffers that the version lacks are an error; with
-    strict=False they stay as `__init__` made them. Parameters that it lacks are always an error.
-    Tensors that transformers would make of others (experts in one tensor, split projections), or
-    convert to another dtype, can't be shared: BindError, with each name and what to do.
-    Unsupported: a quantised checkpoint; code of the model's own. NotFound: the version has no
-    config.json. All errors of attach and bind.
+    If this transformers renames tensors when it loads, the new names are applied in place. Tensors
+    that the model lacks are left out, with a warning that names them. Tensors that transformers
+    would make of others (experts in one tensor, split projections), or convert to another dtype,
+    can't be shared: BindError names each of them and says what to do.
+
+    Raises Unsupported for a quantised checkpoint and for a model with code of its own, NotFound if
+    the version has no config.json, and all errors of attach and bind.
     """
     library = _library()
     mapping = ref
@@ -92,10 +98,11 @@ def from_pretrained(
 
 
 def tokenizer(ref: str | Mapping, tokenizer_class: Any = None, **options: Any) -> Any:
-    """The version's tokenizer, from its own files.
+    """Returns the version's tokenizer, from its own files.
 
-    ref: what to attach for as long as that takes, on any device; or a Mapping. tokenizer_class:
-    None: AutoTokenizer. options: of its `from_pretrained`. NotFound: the version has no tokenizer.
+    ref: what to attach while the tokenizer is made, on any device; or a Mapping. tokenizer_class:
+    None: AutoTokenizer. options: of its `from_pretrained`. Raises NotFound if the version has no
+    tokenizer.
     """
     library = _library()
     mapping = ref if isinstance(ref, Mapping) else attach_mapping(ref)
@@ -112,8 +119,8 @@ def tokenizer(ref: str | Mapping, tokenizer_class: Any = None, **options: Any) -
 
 
 def files(model: Any, tokenizer: Any = None) -> dict[str, bytes]:
-    """What a version of the model needs besides its weights: `gpuwm.publish(model, name,
-    files=gpuwm.transformers.files(model, tokenizer))`. Contents by name."""
+    """The files that a version of the model needs besides its weights, as contents by name:
+    `gpuwm.publish(model, name, files=gpuwm.transformers.files(model, tokenizer))`."""
     with tempfile.TemporaryDirectory() as folder:
         model.config.save_pretrained(folder)
         path = pathlib.Path(folder, "config.json")
@@ -126,7 +133,7 @@ def files(model: Any, tokenizer: Any = None) -> dict[str, bytes]:
 
 
 def _class_of(model: Any) -> dict[str, list[str]]:
-    """As save_pretrained notes it."""
+    """The model's class, in the form in which save_pretrained notes it."""
     return {"architectures": [type(model).__name__]}
 
 
@@ -147,10 +154,10 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def _folder(mapping: Mapping) -> Iterator[str]:
-    """The version's files in a folder, for what reads paths."""
+    """A folder with the version's files, for code that reads paths."""
     with tempfile.TemporaryDirectory(prefix="gpuwm-") as folder:
         for name, content in mapping.files.items():
-            if "/" in name or name in {".", ".."}:  # it would be written somewhere else
+            if "/" in name or name in {".", ".."}:  # such a name would write it somewhere else
                 raise errors.Invalid(
                     f"{mapping.version} has a file {name!r}, which no folder can have",
                     "publish it under a name without a slash",
@@ -160,7 +167,8 @@ def _folder(mapping: Mapping) -> Iterator[str]:
 
 
 def _json(mapping: Mapping, name: str) -> dict[str, Any]:
-    """One that transformers wrote. NotFound; Invalid: it is none."""
+    """Reads a file that transformers wrote. Raises NotFound, and Invalid if it is not JSON of
+    transformers."""
     try:
         found = json.loads(mapping.files[name], object_hook=_float_of)
     except KeyError:
@@ -178,7 +186,7 @@ def _json(mapping: Mapping, name: str) -> dict[str, Any]:
 
 
 def _float_of(found: dict[str, Any]) -> Any:
-    """Infinities and NaN, which JSON lacks: transformers writes {"__float__": "Infinity"}."""
+    """Reads infinities and NaN, which JSON lacks: transformers writes {"__float__": "Infinity"}."""
     if found.keys() == {"__float__"} and found["__float__"] in ("Infinity", "-Infinity", "NaN"):
         return float(found["__float__"])
     return found
@@ -247,7 +255,7 @@ def _build(library: Any, model_class: Any, config: Any, dtype: torch.dtype) -> A
                 f"the config names no model of transformers {library.__version__}: {names!r}",
                 'say which: from_pretrained("llama@prod", AutoModelForCausalLM)',
             )
-    # An Auto class has the first, a model's class the second.
+    # An Auto class has the first of these, the class of a model the second.
     make = getattr(model_class, "from_config", None) or model_class._from_config
     model = make(config, dtype=dtype)
     converting.set_dtypes(model, dtype)
@@ -272,7 +280,7 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
 def _warn_of_unexpected(mapping: Mapping, model: Any, names: Sequence[str]) -> None:
     warnings.warn(
         f"{mapping.version} has tensors that {type(model).__name__} lacks, which were left out: "
-        + ", ".join(_told(names)),
+        + ", ".join(_shortened(names)),
         UserWarning,
         stacklevel=4,  # the line that calls from_pretrained
     )
@@ -288,19 +296,19 @@ def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
 
 
 def _error(what: str, problems: Sequence[str], remedy: str) -> errors.Error:
-    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_told(problems)), remedy)
+    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_shortened(problems)), remedy)
     error.problems = tuple(problems)
     return error
 
 
-def _told(lines: Sequence[str]) -> list[str]:
-    """So many that a message stays readable."""
-    more = [f"and {len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
-    return [*lines[:_TOLD], *more]
+def _shortened(lines: Sequence[str]) -> list[str]:
+    """As many lines as leave a message readable."""
+    more = [f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []
+    return [*lines[:_LINES_SHOWN], *more]
 
 
 def _generation_config(library: Any, mapping: Mapping) -> Any:
-    """As `from_pretrained` finds one."""
+    """The generation config, found as `from_pretrained` finds it."""
     if "generation_config.json" in mapping.files:
         return library.GenerationConfig.from_dict(_json(mapping, "generation_config.json"))
     return library.GenerationConfig.from_model_config(_json(mapping, "config.json"))

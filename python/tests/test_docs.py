@@ -52,6 +52,15 @@ def test_links_lead_somewhere(path: pathlib.Path) -> None:
 
 
 @with_docs
+def test_files_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    there = {path.name for path in ROOT.glob("*/**/*.[ch]")}
+    named = set(re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.[ch])`", text))
+    assert len(named) > 40
+    assert named - there == set()
+
+
+@with_docs
 def test_readme_leads_to_every_guide() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [path.name for path in DOCS if f"(docs/{path.name})" not in readme] == []

@@ -64,10 +64,18 @@ def test_what_was_written_is_named(version: str) -> None:
         assert "private writes" in raised.value.detail
 
 
+def _target(link: pathlib.Path) -> str:
+    """Empty if gpuwmd has closed the descriptor since it was listed."""
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        return ""
+
+
 def flip(daemon: Daemon, content: bytes) -> None:
     """Changes a bit of this content where gpuwmd holds it, in the stand-in's memory."""
     for link in pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir():
-        if "/memfd:fakecuda-" not in os.readlink(link):
+        if "/memfd:fakecuda-" not in _target(link):
             continue
         with open(link, "r+b") as memory, mmap.mmap(memory.fileno(), 0) as mapped:
             at = mapped.find(content)

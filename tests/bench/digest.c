@@ -83,7 +83,7 @@ static double all_cores_rate(const uint8_t *data, uint64_t bytes)
 	if (memory_device_open("host", &host, &error) < 0)
 		DIE("%s", error.message);
 	begin = now_us();
-	if (memory_digests(&host, &span, 1, NULL, NULL, NULL, &sum, NULL, &error) < 0)
+	if (memory_digests(&host, &span, 1, NULL, &sum, &error) < 0)
 		DIE("%s", error.message);
 	return gb_s(bytes, now_us() - begin);
 }
@@ -184,9 +184,10 @@ static void *address(uint64_t offset)
 static struct memory_report digest(const struct memory_span *spans, size_t count, struct memory_sum *sums)
 {
 	struct memory_report report;
+	const struct memory_digest_options options = {.ret_report = &report};
 	struct error error;
 
-	if (memory_digests(&device, spans, count, NULL, NULL, NULL, sums, &report, &error) < 0)
+	if (memory_digests(&device, spans, count, &options, sums, &error) < 0)
 		DIE("%s", error.message);
 	if (!report.kernel)
 		DIE("%s", report.note);

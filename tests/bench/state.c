@@ -2,8 +2,8 @@
  * bytes, and they into the state. And what the next start needs to have it again.
  *   state */
 #include "bench.h"
-#include "daemon/snapshot.h"
-#include "daemon/state.h"
+#include "daemon/restart/snapshot.h"
+#include "daemon/restart/state.h"
 #include "lib/report.h"
 
 #define ROUNDS 1000

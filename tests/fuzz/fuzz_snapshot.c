@@ -1,8 +1,8 @@
 /* Mutates snapshots that are valid and takes them: fuzz_snapshot [iterations [seed]].
  * Build it with the sanitizers. What is refused must have taken no descriptor and name a reason; what is
  * accepted must be a ledger that can be put, and comes back the same. */
-#include "../../daemon/registry_internal.h"
-#include "../../daemon/snapshot.h"
+#include "../../daemon/ledger/registry_internal.h"
+#include "../../daemon/restart/snapshot.h"
 #include "fuzz.h"
 
 #include <errno.h>

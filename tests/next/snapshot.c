@@ -1,7 +1,7 @@
 /* Format 2 of the state, which there is for tests only: one key more than format 1. The linker puts
  * these around daemon/snapshot_*.c. */
-#include "../../daemon/snapshot.h"
-#include "../../daemon/state.h"
+#include "../../daemon/restart/snapshot.h"
+#include "../../daemon/restart/state.h"
 
 #include <assert.h>
 #include <errno.h>

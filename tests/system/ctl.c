@@ -366,7 +366,7 @@ Test(ctl, words_that_are_no_names_are_wrong_use)
 Test(ctl, options_are_there_once_and_not_empty)
 {
 	cr_assert_eq(CTL("load", "/models", "m@v1", "--alias", "a", "--alias", "b"), 2, "%s", output);
-	is_wrong_use("--alias is there twice", "");
+	is_wrong_use("--alias was given twice", "");
 	cr_assert_eq(CTL("swap", "m", "v1", "--load", "/a", "--load", "/b"), 2, "%s", output);
 	cr_assert_eq(CTL("show", "m", "--rank", "0", "--rank", "1"), 2, "%s", output);
 	cr_assert_eq(CTL("retire", "m@v1", "--wait", "--wait", "5"), 2, "%s", output);

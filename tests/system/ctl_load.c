@@ -274,13 +274,13 @@ Test(ctl_load, swap_load_that_fails_changes_nothing)
 	cr_assert_eq(
 		CTL("swap", "m", "v2", "--load", safetensors_write(d, "bad", "{", 0), "--device", d->device), 9,
 		"%s", output);
-	says("m@current was not changed");
+	says("the alias m@current was not moved");
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", "/etc/passwd", "--device", d->device), 6, "%s", output);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--expect", "0123456789abcdef0123456789abcdef"),
 		     5, "%s", output);
 	says("nothing was loaded");
 	cr_assert_eq(CTL("swap", "m@v2", "v2", "--load", d->root), 5, "%s", output);
-	says("'v2' is the alias that is to move");
+	says("'v2' is given both as the alias and as the new tag");
 	cr_assert_eq(CTL("swap", "m@v1", "v2", "--load", d->root), 5, "%s", output);
 	says("'v1' is a tag of m");
 	cr_assert_eq(CTL("swap", "m@previous", "v2", "--load", d->root), 2, "%s", output);
@@ -314,7 +314,7 @@ Test(ctl_load, swap_load_whose_flip_is_refused_retires_the_new_one)
 	OK(swap_to(d, "m", "mine", false));
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
-	says("m@v2 is retired again, nothing was changed");
+	says("m@v2 was retired again; nothing has changed");
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none")));
 	worker_reads(d, "m", 3);
 	worker_reads(d, "m@previous", 1);
@@ -331,7 +331,7 @@ Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
-	says("m@v2 is retired again, nothing was changed");
+	says("m@v2 was retired again; nothing has changed");
 	worker_reads(d, "m@prod", 1);
 	cr_assert_eq(CTL("swap", "m@prod", "--remove"), 0, "%s", output);
 	nothing_changed(d);
@@ -350,7 +350,7 @@ Test(ctl_load, swap_load_says_that_the_new_one_stays_where_it_can_not_be_retired
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
 	says("\"prod\" is a tag");
-	says("m@v2 is ready, could not be retired again, and stays");
+	says("m@v2 is ready and stays, since it could not be retired again");
 	cr_assert(version_is(d, "m", "v2", "ready"));
 	OK(gpuwm_publish_abort(publish, NULL));
 	version_drop(d, "m", "v2");
@@ -366,7 +366,7 @@ Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
 	kill(run.pid, SIGINT);
 	ends_with(&run, 1);
 	says("is being cancelled");
-	says("m@current was not changed");
+	says("the alias m@current was not moved");
 	loaders_kill(d, SIGCONT);
 	nothing_changed(d);
 }
@@ -384,7 +384,7 @@ Test(ctl_load, swap_load_moves_nothing_after_an_interrupt_that_came_too_late_for
 	kill(run.pid, SIGCONT);
 	ends_with(&run, 1);
 	says("is being cancelled");
-	says("m@v2 is retired again, nothing was changed");
+	says("m@v2 was retired again; nothing has changed");
 	nothing_changed(d);
 }
 

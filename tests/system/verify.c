@@ -47,7 +47,7 @@ Test(verify, of_what_is_as_it_was)
 	OK(verify(d, "m"));
 	OK(verify(d, "m@none"));
 	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
-	SAYS("as checked");
+	SAYS("intact");
 	SAYS(" MiB");
 	SAYS(" GiB/s");
 	cr_assert_eq(CTL("verify", "m@v1", "--device", d->device), 0, "%s", output);
@@ -152,7 +152,7 @@ Test(verify, of_what_is_retired_and_pinned_can_be_looked_at)
 		      NULL));
 	OK(gpuwm_retire(d->admin, "m@v1", 0));
 	cr_assert_eq(CTL("show", "m@v1"), 0, "%s", output);
-	SAYS("workers don't get it: m@v1 is retiring");
+	SAYS("workers don't get this version: m@v1 is retiring");
 	cr_assert_eq(CTL("show", "m@v2"), 4, "%s", output);
 	OK(gpuwm_unpin(d->admin, "m@v1", "look"));
 	gpuwmd_stop_empty(d);
@@ -294,7 +294,7 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
 	SAYS("tainted");
 	SAYS("tensor \"layer.000.weight\": the index says digest ");
-	SAYS("who has it:");
+	SAYS("leases on this version:");
 	snprintf(pid, sizeof pid, " %d ", (int)worker.pid);
 	SAYS(pid);
 	cr_assert_eq(CTL("ls"), 0);
@@ -305,7 +305,7 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 		  gpuwm_error()->detail);
 	cr_assert_eq(CTL("swap", "m@prod", "v1"), 9, "%s", output);
 	cr_assert_eq(CTL("show", "m"), 0, "%s", output);
-	SAYS("workers don't get it: m@v1 is tainted: tensor \"layer.000.weight\"");
+	SAYS("workers don't get this version: m@v1 is tainted: tensor \"layer.000.weight\"");
 	SAYS("TENSOR");
 	cr_assert_eq(CTL("-o", "json", "show", "m"), 0, "%s", output);
 	SAYS("\"refusal\":\"m@v1 is tainted");
@@ -377,8 +377,8 @@ Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
 	flip(&vandal, 0, 0, 3);
 	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
 	cr_assert_eq(CTL("verify", "m", "--device", devices[2].id), 0, "%s", output);
-	SAYS("as checked");
-	SAYS("m@v1 is tainted all the same: tensor \"layer.000.weight\"");
+	SAYS("intact");
+	SAYS("m@v1 is still tainted: tensor \"layer.000.weight\"");
 	cr_assert_eq(CTL("-o", "json", "verify", "m", "--device", devices[2].id), 0, "%s", output);
 	SAYS("\"tainted\":{");
 	vandal_end(&vandal);

@@ -10,7 +10,7 @@
  *   format N       makes the younger slot one of that format, a valid one
  *   program PATH   runs that one instead, with the same arguments
  */
-#include "../../daemon/store.h"
+#include "../../daemon/restart/store.h"
 #include "../../proto/digest.h"
 #include "../../proto/limits.h"
 

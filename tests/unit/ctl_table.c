@@ -1,46 +1,64 @@
+#include "client/ctl/cells.h"
 #include "client/ctl/exit.h"
-#include "client/ctl/table.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <stdio.h>
 
-static void prints(struct table *table, const char *text)
+/* rows: for json_pack, and given back to jansson. */
+static void prints(const struct column *columns, json_t *rows, const char *text)
 {
-	cr_assert_eq(table_print(table), EXIT_DONE);
+	cr_assert_not_null(rows);
+	cr_assert_eq(table_of(columns, rows), EXIT_DONE);
 	fflush(stdout);
 	cr_assert_stdout_eq_str(text);
+	json_decref(rows);
 }
 
 TestSuite(ctl_table, .init = cr_redirect_stdout);
 
 Test(ctl_table, columns_are_as_wide_as_their_widest_cell)
 {
-	struct table *table = table_new("NAME|>SIZE");
+	static const struct column columns[] = {
+		{"NAME", cell_text, "name"}, {">SIZE", cell_number, "size"}, {0}};
 
-	table_cell(table, "a");
-	table_cell(table, "1");
-	table_cell(table, "länger");
-	table_cell(table, "12345");
-	prints(table, "NAME     SIZE\na           1\nlänger  12345\n");
+	prints(columns,
+	       json_pack("[{s:s, s:i}, {s:s, s:i}]", "name", "a", "size", 1, "name", "länger", "size", 12345),
+	       "NAME     SIZE\na           1\nlänger  12345\n");
 }
 
 Test(ctl_table, invisible_characters_are_shown_and_have_the_width_of_what_is_printed)
 {
-	struct table *table = table_new("NAME|COMMAND");
+	static const struct column columns[] = {
+		{"NAME", cell_text, "name"}, {"COMMAND", cell_text, "command"}, {0}};
 
-	table_cell(table, "a\u202Eb");
-	table_cell(table, "one");
-	table_cell(table, "plain");
-	table_cell(table, "\u200Btwo\U000E0041");
-	prints(table, "NAME        COMMAND\na\\u{202E}b  one\nplain       \\u{200B}two\\u{E0041}\n");
+	prints(columns,
+	       json_pack("[{s:s, s:s}, {s:s, s:s}]", "name", "a\u202Eb", "command", "one", "name", "plain",
+			 "command", "\u200Btwo\U000E0041"),
+	       "NAME        COMMAND\na\\u{202E}b  one\nplain       \\u{200B}two\\u{E0041}\n");
 }
 
 Test(ctl_table, a_cell_of_invisible_characters_alone_is_not_empty)
 {
-	struct table *table = table_new("NAME");
+	static const struct column columns[] = {{"NAME", cell_text, "name"}, {0}};
 
-	table_cell(table, "\xc2\xad\xc2\xad\xc2\xad");
-	table_cell(table, "");
-	prints(table, "NAME\n\\u{AD}\\u{AD}\\u{AD}\n-\n");
+	prints(columns, json_pack("[{s:s}, {s:s}]", "name", "\xc2\xad\xc2\xad\xc2\xad", "name", ""),
+	       "NAME\n\\u{AD}\\u{AD}\\u{AD}\n-\n");
+}
+
+Test(ctl_table, what_a_row_does_not_have_is_a_dash_or_nothing_at_all)
+{
+	static const struct column columns[] = {{"TEXT", cell_text, "text"},
+						{">NUMBER", cell_number, "number"},
+						{">SIZE", cell_size, "size"},
+						{">FREE", cell_size_known, "free"},
+						{">AGE", cell_age, "age"},
+						{">COUNT", cell_count, "count"},
+						{"JOINED", cell_join, "joined"},
+						{"DEVICES", cell_devices, "devices"},
+						{0}};
+
+	prints(columns, json_pack("[{}]"),
+	       "TEXT  NUMBER  SIZE  FREE  AGE  COUNT  JOINED  DEVICES\n"
+	       "-          0   0 B     -    -      0  -       -\n");
 }

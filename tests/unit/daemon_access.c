@@ -142,7 +142,7 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
 	cr_expect_eq(events_about(named, "s"), 1, "revoked");
 	cr_assert_eq(retire(admin, "s@v1"), 0);
-	TURN_UNTIL(!registry_model(server->registry, "s"));
+	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	cr_expect_eq(events_about(named, "s"), 2, "retiring, freed");
 	cr_expect_eq(events_about(other, "s"), 0);
 	close(owner);
@@ -161,7 +161,7 @@ Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 	owned("s", "v1", OWNER);
 	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, "model", "s"), 0);
 	cr_assert_eq(retire(admin, "s@v1"), 0);
-	TURN_UNTIL(!registry_model(server->registry, "s"));
+	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	begin_request(&w, 1, METHOD_SUBSCRIBE);
 	message_put_u64(&w, "after", 0);
 	send_request(owner, &w);
@@ -181,7 +181,7 @@ Test(access, who_waits_for_a_hidden_model_gets_it_when_a_reload_lets_it)
 	owned("s", "v1", OWNER);
 	cr_expect_not(comes(other));
 	rule("model.1", "attach", "1003");
-	waiters_wake(server, WAIT_READY, NULL); /* as a reload does */
+	waiters_wake(&server->clients, WAIT_READY, NULL); /* as a reload does */
 	cr_expect_eq(answered(other), 0);
 	close(other);
 }
@@ -218,11 +218,11 @@ Test(access, an_observer_sees_and_does_not_attach)
 /* Who is in the groups of publishers and of observers, from now on: as a reload says. */
 static void reload_groups(bool publishes, gid_t publishers, bool observes, gid_t observers)
 {
-	server->has_publish_group = publishes;
-	server->publish_group = publishers;
-	server->has_observe_group = observes;
-	server->observe_group = observers;
-	server->roles_generation++;
+	server->clients.has_publish_group = publishes;
+	server->clients.publish_group = publishers;
+	server->clients.has_observe_group = observes;
+	server->clients.observe_group = observers;
+	server->clients.roles_generation++;
 }
 
 Test(access, an_observer_is_none_after_a_reload_with_another_group)

@@ -1,6 +1,6 @@
 /* What a session may do to a model. */
-#include "daemon/methods.h"
-#include "daemon/rights.h"
+#include "daemon/methods/methods.h"
+#include "daemon/methods/rights.h"
 #include "tests/support/daemon/access.h"
 
 TestSuite(access_change, .init = server_open, .fini = server_close, .timeout = 120);
@@ -39,8 +39,8 @@ Test(access_change, a_refusal_does_not_tell_who_owns_what_is_hidden)
 static const char *refusals_of(int sock)
 {
 	static char text[4 * TEXT_BYTES_MAX];
-	const struct session *s = server->sessions;
-	struct request request = {.server = server, .session = server->sessions};
+	const struct session *s = server->net.sessions;
+	struct request request = {.server = server, .session = server->net.sessions};
 	struct error error;
 	size_t used = 0;
 
@@ -126,7 +126,7 @@ Test(access_change, others_retire_only_what_they_published)
 	cr_expect_str_eq(message.error.message, "m@v4 was published by uid 1001: uid 1003 may not retire it");
 	cr_expect_eq(retire(other, "m@v2"), 0);
 	cr_expect_eq(retire(owner, "m@v3"), 0, "the owner: any of it");
-	TURN_UNTIL(registry_counts(server->registry).versions == 2);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
 	close(owner);
 	close(other);
 }
@@ -181,7 +181,7 @@ Test(access_change, a_version_of_a_hidden_model_is_retired_by_who_published_it)
 	cr_expect_eq(retire(other, "s@v2"), 0);
 	hex128_format(second->id.bytes, id);
 	cr_expect_eq(retire(other, id), 0);
-	TURN_UNTIL(registry_counts(server->registry).versions == 2);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
 	cr_expect_eq(retire(other, "s@v2"), -ENOENT);
 	cr_expect_str_eq(message.error.message, "no model \"s\"");
 	close(other);
@@ -216,7 +216,7 @@ Test(access_change, what_an_operator_made_is_operated_on_the_admin_socket)
 	cr_expect_eq(retire(same_uid, "m@v1"), -EACCES, "root of a container is no operator");
 	cr_expect_eq(retire(same_uid, "m@v2"), -EACCES);
 	cr_expect_eq(swap(same_uid, "m", "v2"), -EACCES);
-	cr_expect_eq(access_publish(server->sessions->next, "m", NULL), 0, "it publishes, as ever");
+	cr_expect_eq(access_publish(server->net.sessions->next, "m", NULL), 0, "it publishes, as ever");
 	cr_expect_eq(swap(admin, "m", "v2"), 0);
 	close(same_uid);
 	close(admin);
@@ -252,7 +252,8 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
 	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
-	cr_expect_gt(publish_next(server->publishes, NULL)->group_count, 0, "who asks later knows the groups");
+	cr_expect_gt(publish_next(server->ledger.publishes, NULL)->group_count, 0,
+		     "who asks later knows the groups");
 	close(same_uid);
 	close(owner);
 }
@@ -275,7 +276,7 @@ Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
 	struct joiners joiners = {.uid_count = 1, .uids = {NAMED}};
 	struct publish_part *part;
 	struct publish *publish = building("m", "v1", &part);
-	const struct session *s = server->sessions;
+	const struct session *s = server->net.sessions;
 
 	cr_assert_eq(version_set_joiners(publish->version, &joiners), 0);
 	cr_expect(may_take_part(s->next->next, publish->version), "it is of this user");
@@ -304,7 +305,7 @@ Test(access_change, clients_tells_ids_of_publishes_to_operators_only)
 	struct publish_part *part;
 
 	building("m", "v1", &part);
-	part->publisher = server->sessions;
+	part->publisher = server->net.sessions;
 	cr_expect(is_told_publishes(admin));
 	cr_expect_not(is_told_publishes(observer));
 	close(observer);
@@ -394,7 +395,7 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	struct error error;
 	struct message_writer w;
 
-	cr_assert_eq(job_new(server, JOB_VERIFY, "m", "v1", NAMED, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_VERIFY, "m", "v1", NAMED, &job, &error), 0);
 	for (int i = 0; i < 2; i++) {
 		int sock = i ? other : named;
 
@@ -404,7 +405,7 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 		cr_expect_eq(answered(sock), i ? -EACCES : 0);
 	}
 	cr_expect_eq(ask(named, METHOD_JOBS), -EACCES, "not all of them");
-	job_drop(&server->jobs, job);
+	job_drop(&server->work.jobs, job);
 	close(named);
 	close(other);
 }

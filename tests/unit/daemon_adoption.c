@@ -1,7 +1,7 @@
 /* A start of gpuwmd in which the calls that tell what was stored fail: nothing is lost by that. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/store.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/restart/store.h"
 #include "tests/support/daemon/manager.h"
 #include "tests/support/daemon/server.h"
 
@@ -103,8 +103,8 @@ static void store_version(const char *tag)
 	checked.segments = calloc(1, sizeof(struct held_fd));
 	checked.segments[0] = sealed(4096);
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
-	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
-	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
+	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
+	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);
 	TURN_UNTIL(version->state == VERSION_READY);
 }
 
@@ -170,7 +170,7 @@ static int start(uint64_t *ret_adopted)
 	int r;
 
 	server_open();
-	device_table_clear(&server->devices); /* the state has them */
+	device_table_clear(&server->ledger.devices); /* the state has them */
 	fault.armed = fault.count > 0;
 	r = keeping_begin(server->keeping, &left, &error);
 	fault.armed = false;

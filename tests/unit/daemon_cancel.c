@@ -111,8 +111,8 @@ Test(cancel, of_a_job_that_is_done_or_failed_says_so)
 
 	done = new_job();
 	failed = new_job();
-	job_end(server, done, NULL);
-	job_end(server, failed, &error);
+	job_end(&server->work, done, NULL);
+	job_end(&server->work, failed, &error);
 	expect_ended_already(admin, done, "job 1 is done already");
 	expect_ended_already(admin, failed, "job 2 is failed already");
 	close(admin);

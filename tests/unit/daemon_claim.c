@@ -1,4 +1,4 @@
-#include "daemon/claim.h"
+#include "daemon/ledger/claim.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Log lines that peers cause. */
-#include "daemon/complaint.h"
+#include "daemon/base/complaint.h"
 #include "proto/limits.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
-#include "daemon/config.h"
-#include "daemon/discard.h"
-#include "daemon/fair.h"
+#include "daemon/config/config.h"
+#include "daemon/net/discard.h"
+#include "daemon/net/fair.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>

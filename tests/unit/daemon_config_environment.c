@@ -1,5 +1,5 @@
 /* GPUWM_SOCKET, between the file and the flags. */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The sections [model.N] as they are read. */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
-#include "daemon/verify.h"
+#include "daemon/work/verify.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -16,9 +16,9 @@ static void begin(uint64_t budget, int pidfd)
 {
 	struct device report = {.id = GPU, .name = "gpu", .is_cuda = true, .total = GIB(1), .context = CONTEXT};
 
-	cr_assert_eq(device_table_budget(&server->devices, GPU, budget, 0), 0);
-	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
-	gpu = device_find(&server->devices, GPU);
+	cr_assert_eq(device_table_budget(&server->ledger.devices, GPU, budget, 0), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);
+	gpu = device_find(&server->ledger.devices, GPU);
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	loader = standby_with(pidfd);
@@ -29,11 +29,11 @@ static struct job *load_to(struct device *second)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }
 
@@ -49,7 +49,7 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 	job = load_to(gpu);
 	cr_expect_eq(gpu->used, CONTEXT);
 	cr_expect_eq(gpu->contexts, CONTEXT);
-	cr_expect_eq(device_find(&server->devices, DEVICE_HOST)->used, 0);
+	cr_expect_eq(device_find(&server->ledger.devices, DEVICE_HOST)->used, 0);
 	begin_request(&w, 2, METHOD_LOADER_DONE);
 	send_request(loader, &w);
 	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
@@ -80,7 +80,7 @@ Test(context, of_a_load_that_does_not_fit_fails_it)
 		  "%s", job->error->detail);
 	cr_expect_eq(gpu->used, 1024);
 	budget_release(&leaving);
-	cr_expect(loader_pool_standby(server->loaders), "the loader is there for the next job");
+	cr_expect(loader_pool_standby(server->work.loaders), "the loader is there for the next job");
 	close(loader);
 	leave();
 }
@@ -130,7 +130,7 @@ Test(context, of_a_check_counts_when_the_publish_begins)
 			 "of the budget of 150.0 MiB left"),
 		  "%s", message.error.message);
 	cr_expect_eq(gpu->used, 0, "nothing is left behind");
-	cr_expect_null(registry_next_version(server->registry, NULL, NULL));
+	cr_expect_null(registry_next_version(server->ledger.registry, NULL, NULL));
 	send_begin(publisher, MIB(50));
 	cr_assert_eq(answered(publisher), 0);
 	cr_expect_eq(gpu->used, MIB(50), "a loader comes when there is something to check");
@@ -152,7 +152,7 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 
 	begin(CONTEXT + MIB(50), -1);
 	publisher = greeted(SESSION_ADMIN);
-	load = load_to(device_find(&server->devices, DEVICE_HOST));
+	load = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	send_begin(publisher, MIB(50));
 	cr_assert_eq(answered(publisher), 0);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
@@ -162,7 +162,7 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 	close(loader);
 	TURN_UNTIL(job_ended(load));
 	loader = standby_with(-1);
-	version = registry_next_version(server->registry, "m", NULL);
+	version = registry_next_version(server->ledger.registry, "m", NULL);
 	TURN_UNTIL(version->state == VERSION_FAILED);
 	cr_expect_eq(version->error.code, -ENOSPC);
 	close(checker);
@@ -187,7 +187,7 @@ Test(context, of_another_job_is_waited_for)
 	cr_assert_eq(second->state, JOB_QUEUED);
 	cr_expect_str_eq(second->phase,
 			 "waiting for a loader: CUDA contexts of running jobs leave no room for its own");
-	third = load_to(device_find(&server->devices, DEVICE_HOST));
+	third = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	cr_expect_eq(third->state, JOB_RUNNING, "it needs none, and passes by");
 	close(loader);
 	TURN_UNTIL(job_ended(first));
@@ -215,7 +215,7 @@ Test(context, of_another_load_is_waited_for_with_the_bytes_too)
 	second = load_to(gpu);
 	cr_assert_eq(second->state, JOB_RUNNING);
 	send_begin(loader, MIB(20));
-	TURN_UNTIL(server->waiting == 1);
+	TURN_UNTIL(server->clients.waiting == 1);
 	cr_expect_str_eq(first->record.notes[0],
 			 "waits for room on GPU-1: CUDA contexts of other jobs are in the way");
 	TURN_UNTIL(job_ended(second));
@@ -242,12 +242,12 @@ Test(context, of_loads_that_wait_for_each_other_lets_one_fail)
 	second = load_to(gpu);
 	TURN_UNTIL(comes(loader) && comes(other));
 	send_begin(loader, MIB(20));
-	TURN_UNTIL(server->waiting == 1);
+	TURN_UNTIL(server->clients.waiting == 1);
 	send_begin(other, MIB(20));
 	cr_assert_eq(answered(other), -ENOSPC);
 	cr_expect(strstr(message.error.message, "20.0 MiB asked for beside 200.0 MiB of CUDA contexts"), "%s",
 		  message.error.message);
-	cr_expect_eq(server->waiting, 1);
+	cr_expect_eq(server->clients.waiting, 1);
 	close(other);
 	TURN_UNTIL(job_ended(second));
 	cr_assert_eq(answered(loader), 0);
@@ -285,20 +285,20 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 	struct job *job;
 
 	begin(GIB(1), -1);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	cr_expect_eq(gpu->used, CONTEXT);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &error);
+	job_cancel(&server->work, job, &error);
 	cr_expect_eq(gpu->used, 0);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	fail_alloc_arm(1);
 	cr_expect_eq(job_charge_contexts(job, NULL, &error), -ENOMEM);
 	cr_assert(fail_alloc_disarm());
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
-	job_drop(&server->jobs, job);
+	job_drop(&server->work.jobs, job);
 	cr_expect_eq(gpu->used, 0);
 	close(loader);
 	leave();
@@ -315,7 +315,7 @@ static void look_for_room(struct waiter *waiter, const struct version *changed, 
 	(void)expired;
 	cr_assert_eq(looks++, 0, "it is woken while it begins");
 	fail_alloc_arm(2); /* the loader itself is the first */
-	cr_expect(loader_start(server->loaders));
+	cr_expect(loader_start(server->work.loaders));
 	cr_assert(fail_alloc_disarm());
 }
 
@@ -328,11 +328,11 @@ Test(context, room_is_looked_for_by_one_at_a_time)
 
 	begin(GIB(1), -1);
 	client = greeted(SESSION_WORKER);
-	request.session = server->sessions;
+	request.session = server->net.sessions;
 	cr_assert_eq(waiter_new(&request, WAIT_ROOM, -1, look_for_room, &waiter, &error), 0);
-	waiters_wake(server, WAIT_ROOM, NULL);
+	waiters_wake(&server->clients, WAIT_ROOM, NULL);
 	cr_expect_eq(looks, 1);
-	cr_expect_eq(loader_pool_count(server->loaders), 1, "the one that stands by");
+	cr_expect_eq(loader_pool_count(server->work.loaders), 1, "the one that stands by");
 	waiter_free(waiter);
 	close(client);
 	close(loader);
@@ -345,15 +345,15 @@ Test(context, without_memory_goes_with_the_job)
 	struct job *job;
 
 	begin(GIB(1), -1);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	fail_alloc_arm(1);
-	job_hand_contexts(job, server->loaders->first);
+	job_hand_contexts(job, server->work.loaders->first);
 	cr_assert(fail_alloc_disarm());
 	cr_expect_eq(gpu->used, CONTEXT);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &error);
+	job_cancel(&server->work, job, &error);
 	cr_expect_eq(gpu->used, 0);
 	close(loader);
 	leave();
@@ -404,7 +404,7 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	int publisher;
 
 	begin(GIB(1), -1);
-	host = device_find(&server->devices, DEVICE_HOST);
+	host = device_find(&server->ledger.devices, DEVICE_HOST);
 	config.publish_silence_ms = 300;
 	publisher = greeted(SESSION_ADMIN);
 	host->used = host->budget;
@@ -414,13 +414,13 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	message_put_u64(&w, "bytes", 4096);
 	send_request(publisher, &w);
 	turn();
-	cr_assert_eq(server->waiting, 1);
-	server->sessions->heard_ms -= 10000; /* so long ago */
+	cr_assert_eq(server->clients.waiting, 1);
+	server->net.sessions->client->heard_ms -= 10000; /* so long ago */
 	host->used = 0;
-	server->room_came = true;
+	server->work.room_came = true;
 	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
 	granted = clock_steady_ms();
-	TURN_UNTIL(publish_count(server->publishes) == 0);
+	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);
 	cr_expect_geq(clock_steady_ms() - granted, 300);
 	close(publisher);
 	close(loader);
@@ -449,7 +449,7 @@ Test(context, of_a_job_that_ends_as_a_publish_fails_is_no_trap)
 	cr_assert_eq(answered(next), 0, "%s", message.error.message);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checkers[1]), 0);
 	gpu->budget = MIB(120); /* as a reload */
-	TURN_UNTIL(publish_count(server->publishes) == 0);
+	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);
 	for (size_t i = 0; i < 2; i++)
 		close(checkers[i]);
 	close(silent);

@@ -45,7 +45,7 @@ Test(dispatch, whether_a_worker_may_is_asked_of_the_model)
 {
 	int sock = greeted(SESSION_WORKER);
 
-	server->sessions->roles = ROLE_WORKER;
+	server->net.sessions->client->roles = ROLE_WORKER;
 	EACH(i, of_models)
 	cr_assert_eq(ask(sock, of_models[i]), -EINVAL, "%s", of_models[i]);
 	close(sock);
@@ -55,7 +55,7 @@ Test(dispatch, observers_look_and_operate_nothing)
 {
 	int sock = greeted(SESSION_WORKER);
 
-	server->sessions->roles = ROLE_WORKER | ROLE_OBSERVER;
+	server->net.sessions->client->roles = ROLE_WORKER | ROLE_OBSERVER;
 	cr_assert_eq(ask(sock, METHOD_CLIENTS), 0);
 	cr_assert_eq(ask(sock, METHOD_JOBS), 0);
 	cr_assert_eq(ask(sock, METHOD_LOAD), -EACCES);
@@ -68,7 +68,7 @@ Test(dispatch, a_loader_attaches_to_nothing)
 {
 	int sock = connect_as(SESSION_LOADER);
 
-	server->sessions->greeted = true;
+	server->net.sessions->client->greeted = true;
 	cr_assert_eq(ask(sock, METHOD_GET_HANDLES), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_HELLO), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_LOADER_DONE), -EINVAL, "it has no job");
@@ -107,7 +107,7 @@ Test(dispatch, an_unknown_method_is_no_end)
 
 	cr_assert_eq(ask(sock, "frobnicate"), -ENOSYS);
 	cr_assert_eq(ask(sock, METHOD_PING), 0);
-	cr_assert_eq(server->refused, 1);
+	cr_assert_eq(server->clients.refused, 1);
 	close(sock);
 }
 
@@ -140,13 +140,13 @@ Test(dispatch, a_version_is_waited_for)
 
 	send_get(sock, 5, "m@v1", -1);
 	cr_assert_not(comes(sock));
-	cr_assert_eq(server->waiting, 1);
+	cr_assert_eq(server->clients.waiting, 1);
 	ready("m", "v2");
 	cr_assert_not(comes(sock));
 	ready("m", "v1");
 	cr_assert_eq(answered(sock), 0);
 	cr_assert_eq(message.id, 5);
-	cr_assert_eq(server->waiting, 0);
+	cr_assert_eq(server->clients.waiting, 0);
 	close(sock);
 }
 
@@ -172,7 +172,7 @@ Test(dispatch, a_wait_gets_the_error_of_a_version_that_fails)
 	send_get(sock, 5, "m@v1", -1);
 	cr_assert_not(comes(sock));
 	error_set(&reason, -EBADMSG, NULL, "tensor x is damaged");
-	versions_fail(server, publish, &reason, NULL);
+	versions_fail(&server->work, publish, &reason, NULL);
 	cr_assert_eq(answered(sock), -EBADMSG);
 	cr_assert(strstr(message.error.message, "tensor x is damaged"));
 	close(sock);
@@ -185,10 +185,10 @@ Test(dispatch, a_wait_goes_with_its_session)
 	send_get(sock, 5, "m@v1", 60000);
 	send_get(sock, 6, "m@v1", -1);
 	turn();
-	cr_assert_eq(server->waiting, 2);
+	cr_assert_eq(server->clients.waiting, 2);
 	close(sock);
 	turn();
-	cr_assert_eq(server->waiting, 0);
+	cr_assert_eq(server->clients.waiting, 0);
 }
 
 Test(dispatch, a_session_waits_for_so_many_things_only)
@@ -197,7 +197,7 @@ Test(dispatch, a_session_waits_for_so_many_things_only)
 
 	for (uint64_t i = 0; i < REQUESTS_PER_SESSION_MAX; i++)
 		send_get(sock, 10 + i, "m@v1", -1);
-	TURN_UNTIL(server->waiting == REQUESTS_PER_SESSION_MAX);
+	TURN_UNTIL(server->clients.waiting == REQUESTS_PER_SESSION_MAX);
 	send_get(sock, 5, "m@v1", -1);
 	cr_assert_eq(answered(sock), -EDQUOT);
 	cr_assert_eq(message.id, 5);
@@ -229,7 +229,7 @@ Test(dispatch, draining_refuses_what_waits_and_what_comes)
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
 	send_get(sock, 6, "m@v1", 0);
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	close(sock);
 	close(admin);
 }
@@ -341,7 +341,7 @@ Test(dispatch, operators_look_at_what_gives_no_leases)
 	version_taint(ready("m", "v1"), &damage);
 	retiring = ready("m", "v2");
 	cr_assert_eq(version_pin(retiring, "look", &error), 0);
-	cr_assert_eq(versions_retire(server, retiring, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, retiring, &error), 0);
 	send_get(admin, 2, "m@v1", 0);
 	cr_assert_eq(answered(admin), -EBADMSG);
 	send_get(admin, 2, "m@v2", 0);
@@ -360,7 +360,7 @@ Test(dispatch, operators_look_at_what_gives_no_leases)
 
 Test(dispatch, memory_comes_back_when_a_version_is_freed)
 {
-	const struct device *host = device_find(&server->devices, DEVICE_HOST);
+	const struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	int admin = greeted(SESSION_ADMIN), fds = fd_count();
 
 	ready("m", "v1");
@@ -390,15 +390,15 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	snprintf(publish->alias, sizeof(publish->alias), "late");
 	for (int i = 0; i < ALIASES_PER_MODEL_MAX; i++) {
 		snprintf(alias, sizeof(alias), "a%d", i);
-		cr_assert_eq(versions_swap(server,
+		cr_assert_eq(versions_swap(&server->work,
 					   &(struct versions_swap){.model = "m", .alias = alias, .to = old},
 					   &swapped, &kept, &error),
 			     0);
 	}
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v2", 0, &job, &error), 0);
 	job->version = publish->version->id;
 	version = complete(publish, part, 1);
-	job_end(server, job, NULL);
+	job_end(&server->work, job, NULL);
 	cr_expect_eq(version->state, VERSION_READY);
 	cr_expect_eq(job->state, JOB_DONE);
 	cr_assert(job->error);

@@ -1,4 +1,4 @@
-#include "daemon/event.h"
+#include "daemon/ledger/event.h"
 #include "proto/methods.h"
 
 #include <criterion/criterion.h>

@@ -12,7 +12,7 @@ static struct version *failed(const char *model, const char *tag, uid_t uid)
 	struct version *version = publish->version;
 
 	version->owner = uid;
-	versions_fail(server, publish, &reason, NULL);
+	versions_fail(&server->work, publish, &reason, NULL);
 	turn();
 	return version;
 }
@@ -86,11 +86,11 @@ Test(failed, alone_are_removed_and_the_remedy_is_told_for_others)
 	expect_refused(admin, "m@v2", "m@v2 is building: only a failed version can be removed",
 		       "gpuwmctl cancel");
 	cr_assert_eq(version_pin(old, "night", &error), 0);
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, old, &error), 0);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, old, &error), 0);
 	expect_refused(admin, "m@v1", "m@v1 is retiring: only a failed version can be removed", "--force");
 	error_set(&error, -EIO, NULL, "no such luck");
-	versions_fail(server, publish, &error, NULL);
+	versions_fail(&server->work, publish, &error, NULL);
 	cr_expect_eq(retire(admin, "m@v2"), -EINVAL);
 	cr_expect(strstr(message.error.detail, "gpuwmctl rm"), "%s", message.error.detail);
 	cr_expect_eq(rm(admin, "m@v2"), 0);
@@ -130,13 +130,13 @@ Test(failed, go_by_themselves_after_their_time_the_oldest_first)
 
 	config.failed_keep_s = 1;
 	failed("m", "v1", OWNER)->failed_ms -= 500;
-	versions_failed_arm(server);
+	versions_failed_arm(&server->work);
 	second = failed("m", "v2", OWNER);
 	second->failed_ms += 600000;
 	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
-	TURN_UNTIL(registry_oldest_failed(server->registry) == second);
+	TURN_UNTIL(registry_oldest_failed(server->ledger.registry) == second);
 	expect_removed(watcher, "v1");
-	cr_expect(uv_is_active((uv_handle_t *)&server->failed_timer), "for the other one");
+	cr_expect(uv_is_active((uv_handle_t *)&server->work.failed_timer), "for the other one");
 	close(watcher);
 }
 
@@ -147,9 +147,9 @@ Test(failed, stay_where_there_is_no_time_and_go_when_a_reload_sets_one)
 	config.failed_keep_s = 0;
 	version = failed("m", "v1", OWNER);
 	version->failed_ms -= 100000;
-	versions_failed_arm(server);
-	cr_expect_not(uv_is_active((uv_handle_t *)&server->failed_timer));
+	versions_failed_arm(&server->work);
+	cr_expect_not(uv_is_active((uv_handle_t *)&server->work.failed_timer));
 	config.failed_keep_s = 100;
-	versions_failed_arm(server);
-	TURN_UNTIL(!registry_oldest_failed(server->registry));
+	versions_failed_arm(&server->work);
+	TURN_UNTIL(!registry_oldest_failed(server->ledger.registry));
 }

@@ -1,6 +1,6 @@
 /* Shares of the loop's time. */
-#include "daemon/clock.h"
-#include "daemon/fair.h"
+#include "daemon/base/clock.h"
+#include "daemon/net/fair.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>

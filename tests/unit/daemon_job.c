@@ -1,5 +1,5 @@
 /* What is told of a job's course: phases with their times, notes. */
-#include "daemon/room.h"
+#include "daemon/work/room.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -150,7 +150,7 @@ Test(job, tells_its_phases_and_notes)
 	uint32_t count;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	new_job();
 	admin = greeted(SESSION_ADMIN);
@@ -191,7 +191,7 @@ Test(job, tells_a_note_at_once_and_once)
 	int sock, admin;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	new_job();
 	admin = greeted(SESSION_ADMIN);
@@ -215,7 +215,7 @@ static int running(struct job **ret_job)
 	int sock;
 
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	sock = standby_with(-1);
 	*ret_job = new_job();
 	cr_assert_eq((*ret_job)->state, JOB_RUNNING);
@@ -264,7 +264,7 @@ Test(job, of_a_load_that_never_begins_fails)
 static void time_passes(struct job *job, uint64_t ms)
 {
 	job->watched_ms -= ms;
-	loader_pool_watch(server->loaders);
+	loader_pool_watch(server->work.loaders);
 	turn();
 }
 
@@ -303,7 +303,7 @@ Test(job, of_a_load_may_take_any_time_where_there_is_no_limit)
 	cr_expect_eq(job->state, JOB_RUNNING);
 	/* The configuration is read again: the limit holds for the loads that run. */
 	config.load_stall_ms = 50;
-	loader_pool_watch(server->loaders);
+	loader_pool_watch(server->work.loaders);
 	expect_stalled(job, "the load hangs: no progress for 50 ms while copying");
 	close(sock);
 	leave();
@@ -316,7 +316,7 @@ static void open_dry(int *ret_loader, int *ret_admin)
 {
 	config.roots[config.root_count++] = strdup("/models");
 	listen_for(SOCK_SEQPACKET, 4);
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 	*ret_loader = standby_with(-1);
 	*ret_admin = greeted(SESSION_ADMIN);
 }
@@ -331,7 +331,7 @@ static struct job *ask_for_plan(int admin)
 	message_put_bool(&w, "dry_run", true);
 	send_request(admin, &w);
 	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
-	return job_find(&server->jobs, answer_u64("job"));
+	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
 /* The loader is done, with a plan for this device. */
@@ -373,9 +373,10 @@ static bool told_to_fit(int admin, uint64_t bytes)
 	cr_assert_eq(count, 1);
 	cr_expect_eq(fields_u64(&device, "bytes"), bytes);
 	cr_expect_eq(fields_u64(&device, "segments"), 1);
-	cr_expect_eq(fields_u64(&device, "context"), device_find(&server->devices, DEVICE_HOST)->context);
+	cr_expect_eq(fields_u64(&device, "context"),
+		     device_find(&server->ledger.devices, DEVICE_HOST)->context);
 	cr_expect_eq(fields_u64(&device, "budget_left"),
-		     budget_left(device_find(&server->devices, DEVICE_HOST)));
+		     budget_left(device_find(&server->ledger.devices, DEVICE_HOST)));
 	fits = fields_bool_or(&device, "fits", false);
 	cr_assert_eq(job.error.code | plan.error.code | device.error.code, 0);
 	return fits;
@@ -383,7 +384,7 @@ static bool told_to_fit(int admin, uint64_t bytes)
 
 Test(job, of_a_dry_run_tells_its_plan_and_whether_it_fits)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct budget_charge charge = {0};
 	struct error error;
 	int sock, admin;
@@ -435,7 +436,7 @@ static bool told_to_be_short(int admin)
 
 Test(job, of_a_dry_run_tells_what_is_granted_and_not_free)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	int sock, admin;
 
 	open_dry(&sock, &admin);
@@ -459,7 +460,7 @@ Test(job, of_a_dry_run_tells_what_is_granted_and_not_free)
 /* The same device, asked by a dry run and by a load. */
 Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct version *old;
 	struct error error;
 	int sock, admin;
@@ -472,10 +473,10 @@ Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed
 	cr_assert_eq(done_with(sock, DEVICE_HOST, 4096), 0, "%s", message.error.message);
 	host->budget = 8192;
 	cr_expect_not(told_flag(admin, "fits"));
-	cr_expect_eq(room_check_load(server, host, 4096, &error), -ENOSPC);
-	cr_assert_eq(versions_retire(server, old, &error), 0);
-	cr_expect_eq(room_check_load(server, host, 4096, &error), 0, "it is being freed");
-	cr_expect_eq(room_check_load(server, host, 8192, &error), -ENOSPC);
+	cr_expect_eq(room_check_load(&server->work, host, 4096, &error), -ENOSPC);
+	cr_assert_eq(versions_retire(&server->work, old, &error), 0);
+	cr_expect_eq(room_check_load(&server->work, host, 4096, &error), 0, "it is being freed");
+	cr_expect_eq(room_check_load(&server->work, host, 8192, &error), -ENOSPC);
 	cr_expect(strstr(error.detail, "4.0 KiB that is being freed"), "%s", error.detail);
 	cr_expect(told_flag(admin, "fits"));
 	TURN_UNTIL(host->used == 4096);
@@ -499,7 +500,7 @@ Test(job, of_a_dry_run_makes_no_version)
 	send_request(sock, &w);
 	cr_expect_eq(answered(sock), -EINVAL);
 	cr_expect_str_eq(message.error.message, "a dry run makes no version");
-	cr_expect_eq(registry_counts(server->registry).versions, 0);
+	cr_expect_eq(registry_counts(server->ledger.registry).versions, 0);
 	close(admin);
 	close(sock);
 	leave();
@@ -531,9 +532,9 @@ static struct job *check_by(uid_t uid)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
-	loader_pool_turn(server->loaders);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }
 
@@ -544,10 +545,10 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
 }
 
 /* However many parts a publish has. */
@@ -571,7 +572,8 @@ Test(job, checks_of_one_user_leave_loaders_to_the_others)
 	cr_expect_eq(other->state, JOB_RUNNING);
 	loaders[3] = standby_with(-1);
 	cr_expect_eq(mine[2]->state, JOB_QUEUED);
-	cr_expect_eq(loader_pool_count(server->loaders), 4, "no loader is started for what could not have it");
+	cr_expect_eq(loader_pool_count(server->work.loaders), 4,
+		     "no loader is started for what could not have it");
 	close(loaders[0]);
 	TURN_UNTIL(job_ended(mine[0]));
 	cr_expect_eq(mine[2]->state, JOB_RUNNING);
@@ -617,8 +619,8 @@ Test(job, loads_come_before_checks)
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	check = check_by(1);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
-	cr_assert_eq(job_add_device(load, device_find(&server->devices, DEVICE_HOST)), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
+	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);
 	cr_expect_eq(check->state, JOB_QUEUED);

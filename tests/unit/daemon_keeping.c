@@ -1,9 +1,9 @@
 /* What a restart finds, up to the restart itself, which tests/system/restart.c does. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/notify.h"
-#include "daemon/reload.h"
-#include "daemon/store.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/base/notify.h"
+#include "daemon/methods/reload.h"
+#include "daemon/restart/store.h"
 #include "tests/support/daemon/manager.h"
 #include "tests/support/daemon/server.h"
 #include "tests/support/fail_alloc.h"
@@ -168,7 +168,7 @@ Test(keeping, a_version_that_the_manager_does_not_confirm_fails)
 	TURN_UNTIL(version->state == VERSION_FAILED);
 	cr_expect_eq(version->error.code, -ETIMEDOUT);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "what was stored is left there");
-	TURN_UNTIL(server->devices.devices[0]->used == 0);
+	TURN_UNTIL(server->ledger.devices.devices[0]->used == 0);
 	end();
 }
 
@@ -206,10 +206,12 @@ Test(keeping, what_is_freed_leaves_the_store_though_descriptors_were_short)
 {
 	begin("100");
 	stored("v1");
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	atomic_store(&sockets_failing, 2);
-	cr_expect_eq(versions_retire(server, registry_next_version(server->registry, NULL, NULL), &error), 0);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	cr_expect_eq(versions_retire(&server->work, registry_next_version(server->ledger.registry, NULL, NULL),
+				     &error),
+		     0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	cr_expect_eq(atomic_load(&sockets_failing), 0);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "only the state is kept");
 	end();
@@ -223,17 +225,17 @@ Test(keeping, what_could_not_be_freed_is_freed_when_there_is_memory_again)
 
 	begin("100");
 	version = stored("v1");
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	cr_assert(log >= 0 && terminal >= 0 && dup2(log, STDERR_FILENO) >= 0);
 	fail_alloc_arm(1);
-	cr_expect_eq(versions_retire(server, version, &error), 0);
+	cr_expect_eq(versions_retire(&server->work, version, &error), 0);
 	cr_expect(fail_alloc_disarm());
 	cr_assert(dup2(terminal, STDERR_FILENO) >= 0);
 	cr_assert_gt(pread(log, text, sizeof(text) - 1, 0), 0);
 	cr_expect(strstr(text, "out of memory: m@v1 is not freed yet"), "%s", text);
 	cr_expect_eq(manager_keeps(&manager, NULL), 4);
 	TURN_UNTIL(manager_keeps(&manager, NULL) == 1);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	close(log);
 	close(terminal);
 	end();
@@ -303,12 +305,12 @@ Test(keeping, a_freed_version_leaves_the_store)
 
 	begin("100");
 	version = stored("v1");
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	cr_expect(version->freeing);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1);
-	cr_expect_eq(server->devices.devices[0]->used, 0);
+	cr_expect_eq(server->ledger.devices.devices[0]->used, 0);
 	end();
 }
 
@@ -318,11 +320,11 @@ Test(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed)
 
 	begin("100");
 	version = stored("v1");
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	silence();
 	log_init(LOG_LEVEL_ERROR);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	end();
 }
 
@@ -333,13 +335,13 @@ Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
 
 	begin("100");
 	version = stored("v1");
-	cr_assert_eq(
-		lease_grant(server->registry, version, 0, &lease, &leases_of, server->quota, 1, &lease, &error),
-		0);
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
-	server->stopping = true;
-	versions_free_unused(server, lease_release(server->registry, lease));
+	cr_assert_eq(lease_grant(server->ledger.registry, version, 0, &lease, &leases_of, server->ledger.quota,
+				 1, &lease, &error),
+		     0);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	server->net.stopping = true;
+	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
 	cr_expect(!version->freeing);
 	end();
 	cr_expect_eq(manager.count, 4);
@@ -354,7 +356,7 @@ Test(keeping, the_limit_of_the_store_is_the_registry_s)
 	begin("5"); /* the state, two sockets, two more */
 	publish = building("m", "v1", &part);
 	checked.segments = calloc(2, sizeof(struct held_fd));
-	cr_expect_eq(publish_checked(server->registry, publish, part, &checked, &error), -EDQUOT);
+	cr_expect_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "0 of the 2 descriptors") &&
 			  strstr(error.detail, "FileDescriptorStoreMax"),
 		  "%s (%s)", error.message, error.detail);
@@ -529,11 +531,11 @@ Test(reload, limits_and_budgets_change)
 	server->config->argc = 5;
 	server->config->argv = argv;
 	cr_expect_eq(server_reload(server, &error), 0);
-	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &first, &error), 0);
-	cr_expect_eq(quota_charge(server->quota, 1, QUOTA_LEASES, &second, &error), -EDQUOT);
+	cr_expect_eq(quota_charge(server->ledger.quota, 1, QUOTA_LEASES, &first, &error), 0);
+	cr_expect_eq(quota_charge(server->ledger.quota, 1, QUOTA_LEASES, &second, &error), -EDQUOT);
 	quota_release(&first);
-	cr_expect_eq(server->devices.devices[0]->budget, 1024);
-	cr_expect_eq(server->devices.devices[0]->used, 4096, "what is held stays");
+	cr_expect_eq(server->ledger.devices.devices[0]->budget, 1024);
+	cr_expect_eq(server->ledger.devices.devices[0]->used, 4096, "what is held stays");
 	cr_expect_eq(version->state, VERSION_READY);
 	end();
 }

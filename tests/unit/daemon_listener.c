@@ -1,8 +1,7 @@
 /* A socket of the daemon's own when descriptors run out. */
 #include "tests/support/daemon/server.h"
 
-#include "daemon/inherited.h"
-#include "daemon/listener.h"
+#include "daemon/net/listener.h"
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -14,14 +13,14 @@ static char folder[] = "/tmp/gpuwm-listener-XXXXXX";
 
 static void setup(void)
 {
-	struct inherited left = inherited_none;
+	struct listener_sockets left = {-1, -1};
 	struct error error;
 
 	server_open();
 	cr_assert(mkdtemp(folder));
 	snprintf(config.socket, sizeof(config.socket), "%s/s", folder);
 	config.group[0] = '\0';
-	cr_assert_eq(listener_open(server, SESSION_WORKER, &left, &server->listeners[0], &error), 0, "%s",
+	cr_assert_eq(listener_open(&server->net, SESSION_WORKER, &left, &server->listeners[0], &error), 0, "%s",
 		     error.message);
 	cr_assert_eq(listener_start(server->listeners[0], &error), 0, "%s", error.message);
 }
@@ -76,9 +75,9 @@ Test(listener, without_even_its_spare_descriptor_it_rests_and_looks_again)
 	before = limit_files(3);
 	turn();
 	cr_expect_not(loop_has_work(), "a connection that can't be taken keeps the loop busy");
-	cr_expect_eq(server->session_count, 0);
+	cr_expect_eq(server->net.session_count, 0);
 	limit_files(before);
-	TURN_UNTIL(server->session_count == 1);
+	TURN_UNTIL(server->net.session_count == 1);
 	say_hello(sock);
 	close(sock);
 	turn();
@@ -125,7 +124,7 @@ Test(listener, who_connects_too_often_is_refused_and_others_are_not)
 	for (size_t i = 0; i < 4; i++)
 		close(socks[i]);
 	socks[0] = dial();
-	TURN_UNTIL(server->session_count == 1);
+	TURN_UNTIL(server->net.session_count == 1);
 	say_hello(socks[0]);
 	close(socks[0]);
 	turn();
@@ -138,29 +137,29 @@ Test(listener, takes_few_at_a_time)
 	int greeted_one = dial(), socks[MANY];
 	uint64_t before;
 
-	TURN_UNTIL(server->session_count == 1);
+	TURN_UNTIL(server->net.session_count == 1);
 	say_hello(greeted_one);
 	for (size_t i = 0; i < MANY; i++)
 		socks[i] = dial();
-	before = server->session_count;
+	before = server->net.session_count;
 	send_plain(greeted_one, 7, METHOD_PING);
 	uv_run(&server->loop, UV_RUN_NOWAIT);
-	cr_expect_lt(server->session_count - before, MANY);
+	cr_expect_lt(server->net.session_count - before, MANY);
 	cr_expect_eq(packet_receive(greeted_one, true, &packet), 1, "the answer waits for all of them");
-	TURN_UNTIL(server->session_count == MANY + 1);
+	TURN_UNTIL(server->net.session_count == MANY + 1);
 	for (size_t i = 0; i < MANY; i++)
 		close(socks[i]);
 	close(greeted_one);
-	TURN_UNTIL(server->session_count == 0);
+	TURN_UNTIL(server->net.session_count == 0);
 }
 
 Test(listener, without_a_descriptor_to_spare_it_is_not_opened)
 {
-	struct inherited left = inherited_none;
+	struct listener_sockets left = {-1, -1};
 	struct error error;
 	rlim_t before = limit_files(0);
 
-	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -EMFILE);
+	cr_expect_eq(listener_open(&server->net, SESSION_ADMIN, &left, &server->listeners[1], &error), -EMFILE);
 	limit_files(before);
 	cr_expect_null(server->listeners[1]);
 	cr_expect(strstr(error.message, "a descriptor to spare for"), "%s", error.message);
@@ -196,7 +195,7 @@ static int kept_socket(void)
 
 Test(listener, a_kept_socket_is_not_given_up_because_it_can_not_be_looked_at)
 {
-	struct inherited left = inherited_none;
+	struct listener_sockets left = {-1, -1};
 	char lock[sizeof(config.admin_socket) + 8];
 	struct error error;
 	int sock;
@@ -205,13 +204,14 @@ Test(listener, a_kept_socket_is_not_given_up_because_it_can_not_be_looked_at)
 	snprintf(lock, sizeof(lock), "%s.lock", config.admin_socket);
 	sock = kept_socket();
 	lstat_fails = true;
-	left.sockets[INHERITED_OWN_ADMIN] = dup(sock);
-	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -EIO);
+	left.kept = dup(sock);
+	cr_expect_eq(listener_open(&server->net, SESSION_ADMIN, &left, &server->listeners[1], &error), -EIO);
 	cr_expect(strstr(error.message, "could not be looked at"), "%s", error.message);
 	lstat_fails = false;
 	getsockname_fails = true;
-	left.sockets[INHERITED_OWN_ADMIN] = dup(sock);
-	cr_expect_eq(listener_open(server, SESSION_ADMIN, &left, &server->listeners[1], &error), -ENOBUFS);
+	left.kept = dup(sock);
+	cr_expect_eq(listener_open(&server->net, SESSION_ADMIN, &left, &server->listeners[1], &error),
+		     -ENOBUFS);
 	getsockname_fails = false;
 	cr_expect_eq(unlink(config.admin_socket), 0, "its file is gone");
 	unlink(lock);

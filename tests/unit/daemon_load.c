@@ -1,6 +1,6 @@
 /* A load whose version is there is done, whatever becomes of its loader. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
 #include "tests/support/daemon/manager.h"
 #include "tests/support/daemon/service.h"
 
@@ -47,7 +47,7 @@ static const struct version *version_of(const struct job *job)
 	struct version *version = NULL;
 	uint64_t generation;
 
-	registry_find(server->registry, &ref, &version, &generation, NULL);
+	registry_find(server->ledger.registry, &ref, &version, &generation, NULL);
 	return version;
 }
 
@@ -108,7 +108,7 @@ static void expect_done(const struct job *job)
 	cr_expect_eq(job->state, JOB_DONE, "%s", job_state_name(job->state));
 	cr_expect_null(job->error);
 	cr_expect_eq(version_of(job)->state, VERSION_READY);
-	cr_expect_eq(server->jobs.running, 0);
+	cr_expect_eq(server->work.jobs.running, 0);
 }
 
 Test(load, is_done_when_its_loader_dies_behind_it)
@@ -126,7 +126,7 @@ Test(load, is_done_though_it_is_cancelled)
 	struct error reason;
 
 	error_set(&reason, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	TURN_UNTIL(job_ended(job));
 	expect_done(job);
 	close(loader);
@@ -157,7 +157,7 @@ Test(load, goes_on_without_its_loader_while_it_is_stored)
 	error_set(&reason, -ECANCELED, NULL, "cancelled");
 	close(loader);
 	TURN_UNTIL(!job->loader);
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	manager_confirm(&manager);
 	TURN_UNTIL(job_ended(job));
@@ -175,7 +175,7 @@ Test(load, fails_without_its_loader_when_it_can_not_be_stored)
 	job = being_stored();
 	close(loader);
 	TURN_UNTIL(!job->loader);
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->state, JOB_FAILED);

@@ -6,7 +6,7 @@ TestSuite(loader, .init = open_service, .fini = close_service, .timeout = 120);
 
 static uint64_t used(void)
 {
-	return device_find(&server->devices, DEVICE_HOST)->used;
+	return device_find(&server->ledger.devices, DEVICE_HOST)->used;
 }
 
 /* What the loader of a running job may hold. */
@@ -15,8 +15,9 @@ static void keep(const struct job *job, uint64_t bytes)
 	struct budget_charge charge = {0};
 	struct error error;
 
-	cr_assert_eq(budget_charge(device_find(&server->devices, DEVICE_HOST), bytes, &charge, &error), 0);
-	loader_keep(loader_of(server->loaders, job), grant_new(&charge));
+	cr_assert_eq(budget_charge(device_find(&server->ledger.devices, DEVICE_HOST), bytes, &charge, &error),
+		     0);
+	loader_keep(loader_of(server->work.loaders, job), grant_new(&charge));
 }
 
 static void expect_failed(const struct job *job, const char *says, const char *remedy)
@@ -30,10 +31,10 @@ static void expect_failed(const struct job *job, const char *says, const char *r
 /* The last start came to nothing, for this reason. */
 static void expect_no_start(const char *says)
 {
-	TURN_UNTIL(server->loaders->failures > 0);
-	cr_expect_eq(loader_pool_count(server->loaders), 0);
-	cr_expect(strstr(server->loaders->failure.message, says), "\"%s\" does not say \"%s\"",
-		  server->loaders->failure.message, says);
+	TURN_UNTIL(server->work.loaders->failures > 0);
+	cr_expect_eq(loader_pool_count(server->work.loaders), 0);
+	cr_expect(strstr(server->work.loaders->failure.message, says), "\"%s\" does not say \"%s\"",
+		  server->work.loaders->failure.message, says);
 }
 
 /* ---- beginning ---- */
@@ -44,9 +45,9 @@ Test(loader, is_connected_to_and_stands_by)
 
 	listen_for(SOCK_SEQPACKET, 4);
 	pool_start();
-	cr_expect_eq(loader_pool_count(server->loaders), 1);
+	cr_expect_eq(loader_pool_count(server->work.loaders), 1);
 	sock = standby_with(-1);
-	loader_pool_report(server->loaders);
+	loader_pool_report(server->work.loaders);
 	cr_assert(comes(sock));
 	cr_expect_str_eq(message.method, NOTIFY_LOADER_REPORT);
 	forget();
@@ -71,7 +72,7 @@ Test(loader, that_nobody_starts_is_waited_for_and_told_why)
 	listen_for(SOCK_SEQPACKET, 4);
 	sock = standby_with(-1);
 	cr_expect_eq(job->state, JOB_RUNNING);
-	cr_expect_eq(server->loaders->failures, 0);
+	cr_expect_eq(server->work.loaders->failures, 0);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	leave();
@@ -88,7 +89,7 @@ Test(loader, that_never_comes_fails_the_jobs)
 	expect_no_start("Connection refused");
 	job = new_job();
 	TURN_UNTIL(job_ended(job));
-	cr_expect_eq(server->loaders->failures, LOADER_RETRIES_MAX);
+	cr_expect_eq(server->work.loaders->failures, LOADER_RETRIES_MAX);
 	expect_failed(job, "no loader could be started, 3 times in a row: no loader answers at /tmp/",
 		      "systemctl start gpuwm-loader.socket");
 	leave();
@@ -142,7 +143,7 @@ Test(loader, without_descriptors)
 
 Test(loader, without_memory)
 {
-	struct loader_pool *pool = server->loaders;
+	struct loader_pool *pool = server->work.loaders;
 	int before, sock;
 
 	listen_for(SOCK_SEQPACKET, 16);
@@ -203,7 +204,7 @@ Test(loader, that_hands_in_what_is_no_pidfd_is_refused)
 	message_put_u64(&w, "pidfd", 0);
 	send_request(sock, &w);
 	cr_expect_eq(answered(sock), -EBADMSG);
-	cr_expect_not(loader_pool_standby(server->loaders));
+	cr_expect_not(loader_pool_standby(server->work.loaders));
 	close(sock);
 	close(fd);
 	expect_no_start("before it said hello");
@@ -221,8 +222,8 @@ Test(loader, standing_by_is_replaced)
 	sock = standby_with(-1);
 	close(sock);
 	sock = standby_with(-1);
-	cr_expect_eq(loader_pool_count(server->loaders), 1);
-	cr_expect_eq(server->loaders->failures, 0);
+	cr_expect_eq(loader_pool_count(server->work.loaders), 1);
+	cr_expect_eq(server->work.loaders->failures, 0);
 	close(sock);
 	leave();
 }
@@ -296,9 +297,9 @@ Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
 	job = new_job();
 	keep(job, 4096);
 	error_set(&reason, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	cr_assert_eq(job->state, JOB_RUNNING);
-	cr_assert_eq(loader_pool_count(server->loaders), 1);
+	cr_assert_eq(loader_pool_count(server->work.loaders), 1);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->state, JOB_CANCELLED);
 	forget();
@@ -335,8 +336,8 @@ Test(loader, that_is_done_leaves_without_a_word)
 	close(sock);
 	child_dies();
 	next = standby_with(-1);
-	cr_expect_eq(loader_pool_count(server->loaders), 1);
-	cr_expect_eq(server->loaders->failures, 0);
+	cr_expect_eq(loader_pool_count(server->work.loaders), 1);
+	cr_expect_eq(server->work.loaders->failures, 0);
 	close(next);
 	leave();
 }

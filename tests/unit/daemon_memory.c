@@ -1,8 +1,8 @@
 /* Every allocation of the ledger fails once: -ENOMEM, and everything is as it was. */
 #include "tests/support/daemon/ledger.h"
 #include "tests/support/fail_alloc.h"
-#include "daemon/config.h"
-#include "daemon/event.h"
+#include "daemon/config/config.h"
+#include "daemon/ledger/event.h"
 
 #include <sys/random.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 /* gpuwmd touches no GPU: neither its sources nor the program know CUDA. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,40 +12,31 @@
 
 static char text[1 << 20];
 
-/* The top of the source tree: `make` and the scripts run tests from there. */
-static const char *read_source(const char *name)
+static void read_source(const char *path)
 {
-	char path[512];
-	FILE *file;
+	FILE *file = fopen(path, "re");
 
-	snprintf(path, sizeof(path), "daemon/%s", name);
-	file = fopen(path, "re");
 	cr_assert(file, "%s is not there", path);
 	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
 	fclose(file);
-	return text;
 }
 
+/* `make` and the scripts run tests from the top of the source tree. */
 Test(no_cuda, sources_neither_include_nor_open_the_driver)
 {
 	static const char *const words[] = {"cuda.h", "cuda_runtime", "nvml.h",     "dlopen",
 					    "dlsym",  "libcuda",      "/dev/nvidia"};
-	DIR *directory = opendir("daemon");
-	struct dirent *entry;
-	int files = 0;
+	glob_t sources = {0};
 
-	cr_assert(directory, "run this test from the top of the source tree");
-	while ((entry = readdir(directory))) {
-		const char *dot = strrchr(entry->d_name, '.');
-		if (!dot || (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
-			continue;
-		files++;
-		read_source(entry->d_name);
-		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-			cr_expect_null(strstr(text, words[i]), "daemon/%s says %s", entry->d_name, words[i]);
+	glob("daemon/*.[ch]", 0, NULL, &sources);
+	glob("daemon/*/*.[ch]", GLOB_APPEND, NULL, &sources);
+	cr_assert_gt(sources.gl_pathc, 150, "run this test from the top of the source tree");
+	for (size_t i = 0; i < sources.gl_pathc; i++) {
+		read_source(sources.gl_pathv[i]);
+		for (size_t j = 0; j < sizeof(words) / sizeof(words[0]); j++)
+			cr_expect_null(strstr(text, words[j]), "%s says %s", sources.gl_pathv[i], words[j]);
 	}
-	closedir(directory);
-	cr_expect_gt(files, 20);
+	globfree(&sources);
 }
 
 /* ---- the program ---- */

@@ -1,5 +1,5 @@
 /* Token buckets by user and kind. */
-#include "daemon/pace.h"
+#include "daemon/base/pace.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

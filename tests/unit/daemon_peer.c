@@ -1,4 +1,4 @@
-#include "daemon/peer.h"
+#include "daemon/net/peer.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "daemon/quota.h"
+#include "daemon/base/quota.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -6,8 +6,8 @@ TestSuite(remedy, .init = server_open, .fini = server_close, .timeout = 120);
 
 static void operators(const char *path, const char *group)
 {
-	strcpy(server->operators.path, path);
-	strcpy(server->operators.group, group);
+	strcpy(server->clients.operators.path, path);
+	strcpy(server->clients.operators.group, group);
 }
 
 Test(remedy, an_operators_method_names_socket_and_group)
@@ -38,8 +38,8 @@ Test(remedy, an_observers_method_names_that_group_too)
 	int worker = greeted(SESSION_WORKER);
 
 	operators("/run/x/admin.sock", "ops");
-	server->has_observe_group = true;
-	server->sessions->roles = ROLE_WORKER;
+	server->clients.has_observe_group = true;
+	server->net.sessions->client->roles = ROLE_WORKER;
 	cr_assert_eq(ask(worker, METHOD_CLIENTS), -EACCES);
 	cr_expect(strstr(message.error.detail, "usermod -aG ops USER") &&
 			  strstr(message.error.detail, "usermod -aG gpuwm-observe USER"),
@@ -53,12 +53,13 @@ Test(remedy, a_publisher_joins_the_group_that_there_is)
 {
 	char text[REMEDY_BYTES];
 
-	server->has_publish_group = true;
-	cr_expect(strstr(remedy_publisher(server, text),
+	server->clients.has_publish_group = true;
+	cr_expect(strstr(remedy_publisher(&server->clients, text),
 			 "join the group gpuwm-publish: usermod -aG gpuwm-publish"),
 		  "%s", text);
-	server->has_publish_group = false;
-	cr_expect(strstr(remedy_publisher(server, text), "publish_group in [access] names one"), "%s", text);
+	server->clients.has_publish_group = false;
+	cr_expect(strstr(remedy_publisher(&server->clients, text), "publish_group in [access] names one"), "%s",
+		  text);
 }
 
 Test(remedy, the_sockets_file_tells_its_group)

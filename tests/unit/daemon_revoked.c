@@ -14,12 +14,13 @@ Test(revoked, a_kicked_lease_ends_and_its_holder_hears_of_it)
 	lease = lease_by(worker, "m");
 	cr_assert_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
 	cr_expect_eq(leases(), 0);
-	cr_expect_eq(revoked_count(server), 1);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_LEASES), 1, "it counts while it may be mapped");
+	cr_expect_eq(revoked_count(&server->work), 1);
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_LEASES), 1,
+		     "it counts while it may be mapped");
 	hears_that_it_is_revoked(worker, lease);
 	cr_expect_eq(release(worker, lease), 0, "the library says that it is unmapped");
-	cr_expect_eq(revoked_count(server), 0);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_LEASES), 0);
+	cr_expect_eq(revoked_count(&server->work), 0);
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_LEASES), 0);
 	cr_expect_eq(release(worker, lease), -ENOENT, "once");
 	close(worker);
 	close(admin);
@@ -41,13 +42,13 @@ Test(revoked, kicks_by_process_and_user_take_all_of_theirs)
 		cr_expect_eq(leases(), 3);
 		cr_assert_eq(kick(admin, keys[i], i ? getuid() : (uint64_t)getpid()), 0);
 		cr_expect_eq(leases(), 0);
-		cr_expect_eq(revoked_count(server), 3);
+		cr_expect_eq(revoked_count(&server->work), 3);
 		close(one);
 		close(other);
 		turn();
-		cr_expect_eq(revoked_count(server), 3, "the process lives");
-		server->revoked = revoked_table_free(server->revoked);
-		server->revoked = revoked_table_new(server);
+		cr_expect_eq(revoked_count(&server->work), 3, "the process lives");
+		server->work.revoked = revoked_table_free(server->work.revoked);
+		server->work.revoked = revoked_table_new(&server->work);
 	}
 	close(admin);
 }
@@ -100,7 +101,7 @@ Test(revoked, what_was_not_sent_yet_is_refused)
 	cr_assert_eq(leases(), READ + 1);
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
 	cr_expect_eq(leases(), 0);
-	cr_expect_eq(revoked_count(server), READ, "of the last one nothing can be mapped");
+	cr_expect_eq(revoked_count(&server->work), READ, "of the last one nothing can be mapped");
 	while (comes(worker))
 		refused += message.type == MESSAGE_RESPONSE && message.error.code == -ESTALE;
 	cr_expect_eq(refused, 1);
@@ -116,7 +117,7 @@ Test(revoked, a_peer_that_never_reads_stays_connected)
 
 	grant_many(session_of(SESSION_WORKER), version, MANY);
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
-	cr_expect_eq(server->session_count, 2);
+	cr_expect_eq(server->net.session_count, 2);
 	while (comes(worker)) {
 		struct fields f;
 		uint32_t count;
@@ -141,8 +142,8 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	grant_many(session_of(SESSION_WORKER), version, LEASES_PER_UID_MAX);
 	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v1"));
-	cr_expect_eq(revoked_count(server), LEASES_PER_UID_MAX);
-	cr_expect_eq(quota_used(server->quota, 4000, QUOTA_LEASES), LEASES_PER_UID_MAX,
+	cr_expect_eq(revoked_count(&server->work), LEASES_PER_UID_MAX);
+	cr_expect_eq(quota_used(server->ledger.quota, 4000, QUOTA_LEASES), LEASES_PER_UID_MAX,
 		     "the quota bounds them");
 	unnamed("v2");
 	worker = greeted(SESSION_WORKER);
@@ -242,7 +243,7 @@ Test(revoked, a_user_with_more_leases_than_numbers_are_remembered_is_kicked)
 		cr_assert_eq(kick(admin, "uid", 4000), 0, "%s", message.error.message);
 		cr_expect_eq(leases(), 0);
 	}
-	cr_expect_eq(registry_revoked_ids(server->registry, 4000), 0, "one entry, no numbers");
+	cr_expect_eq(registry_revoked_ids(server->ledger.registry, 4000), 0, "one entry, no numbers");
 	worker = greeted(SESSION_WORKER);
 	lease = lease_by(worker, "m");
 	cr_expect_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
@@ -259,7 +260,7 @@ Test(revoked, more_numbers_of_a_user_than_can_be_remembered_are_refused)
 	struct error error;
 	uint64_t lease;
 
-	lease_begin(server->registry, 1000000);
+	lease_begin(server->ledger.registry, 1000000);
 	lease = lease_by(worker, "m");
 	lease_by(worker, "m");
 	for (uint64_t i = 0; i < REVOKED_IDS_PER_UID_MAX - 1; i++) {
@@ -271,9 +272,9 @@ Test(revoked, more_numbers_of_a_user_than_can_be_remembered_are_refused)
 	cr_expect(strstr(message.error.detail, "gpuwmctl kick --uid "), "%s", message.error.detail);
 	cr_expect_eq(leases(), 2, "nothing was done, though there is room for one");
 	cr_expect_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
-	cr_expect_eq(registry_revoked_ids(server->registry, uid), REVOKED_IDS_PER_UID_MAX);
+	cr_expect_eq(registry_revoked_ids(server->ledger.registry, uid), REVOKED_IDS_PER_UID_MAX);
 	cr_expect_eq(kick(admin, "uid", uid), 0, "%s", message.error.message);
-	cr_expect_eq(registry_revoked_ids(server->registry, uid), 0, "the numbers give room");
+	cr_expect_eq(registry_revoked_ids(server->ledger.registry, uid), 0, "the numbers give room");
 	cr_expect(version_lease_revoked(version, uid, lease));
 	cr_expect_not(version_lease_revoked(version, uid + 1, lease), "another user's");
 	cr_expect(version_lease_revoked(version, uid + 1, 500000));
@@ -293,7 +294,8 @@ Test(revoked, by_force_there_is_nothing_to_remember)
 	cr_expect_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
 	cr_expect_eq(leases(), 0);
 	TURN_UNTIL(is_gone("v1"));
-	cr_expect_eq(registry_revoked_ids(server->registry, getuid()), 0, "numbers go with their version");
+	cr_expect_eq(registry_revoked_ids(server->ledger.registry, getuid()), 0,
+		     "numbers go with their version");
 	close(admin);
 	close(worker);
 }
@@ -342,7 +344,8 @@ Test(revoked, a_kicked_lease_is_not_resumed_and_one_that_never_was_neither)
 	cr_expect_eq(resume(worker, &version->id, kicked, &is_revoked), -ESTALE);
 	cr_expect(is_revoked);
 	cr_expect_eq(resume(worker, &version->id, 0, &is_revoked), -ENOENT);
-	cr_expect_eq(resume(worker, &version->id, lease_last(server->registry) + 1, &is_revoked), -ENOENT);
+	cr_expect_eq(resume(worker, &version->id, lease_last(server->ledger.registry) + 1, &is_revoked),
+		     -ENOENT);
 	cr_expect_not(is_revoked);
 	cr_expect_eq(leases(), 0);
 	cr_expect_eq(resume(worker, &version->id, lost, &is_revoked), 0);

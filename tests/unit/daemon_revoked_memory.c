@@ -46,7 +46,7 @@ Test(revoked_memory, memory_of_a_holder_without_a_pidfd_counts_until_its_session
 	session->peer.pidfd = -1;
 	close(worker);
 	TURN_UNTIL(host()->used == 0);
-	cr_expect_eq(revoked_count(server), 0);
+	cr_expect_eq(revoked_count(&server->work), 0);
 	close(pidfd);
 	close(admin);
 }
@@ -99,14 +99,14 @@ Test(revoked_memory, connections_of_one_process_are_watched_as_one)
 
 	ready("m", "v1");
 	leave_revoked(admin, pids[0], pidfds[0], 4000, many);
-	cr_expect_eq(revoked_count(server), (uint64_t)many);
+	cr_expect_eq(revoked_count(&server->work), (uint64_t)many);
 	leave_revoked(admin, pids[1], pidfds[1], 4000, 1);
-	cr_expect_eq(revoked_count(server), (uint64_t)many + 1);
+	cr_expect_eq(revoked_count(&server->work), (uint64_t)many + 1);
 	cr_expect_leq(fd_count(), fds_before + 20, "%d descriptors", fd_count() - fds_before);
 	end_child(pids[0], pidfds[0]);
-	TURN_UNTIL(revoked_count(server) == 1);
+	TURN_UNTIL(revoked_count(&server->work) == 1);
 	end_child(pids[1], pidfds[1]);
-	TURN_UNTIL(revoked_count(server) == 0);
+	TURN_UNTIL(revoked_count(&server->work) == 0);
 	close(admin);
 }
 
@@ -118,11 +118,11 @@ Test(revoked_memory, one_user_has_a_quarter_of_the_watches)
 	ready("m", "v1");
 	/* Of other PID namespaces it can't be told whether processes are the same. */
 	leave_revoked(admin, 0, pidfd, 4000, REVOKED_GONE_PER_UID_MAX + 8);
-	cr_expect_eq(revoked_count(server), REVOKED_GONE_PER_UID_MAX);
+	cr_expect_eq(revoked_count(&server->work), REVOKED_GONE_PER_UID_MAX);
 	leave_revoked(admin, pid, pidfd, 4001, 1);
-	cr_expect_eq(revoked_count(server), REVOKED_GONE_PER_UID_MAX + 1, "another user has its own");
+	cr_expect_eq(revoked_count(&server->work), REVOKED_GONE_PER_UID_MAX + 1, "another user has its own");
 	end_child(pid, pidfd);
-	TURN_UNTIL(revoked_count(server) == 0);
+	TURN_UNTIL(revoked_count(&server->work) == 0);
 	close(admin);
 }
 
@@ -136,10 +136,10 @@ Test(revoked_memory, a_process_that_is_gone_maps_nothing)
 	kill(other, SIGKILL);
 	waitpid(other, NULL, 0);
 	leave_revoked(admin, pid, dead, 4000, 1);
-	cr_expect_eq(revoked_count(server), 1, "its number is another process's by now");
+	cr_expect_eq(revoked_count(&server->work), 1, "its number is another process's by now");
 	close(dead);
 	end_child(pid, pidfd);
-	TURN_UNTIL(revoked_count(server) == 0);
+	TURN_UNTIL(revoked_count(&server->work) == 0);
 	close(admin);
 }
 
@@ -228,9 +228,9 @@ Test(revoked_memory, the_time_of_a_version_goes_on_after_a_restart)
 	struct version *version = unnamed("v1");
 
 	unnamed("v2");
-	cr_assert_eq(registry_retire(server->registry, version, NULL), 0);
+	cr_assert_eq(registry_retire(server->ledger.registry, version, NULL), 0);
 	version->force_at_ms = 5;
-	versions_force_begin(server);
+	versions_force_begin(&server->work);
 	cr_expect(version->forced, "nobody gets a lease of it again, from the first request on");
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_not(is_gone("v2"));

@@ -56,10 +56,10 @@ Test(revoked_told, a_holder_of_many_leases_is_one_event_for_each_version)
 	lease[0] = versions[0]->leases->id;
 	lease[1] = versions[1]->leases->id;
 	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
-	before = event_last(server->events);
+	before = event_last(server->ledger.events);
 	for (int round = 0; round < 2; round++) {
 		cr_assert_eq(kick(admin, "uid", getuid()), 0, "%s", message.error.message);
-		cr_expect_eq(event_last(server->events), before + 2);
+		cr_expect_eq(event_last(server->ledger.events), before + 2);
 		for (int i = 0; i < 2; i++) {
 			cr_assert(comes(other));
 			cr_expect_eq(revoked_told(&first, &listed), round ? 1 : MANY / 2);
@@ -80,7 +80,7 @@ Test(revoked_told, leases_of_before_do_not_share_numbers_with_those_of_now)
 	int worker = greeted(SESSION_WORKER);
 
 	ready("m", "v1");
-	lease_begin(server->registry, UINT64_C(3) << EVENT_EPOCH_SHIFT);
+	lease_begin(server->ledger.registry, UINT64_C(3) << EVENT_EPOCH_SHIFT);
 	cr_expect_eq(lease_by(worker, "m"), (UINT64_C(3) << EVENT_EPOCH_SHIFT) + 1);
 	close(worker);
 }

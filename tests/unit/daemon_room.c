@@ -1,5 +1,5 @@
 /* What a refusal for want of budget says of waiting. */
-#include "daemon/room.h"
+#include "daemon/work/room.h"
 #include "tests/support/daemon/server.h"
 
 TestSuite(room, .init = server_open, .fini = server_close);
@@ -9,7 +9,7 @@ static struct error refusal;
 static const char *explained(uint64_t bytes)
 {
 	error_set(&refusal, -ENOSPC, "retire a version", "no room");
-	room_explain(server, device_find(&server->devices, DEVICE_HOST), bytes, &refusal);
+	room_explain(&server->work, device_find(&server->ledger.devices, DEVICE_HOST), bytes, &refusal);
 	cr_assert_eq(refusal.code, -ENOSPC);
 	cr_assert_str_eq(refusal.message, "no room");
 	return refusal.detail;
@@ -29,7 +29,7 @@ Test(room, of_retiring_versions_comes_with_their_last_lease_or_pin)
 	ready("m", "v1");
 	version = ready("m", "v2");
 	cr_assert_eq(version_pin(version, "night", &error), 0);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	cr_expect_str_eq(explained(1),
 			 "retire a version, or wait for what comes back: 4.0 KiB of retiring versions "
 			 "when their leases and pins are gone");
@@ -37,13 +37,13 @@ Test(room, of_retiring_versions_comes_with_their_last_lease_or_pin)
 
 Test(room, that_is_being_freed_comes_by_itself)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct version *version;
 	struct error error;
 
 	ready("m", "v1");
 	version = ready("m", "v2");
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	cr_assert_eq(host->used, 8192, "it takes a turn of the loop");
 	cr_expect_str_eq(explained(1),
 			 "retire a version, or wait for what comes back: 4.0 KiB that is being freed");
@@ -53,7 +53,7 @@ Test(room, that_is_being_freed_comes_by_itself)
 
 Test(room, of_revoked_leases_comes_when_their_processes_have_unmapped_it)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 
 	ready("m", "v1");
 	host->used += 8192;
@@ -67,7 +67,7 @@ Test(room, of_revoked_leases_comes_when_their_processes_have_unmapped_it)
 /* Where they are all that is in the way. */
 Test(room, of_contexts_comes_when_jobs_have_ended)
 {
-	struct device *host = device_find(&server->devices, DEVICE_HOST);
+	struct device *host = device_find(&server->ledger.devices, DEVICE_HOST);
 	struct budget_charge context = {0};
 	struct error error;
 

@@ -1,5 +1,5 @@
 /* The rules themselves: which section counts, and who is named in it. */
-#include "daemon/rules.h"
+#include "daemon/config/rules.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

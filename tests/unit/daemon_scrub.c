@@ -1,6 +1,6 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
-#include "daemon/clock.h"
-#include "daemon/scrub.h"
+#include "daemon/base/clock.h"
+#include "daemon/work/scrub.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -18,15 +18,15 @@ static void begin(uint64_t loaders)
 	pool_start();
 	loader = standby_with(-1);
 	admin = greeted(SESSION_ADMIN);
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 }
 
 static void end(void)
 {
-	versions_retire_all(server);
+	versions_retire_all(&server->work);
 	close(admin);
 	close(loader);
-	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
 	leave();
 }
 
@@ -105,6 +105,13 @@ Test(scrub, has_nothing_to_read)
 	end();
 }
 
+/* As an earlier gpuwmd told it. */
+static void count_from(uint64_t ms)
+{
+	server->ledger.scrub_from_ms = ms;
+	scrub_begin(server->work.scrub);
+}
+
 /* Restarts do not put it off. */
 Test(scrub, begins_when_it_is_due_since_the_last_one_began)
 {
@@ -113,16 +120,15 @@ Test(scrub, begins_when_it_is_due_since_the_last_one_began)
 
 	begin(1);
 	config.scrub_interval = 3600;
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 	now = clock_wall_ms();
-	scrub_set_from(server->scrub, 0);
-	scrub_set_from(server->scrub, now - hour / 2);
+	count_from(now - hour / 2);
 	turn();
 	cr_expect_not(told("running"));
-	cr_expect_eq(scrub_from(server->scrub), now - hour / 2);
-	scrub_set_from(server->scrub, now - 2 * hour);
+	cr_expect_eq(server->ledger.scrub_from_ms, now - hour / 2);
+	count_from(now - 2 * hour);
 	TURN_UNTIL(told("passes") == 1);
-	cr_expect(scrub_from(server->scrub) >= now, "the next one counts from this one's beginning");
+	cr_expect(server->ledger.scrub_from_ms >= now, "the next one counts from this one's beginning");
 	end();
 }
 
@@ -133,8 +139,8 @@ Test(scrub, that_began_in_the_future_counts_from_now)
 
 	begin(1);
 	now = clock_wall_ms();
-	scrub_set_from(server->scrub, now + 1000000000);
-	cr_expect(scrub_from(server->scrub) <= clock_wall_ms());
+	count_from(now + 1000000000);
+	cr_expect(server->ledger.scrub_from_ms <= clock_wall_ms());
 	TURN_UNTIL(told("passes") == 1);
 	end();
 }
@@ -147,11 +153,11 @@ Test(scrub, finds_damage_and_goes_on)
 	ready("b", "v2");
 	begin(1);
 	next_tag(loader);
-	job = server->jobs.first;
+	job = server->work.jobs.first;
 	finish_and_go_on(-EBADMSG);
 	cr_expect(bad->tainted);
 	cr_expect_str_eq(next_tag(loader), "v2");
-	cr_expect_eq(job_find(&server->jobs, job->id), job, "what failed is told");
+	cr_expect_eq(job_find(&server->work.jobs, job->id), job, "what failed is told");
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
 	cr_expect_eq(told("skipped"), 0, "it was read");
@@ -189,11 +195,11 @@ static struct device *full_gpu(uint64_t context)
 	struct version *version;
 	struct error error;
 
-	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
-	part.device = device_find(&server->devices, "GPU-1");
-	cr_assert_eq(registry_adopt(server->registry, "a", &like, &version, &error), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
+	part.device = device_find(&server->ledger.devices, "GPU-1");
+	cr_assert_eq(registry_adopt(server->ledger.registry, "a", &like, &version, &error), 0);
 	cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
-	return device_find(&server->devices, "GPU-1");
+	return device_find(&server->ledger.devices, "GPU-1");
 }
 
 Test(scrub, skips_what_a_context_does_not_fit_beside)
@@ -225,7 +231,7 @@ Test(scrub, leaves_for_later_what_others_contexts_are_in_the_way_of)
 	cr_expect_eq(told("passes"), 0);
 	cr_expect_eq(told("skipped"), 0);
 	budget_release(&context);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	cr_expect_str_eq(next_tag(loader), "v0");
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
@@ -285,12 +291,12 @@ Test(scrub, leaves_the_last_loader_alone)
 	second = standby_with(-1);
 	TURN_UNTIL(told("running"));
 	turn();
-	cr_expect(loader_pool_standby(server->loaders));
+	cr_expect(loader_pool_standby(server->work.loaders));
 	finish(loader, 0);
 	cr_expect(job_ended(load));
 	cr_expect_str_eq(next_tag(second), "v1");
 	third = standby_with(-1);
-	cr_expect(loader_pool_standby(server->loaders));
+	cr_expect(loader_pool_standby(server->work.loaders));
 	finish(second, 0);
 	loader = third;
 	TURN_UNTIL(told("passes") == 1);
@@ -334,10 +340,10 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	next_tag(loader);
 	second = standby_with(-1);
 	cr_expect_eq(gpu->contexts, 900);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	cr_expect_eq(load->state, JOB_QUEUED);
 	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
 	finish(loader, -ECANCELED);
@@ -360,10 +366,10 @@ Test(scrub, gives_way_to_the_bytes_of_a_load)
 	begin(3);
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	third = standby_with(-1);
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_assert_eq(gpu->contexts, 600);
@@ -392,7 +398,7 @@ Test(scrub, is_ended_by_an_operator_for_this_pass)
 	begin(1);
 	next_tag(loader);
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
-	job_cancel(server, server->jobs.first, &reason);
+	job_cancel(&server->work, server->work.jobs.first, &reason);
 	finish_and_go_on(-ECANCELED);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 1);
@@ -406,8 +412,8 @@ Test(scrub, lets_go_of_what_is_retired)
 
 	begin(1);
 	next_tag(loader);
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
 	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
 	finish_and_go_on(-ECANCELED);
 	TURN_UNTIL(told("passes") == 1);
@@ -419,11 +425,11 @@ Test(scrub, begins_nothing_while_gpuwmd_drains)
 {
 	ready("a", "v1");
 	begin(1);
-	server->draining = true;
+	server->work.draining = true;
 	TURN_UNTIL(told("running"));
 	turn();
-	cr_expect_eq(server->jobs.running, 0);
-	server->draining = false;
+	cr_expect_eq(server->work.jobs.running, 0);
+	server->work.draining = false;
 	end();
 }
 
@@ -435,12 +441,12 @@ Test(scrub, is_switched_off_and_on)
 	begin(1);
 	next_tag(loader);
 	config.scrub_interval = 0;
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 	cr_expect_not(told("running"));
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 0, "it was given up");
 	config.scrub_interval = 1;
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 	next_tag(loader);
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
@@ -453,16 +459,16 @@ Test(scrub, is_quiet_where_all_is_well)
 
 	ready("a", "v1");
 	begin(1);
-	seq = event_last(server->events);
+	seq = event_last(server->ledger.events);
 	next_tag(loader);
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
-	cr_expect_eq(event_last(server->events), seq);
-	job_table_prune(&server->jobs);
-	cr_expect_null(server->jobs.first);
+	cr_expect_eq(event_last(server->ledger.events), seq);
+	job_table_prune(&server->work.jobs);
+	cr_expect_null(server->work.jobs.first);
 	next_tag(loader);
 	finish_and_go_on(-EBADMSG);
-	cr_expect_eq(event_last(server->events), seq + 2, "tainted, and the job");
+	cr_expect_eq(event_last(server->ledger.events), seq + 2, "tainted, and the job");
 	end();
 }
 
@@ -474,16 +480,16 @@ Test(scrub, without_memory_skips_the_part)
 
 	ready("a", "v1");
 	config.scrub_interval = 1;
-	scrub_configure(server->scrub);
+	scrub_configure(server->work.scrub);
 	admin = greeted(SESSION_ADMIN);
 	do {
 		TURN_UNTIL(told("running"));
 		fail_alloc_arm(++n);
-		job = scrub_next(server->scrub);
+		job = scrub_next(server->work.scrub);
 		cr_assert_eq(fail_alloc_disarm(), !job);
 		cr_expect_eq(told("skipped"), !job);
 		cr_expect_eq(told("passes"), job ? n - 1 : n);
-		cr_expect_eq(server->jobs.queued, job != NULL);
+		cr_expect_eq(server->work.jobs.queued, job != NULL);
 	} while (!job);
 	cr_expect_gt(n, 3);
 	end();
@@ -497,14 +503,14 @@ Test(scrub, that_takes_longer_than_its_interval_is_one_pass)
 
 	ready("b", "v2");
 	begin(1);
-	cr_assert_eq(versions_pin(server, retiring, "look", &error), 0);
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, retiring, &error), 0);
+	cr_assert_eq(versions_pin(&server->work, retiring, "look", &error), 0);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, retiring, &error), 0);
 	cr_expect_str_eq(next_tag(loader), "v2", "what retires is left alone");
 	TURN_UNTIL(clock_steady_ms() - began > 2500);
-	scrub_configure(server->scrub); /* the same interval: the times stay */
+	scrub_configure(server->work.scrub); /* the same interval: the times stay */
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
-	cr_assert_eq(versions_unpin(server, retiring, "look", &error), 0);
+	cr_assert_eq(versions_unpin(&server->work, retiring, "look", &error), 0);
 	end();
 }

@@ -1,4 +1,4 @@
-#include "daemon/mourning.h"
+#include "daemon/work/mourning.h"
 #include "tests/support/daemon/server.h"
 
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@ TestSuite(segment, .init = server_open, .fini = server_close, .timeout = 120);
 
 static struct device *host(void)
 {
-	return device_find(&server->devices, DEVICE_HOST);
+	return device_find(&server->ledger.devices, DEVICE_HOST);
 }
 
 static struct grant *granted(uint64_t bytes)
@@ -31,14 +31,14 @@ static void mourn_one(int pidfd)
 	struct quota_charge charge;
 	struct error error;
 
-	cr_assert_eq(quota_charge(server->quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
-	mourn(server, pidfd, &grant, 1, &charge);
+	cr_assert_eq(quota_charge(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
+	mourn(&server->work, pidfd, &grant, 1, &charge);
 	quota_release(&charge); /* where it did not move in */
 }
 
 static uint64_t open_publishes(void)
 {
-	return quota_used(server->quota, PUBLISHER, QUOTA_PUBLISHES);
+	return quota_used(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES);
 }
 
 static void count_done(void *data)
@@ -129,7 +129,7 @@ Test(segment, mourning_ends_with_the_server)
 
 	mourn_one(pidfd);
 	close(pidfd);
-	mourning_end(server);
+	mourning_end(&server->work);
 	cr_assert_eq(host()->used, 0);
 	cr_assert_eq(open_publishes(), 0);
 	kill(child, SIGKILL);
@@ -143,8 +143,8 @@ Test(ending, a_server_may_end_while_it_closes_a_version)
 	struct version *version = ready("m", "v1");
 	struct error error;
 
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
 	server = server_free(server);
 	config_clear(&config);
 	cr_expect_eq(fd_count(), fds_before);

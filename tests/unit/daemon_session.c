@@ -1,4 +1,4 @@
-#include "daemon/unread.h"
+#include "daemon/net/unread.h"
 #include "tests/support/daemon/server.h"
 
 #include <signal.h>
@@ -12,10 +12,10 @@ Test(session, ends_with_its_socket)
 {
 	int sock = greeted(SESSION_WORKER);
 
-	cr_assert_eq(server->session_count, 1);
+	cr_assert_eq(server->net.session_count, 1);
 	close(sock);
 	turn();
-	cr_assert_eq(server->session_count, 0);
+	cr_assert_eq(server->net.session_count, 0);
 }
 
 Test(session, ends_with_an_empty_packet)
@@ -55,15 +55,15 @@ Test(session, ends_when_its_peer_dies_though_the_socket_lives)
 		connect_and_leave(&address);
 	sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	cr_assert_eq(recv(sock, &(char){0}, 1, 0), 1);
-	cr_assert_eq(session_new(server, sock, SESSION_WORKER, &session), 0);
+	cr_assert_eq(session_new(&server->net, sock, SESSION_WORKER, &session), 0);
 	close(listener);
 	turn();
-	cr_assert_eq(server->session_count, 1);
+	cr_assert_eq(server->net.session_count, 1);
 	if (session->peer.pidfd < 0)
 		cr_skip_test("this kernel has no SO_PEERPIDFD");
 	cr_assert_eq(session->peer.pid, child);
 	kill(child, SIGKILL);
-	TURN_UNTIL(server->session_count == 0);
+	TURN_UNTIL(server->net.session_count == 0);
 	waitpid(child, &status, 0);
 }
 
@@ -129,7 +129,7 @@ Test(session, a_waiting_reply_goes_with_its_session)
 	close(sock);
 	turn();
 	cr_assert_eq(leases(), 0);
-	cr_assert_eq(server->session_count, 0);
+	cr_assert_eq(server->net.session_count, 0);
 }
 
 Test(session, answers_to_who_reads_late_come_all_and_in_order)
@@ -215,9 +215,8 @@ Test(session, above_its_users_limit_is_turned_away)
 {
 	int socks[3];
 
-	server->quota = quota_free(server->quota);
 	config.quota.per_uid[QUOTA_SESSIONS] = 2;
-	server->quota = quota_new(&config.quota);
+	quota_set_limits(server->ledger.quota, &config.quota);
 	for (int i = 0; i < 3; i++)
 		socks[i] = connect_as(SESSION_WORKER);
 	cr_assert_eq(answered(socks[2]), -EDQUOT);
@@ -233,7 +232,7 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 	ready("m", "v1");
 	send_get(sock, 2, "m", 0);
 	cr_assert_eq(answered(sock), 0);
-	holdings_refuse(server->sessions, answer_u64("lease"), 2);
+	holdings_refuse(&server->work, server->net.sessions, answer_u64("lease"), 2);
 	cr_assert_eq(answered(sock), -ETOOMANYREFS);
 	cr_assert_eq(message.id, 2);
 	cr_assert_eq(leases(), 0);
@@ -255,7 +254,7 @@ static void leave_unread(int socks[LEAVING])
 			send_get(socks[i], id, "m", 0);
 	}
 	TURN_UNTIL(leases() == LEAVING * UNREAD_REPLIES);
-	cr_assert_eq(unread_count(server->unread, getuid()), UNREAD_FDS_ALL_MAX / 2);
+	cr_assert_eq(unread_count(server->net.unread, getuid()), UNREAD_FDS_ALL_MAX / 2);
 }
 
 static void read_all(int sock)
@@ -279,8 +278,8 @@ Test(session, what_one_users_connections_leave_unread_is_bounded)
 	for (size_t i = 0; i < LEAVING; i++)
 		close(socks[i]);
 	close(one);
-	TURN_UNTIL(server->session_count == 0);
-	cr_expect_eq(unread_count(server->unread, getuid()), 0);
+	TURN_UNTIL(server->net.session_count == 0);
+	cr_expect_eq(unread_count(server->net.unread, getuid()), 0);
 }
 
 Test(session, operators_do_not_wait_for_what_workers_leave_unread)
@@ -294,7 +293,7 @@ Test(session, operators_do_not_wait_for_what_workers_leave_unread)
 	for (size_t i = 0; i < LEAVING; i++)
 		close(socks[i]);
 	close(operator);
-	TURN_UNTIL(server->session_count == 0);
+	TURN_UNTIL(server->net.session_count == 0);
 }
 
 /* A connection whose reply lies unread, and which gpuwmd ends then. */
@@ -305,10 +304,10 @@ static int end_unread(void (*provoke)(int sock))
 	send_get(sock, 1, "m", 0);
 	TURN_UNTIL(leases() == 1);
 	provoke(sock);
-	TURN_UNTIL(server->session_count == 0);
+	TURN_UNTIL(server->net.session_count == 0);
 	turn();
-	cr_expect_eq(unread_count(server->unread, getuid()), 2);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 1,
+	cr_expect_eq(unread_count(server->net.unread, getuid()), 2);
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_SESSIONS), 1,
 		     "it may not do so again and again");
 	return sock;
 }
@@ -331,9 +330,9 @@ static void shut_down(int sock)
 static void is_given_back(void)
 {
 	turn();
-	cr_expect_eq(unread_count(server->unread, getuid()), 0);
-	cr_expect_eq(quota_used(server->quota, getuid(), QUOTA_SESSIONS), 0);
-	cr_expect_eq(unread_leftovers(server->unread), 0);
+	cr_expect_eq(unread_count(server->net.unread, getuid()), 0);
+	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_SESSIONS), 0);
+	cr_expect_eq(unread_leftovers(server->net.unread), 0);
 }
 
 /* The kernel counts them until the peer has read or closed, whatever gpuwmd and the peer do besides. */
@@ -385,11 +384,11 @@ Test(session, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 
 	leave_unread(socks);
 	one = greeted(SESSION_WORKER);
-	crowded = server->sessions;
+	crowded = server->net.sessions;
 	send_get(one, 9, "m", 0);
 	TURN_UNTIL(crowded->link_crowded);
 	begin_request(&w, 1, METHOD_KICK);
-	message_put_u64(&w, "lease", crowded->leases->id);
+	message_put_u64(&w, "lease", crowded->client->leases->id);
 	send_request(admin, &w);
 	cr_expect_eq(answered(admin), 0, "%s", message.error.message);
 	cr_expect_null(crowded->out);
@@ -399,7 +398,7 @@ Test(session, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 		close(socks[i]);
 	close(one);
 	close(admin);
-	TURN_UNTIL(server->session_count == 0);
+	TURN_UNTIL(server->net.session_count == 0);
 }
 
 /* ---- too many descriptors in flight ---- */
@@ -565,7 +564,7 @@ Test(session, nobody_is_admitted_without_room_for_a_pidfd)
 	tight.rlim_cur = (rlim_t)free_fd;
 	setrlimit(RLIMIT_NOFILE, &tight);
 	/* The share's own descriptor is there already. */
-	cr_assert_eq(session_new(server, pair[0], SESSION_ADMIN, &session), 0);
+	cr_assert_eq(session_new(&server->net, pair[0], SESSION_ADMIN, &session), 0);
 	turn();
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (!comes(pair[1])) {

@@ -1,4 +1,4 @@
-#include "daemon/state.h"
+#include "daemon/restart/state.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 #include "tests/support/fail_alloc.h"

@@ -1,5 +1,5 @@
 /* A writer of states that is killed at random moments: what it told of is there, or the one after. */
-#include "daemon/state.h"
+#include "daemon/restart/state.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 

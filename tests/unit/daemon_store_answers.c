@@ -1,7 +1,7 @@
 /* A service manager that says what it does not keep: nothing is promised that the next start would not find. */
-#include "daemon/inherited.h"
-#include "daemon/keeping.h"
-#include "daemon/store.h"
+#include "daemon/restart/inherited.h"
+#include "daemon/restart/keeping.h"
+#include "daemon/restart/store.h"
 #include "tests/support/daemon/manager.h"
 #include "tests/support/daemon/server.h"
 #include "service/store_answer.h"
@@ -98,16 +98,16 @@ Test(store_answers, a_version_that_is_kept_is_ready)
 /* systemd drops without a word what is above its limit. */
 Test(store_answers, what_may_still_be_in_the_store_counts_against_its_limit)
 {
-	uint64_t max = registry_fds_max(server->registry);
+	uint64_t max = registry_fds_max(server->ledger.registry);
 	struct version *version = ready_with("m", "v1", 2);
 
 	TURN_UNTIL(version->state == VERSION_READY);
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	manager.silent = true;
 	config.store_confirm_ms = 200;
-	cr_assert_eq(versions_retire(server, version, &error), 0);
-	TURN_UNTIL(registry_counts(server->registry).versions == 0);
-	cr_expect_eq(registry_fds_max(server->registry), max - 3);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
+	cr_expect_eq(registry_fds_max(server->ledger.registry), max - 3);
 	ready_with("m", "v2", 1);
-	TURN_UNTIL(registry_fds_max(server->registry) == max - 5);
+	TURN_UNTIL(registry_fds_max(server->ledger.registry) == max - 5);
 }

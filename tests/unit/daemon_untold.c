@@ -4,9 +4,9 @@
 
 #include "tests/support/daemon/server.h"
 
-#include "daemon/claims.h"
-#include "daemon/job.h"
-#include "daemon/revoked.h"
+#include "daemon/work/claims.h"
+#include "daemon/work/job.h"
+#include "daemon/work/revoked.h"
 
 #define TEXT 4096
 #define NEVER 1000000
@@ -35,7 +35,7 @@ static char *add_versions(char *end)
 {
 	struct version *version = NULL;
 
-	while ((version = registry_next_version(server->registry, NULL, version))) {
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
 		end = add(end, "%s %s: %llu leases", version->tag, version_state_name(version->state),
 			  (unsigned long long)version->lease_count);
 		for (uint32_t i = 0; i < version->pin_count; i++)
@@ -50,7 +50,7 @@ static char *add_aliases(char *end)
 	const struct alias *alias = NULL;
 	const char *model;
 
-	while ((alias = registry_next_alias(server->registry, NULL, alias, &model)))
+	while ((alias = registry_next_alias(server->ledger.registry, NULL, alias, &model)))
 		end = add(end, "%s is %s, %llu\n", alias->name, alias->version->tag,
 			  (unsigned long long)alias->generation);
 	return end;
@@ -58,7 +58,7 @@ static char *add_aliases(char *end)
 
 static char *add_jobs(char *end)
 {
-	for (const struct job *job = server->jobs.first; job; job = job->next)
+	for (const struct job *job = server->work.jobs.first; job; job = job->next)
 		end = add(end, "%s %s %s\n", job_kind_name(job->kind), job->tag, job_state_name(job->state));
 	return end;
 }
@@ -73,9 +73,10 @@ static const char *look(void)
 	end = add_aliases(end);
 	end = add_jobs(end);
 	add(end, "%llu claims, %llu publishes, %llu waiting, %llu revoked, %s\n",
-	    (unsigned long long)claim_count(server->claims),
-	    (unsigned long long)publish_count(server->publishes), (unsigned long long)server->waiting,
-	    (unsigned long long)revoked_count(server), server->draining ? "draining" : "open");
+	    (unsigned long long)claim_count(server->ledger.claims),
+	    (unsigned long long)publish_count(server->ledger.publishes),
+	    (unsigned long long)server->clients.waiting, (unsigned long long)revoked_count(&server->work),
+	    server->work.draining ? "draining" : "open");
 	return text;
 }
 
@@ -331,7 +332,7 @@ static void pin(void)
 {
 	struct error error;
 
-	cr_assert_eq(versions_pin(server, v1, "a", &error), 0);
+	cr_assert_eq(versions_pin(&server->work, v1, "a", &error), 0);
 }
 
 Test(untold, a_pin_is_told_or_not_there)
@@ -505,13 +506,13 @@ static void queue_load(void)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v3", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v3", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
 }
 
 static void put_job_id(struct message_writer *w)
 {
-	message_put_u64(w, "job", server->jobs.first->id);
+	message_put_u64(w, "job", server->work.jobs.first->id);
 }
 
 Test(untold, a_cancel_is_told_or_not_done)
@@ -599,11 +600,12 @@ static void begin_checked(void)
 	struct error error;
 
 	begin_publish();
-	publish = publish_next(server->publishes, NULL);
+	publish = publish_next(server->ledger.publishes, NULL);
 	checked.index.fd = memfd_create("index", MFD_CLOEXEC);
 	checked.segments = calloc(1, sizeof(struct held_fd));
-	cr_assert_eq(publish_checked(server->registry, publish, &publish->parts[0], &checked, &error), 0);
-	job_end(server, server->jobs.first, NULL);
+	cr_assert_eq(publish_checked(server->ledger.registry, publish, &publish->parts[0], &checked, &error),
+		     0);
+	job_end(&server->work, server->work.jobs.first, NULL);
 }
 
 static void put_commit(struct message_writer *w)

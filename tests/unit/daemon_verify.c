@@ -1,5 +1,5 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
-#include "daemon/verify.h"
+#include "daemon/work/verify.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -21,10 +21,10 @@ static void begin(void)
 /* Nothing is left of the version either. */
 static void end(void)
 {
-	versions_retire_all(server);
+	versions_retire_all(&server->work);
 	close(admin);
 	close(loader);
-	TURN_UNTIL(registry_counts(server->registry).fds == 0);
+	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
 	leave();
 }
 
@@ -64,7 +64,7 @@ static struct job *verify(const char *ref)
 {
 	cr_assert_eq(verify_at(admin, ref, NULL, -1), 0, "%s", message.error.message);
 	cr_assert_eq(job_count(), 1);
-	return job_find(&server->jobs, server->jobs.last_id);
+	return job_find(&server->work.jobs, server->work.jobs.last_id);
 }
 
 /* The loader's answer: code 0 is that nothing differs. */
@@ -94,8 +94,8 @@ static struct version *retired(struct version *version)
 {
 	struct error error;
 
-	registry_remove_aliases(server->registry);
-	cr_assert_eq(versions_retire(server, version, &error), 0, "%s", error.message);
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
 	return version;
 }
 
@@ -105,12 +105,12 @@ static bool is_there(const struct version_id *id)
 	struct version *version;
 	uint64_t generation;
 
-	return registry_find(server->registry, &ref, &version, &generation, NULL) == 0;
+	return registry_find(server->ledger.registry, &ref, &version, &generation, NULL) == 0;
 }
 
 static uint64_t used(void)
 {
-	return device_find(&server->devices, DEVICE_HOST)->used;
+	return device_find(&server->ledger.devices, DEVICE_HOST)->used;
 }
 
 /* ---- the loader's part ---- */
@@ -164,10 +164,10 @@ Test(verify, is_done_at_a_pace)
 	struct job *job;
 
 	begin();
-	cr_assert_eq(verify_new(server, version, 0, 0, &job, &error), 0);
+	cr_assert_eq(verify_new(&server->work, version, 0, 0, &job, &error), 0);
 	job->chunk = MIB(256);
 	job->permille = 10;
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	cr_assert(comes(loader));
 	cr_expect_eq(answer_u64("chunk"), MIB(256));
 	cr_expect_eq(answer_u64("permille"), 10);
@@ -185,10 +185,11 @@ Test(verify, makes_a_job_for_each_replica)
 	struct error error;
 
 	begin();
-	cr_assert_eq(device_table_report(&server->devices, &gpu, 1), 0);
-	cr_assert_eq(registry_adopt(server->registry, "m", &like, &version, &error), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
+	cr_assert_eq(registry_adopt(server->ledger.registry, "m", &like, &version, &error), 0);
 	for (uint32_t i = 0; i < 3; i++) {
-		struct replica part = {.rank = i / 2, .device = device_find(&server->devices, devices[i])};
+		struct replica part = {.rank = i / 2,
+				       .device = device_find(&server->ledger.devices, devices[i])};
 
 		part.index.fd = memfd_create("index", MFD_CLOEXEC);
 		cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
@@ -205,11 +206,11 @@ Test(verify, makes_a_job_for_each_replica)
 	cr_expect_str_eq(message.error.message, "m@v1 has no such part on GPU-1");
 	cr_expect_eq(verify_at(admin, "m@v1", NULL, 2), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 has no rank 2: its world is 2");
-	cr_expect_eq(server->jobs.queued + server->jobs.running, 8);
-	server->jobs.queued += JOBS_QUEUED_MAX - 8; /* room for one */
+	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 8);
+	server->work.jobs.queued += JOBS_QUEUED_MAX - 8; /* room for one */
 	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EDQUOT);
-	server->jobs.queued -= JOBS_QUEUED_MAX - 8;
-	cr_expect_eq(server->jobs.queued + server->jobs.running, 8, "all of them or none");
+	server->work.jobs.queued -= JOBS_QUEUED_MAX - 8;
+	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 8, "all of them or none");
 	end();
 }
 
@@ -224,7 +225,7 @@ Test(verify, is_of_what_is_there)
 	begin();
 	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 is building");
-	versions_fail(server, publish, &reason, NULL);
+	versions_fail(&server->work, publish, &reason, NULL);
 	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 is failed");
 	cr_expect_eq(verify_at(admin, "m@v9", NULL, -1), -ENOENT);
@@ -238,9 +239,9 @@ Test(verify, is_of_what_is_there)
 	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v2 is being freed");
 	version->freeing = false;
-	server->draining = true;
+	server->work.draining = true;
 	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -ESHUTDOWN);
-	cr_expect_eq(server->jobs.queued + server->jobs.running, 0);
+	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 0);
 	end();
 }
 
@@ -252,15 +253,15 @@ Test(verify, without_memory_leaves_nothing)
 	unsigned n = 1;
 
 	begin();
-	for (; fail_alloc_arm(n), verify_new(server, version, 0, 0, &job, &error) < 0; n++) {
+	for (; fail_alloc_arm(n), verify_new(&server->work, version, 0, 0, &job, &error) < 0; n++) {
 		cr_assert(fail_alloc_disarm());
 		cr_expect_eq(error.code, -ENOMEM);
-		cr_assert_eq(server->jobs.queued, 0);
-		cr_assert_null(server->jobs.first);
+		cr_assert_eq(server->work.jobs.queued, 0);
+		cr_assert_null(server->work.jobs.first);
 	}
 	cr_assert_not(fail_alloc_disarm());
 	cr_expect_gt(n, 2);
-	job_drop(&server->jobs, job);
+	job_drop(&server->work.jobs, job);
 	end();
 }
 
@@ -327,8 +328,8 @@ Test(verify, that_finds_damage_taints)
 			 "gpuwmctl swap m to another version, or load it again under another tag");
 	cr_expect_eq(leases(), 1, "the worker that had it keeps it");
 	cr_expect_eq(version->state, VERSION_READY);
-	cr_assert_eq(versions_pin(server, version, "look", &error), 0);
-	cr_assert_eq(versions_unpin(server, version, "look", &error), 0);
+	cr_assert_eq(versions_pin(&server->work, version, "look", &error), 0);
+	cr_assert_eq(versions_unpin(&server->work, version, "look", &error), 0);
 	close(worker);
 	close(watcher);
 	retired(version);
@@ -349,7 +350,7 @@ Test(verify, that_finds_damage_ends_a_wait)
 	begin();
 	send_get(worker, 5, "m@prod", -1);
 	cr_assert_not(comes(worker));
-	cr_assert_eq(versions_swap(server,
+	cr_assert_eq(versions_swap(&server->work,
 				   &(struct versions_swap){.model = "m", .alias = "prod", .to = version},
 				   &(struct swap_result){0}, &kept, &found),
 		     0);
@@ -357,8 +358,8 @@ Test(verify, that_finds_damage_ends_a_wait)
 	send_get(worker, 6, "m@next", -1);
 	cr_assert_not(comes(worker));
 	error_set(&found, -EBADMSG, NULL, "it differs");
-	versions_taint(server, version, &version->replicas[0], &found);
-	cr_assert_eq(versions_swap(server,
+	versions_taint(&server->work, version, &version->replicas[0], &found);
+	cr_assert_eq(versions_swap(&server->work,
 				   &(struct versions_swap){.model = "m", .alias = "next", .to = version},
 				   &(struct swap_result){0}, &kept, &found),
 		     -EBADMSG);
@@ -388,7 +389,7 @@ Test(verify, that_fails_otherwise_taints_nothing)
 	loader = standby_with(-1);
 	job = verify("m");
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
-	job_cancel(server, job, &reason);
+	job_cancel(&server->work, job, &reason);
 	finish(loader, -ECANCELED, "cancelled");
 	cr_expect_eq(job->state, JOB_CANCELLED);
 	cr_expect_not(version->tainted);
@@ -422,9 +423,9 @@ Test(verify, at_a_pace_may_be_silent_for_longer)
 
 	config.check_stall_ms = 100;
 	begin();
-	cr_assert_eq(verify_new(server, version, 0, 0, &job, &error), 0);
+	cr_assert_eq(verify_new(&server->work, version, 0, 0, &job, &error), 0);
 	job->permille = 200;
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->error->code, -ETIMEDOUT);
 	cr_expect_geq(clock_steady_ms() - began, 500);
@@ -530,12 +531,12 @@ Test(verify, reads_what_retires_too)
 	struct job *job;
 
 	begin();
-	cr_assert_eq(versions_pin(server, version, "look", &error), 0);
+	cr_assert_eq(versions_pin(&server->work, version, "look", &error), 0);
 	retired(version);
 	job = verify("m@v1");
 	finish(loader, -EBADMSG, "tensor w");
 	cr_expect(job_ended(job) && version->tainted);
-	cr_assert_eq(versions_unpin(server, version, "look", &error), 0);
+	cr_assert_eq(versions_unpin(&server->work, version, "look", &error), 0);
 	end();
 }
 

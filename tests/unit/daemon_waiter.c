@@ -20,14 +20,14 @@ static void crowd_gather(int socks[SESSIONS], const char *ref)
 			turn();
 		}
 	}
-	cr_assert_eq(server->waiting, SESSIONS * EACH);
+	cr_assert_eq(server->clients.waiting, SESSIONS * EACH);
 }
 
 static void crowd_leave(const int socks[SESSIONS])
 {
 	for (int i = 0; i < SESSIONS; i++)
 		close(socks[i]);
-	TURN_UNTIL(server->waiting == 0);
+	TURN_UNTIL(server->clients.waiting == 0);
 }
 
 static double wake_s(const struct version *changed)
@@ -35,7 +35,7 @@ static double wake_s(const struct version *changed)
 	struct timespec begin, end;
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-	waiters_wake(server, WAIT_READY, changed);
+	waiters_wake(&server->clients, WAIT_READY, changed);
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
 	return (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
 }
@@ -52,7 +52,7 @@ static double wake_beside(const char *ref, const struct version *changed)
 
 		best = took < best ? took : best;
 	}
-	cr_assert_eq(server->waiting, SESSIONS * EACH, "they wait for another version");
+	cr_assert_eq(server->clients.waiting, SESSIONS * EACH, "they wait for another version");
 	crowd_leave(socks);
 	return best;
 }

@@ -1,8 +1,8 @@
 /* Who keeps a context, who gets it, and who makes it go. */
 #include "tests/support/daemon/warm.h"
 
-#include "daemon/losses.h"
-#include "daemon/reload.h"
+#include "daemon/work/losses.h"
+#include "daemon/methods/reload.h"
 
 TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);
 
@@ -21,7 +21,7 @@ Test(warm, loader_has_the_next_load_with_the_same_context)
 	say_progress(loader);
 	cr_expect(says_done_and_stays(loader, 0));
 	cr_expect_eq(gpu->contexts, CONTEXT);
-	cr_expect(loader_pool_standby(server->loaders));
+	cr_expect(loader_pool_standby(server->work.loaders));
 	finish();
 }
 
@@ -72,7 +72,7 @@ Test(warm, loader_is_none_whose_load_was_cancelled)
 	job = load_to(gpu);
 	expect_job(loader);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &error);
+	job_cancel(&server->work, job, &error);
 	cr_expect_not(says_done_and_stays(loader, 0), "a cancel that comes late is a cancel of this load");
 	finish();
 }
@@ -80,7 +80,7 @@ Test(warm, loader_is_none_whose_load_was_cancelled)
 Test(warm, loader_is_none_without_a_gpu)
 {
 	begin(100);
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_job(loader);
 	cr_expect_not(says_done_and_stays(loader, 0));
 	finish();
@@ -97,7 +97,7 @@ Test(warm, loader_is_none_that_is_charged_with_more)
 	job = load_to(gpu);
 	expect_job(loader);
 	cr_assert_eq(budget_charge(gpu, 4096, &charge, &error), 0);
-	loader_keep(loader_of(server->loaders, job), grant_new(&charge));
+	loader_keep(loader_of(server->work.loaders, job), grant_new(&charge));
 	cr_expect_not(says_done_and_stays(loader, 0));
 	finish();
 }
@@ -214,12 +214,12 @@ Test(warm, loader_ends_after_its_time)
 static void reload_with(uint64_t keep_s)
 {
 	config.keep_context_s = keep_s;
-	loader_pool_watch(server->loaders);
+	loader_pool_watch(server->work.loaders);
 }
 
 static const struct loader *warm_one(void)
 {
-	const struct loader *l = server->loaders->first;
+	const struct loader *l = server->work.loaders->first;
 
 	while (l && l->state != LOADER_WARM)
 		l = l->next;
@@ -248,7 +248,7 @@ Test(warm, loader_ends_when_gpuwmd_drains)
 	begin(100);
 	warm_up();
 	error_set(&why, -ESHUTDOWN, NULL, "it is drained");
-	server_begin_draining(server, &why);
+	work_begin_draining(&server->work, &why);
 	expect_dismissed();
 	finish();
 }
@@ -260,7 +260,7 @@ Test(warm, loader_ends_with_its_gpu)
 	begin(100);
 	warm_up();
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
-	losses_note(server, gpu, &why);
+	losses_note(&server->work, gpu, &why);
 	expect_dismissed();
 	finish();
 }
@@ -273,9 +273,9 @@ Test(warm, loader_is_renewed_when_a_gpu_is_back)
 	begin(100);
 	warm_up();
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
-	losses_note(server, other_gpu, &why);
+	losses_note(&server->work, other_gpu, &why);
 	expect_kept();
-	losses_end(server, other_gpu);
+	losses_end(&server->work, other_gpu);
 	expect_dismissed();
 	finish();
 }
@@ -288,9 +288,9 @@ Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
 	load_to(gpu);
 	expect_job(loader);
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
-	losses_note(server, other_gpu, &why);
+	losses_note(&server->work, other_gpu, &why);
 	turn();
-	losses_end(server, other_gpu);
+	losses_end(&server->work, other_gpu);
 	turn();
 	cr_expect_not(says_done_and_stays(loader, 0));
 	finish();
@@ -344,10 +344,10 @@ Test(warm, loader_stays_for_a_publish_on_another_gpu)
 	expect_job(third);
 	fourth = standby_with(-1);
 	publisher = publish_on(OTHER_GPU);
-	TURN_UNTIL(server->waiters[WAIT_ROOM]);
+	TURN_UNTIL(server->clients.waiters[WAIT_ROOM]);
 	expect_kept();
 	close(publisher);
-	TURN_UNTIL(!server->waiters[WAIT_ROOM]);
+	TURN_UNTIL(!server->clients.waiters[WAIT_ROOM]);
 	close(fourth);
 	close(third);
 	finish();
@@ -362,13 +362,13 @@ Test(warm, loader_goes_for_the_context_of_a_check)
 	begin(100);
 	warm_up();
 	cr_assert_eq(budget_charge(gpu, GIB(1) - CONTEXT - CONTEXT / 2, &weights, &error), 0);
-	cr_assert_eq(job_new(server, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	cr_expect(job->crowded);
 	TURN_UNTIL(is_ended(loader));
 	error_set(&error, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &error);
+	job_cancel(&server->work, job, &error);
 	budget_release(&weights);
 	finish();
 }
@@ -402,8 +402,8 @@ Test(warm, loader_that_dies_before_it_begins_loses_no_load)
 	expect_job(next);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	cr_expect_eq(gpu->contexts, CONTEXT, "the other one's");
-	cr_expect_eq(server->jobs.running, 1);
-	cr_expect_eq(server->jobs.queued, 0);
+	cr_expect_eq(server->work.jobs.running, 1);
+	cr_expect_eq(server->work.jobs.queued, 0);
 	finish();
 }
 
@@ -468,7 +468,7 @@ Test(warm, loader_that_dies_before_it_begins_a_cancelled_load_ends_it)
 	warm_up();
 	job = load_to(gpu);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
-	job_cancel(server, job, &error);
+	job_cancel(&server->work, job, &error);
 	close(loader);
 	loader = -1;
 	TURN_UNTIL(job_ended(job));

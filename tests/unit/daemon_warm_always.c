@@ -70,13 +70,13 @@ Test(warm_always, a_gpu_without_room_is_left_out)
 	begin(100);
 	cr_assert_eq(budget_charge(gpu, GIB(1) - CONTEXT / 2, &weights, &error), 0);
 	config.keep_context_s = KEEP_ALWAYS;
-	loader_pool_watch(server->loaders);
+	loader_pool_watch(server->work.loaders);
 	cr_expect_eq(expect_wish(loader), 1);
 	cr_expect_eq(gpu->contexts, 0);
 	next = standby_with(-1);
 	say_warm(loader, 0);
 	budget_release(&weights);
-	server->room_came = true;
+	server->work.room_came = true;
 	cr_expect_eq(expect_wish(next), 1, "it has room now");
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	finish();
@@ -91,9 +91,9 @@ Test(warm_always, a_context_that_gave_way_comes_again_later)
 	next = standby_with(-1);
 	say_warm(loader, 0);
 	config.loaders = 2;
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_job(next);
-	load_to(device_find(&server->devices, DEVICE_HOST));
+	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_dismissed();
 	config.loaders = 4;
 	again = standby_with(-1);
@@ -101,9 +101,9 @@ Test(warm_always, a_context_that_gave_way_comes_again_later)
 	close(again);
 	again = standby_with(-1);
 	expect_no_wish(again);
-	cr_expect_geq(server->loaders->warm_at_ms, clock_steady_ms() + KEEP_AGAIN_MS / 2);
-	server->loaders->warm_at_ms = 0; /* that time has passed */
-	loader_pool_turn(server->loaders);
+	cr_expect_geq(server->work.loaders->warm_at_ms, clock_steady_ms() + KEEP_AGAIN_MS / 2);
+	server->work.loaders->warm_at_ms = 0; /* that time has passed */
+	loader_pool_turn(server->work.loaders);
 	expect_wish(again);
 	close(again);
 	finish();
@@ -117,8 +117,8 @@ Test(warm_always, contexts_that_can_not_be_made_are_tried_again_later)
 	say_warm(loader, -ENOSPC);
 	expect_dismissed();
 	expect_no_wish(next);
-	cr_expect_gt(server->loaders->warm_at_ms, clock_steady_ms());
-	cr_expect_eq(server->loaders->warm_failures, 1);
+	cr_expect_gt(server->work.loaders->warm_at_ms, clock_steady_ms());
+	cr_expect_eq(server->work.loaders->warm_failures, 1);
 	finish();
 }
 
@@ -129,8 +129,8 @@ Test(warm_always, a_gpu_that_refuses_its_context_keeps_no_other_one_from_it)
 	next = standby_with(-1);
 	say_warm(loader, -EIO);
 	expect_dismissed();
-	server->loaders->warm_at_ms = 0; /* that time has passed */
-	loader_pool_turn(server->loaders);
+	server->work.loaders->warm_at_ms = 0; /* that time has passed */
+	loader_pool_turn(server->work.loaders);
 	cr_expect_eq(expect_wish(next), 1);
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect_eq(other_gpu->contexts, 0);
@@ -160,7 +160,7 @@ Test(warm_always, what_a_loader_says_unasked_is_ignored)
 {
 	begin(100);
 	say_warm(loader, 0);
-	cr_expect(loader_pool_standby(server->loaders));
+	cr_expect(loader_pool_standby(server->work.loaders));
 	finish();
 }
 

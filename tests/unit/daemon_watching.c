@@ -1,7 +1,7 @@
 /* The kernel has no more watches for gpuwmd's user. */
 #include "tests/support/daemon/server.h"
 
-#include "daemon/job.h"
+#include "daemon/work/job.h"
 
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -79,6 +79,6 @@ Test(watching, a_publish_whose_checker_can_not_be_watched_is_refused_for_that)
 	cr_assert_eq(added, 1);
 	cr_assert_eq(answered(first), -ENOMEM);
 	cr_expect(strstr(message.error.message, "the socket to a checker"), "%s", message.error.message);
-	cr_expect_null(server->jobs.first, "nothing is left behind");
-	cr_expect_null(registry_next_version(server->registry, NULL, NULL));
+	cr_expect_null(server->work.jobs.first, "nothing is left behind");
+	cr_expect_null(registry_next_version(server->ledger.registry, NULL, NULL));
 }

@@ -1,4 +1,4 @@
-#include "client/lib/client.h"
+#include "client/lib/dial.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -52,12 +52,12 @@ Test(client, finds_the_users_socket_before_the_systems)
 	snprintf(folder, sizeof(folder), "%s/gpuwm", fake->folder);
 	snprintf(path, sizeof(path), "%s/gpuwm.sock", folder);
 	setenv("XDG_RUNTIME_DIR", fake->folder, 1);
-	found = client_socket_path(NULL, 0);
+	found = dial_path(NULL, 0);
 	cr_assert(eq(str, found, "/run/gpuwm/gpuwm.sock"));
 	free(found);
 	cr_assert(eq(int, mkdir(folder, 0700), 0));
 	cr_assert(eq(int, symlink(fake->path, path), 0));
-	found = client_socket_path(NULL, 0);
+	found = dial_path(NULL, 0);
 	cr_assert(eq(str, found, path));
 	free(found);
 	unlink(path);
@@ -67,13 +67,13 @@ Test(client, finds_the_users_socket_before_the_systems)
 Test(client, finds_the_operators_socket_beside_the_workers)
 {
 	char path[128];
-	char *found = client_socket_path("/a/b/gpuwm.sock", GPUWM_CONNECT_ADMIN);
+	char *found = dial_path("/a/b/gpuwm.sock", GPUWM_CONNECT_ADMIN);
 
 	cr_assert(eq(str, found, "/a/b/admin.sock"));
 	free(found);
 	cr_assert(eq(int, chdir(fake->folder), 0));
 	snprintf(path, sizeof(path), "%s/admin.sock", fake->folder);
-	found = client_socket_path("gpuwm.sock", GPUWM_CONNECT_ADMIN);
+	found = dial_path("gpuwm.sock", GPUWM_CONNECT_ADMIN);
 	cr_assert(eq(str, found, path));
 	free(found);
 }

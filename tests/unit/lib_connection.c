@@ -80,7 +80,7 @@ static int call(int64_t wait_ms, uint64_t *ret_number, struct reply *ret_reply, 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), "ask");
 	message_end(&w);
-	r = connection_call(connection, &w, NULL, 0, wait_ms, reply, error);
+	r = connection_call(connection, &w, wait_ms, reply, error);
 	message_writer_clear(&w);
 	if (r < 0)
 		return r;
@@ -234,7 +234,7 @@ Test(connection, refuses_a_request_that_fits_no_packet)
 	message_request(&w, 1, "ask");
 	message_put_text(&w, "text", text);
 	message_end(&w);
-	cr_assert(eq(int, connection_call(connection, &w, NULL, 0, 0, NULL, &error), -EMSGSIZE));
+	cr_assert(eq(int, connection_call(connection, &w, 0, NULL, &error), -EMSGSIZE));
 	cr_assert(strstr(error.message, "65536") != NULL);
 	message_writer_clear(&w);
 	respond(1, 1, NULL, 0);

@@ -190,10 +190,10 @@ static struct memory_span span(uint64_t offset, uint64_t bytes)
 
 static void expect_sums(const struct memory_span *spans, size_t count, const struct memory_pace *pace)
 {
+	const struct memory_digest_options options = {.pace = pace, .ret_report = &report};
 	struct memory_sum *sums = calloc(count, sizeof(*sums));
 
-	cr_assert_eq(memory_digests(&device, spans, count, pace, NULL, NULL, sums, &report, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(memory_digests(&device, spans, count, &options, sums, &error), 0, "%s", error.message);
 	for (size_t i = 0; i < count; i++) {
 		const uint8_t *data = copy + ((const uint8_t *)spans[i].address - (uint8_t *)segment.address);
 		struct digest expected = digest_of(data, spans[i].bytes);
@@ -319,7 +319,7 @@ Test(digests, of_much_host_memory)
 	spans[0] = (struct memory_span){data, 1000};
 	spans[1] = (struct memory_span){data + 1, bytes - 1};
 	expected = digest_of(data + 1, bytes - 1);
-	cr_assert_eq(memory_digests(&device, spans, 2, NULL, NULL, NULL, sums, NULL, &error), 0);
+	cr_assert_eq(memory_digests(&device, spans, 2, NULL, sums, &error), 0);
 	cr_expect(digest_equal(&sums[1].digest, &expected));
 	free(data);
 }
@@ -345,6 +345,7 @@ Test(digests, tell_every_byte_once_and_stop_when_told)
 	struct memory_span spans[16 * 71 + 16];
 	struct memory_sum sums[16 * 71 + 16];
 	struct told told = {.stop_at = UINT64_MAX, .by = pthread_self()};
+	const struct memory_digest_options options = {.progress = tell, .user_data = &told};
 	uint64_t bytes = 0;
 	size_t count;
 
@@ -352,11 +353,11 @@ Test(digests, tell_every_byte_once_and_stop_when_told)
 	count = many_spans(spans);
 	for (size_t i = 0; i < count; i++)
 		bytes += spans[i].bytes;
-	cr_assert_eq(memory_digests(&device, spans, count, NULL, tell, &told, sums, NULL, &error), 0);
+	cr_assert_eq(memory_digests(&device, spans, count, &options, sums, &error), 0);
 	cr_expect_eq(told.bytes, bytes);
 	told.bytes = 0;
 	told.stop_at = 1;
-	cr_expect_eq(memory_digests(&device, spans, count, NULL, tell, &told, sums, NULL, &error), -ECANCELED);
+	cr_expect_eq(memory_digests(&device, spans, count, &options, sums, &error), -ECANCELED);
 	end();
 }
 
@@ -364,12 +365,13 @@ Test(digests, stop_while_they_rest)
 {
 	struct memory_pace pace = {.chunk = MIB(4), .permille = 1};
 	struct told told = {.stop_at = MIB(4), .by = pthread_self()};
+	const struct memory_digest_options options = {.pace = &pace, .progress = tell, .user_data = &told};
 	struct memory_span all;
 	struct memory_sum sum;
 
 	begin();
 	all = span(0, AREA);
-	cr_expect_eq(memory_digests(&device, &all, 1, &pace, tell, &told, &sum, NULL, &error), -ECANCELED);
+	cr_expect_eq(memory_digests(&device, &all, 1, &options, &sum, &error), -ECANCELED);
 	cr_expect_eq(told.bytes, MIB(4));
 	end();
 }
@@ -447,17 +449,17 @@ Test(digests, of_memory_that_is_not_there_fail)
 	if (!begin_failing(""))
 		return;
 	one = span(AREA - 64, 128);
-	cr_expect_eq(memory_digests(&device, &one, 1, NULL, NULL, NULL, &sum, NULL, &error), -EIO);
+	cr_expect_eq(memory_digests(&device, &one, 1, NULL, &sum, &error), -EIO);
 	cr_expect(strstr(error.message, "CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", error.message);
 	one = span(0, 128);
-	cr_expect_lt(memory_digests(&device, &one, 1, NULL, NULL, NULL, &sum, NULL, &error), 0,
-		     "the error is sticky");
+	cr_expect_lt(memory_digests(&device, &one, 1, NULL, &sum, &error), 0, "the error is sticky");
 	end();
 }
 
 /* The driver reads once in a process what is to fail. 0: as it must be. */
 static int digest_failing(const char *failing)
 {
+	const struct memory_digest_options options = {.ret_report = &report};
 	struct memory_span spans[] = {span(0, 0), span(0, 0)};
 	struct memory_sum sums[2];
 	struct digest expected;
@@ -468,7 +470,7 @@ static int digest_failing(const char *failing)
 	spans[0] = span(0, MIB(8));
 	spans[1] = span(5, 1000);
 	expected = digest_of(copy + 5, 1000);
-	r = memory_digests(&device, spans, 2, NULL, NULL, NULL, sums, &report, &error);
+	r = memory_digests(&device, spans, 2, &options, sums, &error);
 	end();
 	if (r == 0)
 		return report.note[0] && digest_equal(&sums[1].digest, &expected) ? 0 : 1;

@@ -318,18 +318,21 @@ Test(memory_host, digests_in_pieces_as_in_one)
 {
 	size_t bytes = MEMORY_CHUNK_BYTES * 2 + 12345;
 	unsigned char *data = malloc(bytes);
-	struct digest whole, pieces;
-	struct error error = {0};
+	const struct memory_span span = {data, bytes};
 	uint64_t told = 0;
+	const struct memory_digest_options counted = {.progress = count_progress, .user_data = &told};
+	const struct memory_digest_options stopped = {.progress = stop_at_once};
+	struct memory_sum pieces;
+	struct error error = {0};
+	struct digest whole;
 
 	for (size_t i = 0; i < bytes; i++)
 		data[i] = (unsigned char)(i * 31 >> 3);
 	whole = digest_of(data, bytes);
-	cr_assert(eq(int, memory_digest(&device, data, bytes, count_progress, &told, &pieces, &error), 0));
-	cr_assert(digest_equal(&whole, &pieces));
+	cr_assert(eq(int, memory_digests(&device, &span, 1, &counted, &pieces, &error), 0));
+	cr_assert(digest_equal(&whole, &pieces.digest));
 	cr_assert(eq(u64, told, bytes));
-	cr_assert(
-		eq(int, memory_digest(&device, data, bytes, stop_at_once, NULL, &pieces, &error), -ECANCELED));
+	cr_assert(eq(int, memory_digests(&device, &span, 1, &stopped, &pieces, &error), -ECANCELED));
 	free(data);
 }
 

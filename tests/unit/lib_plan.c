@@ -10,6 +10,8 @@
 
 #define TENSORS 40
 
+static const struct plan_policy pages = {4096, TENSOR_ALIGN, 4096, false};
+
 /* A model made from a seed; the specs point into it. */
 struct model {
 	size_t count;
@@ -129,17 +131,15 @@ Test(plan, places_ten_thousand_models_aligned_apart_without_waste_and_each_time_
 	for (uint64_t seed = 1; seed <= 10000; seed++) {
 		uint64_t granularity = UINT64_C(1) << (9 + seed % 8), target = 1 + seed % 50 * 1000;
 		uint64_t align = UINT64_C(16) << (seed % 18); /* to 2 MiB */
+		const struct plan_policy policy = {granularity, align, target, false};
 		struct plan plan = {0}, again = {0};
 		struct error error;
 
 		model_make(&model, seed);
-		cr_assert(eq(int,
-			     plan_make(model.specs, model.count, granularity, align, target, &plan, &error),
-			     0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, &policy, &plan, &error), 0));
 		check_places(&model, &plan, align);
 		check_waste(&model, &plan, granularity, align);
-		cr_assert(eq(int, plan_make(model.specs, model.count, granularity, align, target, &again, NULL),
-			     0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, &policy, &again, NULL), 0));
 		check_same(&model, &plan, &again);
 		plan_clear(&plan);
 		plan_clear(&again);
@@ -148,6 +148,7 @@ Test(plan, places_ten_thousand_models_aligned_apart_without_waste_and_each_time_
 
 Test(plan, does_not_depend_on_the_order_of_the_specs)
 {
+	const struct plan_policy policy = {4096, TENSOR_ALIGN, 20000, false};
 	static struct model model;
 	size_t order[TENSORS];
 
@@ -155,11 +156,9 @@ Test(plan, does_not_depend_on_the_order_of_the_specs)
 		struct plan first = {0}, second = {0};
 
 		model_make(&model, seed);
-		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, TENSOR_ALIGN, 20000, &first, NULL),
-			     0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, &policy, &first, NULL), 0));
 		model_shuffle(&model, seed, order);
-		cr_assert(eq(int, plan_make(model.specs, model.count, 4096, TENSOR_ALIGN, 20000, &second, NULL),
-			     0));
+		cr_assert(eq(int, plan_make(model.specs, model.count, &policy, &second, NULL), 0));
 		cr_assert(eq(u32, first.segment_count, second.segment_count));
 		for (size_t i = 0; i < model.count; i++)
 			cr_assert(same_place(&first.places[order[i]], &second.places[i]));
@@ -171,6 +170,7 @@ Test(plan, does_not_depend_on_the_order_of_the_specs)
 Test(plan, makes_larger_segments_rather_than_more_than_a_packet_holds)
 {
 	enum { COUNT = 3000 };
+	const struct plan_policy smallest = {4096, TENSOR_ALIGN, 1, false};
 	static struct gpuwm_tensor_spec specs[COUNT];
 	static char names[COUNT][16];
 	const uint64_t shape[] = {1000};
@@ -181,7 +181,7 @@ Test(plan, makes_larger_segments_rather_than_more_than_a_packet_holds)
 		specs[i] = (struct gpuwm_tensor_spec){
 			.name = names[i], .dtype = GPUWM_F32, .ndim = 1, .shape = shape};
 	}
-	cr_assert(eq(int, plan_make(specs, COUNT, 4096, TENSOR_ALIGN, 1, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, COUNT, &smallest, &plan, NULL), 0));
 	cr_assert(le(u32, plan.segment_count, PART_SEGMENTS_MAX));
 	cr_assert(lt(u32, PART_SEGMENTS_MAX / 4, plan.segment_count));
 	plan_clear(&plan);
@@ -197,7 +197,7 @@ Test(plan, gives_a_tied_group_the_place_of_its_first_name_whoever_is_the_root)
 	};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(specs, 3, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, 3, &pages, &plan, NULL), 0));
 	cr_assert(eq(u64, plan.places[1].offset, 0));
 	cr_assert(same_place(&plan.places[1], &plan.places[2]));
 	cr_assert(eq(u64, plan.places[0].offset, 256));
@@ -210,11 +210,11 @@ Test(plan, gives_tensors_without_bytes_a_place_and_no_tensors_no_segment)
 	const struct gpuwm_tensor_spec spec = {.name = "e", .dtype = GPUWM_F32, .ndim = 2, .shape = shape};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(&spec, 1, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(&spec, 1, &pages, &plan, NULL), 0));
 	cr_assert(eq(u32, plan.segment_count, 1));
 	cr_assert(eq(u64, plan.total, 4096));
 	plan_clear(&plan);
-	cr_assert(eq(int, plan_make(NULL, 0, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(NULL, 0, &pages, &plan, NULL), 0));
 	cr_assert(eq(u32, plan.segment_count, 0));
 	plan_clear(&plan);
 }
@@ -225,7 +225,7 @@ static void refused(const struct gpuwm_tensor_spec *specs, size_t count, const c
 	struct plan plan = {0};
 	struct error error = {0};
 
-	cr_assert(eq(int, plan_make(specs, count, 4096, TENSOR_ALIGN, 4096, &plan, &error), -EINVAL));
+	cr_assert(eq(int, plan_make(specs, count, &pages, &plan, &error), -EINVAL));
 	cr_assert(strstr(error.message, words) != NULL, "%s", error.message);
 	cr_assert(lt(sz, 0, strlen(error.detail)), "no remedy: %s", error.message);
 }
@@ -279,7 +279,7 @@ Test(plan, takes_permuted_strides)
 		.name = "x", .dtype = GPUWM_F32, .ndim = 3, .shape = shape, .strides = strides};
 	struct plan plan = {0};
 
-	cr_assert(eq(int, plan_make(&spec, 1, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(&spec, 1, &pages, &plan, NULL), 0));
 	cr_assert(eq(u64, plan.places[0].bytes, 96));
 	plan_clear(&plan);
 }
@@ -294,15 +294,22 @@ Test(plan, refuses_more_than_any_memory_holds)
 	for (int i = 0; i < 5; i++)
 		specs[i] = (struct gpuwm_tensor_spec){
 			.name = names[i], .dtype = GPUWM_U8, .ndim = 1, .shape = shape};
-	cr_assert(eq(int, plan_make(specs, 5, 4096, TENSOR_ALIGN, 4096, &plan, NULL), -EFBIG));
-	cr_assert(eq(int, plan_make(specs, 3, 4096, TENSOR_ALIGN, 4096, &plan, NULL), 0));
+	cr_assert(eq(int, plan_make(specs, 5, &pages, &plan, NULL), -EFBIG));
+	cr_assert(eq(int, plan_make(specs, 3, &pages, &plan, NULL), 0));
 	plan_clear(&plan);
+}
+
+static const struct plan_policy *exactly(uint64_t mib, struct plan_policy *ret)
+{
+	*ret = (struct plan_policy){MIB(2), TENSOR_ALIGN, MIB(mib), true};
+	return ret;
 }
 
 /* 300 tensors of 3 MiB: 252 segments hold them when two go into some. */
 Test(plan, names_the_smallest_segment_that_fits)
 {
 	enum { MANY = 300 };
+	struct plan_policy policy;
 	const uint64_t shape[] = {MIB(3)};
 	struct gpuwm_tensor_spec specs[MANY];
 	char names[MANY][16];
@@ -314,15 +321,15 @@ Test(plan, names_the_smallest_segment_that_fits)
 		specs[i] = (struct gpuwm_tensor_spec){
 			.name = names[i], .dtype = GPUWM_U8, .ndim = 1, .shape = shape};
 	}
-	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(2), &plan, &error), -EINVAL));
+	cr_assert(eq(int, plan_make(specs, MANY, exactly(2, &policy), &plan, &error), -EINVAL));
 	cr_assert(strstr(error.message, "would be 300, and a part has at most 252") != NULL, "%s",
 		  error.message);
 	cr_assert(strstr(error.detail, "segment_bytes of 6291456 is") != NULL, "%s", error.detail);
-	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(4), &plan, &error), -EINVAL));
-	cr_assert(eq(int, plan_make_exact(specs, MANY, MIB(2), TENSOR_ALIGN, MIB(6), &plan, &error), 0));
+	cr_assert(eq(int, plan_make(specs, MANY, exactly(4, &policy), &plan, &error), -EINVAL));
+	cr_assert(eq(int, plan_make(specs, MANY, exactly(6, &policy), &plan, &error), 0));
 	cr_assert(eq(u32, plan.segment_count, 150));
 	plan_clear(&plan);
-	cr_assert(eq(int, plan_make_exact(specs, 252, MIB(2), TENSOR_ALIGN, MIB(2), &plan, &error), 0));
+	cr_assert(eq(int, plan_make(specs, 252, exactly(2, &policy), &plan, &error), 0));
 	cr_assert(eq(u32, plan.segment_count, 252));
 	plan_clear(&plan);
 }

@@ -40,8 +40,9 @@ static void planned(uint64_t target, const int64_t *sizes)
 	ops = memory_host;
 	ops.zero = zero;
 	publish = (struct gpuwm_publish){.tensor_count = count, .device = {.ops = &ops}};
-	cr_assert_eq(plan_make(specs, count, 4096, TENSOR_ALIGN, target, &publish.plan, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(plan_make(specs, count, &(struct plan_policy){4096, TENSOR_ALIGN, target, false},
+			       &publish.plan, &error),
+		     0, "%s", error.message);
 	publish.segments = calloc(publish.plan.segment_count, sizeof(*publish.segments));
 	for (uint32_t i = 0; i < publish.plan.segment_count; i++) {
 		publish.segments[i].bytes = publish.plan.segments[i];

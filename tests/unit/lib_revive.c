@@ -287,7 +287,7 @@ Test(revive, tells_a_call_that_its_client_was_closed)
 
 	fake_kill(fake);
 	/* As another thread's gpuwm_close does first; the rest of it would free the client. */
-	cr_assert(reviver_stop(client));
+	cr_assert(reviver_stop(&client->reviver));
 	client->reviver.watched = false;
 	cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECANCELED));
 	cr_expect(eq(str, (char *)gpuwm_error()->message, "the client was closed meanwhile"));
@@ -417,7 +417,7 @@ Test(revive, connects_again_after_a_call_without_an_answer)
 	message_request(&w, request_next_id(), "ping");
 	message_end(&w);
 	connection = connection_keep(client->reviver.connection);
-	cr_assert(eq(int, connection_call(connection, &w, NULL, 0, 20, NULL, &error), -ETIMEDOUT));
+	cr_assert(eq(int, connection_call(connection, &w, 20, NULL, &error), -ETIMEDOUT));
 	connection_free(connection);
 	message_writer_clear(&w);
 	fake->silent[0] = 0;

@@ -48,6 +48,40 @@ Test(message_write, a_request_in_bytes)
 		"a\x01");
 }
 
+Test(message_write, the_result_of_a_response_by_itself)
+{
+	const char result[] = "\xdf\x00\x00\x00\x01\xa1r\x05";
+	size_t bytes;
+	const void *map;
+
+	message_response(&w, 300);
+	message_put_u64(&w, "r", 5);
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	map = message_map(&w, &bytes);
+	cr_assert_eq(bytes, sizeof(result) - 1);
+	cr_expect_arr_eq(map, result, bytes);
+}
+
+Test(message_write, goes_on_from_a_mark_with_another_end)
+{
+	struct message_mark mark;
+
+	message_request(&w, 7, "ping");
+	message_put_u64(&w, "a", 1);
+	mark = message_mark(&w);
+	message_put_u64(&w, "wait_ms", 1000);
+	message_put_u64(&w, "more", 2);
+	message_end(&w);
+	message_rewind(&w, mark);
+	message_put_u64(&w, "b", 2);
+	message_end(&w);
+	cr_expect_eq(w.id, 7);
+	WRITTEN("\x94\x00\x07\xa4ping\x91\xdf\x00\x00\x00\x02\xa1"
+		"a\x01\xa1"
+		"b\x02");
+}
+
 Test(message_write, a_response_in_bytes)
 {
 	message_response(&w, 300);

@@ -39,11 +39,15 @@ REMEDY = 'name the version: --model-loader-extra-config \'{"ref": "model@tag"}\'
 
 
 class Formats(NamedTuple):
-    """The load formats of an engine's default loader. engine: its name. patterns: of each format's
-    files; the first pattern that matches a file counts. auto: the format that "auto" means for a
-    checkpoint with files of these names. uses_modelscope: the engine takes models that are no
-    folders from ModelScope, not from the Hugging Face hub. unlisted: files that the engine reads
-    besides those that the index of safetensors lists."""
+    """The load formats of an engine's default loader.
+
+    - engine: its name.
+    - patterns: of each format's files; the first pattern that matches a file counts.
+    - auto: the format that "auto" means for a checkpoint with files of these names.
+    - uses_modelscope: the engine takes models that are not folders from ModelScope, and not from
+      the Hugging Face hub.
+    - unlisted: files that the engine reads besides those that the index of safetensors lists.
+    """
 
     engine: str
     patterns: Mapping[str, tuple[str, ...]]
@@ -53,12 +57,15 @@ class Formats(NamedTuple):
 
 
 class Files(NamedTuple):
-    """A checkpoint's files. marks: by name, one text a weight file that is equal as long as the
-    content is. kinds: how many marks of each kind there are: "sha256", "git" and "stat"."""
+    """A checkpoint's files.
+
+    - marks: by name, a text for each weight file that is equal as long as the content is.
+    - kinds: how many marks of each kind there are: "sha256", "git" and "stat".
+    """
 
     marks: dict[str, str]
     kinds: dict[str, int]
-    config: str  # of `digest_small`
+    config: str  # the result of `digest_small`
 
 
 def choose(
@@ -69,8 +76,8 @@ def choose(
 ) -> list[str]:
     """Of the names of a checkpoint's files, those whose tensors the engine would read, sorted.
 
-    index: gives the parsed index file of a name, None where there is none. Unsupported: a load
-    format that reads something else than files of weights.
+    index: returns the parsed index file of a name, or None if there is none. Raises Unsupported for
+    a load format that reads something else than files of weights.
     """
     names = sorted(name for name in names if "/" not in name)
     if load_format == "auto":
@@ -98,10 +105,10 @@ def choose(
 
 
 def in_folder(folder: str, load_format: str, formats: Formats, code: bool = False) -> Files:
-    """Of a folder on this machine. code: Python files belong to the model.
+    """The files of a folder on this machine. code: Python files belong to the model.
 
-    NotFound: a link to a file that is gone. Unsupported: the folder has no file that the engine
-    would load, unless the model's class names others.
+    Raises NotFound if a link leads to a file that is gone, and Unsupported if the folder has no
+    file that the engine would load, unless the model's class names others.
     """
     names = os.listdir(folder)
     chosen = choose(names, load_format, lambda name: _read_index(folder, name), formats)
@@ -141,9 +148,9 @@ def mark(path: str) -> tuple[str, str]:
             return "sha256", blob_mark(name, size)
         if re.fullmatch(r"[0-9a-f]{40}", name):
             return "git", blob_mark(name, size)
-    told = os.stat(target)
-    # The time of change is there for a write whose time of modification was put back.
-    return "stat", f"{told.st_size}:{told.st_mtime_ns}:{told.st_ctime_ns}:{told.st_ino}"
+    status = os.stat(target)
+    # The time of change also finds a write after which the time of modification was put back.
+    return "stat", f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}"
 
 
 def blob_mark(name: str, size: int) -> str:

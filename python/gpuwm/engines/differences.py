@@ -1,4 +1,4 @@
-"""What differs between a version and an engine, for the engine's user to read."""
+"""Describes what differs between a version and an engine, for the engine's user."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from .. import errors
 from . import texts
 
-VALUES_NAMED = 5  # of those that an installation changed
-ENTRIES_NAMED = 8  # of a configuration that differs
+VALUES_NAMED = 5  # how many of the values that an installation changed are named
+ENTRIES_NAMED = 8  # how many entries of a configuration that differs are named
 
-KEY = "key."  # before the names of a key's fields in the metadata
+KEY = "key."  # the prefix of a key's fields in the metadata
 
 
 def compare(
@@ -25,13 +25,15 @@ def compare(
     details: tuple[str, Mapping[str, str]] = ("", {}),
     who: str = "this engine",
 ) -> None:
-    """Raises gpuwm.Mismatch, naming the first field of `wanted` that the version's key lacks or has
-    with another value.
+    """Raises gpuwm.Mismatch, which names the first field of `wanted` that the version's key lacks
+    or has with another value.
 
-    version: "model@tag", for the message. metadata: of the version's mapping. remedy: gives what a
-    user can do about a field. details: the name of the metadata that has the texts of which the key
-    has digests only, and this engine's own such metadata; with them the error names the entries
-    that differ too. who: what `wanted` is of, for the message.
+    - version: "model@tag", for the message.
+    - metadata: of the version's mapping.
+    - remedy: returns what a user can do about a field.
+    - details: the name of the metadata that has the texts of which the key has only digests, and
+      this engine's own such metadata. With them the error also names the entries that differ.
+    - who: whose fields `wanted` has, for the message.
     """
     for name, value in wanted.items():
         has = metadata.get(KEY + name)
@@ -49,10 +51,10 @@ def warn_of_values(
     log: logging.Logger, version: str, model: Any, changed: Iterable[str], written: Collection[str]
 ) -> None:
     """Warns if an installation changed plain values that only a setting can have chosen, as far as
-    that can be known: one that is missing in the key.
+    gpuwm can know. Such a setting is missing in the key.
 
     changed: names of values, `gpuwm.image.Installed.values`. model: after the installation.
-    written: names of attributes that the engine writes while it loads. No error, since loading and
+    written: names of attributes that the engine writes while it loads. It is no error: loading and
     post-processing also derive texts, numbers and booleans from weights, which an engine that
     attaches has not read. Floats are mostly scales, and are left out.
     """

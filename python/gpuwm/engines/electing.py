@@ -1,4 +1,4 @@
-"""Who builds a version: one engine, with all of its ranks, and everybody else waits for it."""
+"""Elects the engine that builds a version, with all of its ranks. All other engines wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..attaching import attach
 from ..mapping import Mapping as Attached
 from .engine import Engine
 
-# Rank 0 tells the other ranks so often that it still waits for another engine: a collective
+# How often rank 0 tells the other ranks that it still waits for another engine: a collective
 # operation of torch.distributed fails if nothing comes for half an hour. The log gets a line too.
 WAITING_SECONDS = 60.0
 
@@ -21,11 +21,13 @@ Verdict = tuple[str, str]
 
 
 def find(engine: Engine) -> Attached | None:
-    """This rank's part of the version, mapped, after its key was compared; None: this engine is the
-    one that builds it, and has the claim. Collective: all ranks attach, or all build, or all raise.
+    """Returns this rank's part of the version, mapped, after its key was compared. Returns None if
+    this engine is the one that builds the version, and has the claim. Collective: all ranks attach,
+    or all build, or all raise.
 
-    NotFound: mode load, and it is not there; Exists: mode save, and it is there; TimedOut: who
-    builds it; Mismatch: the field in which the keys differ; Refused; Damaged: a tainted version.
+    Raises NotFound (mode load, and the version is not there), Exists (mode save, and it is there),
+    TimedOut (it names who builds the version), Mismatch (it names the field in which the keys
+    differ), Refused, or Damaged (a tainted version).
     """
     mapping: Attached | None = None
 
@@ -37,7 +39,7 @@ def find(engine: Engine) -> Attached | None:
     error: Exception | None = None
     what, text = FAILED, ""
     try:
-        what, text = _told(engine, functools.partial(_decide, engine, keep))
+        what, text = _decided_by_first(engine, functools.partial(_decide, engine, keep))
         if what == BUILD:
             return None
         if what == ATTACH and mapping is None:
@@ -52,8 +54,9 @@ def find(engine: Engine) -> Attached | None:
     return mapping
 
 
-def _told(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
-    """What rank 0 decided. Raises on rank 0 what `decide` raises, after all ranks were told."""
+def _decided_by_first(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
+    """Returns what rank 0 decided. Rank 0 raises what `decide` raises, after all ranks were
+    told."""
     ranks = engine.ranks
     if ranks.rank == 0:
         try:
@@ -69,7 +72,8 @@ def _told(engine: Engine, decide: Callable[[], Iterator[Verdict]]) -> Verdict:
 
 
 def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterator[Verdict]:
-    """Of rank 0: any number of WAIT, then ATTACH with the version's id, or BUILD."""
+    """Runs on rank 0. Yields WAIT any number of times, then ATTACH with the version's id, or
+    BUILD."""
     settings = engine.settings
     find_one = {"load": _attach, "save": _claim_new}.get(settings.mode, _claim)
     default = 0.0 if settings.mode in ("load", "save") else math.inf
@@ -88,7 +92,8 @@ def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterat
         if found is None:
             yield BUILD, engine.name
         else:
-            engine.check(found)  # before other ranks look for parts that it may not have
+            # now, since the other ranks look for parts next, which a wrong version may not have
+            engine.check(found)
             keep(found)
             yield ATTACH, found.version.id
         return
@@ -111,11 +116,11 @@ def _attach(engine: Engine, wait: float) -> Attached:
 
 
 def _claim(engine: Engine, wait: float) -> Attached | None:
-    """Attaches, waits for who builds, or is elected."""
+    """Attaches, or waits for the builder, or is elected."""
     owner = engine.settings.owners
     try:
         return modes.claim(engine.client, engine.name, engine.device, wait, None, owner)
-    except errors.Exists:  # an alias is no name of a new version, but a way to a ready one
+    except errors.Exists:  # an alias can't name a new version, but it leads to a ready one
         return attach(
             engine.name, device=engine.device, wait=wait, owner=owner, client=engine.client
         )
@@ -128,7 +133,7 @@ def _claim(engine: Engine, wait: float) -> Attached | None:
 
 
 def _claim_new(engine: Engine, wait: float) -> None:
-    """Is elected, or says why this name can't be built now. wait: 0."""
+    """Is elected, or raises why nobody can build this name now. wait: 0."""
     remedy = f'give another tag in "ref", or free the name first: gpuwmctl retire {engine.name}'
     try:
         found = modes.claim(engine.client, engine.name, engine.device, wait, None)
@@ -145,6 +150,6 @@ def _claim_new(engine: Engine, wait: float) -> None:
 
 
 def give_up(engine: Engine) -> None:
-    """The claim of an engine that will not build goes to the next one. Only rank 0 has one."""
+    """Gives the claim up, so that the next engine gets it. Only rank 0 has a claim."""
     if engine.ranks.rank == 0:
         modes._give_up(engine.client, engine.name)

@@ -1,4 +1,4 @@
-"""One load of a model by all ranks of an engine: what it asks gpuwm for."""
+"""One load of a model by all ranks of an engine, and what it asks gpuwm for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ranks import Ranks
 
 
 class Settings(Protocol):
-    """What the load needs of the settings that an engine's user gave."""
+    """The settings of an engine's user that a load needs."""
 
     @property
     def mode(self) -> str: ...
@@ -40,11 +40,15 @@ class Named(NamedTuple):
 class Engine:
     """One load of a model by all ranks of an engine.
 
-    name: what is attached to or built. ref: what `ref` says for this model; in mode raw the
-    checkpoint, not the name. identity: which checkpoint; empty in mode load, where any will do.
-    client: a connection of its own, which holds the claim. device: gpuwm's name of this rank's.
-    checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed `identity`.
-    seconds: what its first steps took, for the log. log: where an engine of this kind logs.
+    - name: the version that is attached or built.
+    - ref: what `ref` says for this model; in mode raw the checkpoint, and not the name.
+    - identity: of the checkpoint; empty in mode load, which takes any.
+    - client: a connection of its own, which holds the claim.
+    - device: gpuwm's name of this rank's device.
+    - checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed
+      `identity`.
+    - seconds: how long its first steps took, for the log.
+    - log: where an engine of this kind logs.
     """
 
     log: ClassVar[logging.Logger] = logging.getLogger("gpuwm")
@@ -62,8 +66,8 @@ class Engine:
     seconds: dict[str, float] = default(default_factory=dict)
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
-        """Mismatch: names the field in which the version's key differs from this engine's. more:
-        fields beside the layout and the identity."""
+        """Raises Mismatch, which names the field in which the version's key differs from this
+        engine's. more: fields besides the layout and the identity."""
         self.compare(mapping, {**self.layout, **self.identity, **(more or {})})
 
     def compare(self, mapping: Attached, wanted: Mapping[str, str]) -> None:
@@ -72,9 +76,9 @@ class Engine:
 
 
 def attach_raw(engine: Engine) -> Attached:
-    """The plain checkpoint whose identity the engine has, on its device or, where it is not there,
-    on the host. All ranks get the same version, even if an alias has moved since the engine was
-    made. NotFound: it is gone; NoDevice: with the remedy."""
+    """Attaches to the plain checkpoint whose identity the engine has, on its device or, if it is
+    not there, on the host. All ranks get the same version, even if an alias has moved since the
+    engine was made. Raises NotFound if it is gone, and NoDevice with the remedy."""
     assert engine.ref is not None
     assert engine.checkpoint is not None
     wait, owner, client = engine.settings.wait, engine.settings.owners, engine.client
@@ -98,7 +102,8 @@ def no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
 
 
 def check_places(places: list[tuple[str, str]]) -> None:
-    """places: gpuwmd's instance and the device of each rank. Unsupported: several gpuwmds."""
+    """Raises Unsupported if the ranks use several gpuwmds. places: gpuwmd's instance and the device
+    of each rank."""
     instances = {instance for instance, _ in places}
     if len(instances) > 1:
         raise errors.Unsupported(
@@ -109,8 +114,8 @@ def check_places(places: list[tuple[str, str]]) -> None:
 
 
 def device_of(kind: str) -> str:
-    """gpuwm's name for this rank's device of a kind of torch's, "cuda" or "cpu". Unsupported: gpuwm
-    holds no memory of that kind."""
+    """gpuwm's name of this rank's device of a kind of torch, "cuda" or "cpu". Raises Unsupported if
+    gpuwm holds no memory of that kind."""
     import torch
 
     if kind == "cpu":

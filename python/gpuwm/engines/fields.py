@@ -1,4 +1,4 @@
-"""Fields of a key that engines compute alike, and the name that is derived from a key."""
+"""Fields of a key that all engines compute in the same way, and the name that a key gives."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from . import texts
 
-# Entries of a model's configuration that say where it came from, not what it is: two fine-tunes of
-# one model differ in them, and an engine may be switched from one to the other.
+# Entries of a model's configuration that say where it came from, and not what it is. Two fine-tunes
+# of one model differ in them, and an engine may be switched from one to the other.
 _ORIGIN = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
 
-_TAG_DIGITS = 24  # 96 bits: names of different keys never meet by chance
-_MODEL_BYTES_MAX = 128  # of a model's name: proto/limits.h
+_TAG_DIGITS = 24  # 96 bits, so that names of different keys never meet by chance
+_MODEL_BYTES_MAX = 128  # of a model's name (proto/limits.h)
 
 
 def configuration(model_config: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def configuration(model_config: Any) -> dict[str, Any]:
 
 
 def config(model_config: Any) -> str:
-    """The field of `configuration`: its sizes to read, and a SHA-256 over all of it."""
+    """The field of `configuration`: its sizes as text, and a SHA-256 over all of it."""
     found = configuration(model_config)
     text = texts.plain(model_config.hf_text_config)
     shown = []
@@ -50,7 +50,7 @@ def torch_version() -> str:
 
 
 def packages(names: Iterable[str]) -> str:
-    """The versions of those that are installed."""
+    """The versions of those packages that are installed."""
     found = []
     for name in names:
         try:
@@ -70,10 +70,10 @@ def derived_name(
 ) -> str:
     """The name "model@tag" of the version for this checkpoint and this layout.
 
-    Every process and every rank that has equal arguments gets the same name; a different identity,
-    layout (beside the fields of a rank, which no name can depend on) or set of devices gives a
-    different tag. model: its path. engine: begins the tag. devices: gpuwm's names of the devices of
-    all ranks, in any order, for engines that hold copies on different GPUs.
+    Every process and every rank that has equal arguments gets the same name. A different identity,
+    layout or set of devices gives a different tag; fields of a rank do not count, since no name can
+    depend on them. model: its path. engine: the tag begins with it. devices: gpuwm's names of the
+    devices of all ranks, in any order, for engines that hold copies on different GPUs.
     """
     found = hashlib.sha256()
     shared = {name: value for name, value in layout.items() if name not in rank_fields}
@@ -82,7 +82,7 @@ def derived_name(
 
 
 def model_name(path: str) -> str:
-    """A name by gpuwm's rules for a model of the Hugging Face hub, a folder or a file."""
+    """A name by gpuwm's rules, for a model of the Hugging Face hub, a folder or a file."""
     parts = [part for part in path.split("/") if part]
     cached = [part for part in parts if part.startswith("models--")]
     if cached:
@@ -93,7 +93,7 @@ def model_name(path: str) -> str:
         name = path
     name = re.sub(r"[^A-Za-z0-9._/-]", "-", name)
     name = re.sub(r"\.{2,}", ".", name).lstrip("./")[:_MODEL_BYTES_MAX]
-    # Thirty-two hexadecimal digits would be the id of a version.
+    # A name of thirty-two hexadecimal digits would be the id of a version.
     if not name or re.fullmatch(r"[0-9a-fA-F]{32}", name):
         name = f"model-{name}"
     return name.rstrip("-") or "model"

@@ -1,4 +1,4 @@
-"""A checkpoint of the Hugging Face hub: what its files are, from the hub's listing or the cache."""
+"""A checkpoint of the Hugging Face hub: its files, from the hub's listing or from the cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .. import errors
 from . import checkpoint
 
-ANSWER_SECONDS_MAX = 10.0  # as long as huggingface_hub itself waits for a file's headers
+ANSWER_SECONDS_MAX = 10.0  # huggingface_hub waits as long for a file's headers
 
 _log = logging.getLogger(__name__)
 
@@ -24,12 +24,14 @@ def files(
     cache: str | None,
     code: bool,
 ) -> checkpoint.Files:
-    """Of a repository at a revision (None: its main branch), as the engine would load it now.
+    """The files of a repository at a revision (None: its main branch), as the engine would load it
+    now.
 
-    The hub's listing has the SHA-256 of every weight file, downloaded or not. Where the hub does
-    not answer, or HF_HUB_OFFLINE is set, it is the snapshot in the cache (cache: its folder, None:
-    the user's), as it is for the engine. NotFound: neither the hub nor the cache has the revision.
-    Unsupported: it has no file that the engine would load, unless the model's class names others.
+    The hub's listing has the SHA-256 of every weight file, downloaded or not. If the hub does not
+    answer, or HF_HUB_OFFLINE is set, the files are those of the snapshot in the cache, as they are
+    for the engine. cache: the folder of the cache; None: the user's. Raises NotFound if neither the
+    hub nor the cache has the revision, and Unsupported if it has no file that the engine would
+    load, unless the model's class names others.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import RevisionNotFoundError
@@ -42,7 +44,7 @@ def files(
             raise
         except RevisionNotFoundError as error:
             raise errors.NotFound(f"{repo} has no revision {revision}: {error}") from error
-        except Exception as error:  # of the hub's HTTP library, which differs by its release
+        except Exception as error:  # the hub's HTTP library raises it, and differs by release
             why = f"{type(error).__name__}: {error}"
             _log.warning("the Hugging Face hub did not list %s, its cache counts: %s", repo, why)
     folder = _snapshot(repo, revision or "main", cache or constants.HF_HUB_CACHE)
@@ -93,14 +95,15 @@ def _listed(
 
 
 def _mark(entry: Any) -> tuple[str, str]:
-    """As checkpoint.mark tells it of the file in the cache, which is named by the same hash."""
+    """The mark that checkpoint.mark gives the file in the cache, which is named by the same
+    hash."""
     if entry.lfs is not None:
         return "sha256", checkpoint.blob_mark(entry.lfs.sha256, entry.lfs.size)
     return "git", checkpoint.blob_mark(entry.blob_id, entry.size)
 
 
 def _snapshot(repo: str, revision: str, cache: str) -> str | None:
-    """The folder of a revision in the cache, None if it isn't there."""
+    """The folder of a revision in the cache, or None if it isn't there."""
     stored = os.path.join(cache, "models--" + repo.replace("/", "--"))
     commit = revision
     if not re.fullmatch(r"[0-9a-f]{40}", revision):

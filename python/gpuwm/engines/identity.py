@@ -1,4 +1,5 @@
-"""Which checkpoint a version is made of: fields of a key that differ if the content does."""
+"""The identity of the checkpoint that a version is made of: fields of a key that differ if the
+content does."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from . import checkpoint, hub, texts
 if TYPE_CHECKING:
     from ..client import Client
 
-PREFIX = "identity."  # of all fields' names; no field of a layout begins with it
+PREFIX = "identity."  # of the names of all these fields; no field of a layout begins with it
 WEIGHTS = PREFIX + "weights"  # the field that differs if a weight file does
 
 
@@ -30,10 +31,11 @@ def of_files(
 ) -> dict[str, str]:
     """The identity of a folder, or of a model of the Hugging Face hub.
 
-    download_dir: the folder that is the Hugging Face cache; None: the user's. code: Python files
-    belong to the model. Costs a few system calls a file, and for a model of the hub two requests
-    unless HF_HUB_OFFLINE is set. NotFound: there is no such checkpoint. Unsupported: its content
-    can't be known; the remedy is a ref of the user's own. Damaged: an index file that is none.
+    download_dir: the folder of the Hugging Face cache; None: the user's. code: Python files belong
+    to the model. It costs a few system calls a file, and for a model of the hub two requests unless
+    HF_HUB_OFFLINE is set. Raises NotFound if there is no such checkpoint, Unsupported if gpuwm
+    can't know its content (the remedy is a ref of the user's own), and Damaged if an index file
+    can't be read.
     """
     if os.path.isdir(path):
         found = checkpoint.in_folder(path, load_format, formats, code)
@@ -63,7 +65,8 @@ def _check_is_repository(path: str, formats: checkpoint.Formats) -> None:
 
 def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, str]]:
     """The id of the version that a ref names now, and the fields of its identity. An alias may
-    move, so whoever reads the version later attaches to the id. NotFound: no ready version."""
+    move, so whoever reads the version later attaches to the id. Raises NotFound if there is no
+    ready version."""
     from .. import client as clients
 
     asked = client or clients.shared()

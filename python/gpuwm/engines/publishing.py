@@ -1,4 +1,4 @@
-"""A model that an engine has loaded becomes a version, by all ranks together."""
+"""Makes a version of a model that an engine has loaded, by all ranks together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def publish(
     made_by: Mapping[str, str],
     **how: Any,
 ) -> Attached:
-    """Publishes this rank's model as a part; all ranks return when the version is ready, or all
+    """Publishes this rank's model as a part. All ranks return when the version is ready, or all
     raise. The model stays in use, in the version's memory. Collective.
 
-    more: fields of the key beside the engine's layout and identity. made_by: metadata, of `maker`.
-    how: `opaque`, `ignored` and `written` of gpuwm.image.publish. Errors of that function: NoRoom,
-    Refused, Unsupported, Cancelled (another rank failed)… If it fails, the claim goes to the next
-    engine, and the model is as usable as before.
+    more: fields of the key besides the engine's layout and identity. made_by: metadata, see
+    `maker`. how: `opaque`, `ignored` and `written` of gpuwm.image.publish. Raises the errors of
+    that function: NoRoom, Refused, Unsupported, Cancelled (another rank failed)… If it fails, the
+    claim goes to the next engine, and the model is as usable as before.
     """
     common: dict[str, Any] = {
         "private": engine.settings.private,
@@ -58,7 +58,7 @@ def publish(
 
 
 class _Announcement:
-    """The id of rank 0's publish, or why there is none, on its way to the other ranks."""
+    """Takes the id of rank 0's publish, or why there is none, to the other ranks."""
 
     def __init__(self, engine: Engine) -> None:
         self._ranks, self._name, self._made = engine.ranks, engine.name, False
@@ -68,7 +68,8 @@ class _Announcement:
         self._ranks.first((publish_id, ""))
 
     def fail(self, error: BaseException) -> None:
-        """Where the publish failed before it was announced: later gpuwmd tells the others."""
+        """Tells the other ranks if the publish failed before its id was announced. Later gpuwmd
+        tells them."""
         if not self._made:
             self._ranks.first(("", f"{type(error).__name__}: {error}"))
 
@@ -80,13 +81,13 @@ class _Announcement:
 
 
 def _fail_part(engine: Engine, publish_id: str, error: BaseException) -> None:
-    """Fails the version, where this rank failed before gpuwmd heard of its part: the other ranks
-    would wait for it."""
+    """Fails the version if this rank failed before gpuwmd heard of its part: the other ranks would
+    wait for it."""
     what = What(
         *(engine.name, engine.device, engine.ranks.rank, engine.ranks.world, publish_id),
         *(None, None),
     )
-    # If the part was begun, gpuwmd knows, and this is an error.
+    # If the part was begun, gpuwmd knows that it failed, and this raises.
     with contextlib.suppress(errors.Error):
         Making(engine.client, what, [Spec("failed", "U8", (1,))]).abort(
             f"rank {engine.ranks.rank}: {type(error).__name__}: {error}"
@@ -94,10 +95,11 @@ def _fail_part(engine: Engine, publish_id: str, error: BaseException) -> None:
 
 
 def maker(mapping: Attached, name: str) -> str:
-    """Who made a version, for the log. name: of the metadata, JSON with engine, pid and model."""
+    """Who made a version, for the log. name: of the metadata, which is JSON with engine, pid and
+    model."""
     try:
-        told = json.loads(mapping.metadata[name])
-        return f"{told['engine']}, process {told['pid']}, from {told['model']}"
+        maker = json.loads(mapping.metadata[name])
+        return f"{maker['engine']}, process {maker['pid']}, from {maker['model']}"
     except (KeyError, ValueError, TypeError):
         return "an unknown publisher"
 

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 from .. import errors
 
 # A rank that failed tells the others why before it raises. They may hang in a collective operation
-# of the step that failed, so that rank does not wait for them for longer: the engine ends them
-# when the rank's process has ended.
+# of the step that failed, so the rank waits no longer than this for them. The engine ends them when
+# the rank's process has ended.
 TELL_SECONDS = 10.0
 
 
 class RankEnded(errors.Error):
-    """Another rank has ended, or ends with an error that is not gpuwm's. No rank can go on, even
-    without gpuwm: each collective operation would miss that rank."""
+    """Another rank has ended, or ends with an error that is not gpuwm's. Then no rank can go on,
+    with or without gpuwm: each collective operation would miss that rank."""
 
     default_code = errno.ECONNRESET
 
@@ -34,8 +34,8 @@ class Coordinator(Protocol):
 
 
 class Ranks:
-    """rank: of this process among `world`. Every method is collective: all ranks call it in the
-    same order, from one thread each. With one rank nothing is sent."""
+    """rank: of this process, among `world`. Every method is collective: all ranks call it in the
+    same order, each from one thread. With one rank nothing is sent."""
 
     def __init__(self, coordinator: Coordinator | None = None) -> None:
         self._coordinator = coordinator
@@ -43,7 +43,7 @@ class Ranks:
         self.world = 1 if coordinator is None else coordinator.world_size
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all ranks, in their order. RankEnded."""
+        """The values of all ranks, in the order of the ranks. Raises RankEnded."""
         if self.world == 1:
             return [value]
         import torch.distributed
@@ -56,7 +56,7 @@ class Ranks:
         return found
 
     def first(self, value: Any = None) -> Any:
-        """The value of rank 0, which alone has to give one. RankEnded."""
+        """The value of rank 0. Only rank 0 needs to pass one. Raises RankEnded."""
         if self.world == 1:
             return value
         import torch.distributed
@@ -69,9 +69,10 @@ class Ranks:
         return sent[0]
 
     def agree(self, what: str, error: BaseException | None = None) -> None:
-        """Returns if no rank has an error. Raises `error` if this rank has one; else a gpuwm.Error
-        that names a rank that has one. It is RankEnded if a rank raises something else than a
-        gpuwm.Error, or RankEnded: such a rank does not fall back to loading without gpuwm.
+        """Returns if no rank has an error. Raises `error` if this rank has one. Otherwise raises a
+        gpuwm.Error that names a rank that has one. It is a RankEnded if that rank raises RankEnded
+        or an error that is not a gpuwm.Error: such a rank does not fall back to loading without
+        gpuwm.
 
         what: what the ranks were doing, for that message: "attach to llama@v1".
         """
@@ -81,9 +82,9 @@ class Ranks:
             return
         if error is not None:
             goes_on = isinstance(error, errors.Error) and not isinstance(error, RankEnded)
-            told = self._tell((f"{type(error).__name__}: {error}", goes_on))
+            answers = self._tell((f"{type(error).__name__}: {error}", goes_on))
             if goes_on:
-                self._check_others(what, told)
+                self._check_others(what, answers)
             raise error
         found = self.gather(None)
         self._check_others(what, found)
@@ -95,7 +96,7 @@ class Ranks:
                 )
 
     def _check_others(self, what: str, found: list[tuple[str, bool] | None]) -> None:
-        """RankEnded: a rank ends, whatever the others do."""
+        """Raises RankEnded if a rank ends, whatever the others do."""
         for rank, failed in enumerate(found):
             if failed is not None and not failed[1]:
                 raise RankEnded(
@@ -107,7 +108,7 @@ class Ranks:
     def _all_there(self) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as error:  # of the process group
+        except RuntimeError as error:  # raised by the process group
             raise RankEnded(
                 f"rank {self.rank} of this engine lost another of its {self.world} ranks: "
                 f"{str(error).splitlines()[0] if str(error) else type(error).__name__}",
@@ -115,7 +116,7 @@ class Ranks:
             ) from error
 
     def _tell(self, failed: tuple[str, bool]) -> list[tuple[str, bool] | None]:
-        """What all ranks told; empty if they did not answer in time."""
+        """What all ranks sent, or an empty list if they did not answer in time."""
         found: list[tuple[str, bool] | None] = []
         teller = threading.Thread(
             target=self._gather_quietly, args=(failed, found), name="gpuwm tell", daemon=True

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Set
 from typing import Any
 
-VALUE_BYTES_MAX = 255  # of a field of a version's key: proto/limits.h
+VALUE_BYTES_MAX = 255  # of a field of a version's key (proto/limits.h)
 _DIGEST_MARK = " … sha256:"
 
 # Of these classes the attributes say what an object is. Of all others the class's name does: an
@@ -88,7 +88,8 @@ def digest(*values: Any) -> str:
 def short(text: str, value: Any = None) -> str:
     """A text that fits a field of a key: `text` itself, or its beginning and a SHA-256.
 
-    value: if it is given, it is what counts: its SHA-256 follows `text`, however short `text` is.
+    value: if it is given, it counts in place of the text: its SHA-256 follows `text`, however short
+    `text` is.
     """
     if value is None and len(text.encode("utf-8", "replace")) <= VALUE_BYTES_MAX:
         return text

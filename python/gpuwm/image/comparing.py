@@ -1,4 +1,4 @@
-"""Two images, by their records: whether one can stand where the other is."""
+"""Compares two images by their records: whether one can take the place of the other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .slots import step
 
 
 def difference(one: Attached, other: Attached, ignored: Container[str] = ()) -> str | None:
-    """The first thing that `other` has otherwise than `one`, or None: a module, an object, what a
-    tensor is and where it lies, a plain value. Bytes are not compared.
+    """Returns the first thing that differs between `one` and `other`, or None: a module, an object,
+    the description or place of a tensor, or a plain value. Bytes are not compared.
 
-    A model on which `one` is installed is, after `Mapping.switch` or `exchange`, what installing
-    `other` would have made of it only if nothing differs: both move the bytes alone. ignored: names
-    of plain values that may differ, as attributes are named. Errors of `gpuwm.image.install` for a
-    version that is no image, or whose record is damaged.
+    `Mapping.switch` and `exchange` move only bytes. So a model on which `one` is installed becomes
+    by them what installing `other` would have made of it only if nothing differs. ignored: names of
+    attributes whose plain values may differ. Raises the errors of `gpuwm.image.install` for a
+    version that is not an image, or whose record is damaged.
     """
     if one.files.get(FILE) == other.files.get(FILE) is not None:
         return None
@@ -28,7 +28,7 @@ def difference(one: Attached, other: Attached, ignored: Container[str] = ()) -> 
 
 
 def record_difference(one: Record, other: Record, ignored: Container[str] = ()) -> str | None:
-    """As `difference`, of two records."""
+    """Does what `difference` does, with two records."""
     return next(_differences(one, other, ignored), None)
 
 

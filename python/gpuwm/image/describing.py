@@ -1,4 +1,4 @@
-"""What a module is, name by name, for comparing two of them: in one process, or as JSON."""
+"""Describes a module, name by name, so that two can be compared: in one process, or as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .slots import step
 from .storages import Storages
 
 SCHEMA = 1
-# Bytes go through host memory in pieces of this many: one for each thread.
+# Bytes go through host memory in pieces of this size, one for each thread.
 PIECE_BYTES = 32 << 20
 # SHA-256 takes 1 to 2 GB/s of one core; more threads than this would wait for the GPU's link.
 THREADS = 8
@@ -30,14 +30,17 @@ THREADS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A tensor of a module, as one name has it.
+    """A tensor of a module, under one name.
 
-    kind: "parameter", "buffer", "transient" (a buffer that state_dict() leaves out), "attribute",
-    "item", "cell", "default", "call" (see `slots`) or "part" (of a subclass that flattens).
-    said: its class. shape, strides: elements. device: "cpu", "cuda". sha256: of its elements in the
-    order of C (the last dimension fastest), whatever its strides; None: it has no memory, or no
-    bytes of its own. tied: the name of the row with the same object, where that comes first.
-    memory: where tensors overlap, the name of the first of them and the bytes from its begin.
+    - kind: "parameter", "buffer", "transient" (a buffer that state_dict() leaves out), "attribute",
+      "item", "cell", "default", "call" (see `slots`) or "part" (of a subclass that flattens).
+    - said: its class.
+    - shape, strides: in elements.
+    - device: "cpu" or "cuda".
+    - sha256: of its elements in the order of C (the last dimension fastest), whatever its strides.
+      None: it has no memory, or no bytes of its own.
+    - tied: the name of the row with the same object, if that row comes first.
+    - memory: if tensors overlap, the name of the first of them, and the bytes from its begin.
     """
 
     kind: str
@@ -53,8 +56,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """Of a module: tensors, plain values (as JSON has them, see `values`) and classes of objects,
-    all by name."""
+    """A description of a module: its tensors, plain values (in JSON's form, see `values`) and
+    classes of objects, all by name."""
 
     tensors: dict[str, Row]
     values: dict[str, Any]
@@ -65,7 +68,7 @@ class Description:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Description:
-        """Invalid: `to_json` made no such text."""
+        """Reads what `to_json` wrote. Raises Invalid for any other text."""
         try:
             content = json.loads(text)
             if content["schema"] != SCHEMA:
@@ -92,9 +95,9 @@ def _row(shape: Sequence[int], strides: Sequence[int], **others: Any) -> Row:
 def describe(
     model: nn.Module, *, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
 ) -> Description:
-    """All that an image has of a module: see `publish`, of which both keywords are. Reads every
-    byte, on a GPU through host memory piece by piece; nothing of the module changes. Nobody may
-    write into it meanwhile."""
+    """Describes all of a module that an image would have. See `publish` for both keywords. It reads
+    every byte, on a GPU through host memory piece by piece, and does not change the module. Nobody
+    may write into the module meanwhile."""
     with own_calls():
         graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
         storages = Storages(graph.leaves)
@@ -149,7 +152,8 @@ def _memory(graph: Graph, storages: Storages, leaf: Leaf, position: int) -> str 
 
 
 def _finish_computing(tensors: Sequence[torch.Tensor]) -> None:
-    """On all streams of each device that has some: it need not be the current one."""
+    """Waits for all streams of each device that has some of the tensors; it need not be the current
+    device."""
     for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
         torch.cuda.synchronize(device)
 
@@ -171,7 +175,7 @@ def _has_bytes(tensor: torch.Tensor) -> bool:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """SHA-256 of a plain tensor's elements in the order of C, in hexadecimal."""
+    """The SHA-256 of a plain tensor's elements in the order of C, in hexadecimal."""
     found = hashlib.sha256()
     with torch.no_grad():
         for piece in _pieces(tensor.resolve_conj().resolve_neg()):
@@ -182,12 +186,12 @@ def digest(tensor: torch.Tensor) -> str:
     return found.hexdigest()
 
 
-# Integers as wide as an element: copying some dtypes has no kernel.
+# Integers as wide as an element: torch has no kernel that copies some dtypes.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
 
 def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """One after the other they are the tensor, in the order of C."""
+    """Pieces that are the tensor if they are put one after the other, in the order of C."""
     words = tensor.view(_WORDS[tensor.element_size()])
     if words.is_contiguous():
         words = words.view(-1)
@@ -220,8 +224,8 @@ _FIELDS = {
 
 
 def differences(one: nn.Module | Description, other: nn.Module | Description) -> list[str]:
-    """Compares two modules, or descriptions of some, name by name. Returns a line for each
-    difference, with both values; none: they are equal in all that an image has."""
+    """Compares two modules or descriptions, name by name. Returns a line for each difference, with
+    both values. An empty list says that they are equal in all that an image has."""
     first, second = (
         each if isinstance(each, Description) else describe(each) for each in (one, other)
     )
@@ -243,7 +247,7 @@ def differences(one: nn.Module | Description, other: nn.Module | Description) ->
 def _both(
     first: dict[str, Any], second: dict[str, Any], lines: list[str], what: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Those that both have; a line for each of the others."""
+    """Yields what both have, and adds a line for each of the others."""
     for name, value in first.items():
         if name in second:
             yield name, value, second[name]

@@ -1,5 +1,5 @@
-"""A module and all that it refers to, as plain data: what a record stores and two modules are
-compared by."""
+"""A module and everything that it refers to, as plain data. A record stores it, and two modules are
+compared by it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ position}, or {"other": text} for what is not looked into."""
 
 @dataclasses.dataclass(slots=True)
 class Node:
-    """An owner. name: its path, the first that was found. kind: of `owner_kind`, or "tensor". said:
-    its class, of a function its name. slots: kind, key and what it holds of each."""
+    """An owner. name: its path, the first that was found. kind: see `owner_kind`, or "tensor".
+    said: its class, or the name of a function. slots: for each slot its kind, its key and what it
+    holds."""
 
     name: str
     kind: str
@@ -53,11 +54,13 @@ class Node:
 class Leaf:
     """A tensor object.
 
-    names: its paths as parameter or buffer, or the first path to it otherwise. is_written: the
-    module writes into it: it is registered as a buffer somewhere, or a glob of `publish`'s written=
-    fits one of its paths. attributes: the node of those that were set on it. parts: of a
-    subclass that flattens: the tensors that it is made of, by attribute. context: what such a
-    subclass says of itself besides, or NOT_PLAIN."""
+    - names: its paths as parameter or buffer, or else the first path to it.
+    - is_written: the module writes into it: it is registered as a buffer somewhere, or a glob of
+      `publish`'s written= matches one of its paths.
+    - attributes: the node of the attributes that were set on it.
+    - parts: for a subclass that flattens, the tensors that it is made of, by attribute.
+    - context: what such a subclass says of itself besides, or NOT_PLAIN.
+    """
 
     names: list[str]
     tensor: torch.Tensor
@@ -76,13 +79,13 @@ class Leaf:
 
 
 def plain_class(tensor: torch.Tensor) -> type[torch.Tensor]:
-    """Its class, without the guard that binding gave it."""
+    """The tensor's class, without the guard that binding gave it."""
     return tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
 
 
 class Graph:
     """nodes: the root first, then the other modules in the order of named_modules(), then helper
-    objects, nearest first. modules: how many of them are modules of the tree."""
+    objects, the nearest first. modules: how many of them are modules of the tree."""
 
     def __init__(
         self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
@@ -101,14 +104,14 @@ class Graph:
         for name, module in named:
             self._add_registered(name, module)
         position = 0
-        while position < len(self.nodes):  # which grows
+        while position < len(self.nodes):  # it grows in the loop
             self._look_into(self.nodes[position])
             position += 1
         self._spread_written()
 
     def mark_written(self, globs: Sequence[str]) -> None:
-        """Tensors that one of the globs fits by any of their paths, not by the first one alone: an
-        engine's modules pass such tensors on to each other."""
+        """Marks the tensors of which a glob matches any path, not only the first one: an engine's
+        modules pass such tensors on to each other."""
         fits = re.compile("|".join(fnmatch.translate(glob) for glob in globs)).match
         for node in self.nodes if globs else ():
             for kind, key, held in node.slots:
@@ -117,7 +120,7 @@ class Graph:
         self._spread_written()
 
     def _spread_written(self) -> None:
-        """A subclass that flattens is written into by its parts."""
+        """Marks the parts of a subclass that flattens: writes into it go into its parts."""
         for leaf in self.leaves:
             for part in (leaf.parts or {}).values():
                 self.leaves[part].is_written |= leaf.is_written
@@ -157,7 +160,8 @@ class Graph:
             return plain
         if isinstance(value, torch.Tensor):
             return {"tensor": self._leaf(step(node.name, slot.kind, slot.key), value)}
-        if node.kind == "tensor":  # how it is loaded and the like: it stays as it is
+        # attributes of tensors say how they are loaded and the like: the fresh ones stay
+        if node.kind == "tensor":
             return values.NOT_PLAIN
         kind = owner_kind(value, self.opaque)
         if kind is None:
@@ -192,7 +196,7 @@ def _is_recorded(value: Any) -> bool:
 
 
 def said_of(value: Any) -> str:
-    """What is compared of that which is not looked into."""
+    """What is compared of an object that is not looked into."""
     if isinstance(value, type):
         return f"class {class_name(value)}"
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType):

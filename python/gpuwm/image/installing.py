@@ -1,4 +1,4 @@
-"""Installing an image: a module that was just built becomes the published one."""
+"""Installs an image: a module that was just built becomes the published one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from .slots import PARAMETER
 
 @dataclasses.dataclass(frozen=True)
 class Installed:
-    """What `install` did. mapping: the version's. All others are names, as in `describe`.
+    """What `install` did. mapping: of the version. All other fields are names, as in `describe`.
 
-    shared: tensors that are the version's memory, read-only. private: tensors that got copies of
-    their own. registered: tensors that the module lacked. dropped: that it had besides. retyped:
-    that had another class, dtype, shape or role. values: plain values that were others.
+    - shared: tensors that are the version's memory, read-only.
+    - private: tensors that got copies of their own.
+    - registered: tensors that the module lacked.
+    - dropped: tensors that only the module had.
+    - retyped: tensors that had another class, dtype, shape or role.
+    - values: plain values that were different.
     """
 
     mapping: Attached
@@ -49,34 +52,43 @@ def install(
     replay: Replay = (),
     **options: Any,
 ) -> Installed:
-    """Makes a module equal to the one that `publish` was given: the same names, tensors, ties and
-    views, and the same plain values, in the module and in what it refers to.
+    """Makes a module equal to the one that `publish` got: the same names, tensors, ties and views,
+    and the same plain values, in the module and in everything that it refers to.
 
-    model: of the same code and configuration, under `gpuwm.empty_init()`, on torch's device `meta`
-    or with memory. image: what `gpuwm.attach` takes, with its keywords as `options`, or a mapping.
-    Tensors are registered, dropped, retyped and exchanged, whatever the module has: it is the
-    published one afterwards, also where `model` had other shapes or dtypes, and the result has the
-    names. A tensor that is exchanged stays the same object where torch allows it, so that others
-    who hold it have the new one. Parameters and tensor attributes are shared, read-only and guarded
-    as `Mapping.bind` has them, buffers get copies, and so do names that the globs of `private` fit.
-    Nothing requires gradients. Modules and helper objects are not made or exchanged (but lists,
-    tuples and dicts are): a module that one of both lacks, an object of another class or another
-    function is a problem, since only the code that makes it can: see `replay`.
+    - model: made by the same code with the same configuration, under `gpuwm.empty_init()`, on
+      torch's device `meta` or with memory.
+    - image: what `gpuwm.attach` takes, with its keywords as `options`; or a mapping.
+    - private: globs of names that get copies.
+    - replay: see below.
 
-    replay: (module, function) in the engine's order, for what post-processing leaves in Python:
-    kernels, methods, configurations. The tensors of the module, and of those below it that are not
-    in `replay` themselves, which are on `meta` get scratch memory (ones in floating-point numbers
-    of 16 bits and more, zeros otherwise), `function(module)` runs, and at once every tensor that is
-    reachable from there is exchanged for the image's and the scratch memory freed; with several
-    entries of one module, after the last. No byte of the image is post-processed. So scratch
-    memory is needed for one module at a time.
+    Tensors are registered, dropped, retyped and exchanged, whatever the module has. Afterwards it
+    is the published one, even if `model` had other shapes or dtypes; the result lists the names. If
+    torch allows it, a tensor that is exchanged stays the same object, so that other holders of it
+    have the new one. Parameters and tensor attributes are shared, read-only and guarded as by
+    `Mapping.bind`. Buffers get copies. Nothing requires gradients. Lists, tuples and dicts are
+    exchanged; modules and other helper objects are neither made nor exchanged. So a module that
+    only one side has, an object of another class and another function are problems: only the code
+    that makes them can help, see `replay`.
 
-    All or nothing. BindError: every difference that can't be made good, as `problems`; the module
-    is as before, but for what functions of `replay` wrote into tensors that had memory, and did
-    outside of the module. What a function raises comes through, with the module likewise.
-    Invalid: the version is no image; only a part of it is attached; a glob that fits no tensor.
-    Unsupported: a newer gpuwm wrote the image. Damaged: its record is. All errors of gpuwm.attach.
-    Nobody else may use the module meanwhile.
+    replay: pairs of (module, function) in the engine's order, for what post-processing leaves in
+    Python: kernels, methods, configurations. For each pair, the tensors on `meta` of the module,
+    and of those below it that are not in `replay` themselves, get scratch memory: ones in
+    floating-point numbers of 16 bits and more, zeros otherwise. Then `function(module)` runs. At
+    once every tensor that is reachable from there is exchanged for the image's, and the scratch
+    memory is freed; if a module has several pairs, after the last one. No byte of the image is
+    post-processed. So scratch memory is needed for one module at a time.
+
+    It changes all or nothing. Nobody else may use the module meanwhile. Raises:
+
+    - BindError: `problems` has every difference that can't be removed. The module is as before,
+      except for what functions of `replay` wrote into tensors that had memory, and did outside of
+      the module.
+    - what a function raises; the module is as after BindError.
+    - Invalid: the version is not an image, only a part of it is attached, or a glob matches no
+      tensor.
+    - Unsupported: a newer gpuwm wrote the image.
+    - Damaged: the image's record is damaged.
+    - all errors of gpuwm.attach.
     """
     mapping = _attached(image, options)
     with own_calls():
@@ -122,7 +134,7 @@ def _look(matching: Matching, record: Record, tree: Tree, memory: Memory) -> lis
 
 
 def _written(record: Record, tree: Tree, memory: Memory) -> Iterator[str]:
-    """Parameters that can't be shared."""
+    """Parameters that can't be shared, because the module writes into them."""
     for node in record.nodes[: record.modules]:
         module = tree.modules[node.name]
         for kind, key, held in node.slots:

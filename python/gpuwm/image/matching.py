@@ -1,4 +1,4 @@
-"""What has to change so that a module becomes the published one: both, side by side."""
+"""Compares a module with the published one, side by side, and plans what has to change."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _CONTAINERS: dict[str, Callable[[], Any]] = {
 
 @dataclasses.dataclass(slots=True)
 class Changes:
-    """Names of what was done to a module: tensors that it lacked, that it had besides, that had
-    another class, dtype, shape or role, and plain values that were others."""
+    """Names of what was changed in a module: tensors that it lacked, that only it had, that had
+    another class, dtype, shape or role, and plain values that were different."""
 
     registered: list[str] = dataclasses.field(default_factory=list)
     dropped: list[str] = dataclasses.field(default_factory=list)
@@ -57,7 +57,7 @@ class Changes:
 
 
 class Tree:
-    """The modules of a model: by name, all that each has, and the first name by identity."""
+    """The modules of a model: by name, everything that each has, and the first name by identity."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -66,7 +66,7 @@ class Tree:
         self.look()
 
     def look(self) -> None:
-        """Again: post-processing may add modules and drop some."""
+        """Looks at the modules again: post-processing may add modules and drop some."""
         self.modules.clear()
         self.names.clear()
         for prefix, module in modules_of(self._model):
@@ -75,17 +75,18 @@ class Tree:
             self.names.setdefault(id(module), name)
 
     def look_below(self, module: nn.Module) -> None:
-        """Whether there are new ones."""
+        """Looks below a module. Returns whether there are new modules."""
         for name, each in module.named_modules(prefix=self.names[id(module)]):
             self.modules[name] = each
             self.names.setdefault(id(each), name)
 
 
 class Matching:
-    """Plans in `look`, changes in `apply`, and undoes all that it ever applied in `undo`.
+    """Plans changes in `look`, makes them in `apply`, and undoes all that it ever made in `undo`.
 
-    problems: a line for each difference that can't be made good; then nothing is to be applied.
-    objects: the tensor object of each of the record's that was reached."""
+    problems: a line for each difference that can't be removed; then nothing may be applied.
+    objects: the tensor object for each of the record's tensors that was reached.
+    """
 
     def __init__(self, record: Record, memory: Memory, tree: Tree) -> None:
         self._record = record
@@ -101,18 +102,19 @@ class Matching:
         self._claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
         self._saved: dict[int, tuple[Any, Callable[[], None]]] = {}
         self.saves = True
-        self.exchanged: list[tuple[torch.Tensor, Callable[[], None]]] = []  # and how to undo it
+        # what was exchanged, and how to undo it
+        self.exchanged: list[tuple[torch.Tensor, Callable[[], None]]] = []
         self._steps: list[Callable[[], None]] = []
         self._queue: deque[tuple[int, Any]] = deque()
         self._seen: dict[tuple[int, int], Any] = {}
         self._building: set[int] = set()
 
     def look(self, names: Iterable[str]) -> None:
-        """At these modules, and at what they refer to besides other modules of the tree."""
+        """Looks at these modules, and at what they refer to besides other modules of the tree."""
         for name in names:
             position = self._positions.get(name)
             if position is None:
-                continue  # look_at_structure names it
+                continue  # look_at_structure reports it
             node = self._record.nodes[position]
             module = self._tree.modules.get(name)
             if module is None:
@@ -125,7 +127,7 @@ class Matching:
             self._match(*self._queue.popleft())
 
     def look_at_structure(self) -> None:
-        """At modules that the version lacks."""
+        """Looks at modules that the version lacks."""
         for name in self._tree.names.values():
             if name not in self._positions:
                 said = class_name(type(self._tree.modules[name]))
@@ -148,7 +150,7 @@ class Matching:
             slot = there.pop(_key(kind, key), None)
             has = _MISSING if slot is None else slot.value
             if type(has) is type(held) in SIMPLE and has == held and slot.kind == kind:  # type: ignore[union-attr]
-                continue  # as nearly all are
+                continue  # as for most
             name = step(node.name, kind, key)
             final = self._final(name, held, has)
             if final is _MISSING:
@@ -160,11 +162,11 @@ class Matching:
             self._drop(step(node.name, slot.kind, slot.key), owner, slot)
 
     def _comparable(self, name: str, owner: Any) -> dict[Any, Slot]:
-        """What the owner at that path has, by `_key`."""
+        """The slots of the owner at that path, by `_key`."""
         found: dict[Any, Slot] = {}
         for slot in slots(owner):
             kind, key, _ = slot
-            if kind == ATTRIBUTE:  # as most are
+            if kind == ATTRIBUTE:  # as most slots are
                 if not self._ignored.fits(name, key):
                     found[key] = slot
             elif type(key) is str or values.encoded(key) is not values.NOT_PLAIN:
@@ -186,7 +188,7 @@ class Matching:
         if slot.kind == MODULE:
             if slot.value is None:
                 self._do(owner, lambda: drop(owner, slot.key))
-            return  # look_at_structure names it
+            return  # look_at_structure reports it
         if isinstance(owner, torch.Tensor) and not _is_recorded(slot.value):
             return
         if slot.kind not in (*NAMED, ITEM):
@@ -225,7 +227,8 @@ class Matching:
     # ---- one value ----
 
     def _final(self, name: str, held: Held, has: Any) -> Any:
-        """What a slot is to hold; _MISSING: there is a problem. has: what it holds."""
+        """What a slot must hold in the end, or _MISSING if there is a problem. has: what it holds
+        now."""
         if isinstance(held, dict):
             if "tensor" in held:
                 return self._tensor(name, held["tensor"], has)
@@ -257,7 +260,7 @@ class Matching:
         if position < self._record.modules:
             module = self._tree.modules.get(node.name)
             if module is None:
-                return _MISSING  # it is named where modules are looked at
+                return _MISSING  # it is reported when modules are looked at
             if has is not module and not isinstance(has, nn.Module):
                 return self._problem(name, f"the module {node.name}", has)
             return has if has is module else module
@@ -272,7 +275,8 @@ class Matching:
         return self._rebuilt(name, position, has)
 
     def _rebuilt(self, name: str, position: int, has: Any) -> Any:
-        """A tuple, or a bound method: the same object where nothing in it changes."""
+        """A tuple or bound method with its new content. If nothing in it changes, it is the same
+        object."""
         node = self._record.nodes[position]
         if position in self._building:
             raise errors.Damaged(f"{name} holds itself", "publish the image anew")
@@ -285,7 +289,7 @@ class Matching:
         self._building.add(position)
         made: list[Any] = []
         for kind, key, held in node.slots:
-            if kind == ATTRIBUTE:  # of a class that derives from tuple
+            if kind == ATTRIBUTE:  # a class that derives from tuple can have attributes
                 continue
             value = there.get(_key(kind, key), _MISSING)
             made.append(self._final(step(node.name, kind, key), held, value))
@@ -316,7 +320,8 @@ class Matching:
         return found
 
     def _made(self, position: int, like: torch.Tensor | None) -> torch.Tensor | None:
-        """Its object: what the module has there, if that can become it, or a new one."""
+        """The tensor object for a record's tensor: what the module has there, if that can become
+        it, or a new one."""
         tensor = self._record.tensors[position]
         try:
             new = self._memory.make(position, like)
@@ -338,7 +343,7 @@ class Matching:
     # ---- doing it ----
 
     def apply(self) -> None:
-        """All that was planned since the last time."""
+        """Makes all changes that were planned since the last call."""
         steps, self._steps = self._steps, []
         for act in steps:
             act()
@@ -348,7 +353,7 @@ class Matching:
         return id(tensor) in self._claimed
 
     def exchange(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """It becomes the new one, and stays the same object."""
+        """Gives the tensor the new one's content. It stays the same object."""
         if fitting.unswappable(tensor) is None:
             init.swap(tensor, new)
             self.exchanged.append((tensor, functools.partial(init.swap, tensor, new)))
@@ -360,8 +365,8 @@ class Matching:
         self.exchanged.append((tensor, undo))
 
     def save(self, owner: Any) -> None:
-        """Before it changes. Not once `saves` is False: what comes later was none of the module's
-        before."""
+        """Saves an owner before it changes. Once `saves` is False nothing is saved: what comes
+        later was not the module's before."""
         if self.saves and id(owner) not in self._saved:
             self._saved[id(owner)] = owner, saved(owner)
 
@@ -373,7 +378,8 @@ class Matching:
 
 
 def _key(kind: str, key: Any) -> Any:
-    """Of names, whatever the kind, the name. Of items their type too: 1, 1.0 and True are equal."""
+    """The key that slots are compared by. For names it is the name, whatever the kind. For items it
+    has the type too, since 1, 1.0 and True are equal."""
     return key if kind in NAMED else (kind, type(key), key)
 
 
@@ -394,7 +400,7 @@ def _said(value: Any) -> str:
 
 
 def _same_types(value: Any, held: Held) -> bool:
-    """1, 1.0 and True are equal, and yet not the same."""
+    """Whether the types are the same too: 1, 1.0 and True are equal."""
     return type(value) is type(held) or values.types_of(values.encoded(value)) == values.types_of(
         held
     )
@@ -409,7 +415,7 @@ def _differs(like: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def _exchangeable(like: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether the object can become the new tensor."""
+    """Whether the tensor object can become the new tensor."""
     if not (init.is_plain(like) and init.is_plain(new)):
         return False
     same_device = not like.is_meta and like.device == new.device
@@ -417,7 +423,8 @@ def _exchangeable(like: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def _become(tensor: Any, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
-    """For a tensor with memory on the same device, which others hold or refer to weakly."""
+    """Sets the memory of a tensor that others hold or refer to weakly. Both are on the same
+    device."""
     tensor.__class__ = plain_class(tensor)
     tensor.data = memory
     tensor.requires_grad_(requires_grad)

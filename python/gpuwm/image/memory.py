@@ -1,4 +1,4 @@
-"""The tensors that an image gives a module: one object for each of the record's."""
+"""The tensors that an image gives a module: one object for each tensor of the record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _PLAIN: dict[str, type[torch.Tensor]] = {
 
 
 class Memory:
-    """Makes tensors over a version's memory, or over copies of it. Nothing of a module changes."""
+    """Makes tensors over a version's memory, or over copies of it. It does not change the
+    module."""
 
     def __init__(self, mapping: Attached, record: Record, private: Globs, guard: bool) -> None:
         self._tensors = record.tensors
@@ -34,7 +35,7 @@ class Memory:
         names = {name for tensor in record.tensors for name in tensor.names}
         own = chosen(names, private, "private")
         self._parts = {part for t in record.tensors for part in (t.parts or {}).values()}
-        # The memory that is copied; what overlaps is copied together.
+        # The names of tensors that are copied. Tensors that overlap are copied together.
         self._private: set[str] = set()
         self._on_cpu: set[str] = set()
         for tensor in record.tensors:
@@ -46,13 +47,13 @@ class Memory:
         self._copies: dict[str, torch.Tensor] = {}
 
     def with_parts(self, tensor: Tensor) -> Iterator[Tensor]:
-        """It, and all that a subclass is made of."""
+        """The tensor, and all that a subclass is made of."""
         yield tensor
         for part in (tensor.parts or {}).values():
             yield from self.with_parts(self._tensors[part])
 
     def is_private(self, tensor: Tensor) -> bool:
-        """Of one that has memory; of others it says nothing."""
+        """Whether a tensor that has memory is copied. The result means nothing for others."""
         return tensor.stored in self._private
 
     def shared(self) -> Sequence[torch.Tensor]:
@@ -60,9 +61,9 @@ class Memory:
         return [t for name, t in self._sources.items() if name not in self._private]
 
     def make(self, position: int, like: torch.Tensor | None) -> torch.Tensor:
-        """A new tensor object as the record says. like: what the module has there: its class is
-        taken where the names are equal. Unsupported: this process has no such class, or the class
-        can't be made of its parts."""
+        """A new tensor object as the record describes it. like: what the module has there: if the
+        names of the classes are equal, its class is used. Raises Unsupported if this process has no
+        such class, or the class can't be made of its parts."""
         tensor = self._tensors[position]
         kind = self._class(tensor, like)
         if tensor.parts is not None:

@@ -1,4 +1,4 @@
-"""Publishing a module as it is after loading."""
+"""Publishes a module as it is after loading."""
 
 from __future__ import annotations
 
@@ -44,38 +44,46 @@ def publish(
     announce: Callable[[str], object] | None = None,
     client: clients.Client | None = None,
 ) -> Attached:
-    """Makes a version of a module as it is now, for `install`: an *image*. Returns its mapping.
+    """Makes a version of a module as it is now, for `install`: an *image*. Returns the version's
+    mapping.
 
-    The image has every tensor that is reachable from the module: parameters, buffers (also those
-    that state_dict() leaves out), attributes of modules, and what the objects that modules hold
-    refer to (instance dicts and slots, dicts, lists, tuples, functools.partial, bound methods,
-    closures, defaults of functions); which names there are; ties, views and strides; and plain
-    values of modules, helper objects and tensors: None, bool, int, float, str, tuples of them,
-    torch.dtype, torch.Size, members of enums. A subclass of tensors that flattens
-    (`__tensor_flatten__`) is stored by its parts. Not recorded: hooks, globals of functions,
-    contents of sets, arrays of NumPy, and what objects of the classes `opaque` hold (besides
-    `slots.OPAQUE`; globs of "module.Class", also of one that the object's class derives from). Of
-    what is not recorded the class is, or the function's name, so that `install` can compare it.
-    Neither recorded nor compared are attributes whose paths the globs `ignored` fit: `install`
-    leaves them as the fresh module has them (no parameters, buffers and modules).
+    The image has
 
-    The module stays in use and lies in the version: parameters and tensor attributes are the
-    version's memory, read-only, the same objects; buffers stay this process's own, since models
-    write into them. They move one by one: at no time more is needed than for the model and 2 GiB,
-    as with gpuwm.publish(bind=True), where nobody else refers to what they had. private: globs of
-    names that stay this process's own. written: globs of paths of tensors that the module or its
-    kernels write into, such as workspaces: private here, and in every process that installs the
-    image. A glob is compared with each path to a tensor ("layers.0.workspace",
-    "buffers[0]"), and may fit none. guard: as in `Mapping.bind`; what writes through a subclass
-    that flattens is not seen. Tensors that overlap are shared or private together. In a module on a
-    GPU, tensors on the CPU stay there, private.
+    - every tensor that is reachable from the module: parameters, buffers (also those that
+      state_dict() leaves out), attributes of modules, and what the objects that modules hold refer
+      to (instance dicts and slots, dicts, lists, tuples, functools.partial, bound methods,
+      closures, defaults of functions);
+    - the names that there are, ties, views and strides;
+    - plain values of modules, helper objects and tensors: None, bool, int, float, str, tuples of
+      them, torch.dtype, torch.Size, members of enums.
 
-    All other keywords are those of gpuwm.publish. Of a model in parts, each rank publishes its own
-    module. Nobody else may use the model meanwhile.
+    A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts. Not recorded
+    are hooks, globals of functions, contents of sets, NumPy arrays, and what objects of the classes
+    `opaque` hold. Of these only the class, or the function's name, is recorded, so that `install`
+    can compare it.
 
-    Unsupported: lists the tensors that no version can have, and why; or the record is too large.
-    Invalid: a glob that fits no tensor; files= has the record's name. All errors of gpuwm.publish,
-    and the module is as usable as before, as it says there.
+    - opaque: globs of "module.Class", besides `slots.OPAQUE`; a class counts too if it derives from
+      one that matches.
+    - ignored: globs of paths of attributes that are neither recorded nor compared. `install` leaves
+      them as the fresh module has them. They can't be parameters, buffers or modules.
+    - private: globs of names that stay this process's own.
+    - written: globs of paths of tensors that the module or its kernels write into, such as
+      workspaces. They are private here, and in every process that installs the image. A glob is
+      compared with each path to a tensor ("layers.0.workspace", "buffers[0]"), and may match none.
+    - guard: as in `Mapping.bind`. Writes through a subclass that flattens are not seen.
+    - all other keywords are those of gpuwm.publish. If the model has several parts, each rank
+      publishes its own module.
+
+    The module stays in use, and lies in the version. Parameters and tensor attributes are the
+    version's memory, read-only, and the same objects. Buffers stay this process's own, since models
+    write into them. Tensors move one by one: if nobody else refers to their old memory, no more is
+    needed at any time than the model and 2 GiB, as with gpuwm.publish(bind=True). Tensors that
+    overlap are shared or private together. If the module is on a GPU, its tensors on the CPU stay
+    there, private. Nobody else may use the model meanwhile.
+
+    Raises Unsupported (it lists the tensors that no version can have, and why; or the record is too
+    large), Invalid (a glob matches no tensor, or files= has the record's name), and all errors of
+    gpuwm.publish. After an error the model is as usable as gpuwm.publish says.
     """
     contents = files_of(files)
     if record.FILE in contents:
@@ -117,13 +125,14 @@ def _refuse(graph: Graph, taken: _Taken, storages: Storages) -> None:
 
 
 def _addresses(graph: Graph) -> Iterator[str]:
-    """Plain values that are where a tensor lies now: no other process has it there."""
+    """Plain values that are the address of a tensor, which is another one in every other
+    process."""
     at = {
         leaf.tensor.data_ptr(): leaf.name
         for leaf in graph.leaves
         if leaf.parts is None and leaf.tensor.layout is torch.strided and leaf.tensor.numel()
     }
-    at.pop(0, None)  # on meta
+    at.pop(0, None)  # tensors on meta
     for node in graph.nodes:
         for kind, key, held in node.slots:
             if type(held) is int and held in at:
@@ -135,8 +144,8 @@ def _addresses(graph: Graph) -> Iterator[str]:
 
 
 class _Taken(MutableMapping[str, torch.Tensor]):
-    """What is stored, by name, as `gpuwm.publish` wants it. A tensor that is set is the memory of
-    all that lie there from then on, unless it is private."""
+    """The tensors to store, by name, as `gpuwm.publish` wants them. When publish sets one, all
+    tensors that lie in it get the new memory, unless it is private."""
 
     def __init__(self, graph: Graph, storages: Storages, private: Globs) -> None:
         self._views = storages.views
@@ -144,19 +153,19 @@ class _Taken(MutableMapping[str, torch.Tensor]):
         names = {name for leaf in graph.leaves for name in leaf.names}
         self._private = chosen(names, private, "private")
         self._graph = graph
-        # Parts stay plain: the subclass may ask for their class.
+        # Parts stay plain tensors: the subclass may ask for their class.
         self.parts = {
             graph.leaves[part].name for leaf in graph.leaves for part in (leaf.parts or {}).values()
         }
         self._spread(graph)
         on = storages.device
-        # Those that move come first: gpuwm.publish looks at the first one's device.
+        # Tensors that move come first: gpuwm.publish looks at the device of the first one.
         ordered = sorted(storages.stored, key=lambda each: each.whole.device != on)
         self._stored = {each.name: each for each in ordered}
         self._kept = {each.name for each in ordered if self._is_private(each, on)}
 
     def _spread(self, graph: Graph) -> None:
-        """A subclass that is private has private parts."""
+        """Makes the parts of a private subclass private."""
         for leaf in graph.leaves:
             if leaf.parts and not self._private.isdisjoint(leaf.names):
                 self._private |= {graph.leaves[part].name for part in leaf.parts.values()}
@@ -178,7 +187,7 @@ class _Taken(MutableMapping[str, torch.Tensor]):
             dtype, shape, strides = tensor.dtype, tensor.size(), tensor.stride()
             view = view_of(memory, dtype, shape, strides, self.view(leaf).offset)
             tensor.data = view
-        stored.whole = memory  # what it had is freed
+        stored.whole = memory  # its old memory is freed
 
     def __delitem__(self, name: str) -> None:
         raise TypeError("what is to be published stays")
@@ -193,11 +202,11 @@ class _Taken(MutableMapping[str, torch.Tensor]):
         return self._views[self._positions[id(leaf)]]
 
     def moved(self) -> Iterator[tuple[Stored, bool]]:
-        """All that is stored, and whether it is shared now."""
+        """Everything that is stored, and whether it is shared now."""
         return ((each, name not in self._kept) for name, each in self._stored.items())
 
     def written(self) -> Iterator[str]:
-        """Why some can't be shared."""
+        """Why some tensors can't be shared."""
         shared = {id(leaf.tensor) for each, moves in self.moved() if moves for leaf in each.leaves}
         modules = [(node.name + "." * bool(node.name), node.owner) for node in self._graph.nodes]
         for place in places(modules[: self._graph.modules]):
@@ -206,7 +215,7 @@ class _Taken(MutableMapping[str, torch.Tensor]):
 
 
 def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> None:
-    """Everything has its memory: what is shared gets its guard, and is remembered."""
+    """When everything has its memory: gives shared tensors their guard, and remembers them."""
     sources: dict[int, tuple[Stored, bool]] = {}
     for stored, shared in taken.moved():
         for leaf in stored.leaves:
@@ -240,9 +249,10 @@ def _guard(leaf: Leaf, guard: bool) -> None:
 def remember(
     mapping: Attached, bound: Sequence[tuple[Place, str, bool]], shared: Sequence[torch.Tensor]
 ) -> None:
-    """For mapping_of, check and switch. bound: parameters and buffers, the version's tensor that
-    each lies in or is a copy of, and whether it is private. shared: tensors of the mapping, in
-    whose storages the module's lie: these keep the lease."""
+    """Remembers for mapping_of, check and switch what was bound. bound: parameters and buffers,
+    each with the version's tensor that it lies in or is a copy of, and whether it is private.
+    shared: tensors of the mapping, in whose storages the module's tensors lie: these keep the
+    lease."""
     where = mapping.state_dict()
     remembering.remember(
         mapping,

@@ -1,4 +1,4 @@
-"""The record of an image: a file of the version, in JSON, that says what the module was."""
+"""The record of an image: a file of the version, in JSON, that describes the module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .storages import Storages
 
 FILE = "gpuwm.image.json"
 SCHEMA = 1
-# All files of a version may have this many bytes together (INDEX_FILES_BYTES_MAX).
+# The bytes that all files of a version may have together (INDEX_FILES_BYTES_MAX).
 FILES_BYTES = 32 << 20
 _KINDS = frozenset(
     ("module", "object", "dict", "list", "tuple", "partial", "method", "function", "tensor")
@@ -31,10 +31,12 @@ _SLOT_KINDS = frozenset((*NAMED, "item", "cell", "default", "call"))
 class Tensor:
     """A tensor object of the published module.
 
-    names, is_written: see `graph.Leaf`; what is written into is a copy in each process. said: its
-    class. on_cpu: it was on the CPU, though the version is on a GPU. stored, offset: where its
-    bytes are: the name of the version's tensor (None: it has none) and bytes from its begin. parts,
-    context, is_parameter: of a subclass that flattens, which has no bytes of its own.
+    - names, is_written: see `graph.Leaf`. A tensor that is written into is a copy in each process.
+    - said: its class.
+    - on_cpu: it was on the CPU, though the version is on a GPU.
+    - stored, offset: where its bytes are: the name of the version's tensor (None: it has no bytes),
+      and the bytes from its begin.
+    - parts, context, is_parameter: of a subclass that flattens, which has no bytes of its own.
     """
 
     names: tuple[str, ...]
@@ -71,7 +73,7 @@ class Record:
 
 
 def written(graph: Graph, storages: Storages) -> bytes:
-    """Unsupported: it is larger than a version's files may be."""
+    """The text of a record. Raises Unsupported if it is larger than a version's files may be."""
     classes: dict[str, int] = {}
     nodes = [
         [
@@ -127,7 +129,8 @@ def _row(
         row["attributes"] = leaf.attributes
     if leaf.parts is not None:
         row["parts"] = leaf.parts
-        if isinstance(tensor, torch.nn.Parameter):  # torch says so by an attribute
+        # torch marks a parameter of a subclass by an attribute
+        if isinstance(tensor, torch.nn.Parameter):
             row["parameter"] = True
         if leaf.context is not values.NOT_PLAIN:
             row["context"] = leaf.context
@@ -140,9 +143,9 @@ def _row(
 
 
 def read(mapping: Attached) -> Record:
-    """Of a version that is attached. Invalid: the version is no image, or only a part of it is
-    attached. Unsupported: a newer gpuwm wrote it, or this torch lacks one of its dtypes. Damaged:
-    it does not say what a record says, or not what the version has."""
+    """The record of a version that is attached. Raises Invalid if the version is not an image, or
+    only a part of it is attached; Unsupported if a newer gpuwm wrote it, or this torch lacks one of
+    its dtypes; Damaged if it is not a valid record, or does not fit the version's tensors."""
     try:
         text = mapping.files[FILE]
     except KeyError:
@@ -160,8 +163,8 @@ def read(mapping: Attached) -> Record:
 
 
 def parsed(version: str, text: bytes, infos: Sequence[TensorInfo]) -> Record:
-    """A record, of a version that has these tensors. version: its name, for errors, which are those
-    of `read`."""
+    """Parses the record of a version that has these tensors. version: its name, for the errors,
+    which are those of `read`."""
     try:
         return _Reader(version, text, infos).record
     except _Wrong as error:
@@ -172,7 +175,7 @@ def parsed(version: str, text: bytes, infos: Sequence[TensorInfo]) -> Record:
 
 
 class _Wrong(Exception):
-    """What a record says that none may say."""
+    """A record says something that no record may say."""
 
 
 def _demand(holds: bool, what: str) -> None:
@@ -242,7 +245,7 @@ class _Reader:
         )
 
     def _is_simple(self, slot: Any) -> bool:
-        """A slot of a text as its key and a simple value or a node, as nearly all are."""
+        """Whether a slot's text has a key and a simple value or a node, as most have."""
         if type(slot) is not list or len(slot) != 3:
             return False
         kind, key, held = slot
@@ -285,7 +288,8 @@ class _Reader:
         else:
             try:
                 values.decoded(held)
-            except LookupError:  # an enum that is not imported: told where it is needed
+            # an enum that is not imported here; it is reported where it is needed
+            except LookupError:
                 pass
             except ValueError as error:
                 raise _Wrong(f"value of {name}: {error}") from None
@@ -371,7 +375,7 @@ class _Reader:
 
 
 def _refuse_cycles(tensors: Sequence[Tensor]) -> None:
-    """A subclass that is one of its own parts."""
+    """Refuses a subclass that is one of its own parts."""
     done: set[int] = set()
 
     def look(position: int, above: frozenset[int]) -> None:

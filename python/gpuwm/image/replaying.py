@@ -1,4 +1,4 @@
-"""An engine's post-processing, run again on memory that is thrown away: for the Python state that
+"""Runs an engine's post-processing again, on memory that is thrown away, for the Python state that
 it leaves. The bytes come from the image."""
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from .matching import Matching, Tree
 from .slots import SIMPLE, Opaque, Slot, is_mutable, owner_kind, slots
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
-# Scratch memory that the exchange leaves is in cycles of Python's, or something holds it. Looking
-# for cycles takes a tenth of a second: not before it is worth it.
+# Scratch memory that is left after the exchange is held by cycles of Python objects, or by
+# somebody. To look for cycles takes a tenth of a second, so it is done only for at least this many
+# bytes.
 COLLECT_BYTES = 1 << 30
 
 
 @contextlib.contextmanager
 def own_calls() -> Iterator[None]:
-    """While gpuwm itself looks at tensors: subclasses don't see it, and torch records nothing."""
+    """Inside, gpuwm itself looks at tensors: subclasses don't see it, and torch records nothing."""
     with (
         torch.inference_mode(False),
         torch.no_grad(),
@@ -60,7 +61,7 @@ class Replaying:
         self._lingering: list[tuple[str, _Weak, int]] = []
 
     def run(self) -> list[str]:
-        """All entries, in their order. Returns problems; then the caller undoes everything."""
+        """Runs all entries, in their order. Returns problems; then the caller undoes everything."""
         if not self._entries:
             return []
         with own_calls():
@@ -93,7 +94,7 @@ class Replaying:
         self._matching.saves = False
 
     def _members(self, module: nn.Module) -> list[nn.Module]:
-        """The module, and those below it that are not to be replayed themselves any more."""
+        """The module, and those below it that are not replayed by themselves later."""
         return [
             each
             for each in module.modules()
@@ -116,11 +117,12 @@ class Replaying:
         new = scratch(tensor, self._device)
         storage = new.untyped_storage()
         empty = init.of_class(type(tensor), new)
-        init.swap(tensor, empty)  # which exchanged the two
+        init.swap(tensor, empty)  # it exchanges the contents of the two
         self._scratch.append((name, tensor, empty, _Weak(storage), storage.nbytes()))
 
     def _throw_away(self) -> None:
-        """Whatever is not the image's; `undo` gives back tensors without memory."""
+        """Throws away all tensors that are not the image's. `undo` gives back tensors without
+        memory."""
         undone = self._matching.exchanged
         undone[:] = [each for each in undone if id(each[0]) in self._had_memory]
         while self._scratch:
@@ -135,17 +137,20 @@ class Replaying:
         storage: _Weak,
         nbytes: int,
     ) -> None:
-        """`tensor` got scratch memory, and has it still where it is none of the image's."""
+        """Empties a tensor that still has scratch memory, because it is not the image's. For one
+        that is, notes how to undo the exchange."""
         if self._matching.has_claimed(tensor):
             undo = functools.partial(init.swap, tensor, empty)
             self._matching.exchanged.append((tensor, undo))
         else:
-            with contextlib.suppress(RuntimeError):  # somebody holds it: it is named at the end
+            # somebody holds it; that is reported at the end
+            with contextlib.suppress(RuntimeError):
                 init.swap(tensor, empty)
         self._lingering.append((name, storage, nbytes))
 
     def undo(self) -> None:
-        """Takes the memory back that a function had when it failed. After `Matching.undo`."""
+        """Takes back the memory that a function had when it failed. Call it after
+        `Matching.undo`."""
         for _, tensor, empty, _, _ in self._scratch:
             init.swap(tensor, empty)
 
@@ -186,8 +191,8 @@ def _checked(
 def _reached(
     modules: Sequence[nn.Module], opaque: Opaque, tree: Container[int]
 ) -> Iterator[tuple[Any, list[Slot]]]:
-    """Each owner once, with its slots: the modules, and what they refer to, but for other modules
-    of the tree. tree: the ids of all its modules."""
+    """Yields each owner once, with its slots: the modules, and what they refer to besides other
+    modules of the tree. tree: the ids of all its modules."""
     seen: dict[int, Any] = {id(module): module for module in modules}
     queue: deque[Any] = deque(modules)
     while queue:
@@ -209,8 +214,8 @@ def _reached(
 
 
 def scratch(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Memory with that shape: ones where the dtype is a floating-point number of 16 bits or more,
-    zeros in all others. So scales are no zeros, and indices are within bounds."""
+    """Memory of that shape: ones if the dtype is a floating-point number of 16 bits or more, zeros
+    in all other dtypes. So scales are not zero, and indices are within bounds."""
     made = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=device)
     if like.dtype.is_floating_point and like.dtype.itemsize >= 2:
         made.fill_(1)

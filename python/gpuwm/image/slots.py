@@ -1,8 +1,8 @@
-"""What refers to what in a module: every place of an object that holds another one.
+"""Finds what refers to what in a module: every place of an object that holds another one.
 
 An *owner* is an object that is looked into: a module, a tensor (its attributes), a helper object
-(instance dict and slots), a dict, list or tuple, a `functools.partial`, a bound method, a function
-(its closure and defaults). A *slot* is one place of an owner, by kind and key.
+(instance dict and slots), a dict, list or tuple, a `functools.partial`, a bound method, or a
+function (its closure and defaults). A *slot* is one place of an owner, and has a kind and a key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-# Kinds of slots. The first four are those of modules; ATTRIBUTE is that of any object.
+# The kinds of slots. The first four are those of modules. Any object can have an ATTRIBUTE.
 PARAMETER = "parameter"
 BUFFER = "buffer"
 TRANSIENT = "transient"  # a buffer that state_dict() leaves out
@@ -27,15 +27,15 @@ ITEM = "item"
 CELL = "cell"  # a variable of a closure
 DEFAULT = "default"  # a default of a function
 CALL = "call"  # what a bound method or a partial calls, and its arguments
-NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # share one name space
+NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
-# What torch keeps in a module for itself. Hooks are the caller's own: they are not recorded.
+# What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
 _INTERNAL = frozenset(
     name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
 ) | {"_compiled_call_impl", "_flat_weight_refs"}
 
-# Objects of these classes are not looked into: the process's own means, none of the model's state.
-# The names are those of a class or of one that it derives from, with its module.
+# Objects of these classes are not looked into: they are means of the process, and not the model's
+# state. Each is the name of a class, or of one that it derives from, with its module.
 OPAQUE = (
     *("logging.*", "threading.*", "_thread.*", "asyncio.*", "concurrent.*", "multiprocessing.*"),
     *("queue.*", "_queue.*", "socket.*", "_socket.*", "subprocess.*", "ctypes.*", "_ctypes.*"),
@@ -61,11 +61,12 @@ def class_name(kind: type) -> str:
 
 
 class Opaque:
-    """Which classes are not looked into. globs: besides OPAQUE, of names as class_name has them."""
+    """The classes that are not looked into. globs: of names in the form of class_name, besides
+    OPAQUE."""
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
         self.globs = tuple(globs)
-        self.kinds: dict[type, str | None] = {}  # what owner_kind found
+        self.kinds: dict[type, str | None] = {}  # the results of owner_kind
 
     def __contains__(self, kind: type) -> bool:
         return self.names([class_name(base) for base in kind.__mro__[:-1]])
@@ -78,34 +79,34 @@ class Opaque:
 
 class Ignored:
     """Attributes that are neither recorded nor compared. globs: of their paths. Parameters, buffers
-    and modules are never among them, nor what dicts, lists and tuples hold."""
+    and modules are never among them, and neither is what dicts, lists and tuples hold."""
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
         self.globs = tuple(globs)
         self._by_key: dict[str, list[str]] = {}
 
     def fits(self, name: str, key: str) -> bool:
-        """The attribute `key` of the owner at the path `name`."""
+        """Whether the attribute `key` of the owner at the path `name` is one of them."""
         globs = self._by_key.get(key)
         if globs is None:
             globs = self._by_key[key] = [glob for glob in self.globs if _may_end(glob, key)]
-        if not globs:  # as nearly always
+        if not globs:  # as in most cases
             return False
         path = step(name, ATTRIBUTE, key)
         return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
 def _may_end(glob: str, key: str) -> bool:
-    """Whether some path that ends with the key may fit: few do, and there are many paths."""
+    """Whether a path that ends with the key can match. Few do, and there are many paths."""
     end = glob.rpartition(".")[2]
     return any(wild in end for wild in "*?[]") or key.endswith(end)
 
 
 def owner_kind(value: Any, opaque: Opaque) -> str | None:
-    """What sort of owner it is; None: it is looked into no further. Tensors are no such owners:
-    their attributes are looked at apart."""
+    """The kind of an owner, or None if the value is not looked into. Tensors are not such owners:
+    their attributes are looked at separately."""
     kind = type(value)
-    if kind in SIMPLE:  # as nearly all are
+    if kind in SIMPLE:  # as most values are
         return None
     if kind not in opaque.kinds:
         opaque.kinds[kind] = _kind_of_class(kind, opaque)
@@ -164,15 +165,15 @@ def _slots_of_class(kind: type) -> dict[str, Any]:
 
 
 def slots(owner: Any) -> list[Slot]:
-    """All of an owner that `owner_kind` knows, or of a tensor. Attributes come sorted, so that the
-    order in which they were set is of no matter."""
+    """All slots of a tensor, or of an owner that `owner_kind` knows. Attributes are sorted, so the
+    order in which they were set does not matter."""
     for kind, slots_of in _SLOTS_OF:
         if isinstance(owner, kind):
             return slots_of(owner)
     return _of_object(owner)
 
 
-# What `slots` of each sort returns is a list: a generator takes twice as long.
+# The functions that `slots` calls return lists: generators take twice as long.
 
 
 def _of_partial(partial: functools.partial[Any]) -> list[Slot]:
@@ -241,7 +242,7 @@ _SLOTS_OF: tuple[tuple[type, Callable[[Any], list[Slot]]], ...] = (
 
 
 def step(name: str, kind: str, key: Any) -> str:
-    """The path of what a slot holds. name: its owner's."""
+    """The path of what a slot holds. name: the path of its owner."""
     if kind in NAMED:
         return f"{name}.{key}" if name else str(key)
     if kind == ITEM:
@@ -253,7 +254,8 @@ def step(name: str, kind: str, key: Any) -> str:
 
 
 def put(owner: Any, kind: str, key: Any, value: Any) -> None:
-    """An owner that `is_mutable` has that value in that slot then, and no other of the name."""
+    """Puts a value into a slot of an owner that `is_mutable`. Other kinds of slots with the same
+    name are removed."""
     if isinstance(owner, nn.Module):
         _put_in_module(owner, kind, key, value)
     elif kind == ITEM:
@@ -282,7 +284,7 @@ def _put_in_module(module: nn.Module, kind: str, key: str, value: Any) -> None:
     for table in tables.values():
         if table is not tables[kind]:
             table.pop(key, None)
-    tables[kind][key] = value  # where it was, if it was there: state_dict() has that order
+    tables[kind][key] = value  # at its old place, if it had one: state_dict() keeps this order
     if kind == TRANSIENT:
         module._non_persistent_buffers_set.add(key)
     else:
@@ -311,7 +313,7 @@ def _put_argument(partial: functools.partial[Any], key: str | int, value: Any) -
 
 
 def _put_attribute(owner: Any, key: str, value: Any) -> None:
-    """Past `__setattr__`: frozen dataclasses refuse there."""
+    """Sets it without `__setattr__`, which frozen dataclasses refuse."""
     members = _slots_of_class(type(owner))
     if key in members:
         members[key].__set__(owner, value)
@@ -320,7 +322,7 @@ def _put_attribute(owner: Any, key: str, value: Any) -> None:
 
 
 def drop(owner: Any, key: Any, kind: str = ATTRIBUTE) -> None:
-    """Without an error where there is none. kind: ITEM for what a dict or list has."""
+    """Removes a slot, if there is one. kind: ITEM for what a dict or list has."""
     if kind == ITEM:
         del owner[key]
         return
@@ -340,7 +342,7 @@ def is_mutable(owner: Any) -> bool:
 
 
 def rebuilt(owner: Any, values: Sequence[Any]) -> Any:
-    """A tuple, named tuple or bound method like `owner`, with other values in its slots, in their
+    """A copy of a tuple, named tuple or bound method with other values in its slots, in their
     order."""
     if isinstance(owner, types.MethodType):
         return types.MethodType(values[1], values[0])
@@ -348,7 +350,7 @@ def rebuilt(owner: Any, values: Sequence[Any]) -> Any:
 
 
 def saved(owner: Any) -> Callable[[], None]:
-    """Remembers what all slots of an owner hold; the function that it returns restores it."""
+    """Remembers what all slots of an owner hold. Returns a function that restores it."""
     if isinstance(owner, nn.Module):
         return _saved_module(owner)
     before = slots(owner)

@@ -1,8 +1,9 @@
-"""Which bytes of a module a version stores, and how each tensor lies in them.
+"""Decides which bytes of a module a version stores, and how each tensor lies in them.
 
 Tensors whose memory overlaps belong together. If one of them covers the others and is dense, the
-version has it, with its dtype and strides; else it has the bytes that they cover, as U8. The others
-are views, by byte offset, so that they are views after `install` too.
+version has that one, with its dtype and strides. Otherwise the version has the bytes that they
+cover, as U8. The others are views, with an offset in bytes, so that they are views after `install`
+too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from ..gathering_torch import NAMES
 from ..init import is_plain
 from .graph import Leaf, plain_class
 
-# Where bytes are stored without a tensor that covers them, their begin is moved down to a multiple
-# of this: as far as kernels ask for, and as a version aligns its tensors.
+# If no tensor covers the bytes that are stored, their begin is moved down to a multiple of this.
+# Kernels ask for no larger alignment, and a version aligns its tensors in the same way.
 ALIGN_BYTES = 256
 
 
 class View(NamedTuple):
-    """Where a tensor lies. stored: the position among what is stored; None: it has no bytes."""
+    """Where a tensor lies. stored: its position in the list of what is stored. None: it has no
+    bytes."""
 
     stored: int | None
     offset: int  # bytes from the begin
@@ -32,8 +34,8 @@ class View(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Stored:
-    """Bytes that the version has as one tensor. leaves: those that lie in it. whole: over all of
-    it, with the dtype, shape and strides that the version has."""
+    """Bytes that the version has as one tensor. leaves: the tensors that lie in it. whole: a tensor
+    over all of it, with the dtype, shape and strides that the version has."""
 
     name: str
     leaves: list[Leaf]
@@ -49,8 +51,8 @@ class _Range(NamedTuple):
 
 
 class Storages:
-    """stored, and views by the leaf's position. problems: a line for each tensor that no version
-    can have. device: the one that parameters are on."""
+    """What is stored, and views by the position of the leaf. problems: a line for each tensor that
+    no version can have. device: the one that parameters are on."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.stored: list[Stored] = []
@@ -109,7 +111,7 @@ class Storages:
 
 
 def unstorable(tensor: torch.Tensor) -> str | None:
-    """Why its bytes, shape and strides don't say all about it, or can't be had."""
+    """Why the tensor's bytes, shape and strides don't say everything about it, or can't be read."""
     said = plain_class(tensor).__name__
     if is_lazy(tensor):
         return "lazy: it has no shape before the module's first call"
@@ -128,14 +130,14 @@ def unstorable(tensor: torch.Tensor) -> str | None:
 
 
 def _range(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of its first byte and behind its last."""
+    """The addresses of its first byte, and behind its last byte."""
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
     begin = tensor.data_ptr()
     return begin, begin + span * tensor.element_size()
 
 
 def _overlapping(ranges: list[_Range]) -> Iterator[list[_Range]]:
-    """Those that belong together; all in the order of their names' discovery."""
+    """The groups of tensors that overlap, in the order in which they were found."""
     found: list[_Range] = []
     end = 0
     for each in sorted(ranges, key=lambda each: each.begin):
@@ -149,7 +151,7 @@ def _overlapping(ranges: list[_Range]) -> Iterator[list[_Range]]:
 
 
 def _covering(together: list[_Range], begin: int, end: int) -> Leaf | None:
-    """A tensor that a version can have as it is, and whose memory all others lie in."""
+    """The tensor that a version can have as it is, and whose memory holds all others, or None."""
     for each in together:
         tensor = each.leaf.tensor
         if (each.begin, each.end) != (begin, end) or tensor.dtype not in NAMES:
@@ -164,7 +166,7 @@ def _covering(together: list[_Range], begin: int, end: int) -> Leaf | None:
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements are all of its memory, each once, in whatever order."""
+    """Whether its elements fill its memory, each of them once, in any order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
         if size > 1:

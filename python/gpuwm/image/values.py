@@ -1,4 +1,4 @@
-"""Plain values, as JSON has them and back: no code runs when one is read."""
+"""Plain values to JSON and back. Reading one runs no code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOT_PLAIN = object()
 
 
 def encoded(value: Any) -> Json:
-    """None, bool, int, float, str, tuples of them, torch.dtype, torch.Size and members of enums;
-    NOT_PLAIN: something else."""
+    """Encodes None, bool, int, float, str, tuples of them, torch.dtype, torch.Size and members of
+    enums. Returns NOT_PLAIN for anything else."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
@@ -35,7 +35,7 @@ def encoded(value: Any) -> Json:
 
 
 def encoded_deeply(value: Any) -> Json:
-    """As `encoded`, with lists and dicts of texts too."""
+    """Encodes lists and dicts of texts too."""
     if type(value) is list:
         parts = [encoded_deeply(part) for part in value]
         return NOT_PLAIN if any(part is NOT_PLAIN for part in parts) else {"list": parts}
@@ -52,7 +52,7 @@ def is_plain_json(value: Json) -> bool:
 
 
 def types_of(value: Json) -> Any:
-    """Of an encoded value: 1, 1.0 and True are equal, and yet not the same."""
+    """The types in an encoded value: 1, 1.0 and True are equal, but not the same."""
     if isinstance(value, dict):
         return {key: types_of(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -61,8 +61,8 @@ def types_of(value: Json) -> Any:
 
 
 def decoded(value: Json) -> Any:
-    """ValueError: it is none that `encoded` makes. LookupError: an enum that this process has not
-    imported."""
+    """Decodes a value. Raises ValueError if `encoded` can't have made it, and LookupError for an
+    enum that this process has not imported."""
     if not isinstance(value, dict):
         if value is None or type(value) in (bool, int, float, str):
             return value
@@ -135,8 +135,8 @@ _DECODERS = {
 
 
 def imported(name: str) -> type | None:
-    """A class by its name, from modules that this process has imported already: none is imported
-    for it. Modules' own names are looked for from the longest."""
+    """A class by its name, from modules that this process has imported already. It imports nothing.
+    It tries the longest name of a module first."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:count]))

@@ -9,13 +9,13 @@ Importing this package imports neither SGLang nor torch.
 
 from __future__ import annotations
 
-FORMAT = "gpuwm"  # of --load-format
+FORMAT = "gpuwm"  # the value of --load-format
 
 
 def register() -> None:
-    """Makes the load format `gpuwm` known to SGLang in this process, and refuses what would write
-    into weights that are shared. SGLang calls this function once a process, before it reads its
-    arguments, and applies the hooks afterwards."""
+    """Makes the load format `gpuwm` known to SGLang in this process, and makes SGLang refuse what
+    would write into shared weights. SGLang calls this function once in each process, before it
+    reads its arguments, and applies the hooks afterwards."""
     from sglang.srt import server_args
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..engines import texts
 
-# By the field of the key. What has a field of its own is not here: sizes of groups, dtype, model.
+# By the field of the key. Arguments that have a field of their own are not here: sizes of groups,
+# dtype, model.
 TABLE: dict[str, tuple[str, ...]] = {
     "cache": ("kv_cache_dtype", "quantization_param_path"),
     "attention": (
@@ -57,8 +58,8 @@ TABLE: dict[str, tuple[str, ...]] = {
 }
 
 # Environment variables that say how SGLang logs, is tested, schedules, transfers KV caches or finds
-# its files. All others that SGLang knows and that are set to something else than their default
-# count. The words are parts of names.
+# its files. All others count that SGLang knows and whose value is not their default. These words
+# are parts of names.
 _WITHOUT_WEIGHTS = (
     *("_LOG_", "_DEBUG_", "_TEST_", "_CI", "_PROFILE", "_PROFILER_", "_TRACE", "_CANARY_"),
     *("DISAGG", "HICACHE", "MOONCAKE", "_MORI_", "HUGEPAGE", "_ENCODER_", "_STAGING_", "_EXA_"),
@@ -68,14 +69,14 @@ _WITHOUT_WEIGHTS = (
     *("_RADIX_", "_MEM_CHECK", "_INBALANCE_", "_PYSPY_", "_TOOL", "_WARMUP", "_USE_CPU_ENGINE"),
     *("_EMPTY_CACHE", "_IS_FIRST_RANK", "_NEW_TOKEN", "SGLANG_ENABLE_TORCH_COMPILE"),
     *("_OUTLINES_", "_CUSTOM_ALL_REDUCE", "_BREAKABLE_CUDA_GRAPH", "_CUDA_GRAPH_"),
-    *("SGLANG_RUN_ID", "SGLANG_DP_RANK"),  # of one run, of one replica
+    *("SGLANG_RUN_ID", "SGLANG_DP_RANK"),  # of one run, and of one replica
     *("_BLOCK_NONZERO_RANK", "_LOCAL_IP_", "_GIT_COMMIT"),
     *("_LOGGING_", "_OLLAMA_", "_WORKERS", "_NSYS_", "_RINGBUFFER_", "_DETOKENIZER_"),
 )
 
 
 def changed(server_args: Any, field: str) -> dict[str, Any]:
-    """The arguments of a field of the key that differ from their default, as plain data. SGLang
+    """The arguments of a field of the key whose values are not their default, as plain data. SGLang
     fills in what its user left open, so most backends are among them."""
     defaults = {each.name: each.default for each in dataclasses.fields(server_args)}
     found = {
@@ -90,7 +91,7 @@ _OTHERS = ("CK_MOE",)  # variables without SGLang's prefix that choose how weigh
 
 
 def environment() -> str:
-    """The environment variables that count, for the key."""
+    """The environment variables that count, as a field of the key."""
     from sglang.srt import environ
 
     found = {}
@@ -101,7 +102,7 @@ def environment() -> str:
             continue
         if (value := variable.get()) != variable._resolve_default():
             found[name] = texts.plain(value)
-    # Some are read without being among these.
+    # SGLang reads some variables that are not among these.
     for name, value in os.environ.items():
         known = hasattr(type(environ.envs), name) or any(word in name for word in _WITHOUT_WEIGHTS)
         if not known and (name.startswith(("SGLANG_", "SGL_")) or name in _OTHERS):

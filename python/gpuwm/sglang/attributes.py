@@ -1,9 +1,9 @@
-"""What SGLang's modules refer to that is no weight: objects of the engine, and tensors that a
+"""What SGLang's modules refer to that is not weights: objects of the engine, and tensors that a
 forward pass writes into."""
 
 from __future__ import annotations
 
-# Objects that belong to the engine, not to the model.
+# Objects that belong to the engine, and not to the model.
 OPAQUE = (
     "sglang.srt.server_args.*",
     "sglang.srt.distributed.*",
@@ -12,15 +12,15 @@ OPAQUE = (
     "transformers.configuration_utils.*",
 )
 
-# Tensors that an image would share read-only, and which kernels or models write into at each step.
-# By name of the attribute, wherever it is.
+# Tensors that an image would share read-only, but kernels or models write into them at each step.
+# By the name of the attribute, in any object.
 _WRITTEN = {
     "workspace": "Marlin's kernels keep locks there",
     "deepstack_input_embeds": "Qwen3-VL: features of a step's images",
 }
 WRITTEN = tuple(glob for name in _WRITTEN for glob in (name, f"*.{name}", f"*.{name}[[]*"))
 
-# How one engine runs a module: each engine keeps what its own constructors chose.
+# These say how one engine runs a module. Each engine keeps what its own constructors chose.
 _IGNORED = {
     "_forward_method": "MultiPlatformOp: forward_native or that of the platform",
     "_original_forward_method": "likewise, while torch.compile is entered",
@@ -29,6 +29,6 @@ _IGNORED = {
 }
 IGNORED = tuple(glob for name in _IGNORED for glob in (name, f"*.{name}"))
 
-# What SGLang writes when it has loaded weights, which an engine that attaches does not load:
-# torch's mode, and whether weights of experts were padded.
+# Attributes that SGLang writes when it has loaded weights: torch's mode, and whether weights of
+# experts were padded. An engine that attaches does not load weights.
 WRITTEN_BY_LOADING = frozenset({"training", "use_padded_loading"})

@@ -7,16 +7,16 @@ from typing import Any
 
 from ..engines import texts
 
-PREFIX = "backends."  # of all fields' names
+PREFIX = "backends."  # of the names of all these fields
 
-# Attributes by which SGLang's quantisation methods and schemes hold what they chose.
+# Attributes in which SGLang's quantisation methods and schemes keep what they chose.
 _CHOICES = ("scheme", "kernel", "runner_backend", "use_marlin", "use_deepgemm", "block_quant")
 
 
 def backends(model: Any) -> dict[str, str]:
     """The kernels that the layers of a built model chose (post-processed or not, on any device):
-    the fields `backends.linear` and `backends.moe`, where there are such layers. Each lists names
-    and how many layers have them."""
+    the fields `backends.linear` and `backends.moe`, if there are such layers. Each lists names, and
+    how many layers have them."""
     found: dict[str, dict[str, int]] = {}
     for module in model.modules():
         method = getattr(module, "quant_method", None)

@@ -1,4 +1,4 @@
-"""What one engine of SGLang asks gpuwm for: names, keys and the ranks that load together."""
+"""What one engine of SGLang asks gpuwm for: names, keys, and the ranks that load together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from . import identity, keys
 from .settings import Settings
 
 log = logging.getLogger("sglang.gpuwm")
-DRAFT = ".draft"  # what a draft's ref has behind the target's
-CONFIGURATION = "sglang.configuration"  # metadata: the texts of which the key has digests only
+DRAFT = ".draft"  # the end of a draft's ref; the rest is the target's ref
+CONFIGURATION = "sglang.configuration"  # metadata: the texts of which the key has only digests
 
 
 @dataclass(frozen=True)
 class Load:
-    """What SGLang gives its loader. device: torch's kind. load_config: that of the inner loader."""
+    """What SGLang gives its loader. device: of torch's kind. load_config: of the inner loader."""
 
     server_args: Any
     model_config: Any
@@ -46,9 +46,9 @@ class Engine(shared.Engine):
 
 
 def engine(settings: Settings, load: Load) -> Engine:
-    """Connects, computes keys and names, and compares notes with the other ranks. Collective: see
-    Ranks. Unreachable: no gpuwmd; Unsupported: ranks that can't share a version; NotFound: the
-    checkpoint of mode raw; OSError: the checkpoint's files."""
+    """Connects, computes keys and names, and compares them with the other ranks. Collective: see
+    Ranks. Raises Unreachable (there is no gpuwmd), Unsupported (ranks that can't share a version),
+    NotFound (the checkpoint of mode raw) and OSError (the checkpoint's files)."""
     ranks = _ranks(load)
     ref = _ref(settings, load)
     error: Exception | None = None
@@ -76,9 +76,9 @@ def engine(settings: Settings, load: Load) -> Engine:
 
 
 def check_unchanged(engine: Engine, load: Load) -> None:
-    """Call after the files were read, before the model is published. Mismatch: the checkpoint is
-    not the one whose identity the engine has, as it changed while the engine waited or read. Only
-    rank 0 looks, and not where the identity is unknown, nor in mode raw."""
+    """Raises Mismatch if the checkpoint is no longer the one whose identity the engine has, because
+    it changed while the engine waited or read. Call it after the files were read and before the
+    model is published. Only rank 0 looks, and not if the identity is unknown, nor in mode raw."""
     if not engine.identity or engine.checkpoint is not None or engine.ranks.rank != 0:
         return
     now = _identity_of_files(engine.settings, load)
@@ -101,8 +101,7 @@ def _ranks(load: Load) -> Ranks:
 
 
 def _ref(settings: Settings, load: Load) -> str | None:
-    """What `ref` says for this model: a draft has the target's options, and gets a ref of its
-    own."""
+    """The ref for this model. A draft has the target's options, and gets a ref of its own."""
     if settings.ref is None or not load.model_config.is_draft_model:
         return settings.ref
     number = load.load_config.draft_model_idx

@@ -1,4 +1,5 @@
-"""Functions of SGLang that know the load formats, or write into weights, and what runs instead.
+"""Functions of SGLang that know the load formats or write into weights, and what runs in their
+place.
 
 Each hook gets the function that it replaces, and that function's arguments.
 """
@@ -13,7 +14,8 @@ from . import FORMAT
 
 _LOADER = "sglang.srt.model_loader.loader"
 _UPDATER = "sglang.srt.model_executor.model_runner_components.weight_updater.WeightUpdater"
-# What /update_weights_from_disk and its kin run on each rank, and /load_lora… does not.
+# These run on each rank for /update_weights_from_disk and similar requests, but not for
+# /load_lora….
 UPDATES = (
     "update_weights_from_disk",
     "update_weights_from_distributed",
@@ -23,7 +25,8 @@ UPDATES = (
 
 
 def verify_load_format(original: Callable[..., None], load_config: Any) -> None:
-    """SGLang's load formats are an enum, which takes no further members."""
+    """Accepts the load format: SGLang's load formats are an enum, which takes no further
+    members."""
     if load_config.load_format != FORMAT:
         original(load_config)
 
@@ -39,8 +42,9 @@ def get_model_loader(
 
 
 def update_weights(original: Callable[..., Any], updater: Any, *args: Any, **named: Any) -> Any:
-    """SGLang answers the request with the text; the engine goes on with its weights."""
-    # It is imported where an engine loads with this format, and needs the SGLang that it is for.
+    """Returns the text with which SGLang answers the request. The engine goes on with its
+    weights."""
+    # It is imported only if an engine loads with this format, and needs the SGLang that it is for.
     loading = sys.modules.get(f"{__package__}.loading")
     version = None if loading is None else loading.version_of(updater.get_model())
     if version is None:

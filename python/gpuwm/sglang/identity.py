@@ -1,4 +1,5 @@
-"""Which checkpoint an engine of SGLang would load: `gpuwm.engines.identity` of SGLang's files."""
+"""The identity of the checkpoint that an engine of SGLang would load: `gpuwm.engines.identity` with
+SGLang's files."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def _uses_modelscope() -> bool:
     return bool(envs.SGLANG_USE_MODELSCOPE.get())
 
 
-# Of SGLang's default loader, which takes *.pt files where a format's own are missing.
+# The formats of SGLang's default loader, which takes *.pt files if a format's own are missing.
 FORMATS = checkpoint.Formats(
     "SGLang",
     {
@@ -41,7 +42,7 @@ def identity(
     server_args: Any, model_config: Any, inner: str, download_dir: str | None
 ) -> dict[str, str]:
     """The fields `identity.kind`, `identity.weights` and `identity.config`. inner: the load format
-    that would read the files. Errors of `gpuwm.engines.identity.of_files`."""
+    that would read the files. Raises the errors of `gpuwm.engines.identity.of_files`."""
     if inner == "dummy":
         return shared.fields("none", "random weights of SGLang's load format dummy", "")
     code = bool(server_args.trust_remote_code)

@@ -20,7 +20,7 @@ from . import arguments
 # on them.
 RANK_FIELDS = ("tp.rank", "pp.rank", "attention.rank", "experts.rank")
 
-# Packages that bring kernels, or that decide how a checkpoint is read or packed.
+# Packages that have kernels, or that decide how a checkpoint is read or packed.
 PACKAGES = (
     "transformers",
     "triton",
@@ -43,13 +43,13 @@ PACKAGES = (
 
 
 def layout(server_args: Any, model_config: Any, load_config: Any, device: str) -> dict[str, str]:
-    """What decides how the weights of one rank lie in memory: fields of a key, in the order in
-    which a difference is worth telling.
+    """The fields of a key that decide how the weights of one rank lie in memory. They are in the
+    order in which `compare` names a difference.
 
-    server_args, model_config, load_config: as SGLang's loader has them. device: torch's kind,
-    "cuda" or "cpu". Call it once, before the model is built. SGLang's process groups have to be
-    there. At most 24 fields of at most 255 bytes: with three of the identity and two of the
-    backends they are fewer than the 32 that a key of gpuwm may have.
+    server_args, model_config, load_config: as SGLang's loader has them. device: of torch's kind,
+    "cuda" or "cpu". Call it once, before the model is built. SGLang's process groups must be there.
+    It returns at most 24 fields of at most 255 bytes. With three of the identity and two of the
+    backends there are 29. A key of gpuwm may have 64.
     """
     found = {
         "model": _model(model_config),
@@ -74,7 +74,7 @@ def _model(model_config: Any) -> str:
     from sglang.srt.model_loader.utils import get_model_architecture
 
     built, kind = get_model_architecture(model_config)
-    if not built.__module__.startswith("sglang."):  # a plugin's, perhaps of the same name
+    if not built.__module__.startswith("sglang."):  # a plugin's class, perhaps with the same name
         return f"{kind} of {built.__module__}"
     return kind if built.__name__ == kind else f"{kind} as {built.__name__}"
 
@@ -95,14 +95,15 @@ def _changed(server_args: Any, field: str) -> str:
 
 
 def quantization(model_config: Any, load_config: Any) -> Any:
-    """All that says how weights are quantised, as plain data."""
+    """Everything that says how weights are quantised, as plain data."""
     from sglang.srt.model_loader import loader
 
     hf_config = texts.plain(model_config.hf_config)
     engine = None
     if model_config.quantization is not None:
         engine = texts.plain(loader._get_quantization_config(model_config, load_config))
-    if isinstance(engine, dict):  # building a model writes the names of its packed modules into it
+    # when a model is built, the names of its packed modules are written into it
+    if isinstance(engine, dict):
         engine.pop("packed_modules_mapping", None)
     return {
         "method": model_config.quantization,
@@ -119,8 +120,8 @@ def _quantization(model_config: Any, load_config: Any) -> str:
 
 
 def _ranks(server_args: Any) -> dict[str, str]:
-    """Where this process stands in each kind of parallelism. Sizes and ranks of attention and
-    experts follow from others; their fields are there where they shard otherwise."""
+    """This process's position in each kind of parallelism. Sizes and ranks of attention and experts
+    follow from others; they have fields only if they shard in another way."""
     from sglang.srt.runtime_context import get_parallel
 
     now = get_parallel()
@@ -130,7 +131,7 @@ def _ranks(server_args: Any) -> dict[str, str]:
         "pp": str(now.pp_size),
         "pp.rank": str(now.pp_rank),
     }
-    decode = getattr(server_args, "dcp_size", 1)  # it has no process group where it is 1
+    decode = getattr(server_args, "dcp_size", 1)  # if the size is 1, there is no process group
     attention = (now.attn_tp_size, now.attn_cp_size, now.attn_dp_size, decode)
     if attention != (now.tp_size, 1, 1, 1):
         tp, context, data, _ = attention

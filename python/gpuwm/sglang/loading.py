@@ -6,17 +6,17 @@
 The first engine loads the model with SGLang's own loader and publishes it as it is after SGLang's
 post-processing: sharded, fused, quantised. It goes on with the published memory, so that the model
 is there once. All other engines attach to that version, and build a model around it. Each rank of
-an engine publishes, or attaches to, one part of the version. A draft model is a version of its own,
-with the target's ref and `.draft` behind it.
+an engine publishes, or attaches to, one part of the version. A draft model is a version of its own.
+Its ref is the target's with `.draft` at the end.
 
 The keys of `--model-loader-extra-config` mean what they mean in `gpuwm.vllm.loading`: ref, mode,
-inner (a load format of SGLang), inner_config, fallback, owner, wait, socket, private. Those on
-several engines of one GPU are not known here: SGLang measures the GPU's free memory when it starts,
+inner (a load format of SGLang), inner_config, fallback, owner, wait, socket, private. The keys on
+several engines of one GPU do not exist here: SGLang measures the GPU's free memory when it starts,
 and `--mem-fraction-static` is its part of that.
 
-Before an engine attaches it compares the version's key with its own configuration: a difference is
-an error that names the field. Weights are read-only; options that write into weights are refused by
-name (`gpuwm.sglang.refusals`), and requests that would (`gpuwm.sglang.hooks`).
+Before an engine attaches it compares the version's key with its own configuration. A difference is
+an error that names the field. Weights are read-only. Options that write into weights are refused by
+name (`gpuwm.sglang.refusals`), and so are such requests (`gpuwm.sglang.hooks`).
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ MADE_BY = "sglang.maker"  # metadata: JSON with engine, pid and model
 
 
 class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
-    """SGLang's loader of the load format `gpuwm`; the module's text says what it does.
+    """SGLang's loader of the load format `gpuwm`. The module's docstring says what it does.
 
-    Its methods raise gpuwm.Error with what to do, and what the inner loader raises.
+    Its methods raise gpuwm.Error, with what to do, and what the inner loader raises.
     """
 
     def __init__(self, load_config: Any) -> None:
-        """Invalid: `model_loader_extra_config` has a key or a value that is not known."""
+        """Raises Invalid if `model_loader_extra_config` has an unknown key or value."""
         super().__init__(load_config)
         self.settings = settings.parse(load_config.model_loader_extra_config or {})
         self._inner_config = dataclasses.replace(
@@ -71,13 +71,14 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
     # ---- SGLang's interface ----
 
     def download_model(self, model_config: Any) -> None:
-        """Downloads what the inner loader would read. Nothing in modes that read no file."""
+        """Downloads what the inner loader would read. It does nothing in modes that read no
+        file."""
         if self.settings.mode in ("auto", "save"):
             loaders.get_model_loader(self._inner_config, model_config).download_model(model_config)
 
     def load_model(self, *, model_config: Any, device_config: Any) -> Module:
-        """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
-        ranks of the engine call it."""
+        """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
+        all ranks of the engine call it."""
         kind = torch.device(device_config.device).type
         load = Load(get_server_args(), model_config, self._inner_config, kind)
         try:
@@ -103,7 +104,7 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
         return self._attach(engine, mapping, load, device_config)
 
     def _load_inner(self, load: Load, device_config: Any) -> Module:
-        """By SGLang's own loader."""
+        """Loads with SGLang's own loader."""
         model: Module = loaders.get_model_loader(load.load_config, load.model_config).load_model(
             model_config=load.model_config, device_config=device_config
         )
@@ -143,7 +144,7 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
         return model
 
     def _read(self, engine: Engine, load: Load, device_config: Any) -> tuple[Module, str]:
-        """The model, loaded by SGLang, and how."""
+        """Returns the model, loaded by SGLang, and how it was loaded."""
         if self.settings.mode != "raw":
             return self._load_inner(load, device_config), f"loader {self.settings.inner}"
         with attach_raw(engine) as checkpoint:
@@ -178,7 +179,8 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
     def _around(
         self, engine: Engine, mapping: Attached, load: Load, device_config: Any
     ) -> tuple[Module, dict[str, float]]:
-        """A fresh model whose parameters are the version's, and what took how long (seconds)."""
+        """Returns a fresh model whose parameters are the version's, and how many seconds each step
+        took."""
         clock = Clock()
         model_config, target = load.model_config, torch.device(device_config.device)
         with no_collections(), set_default_torch_dtype(model_config.dtype):
@@ -186,7 +188,7 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
             with init.empty_init(), target:
                 model = loaders._initialize_model(model_config, load.load_config, quant_config)
             clock.lap("build")
-            # Which kernels the layers chose is known only now.
+            # Only now it is known which kernels the layers chose.
             engine.check(mapping, backends.backends(model))
             replay = replaying.Replay(model)
             installed = image.install(
@@ -205,12 +207,13 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
         return model.eval(), clock.times
 
 
-# What a model was loaded from, for as long as the model lives; the mapping has the lease.
+# What each model was loaded from, for as long as the model lives. The mapping has the lease.
 _loaded: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
 
 
 def version_of(model: Module) -> str | None:
-    """The version "model@tag" that a model is on; None: it is in memory of this engine alone."""
+    """The version "model@tag" that a model is on, or None if it is in memory of this engine
+    alone."""
     mapping = _loaded.get(model)
     return None if mapping is None else str(mapping.version)
 
@@ -231,8 +234,8 @@ def _publish(engine: Engine, model: Module, load: Load) -> Attached:
 
 
 def _empty_cache() -> None:
-    """Gives back what torch keeps of the memory that a load needed for a while: other engines, and
-    their versions, share the GPU."""
+    """Gives back the memory that torch keeps after a load: other engines, and their versions, share
+    the GPU."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 

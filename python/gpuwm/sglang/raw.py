@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class RawLoader(DefaultModelLoader):  # type: ignore[misc]
-    """SGLang's default loader, which reads no file: names and tensors come from a mapping, in GPU
-    memory where the checkpoint lies there. The mapping has to live until the model is loaded."""
+    """SGLang's default loader, but it reads no file: names and tensors come from a mapping, in GPU
+    memory if the checkpoint lies there. The mapping must live until the model is loaded."""
 
     def __init__(self, load_config: Any, checkpoint: Attached) -> None:
         super().__init__(
@@ -26,11 +26,11 @@ class RawLoader(DefaultModelLoader):  # type: ignore[misc]
         self._checkpoint = checkpoint
 
     def download_model(self, model_config: Any) -> None:
-        """Nothing: the checkpoint is there."""
+        """Does nothing: the checkpoint is there."""
 
     def _get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Tensor]]:
-        """Names and tensors of the checkpoint, in the order of their names. Unsupported: the model
-        reads a second checkpoint beside it."""
+        """The names and tensors of the checkpoint, in the order of the names. Raises Unsupported if
+        the model reads a second checkpoint besides it."""
         others = [source.model_or_path for source in getattr(model, "secondary_weights", ())]
         if others:
             raise errors.Unsupported(
@@ -38,7 +38,8 @@ class RawLoader(DefaultModelLoader):  # type: ignore[misc]
                 f"{self._checkpoint.version}",
                 'use "mode": "auto", which lets SGLang read all files',
             )
-        # A model may change what it is given while it loads, and the checkpoint is read-only.
+        # A model may change the tensors that it gets while it loads, and the checkpoint is
+        # read-only.
         pairs = ((name, self._checkpoint.torch(name).clone()) for name in self._checkpoint)
         layer = self.load_config.draft_model_idx  # of a draft of several layers
         yield from pairs if layer is None else self._filter_mtp_weights(pairs, "", layer)

@@ -1,4 +1,4 @@
-"""What load format gpuwm refuses in SGLang, by name, before anything is loaded."""
+"""The options of SGLang that load format gpuwm refuses, by name, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ..vllm.refusals import REFUSED_METHODS
 
 WITHOUT = "start the engine without it"
 WRITES = "it writes into the weights, which are read-only"
-# Arguments of SGLang that are on if they are set to anything: the flag, why, the remedy.
+# Arguments of SGLang that are on if they have any value: the flag, why it is refused, and the
+# remedy.
 REFUSED: dict[str, tuple[str, str, str]] = {
     "enable_eplb": ("--enable-eplb", WRITES, WITHOUT),
     "elastic_ep_backend": ("--elastic-ep-backend", WRITES, WITHOUT),
@@ -46,7 +47,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 
 
 def check(server_args: Any, model_config: Any) -> None:
-    """Unsupported: names the first option with which shared, read-only weights can't be right."""
+    """Raises Unsupported, which names the first option that can't work with shared, read-only
+    weights."""
     for what, why, remedy in _refused(server_args, model_config):
         raise errors.Unsupported(f"load format gpuwm refuses {what}: {why}", remedy)
 

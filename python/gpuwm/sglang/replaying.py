@@ -1,4 +1,4 @@
-"""What SGLang does to weights after it has loaded them, done again without touching a weight."""
+"""Runs SGLang's post-processing of weights again, without touching a weight."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Step = tuple[Any, Callable[..., object]]
 class Replay:
     """SGLang's post-processing of a fresh model, module by module, for `gpuwm.image.install`.
 
-    Each step runs once, on memory of its own: it leaves the names, kernels and plain values that
-    post-processing leaves, and its tensors are exchanged for those of the version. What a model's
-    own `load_weights` computes at its end (`post_load_weights` of MLA models) are tensors and plain
-    values, which the version has. seconds: how long the steps took so far.
+    Each step runs once, on memory of its own. It leaves the names, kernels and plain values that
+    post-processing leaves, and its tensors are exchanged for those of the version. A model's own
+    `load_weights` may compute tensors and plain values at its end (`post_load_weights` of MLA
+    models): the version has these. seconds: how long the steps took so far.
     """
 
     def __init__(self, model: Any) -> None:
@@ -24,7 +24,7 @@ class Replay:
         self.seconds = 0.0
 
     def steps(self) -> Iterator[Step]:
-        """The order of `DefaultModelLoader.load_weights_and_postprocess`."""
+        """The steps in the order of `DefaultModelLoader.load_weights_and_postprocess`."""
         for module in self._model.modules():
             method = getattr(module, "quant_method", None)
             if method is not None:

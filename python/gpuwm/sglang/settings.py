@@ -1,4 +1,4 @@
-"""What `--model-loader-extra-config` says, checked before anything is connected."""
+"""The settings in `--model-loader-extra-config`, which are checked before anything is connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..vllm import settings as shared
 from ..vllm.settings import Settings
 
 # Keys of vLLM's load format that mean the same here. SGLang measures the GPU's free memory itself,
-# so the keys on how a GPU is shared are not among them.
+# so the keys on sharing a GPU are not among them.
 KEYS = (
     *("ref", "mode", "inner", "inner_config", "fallback"),
     *("owner", "wait", "socket", "private"),
@@ -24,7 +24,8 @@ INNER = (
 
 
 def parse(given: Any) -> Settings:
-    """Settings of a mapping. Invalid: names the key, what it has, and what is allowed."""
+    """Reads the settings from a mapping. Raises Invalid, which names the key, its value, and what
+    is allowed."""
     if isinstance(given, Mapping):
         for key in given:
             if key not in KEYS:

@@ -2,8 +2,8 @@
 
 vLLM finds this package through the entry point `gpuwm` of the group `vllm.general_plugins`, and
 calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
-which options it takes; `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) has the right memory
-figures for versions of vLLM that count weights outside of their own memory as nothing. `switch`
+which options it has. Some versions of vLLM do not count weights outside of their own memory:
+`gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) gives them the right memory figures. `switch`
 moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher` makes
 such weights of a trainer's tensors.
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-FORMAT = "gpuwm"  # of --load-format, and the backend of --weight-transfer-config
+FORMAT = "gpuwm"  # the value of --load-format, and the backend of --weight-transfer-config
 
 
 def register() -> None:
-    """Makes the load format `gpuwm` known to vLLM in this process, and the backend `gpuwm` of
-    weight transfer where this vLLM has such backends. A second call does nothing.
+    """Makes the load format `gpuwm` known to vLLM in this process, and also the backend `gpuwm` of
+    weight transfer if this vLLM has such backends. A second call does nothing.
 
     vLLM calls this function before it resolves `--worker-cls`.
     """
@@ -29,7 +29,7 @@ def register() -> None:
     from .loading import Loader
 
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
-    if known.get(FORMAT) is not Loader:  # vLLM warns of a format that is registered twice
+    if known.get(FORMAT) is not Loader:  # vLLM warns if a format is registered twice
         model_loader.register_model_loader(FORMAT)(Loader)
     _register_transfer()
 
@@ -37,13 +37,13 @@ def register() -> None:
 def _register_transfer() -> None:
     try:
         from vllm.distributed.weight_transfer import WeightTransferEngineFactory as Factory
-    except ImportError:  # vLLM before weight transfer
+    except ImportError:  # a vLLM without weight transfer
         return
     if FORMAT not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
         Factory.register_engine(FORMAT, f"{__name__}.transfer", "Engine")
 
 
-# What is imported when it is asked for, and from where.
+# Names that are imported when they are first used, and their modules.
 _LAZY = {
     "Extension": "extension",
     "Published": "trainer",

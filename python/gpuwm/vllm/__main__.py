@@ -1,4 +1,4 @@
-"""python -m gpuwm.vllm: engines that run, from a shell."""
+"""python -m gpuwm.vllm: commands for running engines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .takeover import DRAIN_S as TAKEOVER_DRAIN_S
 from .takeover import takeover
 from .targets import FINISH, KEEP
 
-INTERRUPTED = 130  # as a shell has it
+INTERRUPTED = 130  # the exit status of a shell
 _Commands = Any  # argparse has no public name for what add_subparsers returns
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 after an error, which is printed, 130 after Ctrl-C or SIGTERM."""
+    """Returns the exit status: 0; 1 after an error, which is printed; 130 after Ctrl-C or
+    SIGTERM."""
     parser = _parser()
     found, rest = parser.parse_known_args(arguments)
     if rest and found.command != "standby":
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         if found.command == "standby":
             command = serving_arguments.command(found.lock, rest)
             os.execv(command[0], command)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # which lets a switch go back
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a switch goes back
         if found.command == "takeover":
             takeover(found.lock, found.drain, lambda line: print(line, flush=True))
         else:
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _move(found: argparse.Namespace) -> None:
-    """An engine to other weights: the commands switch and follow."""
+    """Moves an engine to other weights: the commands switch and follow."""
     options = {"mode": found.mode, "verify": not found.no_verify, "drain": found.drain}
     if found.command == "switch":
         _print(switch(found.url, found.ref, take_over=found.take_over, **options))

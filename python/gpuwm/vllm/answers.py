@@ -1,4 +1,4 @@
-"""How a rank of an engine answers whoever calls one of its methods through vLLM's executor.
+"""How a rank of an engine answers a caller of one of its methods through vLLM's executor.
 
 The executor raises the exception of the first rank that failed, and then takes the answers of later
 ranks for those of its next call. So such a method never raises: it returns a dict that JSON can
@@ -17,21 +17,21 @@ Answer = dict[str, Any]
 
 
 def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Makes a method of a rank answer as the module's text says."""
+    """Makes a method of a rank answer as the module's docstring says."""
 
     @functools.wraps(method)
     def answer(self: Any, *arguments: Any) -> Answer:
         rank = int(getattr(self, "rank", 0))
         try:
             return {"rank": rank, **method(self, *arguments)}
-        except Exception as error:  # see the module's text
+        except Exception as error:  # see the module's docstring
             return {"rank": rank, **failure(error, method.__name__)}
 
     return answer
 
 
 def failure(error: Exception, what: str) -> Answer:
-    """The answer of a method that failed. what: the method."""
+    """The answer of a method that failed. what: the name of the method."""
     log.warning("gpuwm: %s failed: %s: %s", what, type(error).__name__, error)
     return {
         "error": type(error).__name__,

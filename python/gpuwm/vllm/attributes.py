@@ -1,12 +1,12 @@
-"""Attributes of vLLM's modules that are no weights: those that a forward pass writes into,
-and those that say how one engine computes."""
+"""Attributes of vLLM's modules that are not weights: tensors that a forward pass writes into, and
+settings of how one engine computes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Tensors that are plain attributes, which an image would share read-only, and which kernels or
-# models write into at each step. By name of the attribute, wherever it is.
+# Tensors that are plain attributes. An image would share them read-only, but kernels or models
+# write into them at each step. By the name of the attribute, in any object.
 _WRITTEN = {
     "workspace": "Marlin's kernels keep locks there; the layer or the kernel object has it",
     "_workspace_buf": "CUTLASS MLA's scratch memory, which one object has for all layers",
@@ -19,8 +19,8 @@ _WRITTEN = {
     "per_layer_inputs": "likewise",
 }
 
-# How one engine runs a module: it follows from that engine's compilation_config, which the keys of
-# versions leave out, so each engine keeps what its own constructors chose.
+# These say how one engine runs a module. They follow from that engine's compilation_config, which
+# the keys of versions leave out. So each engine keeps what its own constructors chose.
 _IGNORED = {
     "_forward_method": "CustomOp: forward_native or that of the platform, by custom_ops and mode",
     "use_aiter": "RotaryEmbedding: by custom_ops False or None, both of which mean no, but on ROCm",
@@ -46,8 +46,8 @@ _IGNORED = {
 
 
 def _anywhere(names: Iterable[str], items: bool = False) -> Iterator[str]:
-    """Globs of `gpuwm.image` for an attribute of any object, of the model itself too. items: also
-    for what a list of that name holds."""
+    """Globs of `gpuwm.image` for an attribute of any object, also of the model itself. items: also
+    for what a list with that name holds."""
     for name in names:
         yield from (name, f"*.{name}")
         if items:

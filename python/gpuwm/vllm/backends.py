@@ -9,9 +9,9 @@ from typing import Any
 
 from ..engines import texts
 
-PREFIX = "backends."  # of all fields' names
+PREFIX = "backends."  # of the names of all these fields
 
-# Attributes by which vLLM's layers and quantisation methods hold what they chose.
+# Attributes in which vLLM's layers and quantisation methods keep what they chose.
 _ATTENTION = ("attn_backend", "prefill_backend", "mla_prefill_backend")
 _LINEAR = ("fp8_linear", "kernel", "linear_kernel", "int8_linear", "scheme")
 _EXPERTS = re.compile(r"((^|_)backend|^experts_cls)$")
@@ -19,8 +19,8 @@ _EXPERTS = re.compile(r"((^|_)backend|^experts_cls)$")
 
 def backends(model: Any) -> dict[str, str]:
     """The kernels that the layers of a built model chose (post-processed or not, on any device):
-    the fields `backends.attention`, `backends.linear` and `backends.moe`, where there are such
-    layers. Each lists names and how many layers have them."""
+    the fields `backends.attention`, `backends.linear` and `backends.moe`, if there are such layers.
+    Each lists names, and how many layers have them."""
     found: dict[str, dict[str, int]] = {}
     for module in model.modules():
         _add(found, "attention", _chosen(module, _ATTENTION))

@@ -1,15 +1,16 @@
-"""The KV cache of an engine in a standby group: addresses at its start, memory when it takes over.
+"""The KV cache of an engine in a standby group: it has addresses when the engine starts, and memory
+when the engine takes over.
 
-Beside an engine that serves there is no memory for a second KV cache. So a standby engine reserves
-the addresses of all its cache, with one small block mapped all over them, warms up and captures its
-CUDA graphs there, and gives the block back. It gets memory at the same addresses when the other
-engine is gone. Until then it can compute nothing, and its API server answers no request:
-`gpuwm.vllm.gate`.
+Besides an engine that serves there is no memory for a second KV cache. So a standby engine reserves
+the addresses of its whole cache, with one small block mapped at all of them. It warms up and
+captures its CUDA graphs there, and gives the block back. When the other engine is gone, it gets
+memory at the same addresses. Until then it can compute nothing, and its API server answers no
+request: `gpuwm.vllm.gate`.
 
 vLLM allocates its cache as `torch.zeros(size, dtype=torch.int8, device=…)`, once for each
-KVCacheTensor; `Cache.reserved` gives it parts of the reservation instead. Nothing else that it
-allocates meanwhile is taken from there: an index that reads what another one wrote would lead
-kernels to addresses that are none.
+KVCacheTensor. `Cache.reserved` gives it parts of the reservation instead. Nothing else that vLLM
+allocates meanwhile comes from there: all addresses read the same block, so a tensor of indices
+there could lead kernels to wrong addresses.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from ..reserving import Reservation
 from .memory import gib
 
 log = logging.getLogger("vllm.gpuwm")
-ALIGN = 512  # bytes, as torch allocates
+ALIGN = 512  # in bytes; torch aligns its allocations in the same way
 
 
 class Cache:
-    """Of one rank. kv_cache_config: vLLM's KVCacheConfig. device_id: as gpuwmd names the device.
-    Errors of Reservation."""
+    """The cache of one rank. kv_cache_config: vLLM's KVCacheConfig. device_id: gpuwmd's name of the
+    device. Raises the errors of Reservation."""
 
     def __init__(self, kv_cache_config: Any, device_id: str, device: torch.device) -> None:
         self._device = device
@@ -50,7 +51,7 @@ class Cache:
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
-        """While it lasts, vLLM allocates its KV cache in the reservation. Unsupported: it
+        """Inside, vLLM allocates its KV cache in the reservation. Raises Unsupported if it
         allocated another one."""
         parts = _Parts(self._reservation, self._sizes, self._device)
         with parts:
@@ -63,12 +64,13 @@ class Cache:
             )
 
     def vacate(self) -> None:
-        """Once the engine has warmed up and captured its graphs: until `occupy` has returned,
-        nothing may be computed. Errors of Reservation.vacate."""
+        """Gives the block back, when the engine has warmed up and captured its graphs. Until
+        `occupy` has returned, nothing may be computed. Raises the errors of Reservation.vacate."""
         self._reservation.vacate()
 
     def occupy(self, wait: float) -> dict[str, Any]:
-        """`bytes` and `seconds`. wait, and errors: as of Reservation.occupy."""
+        """Gets memory for the cache. Returns `bytes` and `seconds`. wait and errors: as in
+        Reservation.occupy."""
         begin = time.perf_counter()
         self._reservation.occupy(wait)
         seconds = time.perf_counter() - begin
@@ -78,7 +80,7 @@ class Cache:
 
 
 class _Parts(TorchFunctionMode):
-    """Answers the calls that allocate the cache. Offsets are in the order of the calls."""
+    """Answers the calls that allocate the cache. The offsets are in the order of the calls."""
 
     def __init__(self, reservation: Reservation, sizes: list[int], device: torch.device) -> None:
         super().__init__()
@@ -121,14 +123,14 @@ def _aligned(size: int) -> int:
 
 
 def _sizes(kv_cache_config: Any) -> list[int]:
-    """Of what vLLM allocates: tensors that are packed share one."""
+    """The sizes of vLLM's allocations: tensors that are packed share one."""
     tensors = kv_cache_config.kv_cache_tensors
     packed = [int(tensor.size) for tensor in tensors if tensor.block_stride > 0]
     return [int(tensor.size) for tensor in tensors if tensor.block_stride <= 0] + packed[:1]
 
 
 def check(vllm_config: Any) -> None:
-    """Unsupported: an engine of a standby group can't have this configuration."""
+    """Raises Unsupported if an engine of a standby group can't have this configuration."""
     if vllm_config.kv_transfer_config is not None:
         raise errors.Unsupported(
             "a KV connector registers the cache's memory, which a standby engine gets later",

@@ -1,4 +1,4 @@
-"""What the steps of a load or a switch took."""
+"""Measures the steps of a load or a switch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class Clock:
-    """times: seconds of each step, by its name. A step begins where the one before it ended, and
+    """times: the seconds of each step, by its name. A step begins where the one before it ended,
     the first when the clock is made."""
 
     def __init__(self) -> None:
@@ -14,7 +14,7 @@ class Clock:
         self._last = time.perf_counter()
 
     def lap(self, what: str) -> None:
-        """A step has ended."""
+        """Notes that a step has ended."""
         now = time.perf_counter()
         self.times[what] = now - self._last
         self._last = now

@@ -1,8 +1,8 @@
-"""What a load of weights wrote, and what it read, as torch's operations tell.
+"""Watches torch's operations to find out what a load of weights wrote and read.
 
 vLLM loads the tensors that it gets. It does not say whether a part of a fused parameter was
-missing, or whether a tensor was larger than what was taken of it. Files of a checkpoint are what
-they are; a trainer's tensors may be wrong.
+missing, or whether a tensor was larger than the part that it took. That is good enough for files of
+a checkpoint; a trainer's tensors may be wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import errors
 
-# What vLLM converts to each other when it loads, as it does with files.
+# Dtypes that vLLM converts to each other when it loads, as it does with files.
 FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 
 
@@ -31,10 +31,10 @@ class Tensors:
         self.sizes: dict[str, int] = {}
         self.read: dict[str, int] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.last = ""  # the one that was given last
-        self._spans: list[tuple[int, int, str]] = []  # addresses, sorted
-        self._memory: dict[str, Any] = {}  # by name, of those in `_spans`
-        self.raised: BaseException | None = None  # by the trainer's own code
+        self.last = ""  # the name of the last tensor that was given
+        self._spans: list[tuple[int, int, str]] = []  # begin, end and name, sorted by address
+        self._memory: dict[str, Any] = {}  # by name, for the names in `_spans`
+        self.raised: BaseException | None = None  # an error of the trainer's own code
         self._dtype = torch.get_default_dtype()
         cuda: Any = torch.cuda
         self._device = cuda.current_device() if cuda.is_initialized() else -1
@@ -42,8 +42,8 @@ class Tensors:
     def given(
         self, tensors: Iterable[tuple[str, torch.Tensor]]
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors of one pass, without their gradients. Invalid: a name comes twice, or is
-        none; something is no tensor with memory."""
+        """Yields the tensors of one pass, without their gradients. Raises Invalid if a name comes
+        twice or is not a text, or if something is not a tensor with memory."""
         seen: set[str] = set()
         self._spans.clear()
         for name, tensor in self._outside(tensors):
@@ -70,8 +70,8 @@ class Tensors:
             yield name, plain
 
     def _outside(self, tensors: Iterable[Any]) -> Iterator[Any]:
-        """The trainer's own code may compute and gather what it gives: it runs as outside of a
-        load, where this object was made."""
+        """Iterates outside of the load, where this object was made: the trainer's own code may
+        compute and gather the tensors that it gives."""
         pairs = iter(tensors)
         while True:
             inside = torch.get_default_dtype()
@@ -98,20 +98,21 @@ class Tensors:
         last = at
         while last < len(self._spans) and self._spans[last][0] < end:
             last += 1
-        self._spans[at:last] = [(begin, end, name)]  # memory of others that are gone
+        self._spans[at:last] = [(begin, end, name)]  # it replaces memory of tensors that are gone
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
-        """Whose memory it reads; None: it was computed."""
+        """The name of the tensor whose memory this one reads, or None if it was computed."""
         begin, end = _span(tensor)
         at = bisect.bisect_right(self._spans, (begin, 2**64, "")) - 1
         if at < 0 or not begin < end <= self._spans[at][1]:
             return None
         name = self._spans[at][2]
-        # Memory of a tensor that is gone may be that of something computed by now.
+        # If that tensor is gone, something that was computed may have its memory by now.
         return None if self._memory[name].expired() else name
 
     def check(self) -> None:
-        """After all ranks have loaded. Mismatch: a part of a tensor went nowhere."""
+        """Raises Mismatch if a part of a tensor was not read. Call it after all ranks have
+        loaded."""
         for name, size in self.sizes.items():
             if 0 < self.read[name] < size:
                 raise errors.Mismatch(
@@ -121,15 +122,15 @@ class Tensors:
                 )
 
     def ignored(self) -> tuple[str, ...]:
-        """Those of which vLLM took nothing as it is."""
+        """The tensors of which vLLM took nothing unchanged."""
         return tuple(name for name, count in self.read.items() if not count and self.sizes[name])
 
 
 class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is on, it notes writes into the memory of parameters.
+    """While it is active, it notes writes into the memory of parameters.
 
-    parameters: by name. Mismatch: a trainer's tensor has a dtype that would be converted to
-    something else than vLLM makes of it.
+    parameters: by name. Raises Mismatch if a trainer's tensor has a dtype that would be converted
+    to another one than vLLM makes of it.
     """
 
     def __init__(self, parameters: dict[str, torch.Tensor], tensors: Tensors) -> None:
@@ -137,7 +138,7 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._tensors = tensors
         self._spans = sorted((*_span(tensor), name) for name, tensor in parameters.items())
         self._written: dict[str, list[tuple[int, int]]] = {name: [] for name in parameters}
-        self._scattered = dict.fromkeys(parameters, 0)  # bytes that were not written in one piece
+        self._scattered = dict.fromkeys(parameters, 0)  # bytes that were written in several pieces
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -164,7 +165,7 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._scattered[name] += to.numel() * to.element_size()
 
     def missing(self) -> Iterator[tuple[str, bool]]:
-        """Parameters that were not written whole, and whether a part of each was."""
+        """Parameters that were not written completely, and whether a part of each was."""
         for begin, end, name in self._spans:
             count = _union(self._written[name]) + self._scattered[name]
             if count < end - begin:
@@ -179,7 +180,7 @@ def _writes(func: Any) -> bool:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of the first byte, and behind the last."""
+    """The addresses of the first byte, and behind the last."""
     if tensor.numel() == 0:
         return tensor.data_ptr(), tensor.data_ptr()
     last = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
@@ -188,7 +189,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _union(spans: list[tuple[int, int]]) -> int:
-    """Bytes that the spans have together."""
+    """The number of bytes that the spans cover together."""
     count, reached = 0, 0
     for begin, end in sorted(spans):
         count += max(end - max(begin, reached), 0)

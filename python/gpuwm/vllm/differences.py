@@ -1,4 +1,4 @@
-"""What differs between a version and an engine, for a user of vLLM to read."""
+"""Describes what differs between a version and an engine, for a user of vLLM."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..mapping import Mapping as Attached
 from . import backends, identity, keys
 
 log = logging.getLogger("vllm.gpuwm")
-# What vLLM writes when it has loaded weights, which an engine that attaches does not load: torch's
-# mode, tensors that wait for their partners, a stopwatch of vLLM 0.33.
+# Attributes that vLLM writes when it has loaded weights: torch's mode, tensors that wait for their
+# partners, a stopwatch of vLLM 0.33. An engine that attaches does not load weights.
 WRITTEN_BY_LOADING = frozenset({"training", "_pending_indexer_wk_fp8", "online_quantization_time"})
 
-CONFIGURATION = "vllm.configuration"  # the metadata under which `details` stands
+CONFIGURATION = "vllm.configuration"  # the name of the metadata with the result of `details`
 
 
 def details(vllm_config: Any, model_config: Any) -> dict[str, str]:
-    """Metadata for the version: the texts of which the key has digests only, so that `compare` can
+    """Metadata for the version: the texts of which the key has only digests, so that `compare` can
     name the entry that differs. Call it where `keys.layout` is called."""
     found = {
         "config": keys.configuration(model_config),
@@ -38,14 +38,14 @@ def compare(
     own_details: Mapping[str, str] | None = None,
     who: str = "this engine",
 ) -> None:
-    """`gpuwm.engines.differences.compare` with vLLM's remedies; `own_details` (of `details`) let it
-    name the entries that differ too."""
+    """`gpuwm.engines.differences.compare` with vLLM's remedies. With `own_details` (the result of
+    `details`) it also names the entries that differ."""
     shared.compare(version, metadata, wanted, remedy, (CONFIGURATION, own_details or {}), who)
 
 
 def compare_versions(now: Attached, new: Attached) -> None:
-    """Raises gpuwm.Mismatch, naming the first field of the keys of two versions in which `new`
-    differs, but for those that say which checkpoint it is."""
+    """Raises gpuwm.Mismatch, which names the first field that differs between the keys of two
+    versions. Fields that say which checkpoint it is do not count."""
     here, there = _layout_of(now), _layout_of(new)
     try:
         compare(str(new.version), new.metadata, here, now.metadata)
@@ -59,8 +59,8 @@ def compare_versions(now: Attached, new: Attached) -> None:
 
 
 def _layout_of(mapping: Attached) -> dict[str, str]:
-    """The fields of its key that are not on the checkpoint. Those on backends are last: they follow
-    from other fields, which say more."""
+    """The fields of its key that do not concern the checkpoint. Those on backends come last: they
+    follow from other fields, which say more."""
     names = [name.removeprefix(KEY) for name in mapping.metadata if name.startswith(KEY)]
     names.sort(key=lambda name: name.startswith(backends.PREFIX))
     kept = (name for name in names if not name.startswith(identity.PREFIX))
@@ -68,7 +68,7 @@ def _layout_of(mapping: Attached) -> dict[str, str]:
 
 
 def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:
-    """`gpuwm.engines.differences.warn_of_values`, without what vLLM writes as it loads."""
+    """`gpuwm.engines.differences.warn_of_values`, without what vLLM writes when it loads."""
     shared.warn_of_values(log, version, model, changed, WRITTEN_BY_LOADING)
 
 

@@ -1,4 +1,4 @@
-"""What one engine asks gpuwm for: names, keys and the ranks that load together."""
+"""What one engine asks gpuwm for: names, keys, and the ranks that load together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .settings import Settings, parse
 
 log = logging.getLogger("vllm.gpuwm")
 __all__ = ["Engine", "attach_raw", "check_unchanged", "draft_bytes", "engine", "is_draft", "ref_of"]
-DRAFT = ".draft"  # what a draft's ref has behind the target's
+DRAFT = ".draft"  # the end of a draft's ref; the rest is the target's ref
 
 
 class Engine(shared.Engine):
@@ -42,9 +42,9 @@ def is_draft(vllm_config: Any, model_config: Any) -> bool:
 
 
 def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str) -> Engine:
-    """Connects, computes keys and names, and compares notes with the other ranks. Collective: see
-    Ranks. Unreachable: no gpuwmd; Unsupported: ranks that can't share a version; NotFound: the
-    checkpoint of mode raw; OSError: the checkpoint's files."""
+    """Connects, computes keys and names, and compares them with the other ranks. Collective: see
+    Ranks. Raises Unreachable (there is no gpuwmd), Unsupported (ranks that can't share a version),
+    NotFound (the checkpoint of mode raw) and OSError (the checkpoint's files)."""
     draft = is_draft(vllm_config, model_config)
     ranks = groups.ranks(vllm_config, draft)
     ref = ref_of(settings, vllm_config, draft)
@@ -74,7 +74,7 @@ def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str)
 
 
 def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
-    """What `ref` says for this model: a draft that has the target's ref gets one of its own."""
+    """The ref for this model. A draft whose options name the target's ref gets a ref of its own."""
     target = vllm_config.load_config.model_loader_extra_config or {}
     if settings.ref is None or not draft or target.get("ref") != settings.ref:
         return settings.ref
@@ -82,17 +82,18 @@ def ref_of(settings: Settings, vllm_config: Any, draft: bool) -> str | None:
 
 
 def check_unchanged(engine: Engine, vllm_config: Any, model_config: Any) -> None:
-    """Call after the files were read, before the model is published. Mismatch: the checkpoint is
-    not the one whose identity the engine has, as it changed while the engine waited or read.
+    """Raises Mismatch if the checkpoint is no longer the one whose identity the engine has, because
+    it changed while the engine waited or read. Call it after the files were read and before the
+    model is published.
 
-    Only rank 0 looks. The function does nothing where the identity is not known, and in mode raw,
-    where the bytes of a version do not change. It raises what the identity of files raises, too.
+    Only rank 0 looks. The function does nothing if the identity is not known, and in mode raw,
+    where the bytes of a version do not change. It also raises what the identity of files raises.
     """
     if not engine.identity or engine.checkpoint is not None or engine.ranks.rank != 0:
         return
     now = _identity_of_files(engine.settings, vllm_config, model_config)
-    # What the hub lists has small files that vLLM does not download. If the hub does not answer
-    # this time, the cache counts, so that only the weights can be compared.
+    # The hub lists small files that vLLM does not download. If the hub does not answer this time,
+    # the files in the cache count. So only the weights can be compared.
     path = getattr(model_config, "model_weights", "") or model_config.model
     compared = set(now) if os.path.isdir(path) else {identity.WEIGHTS}
     for field in sorted(compared & {*engine.identity, *now}):
@@ -158,7 +159,7 @@ def _device(vllm_config: Any) -> str:
 
 
 def draft_bytes(vllm_config: Any, target: Engine) -> int:
-    """Bytes on this rank's device of the draft model's version, if it is ready; 0: there is no
+    """The bytes of the draft model's version on this rank's device, if it is ready. 0: there is no
     draft model, this format does not load it, or it is not there yet."""
     speculative = vllm_config.speculative_config
     model_config = getattr(speculative, "draft_model_config", None)
@@ -175,14 +176,14 @@ def draft_bytes(vllm_config: Any, target: Engine) -> int:
     named: Named | None = None
     if target.ranks.rank == 0:
         ref = ref_of(chosen, vllm_config, True)
-        with contextlib.suppress(errors.Error, OSError):  # its own load says what is wrong
+        with contextlib.suppress(errors.Error, OSError):  # its own load will say what is wrong
             named = _named(chosen, ref, vllm_config, model_config, target.client, layout, places)
     named = target.ranks.first(named)
     return 0 if named is None else _bytes_of(target, named.name)
 
 
 def _bytes_of(engine: Engine, name: str) -> int:
-    """Of what this rank would attach to; a look, which takes no lease."""
+    """The bytes of the version that this rank would attach to. It takes no lease."""
     model, _, tag = name.partition("@")
     found = engine.client.list(model)
     named = {each["version"] for each in found["aliases"] if each["alias"] == (tag or "current")}

@@ -1,5 +1,5 @@
-"""What each rank of a running engine does to move to another version. `gpuwm.vllm.switching` calls
-these methods in all ranks.
+"""The methods with which each rank of a running engine moves to another version.
+`gpuwm.vllm.switching` calls them in all ranks.
 
 None of them raises: `gpuwm.vllm.answers` says what they return.
 
@@ -17,8 +17,8 @@ from .answers import Answer, answering, failure
 
 
 class _Prepared(moving.Move):
-    """A move whose preparation runs in a thread of its own. failed: how it ended, if not well; it
-    is no exception, whose frames would keep the lease."""
+    """A move that is prepared in a thread of its own. failed: how the preparation failed, or None.
+    It is not an exception, whose frames would keep the lease."""
 
     failed: Answer | None = None
 
@@ -40,18 +40,18 @@ class Extension:
 
     @answering
     def gpuwm_version(self) -> Answer:
-        """The version that the model is on: `version`, `id` and `bytes`."""
+        """Returns the version that the model is on: `version`, `id` and `bytes`."""
         return moving.said_of(self._gpuwm_loaded().mapping)
 
     @answering
     def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> Answer:
         """Begins to attach to this rank's part of `ref`, to compare it with the version that the
         model is on and, if `verify` is "yes", to read it again. The model stays where it is, and
-        steps go on meanwhile: ask `gpuwm_prepared`.
+        steps go on meanwhile. `gpuwm_prepared` tells when it has ended.
 
         Unsupported: the model is not in gpuwm's memory, or there are replicas. Busy: another switch
-        has not ended. If its caller is dead, it makes way after moving.STALE_S or if `take_over` is
-        "yes".
+        has not ended. If the caller of that switch is dead, that switch makes way after
+        moving.STALE_S, or if `take_over` is "yes".
         """
         parallel = self.vllm_config.parallel_config
         if parallel.data_parallel_size > 1:
@@ -66,14 +66,14 @@ class Extension:
         threading.Thread(
             target=move.run, args=(ref, verify == "yes"), name="gpuwm-prepare", daemon=True
         ).start()
-        model.move = move  # none is left behind if there is no room for a thread
+        model.move = move  # set only now: if there is no room for a thread, no move is left behind
         return {}
 
     @answering
     def gpuwm_prepared(self, token: str) -> Answer:
-        """`pending` is True until the preparation has ended. Then the answer is of the new version,
-        and `before` of the one that the model is on. Errors of gpuwm.attach and verify; Mismatch:
-        the first difference in key, layout or plain values."""
+        """Returns `pending` True until the preparation has ended. Then the answer describes the new
+        version, and `before` the one that the model is on. Errors of gpuwm.attach and verify;
+        Mismatch: the first difference in key, layout or plain values."""
         move = self._gpuwm_of(token)
         with move.lock:
             if move.failed is not None:
@@ -84,9 +84,9 @@ class Extension:
 
     @answering
     def gpuwm_commit(self, token: str) -> Answer:
-        """Moves the model to the version that was prepared, without gpuwmd. Call it while the
-        engine is paused. The answer is of that version. Errors of Mapping.exchange, after which the
-        model is where it was, but for Lost."""
+        """Moves the model to the version that was prepared. It does not need gpuwmd. Call it while
+        the engine is paused. The answer describes that version. Errors of Mapping.exchange: after
+        these the model is where it was, except after Lost."""
         move = self._gpuwm_of(token)
         if not move.has_moved:
             move.exchange()
@@ -94,9 +94,10 @@ class Extension:
 
     @answering
     def gpuwm_settle(self, token: str, outcome: str) -> Answer:
-        """Ends the switch. outcome: "new": the model stays where it is; "old": it goes back if it
-        has moved, so the engine has to be paused. The answer is of the version that it is on then.
-        The other one's lease ends. Nothing happens if the switch of this token has ended."""
+        """Ends the switch. outcome: "new": the model stays where it is. "old": the model goes back
+        if it has moved, so the engine must be paused. The answer describes the version that the
+        model is on then. The lease of the other version ends. If the switch of this token has ended
+        already, nothing happens."""
         model = self._gpuwm_loaded()
         move = model.move
         if move is not None and move.token == token:

@@ -1,9 +1,9 @@
-"""One rank's model, loaded by vLLM from a trainer's tensors into the memory of a new version.
+"""Loads one rank's model, by vLLM, from a trainer's tensors into the memory of a new version.
 
-A fresh model is built for each version, as an engine builds its own. Its large parameters get no
-memory of their own but that of the version, so that vLLM's loaders write there at once: sharded and
-fused. What post-processing replaces (quantised and repacked weights) is copied there, layer by
-layer. Then the image of the model is compared with that of the version that engines use.
+A fresh model is built for each version, as an engine builds its own. Its large parameters have no
+memory but the version's, so vLLM's loaders write there at once: sharded and fused. What
+post-processing replaces (quantised and repacked weights) is copied there, layer by layer. Then the
+image of the model is compared with that of the version that engines use.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ COMPLETE = "give all tensors that the model's checkpoint has, under its names"
 
 @dataclasses.dataclass
 class Filled:
-    """A part that is ready for its commit. text: the record of its image. copied: bytes that
-    post-processing made elsewhere, or that were too small to be placed, and were copied."""
+    """A part that is ready for its commit. text: the record of its image. copied: how many bytes
+    were copied, because post-processing made them elsewhere or their tensors were too small to be
+    placed."""
 
     text: bytes
     copied: int
 
 
 class Skeleton:
-    """Builds models of one rank. part: of the version whose layout they have."""
+    """Builds models of one rank. part: of the version whose layout these models have."""
 
     def __init__(self, vllm_config: Any, part: layouts.Part, device: torch.device) -> None:
         self._config, self._part, self._device = vllm_config, part, device
         self._quantization = copy.deepcopy(vllm_config.quant_config)
-        # How an engine runs a model is none of its image, and a compiler would keep each model.
+        # An image does not have how an engine runs a model, and a compiler would keep each model.
         vllm_config.compilation_config.mode = CompilationMode.NONE
 
     def chosen(self) -> dict[str, str]:
@@ -61,9 +62,9 @@ class Skeleton:
     def fill(
         self, making: Making, tensors: Iterable[tuple[str, torch.Tensor]], given: Tensors
     ) -> Filled:
-        """Loads the tensors, and fills the part's memory. Mismatch: names, shapes or dtypes that
-        vLLM can't load, a parameter that is missing, or a model that differs from the version's;
-        Invalid: no tensors. What iterating over `tensors` raises comes through."""
+        """Loads the tensors, and fills the part's memory. Raises Mismatch (names, shapes or dtypes
+        that vLLM can't load, a parameter that is missing, or a model that differs from the
+        version's), Invalid (there are no tensors), and what iterating over `tensors` raises."""
         emptied = init.Emptied(layouts.SMALL_BYTES)
         with self._building(), self._built(emptied) as model:
             memory = _Memory(making, self._part)
@@ -83,7 +84,7 @@ class Skeleton:
                 stack.enter_context(torch.cuda.device(self._device))
             stack.enter_context(standing.standing_for(config, self._part.rank))
             stack.enter_context(set_current_vllm_config(config))
-            # vLLM's own context leaves the model's dtype behind after an error.
+            # After an error vLLM's own context does not restore torch's default dtype.
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(config.model_config.dtype)
             stack.enter_context(torch.inference_mode(False))
@@ -92,8 +93,8 @@ class Skeleton:
 
     @contextlib.contextmanager
     def _built(self, emptied: init.Emptied) -> Iterator[Any]:
-        """A fresh model. Building it changes what is copied or cleared here: names are mapped, and
-        layers registered, once for each model."""
+        """Builds a fresh model. Building it changes what is copied or cleared here: names are
+        mapped, and layers registered, once for each model."""
         config = self._config
         config.quant_config = copy.deepcopy(self._quantization)
         compilation = config.compilation_config
@@ -113,7 +114,7 @@ class Skeleton:
 
 
 class _Memory:
-    """A part's memory while it is made, by the names of its tensors: flat bytes."""
+    """A part's memory while it is made: flat bytes, by the names of its tensors."""
 
     def __init__(self, making: Making, part: layouts.Part) -> None:
         self.infos = {info.name: info for info in part.infos}
@@ -130,7 +131,7 @@ class _Memory:
         return self._bytes[name]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor lies in here: all of a part is one range of addresses."""
+        """Whether the tensor lies in this memory: all of a part is one range of addresses."""
         return not tensor.is_meta and self._begin <= tensor.data_ptr() < self._end
 
     def forget(self) -> None:
@@ -155,8 +156,8 @@ class _Filling:
     # ---- before ----
 
     def place(self, emptied: Iterable[torch.Tensor]) -> None:
-        """Parameters that were made without memory get the version's, or their own where the
-        version has no such bytes under their names."""
+        """Gives parameters that were made without memory the version's memory, or memory of their
+        own if the version has no such bytes under their names."""
         wanted = {id(parameter) for parameter in emptied}
         for place in places(modules_of(self._model)):
             if id(place.tensor) in wanted:
@@ -205,7 +206,8 @@ class _Filling:
     def _check_written(
         self, watched: Watched, buffers: dict[str, torch.Tensor]
     ) -> dict[str, tuple[torch.Tensor, int]]:
-        """The buffers that nobody loaded, with their state: post-processing may write them."""
+        """Checks the loaded parameters. It returns the buffers that nobody loaded, with their
+        state: post-processing may write them."""
         left = {}
         for name, in_part in watched.missing():
             if name in buffers and not in_part:
@@ -227,8 +229,8 @@ class _Filling:
         return left
 
     def _may_be_missing(self, name: str, parameter: torch.Tensor) -> bool:
-        """Checkpoints lack some scales, which stay as the layer's quantisation has made them. The
-        rule is that of vLLM's own loader."""
+        """Whether a parameter may stay unloaded: checkpoints lack some scales, which keep the value
+        that the layer's quantisation gave them. The rule is that of vLLM's own loader."""
         layer = self._model.get_submodule(name.rpartition(".")[0])
         method = getattr(layer, "quant_method", None)
         is_small = parameter.nbytes < layouts.SMALL_BYTES
@@ -238,10 +240,11 @@ class _Filling:
 
     @contextlib.contextmanager
     def _settled_by_layer(self) -> Iterator[None]:
-        """Layers that vLLM quantises as soon as it has all of a layer move at once."""
+        """Inside, layers that vLLM quantises as soon as it has all of their weights move at
+        once."""
         process: Callable[..., object] | None = getattr(layerwise, "_layerwise_process", None)
         if process is None:
-            yield  # they move when all are loaded
+            yield  # all layers move when everything is loaded
             return
 
         def processed(layer: Any, info: Any) -> None:
@@ -255,8 +258,8 @@ class _Filling:
             layerwise._layerwise_process = process
 
     def settle(self, module: Any) -> None:
-        """What this module got new memory for goes into the version, if it is large and has its
-        name there. The copies that are left go with `finish`."""
+        """Moves what this module got new memory for into the version, if it is large and the
+        version has its name. The copies that remain are made by `finish`."""
         prefix = self._names.get(module)
         parameters = module.parameters(recurse=False) if prefix is not None else ()
         if not any(
@@ -306,7 +309,8 @@ class _Filling:
         return Filled(text, self._copied)
 
     def _check_unwritten(self, storages: Storages) -> None:
-        """Small parameters that nobody loaded are right if the version has the same values."""
+        """Checks small parameters that nobody loaded: they are right if the version has the same
+        values."""
         for stored in storages.stored:
             for leaf in stored.leaves:
                 names = self._unwritten.intersection(leaf.names)
@@ -323,7 +327,7 @@ class _Filling:
             memory = self._memory[stored.name]
             if stored.whole.data_ptr() == memory.data_ptr():
                 continue
-            # What lies in the place of another tensor goes out of the way first.
+            # What lies in the place of another tensor is copied away first.
             whole = stored.whole.clone() if self._memory.holds(stored.whole) else stored.whole
             pending.append((memory, whole))
         for memory, whole in pending:
@@ -331,8 +335,9 @@ class _Filling:
             self._copied += whole.nbytes
 
     def release(self) -> None:
-        """The model lets go of the part's memory, whoever still refers to the model. What it shares
-        with other models of this process, as vLLM's rotary embeddings, stays as it is."""
+        """Makes the model give up the part's memory, whoever still refers to the model. What it
+        shares with other models of this process, such as vLLM's rotary embeddings, stays as it
+        is."""
         with own_calls():
             for leaf in Graph(self._model, OPAQUE, attributes.IGNORED).leaves:
                 tensor: Any = leaf.tensor
@@ -355,7 +360,7 @@ def _info(stored: Stored) -> TensorInfo:
 
 
 def _info_of(name: str, tensor: torch.Tensor) -> TensorInfo:
-    """As a version has it."""
+    """The description that a version would have of it."""
     spec = gathering_torch.spec_of(name, tensor)
     strides = spec.strides
     if strides is None:
@@ -368,7 +373,7 @@ def _info_of(name: str, tensor: torch.Tensor) -> TensorInfo:
 
 
 def _placed(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor like that one, at the begin of the memory."""
+    """A tensor with that one's dtype, shape and strides, at the begin of the memory."""
     return view_of(memory, like.dtype, like.size(), like.stride(), 0)
 
 
@@ -384,7 +389,7 @@ def _not_loaded(error: Exception, given: Tensors) -> Exception:
 
 
 def _check_layers(model: Any) -> None:
-    """Mismatch: a layer that vLLM quantises when it has all of it waits for more."""
+    """Raises Mismatch if a layer that vLLM quantises when it is complete waits for more."""
     for name, module in model.named_modules():
         info = layerwise.get_layerwise_info(module)
         if info.can_load() and info.load_numel < (info.load_numel_total or 0):
@@ -396,7 +401,7 @@ def _check_layers(model: Any) -> None:
 
 
 def _saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Those that a checkpoint may hold. vLLM keeps no account of which of them it loads."""
+    """The buffers that a checkpoint may hold. vLLM does not record which of them it loads."""
     saved = model.state_dict(keep_vars=True)
     return {
         name: buffer

@@ -1,4 +1,4 @@
-"""A running engine follows an alias: whenever it moves, the engine is switched.
+"""Makes a running engine follow an alias: whenever the alias moves, the engine is switched.
 
 python -m gpuwm.vllm follow http://localhost:8000 llama@prod
 """
@@ -18,9 +18,10 @@ from .switching import StillPaused, Switched, switch
 from .targets import KEEP
 
 log = logging.getLogger("gpuwm")
-# After a failure that may pass: short beside the start of an engine, long beside a switch.
+# The pause after a failure that may pass: short compared with the start of an engine, long compared
+# with a switch.
 RETRY_S = 5.0
-# Errors that a later try may not meet.
+# Errors that may not come again.
 _MAY_PASS = (
     *(errors.Unreachable, errors.TimedOut, errors.Busy, errors.Disconnected),
     *(errors.Draining, errors.Quota),
@@ -37,33 +38,37 @@ def follow(
     client: clients.Client | None = None,
     on_switch: Callable[[Switched], None] = lambda switched: None,
 ) -> None:
-    """Switches to what `ref` names now, and again whenever its alias moves. Blocks.
+    """Switches to what `ref` names now, and again whenever its alias moves. It blocks.
 
-    target, mode, verify, drain: of `gpuwm.vllm.switch`, from which all errors come. ref:
-    "llama@prod"; "llama" means "llama@current". on_switch: is called after each switch. What the
-    engine refuses (Mismatch, Damaged, NotFound…) is logged, and the engine keeps its version until
-    the alias moves again. What may pass (nobody answers, another switch has not ended) is tried
-    again every RETRY_S, as is a gpuwmd that is away, or an engine that `follow` left paused. Raises
-    Lost, Cancelled and Invalid.
+    - target, mode, verify, drain: as in `gpuwm.vllm.switch`.
+    - ref: "llama@prod"; "llama" means "llama@current".
+    - on_switch: called after each switch.
+
+    If the engine refuses a version (Mismatch, Damaged, NotFound…), that is logged, and the engine
+    keeps its version until the alias moves again. If an error may pass (nobody answers, another
+    switch has not ended), it tries again every RETRY_S; so it does while gpuwmd is away, or if
+    `follow` left the engine paused. Raises Lost, Cancelled and Invalid.
     """
     model, _, alias = ref.partition("@")
     alias = alias or "current"
     events: Events | None = None
-    due = 0.0  # when to switch, by time.monotonic
-    paused = False  # by a switch of this call, which could not resume it
+    due = 0.0  # when to switch next, in time.monotonic
+    paused = False  # a switch of this call paused the engine and could not resume it
     try:
         while True:
             try:
                 events = events or (client or clients.shared()).events().open()
                 if time.monotonic() >= due:
                     failed = _try(target, ref, mode, verify, drain, paused, on_switch)
-                    # Until a switch succeeds: each one that takes over resumes it.
+                    # It stays paused until a switch succeeds: each switch that takes over resumes
+                    # the engine.
                     paused = failed is not None and (paused or isinstance(failed, StillPaused))
                     again = paused or isinstance(failed, _MAY_PASS)
                     due = time.monotonic() + RETRY_S if again else math.inf
                 event = events.next(max(due - time.monotonic(), 0.0))
                 if event is not None and _concerns(event, model, alias):
-                    events.open()  # before it looks where the alias is, so that no move is missed
+                    # opened before it looks where the alias is, so that no move is missed
+                    events.open()
                     due = 0.0
             except (errors.Unreachable, errors.Disconnected) as error:
                 log.warning("gpuwm: no gpuwmd, trying again every %g s: %s", RETRY_S, error)
@@ -82,7 +87,8 @@ def _try(
     paused: bool,
     on_switch: Callable[[Switched], None],
 ) -> errors.Error | None:
-    """Returns the error of the switch, or None. paused: a switch before it left the engine so."""
+    """Tries to switch. Returns the error, or None. paused: an earlier switch left the engine
+    paused."""
     try:
         switched = switch(target, ref, mode=mode, verify=verify, drain=drain, take_over=paused)
     except (errors.Lost, errors.Cancelled, errors.Invalid):
@@ -98,8 +104,8 @@ def _try(
 
 
 def _concerns(event: Event, model: str, alias: str) -> bool:
-    """The alias may name another version now. "lost", "disconnected": it may have moved unseen, as
-    a gpuwmd that has lost its state numbers its events anew."""
+    """Whether the alias may name another version now. After "lost" and "disconnected" it may have
+    moved unseen: a gpuwmd that has lost its state numbers its events anew."""
     if event.kind == "swapped":
         return (event.model, event.alias) == (model, alias)
     return event.kind in ("lost", "disconnected")

@@ -3,8 +3,8 @@
     vllm serve MODEL … --middleware gpuwm.vllm.gate.Gate
 
 `python -m gpuwm.vllm standby` starts an engine with it. The gate is a middleware (ASGI) in the
-engine's API server. It runs this engine's part in the group (`gpuwm.vllm.standby`) in a thread, and
-when the engine has become the active one lets the ranks give their KV cache its memory.
+engine's API server. It runs this engine's part in the group (`gpuwm.vllm.standby`) in a thread.
+When the engine has become the active one, the gate lets the ranks give their KV cache its memory.
 
 | | closed | open |
 |---|---|---|
@@ -39,19 +39,20 @@ STARTING, STANDBY, TAKING_OVER, ACTIVE, ENDED = (
     "ended",
 )
 REPORT = "/gpuwm/standby"
-# Routes of vLLM's development mode. With them `gpuwm.vllm switch` and `follow` keep a standby on
-# the weights of the active engine. They do not use /resume: it is for operators.
+# Routes of vLLM's development mode. With these `gpuwm.vllm switch` and `follow` keep a standby on
+# the weights of the active engine. /resume is not among them: it is for operators.
 _SWITCHING = ("/collective_rpc", "/is_sleeping", "/sleep", "/wake_up", "/pause", "/resume")
 PASSING = frozenset(["/metrics", "/metrics/", "/version", *_SWITCHING])
 RETRY_AFTER_S = 1
-TRY_AGAIN_LATER = 1013  # of a WebSocket
-# Ranks answer who they are between two steps.
+TRY_AGAIN_LATER = 1013  # close code of a WebSocket
+# How long ranks may take to say which process they are: they answer between two steps.
 ANSWER_S = 60.0
-# For the memory of an engine that was killed, which comes back within some hundred milliseconds.
+# How long to wait for the memory of an engine that was killed. It comes back within some hundred
+# milliseconds.
 OCCUPY_S = 2.0
-# For ranks to answer besides: to map and clear memory takes a fraction of a second.
+# How much longer ranks may take to answer: to map and clear memory takes a fraction of a second.
 ANSWERED_S = 3.0
-FAILED = 1  # exit status
+FAILED = 1  # an exit status
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -60,7 +61,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Gate:
-    """For `--middleware gpuwm.vllm.gate.Gate`; the module's text says what it does."""
+    """For `--middleware gpuwm.vllm.gate.Gate`. The module's docstring says what it does."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -81,7 +82,7 @@ class Gate:
         elif kind == "http":
             await _answer(send, 503, {"state": self._state})
         else:
-            await receive()  # a WebSocket's wish to connect
+            await receive()  # the first message: a client wants to connect
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
 
     def _turn(self, state: str) -> None:
@@ -89,9 +90,10 @@ class Gate:
         self._is_open = state == ACTIVE
 
     def _report(self) -> dict[str, Any]:
-        """`state`, and `since` when (seconds since 1970). `active`: the record of the engine that
-        is active as far as this one knows, or None. Of this engine's takeover: `moments`
-        (CLOCK_MONOTONIC) at which each step was done, and `seconds` that each took."""
+        """The state of this engine: `state`, and `since` when (seconds since 1970). `active`: the
+        record of the engine that is active as far as this one knows, or None. Of this engine's
+        takeover: `moments` (CLOCK_MONOTONIC) at which each step was done, and `seconds` that each
+        step took."""
         found: dict[str, Any] = {"state": self._state, "since": self._since, "active": None}
         if self._group is not None:
             found["active"] = standby.plain(self._group.active)
@@ -102,7 +104,7 @@ class Gate:
     # ---- the engine's part in its group ----
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """From the API server's start to its end."""
+        """Runs from the API server's start to its end."""
         state = scope["app"].state
         self._task = asyncio.create_task(self._stand(state))
         try:
@@ -122,7 +124,7 @@ class Gate:
             await _in_thread(self._group.serve)
             log.warning("gpuwm: a process of this engine has ended, so it has left %s", path)
         except errors.Lost as error:
-            log.warning("gpuwm: %s", error)  # vLLM ends the API server, or is about to
+            log.warning("gpuwm: %s", error)  # vLLM has ended the API server, or is about to
         except Exception as error:
             self._fail(error, client)
         self._turn(ENDED)
@@ -134,7 +136,7 @@ class Gate:
         try:
             answers = await _occupy(client)
         except errors.NoRoom:
-            await gone  # a process that ends late had it
+            await gone  # a process that ended late had the GPU's memory until now
             answers = await _occupy(client)
         self._group.note(standby.OCCUPIED)
         await gone
@@ -148,21 +150,22 @@ class Gate:
         )
 
     def _fail(self, error: Exception, client: Any) -> None:
-        """Ends this engine, so that the lock passes on and a supervisor starts it again."""
+        """Ends this engine, so that another one gets the lock and a supervisor starts this one
+        again."""
         known = isinstance(error, errors.Error)
         log.error("gpuwm: this engine ends: %s", error, exc_info=None if known else error)
-        # The ranks may not have been told to end with this process, but they end with their core.
+        # Perhaps nobody has told the ranks to end with this process, but they end with their core.
         with contextlib.suppress(errors.Error), processes.Watch(_cores(client)) as cores:
             cores.kill(cores.living)
         with contextlib.suppress(errors.Error):
             if self._group is not None:
                 self._group.end()
         logging.shutdown()
-        os._exit(FAILED)  # vLLM's own way out would keep the lock for seconds
+        os._exit(FAILED)  # vLLM's own exit would keep the lock for seconds
 
 
 def _cores(client: Any) -> list[processes.Process]:
-    """The engine core, as vLLM's client knows it."""
+    """The engine core, from vLLM's client."""
     resources = getattr(getattr(client, "engine_core", None), "resources", None)
     children = getattr(getattr(resources, "engine_manager", None), "processes", [])
     stats = [(child.pid, processes.stat_of(child.pid)) for child in children]
@@ -174,23 +177,24 @@ def _cores(client: Any) -> list[processes.Process]:
 
 
 async def _below(server: processes.Process, client: Any) -> list[processes.Process]:
-    """The processes of the engine below its API server, which from now on end with it."""
+    """The processes of the engine below its API server. From now on they end with it."""
     found = processes.of_ranks(server, await _ask(client, "gpuwm_process"))
     await _ask(client, "gpuwm_end_with", str(server.pid), str(server.started))
-    # Where a fork server starts the engine core, it is no parent of the ranks.
+    # If a fork server starts the engine core, the core is not a parent of the ranks.
     numbers = {process.pid for process in found}
     return [*(core for core in _cores(client) if core.pid not in numbers), *found]
 
 
 async def _occupy(client: Any) -> list[Answer]:
-    """Where a rank hangs, the lock passes on soon: other standbys wait for it."""
+    """Gives the ranks' KV caches their memory. If a rank hangs, this ends soon, so that another
+    standby gets the lock."""
     return await _ask(client, "gpuwm_occupy", str(OCCUPY_S), seconds=OCCUPY_S + ANSWERED_S)
 
 
 async def _ask(
     client: Any, method: str, *arguments: str, seconds: float | None = None
 ) -> list[Answer]:
-    """The answers of all ranks, of which none failed. seconds: ANSWER_S."""
+    """The answers of all ranks, if none failed. seconds: ANSWER_S."""
     seconds = ANSWER_S if seconds is None else seconds
     try:
         call = client.collective_rpc(method, args=arguments)
@@ -199,7 +203,7 @@ async def _ask(
         raise errors.TimedOut(
             f"the ranks did not answer {method} within {seconds:g} s", "does one hang?"
         ) from None
-    except Exception as error:  # vLLM's own errors have no common class
+    except Exception as error:  # vLLM's own errors have no common base class
         raise errors.Error(
             f"the ranks could not {method}: {type(error).__name__}: {error}",
             f"see the engine's log; the engine needs --worker-cls {serving_arguments.WORKER}",
@@ -221,7 +225,7 @@ async def _in_thread(call: Callable[[], None]) -> None:
 
     def tell(error: BaseException | None) -> None:
         if done.done():
-            return  # cancelled
+            return  # it was cancelled
         if error is None:
             done.set_result(None)
         else:

@@ -46,7 +46,7 @@ def _uses_modelscope() -> bool:
 
 
 _CONSOLIDATED = "consolidated*.safetensors"
-# Of vLLM's default loader.
+# The formats of vLLM's default loader.
 FORMATS = checkpoint.Formats(
     "vLLM",
     {
@@ -74,14 +74,16 @@ def identity(
 ) -> dict[str, str]:
     """The fields `identity.kind`, `identity.weights` and `identity.config`.
 
-    model_config: vLLM's, of the target or of a draft. inner: the load format of the loader that
-    would read the files. download_dir: vLLM's, the folder that is the Hugging Face cache; None: the
-    user's. raw: the ref "model@tag" of the version in gpuwm that is read instead of files, of which
-    `client` asks gpuwmd.
+    - model_config: vLLM's, of the target or of a draft.
+    - inner: the load format of the loader that would read the files.
+    - download_dir: the setting of vLLM, the folder of the Hugging Face cache. None: the user's.
+    - raw: the ref "model@tag" of the version in gpuwm that is read in place of files. `client` asks
+      gpuwmd about it.
 
-    Costs a few system calls a file, and for a model of the hub two requests unless HF_HUB_OFFLINE
-    is set. NotFound: there is no such checkpoint. Unsupported: its content can't be known; the
-    remedy is a ref of the user's own. Damaged: an index file that is none.
+    It costs a few system calls a file, and for a model of the hub two requests unless
+    HF_HUB_OFFLINE is set. Raises NotFound if there is no such checkpoint, Unsupported if gpuwm
+    can't know its content (the remedy is a ref of the user's own), and Damaged if an index file
+    can't be read.
     """
     if raw is not None:
         return of_version(raw, client)[1]

@@ -34,7 +34,7 @@ __all__ = ["RANK_FIELDS", "Ranks", "configuration", "derived_name", "layout", "m
 # on them.
 RANK_FIELDS = ("tp.rank", "pp.rank", "context.rank", "experts.rank")
 
-# Packages that bring kernels, or that decide how a checkpoint is read or packed.
+# Packages that have kernels, or that decide how a checkpoint is read or packed.
 PACKAGES = (
     "transformers",
     "triton",
@@ -56,22 +56,23 @@ PACKAGES = (
 # Settings of attention that choose sizes inside a kernel.
 _KERNEL_SIZES = ("flash_attn_max_num_splits", "tq_max_kv_splits", "flex_attn_")
 
-# Models whose modules keep memory or values that depend on the engine's limits. Engines of other
-# models share weights whatever their limits are.
+# Models whose modules keep memory or values that depend on the engine's limits. For other models
+# engines share weights whatever their limits are.
 _LIMITED_BY_LENGTH = re.compile(r"Llama4|MiniMaxM2|DeepseekV32|DeepSeekV4|GlmMoeDsa")
 _LIMITED_BY_BATCH = re.compile(
     r"Gemma3n|Gemma4|Granite4Vision|DeepseekV32|DeepSeekV4|GlmMoeDsa"
     r"|Qwen3VL|Qwen3Omni|ColQwen3|Cosmos3"
 )
 
-# Settings of poolers that vLLM's front end reads, and no module.
+# Settings of poolers that only vLLM's front end reads, and no module.
 _POOLED_OUTSIDE = ("enable_chunked_processing", "max_embed_len")
 
 
 class Ranks(NamedTuple):
-    """Where this process stands: in tensor and pipeline parallelism, among those that share the
-    experts of a layer (experts: over data, context and tensor parallelism), and in context
-    parallelism of the prefill (context). That of the decode follows from tp."""
+    """The position of a process: in tensor parallelism, in pipeline parallelism, among those that
+    share the experts of a layer (experts: over data, context and tensor parallelism), and in
+    context parallelism of the prefill (context). The position in context parallelism of the decode
+    follows from tp."""
 
     tp: int = 0
     pp: int = 0
@@ -80,7 +81,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(vllm_config: Any) -> Ranks:
-    """This process's, from vLLM's process groups, which must have been made."""
+    """The position of this process, from vLLM's process groups, which must be there."""
     from vllm.distributed import parallel_state
 
     parallel = vllm_config.parallel_config
@@ -95,13 +96,13 @@ def ranks(vllm_config: Any) -> Ranks:
 def layout(
     vllm_config: Any, model_config: Any, prefix: str = "", at: Ranks | None = None
 ) -> dict[str, str]:
-    """What decides how the weights of one rank lie in memory: fields of a key, in the order in
-    which a difference is worth telling.
+    """The fields of a key that decide how the weights of one rank lie in memory. They are in the
+    order in which `compare` names a difference.
 
-    vllm_config, model_config, prefix: as vLLM's loader gets them. at: the rank; None: this
+    vllm_config, model_config, prefix: as vLLM's loader gets them. at: the rank. None: this
     process's (`ranks`). Call it once, before the model is built: building it writes into vLLM's
-    quantisation config. At most 26 fields of at most 255 bytes: with
-    three of the identity and three of the backends they are the 32 that a key of gpuwm may have.
+    quantisation config. It returns at most 26 fields of at most 255 bytes. With three of the
+    identity and three of the backends there are 32. A key of gpuwm may have 64.
     """
     at = ranks(vllm_config) if at is None else at
     parallel = vllm_config.parallel_config
@@ -141,7 +142,7 @@ def _model(model_config: Any) -> str:
     from vllm.model_executor.model_loader.utils import get_model_architecture
 
     built, kind = get_model_architecture(model_config)
-    if not built.__module__.startswith("vllm."):  # a plugin's, perhaps of the same name
+    if not built.__module__.startswith("vllm."):  # a plugin's class, perhaps with the same name
         kind += f" of {built.__module__}"
     implementation = str(texts.plain(getattr(model_config, "model_impl", "auto")))
     if implementation not in ("auto", "vllm"):
@@ -168,7 +169,7 @@ def _role(vllm_config: Any, model_config: Any, prefix: str) -> str:
 
 
 def quantization(vllm_config: Any, model_config: Any) -> Any:
-    """All that says how weights are quantised, as plain data."""
+    """Everything that says how weights are quantised, as plain data."""
     hf_config = texts.plain(model_config.hf_config)
     return {
         "method": model_config.quantization,
@@ -179,7 +180,8 @@ def quantization(vllm_config: Any, model_config: Any) -> Any:
 
 
 def _without_mapping(quant_config: Any) -> Any:
-    """Building a model writes the names of its packed modules into the config."""
+    """The config without the names of packed modules, which are written into it when a model is
+    built."""
     if quant_config is None:
         return None
     found = texts.plain(quant_config)
@@ -197,7 +199,8 @@ def _quantization(vllm_config: Any, model_config: Any) -> str:
 
 
 def _context(parallel: Any, at: Ranks) -> dict[str, str]:
-    """Each attention layer holds the sizes and its ranks, and chooses its code by them."""
+    """Context parallelism: each attention layer holds its size and rank, and chooses its code by
+    them."""
     decode = getattr(parallel, "decode_context_parallel_size", 1)
     prefill = getattr(parallel, "prefill_context_parallel_size", 1)
     found = f"decode over {decode}, prefill over {prefill}"
@@ -208,7 +211,8 @@ def _context(parallel: Any, at: Ranks) -> dict[str, str]:
 
 
 def _experts(vllm_config: Any, model_config: Any, at: Ranks) -> dict[str, str]:
-    """Data parallelism shards experts and nothing else, so dense models share over it."""
+    """Experts: data parallelism shards them and nothing else, so dense models share weights over
+    it."""
     if not model_config.is_moe:
         return {}
     parallel = vllm_config.parallel_config
@@ -232,7 +236,7 @@ def _experts(vllm_config: Any, model_config: Any, at: Ranks) -> dict[str, str]:
 
 
 def _cache(cache: Any) -> str:
-    """Scales of a quantised KV cache lie beside the weights."""
+    """The KV cache: if it is quantised, its scales lie beside the weights."""
     found = str(cache.cache_dtype)
     if getattr(cache, "calculate_kv_scales", False):
         found += ", scales calculated"
@@ -243,7 +247,7 @@ def _cache(cache: Any) -> str:
 
 
 def _attention(vllm_config: Any) -> str:
-    """What was asked for, and what vLLM's choice depends on beside model and GPU."""
+    """Attention: what was asked for, and what vLLM's choice depends on besides model and GPU."""
     config = vllm_config.attention_config
     default = texts.plain(type(config)())
     others = {
@@ -261,7 +265,7 @@ def _attention(vllm_config: Any) -> str:
 
 
 def _multimodal(model_config: Any) -> str:
-    """Towers that are left out, or that every rank has whole."""
+    """Multimodal models: towers that are left out, or that every rank has whole."""
     config = model_config.multimodal_config
     if config is None:
         return ""
@@ -288,7 +292,7 @@ def _count(limit: Any) -> Any:
 
 
 def _pooler(vllm_config: Any, model_config: Any) -> str:
-    """What the pooler's modules hold of its configuration."""
+    """The pooler: what its modules hold of its configuration."""
     config = texts.plain(getattr(model_config, "pooler_config", None))
     if not isinstance(config, dict):
         return ""
@@ -297,7 +301,7 @@ def _pooler(vllm_config: Any, model_config: Any) -> str:
         for name, value in config.items()
         if value is not None and name not in _POOLED_OUTSIDE
     }
-    # Poolers of tokens ask for it.
+    # Poolers of tokens read this setting.
     found["chunked_prefill"] = bool(vllm_config.scheduler_config.enable_chunked_prefill)
     return texts.canonical(found)
 
@@ -317,7 +321,7 @@ def _limits(vllm_config: Any, model_config: Any) -> str:
         found.append(f"max_cudagraph_capture_size {captured}")
     if getattr(model_config, "is_hybrid", False) or getattr(
         model_config, "is_attention_free", False
-    ):  # layers with a state keep one for each token that is speculated
+    ):  # layers with a state keep one state for each speculated token
         speculative = vllm_config.speculative_config
         tokens = 0 if speculative is None else speculative.num_speculative_tokens
         found.append(f"num_speculative_tokens {tokens}")

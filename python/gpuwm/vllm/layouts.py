@@ -1,4 +1,5 @@
-"""The layout of a version that engines use, as a publisher of others like it needs it."""
+"""The layout of a version that engines use, for a publisher of other versions with the same
+layout."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ from ..image import comparing, record
 from ..mapping import Mapping as Attached
 from . import differences
 
-# A parameter below this keeps the memory and the values that vLLM's constructors give it, such as
-# scales and norms; one copy more of it costs nothing. Larger ones are made without memory, and have
-# to be loaded whole.
+# Parameters smaller than this, such as scales and norms, keep the memory and the values that vLLM's
+# constructors give them; another copy of them costs nothing. Larger ones are made without memory,
+# and must be loaded completely.
 SMALL_BYTES = 1 << 20
 
 
 @dataclasses.dataclass
 class Part:
-    """What one rank has of a version. infos, specs: its tensors; ties are those of `tied`. record:
+    """One rank's part of a version. infos, specs: of its tensors; ties are those of `tied`. record:
     of its image. small: copies of its tensors below SMALL_BYTES, on the CPU, as bytes."""
 
     version: str
@@ -38,7 +39,7 @@ class Part:
 
     @property
     def specs(self) -> list[Spec]:
-        """For a version of the same layout."""
+        """The specs for a version of the same layout."""
         return [
             Spec(
                 info.name,
@@ -51,7 +52,8 @@ class Part:
         ]
 
     def check_key(self, fields: Mapping[str, str], details: Mapping[str, str]) -> None:
-        """Mismatch: the first of a publisher's fields that the version has otherwise."""
+        """Raises Mismatch, which names the first of a publisher's fields that differs in the
+        version."""
         try:
             differences.compare(self.version, self.metadata, fields, details, "this publisher")
         except errors.Mismatch as error:
@@ -62,7 +64,8 @@ class Part:
             ) from None
 
     def check_record(self, text: bytes, infos: Sequence[TensorInfo]) -> None:
-        """Mismatch: the first thing that an image of these tensors has otherwise."""
+        """Raises Mismatch, which names the first thing that differs in an image of these
+        tensors."""
         own = {info.name: info for info in infos}
         for info in self.infos:
             found = own.pop(info.name, None)
@@ -90,8 +93,9 @@ class Part:
 
 
 def parts_of(ref: str, owner: _lib.Owner, client: clients.Client) -> list[Part]:
-    """All parts of a version that engines of load format gpuwm use, in the order of their ranks.
-    Nothing is held afterwards. Errors of gpuwm.attach; Invalid: the version is no module image."""
+    """All parts of a version that engines of load format gpuwm use, in the order of their ranks. It
+    keeps no lease. Raises the errors of gpuwm.attach, and Invalid if the version is not a module
+    image."""
     row = _row(ref, client)
     places = sorted({part["rank"]: part["device"] for part in row["parts"]}.items())
     found = []
@@ -109,7 +113,7 @@ def _is_id(ref: str) -> bool:
 
 
 def _row(ref: str, client: clients.Client) -> dict[str, Any]:
-    """Of the ready version that the ref names now."""
+    """The row of the ready version that the ref names now."""
     model, _, tag = ref.partition("@")
     listed = client.list(None if _is_id(ref) else model)
     aliases = {each["alias"]: each["version"] for each in listed["aliases"]}
@@ -155,7 +159,7 @@ def is_as_before(part: Part, name: str, tensor: torch.Tensor) -> bool:
 
 
 def torch_device(name: str, client: clients.Client) -> torch.device:
-    """The device of that name of gpuwm's, as this process counts. NoDevice."""
+    """The device with this name of gpuwm's, by this process's count. Raises NoDevice."""
     if name == "host":
         return torch.device("cpu")
     for number in range(torch.cuda.device_count()):

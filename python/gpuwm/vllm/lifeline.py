@@ -1,13 +1,13 @@
 """What each rank of an engine in a group of standbys does besides computing: it says which process
 it is, and ends when its API server has ended.
 
-Without this an engine core whose API server was killed lives on and keeps its GPU memory: vLLM 0.25
-to 0.33 have no such check in the core (vllm-project/vllm#55510). Workers below a core do end with
-it.
+Without this an engine core whose API server was killed lives on and keeps its GPU memory: the core
+of vLLM 0.25 to 0.33 does not look for its API server (vllm-project/vllm#55510). Workers below a
+core do end with it.
 
-A thread that waits on the API server's pidfd does it. The kernel's own means, PR_SET_PDEATHSIG, was
-left out: it fires when the *thread* that started the process ends, it knows only the direct parent,
-and it has to be armed in a process in which no code of gpuwm runs.
+A thread waits on the API server's pidfd. The kernel's own means, PR_SET_PDEATHSIG, is not used, for
+three reasons: it fires when the *thread* that started the process ends; it knows only the direct
+parent; and it must be armed in a process in which no code of gpuwm runs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Lifeline:
 
     @answering
     def gpuwm_process(self) -> Answer:
-        """`pid` and `started` of this rank's process, and `parents`: the same of its parent, of the
-        parent's parent, and so on."""
+        """Returns `pid` and `started` of this rank's process, and `parents`: the same of its
+        parent, of the parent's parent, and so on."""
         mine = processes.this("rank")
         return {"pid": mine.pid, "started": mine.started, "parents": processes.parents()}
 
     @answering
     def gpuwm_end_with(self, pid: str, started: str) -> Answer:
-        """From now on this rank ends when the API server ends, and takes the engine core with it.
-        A second call changes nothing.
+        """From now on this rank ends when the API server ends, and takes the engine core with it. A
+        second call changes nothing.
 
         Unsupported: that API server is not above this rank.
         """
@@ -48,5 +48,6 @@ class Lifeline:
             target=processes.end_with, args=(watch, others), name="gpuwm-lifeline", daemon=True
         )
         thread.start()
-        self._gpuwm_lifeline = thread  # none is noted if there is no room for a thread
+        # set only now: if there is no room for a thread, none is noted
+        self._gpuwm_lifeline = thread
         return {}

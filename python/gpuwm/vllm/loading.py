@@ -6,44 +6,44 @@
 The first engine loads the model with vLLM's own loader and publishes it as it is after vLLM's
 post-processing: sharded, fused, quantised. It goes on with the published memory, so that the model
 is there once. All other engines attach to that version, and build a model around it. Each rank of
-an engine publishes, or attaches to, one part of the version. A draft model is a version of its own,
-with the target's ref and `.draft` behind it.
+an engine publishes, or attaches to, one part of the version. A draft model is a version of its own.
+Its ref is the target's with `.draft` at the end.
 
-The keys of `--model-loader-extra-config`, of which none is needed:
+The keys of `--model-loader-extra-config`; none of them is required:
 
-ref: the version, "llama@v1". In modes load and auto it may be an alias ("llama@prod") if what it
-  names is there. Absent: a name is derived from the model's name and from all that the weights
-  depend on (checkpoint, configuration, quantisation, ranks, GPU, versions of vLLM and torch), and
-  the log has it.
-mode: "auto" (default): attach if the version is there; else one of the engines that start is
+- ref: the version, "llama@v1". In modes load and auto it may be an alias ("llama@prod") if what the
+  alias names is there. Absent: a name is derived from the model's name and from all that the
+  weights depend on (checkpoint, configuration, quantisation, ranks, GPU, versions of vLLM and
+  torch), and the log has it.
+- mode: "auto" (default): attach if the version is there. Else one of the engines that start is
   elected to build it, and the others wait for it. If the builder fails or dies, the next one is
   elected. "load": attach, or fail. "save": build, or fail if the name is taken or being built.
   "raw": `ref` names a plain checkpoint that gpuwm holds (`gpuwmctl load`). The engine that builds
-  reads its tensors from GPU memory (or from the host's, if it lies there) instead of files. What
-  vLLM makes of them is published under a derived name, to which all others attach, as with auto.
-  Checkpoint and model are held at once: retire the checkpoint when the model is there.
-inner: vLLM's load format with which the builder reads the checkpoint; default "auto".
-inner_config: that loader's own `model_loader_extra_config`; default {}.
-fallback: "auto": if gpuwm can't be used, the engine loads with the inner loader into memory of its
-  own, and a warning in the log says why. Absent: that is an error.
-owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
+  reads its tensors from GPU memory (or from the host's, if it lies there) instead of files. The
+  result is published under a derived name, to which all others attach, as with auto. Checkpoint and
+  model are held at once: retire the checkpoint when the model is there.
+- inner: vLLM's load format with which the builder reads the checkpoint; default "auto".
+- inner_config: that loader's own `model_loader_extra_config`; default {}.
+- fallback: "auto": if gpuwm can't be used, the engine loads with the inner loader into memory of
+  its own, and a warning in the log says why. Absent: that is an error.
+- owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
   the engine's own user and operators.
-wait: seconds. Absent: auto and raw wait for the builder as long as it lives, load does not wait.
-  Also how long to wait for gpuwmd to come up; absent: not at all.
-socket: gpuwmd's socket. Absent: as everywhere, $GPUWM_SOCKET or the usual places.
-private: patterns of names of parameters that this engine gets a copy of, which may be written.
-engines: how many engines share the GPU; default 1. engine_overhead_gib: what each has on the GPU
-  beside torch's memory. Both are figures of `gpuwm.vllm.memory`, which says more.
-standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby` sets
-  it, with all else that such an engine needs.
+- wait: seconds to wait. Absent: auto and raw wait for the builder as long as it lives, and load
+  does not wait. It is also how long to wait for gpuwmd to come up; absent: not at all.
+- socket: gpuwmd's socket. Absent: $GPUWM_SOCKET or the usual places.
+- private: patterns of names of parameters. This engine gets copies of these, which may be written.
+- engines: how many engines share the GPU; default 1. engine_overhead_gib: what each of them has on
+  the GPU besides torch's memory. `gpuwm.vllm.memory` says more about both.
+- standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby`
+  sets it, with everything else that such an engine needs.
 
-Before an engine attaches it compares the version's key with its own configuration: a difference is
-an error that names the field. Weights are read-only; whatever writes into weights is refused by
-name (`gpuwm.vllm.refusals`); `--quantization bitsandbytes` makes vLLM itself replace the load
-format, so that gpuwm is not asked. LoRA adapters stay beside the weights and are allowed.
+Before an engine attaches it compares the version's key with its own configuration. A difference is
+an error that names the field. Weights are read-only: options that write into weights are refused by
+name (`gpuwm.vllm.refusals`). With `--quantization bitsandbytes` vLLM itself replaces the load
+format, so gpuwm is not called. LoRA adapters stay beside the weights and are allowed.
 
-Memory: the builder needs the model and 2 GiB at its peak, everybody else only what vLLM's
-`__init__` computes. With sleep mode the weights and all that is loaded with them stay outside of
+Memory: the builder needs the model and 2 GiB at its peak. All other engines need only what vLLM's
+`__init__` computes. With sleep mode the weights, and all that is loaded with them, stay outside of
 vLLM's sleeping pool: they are shared, so they stay when an engine sleeps.
 """
 
@@ -96,25 +96,27 @@ GIGA = 1e9
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc]
-    """vLLM's loader of the load format `gpuwm`; the module's text says what it does.
+    """vLLM's loader of the load format `gpuwm`. The module's docstring says what it does.
 
-    Its methods raise gpuwm.Error with what to do, and what the inner loader raises.
+    Its methods raise gpuwm.Error, with what to do, and what the inner loader raises.
     """
 
     def __init__(self, load_config: Any) -> None:
-        """Invalid: `model_loader_extra_config` has a key or a value that is not known."""
+        """Raises Invalid if `model_loader_extra_config` has an unknown key or value."""
         super().__init__(load_config)
         self.settings = settings.parse(load_config.model_loader_extra_config or {})
 
     # ---- vLLM's interface ----
 
     def download_model(self, model_config: Any) -> None:
-        """Downloads what the inner loader would read. Nothing in modes that read no file."""
+        """Downloads what the inner loader would read. It does nothing in modes that read no
+        file."""
         if self.settings.mode in ("auto", "save"):
             self._inner().download_model(model_config)
 
     def load_weights(self, model: Module, model_config: Any) -> None:
-        """Unsupported: vLLM calls this to write other weights into a model that is loaded."""
+        """Raises Unsupported: vLLM calls this to write other weights into a model that is
+        loaded."""
         raise errors.Unsupported(
             "load format gpuwm can't load weights into a model that is there: they are shared and "
             "read-only",
@@ -122,14 +124,15 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         )
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
-        """Bytes on this rank's device of the versions that this engine attaches to, or 0 if it
-        builds. vLLM calls this on a fresh loader before it measures free memory, so the election
-        takes place here: an engine that waits for another one measures when the version is there.
-        `load_model` goes on with the outcome. Errors of `load_model`.
+        """Returns the bytes on this rank's device of the versions that this engine attaches to, or
+        0 if it builds. vLLM calls this on a fresh loader before it measures free memory. So the
+        election takes place here: if an engine waits for another one, it measures when the version
+        is there. `load_model` goes on with the outcome. Raises the errors of `load_model`.
 
-        A draft model that is not there yet counts as 0: vLLM sees it come. If several engines share
-        the GPU ("engines"), vLLM 0.32 and newer get what leaves this engine its part; the part of
-        an engine that builds is too small by the other engines' parts of the weights.
+        A draft model that is not there yet counts as 0: vLLM sees its memory grow. If several
+        engines share the GPU ("engines"), vLLM 0.32 and newer get a number that leaves this engine
+        its part. The part of an engine that builds is too small by the other engines' parts of the
+        weights.
 
         A call first forgets what an earlier start in this process decided: see `forget`. If this
         call fails after the election, the claim goes to the next engine.
@@ -157,7 +160,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             self.load_config.model_loader_extra_config, vllm_config.parallel_config.world_size
         )
         if how.engines == 1 or not hasattr(BaseModelLoader, "get_external_weight_memory"):
-            return versions  # gpuwm.vllm.Worker, which asks in older ones, knows of the others
+            # gpuwm.vllm.Worker, which calls this in older versions, knows of the others itself
+            return versions
         total = torch.accelerator.get_memory_info()[1]
         utilization = vllm_config.cache_config.gpu_memory_utilization
         return memory.external(total, utilization, versions, how, builds=mapping is None)
@@ -165,7 +169,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _decide(
         self, vllm_config: Any, model_config: Any, prefix: str
     ) -> tuple[engines.Engine, Attached | None]:
-        """Whether this engine attaches, to what; None: it builds."""
+        """Returns what this engine attaches to, or None if it builds."""
         clock = Clock()
         refusals.check(vllm_config, model_config)
         engine = engines.engine(self.settings, vllm_config, model_config, prefix)
@@ -176,8 +180,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return engine, mapping
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
-        """The model, in evaluation mode, with its parameters in gpuwm's memory. Collective: all
-        ranks of the engine call it."""
+        """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
+        all ranks of the engine call it."""
         return pools.outside(
             vllm_config, lambda: self._load_or_fall_back(vllm_config, model_config, prefix)
         )
@@ -210,7 +214,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         return repr(self.settings), draft
 
     def _inner(self) -> Any:
-        """vLLM's own loader."""
+        """Makes vLLM's own loader."""
         return get_model_loader(
             dataclasses.replace(
                 self.load_config,
@@ -261,7 +265,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _read(
         self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
     ) -> tuple[Module, str]:
-        """The model, loaded by vLLM, and how."""
+        """Returns the model, loaded by vLLM, and how it was loaded."""
         if self.settings.mode != "raw":
             model = self._load_inner(vllm_config, model_config, prefix)
             return model, f"loader {self.settings.inner}"
@@ -310,7 +314,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         model_config: Any,
         prefix: str,
     ) -> tuple[Module, dict[str, float]]:
-        """A fresh model whose parameters are the version's, and what took how long (seconds)."""
+        """Returns a fresh model whose parameters are the version's, and how many seconds each step
+        took."""
         clock = Clock()
         target = torch.device(vllm_config.device_config.device)
         with no_collections(), set_default_torch_dtype(model_config.dtype):
@@ -319,7 +324,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
                     vllm_config=vllm_config, model_config=model_config, prefix=prefix
                 )
             clock.lap("build")
-            # Which kernels the layers chose is known only now.
+            # Only now it is known which kernels the layers chose.
             engine.check(mapping, backends.backends(model))
             replay = replaying.Replay(model, model_config)
             installed = image.install(
@@ -336,21 +341,21 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
 @dataclasses.dataclass(eq=False)
 class Loaded:
     """What a model was loaded from. mapping: the version that the model is on now; it has the
-    lease. move: to another version, while it has not ended."""
+    lease. move: to another version, until the move has ended."""
 
     engine: engines.Engine
     mapping: Attached
     move: Move | None = None
 
 
-# For as long as the model lives.
+# By model, for as long as the model lives.
 _loaded: weakref.WeakKeyDictionary[Module, Loaded] = weakref.WeakKeyDictionary()
-# What `get_external_weight_memory` decided, for the loader that vLLM makes next.
+# The decisions of `get_external_weight_memory`, for the loader that vLLM makes next.
 _decided: dict[tuple[str, bool], Any] = {}
 
 
 def loaded(model: Module) -> Loaded:
-    """Unsupported: the model is in memory of this engine alone."""
+    """Raises Unsupported if the model is in memory of this engine alone."""
     try:
         return _loaded[model]
     except KeyError:
@@ -364,7 +369,7 @@ def forget() -> None:
     """Drops all that `get_external_weight_memory` decided in this process. If this engine was to
     build, the claim goes to the next engine.
 
-    For a start that fails between that call and `load_model`: where the process lives on
+    Call it for a start that fails between that call and `load_model`: if the process lives on
     (VLLM_ENABLE_V1_MULTIPROCESSING=0), its claim would keep all other engines waiting. Each rank
     calls it for itself; nothing is sent to other ranks. It raises nothing.
     """
@@ -380,8 +385,8 @@ def forget() -> None:
 
 
 def _empty_cache() -> None:
-    """Gives back what torch keeps of the memory that a load needed for a while: other engines, and
-    their versions, share the GPU."""
+    """Gives back the memory that torch keeps after a load: other engines, and their versions, share
+    the GPU."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 
@@ -404,8 +409,8 @@ def _warn_of_fallback(model_config: Any, error: errors.Error) -> None:
 
 @contextmanager
 def _registered_once(vllm_config: Any) -> Iterator[None]:
-    """If the load fails, what the layers of its model registered is taken back: another model with
-    layers of the same names may be built then."""
+    """If the load fails, removes what the layers of its model registered, so that another model
+    with layers of the same names can be built."""
     compilation = vllm_config.compilation_config
     layers = dict(compilation.static_forward_context)
     experts = list(getattr(compilation, "static_all_moe_layers", ()))

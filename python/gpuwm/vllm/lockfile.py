@@ -1,9 +1,9 @@
-"""The file that a group of engines shares: whoever has locked it is the active engine, and what is
-written in it says which processes that engine has.
+"""The file that a group of engines shares. The engine that has locked it is the active one, and its
+content says which processes that engine has.
 
-The kernel gives the lock (flock) back when the process that holds it ends, however it ends. A
-change to the file, and the end of a process that had it open, make a descriptor readable (inotify),
-so nobody has to ask again and again.
+When the process that holds the lock (flock) ends, in whatever way, the kernel gives the lock back.
+A change to the file, and the end of a process that had it open, make a descriptor readable
+(inotify), so nobody has to look again and again.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import weakref
 
 from .. import errors
 
-RECORD_BYTES_MAX = 1 << 20  # a record of an engine with a thousand ranks has a tenth of that
+RECORD_BYTES_MAX = 1 << 20  # the record of an engine with a thousand ranks has a tenth of this
 _MODE = 0o600
 _EVENTS_BYTES = 4096
-# inotify(7)
+# constants of inotify(7)
 _IN_MODIFY, _IN_CLOSE_WRITE = 0x2, 0x8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LockFile:
-    """The file at `path`. With `create` it is made if it is not there; its folder has to be there.
+    """The file at `path`. With `create` it is made if it is not there; its folder must be there.
 
-    Invalid: the folder is missing, the file can't be opened, or other users may write in it: what
-    it says decides which processes are killed. NotFound: it is not there.
+    Raises Invalid if the folder is missing, the file can't be opened, or other users may write into
+    it (its content decides which processes are killed), and NotFound if it is not there.
     """
 
     def __init__(self, path: str, create: bool = True) -> None:
@@ -51,8 +51,8 @@ class LockFile:
 
     @property
     def changes(self) -> int:
-        """A descriptor that is readable when the file was written, or closed by somebody who could
-        write it, since the last `forget_changes`."""
+        """A descriptor that is readable if, since the last `forget_changes`, the file was written,
+        or closed by a process that could write it."""
         return self._changes
 
     def forget_changes(self) -> None:
@@ -61,7 +61,8 @@ class LockFile:
                 pass
 
     def try_lock(self) -> bool:
-        """Whether this process has the lock now. Unsupported: the file system has no locks."""
+        """Returns whether this process has the lock now. Raises Unsupported if the file system has
+        no locks."""
         while not self.is_locked:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,7 +76,7 @@ class LockFile:
             if self._is_at_path():
                 self.is_locked = True
                 break
-            self.close()  # somebody removed the file: those who start later lock another one
+            self.close()  # somebody removed the file, so engines that start later lock another one
             self._open()
         return True
 
@@ -83,8 +84,8 @@ class LockFile:
         return os.pread(self._descriptor, RECORD_BYTES_MAX, 0)
 
     def write(self, content: bytes) -> None:
-        """Replaces what the file has, in one write, so that a process that is killed leaves the one
-        or the other. A shorter text gets spaces at its end."""
+        """Replaces the content of the file in one write, so that a process that is killed leaves
+        the old content or the new one. A shorter text gets spaces at its end."""
         size = os.fstat(self._descriptor).st_size
         os.pwrite(self._descriptor, content.ljust(min(size, RECORD_BYTES_MAX)), 0)
 
@@ -141,7 +142,7 @@ def _watch(path: str, descriptor: int) -> int:
     changes = int(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
     if changes < 0:
         raise _no_inotify(path)
-    # By the descriptor, as another file may be at the path meanwhile.
+    # Through the descriptor, since another file may be at the path by now.
     name = f"/proc/self/fd/{descriptor}".encode()
     if _libc.inotify_add_watch(changes, name, _IN_MODIFY | _IN_CLOSE_WRITE) < 0:
         error = _no_inotify(path)
@@ -159,7 +160,7 @@ def _no_inotify(path: str) -> errors.Unsupported:
     )
 
 
-# A child that was forked would hold the lock beyond its parent's end.
+# Files to close in a forked child, which would hold the lock beyond its parent's end.
 _open_files: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 

@@ -1,14 +1,14 @@
-"""How much GPU memory an engine may use beside the versions that gpuwm holds: plain arithmetic.
+"""How much GPU memory an engine may use besides the versions that gpuwm holds: plain arithmetic.
 
 vLLM's `gpu_memory_utilization` is the part of a GPU that engines may fill. Two rules here differ
 from vLLM's own:
 
 - A version counts once, whoever made it and whoever uses it: all that gpuwm holds on the GPU is
-  taken off what may be filled, and what is left is for engines.
-- If several engines share the GPU, each gets an equal share of what is left. The share depends on
-  nothing that is in use at the moment, so it is the same for engines that start at once and for
-  engines that start one after the other. Engines of which one serves while the others stand by each
-  get all that is left beside what each of them has outside of torch's memory.
+  subtracted from what may be filled, and the rest is for engines.
+- If several engines share the GPU, each gets an equal share of the rest. The share does not depend
+  on what is in use at the moment, so it is the same for engines that start at once and for engines
+  that start one after the other. If one engine serves while the others stand by, each gets all of
+  the rest but what each engine has outside of torch's memory.
 
 All figures are in bytes unless they say GiB. This module imports neither vLLM nor torch.
 """
@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 from .. import errors
 
 GIB = 1 << 30
-ENGINES_MAX = 64  # contexts of 0.5 GiB fill a third of the largest GPU then
-# What an engine has on the GPU beside what torch allocates: the CUDA context, kernels and captured
+ENGINES_MAX = 64  # with contexts of 0.5 GiB they fill a third of the largest GPU
+# What an engine has on the GPU besides torch's memory: the CUDA context, kernels and captured
 # graphs. An engine with graphs had 0.87 GiB of it on an H200 (vLLM 0.25.1).
 OVERHEAD = GIB
-# Buffers of the collective operations of a rank, beside `OVERHEAD`: NCCL allocates them itself.
+# Buffers of a rank's collective operations, besides `OVERHEAD`: NCCL allocates them itself.
 COMMUNICATION_OVERHEAD = GIB
 OVERHEAD_GIB_MAX = 64.0
 
@@ -36,9 +36,13 @@ STANDBY_ENGINES = 2  # one that serves, and one that stands by
 
 
 class Sharing(NamedTuple):
-    """How a GPU is shared. engines: how many run on it. overhead: of each, beside torch's memory;
-    it counts only if there are several engines: vLLM measures that of a single one. standby: only
-    one of them serves at a time, and has a KV cache."""
+    """How a GPU is shared.
+
+    - engines: how many run on it.
+    - overhead: of each engine, besides torch's memory. It counts only if there are several engines:
+      vLLM measures that of a single one.
+    - standby: only one of them serves at a time, and has a KV cache.
+    """
 
     engines: int = 1
     overhead: int = OVERHEAD
@@ -46,8 +50,8 @@ class Sharing(NamedTuple):
 
 
 def sharing(extra_config: Mapping[str, Any] | None, ranks: int = 1) -> Sharing:
-    """What `--model-loader-extra-config` says of it. ranks: of this engine, each on its own GPU.
-    Invalid: names the key and what it may be."""
+    """Reads these settings from `--model-loader-extra-config`. ranks: of this engine, each on its
+    own GPU. Raises Invalid, which names the key and its possible values."""
     given = extra_config or {}
     overhead = OVERHEAD + (COMMUNICATION_OVERHEAD if ranks > 1 else 0)
     standby = STANDBY_KEY in given
@@ -77,14 +81,14 @@ def overhead_of(key: str, value: Any) -> float:
 
 
 def requested(total: int, utilization: float) -> int:
-    """What engines and the versions they use may fill of a GPU."""
+    """The bytes of a GPU that engines, and the versions they use, may fill."""
     return math.ceil(total * utilization)
 
 
 def held(listing: Mapping[str, Any], device: str) -> dict[str, int]:
-    """Bytes on a device of each version there that is ready or retiring, by its id. listing: what
-    gpuwmd's `list` tells (gpuwm.Client.list). A version that is being made counts when it is
-    ready: the engine that makes it learns its size then."""
+    """The bytes on a device of each version there that is ready or retiring, by its id. listing:
+    the result of gpuwm.Client.list. A version that is being made counts when it is ready: the
+    engine that makes it learns its size then."""
     found: dict[str, int] = {}
     for version in listing["versions"]:
         if version["state"] in ("ready", "retiring"):
@@ -95,10 +99,10 @@ def held(listing: Mapping[str, Any], device: str) -> dict[str, int]:
 
 
 def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
-    """What one engine may fill with memory of torch: weights of its own, activations, graphs' pools
-    and KV cache. versions: bytes of all versions on this GPU.
+    """The bytes that one engine may fill with torch's memory: weights of its own, activations,
+    graphs' pools and KV cache. versions: the bytes of all versions on this GPU.
 
-    NoRoom: nothing is left; the message has both figures.
+    Raises NoRoom if nothing is left; the message has both figures.
     """
     left = requested(total, utilization) - versions
     if how.standby:
@@ -122,8 +126,8 @@ def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:
 
 
 def check_free(free: int, total: int, utilization: float, versions: int, how: Sharing) -> None:
-    """NoRoom: what is free at the start is less than the budget. versions: bytes of those that are
-    there; an engine that builds one learns its size last."""
+    """Raises NoRoom if less is free at the start than the budget. versions: the bytes of those that
+    are there; an engine that builds one learns its size last."""
     needed = budget(total, utilization, versions, how)
     if free >= needed:
         return
@@ -138,7 +142,8 @@ def check_free(free: int, total: int, utilization: float, versions: int, how: Sh
 
 
 def check_cache(free: int, cache: int) -> None:
-    """NoRoom: the KV cache that was computed is more than what is free before it is allocated."""
+    """Raises NoRoom if the KV cache that was computed is larger than what is free before it is
+    allocated."""
     if cache > free:
         raise errors.NoRoom(
             f"the KV cache would have {gib(cache)} GiB, and {gib(free)} GiB of the GPU are free: "
@@ -151,13 +156,13 @@ def check_cache(free: int, cache: int) -> None:
 def external(
     total: int, utilization: float, versions: int, how: Sharing, builds: bool = False
 ) -> int:
-    """What `get_external_weight_memory` of vLLM 0.32 and newer has to return for `budget` to be
-    what the engine gets. vLLM takes it off `requested`, and later takes off whatever the GPU's use
-    grew by.
+    """The result that `get_external_weight_memory` of vLLM 0.32 and newer must return so that the
+    engine gets `budget`. vLLM subtracts it from `requested`, and later subtracts how much the GPU's
+    use grew.
 
-    builds: this engine will make the versions, so that vLLM sees them grow and takes them off
-    itself; with one engine that is 0, and `versions` may be unknown. With several, `versions` has
-    to be the size that they will have.
+    builds: this engine will make the versions, so vLLM sees them grow and subtracts them itself.
+    With one engine the result is 0 then, and `versions` may be unknown. With several, `versions`
+    must be the size that they will have.
     """
     left = requested(total, utilization) - budget(total, utilization, versions, how)
     return max(left - versions, 0) if builds else left

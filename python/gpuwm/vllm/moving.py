@@ -1,5 +1,5 @@
-"""A move of one rank's model to another version, from its preparation to its end: what a switch
-(`gpuwm.vllm.extension`) and a weight transfer (`gpuwm.vllm.transfer`) do in each rank.
+"""A move of one rank's model to another version, from its preparation to its end. A switch
+(`gpuwm.vllm.extension`) and a weight transfer (`gpuwm.vllm.transfer`) make one in each rank.
 
 A model has one move at a time. The move holds the lease of the version that the model is not on.
 """
@@ -16,17 +16,20 @@ from ..image import comparing
 from ..mapping import Mapping as Attached
 from . import differences, loading
 
-# The caller of a move this old is dead: `gpuwm.vllm.switching` gives up long before.
+# If a move is older than this, its caller is dead: `gpuwm.vllm.switching` gives up long before.
 STALE_S = 900.0
 TAKE_OVER = "wait for it; if its caller is dead, take over (take_over=True, --take-over)"
 Said = dict[str, Any]
 
 
 class Move:
-    """token: of whoever moves the model. `prepare` may run in a thread of its own; what it sets is
-    read under `lock`. other: the version that the model is not on: first the new one, and the old
-    one once the model has moved. Its lease keeps that version whole, whatever becomes of names and
-    aliases.
+    """A move of a model.
+
+    - token: of its caller.
+    - other: the version that the model is not on: first the new one and, once the model has moved,
+      the old one. Its lease keeps that version whole, whatever becomes of names and aliases.
+
+    `prepare` may run in a thread of its own. What it sets is read under `lock`.
     """
 
     def __init__(self, token: str, model: loading.Loaded) -> None:
@@ -40,7 +43,8 @@ class Move:
 
     def prepare(self, ref: str, verify: bool) -> None:
         """Attaches to this rank's part of `ref`, compares it with the version that the model is on
-        and, if `verify`, reads it again. Errors of gpuwm.attach, `check` and Mapping.verify."""
+        and, if `verify`, reads it again. Raises the errors of gpuwm.attach, `check` and
+        Mapping.verify."""
         new = self._attach(ref)
         try:
             if new.version.id != self.before["id"]:
@@ -54,7 +58,7 @@ class Move:
             if not self.ended:
                 self.other = new
                 return
-        new.drop()  # nobody waits for it any more
+        new.drop()  # nobody waits for the move any more
 
     def _attach(self, ref: str) -> Attached:
         engine = self.model.engine
@@ -71,8 +75,8 @@ class Move:
         return bool(self.model.mapping.version.id != self.before["id"])
 
     def exchange(self) -> None:
-        """There, or back. Errors of Mapping.exchange; NotFound: gpuwmd no longer has the new
-        version, or its lease was revoked. Nothing is done then."""
+        """Moves the model there, or back. Raises the errors of Mapping.exchange, and NotFound if
+        gpuwmd no longer has the new version, or its lease was revoked. Then nothing was done."""
         assert self.other is not None
         if not self.has_moved:
             self._check_kept(self.other)
@@ -97,8 +101,9 @@ class Move:
 
 
 def make_way(model: loading.Loaded, take_over: bool = False, remedy: str = TAKE_OVER) -> None:
-    """Ends a move whose caller is dead, and leaves the model where that move has left it. Busy,
-    with this remedy: a move has not ended, is younger than STALE_S, and nobody takes it over."""
+    """Ends a move whose caller is dead, and leaves the model where that move has left it. Raises
+    Busy, with this remedy, if the move has not ended, is younger than STALE_S, and nobody takes it
+    over."""
     move = model.move
     if move is None:
         return
@@ -112,7 +117,7 @@ def make_way(model: loading.Loaded, take_over: bool = False, remedy: str = TAKE_
 
 
 def of(model: loading.Loaded, token: str) -> Move:
-    """The model's move, if it is that of the token. Cancelled."""
+    """The model's move, if it has this token. Raises Cancelled."""
     if model.move is None or model.move.token != token:
         raise errors.Cancelled("another switch of this engine took this one's place")
     return model.move
@@ -126,8 +131,8 @@ def end(model: loading.Loaded) -> None:
 
 
 def check(now: Attached, new: Attached) -> None:
-    """Mismatch: the first thing for which a running model that is on `now` can't move to `new`. The
-    key's fields on the checkpoint may differ, as that is what a move is for."""
+    """Raises Mismatch, which names the first reason why a running model that is on `now` can't move
+    to `new`. The key's fields on the checkpoint may differ: that is what a move is for."""
     differences.compare_versions(now, new)
     now.exchange(new, check=True)
     # A captured graph holds plain values as constants.

@@ -1,4 +1,4 @@
-"""Loading outside of vLLM's memory pool, which sleep mode and --enable-cumem-allocator bring."""
+"""Loads outside of vLLM's memory pool, which sleep mode and --enable-cumem-allocator use."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ T = TypeVar("T")
 
 
 def outside(vllm_config: Any, load: Callable[[], T]) -> T:
-    """`load()`, with nothing that it makes in vLLM's sleeping pool; what it raises.
+    """Calls `load()` so that nothing that it makes is in vLLM's sleeping pool. Raises what `load`
+    raises.
 
     With that pool vLLM's worker directs what its thread allocates into a pool that gives no block
     back before the worker has left the pool's context. A model that is published in there would be
-    held twice, and what sleep level 2 throws away (tensors that are no buffers) would be gone.
-    Another thread would not help: as long as any thread is in a pool, torch.cuda.empty_cache()
-    gives back nothing (`release_cached_blocks` of torch's CUDACachingAllocator.cpp). So the pool is
-    left for the time of `load`, and entered again.
+    held twice. What sleep level 2 throws away (tensors that are not buffers) would be gone. Another
+    thread would not help: as long as any thread is in a pool, torch.cuda.empty_cache() gives back
+    nothing (`release_cached_blocks` of torch's CUDACachingAllocator.cpp). So the pool is left while
+    `load` runs, and entered again.
     """
     model_config = vllm_config.model_config
-    # vLLM 0.25 enters the pool for the flag of the allocator, which sleep mode sets as well.
+    # vLLM 0.25 enters the pool if the allocator's flag is set, which sleep mode sets too.
     if not (
         getattr(model_config, "enable_cumem_allocator", False) or model_config.enable_sleep_mode
     ):
@@ -30,7 +31,7 @@ def outside(vllm_config: Any, load: Callable[[], T]) -> T:
 
 
 def _entered() -> Any:
-    """The torch.cuda.MemPool that vLLM directs this thread's allocations into, or None."""
+    """The torch.cuda.MemPool into which vLLM directs this thread's allocations, or None."""
     from vllm.device_allocator.cumem import CuMemAllocator
 
     allocator = CuMemAllocator.instance
@@ -42,13 +43,13 @@ def _entered() -> Any:
 
 @contextlib.contextmanager
 def _left(pool: Any) -> Iterator[None]:
-    """What torch.cuda.use_mem_pool does at its end, and at its begin."""
+    """Does what torch.cuda.use_mem_pool does at its end, then what it does at its begin."""
     if pool is None:
         yield
         return
     import torch
 
-    memory: Any = torch.cuda.memory  # torch has no types for what use_mem_pool calls
+    memory: Any = torch.cuda.memory  # torch has no types for the functions that use_mem_pool calls
     device = torch.cuda.current_device()
     memory._cuda_endAllocateToPool(device, pool.id)
     memory._cuda_releasePool(device, pool.id)

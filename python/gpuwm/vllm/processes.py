@@ -1,7 +1,8 @@
-"""The processes of an engine, so that they can be watched and killed by another one.
+"""The processes of an engine, which another engine watches and kills.
 
-A number (pid) is used again after its process has ended. So a process is its number and the time at
-which it started, and is held by a descriptor (pidfd), which never refers to another process.
+A process number (pid) is used again after its process has ended. So a process is identified by its
+number and the time at which it started, and is held by a descriptor (pidfd), which never refers to
+another process.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from typing import Any
 from .. import errors
 
 API_SERVER, CORE, OTHER = "API server", "engine core", "process"
-CHAIN_MAX = 16  # parents between a rank and its API server: vLLM has one, a fork server adds one
+# the most parents between a rank and its API server: vLLM has one, a fork server adds one
+CHAIN_MAX = 16
 LONG_S = 3600.0  # poll() takes a limited number of milliseconds
-_STATE, _PARENT, _STARTED = 0, 1, 19  # fields of /proc/PID/stat behind the name: proc(5)
+_STATE, _PARENT, _STARTED = 0, 1, 19  # fields of /proc/PID/stat after the name: proc(5)
 
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """role: what it is in its engine, for people. started: clock ticks since boot."""
+    """role: of the process in its engine, for people. started: clock ticks since boot."""
 
     role: str
     pid: int
@@ -37,7 +39,7 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Stat:
-    """What the kernel says of a process. state: one letter, "T" if it is stopped."""
+    """The kernel's data of a process. state: one letter, "T" if it is stopped."""
 
     state: str
     parent: int
@@ -45,7 +47,7 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """None: there is no such process, or this user must not see it."""
+    """Returns None if there is no such process, or this user must not see it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -76,10 +78,10 @@ def parents() -> list[list[int]]:
 
 
 def of_ranks(server: Process, answers: Iterable[dict[str, Any]]) -> list[Process]:
-    """The processes of an engine below its API server: each rank, and whatever stands between the
-    ranks and the API server. answers: of the rank method `gpuwm_process`.
+    """The processes of an engine below its API server: each rank, and those between the ranks and
+    the API server. answers: of the rank method `gpuwm_process`.
 
-    Unsupported: a rank that is no descendant of the API server.
+    Raises Unsupported if a rank is not a descendant of the API server.
     """
     found: dict[int, Process] = {}
     between: dict[int, Process] = {}
@@ -100,8 +102,8 @@ def of_ranks(server: Process, answers: Iterable[dict[str, Any]]) -> list[Process
 
 
 class Watch:
-    """Holds processes by descriptors. A process that has ended, or whose number belongs to another
-    one now, is in `gone`."""
+    """Holds processes by descriptors. `gone` has the processes that have ended, or whose numbers
+    belong to other processes now."""
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self.gone: list[Process] = []
@@ -123,12 +125,12 @@ class Watch:
 
     @property
     def living(self) -> list[Process]:
-        """As of the last `look`."""
+        """The processes that lived at the last `look`."""
         return list(self._held.values())
 
     @property
     def descriptors(self) -> list[int]:
-        """One for each of `living`; it is readable when the process has ended."""
+        """A descriptor for each of `living`. It is readable when the process has ended."""
         return list(self._held)
 
     def look(self) -> None:
@@ -138,17 +140,19 @@ class Watch:
             os.close(descriptor)
 
     def wait(self, seconds: float, others: Iterable[int] = ()) -> None:
-        """Until a process ends, one of the other descriptors is readable, or the time is over."""
+        """Waits until a process ends, one of the other descriptors is readable, or the time is
+        over."""
         _readable([*self._held, *others], seconds)
         self.look()
 
     def kill(self, which: Iterable[Process]) -> list[Process]:
-        """Kills those of these processes that live, stopped ones too. They may take a while to end:
-        `wait`. Returns them."""
+        """Kills those of these processes that live, stopped ones too, and returns them. They may
+        take a while to end: see `wait`."""
         return self.send(which, signal.SIGKILL)
 
     def send(self, which: Iterable[Process], number: int) -> list[Process]:
-        """Refused: the process belongs to another user."""
+        """Sends a signal to those of these processes that live, and returns them. Raises Refused if
+        a process belongs to another user."""
         wanted, done = set(which), []
         for descriptor, process in self._held.items():
             if process not in wanted:
@@ -166,7 +170,7 @@ class Watch:
         return done
 
     def stopped(self) -> list[Process]:
-        """Those that were stopped by a signal or a debugger."""
+        """The processes that a signal or a debugger has stopped."""
         stats = [(process, stat_of(process.pid)) for process in self.living]
         return [process for process, stat in stats if stat is not None and stat.state in "Tt"]
 
@@ -177,7 +181,7 @@ class Watch:
             self.gone.append(process)
             return
         except OSError as error:
-            # No number of a process, but maybe of a thread.
+            # It is not the number of a process, but perhaps of a thread.
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 self.gone.append(process)
                 return
@@ -185,7 +189,7 @@ class Watch:
                 f"the {process} can't be watched: {os.strerror(error.errno or 0)}",
                 "a standby needs Linux 5.4 or newer, and a seccomp profile that allows pidfd_open",
             ) from error
-        # If the kernel does not show the process to this user, it counts as the one that is meant.
+        # If this user can't see the process, it counts as the right one.
         stat = stat_of(process.pid)
         if stat is not None and stat.started != process.started:
             os.close(descriptor)
@@ -202,8 +206,8 @@ def _readable(descriptors: list[int], seconds: float) -> list[int]:
 
 
 def end_with(watch: Watch, others: Iterable[Process]) -> None:
-    """Waits until a process that `watch` holds has ended, and then kills these others and the
-    calling process. It never returns."""
+    """Waits until a process that `watch` holds has ended, then kills these others and the calling
+    process. It never returns."""
     while not watch.gone:
         watch.wait(LONG_S)
     with contextlib.suppress(errors.Error), Watch(others) as orphans:

@@ -1,4 +1,4 @@
-"""A model that vLLM has loaded becomes a version, by all ranks together."""
+"""Makes a version of a model that vLLM has loaded, by all ranks together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..mapping import Mapping as Attached
 from . import attributes, backends
 from .engines import Engine
 
-# Objects that belong to the engine, not to the model: all modules refer to them.
+# Objects that belong to the engine, and not to the model: all modules refer to them.
 OPAQUE = ("vllm.config.*", "transformers.configuration_utils.*", "vllm.distributed.*")
 MADE_BY = "vllm.maker"  # metadata: JSON with engine, pid and model
 

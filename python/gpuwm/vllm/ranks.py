@@ -11,8 +11,8 @@ __all__ = ["RankEnded", "Ranks", "ranks"]
 
 
 def ranks(vllm_config: Any, draft: bool) -> Ranks:
-    """The ranks that load this model, which is the target or the draft. Unsupported: a set of ranks
-    for which vLLM has no process group."""
+    """The ranks that load this model, the target or the draft. Raises Unsupported if vLLM has no
+    process group for them."""
     parallel = vllm_config.parallel_config
     if parallel.world_size_across_dp == 1:
         return Ranks()
@@ -20,7 +20,7 @@ def ranks(vllm_config: Any, draft: bool) -> Ranks:
 
     if not draft or parallel.pipeline_parallel_size == 1:
         return Ranks(parallel_state.get_world_group())
-    if parallel.data_parallel_size > 1:  # experts: each replica has experts of its own
+    if parallel.data_parallel_size > 1:  # with experts: each replica has experts of its own
         raise errors.Unsupported(
             "a draft model with pipeline parallelism and data parallelism of experts can't be "
             "shared: vLLM has no process group of the ranks that load it",

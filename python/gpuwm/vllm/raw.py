@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Modules of vLLM whose models write into the checkpoint's tensors while they load (PLaMo 2 adds to
-# norms, gpt-oss clears biases on ranks but the first), and the names of those tensors.
+# norms; gpt-oss clears biases on all ranks but the first), and the names of those tensors.
 WRITTEN = {
     "vllm.model_executor.models.plamo2": "*norm*",
     "vllm.model_executor.models.gpt_oss": "*bias*",
@@ -25,8 +25,8 @@ WRITTEN = {
 
 
 class FedLoader(DefaultModelLoader):  # type: ignore[misc]
-    """vLLM's default loader, which reads no file: names and tensors are those of `weights`, for one
-    load. source: where they are from, for errors."""
+    """vLLM's default loader, but it reads no file: names and tensors are those of `weights`, for
+    one load. source: where they come from, for errors."""
 
     remedy = "publish versions of it by an engine (load format gpuwm)"
 
@@ -39,10 +39,11 @@ class FedLoader(DefaultModelLoader):  # type: ignore[misc]
         self._source = source
 
     def download_model(self, model_config: Any) -> None:
-        """Nothing: the tensors are there."""
+        """Does nothing: the tensors are there."""
 
     def get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Tensor]]:
-        """Unsupported: the model reads a second checkpoint beside this one."""
+        """Yields the weights. Raises Unsupported if the model reads a second checkpoint besides
+        this one."""
         others = [source.model_or_path for source in getattr(model, "secondary_weights", ())]
         if others:
             raise errors.Unsupported(
@@ -51,15 +52,16 @@ class FedLoader(DefaultModelLoader):  # type: ignore[misc]
             )
         modules = {type(module).__module__ for module in model.modules()}
         globs = [glob for module, glob in WRITTEN.items() if module in modules]
-        self.counter_before_loading_weights = time.perf_counter()  # for vLLM's log
+        self.counter_before_loading_weights = time.perf_counter()  # vLLM's log needs it
         for name, tensor in self._weights:
             written = any(fnmatch.fnmatchcase(name, glob) for glob in globs)
-            yield name, tensor.clone() if written else tensor  # they stay as they are
+            # the checkpoint's tensors stay as they are
+            yield name, tensor.clone() if written else tensor
 
 
 class RawLoader(FedLoader):
-    """Feeds a plain checkpoint, in GPU memory where it lies there, in the order of the names. The
-    mapping has to live until the model is loaded: layers that are quantised as they load keep its
+    """Loads from a plain checkpoint, in GPU memory if it lies there, in the order of the names. The
+    mapping must live until the model is loaded: layers that are quantised while they load keep its
     tensors until they have all of them."""
 
     remedy = 'use "mode": "auto", which lets vLLM read all files'

@@ -1,4 +1,5 @@
-"""What the active engine of a group writes into the lock file, and what others make of it."""
+"""The record of a group's active engine: the engine writes it into the lock file, and others read
+it there."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from .processes import API_SERVER, Process
 
 TAKING_OVER, ACTIVE = "taking over", "active"
 _FORMAT = 1
-_PID_MAX = 1 << 22  # PID_MAX_LIMIT of the kernel
+_PID_MAX = 1 << 22  # the kernel's PID_MAX_LIMIT
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a number names a process: one boot of one machine, one namespace of numbers."""
+    """Where a number identifies a process: one boot of one machine, one namespace of numbers."""
 
     boot: str
     namespace: int
@@ -32,9 +33,12 @@ def here() -> Place:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """An engine that has, or had, the lock. state: TAKING_OVER or ACTIVE, since the time `since`
-    (seconds since 1970). processes: the API server first. before: of the engine before this one,
-    those that held GPU memory and may not be gone yet."""
+    """An engine that has, or had, the lock.
+
+    - state: TAKING_OVER or ACTIVE, since the time `since` (seconds since 1970).
+    - processes: the API server first.
+    - before: processes of the engine before this one that held GPU memory and may not be gone yet.
+    """
 
     state: str
     since: float
@@ -48,7 +52,7 @@ class Record:
 
     @property
     def holders(self) -> list[Process]:
-        """Those that may hold GPU memory: all but the API server."""
+        """The processes that may hold GPU memory: all but the API server."""
         return [*self.processes[1:], *self.before]
 
     def plain(self) -> dict[str, Any]:
@@ -61,7 +65,8 @@ class Record:
         return self.place.boot != here().boot
 
     def check_visible(self, path: str) -> None:
-        """Unsupported: the engine's processes can't be seen from here, though it has the lock."""
+        """Raises Unsupported if the engine has the lock, but its processes can't be seen from
+        here."""
         mine = here()
         if self.place == mine:
             return
@@ -79,7 +84,7 @@ def record_of(processes: list[Process], state: str, before: Iterable[Process] = 
 
 
 def parse(content: bytes) -> Record | None:
-    """None: it is no record, or not all of one."""
+    """Returns None if the content is not a complete record."""
     try:
         found = json.loads(content)
         place = Place(_text(found["place"]["boot"]), _number(found["place"]["namespace"]))

@@ -1,4 +1,4 @@
-"""What load format gpuwm refuses, by name, before anything is loaded."""
+"""The options that load format gpuwm refuses, by name, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import Any
 
 from .. import errors
 
-# Quantisation methods whose result is no module: state lies beside the parameters, or the
+# Quantisation methods whose result is not a module: state lies beside the parameters, or the
 # parameters have no shape before the checkpoint is read.
 REFUSED_METHODS = {
     "bitsandbytes": "bitsandbytes keeps the state of its quantisation outside of the module",
     "gguf": "a GGUF checkpoint becomes tensors of its own kind while it is loaded",
 }
-WEIGHT_TRANSFER = "gpuwm"  # the one backend of weight transfer that writes into no weight
+WEIGHT_TRANSFER = "gpuwm"  # the only backend of weight transfer that does not write into weights
 
 
 def check(vllm_config: Any, model_config: Any) -> None:
-    """Unsupported: names the first option with which shared, read-only weights can't be right."""
+    """Raises Unsupported, which names the first option that can't work with shared, read-only
+    weights."""
     for what, why, remedy in _refused(vllm_config, model_config):
         raise errors.Unsupported(f"load format gpuwm refuses {what}: {why}", remedy)
 

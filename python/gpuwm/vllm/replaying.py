@@ -1,4 +1,4 @@
-"""What vLLM does to weights after it has loaded them, done again without touching a weight."""
+"""Runs vLLM's post-processing of weights again, without touching a weight."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ Step = tuple[Any, Callable[..., object]]
 class Replay:
     """vLLM's post-processing of a fresh model, module by module, for `gpuwm.image.install`.
 
-    Each step runs once, on memory of its own: it leaves the names, kernels and plain values that
+    Each step runs once, on memory of its own. It leaves the names, kernels and plain values that
     post-processing leaves, and its tensors are exchanged for those of the version. seconds: how
     long the steps took so far.
 
-    `weights_already_processed` of vLLM 0.32 and newer is no substitute: few quantisation methods
-    support it, and it makes kernels only after the weights have been installed, while an image is
-    installed into a model that has its kernels, so that every difference between both is seen.
+    `weights_already_processed` of vLLM 0.32 and newer is no substitute, for two reasons. Few
+    quantisation methods support it. And it makes kernels only after the weights have been
+    installed, while an image is installed into a model that has its kernels, so that every
+    difference between both is seen.
     """
 
     def __init__(self, model: Any, model_config: Any) -> None:
@@ -27,8 +28,8 @@ class Replay:
         self.seconds = 0.0
 
     def steps(self) -> Iterator[Step]:
-        """The order of `process_weights_after_loading` of vLLM: quantisation methods, then
-        attention, which reads what they left, then what looks at the whole model."""
+        """The steps in the order of vLLM's `process_weights_after_loading`: quantisation methods,
+        then attention, which reads what they left, then what looks at the whole model."""
         for module, run in (*self._methods(), *self._attention(), *self._whole()):
             yield module, functools.partial(self._timed, run)
 
@@ -57,7 +58,8 @@ class Replay:
                 yield module, functools.partial(process, self._dtype)
 
     def _whole(self) -> Iterator[Step]:
-        """Modules that look at the model: HPC kernels of vLLM 0.25, the model's own hook later."""
+        """Modules that look at the whole model: HPC kernels in vLLM 0.25, later the model's own
+        hook."""
         from vllm.model_executor.model_loader import utils
 
         if (kind := getattr(utils, "HpcModule", None)) is not None:
@@ -82,7 +84,7 @@ def _attention_check() -> Callable[[Any], bool]:
 
 
 def _unwrap(module: Any) -> None:
-    """Takes the loaders off with which online quantisation collects a layer's weights, as vLLM does
+    """Removes the loaders with which online quantisation collects a layer's weights, as vLLM does
     before it quantises the layer."""
     for parameter in module.parameters(recurse=False):
         loader: Any = getattr(parameter, "weight_loader", None)
@@ -92,7 +94,7 @@ def _unwrap(module: Any) -> None:
 
 
 def finish(model: Any, model_config: Any) -> None:
-    """What vLLM notes about a model that is loaded: no layer waits for weights any more, and what
+    """Notes about a loaded model what vLLM notes: no layer waits for weights any more, and what
     torchao needs for a reload."""
     from vllm.model_executor.model_loader import reload
     from vllm.model_executor.model_loader.reload import layerwise

@@ -1,7 +1,7 @@
 """The arguments of `vllm serve` for an engine of a group of standbys.
 
-They are checked twice: here as texts, so that an error comes before vLLM is imported, and again by
-the gate when vLLM has read all of them (`check`), since some come from elsewhere: abbreviations, a
+They are checked twice. First as texts, so that an error comes before vLLM is imported. Then by the
+gate, when vLLM has read all of them (`check`), since some come from elsewhere: abbreviations, a
 file, defaults.
 """
 
@@ -22,7 +22,7 @@ WORKER = "gpuwm.vllm.Worker"
 GATE = "gpuwm.vllm.gate.Gate"
 _EXTRA = "--model-loader-extra-config"
 _SHORT = {"-asc": "--api-server-count", "-dp": "--data-parallel-size", "-n": "--nnodes"}
-# What the command sets itself, so that it may not be hidden in a file.
+# Options that the command sets itself, so a file must not hide them.
 _OWN = ("load-format", "worker-cls", "model-loader-extra-config")
 _LOCAL_EXECUTORS = ("mp", "uni")
 
@@ -31,7 +31,7 @@ _DATA_PARALLEL = "the engines of data parallelism live and die apart from each o
 _TRANSFER = "a KV connector registers the KV cache's memory, which a standby does not have yet"
 _ONE_MACHINE = "a standby watches processes of its own machine"
 _FRONTEND = "the gate is a middleware of vLLM's Python API server"
-# Option: the only values it may have, why, and the remedy.
+# By option: the only values that it may have, why, and the remedy.
 _ALLOWED: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "--api-server-count": (("1",), _ONE_SERVER, "leave it out"),
     "--data-parallel-size": (("1",), _DATA_PARALLEL, "start a group for each replica"),
@@ -48,11 +48,11 @@ _ALLOWED: Mapping[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def complete(lock: str, given: list[str]) -> list[str]:
-    """The arguments behind `vllm serve`: those that were given, and what an engine of the group
+    """The arguments after `vllm serve`: those that were given, and what an engine of the group
     needs besides.
 
-    Invalid: the lock's folder is not there, or an option can't be read. Unsupported: an option with
-    which no engine can stand by.
+    Raises Invalid if the lock's folder is not there, or an option can't be read, and Unsupported
+    for an option with which no engine can stand by.
     """
     path = os.path.abspath(lock)
     if not os.path.isdir(os.path.dirname(path)):
@@ -73,18 +73,18 @@ def complete(lock: str, given: list[str]) -> list[str]:
     more = [
         text for option, value in own.items() if option not in present for text in (option, value)
     ]
-    # Last, so that it is the outermost: a standby refuses requests before anything else sees them.
+    # It is last, and so the outermost: a standby refuses requests before anything else sees them.
     return [*kept, *more, "--middleware", GATE]
 
 
 def command(lock: str, given: list[str]) -> list[str]:
-    """What to execute."""
+    """The command line to execute."""
     return [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", *complete(lock, given)]
 
 
 def check(state: Any) -> str:
-    """The path of the lock. Unsupported: with what vLLM made of the arguments no engine can stand
-    by. state: of vLLM's application."""
+    """The path of the lock. state: of vLLM's application. Raises Unsupported if no engine can stand
+    by with what vLLM made of the arguments."""
     config = state.engine_client.vllm_config
     extra = config.load_config.model_loader_extra_config
     path = extra.get(STANDBY_KEY) if isinstance(extra, Mapping) else None
@@ -132,12 +132,13 @@ def _check_option(option: str, value: str | None) -> None:
 
 
 def _check_file(path: str | None) -> None:
-    """Arguments of the command line count more than those of the file, and would hide them."""
+    """Refuses a file that has these options: arguments of the command line count more than the
+    file's, and would hide them."""
     try:
         with open(path or "", encoding="utf-8") as file:
             text = file.read()
     except (OSError, ValueError):
-        return  # vLLM says what is wrong
+        return  # vLLM will say what is wrong
     for name in _OWN:
         pattern = rf"^\s*[\"']?{name.replace('-', '[-_]')}\b"
         if re.search(pattern, text, re.MULTILINE):
@@ -148,7 +149,7 @@ def _check_file(path: str | None) -> None:
 
 
 def _options(given: list[str]) -> Iterator[tuple[str, str | None]]:
-    """Each option by its long name with dashes, and its value if it seems to have one."""
+    """Yields each option by its long name with dashes, and its value if it seems to have one."""
     for at, text in enumerate(given):
         if not text.startswith("-"):
             continue
@@ -167,7 +168,7 @@ def _long(name: str) -> str:
 
 
 def _without_extra(given: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The arguments without --model-loader-extra-config, and what that says."""
+    """The arguments without --model-loader-extra-config, and the content of that option."""
     kept: list[str] = []
     extra: dict[str, Any] = {}
     rest = iter(given)

@@ -1,4 +1,4 @@
-"""What `--model-loader-extra-config` says, checked before anything is connected."""
+"""The settings in `--model-loader-extra-config`, which are checked before anything is connected."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from . import memory
 
 MODES = ("auto", "load", "save", "raw")
 FALLBACKS = ("auto",)
-# Loaders whose weights are no plain checkpoint: `raw` has none of them, and what the others leave
-# refers to memory that a module image does not hold.
+# Loaders that do not read a plain checkpoint. Mode raw has plain checkpoints only, and what the
+# other loaders leave refers to memory that a module image does not hold.
 REFUSED_INNER: Mapping[str, str] = {
     "gpuwm": "the inner loader is the one that reads the checkpoint",
     "bitsandbytes": "bitsandbytes keeps the state of its quantisation outside of the module",
@@ -43,12 +43,13 @@ class Settings:
 
     @property
     def owners(self) -> tuple[_lib.OneOwner, ...]:
-        """Whose versions are accepted: what `owner` says, else this user's and the operators'."""
+        """Whose versions are accepted: those of `owner`, else this user's and the operators'."""
         return self.owner or (os.getuid(), "operator")
 
 
 def parse(given: Any) -> Settings:
-    """Settings of a mapping. Invalid: names the key, what it has, and what is allowed."""
+    """Reads the settings from a mapping. Raises Invalid, which names the key, its value, and what
+    is allowed."""
     if not isinstance(given, Mapping):
         raise errors.Invalid(
             f"--model-loader-extra-config is a {type(given).__name__}",

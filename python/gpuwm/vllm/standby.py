@@ -1,16 +1,16 @@
 """A group of engines of which one is active and the others stand by.
 
-Which engine is active is decided by a lock (`gpuwm.vllm.lockfile`). The active engine's record in
-the file names all of its processes (`gpuwm.vllm.record`). Each standby holds a pidfd of each of
-them. As soon as one has ended:
+A lock decides which engine is active (`gpuwm.vllm.lockfile`). The active engine's record in the
+file names all of its processes (`gpuwm.vllm.record`). Each standby holds a pidfd of each of them.
+As soon as one of them has ended:
 
-1. The lock is free. If the API server has ended, the kernel gives it back, else the API server
-   does so itself; if it does not do so at once, it is killed.
+1. The lock becomes free. If the API server has ended, the kernel gives the lock back. Otherwise the
+   API server does so itself; if it does not do so at once, it is killed.
 2. One standby gets the lock, and the others watch that one. It kills what is left of the engine
    before it and holds GPU memory: such an engine can't serve. An API server that gave the lock back
-   is left alone, so that what it has still to send is sent.
+   is left alone, so that it can send its last answers.
 3. When the kernel says that all of these processes are gone, their memory is free. It comes back
-   bit by bit meanwhile, so the ranks take it from the moment of the kill on.
+   bit by bit before that, so the ranks take it from the moment of the kill on.
 
 A process that is stopped (SIGSTOP), or that hangs, has not ended: nothing happens. The command
 `takeover` ends such an engine.
@@ -32,13 +32,15 @@ from .record import ACTIVE, TAKING_OVER, Record
 
 log = logging.getLogger("vllm.gpuwm")
 
-# A process is gone some milliseconds after SIGKILL, with a GPU some hundred. One that is not gone
-# after this is stuck in the kernel.
+# How long a process may take to be gone after SIGKILL: some milliseconds, with a GPU some hundred.
+# One that takes longer is stuck in the kernel.
 GONE_S = 10.0
-# For an API server to give the lock back after its engine core has ended. It takes a millisecond.
+# How long an API server may take to give the lock back after its engine core has ended. It takes a
+# millisecond.
 HANDOVER_S = 0.1
-# Everything that a standby waits for makes a descriptor readable. This is for a file system that
-# does not report changes, where the record of the next active engine would go unnoticed.
+# The longest time between two looks. Everything that a standby waits for makes a descriptor
+# readable. But a file system may not report changes, and then the record of the next active engine
+# would go unnoticed.
 LOOK_S = 1.0
 
 # The moments of a takeover. The lock may be free before all processes are gone, or after that.
@@ -48,9 +50,9 @@ DIED, GONE, LOCKED, OCCUPIED, OPENED = "died", "gone", "locked", "occupied", "op
 class Group:
     """This engine's part in the group whose lock lies at `path`.
 
-    server: this engine's API server, the calling process. below: its engine core and ranks.
-    Raises what LockFile raises. `join`, `wait_until_gone` and `serve` are called in this order, one
-    after the other; any thread may call `moments`, `seconds` and `note`.
+    server: this engine's API server, the calling process. below: its engine core and ranks. Raises
+    the errors of LockFile. Call `join`, `wait_until_gone` and `serve` in this order, one after the
+    other. Any thread may call `moments`, `seconds` and `note`.
     """
 
     def __init__(self, path: str, server: Process, below: list[Process]) -> None:
@@ -60,22 +62,24 @@ class Group:
         self._own = Watch(below)
         self._file = LockFile(path)
         self._moments: dict[str, float] = {}
-        self._unreadable_told = False
-        self._end_told: Record | None = None
+        self._unreadable_logged = False
+        self._logged_end: Record | None = None
         self._invisible: Record | None = None
         self._before: Watch | None = None
 
     def join(self) -> None:
         """Returns when this engine has the lock, its record is in the file, and what was left of
-        the engine before it is killed. What it did is in `moments`.
+        the engine before it is killed. `moments` has the times of these steps.
 
-        Lost: a process of this engine has ended. Unsupported: the active engine can't be seen from
-        here. Refused: it belongs to another user. After any error this engine has left the group.
+        Raises Lost if a process of this engine has ended, Unsupported if the active engine can't be
+        seen from here, and Refused if that engine belongs to another user. After any error this
+        engine has left the group.
         """
         try:
             while not self._try_lock():
                 self._file.forget_changes()
-                if not self._try_lock():  # it may have been given back before that
+                # the lock may have been given back before the file changed
+                if not self._try_lock():
                     self._stand_by()
             self._check_own()
             self._succeed()
@@ -111,11 +115,11 @@ class Group:
         self._moments.setdefault(what, time.monotonic())
 
     def moments(self) -> dict[str, float]:
-        """When each step of the takeover was done: seconds of CLOCK_MONOTONIC."""
+        """The time at which each step of the takeover was done, in seconds of CLOCK_MONOTONIC."""
         return dict(self._moments)
 
     def seconds(self) -> dict[str, float]:
-        """What each step took, since the one before it."""
+        """The seconds that each step took, since the one before it."""
         found = sorted(self.moments().items(), key=lambda item: item[1])
         return {what: at - found[n][1] for n, (what, at) in enumerate(found[1:])}
 
@@ -130,7 +134,7 @@ class Group:
         return True
 
     def _stand_by(self) -> None:
-        """Returns when the lock may be free, or there is another record."""
+        """Waits as a standby. Returns when the lock may be free, or there is another record."""
         self.active = found = records.parse(self._file.read())
         if found is None or found.is_of_another_boot():
             self.active = None
@@ -138,7 +142,8 @@ class Group:
             self._wait(None)
             return
         if found.place != records.here() and found != self._invisible:
-            self._invisible = found  # it may be of an engine before the one that has the lock
+            # perhaps it is the record of an engine before the one that has the lock
+            self._invisible = found
             self._wait(None)
             return
         found.check_visible(self.path)
@@ -153,11 +158,11 @@ class Group:
             if records.parse(self._file.read()) != found:
                 return
         if not self._try_lock():
-            self._wait(None)  # another standby has it, and will write its record
+            self._wait(None)  # another standby has the lock, and will write its record
 
     def _end(self, engine: Record, watch: Watch) -> None:
         """Waits for the lock of an engine of which a process has ended. Returns when this engine
-        has it, when there is another record, or when no process of that engine is left."""
+        has the lock, when there is another record, or when no process of that engine is left."""
         self._tell_end(engine, watch)
         deadline = time.monotonic() + HANDOVER_S
         while watch.living and not self._try_lock():
@@ -170,14 +175,14 @@ class Group:
                 return
 
     def _succeed(self) -> None:
-        """Once this engine has the lock: replaces the record of the engine before it, and kills
-        what is left of that engine and holds GPU memory."""
+        """Takes over, once this engine has the lock: replaces the record of the engine before it,
+        and kills what is left of that engine and holds GPU memory."""
         last = self._last()
         if last is None:
             self._write(TAKING_OVER)
             return
         self._before = watch = Watch(last.holders)
-        # At once: others watch this engine from now on, and leave the API server of the engine
+        # Writes it at once: then others watch this engine, and leave the API server of the engine
         # before it alone.
         self._write(TAKING_OVER, watch.living)
         if watch.living:
@@ -185,8 +190,8 @@ class Group:
             watch.kill(watch.living)
 
     def _last(self) -> Record | None:
-        """The record of the engine before this one, if its processes can be there."""
-        # A file that somebody removed was made anew, and has no record.
+        """The record of the engine before this one, if its processes may still be there."""
+        # If somebody removed the file, it was made anew and has no record.
         found = records.parse(self._file.read()) or self.active
         if found is None or found.is_of_another_boot():
             return None
@@ -201,17 +206,18 @@ class Group:
         return None
 
     def _wait(self, watch: Watch | None) -> None:
-        """Until something happens to the processes in `watch`, to this engine or to the file."""
+        """Waits until something happens to the processes in `watch`, to this engine or to the
+        file."""
         held = watch or Watch([])
         held.wait(LOOK_S, [self._file.changes, *self._own.descriptors])
         self._check_own()
 
     def _wait_gone(self, watch: Watch, processes: list[Process]) -> None:
-        deadline, told = time.monotonic() + GONE_S, False
+        deadline, logged = time.monotonic() + GONE_S, False
         while late := [process for process in processes if process in watch.living]:
-            watch.wait(LOOK_S if told else deadline - time.monotonic())
-            if not told and time.monotonic() > deadline and set(late) & set(watch.living):
-                told = True
+            watch.wait(LOOK_S if logged else deadline - time.monotonic())
+            if not logged and time.monotonic() > deadline and set(late) & set(watch.living):
+                logged = True
                 log.error(
                     "gpuwm: %s of the engine before this one did not end within %g s of SIGKILL, "
                     "and may hold GPU memory: this engine waits. A process that is stuck in a "
@@ -235,9 +241,9 @@ class Group:
         self._file.write(self.active.encode())
 
     def _tell_unreadable(self) -> None:
-        if self._unreadable_told or not self._file.read():
+        if self._unreadable_logged or not self._file.read():
             return
-        self._unreadable_told = True
+        self._unreadable_logged = True
         log.warning(
             "gpuwm: %s is locked, but what it says is no record of an engine that could hold the "
             "lock: this engine waits for the lock",
@@ -245,9 +251,9 @@ class Group:
         )
 
     def _tell_end(self, engine: Record, watch: Watch) -> None:
-        if self._end_told == engine:
+        if self._logged_end == engine:
             return
-        self._end_told = engine
+        self._logged_end = engine
         log.warning(
             "gpuwm: the active engine has ended (%s); what is left of it: %s",
             _names(watch.gone) or "its lock is free",

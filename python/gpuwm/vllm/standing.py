@@ -1,4 +1,4 @@
-"""One process in the place of one rank of an engine, for as long as it builds and loads that rank's
+"""Lets one process stand for one rank of an engine, for as long as it builds and loads that rank's
 model.
 
 A trainer builds the models of all ranks, one after the other, and has process groups of its own. So
@@ -16,13 +16,14 @@ from typing import Any
 from .. import errors
 
 _numbers = itertools.count()
-# vLLM's variables, by the ranks that the group has: all of the engine's, or this one alone.
+# vLLM's variables, by the ranks that the group has: all ranks of the engine, or only this one.
 _OF_ALL = ("_WORLD", "_INNER_DP_WORLD", "_TP", "_EP")
 _OF_ONE = ("_PP", "_DP", "_DCP", "_PCP")
 
 
 def check(vllm_config: Any) -> None:
-    """Unsupported: names the first kind of parallelism besides that of tensors and experts."""
+    """Raises Unsupported, which names the first kind of parallelism besides that of tensors and
+    experts."""
     parallel = vllm_config.parallel_config
     for field in (
         "pipeline_parallel_size",
@@ -41,8 +42,8 @@ def check(vllm_config: Any) -> None:
 
 @contextlib.contextmanager
 def standing_for(vllm_config: Any, rank: int) -> Iterator[None]:
-    """vLLM takes this process for that rank of the engine. Nobody else may use vLLM in this process
-    meanwhile."""
+    """Inside, vLLM takes this process for that rank of the engine. Nobody else may use vLLM in this
+    process meanwhile."""
     from vllm.distributed import parallel_state
 
     parallel = vllm_config.parallel_config
@@ -61,7 +62,7 @@ def standing_for(vllm_config: Any, rank: int) -> Iterator[None]:
 
 
 def _group(ranks: Sequence[int], rank: int) -> Any:
-    """An object of vLLM's class, which modules that keep it are compared by."""
+    """An object of vLLM's class: modules keep it, and are compared by it."""
     import torch
     from vllm.distributed.parallel_state import GroupCoordinator
     from vllm.platforms import current_platform
@@ -74,7 +75,7 @@ def _group(ranks: Sequence[int], rank: int) -> Any:
     group.group_ranks = [group.ranks]
     group.local_rank = group.device_index = rank
     group.device = torch.device(kind) if kind == "cpu" else torch.device(kind, _current())
-    # Knows its rank and size, and has no backend: whatever wants to send raises an error.
+    # It knows its rank and size, and has no backend: an attempt to send raises an error.
     make: Any = torch.distributed.ProcessGroup
     nobody = make(group.rank_in_group, group.world_size)
     group.cpu_group = group.device_group = nobody

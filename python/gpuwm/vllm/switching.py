@@ -9,13 +9,13 @@ The engine's ranks need the other half: `--worker-extension-cls gpuwm.vllm.Exten
 
 1. While the engine serves, each rank attaches to its part of the new version, compares it with what
    it has, and reads it again. If one can't, nothing has changed.
-2. With mode "finish", requests that are in flight end first, while others wait. Then the engine is
-   paused, and caches of what the old weights computed are emptied.
+2. With mode "finish", requests in flight end first, while others wait. Then the engine is paused,
+   and the caches of what the old weights computed are emptied.
 3. Each rank exchanges the two versions at the same addresses, so captured CUDA graphs stay valid.
-   That needs no gpuwmd. If one rank can't, those that have moved go back.
+   This does not need gpuwmd. If one rank can't, those that have moved go back.
 4. The engine goes on, and the leases of the old version end.
 
-A draft model stays on its version: its guesses are checked by the target, so answers are right.
+A draft model stays on its version. The target checks its guesses, so answers are right.
 """
 
 from __future__ import annotations
@@ -35,23 +35,28 @@ from .targets import FINISH, KEEP, Answers, Target, target_of
 log = logging.getLogger("gpuwm")
 PREPARE_S = 120.0  # to map a version and read it once takes seconds, even on a busy host
 COMMIT_S = 30.0  # an exchange takes milliseconds, and waits for the device
-DRAIN_S = 600.0  # longer than most answers; with the others below moving.STALE_S
-# Between questions whether all ranks are prepared: from a fraction of what that takes on a GPU to
-# what nobody notices on a host.
+DRAIN_S = 600.0  # longer than most answers; together with the others it is below moving.STALE_S
+# The pauses between two questions whether all ranks are prepared: from a fraction of what that
+# takes on a GPU to a time that nobody notices on a host.
 _LOOK_S, _LOOK_S_MAX = 0.005, 0.2
 
 
 class StillPaused(errors.Error):
-    """The engine was paused, and did not answer when it was resumed."""
+    """The engine was paused, and did not answer when it was to be resumed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Switched:
-    """What a switch did. version, id: what the engine is on now. before: what it was on. moved:
-    whether that is another version. ranks: how many there are. seconds: of "prepare" and, if it
-    moved, "pause" (with mode "finish" until the last request had ended), "exchange" (in all ranks)
-    and "resume" (also if it took over). No step runs from somewhere in "pause" to somewhere in
-    "resume"."""
+    """What a switch did.
+
+    - version, id: of the version that the engine is on now.
+    - before: the version that it was on.
+    - moved: whether these two differ.
+    - ranks: how many there are.
+    - seconds: of "prepare" and, if the engine moved, of "pause" (with mode "finish" until the last
+      request had ended), "exchange" (in all ranks) and "resume" (also if it took over). No step
+      runs from some moment in "pause" to some moment in "resume".
+    """
 
     version: str
     id: str
@@ -70,24 +75,32 @@ def switch(
     drain: float | None = None,
     take_over: bool = False,
 ) -> Switched:
-    """Moves an engine to another version of the same layout; the module's text says how.
+    """Moves an engine to another version of the same layout. The module's docstring says how.
 
-    target: a `vllm.LLM`, or the URL of a server. ref: "llama@v2", "llama@prod", a version's id.
-    mode: "keep": requests in flight go on with the new weights, and their KV is computed anew: an
-    answer is then the beginning of an old one and goes on as a new one. "finish": they end on the
-    old weights first, for at most `drain` seconds (DRAIN_S, which is also the most). In both modes
-    requests that come meanwhile wait.
-    verify: whether each rank reads the new version's bytes again. take_over: the caller of another
-    switch that has not ended is dead, and may have left the engine paused, which is resumed then;
-    without it that switch makes way after moving.STALE_S.
+    - target: a `vllm.LLM`, or the URL of a server.
+    - ref: "llama@v2", "llama@prod", or a version's id.
+    - mode: "keep": requests in flight go on with the new weights, and their KV is computed anew.
+      The begin of such an answer is the old weights' and its end the new weights'. "finish":
+      requests in flight end on the old weights first, for at most `drain` seconds (DRAIN_S, which
+      is also the most). In both modes requests that come meanwhile wait.
+    - verify: whether each rank reads the new version's bytes again.
+    - take_over: the caller of another switch that has not ended is dead. That switch may have left
+      the engine paused, and the engine is resumed then. Without take_over that switch makes way
+      after moving.STALE_S.
 
-    Nothing has changed, and the engine serves, after NotFound, Refused, Damaged (tainted, or bytes
-    that differ from the digests), Mismatch (the first difference in key, layout or a plain value,
-    which a captured graph may hold), Unsupported (its weights are not in gpuwm's memory), Busy
-    (another switch has not ended, or the engine is paused or asleep), Unreachable, TimedOut, and
-    other errors of gpuwm.attach. Cancelled: another switch took over. Lost: ranks may be on
-    different versions, or one has no memory, so the engine is left paused: start it again.
-    StillPaused: the engine was paused, did not answer when it was resumed, and may have moved.
+    After these errors nothing has changed, and the engine serves: NotFound, Refused, Damaged
+    (tainted, or bytes that differ from the digests), Mismatch (the first difference in key, layout
+    or a plain value, which a captured graph may hold), Unsupported (its weights are not in gpuwm's
+    memory), Busy (another switch has not ended, or the engine is paused or asleep), Unreachable,
+    TimedOut, and other errors of gpuwm.attach.
+
+    Other errors:
+
+    - Cancelled: another switch took over.
+    - Lost: ranks may be on different versions, or one has no memory, so the engine is left paused:
+      start it again.
+    - StillPaused: the engine was paused, did not answer when it was to be resumed, and may have
+      moved.
     """
     to = target_of(target)
     if hasattr(target, "pause_generation"):
@@ -106,13 +119,14 @@ async def switch_async(
     drain: float | None = None,
     take_over: bool = False,
 ) -> Switched:
-    """As `switch`, for a client of vLLM's asynchronous engine (AsyncLLM), in its event loop.
-    Cancelled, it goes back, and the engine goes on with the old weights."""
+    """Does what `switch` does, for a client of vLLM's asynchronous engine (AsyncLLM), in its event
+    loop. If it is cancelled, it goes back, and the engine goes on with the old weights."""
     return await _switch(target_of(target), ref, mode, verify, drain, take_over)
 
 
 def _run(switching: Coroutine[Any, Any, Switched]) -> Switched:
-    """Runs a coroutine that never waits for an event loop, so that it may be called below one."""
+    """Runs a coroutine that never waits for an event loop, so it can be called inside of a running
+    one."""
     try:
         switching.send(None)
     except StopIteration as end:
@@ -153,7 +167,8 @@ async def _switch(
 
 
 def _drain_limit(mode: str, drain: float | None) -> float:
-    """Seconds, for mode FINISH. Invalid: a mode that is none, or a `drain` that can't be meant."""
+    """The limit in seconds, for mode FINISH. Raises Invalid for an unknown mode, or a wrong
+    `drain`."""
     if mode not in (KEEP, FINISH):
         raise errors.Invalid(f"mode {mode!r}", f'it is "{KEEP}" or "{FINISH}"')
     if drain is None:
@@ -166,7 +181,7 @@ def _drain_limit(mode: str, drain: float | None) -> float:
 
 
 class _Switch:
-    """One switch of one engine. After an error of a method nothing of it is left to do."""
+    """One switch of one engine. If one of its methods raises, it has already cleaned up."""
 
     def __init__(self, target: Target, token: str) -> None:
         self._target, self._token = target, token
@@ -194,7 +209,7 @@ class _Switch:
                 )
         except BaseException as error:
             await self._leave()
-            raise _plainly(error) from None
+            raise _without_lost(error) from None
         return new
 
     async def _prepared(self) -> Answers:
@@ -213,7 +228,7 @@ class _Switch:
             look = min(2 * look, _LOOK_S_MAX)
 
     async def pause(self, mode: str, limit: float) -> None:
-        """limit: seconds that requests have to end, with mode FINISH."""
+        """Pauses the engine. limit: seconds that requests have to end, with mode FINISH."""
         late = remedy = ""
         try:
             if mode == FINISH:
@@ -236,14 +251,14 @@ class _Switch:
             ) from error
 
     async def exchange(self, new: str) -> None:
-        """All ranks are on the version of this id. If it raises, all are where they were and the
-        engine goes on, but after Lost."""
+        """Moves all ranks to the version with this id. If it raises, all ranks are where they were
+        and the engine goes on, except after Lost."""
         try:
             moved = await self._all("gpuwm_commit", [], COMMIT_S, "exchange")
             if any(rank["id"] != new for rank in moved):
                 raise errors.Error(f"{self._target.name} exchanged another version: {moved}")
         except errors.Cancelled:
-            raise  # whoever took over pauses and resumes it
+            raise  # the switch that took over pauses and resumes it
         except BaseException as error:
             try:
                 back = await self._settle("old")
@@ -269,7 +284,7 @@ class _Switch:
         except BaseException as error:
             goes_on = False
             try:
-                goes_on = await self._go_on()  # once more, as Ctrl-C may have come between
+                goes_on = await self._go_on()  # once more, since Ctrl-C may have come in between
             finally:
                 if not (goes_on and isinstance(error, Exception)):
                     await self.settle()
@@ -279,15 +294,17 @@ class _Switch:
                 raise self._still_paused(f"is on {version} now", error) from error
 
     async def settle(self) -> None:
-        """The engine has moved: that a rank can't give its other lease back is no error. It is
-        given back with the next switch, or the engine's end."""
+        """Ends the switch in all ranks. The engine has moved, so it is no error if a rank can't
+        give its other lease back. The lease is given back at the next switch, or at the engine's
+        end."""
         try:
             await self._settle("new")
         except Exception as error:
             log.warning("gpuwm: %s still holds the old version: %s", self._target.name, error)
 
     async def _resume_after(self, error: BaseException, late_s: float = 0.0) -> None:
-        """After an error with which no rank has moved. StillPaused. late_s: as of _go_on."""
+        """Resumes the engine after an error with which no rank has moved. Raises StillPaused.
+        late_s: as in _go_on."""
         if not await self._go_on(late_s) and isinstance(error, Exception):
             raise self._still_paused("was not switched", error) from error
 
@@ -298,7 +315,7 @@ class _Switch:
         )
 
     async def _go_on(self, late_s: float = 0.0) -> bool:
-        """Resumes the engine, without an error. Returns whether it goes on. late_s: how long a
+        """Resumes the engine, and raises no error. Returns whether it goes on. late_s: how long a
         pause that the engine has not answered may still come."""
         try:
             await self._target.resume()
@@ -322,13 +339,13 @@ class _Switch:
         return await self._all("gpuwm_settle", [outcome], COMMIT_S, "end the switch")
 
     async def _is_stopped(self) -> bool:
-        with self._named("tell whether it is paused"):
+        with self._as_gpuwm_errors("tell whether it is paused"):
             return await self._target.is_stopped()
 
     async def _all(self, method: str, arguments: list[str], timeout: float, what: str) -> Answers:
-        """The answers of all ranks, of which none failed."""
+        """The answers of all ranks, if none failed."""
         name = self._target.name
-        with self._named(what):
+        with self._as_gpuwm_errors(what):
             answers = await self._target.call(method, [self._token, *arguments], timeout)
         for answer in answers:
             if "error" in answer:
@@ -338,8 +355,8 @@ class _Switch:
         return answers
 
     @contextlib.contextmanager
-    def _named(self, what: str) -> Iterator[None]:
-        """Raises errors of gpuwm where the target raises others."""
+    def _as_gpuwm_errors(self, what: str) -> Iterator[None]:
+        """Turns other errors of the target into errors of gpuwm."""
         name = self._target.name
         try:
             yield
@@ -361,7 +378,7 @@ def _was_answered(error: BaseException) -> bool:
 
 
 def _broken(name: str, what: str, error: Exception) -> errors.Error:
-    """vLLM's own errors have no common class."""
+    """Makes a gpuwm.Error. vLLM's own errors have no common base class."""
     text = f"{type(error).__name__}: {error}"
     if "has no attribute 'gpuwm_" in text:
         return errors.Unsupported(
@@ -381,15 +398,15 @@ def _error_of(name: str, what: str, answer: dict[str, Any]) -> errors.Error:
     return kind(f"{name}, rank {answer['rank']}, could not {what}: {said}", answer["detail"])
 
 
-def _plainly(error: BaseException) -> BaseException:
-    """Lost is for engines: a version that a restart of gpuwmd has lost is not found."""
+def _without_lost(error: BaseException) -> BaseException:
+    """Lost is for engines here: if a restart of gpuwmd has lost a version, that is NotFound."""
     if isinstance(error, errors.Lost):
         return errors.NotFound(error.message, error.detail)
     return error
 
 
 def _several(ranks: Answers) -> str:
-    """Versions, if not all ranks name the same."""
+    """The versions, if not all ranks name the same one."""
     found = {rank["id"]: rank["version"] for rank in ranks}
     if len(found) == 1:
         return ""

@@ -16,10 +16,11 @@ from .processes import Process, Watch
 from .record import ACTIVE, Record
 from .standby import GONE_S, LOOK_S
 
-# For the active engine to end in order after SIGTERM. vLLM itself waits for requests in flight only
-# with --shutdown-timeout.
+# How long the active engine may take to end after SIGTERM. vLLM itself waits for requests in flight
+# only with --shutdown-timeout.
 DRAIN_S = 10.0
-# For a standby to take over. It takes below a second, unless it is still starting.
+# How long a standby may take to take over. It takes less than a second, unless it is still
+# starting.
 TAKEN_S = 60.0
 
 Say = Callable[[str], None]
@@ -27,14 +28,14 @@ Say = Callable[[str], None]
 
 def takeover(path: str, drain: float = DRAIN_S, say: Say = print) -> Record:
     """Ends the active engine of the group whose lock lies at `path`. Returns the record of the
-    engine that is active then. say: is called with a line on each step.
+    engine that is active then. say: called with a line on each step.
 
-    The API server gets SIGTERM. After `drain` seconds, or at once if that is 0 or if a process of
-    the engine is stopped, all of its processes are killed.
+    The API server gets SIGTERM. After `drain` seconds, all processes of the engine are killed; at
+    once if `drain` is 0, or if one of them is stopped.
 
-    NotFound: no such lock, or no engine is active. TimedOut: no other engine took over, or a
-    process does not end. Invalid and Unsupported: see LockFile and Record. Refused: the engine
-    belongs to another user.
+    Raises NotFound (there is no such lock, or no engine is active), TimedOut (no other engine took
+    over, or a process does not end), Invalid and Unsupported (see LockFile and Record), and Refused
+    (the engine belongs to another user).
     """
     file = LockFile(path, create=False)
     try:
@@ -83,7 +84,7 @@ def _end(watch: Watch, engine: Record, drain: float, say: Say) -> None:
 
 
 def _wait(watch: Watch, seconds: float) -> None:
-    """Until all have ended, or the time is over."""
+    """Waits until all processes have ended, or the time is over."""
     end = time.monotonic() + seconds
     while watch.living and (left := end - time.monotonic()) > 0:
         watch.wait(left)

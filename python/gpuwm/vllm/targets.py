@@ -1,5 +1,5 @@
-"""Running engines as a switch sees them: an `LLM`, a client of vLLM's asynchronous engine, or the
-URL of a server."""
+"""Running engines, for a switch: an `LLM`, a client of vLLM's asynchronous engine, or the URL of a
+server."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from .. import errors
 
 Answers = list[dict[str, Any]]
 KEEP, FINISH = "keep", "finish"
-# What vLLM's `wake_up` wakes after a sleep of level 0, in which no memory sleeps.
+# vLLM's `wake_up` wakes this after a sleep of level 0, in which no memory sleeps.
 _SCHEDULER = ["scheduling"]
-# A proxy, or a server that starts or ends: it does not serve now.
+# Answers of a proxy, or of a server that starts or ends: the server does not serve now.
 _AWAY = (
     http.client.BAD_GATEWAY,
     http.client.SERVICE_UNAVAILABLE,
     http.client.GATEWAY_TIMEOUT,
 )
-# A server that hung runs a /pause that nobody waits for any more, perhaps after the /wake_up that
-# was sent later: not more than so much later, once it answers again.
+# A server that hung may run a /pause that nobody waits for any more, perhaps after the /wake_up
+# that was sent later. Once it answers again, it does so within this time.
 LATE_S = 2.0
-# For questions that vLLM answers between two steps, and for resuming.
+# How long vLLM may take for questions that it answers between two steps, and to resume.
 ANSWER_S = 30.0
 
 
 class Target(Protocol):
-    """An engine. Its methods are coroutines that, but for the asynchronous client, never wait for
-    an event loop. They raise what vLLM raises, gpuwm.Error and, if there is a limit, TimeoutError.
+    """An engine. Its methods are coroutines; only those of the asynchronous client wait for an
+    event loop. They raise what vLLM raises, gpuwm.Error and, if there is a limit, TimeoutError.
 
-    No limit is given to vLLM itself: its executor would take an answer that comes later for that of
-    its next call. So a call to a `vllm.LLM` has none.
+    vLLM itself gets no limit: its executor would take an answer that comes later for that of its
+    next call. So a call to a `vllm.LLM` has none.
     """
 
     name: str
-    late_s: float  # how long after its next answer it may still run what it has not answered
+    late_s: float  # how long after its next answer it may still run a call that it has not answered
 
     async def call(self, method: str, arguments: list[str], timeout: float) -> Answers:
         """The answers of all ranks."""
         ...
 
     async def is_stopped(self) -> bool:
-        """It is paused or asleep."""
+        """Whether the engine is paused or asleep."""
         ...
 
     async def drain(self, timeout: float) -> None:
-        """Returns when the requests that are in flight have ended. Until `resume` no other request
-        begins: those that come meanwhile wait."""
+        """Returns when the requests in flight have ended. Until `resume` no other request begins:
+        requests that come meanwhile wait."""
         ...
 
     async def pause(self, timeout: float) -> None:
         """Returns when no step runs and none begins, and all caches of what the old weights
-        computed are empty. Requests that are in flight compute their KV anew when they go on."""
+        computed are empty. Requests in flight compute their KV anew when they go on."""
         ...
 
     async def resume(self) -> None:
-        """Ends drain and pause, also if only one was called or one failed. An engine whose memory
-        sleeps (vLLM's levels 1 and 2) stays asleep."""
+        """Ends drain and pause, also if only one of them was called, or one failed. An engine whose
+        memory sleeps (vLLM's levels 1 and 2) stays asleep."""
         ...
 
     async def wait(self, seconds: float) -> None: ...
 
 
 def target_of(target: Any) -> Target:
-    """Invalid: it is none of the three."""
+    """Raises Invalid if the target is none of the three."""
     if isinstance(target, str):
         return Server(target)
     if hasattr(target, "pause_generation"):
@@ -109,8 +109,8 @@ class Offline:
 
     async def pause(self, timeout: float) -> None:
         engine = self._llm.llm_engine
-        self._llm.sleep(level=0, mode="keep")  # the scheduler alone
-        # Level 0 leaves all caches.
+        self._llm.sleep(level=0, mode="keep")  # this puts only the scheduler to sleep
+        # Level 0 does not empty the caches.
         if not self._llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True):
             raise errors.Error(
                 "vLLM could not empty its prefix cache or that of its KV connector",
@@ -152,8 +152,8 @@ class Client:
         await _within(pause, timeout)
 
     async def resume(self) -> None:
-        # After resume_generation vLLM's metrics would still say that the engine sleeps, as `drain`
-        # makes them say.
+        # After resume_generation vLLM's metrics would still say that the engine sleeps, which they
+        # say since `drain`.
         await _within(self._client.wake_up(tags=_SCHEDULER), ANSWER_S)
 
     async def wait(self, seconds: float) -> None:
@@ -163,7 +163,7 @@ class Client:
 async def _within(call: Awaitable[Any], timeout: float) -> Any:
     try:
         return await asyncio.wait_for(call, timeout)
-    except asyncio.TimeoutError:  # before Python 3.11 it is not the TimeoutError of Python
+    except asyncio.TimeoutError:  # before Python 3.11 it is not Python's TimeoutError
         raise TimeoutError(f"no answer in {timeout:g} s") from None
 
 
@@ -215,7 +215,7 @@ class Server:
         raise self._strange(path, found)
 
     def _send(self, path: str, timeout: float, body: bytes | None) -> bytes:
-        """GET without a body."""
+        """Sends a request: GET if there is no body."""
         request = urllib.request.Request(
             self._url + path, data=body, headers={"Content-Type": "application/json"}
         )

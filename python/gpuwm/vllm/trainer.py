@@ -1,4 +1,4 @@
-"""A trainer publishes its weights as versions in the layout that engines have installed.
+"""Publishes a trainer's weights as versions in the layout that engines have installed.
 
     with gpuwm.vllm.publisher("policy", model="Qwen/Qwen3-8B") as publisher:
         for step in range(steps):
@@ -7,8 +7,8 @@
 
 The tensors have the names and shapes of the model's checkpoint. vLLM's own code builds the model
 and loads them, in the trainer's process: fused, sharded for each rank, quantised, as in an engine.
-What it makes is compared with a version that engines use, so all of them can move to the new one
-(`gpuwm.vllm.switch`, `gpuwm.vllm.transfer`). Nobody sees a version before it is whole.
+The result is compared with a version that engines use, so that all of them can move to the new one
+(`gpuwm.vllm.switch`, `gpuwm.vllm.transfer`). Nobody sees a version before it is complete.
 """
 
 from __future__ import annotations
@@ -41,16 +41,22 @@ log = logging.getLogger("gpuwm")
 # How many of its own versions a publisher leaves: the one that engines move to, and the one that
 # they move from.
 KEEP_LAST = 2
-# For gpuwmd to look at parts that were committed: as long as for a switch to be prepared.
+# How long gpuwmd may take to check parts that were committed: as long as a switch may take to be
+# prepared.
 READY_S = 120.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """A version that is ready. bytes: of all its parts. copied: how many of them did not get there
-    by loading, but were copied after post-processing, or are parameters below
-    layouts.SMALL_BYTES. ignored: tensors of which vLLM took nothing as it is: it has no use for
-    them, or computed something else of them. seconds: of "begin", "load" and "commit"."""
+    """A version that is ready.
+
+    - bytes: of all its parts.
+    - copied: how many of these bytes did not get there by loading: they were copied after
+      post-processing, or belong to parameters below layouts.SMALL_BYTES.
+    - ignored: tensors of which vLLM took nothing unchanged: it does not use them, or computed
+      something else of them.
+    - seconds: of "begin", "load" and "commit".
+    """
 
     version: str
     id: str
@@ -72,27 +78,29 @@ def publisher(
 ) -> Publisher:
     """Makes a publisher of versions of the model `name` of gpuwm, for a trainer.
 
-    model: what engines load: a folder or a name of the Hugging Face hub. Only its configuration is
-    read here. like: a version that engines use, whose layout the new ones have: "policy@step-0", an
-    alias, an id; None: `name`, which means its alias `current`. engine_args: those of vLLM's
-    EngineArgs with which the engines were started, as far as weights depend on them:
-    tensor_parallel_size=2, quantization="fp8", dtype="bfloat16"… keep_last: how many of the
-    versions that this publisher made stay; older ones are retired, and freed when no engine uses
-    them. One that an alias names stays until the alias has moved. owner: whose versions `like` may
-    be, as in gpuwm.attach; None: this user's and the operators'. client: None: a connection of its
-    own.
+    - model: what engines load: a folder, or a name of the Hugging Face hub. Only its configuration
+      is read here.
+    - like: a version that engines use, whose layout the new ones have: "policy@step-0", an alias,
+      an id. None: `name`, which means its alias `current`.
+    - engine_args: the arguments of vLLM's EngineArgs with which the engines were started, as far as
+      weights depend on them: tensor_parallel_size=2, quantization="fp8", dtype="bfloat16"…
+    - keep_last: how many of the versions that this publisher made stay. It retires older ones,
+      which are freed when no engine uses them. A version that an alias names stays until the alias
+      has moved.
+    - owner: whose versions `like` may be, as in gpuwm.attach. None: this user's and the operators'.
+    - client: None: a connection of its own.
 
-    Mismatch: the first field in which the engines' key differs from what these arguments give.
-    Unsupported: pipeline, data or context parallelism, and what load format gpuwm refuses.
-    NotFound: there is no version `like`. NoDevice: this process does not see its GPUs. What vLLM
-    raises for the arguments.
+    Raises Mismatch (the first field in which the engines' key differs from what these arguments
+    give), Unsupported (pipeline, data or context parallelism, and what load format gpuwm refuses),
+    NotFound (there is no version `like`), NoDevice (this process does not see its GPUs), and what
+    vLLM raises for the arguments.
     """
     return Publisher(name, model, like or name, keep_last, owner, client, engine_args)
 
 
 class Publisher:
-    """Of `publisher`. One thread at a time uses it, and no other uses vLLM in this process while
-    `publish` runs: vLLM takes the process for each rank of an engine in turn."""
+    """The result of `publisher`. Only one thread at a time may use it. While `publish` runs, nobody
+    else may use vLLM in this process: vLLM takes the process for each rank of an engine in turn."""
 
     def __init__(
         self,
@@ -113,7 +121,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._config = _config(model, engine_args)
         self._made: list[str] = []  # ids, the oldest first
-        self._skeletons: list[Skeleton] = []  # none: it was closed
+        self._skeletons: list[Skeleton] = []  # empty once it was closed
         self._is_ours = client is None
         self._client = client or clients.connect(name="trainer")
         try:
@@ -125,23 +133,24 @@ class Publisher:
             raise
 
     def publish(self, tag: str, tensors: Any, *, alias: str | None = None) -> Published:
-        """Makes the version `name@tag` of the tensors; it is ready when this returns.
+        """Makes the version `name@tag` of the tensors. It is ready when this returns.
 
-        tensors: a mapping, or pairs, of the checkpoint's names and tensors of torch, on any device.
-        Floating-point dtypes are converted to the model's. With several ranks each one takes a
-        pass over them: give a mapping, a list or a function that returns pairs, no generator. They
-        are as they were afterwards, and nothing refers to them. alias: moved to the version when
-        it is ready, so that engines that follow it move.
+        - tensors: a mapping, or pairs, of the checkpoint's names and torch tensors, on any device.
+          Floating-point dtypes are converted to the model's. With several ranks, each takes a pass
+          over them: give a mapping, a list or a function that returns pairs, and not a generator.
+          The tensors stay unchanged, and nothing refers to them afterwards.
+        - alias: moved to the version when it is ready, so that engines that follow the alias move.
 
-        Mismatch: a tensor is missing, or has a name, shape or dtype that vLLM can't load; or a
-        value in the model's layout would be another than engines have (each names the first).
-        Invalid: what is given is no tensor; a generator for several ranks. Exists: the tag is
-        taken. NoRoom, Refused (the role publisher), Quota, Disconnected, Cancelled, NoDevice.
+        Raises Mismatch (a tensor is missing, or has a name, shape or dtype that vLLM can't load, or
+        a value in the model's layout would be another than engines have; it names the first),
+        Invalid (something is not a tensor, or a generator was given for several ranks), Exists (the
+        tag is taken), NoRoom, Refused (this user is no publisher), Quota, Disconnected, Cancelled
+        and NoDevice.
 
         After an error, and if this process dies, there is no such version, except in two cases.
         After Disconnected with the code ECONNABORTED gpuwmd took a commit and did not come back in
         time; the version may be ready, and this publisher never retires it. After TimedOut or
-        Unreachable the version may become ready once gpuwmd has looked at all parts.
+        Unreachable the version may become ready once gpuwmd has checked all parts.
         """
         with self._lock:
             if not self._skeletons:
@@ -151,7 +160,7 @@ class Publisher:
             return found
 
     def close(self) -> None:
-        """The versions stay."""
+        """Closes the publisher. Its versions stay."""
         self._skeletons.clear()
         if self._is_ours:
             self._client.close()
@@ -227,7 +236,7 @@ class Publisher:
         return found
 
     def _begin(self, name: str, alias: str | None) -> list[Making]:
-        """A publish for each part; the first one's id joins the others."""
+        """Begins a publish for each part. The others join with the first one's id."""
         makings: list[Making] = []
         try:
             for part, key in zip(self._parts, self._keys, strict=True):
@@ -255,8 +264,8 @@ class Publisher:
         return {**kept, publishing.MADE_BY: json.dumps(made_by)}
 
     def _retire_old(self) -> None:
-        """No error: the new version is ready. What could not be retired is tried again next time,
-        unless it is gone."""
+        """Retires old versions. A failure raises no error, since the new version is ready: it is
+        tried again next time, unless the old version is gone."""
         for version in self._made[: -self._keep_last]:
             try:
                 self._client.retire(version)
@@ -269,7 +278,7 @@ class Publisher:
 
 
 def _config(model: str, engine_args: dict[str, Any]) -> Any:
-    """vLLM's configuration of the engines. Unsupported."""
+    """vLLM's configuration of the engines. Raises Unsupported."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.plugins import load_general_plugins
 
@@ -281,7 +290,7 @@ def _config(model: str, engine_args: dict[str, Any]) -> Any:
 
 
 def _passes(tensors: Any, ranks: int) -> Callable[[], Iterable[tuple[str, Tensor]]]:
-    """A pass over the tensors, for each rank. Invalid."""
+    """A function that makes a pass over the tensors, for each rank. Raises Invalid."""
     if callable(tensors) and not isinstance(tensors, Mapping):
         found: Callable[[], Iterable[tuple[str, Tensor]]] = tensors
         return found

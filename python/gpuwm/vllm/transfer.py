@@ -7,14 +7,14 @@ own layout without copying weights.
     update_weights {"ref": "policy@step-12"}    each rank attaches, compares and reads it again
     finish_weight_update                        each rank exchanges the two versions
 
-A trainer makes such versions with `gpuwm.vllm.publisher`. Nothing here pauses vLLM or empties its
-caches: the caller does, as with every backend. `gpuwm.vllm.switch` does the same with all of that.
+A trainer makes such versions with `gpuwm.vllm.publisher`. This backend does not pause vLLM or empty
+its caches: the caller does, as with every backend. `gpuwm.vllm.switch` does all of it.
 
-All ranks move or none: they tell each other in a process group of vLLM how each step went. If one
-could not, those that have moved go back, and all of them raise. The executor of vLLM 0.25 reads the
-answers of several ranks only up to the first error, and takes the others for those of its next
-call. So `gpuwm.vllm.Worker` lets the last rank alone raise. A caller over HTTP gets the text
-of that error and not its class, so the text begins with the class's name.
+All ranks move or none. In a process group of vLLM they tell each other how each step went. If one
+rank failed, those that have moved go back, and all of them raise. The executor of vLLM 0.25 reads
+the answers of several ranks only up to the first error, and takes the others for those of its next
+call. So `gpuwm.vllm.Worker` lets only the last rank raise. A caller over HTTP gets the text of that
+error and not its class, so the text begins with the class's name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Step = TypeVar("Step", bound=Callable[..., None])
 
 
 def _naming(step: Step) -> Step:
-    """Makes a step of an update put the class of its gpuwm.Error in front of the error's text."""
+    """Puts the class of a step's gpuwm.Error in front of the error's text."""
 
     @functools.wraps(step)
     def call(*arguments: Any, **named: Any) -> None:
@@ -57,13 +57,13 @@ def _naming(step: Step) -> Step:
     return cast(Step, call)
 
 
-# A weight transfer takes over from nobody.
+# A weight transfer never takes over.
 WAIT = f"wait for it; if its caller is dead, it makes way {moving.STALE_S:g} s after it began"
 
 
 @dataclass
 class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]
-    """Nothing: gpuwmd is found as when the engine started."""
+    """Has no fields: gpuwmd is found as when the engine started."""
 
 
 @dataclass
@@ -76,15 +76,16 @@ class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
 
 
 class Engine(WeightTransferEngine):  # type: ignore[misc]
-    """One rank's half. vLLM calls its methods in all ranks, in the thread that runs the model. All
-    of them raise gpuwm.Error, and then all ranks do."""
+    """One rank's half. vLLM calls its methods in all ranks, in the thread that runs the model. If
+    one of them raises gpuwm.Error in one rank, it does so in all ranks."""
 
     init_info_cls = InitInfo
     update_info_cls = UpdateInfo
     supports_draft_weight_update = False  # vLLM 0.33: a draft stays on its version
 
     def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
-        """Unsupported: the model is in memory of the engine's own, or there are replicas."""
+        """Raises Unsupported if the model is in memory of the engine's own, or there are
+        replicas."""
         super().__init__(config, vllm_config, device, model)
         if vllm_config.parallel_config.data_parallel_size > 1:
             raise errors.Unsupported(
@@ -100,22 +101,23 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         """Does nothing: there is no connection to a trainer."""
 
     def start_weight_update(self, *arguments: Any, **named: Any) -> None:
-        """Forgets an update that its caller left. vLLM 0.25 does not come to this while one is
-        active: then `update_weights` forgets it. Newer releases give more arguments."""
+        """Forgets an update that its caller left. vLLM 0.25 does not call this while an update is
+        active: then `update_weights` forgets it. Newer releases pass more arguments."""
         self._forget()
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """As vLLM's own, without waiting for the device, on which nothing was queued."""
+        """Does what vLLM's own method does, but does not wait for the device, on which nothing was
+        queued."""
         self.receive_weights(self.parse_update_info(update_info))
 
     @_naming
     def receive_weights(self, update_info: UpdateInfo) -> None:
         """Prepares to move. The model stays where it is.
 
-        Errors of gpuwm.attach and Mapping.verify: NotFound, Damaged, Refused… Mismatch: the first
-        difference in key, layout or plain values, or the ranks got different versions. Busy: a
-        switch has not ended, or an update was prepared before. After an error nothing has changed,
-        and the caller starts again with start_weight_update.
+        Raises errors of gpuwm.attach and Mapping.verify (NotFound, Damaged, Refused…), Mismatch
+        (the first difference in key, layout or plain values, or the ranks got different versions),
+        and Busy (a switch has not ended, or an update was prepared before). After an error nothing
+        has changed, and the caller starts again with start_weight_update.
         """
         self._clock = Clock()
         try:
@@ -128,12 +130,13 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
 
     @_naming
     def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
-        """Moves to the version that was prepared, without gpuwmd.
+        """Moves to the version that was prepared. It does not need gpuwmd.
 
-        Invalid: nothing was prepared. Cancelled: a switch took over meanwhile. Errors of
-        moving.Move.exchange. After an error all ranks are on the old version, and the caller goes
-        on with update_weights, since vLLM regards the update as begun. But Lost: the ranks may be
-        on different versions, or one lost its memory, so the engine has to be started again.
+        Raises Invalid (nothing was prepared), Cancelled (a switch took over meanwhile), and errors
+        of moving.Move.exchange. After an error all ranks are on the old version, and the caller
+        goes on with update_weights, since vLLM regards the update as begun. After Lost this does
+        not hold: the ranks may be on different versions, or one lost its memory, so the engine must
+        be started again.
         """
         self._clock.lap("wait")
         try:
@@ -156,12 +159,12 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         self._forget()
 
     def shutdown(self) -> None:
-        """Gives the lease of an update back that was not finished."""
+        """Gives back the lease of an update that was not finished."""
         self._forget()
 
     @staticmethod
     def trainer_send_weights(iterator: Any, trainer_args: Any) -> NoReturn:
-        """Unsupported: a trainer sends no weights to engines, it publishes a version."""
+        """Raises Unsupported: a trainer sends no weights to engines, it publishes a version."""
         raise errors.Unsupported(
             'the backend "gpuwm" sends no weights',
             "publish them with gpuwm.vllm.publisher, and give engines the version: "
@@ -186,7 +189,8 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         model.move = move
 
     def _check_same(self, ref: str) -> None:
-        """An alias may have moved between two ranks. Collective."""
+        """Compares the versions of all ranks: an alias may have moved between two ranks.
+        Collective."""
         move = self._loaded.move
         assert move is not None
         assert move.other is not None
@@ -212,10 +216,10 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
             move.exchange()
 
     def _go_back(self, first: BaseException) -> NoReturn:
-        """Some rank could not move. Raises `first`, or Lost."""
+        """Goes back, because some rank could not move. Raises `first`, or Lost."""
         move = self._loaded.move
         mine = move is not None and move.token == self._token
-        # An exchange that ended with Lost has left this rank without memory, so it can't go back.
+        # If the exchange raised Lost, this rank has no memory, and can't go back.
         error: BaseException | None = first if isinstance(first, errors.Lost) else None
         try:
             if mine and move is not None and move.has_moved:
@@ -234,13 +238,13 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         raise first
 
     def _all(self, what: str, step: Callable[[], None]) -> None:
-        """The step, in all ranks. Raises in all if it failed in one. Collective."""
+        """Runs the step in all ranks. Raises in all if it failed in one. Collective."""
         error: BaseException | None = None
         try:
             step()
         except errors.Error as failed:
             error = failed
-        except Exception as failed:  # the rank goes on, so that others need not end
+        except Exception as failed:  # the rank goes on, so that the others need not end
             error = errors.Error(f"{type(failed).__name__}: {failed}", "the rank's log says more")
             log.exception("gpuwm: a weight update could not %s", what)
         self._loaded.engine.ranks.agree(what, error)
@@ -253,7 +257,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
 
 
 def _private_bytes(mapping: Attached) -> int:
-    """Of buffers, and of what the loader's "private" names: all that an exchange copies."""
+    """The bytes that an exchange copies: of buffers, and of what the loader's "private" names."""
     bound = remembering.all_bound(mapping)
     return sum(tensor.nbytes for each, tensor in bound if each.private)
 
@@ -261,8 +265,8 @@ def _private_bytes(mapping: Attached) -> int:
 def told_by_the_last(
     vllm_config: Any, call: Callable[..., None], *arguments: Any, **named: Any
 ) -> None:
-    """A step of a weight update, for a worker's method: if it fails in all ranks, the last rank
-    alone raises. See the module's text."""
+    """Wraps a step of a weight update, for a worker's method: if the step fails in all ranks, only
+    the last rank raises. See the module's docstring."""
     parallel, transfer = vllm_config.parallel_config, vllm_config.weight_transfer_config
     ours = transfer is not None and transfer.backend == refusals.WEIGHT_TRANSFER
     if not ours or parallel.rank == parallel.world_size - 1:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Variable(NamedTuple):
-    """default: that of vLLM 0.25.1 or, where it has none, 0.33.0, as Python has it. why: what of
+    """default: that of vLLM 0.25.1 or, if that has none, of 0.33.0, as a Python value. why: what of
     the weights depends on the variable."""
 
     default: Any
@@ -20,7 +20,7 @@ class Variable(NamedTuple):
 
 
 LAYOUT: dict[str, Variable] = {
-    # Which modules, layers and parameters there are.
+    # These decide which modules, layers and parameters there are.
     "VLLM_PP_LAYER_PARTITION": Variable(None, "the layers that each pipeline rank has"),
     "VLLM_MLA_DISABLE": Variable(
         False, "MLA models are built with plain attention, no W_UV, W_UK_T"
@@ -28,7 +28,8 @@ LAYOUT: dict[str, Variable] = {
     "VLLM_ROCM_USE_AITER_FUSION_SHARED_EXPERTS": Variable(False, "shared experts are routed ones"),
     "VLLM_REPLICATE_EMBED": Variable(False, "every rank has the whole embedding"),
     "VLLM_ENABLE_HPC_OPS": Variable(False, "modules that keep packed copies of weights"),
-    # Which kernel a quantised linear layer gets; each kernel repacks weights in its own way.
+    # These decide which kernel a quantised linear layer gets. Each kernel repacks weights in its
+    # own way.
     "VLLM_DISABLED_KERNELS": Variable([], "kernels that linear layers may not choose"),
     "VLLM_BATCH_INVARIANT": Variable(False, "linear layers, experts and attention choose others"),
     "VLLM_TEST_FORCE_FP8_MARLIN": Variable(False, "fp8 and fp4 weights are packed for Marlin"),
@@ -45,11 +46,11 @@ LAYOUT: dict[str, Variable] = {
     "VLLM_HUMMING_MOE_GEMM_TYPE": Variable(None, "Humming packs experts for this kernel"),
     "VLLM_HAS_FLASHINFER_CUBIN": Variable(False, "FlashInfer is eligible without a download"),
     "VLLM_USE_TRITON_AWQ": Variable(False, "AWQ weights stay in the checkpoint's order"),
-    # Which kernel experts get.
+    # These decide which kernel experts get.
     "VLLM_USE_FLASHINFER_MOE_INT4": Variable(False, "int4 experts are shuffled for FlashInfer"),
     "VLLM_DEEPEPLL_NVFP4_DISPATCH": Variable(False, "nvfp4 experts choose another kernel"),
     "VLLM_B12X_MOE_FP4_FORCE_A16": Variable(False, "fp4 experts choose another kernel"),
-    # Values that post-processing computes or stores.
+    # These change values that post-processing computes or stores.
     "Q_SCALE_CONSTANT": Variable(200, "attention stores it as a tensor"),
     "K_SCALE_CONSTANT": Variable(200, "attention stores it as a tensor"),
     "V_SCALE_CONSTANT": Variable(100, "attention stores it as a tensor"),
@@ -79,8 +80,8 @@ LAYOUT: dict[str, Variable] = {
 
 
 def changed() -> dict[str, Any]:
-    """The variables of the table that are set to something else than the default, by name. One that
-    nobody set has the default of this vLLM, whose version is another field of the key."""
+    """The variables of the table whose values are not the default, by name. A variable that nobody
+    set has the default of this vLLM, whose version is another field of the key."""
     import vllm.envs as envs
 
     found: dict[str, Any] = {}

@@ -48,10 +48,11 @@ from .lifeline import Lifeline
 
 log = logging.getLogger("vllm.gpuwm")
 
-# A utilisation that any GPU has free: vLLM's own check can't know of versions.
+# A part of the GPU that is free on any GPU: vLLM's own check does not know of versions.
 UNCHECKED_UTILIZATION = 1e-9
 
-# What the methods that are overridden here, and what they call, must use: the source of vLLM says.
+# The source of the methods that are overridden here, and of those that they call, must have this
+# call.
 _READS_FREE_MEMORY = "torch.accelerator.get_memory_info("
 _USES = (
     (gpu_worker.Worker, "init_device", ("request_memory(", "self.init_snapshot")),
@@ -72,7 +73,7 @@ _USES = (
 
 
 def check_vllm() -> None:
-    """Unsupported: this vLLM's worker is another one than this module overrides."""
+    """Raises Unsupported if this vLLM's worker is not the one that this module overrides."""
     problems = []
     parameters = list(inspect.signature(worker_utils.request_memory).parameters)
     if parameters != ["init_snapshot", "cache_config"]:
@@ -97,8 +98,9 @@ check_vllm()
 
 
 def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int]:
-    """Bytes of each version that gpuwm holds on a GPU, by its id: `memory.held`. Unreachable: no
-    gpuwmd; with "fallback" in the loader's configuration that is as if it held nothing."""
+    """The bytes of each version that gpuwm holds on a GPU, by its id: see `memory.held`. Raises
+    Unreachable if there is no gpuwmd. With "fallback" in the loader's configuration that counts as
+    no versions."""
     try:
         client = clients.connect(extra_config.get("socket"), name="vllm")
         with client:
@@ -111,15 +113,15 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
 
 
 class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
-    """vLLM's worker; the module's text says what differs. Every method raises what vLLM's raises,
-    and gpuwm.NoRoom with both figures."""
+    """vLLM's worker. The module's docstring says what differs. Every method raises what vLLM's
+    raises, and gpuwm.NoRoom with both figures."""
 
     gpu_cache: kv_cache.Cache | None = None
-    gpu_stands_by = False  # warm, and without memory for its KV cache
+    gpu_stands_by = False  # whether it has warmed up, and has no memory for its KV cache yet
 
     def init_device(self) -> None:
-        """Also decides with the load format gpuwm whether this engine attaches or builds, and waits
-        for an engine that builds. NoRoom: what is free is less than this engine's part."""
+        """With load format gpuwm it also decides whether this engine attaches or builds, and waits
+        for an engine that builds. Raises NoRoom if less is free than this engine's part."""
         cache = self.cache_config
         asked = cache.gpu_memory_utilization
         cache.gpu_memory_utilization = UNCHECKED_UTILIZATION
@@ -133,11 +135,11 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
                 kv_cache.check(self.vllm_config)
             self._ask_and_check()
         except BaseException:
-            loading.forget()  # this engine may be the one that is to build, and others wait for it
+            loading.forget()  # this engine may be the one that was to build, and others wait for it
             raise
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
-        """NoRoom: the versions and this engine do not fit."""
+        """Raises NoRoom if the versions and this engine do not fit."""
         super().load_model(load_dummy_weights=load_dummy_weights)
         cache = self.cache_config
         if cache.kv_cache_memory_bytes:
@@ -154,12 +156,12 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         )
 
     def determine_available_memory(self) -> int:
-        """Bytes for the KV cache. NoRoom: they are not free."""
+        """The bytes for the KV cache. Raises NoRoom if they are not free."""
         if self.cache_config.kv_cache_memory_bytes:
             return int(super().determine_available_memory())
         several = self.gpu_sharing.engines > 1 or self.gpu_sharing.standby
         with self._own_view() if several else contextlib.nullcontext():
-            # From here on vLLM counts what grows: the versions are there, and counted.
+            # From here on vLLM counts what grows. The versions are there already, and counted.
             gc.collect()
             torch.accelerator.empty_cache()
             self.init_snapshot = MemorySnapshot(device=self.device)
@@ -169,7 +171,8 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         return found
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
-        """Unsupported: a standby engine whose cache can't be reserved. NoRoom, Error of it."""
+        """Raises Unsupported if the cache of a standby engine can't be reserved, and the errors of
+        the reservation: NoRoom, Error."""
         if not self.gpu_sharing.standby:
             super().initialize_from_config(kv_cache_config)
             return
@@ -180,18 +183,20 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
     def compile_or_warm_up_model(self) -> Any:
         found = super().compile_or_warm_up_model()
         if self.gpu_cache is not None:
-            torch.accelerator.empty_cache()  # what the profile needed is for the engine that serves
+            # the engine that serves can use what the profile needed
+            torch.accelerator.empty_cache()
             self.gpu_cache.vacate()
             self.gpu_stands_by = True
         return found
 
     def execute_model(self, *arguments: Any, **named: Any) -> Any:
-        """Unsupported: a request came past the gate of a standby, which has no KV cache yet."""
+        """Raises Unsupported for a standby, which has no KV cache yet: a request came past its
+        gate."""
         self._check_serves()
         return super().execute_model(*arguments, **named)
 
     def execute_dummy_batch(self) -> None:
-        """Unsupported: as of execute_model."""
+        """Raises Unsupported as execute_model does."""
         self._check_serves()
         super().execute_dummy_batch()
 
@@ -201,7 +206,7 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
             return
         with self._own_view():
             super().sleep(level)
-        # Torch still counts the pool that sleeps as reserved, so vLLM's own line says 0 GiB.
+        # torch still counts the pool that sleeps as reserved, so vLLM's own line says 0 GiB.
         if self.model_config.sleep_mode_backend == "cumem":
             pool = device_allocator.get_mem_allocator_instance().get_current_usage()
             log.info(
@@ -233,10 +238,10 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
 
     @answering
     def gpuwm_occupy(self, wait: str) -> dict[str, Any]:
-        """Gives the KV cache of a standby engine its memory: `bytes` and `seconds`. To be called
-        before the first request. wait: seconds, as text, for memory that the engine that served is
-        giving back. NoRoom: says how much is missing. Unsupported: this engine is of no standby
-        group."""
+        """Gives the KV cache of a standby engine its memory. Returns `bytes` and `seconds`. Call it
+        before the first request. wait: seconds, as text, to wait for memory that the engine that
+        served is giving back. Raises NoRoom, which says how much is missing, and Unsupported if
+        this engine is in no standby group."""
         if self.gpu_cache is None:
             raise errors.Unsupported(
                 "this engine is of no standby group: its KV cache has memory from the start",
@@ -254,26 +259,27 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
             )
 
     def gpu_device_id(self) -> str:
-        """As gpuwmd names this worker's GPU: the version that the model lies in is there."""
+        """gpuwmd's name of this worker's GPU, which has the version that the model lies in."""
         return str(self._gpuwm_loaded().mapping.version.device)
 
     def _ask_and_check(self) -> None:
         loader = get_model_loader(self.vllm_config.load_config)
-        ask = getattr(loader, "get_external_weight_memory", None)  # vLLM 0.25 has none of its own
+        # the loaders of vLLM 0.25 do not have it
+        ask = getattr(loader, "get_external_weight_memory", None)
         if ask is not None:
             ask(self.vllm_config)
         cache = self.cache_config
         if cache.kv_cache_memory_bytes:
             return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
         if self.gpu_sharing.standby:
-            return  # the engine that serves has what will be this one's
+            return  # the engine that serves has the memory that this one will get
         free, total = torch.accelerator.get_memory_info(self.device)
         utilization = cache.gpu_memory_utilization
         memory.check_free(free, total, utilization, self.version_bytes(), self.gpu_sharing)
 
     def version_bytes(self, models: Iterable[torch.nn.Module] = ()) -> int:
-        """Of all versions on this worker's GPU: those that gpuwmd lists, and those in which these
-        models lie, each once. What `held_on` raises."""
+        """The bytes of all versions on this worker's GPU: those that gpuwmd lists, and those in
+        which these models lie, each once. Raises what `held_on` raises."""
         found = held_on(self.device, self._extra_config())
         for model in models:
             for handle in remembering.handles_of(model):
@@ -294,8 +300,8 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _own_view(self) -> Iterator[None]:
-        """While it lasts, torch tells vLLM that what this process's torch has not reserved is free
-        on this worker's GPU, whatever other processes do."""
+        """Inside, torch tells vLLM that everything which this process's torch has not reserved is
+        free on this worker's GPU, whatever other processes do."""
         real = torch.accelerator.get_memory_info
         own = torch.device(self.device)
 

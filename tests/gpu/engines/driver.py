@@ -76,6 +76,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--llm", action="append", default=[], metavar="NAME=NUMBER", help="for every engine"
     )
+    parser.add_argument(
+        "--one-card", action="store_true", help="the ranks of the parts tp2… share the first GPU"
+    )
     parser.add_argument("--limit", type=int, help="seconds for each part, instead of its own limit")
     parser.add_argument(
         "--switches", default="50,20", metavar="KEEP,FINISH", help="how many `swap` makes"
@@ -171,6 +174,7 @@ def main() -> None:
     (options.state / "models").mkdir(parents=True, exist_ok=True)
     sys.stdout = Tee(options.out / "engines.txt")
     running.set_environment()
+    shared = ranks.one_card() if options.one_card else {}
     if "models" in options.parts:
         make_models(options.state, options.models)
     names = [part for part in options.parts if part != "models"]
@@ -197,6 +201,7 @@ def main() -> None:
         spares=spares,
         attention=attention,
         llm=llm,
+        ranks=shared,
     )
     try:
         for name in names:

@@ -1,31 +1,56 @@
-"""Parts that need two GPUs."""
+"""Parts of two ranks. They need two GPUs, or the option --one-card."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from parts import COMPILED, auto, four_ways, raw
+from processes import HERE
 from running import Run
 from standing_http import standby_http
 from swapping import swap_http
 
 TWO: dict[str, Any] = {"tensor_parallel_size": 2}
+# --one-card: how both ranks share the first GPU. one_card.py has the reasons.
+LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+ONE_CARD: dict[str, Any] = {
+    "distributed_executor_backend": "mp",
+    "disable_custom_all_reduce": True,  # it needs peers
+    "worker_cls": "one_card.Worker",
+    "worker_extension_cls": "",  # the worker has its methods
+    "gpu_memory_utilization": 0.2,
+    "kv_cache_memory_bytes": 2 << 30,  # a profile would count the other rank's memory
+}
+
+
+def one_card() -> dict[str, Any]:
+    """What engines of two ranks get besides. Sets the environment that their processes need."""
+    path = os.environ.get("PYTHONPATH", "")
+    os.environ.update(LOOPBACK, PYTHONPATH=f"{HERE}{os.pathsep}{path}" if path else str(HERE))
+    return ONE_CARD
+
+
+def two(run: Run) -> dict[str, Any]:
+    """What an engine of two ranks is started with."""
+    return {**TWO, **run.ranks}
 
 
 def tp2(run: Run) -> None:
     """Eager; then an engine of one rank is refused the version of two."""
-    if not run.report.check(run.host or len(run.gpus) >= 2, f"two GPUs: {len(run.gpus)}"):
+    enough = run.host or run.ranks or len(run.gpus) >= 2
+    if not run.report.check(bool(enough), f"two GPUs: {len(run.gpus)}"):
         return
     run.head()
-    base = run.measured(run.engine("default", "dense", **TWO), None)
-    four_ways(run, "dense", base, **TWO)
-    raw(run, "dense", base, **TWO)
+    base = run.measured(run.engine("default", "dense", **two(run)), None)
+    four_ways(run, "dense", base, **two(run))
+    raw(run, "dense", base, **two(run))
     load = {"ref": "dense@tp2", "mode": "load"}
     run.refused(run.engine("one-rank", "dense", load), "tp")
 
 
 def tp2_graphs(run: Run) -> None:
-    given, warm = {**TWO, **COMPILED}, run.cache("tp2")
+    given, warm = {**two(run), **COMPILED}, run.cache("tp2")
     run.head()
     base = run.measured(run.engine("default-cold", "dense", environment=warm, **given), None)
     run.measured(run.engine("default-warm", "dense", environment=warm, **given), base)
@@ -40,19 +65,19 @@ def tp2_graphs(run: Run) -> None:
 
 
 def tp2_swap(run: Run) -> None:
-    swap_http(run, **TWO)
+    swap_http(run, **two(run))
 
 
 def tp2_standby(run: Run) -> None:
-    standby_http(run, **TWO)
+    standby_http(run, **two(run))
 
 
 def tp2_moe(run: Run) -> None:
     """Experts, and with expert parallelism, whose parts lie otherwise."""
     run.head()
-    base = run.measured(run.engine("default", "moe", **TWO), None)
-    four_ways(run, "moe", base, **TWO)
-    experts = {**TWO, "enable_expert_parallel": True}
+    base = run.measured(run.engine("default", "moe", **two(run)), None)
+    four_ways(run, "moe", base, **two(run))
+    experts = {**two(run), "enable_expert_parallel": True}
     base = run.measured(run.engine("experts-default", "moe", **experts), None)
     run.way(
         run.measured(run.engine("experts-first", "moe", auto("moe@ep"), **experts), base), "built"
@@ -61,4 +86,4 @@ def tp2_moe(run: Run) -> None:
         run.measured(run.engine("experts-next", "moe", auto("moe@ep"), **experts), base), "attached"
     )
     load = {"ref": "moe@ep", "mode": "load"}
-    run.refused(run.engine("no-experts", "moe", load, **TWO), "experts")
+    run.refused(run.engine("no-experts", "moe", load, **two(run)), "experts")

@@ -50,7 +50,7 @@ class Run:
     `switches`: how many the part `swap` makes with mode keep, and with finish; `publishes`: how
     many the part `trainer` makes. `spares`: engines start in processes that
     wait for them; without, each imports vLLM itself. `attention`: the backend; vLLM chooses where
-    it is empty."""
+    it is empty. `ranks`: what engines of two ranks get besides."""
 
     out: pathlib.Path
     state: pathlib.Path
@@ -66,6 +66,7 @@ class Run:
     spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)
+    ranks: dict[str, Any] = field(default_factory=dict)
     running: list[Engine] = field(default_factory=list)
 
     @property

@@ -260,6 +260,12 @@ def test_a_part_passes(part: str, tmp_path: pathlib.Path) -> None:
     assert f"-- {part}: " in text
 
 
+def test_ranks_can_share_a_card(tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, "tp2-graphs", "--one-card")
+    assert status == 0, text
+    assert len([line for line in lines if line["kind"] == "engine"]) == 4
+
+
 @pytest.mark.parametrize(
     ("fault", "words"), [("answers", "prompt 0, token 0"), ("dies", "illegal memory access")]
 )

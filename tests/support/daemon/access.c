@@ -4,10 +4,10 @@ int connect_uid(uid_t uid, unsigned roles)
 {
 	int sock = greeted(SESSION_WORKER);
 
-	server->sessions->peer.uid = uid;
-	server->sessions->peer.gid = uid;
-	server->sessions->roles = ROLE_WORKER | roles;
-	server->sessions->access = (struct access){0};
+	server->net.sessions->peer.uid = uid;
+	server->net.sessions->peer.gid = uid;
+	server->net.sessions->client->roles = ROLE_WORKER | roles;
+	server->net.sessions->client->access = (struct access){0};
 	return sock;
 }
 
@@ -16,7 +16,7 @@ void rule(const char *section, const char *key, const char *value)
 	struct error error;
 
 	cr_assert_eq(config_set(&config, section, key, value, &error), 0, "%s", error.message);
-	server->rules_generation++;
+	server->clients.rules_generation++;
 }
 
 struct version *owned(const char *model, const char *tag, uid_t uid)
@@ -73,7 +73,7 @@ int pin(int sock, const char *ref)
 
 int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)
 {
-	int sock = connect_uid(uid, roles), r = access_publish(server->sessions, model, error);
+	int sock = connect_uid(uid, roles), r = access_publish(server->net.sessions, model, error);
 
 	close(sock);
 	turn();

@@ -2,8 +2,8 @@
 #ifndef GPUWM_TESTS_DAEMON_LEDGER_H
 #define GPUWM_TESTS_DAEMON_LEDGER_H
 
-#include "daemon/claim.h"
-#include "daemon/publish.h"
+#include "daemon/ledger/claim.h"
+#include "daemon/ledger/publish.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

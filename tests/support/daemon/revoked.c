@@ -2,7 +2,7 @@
 
 struct device *host(void)
 {
-	return device_find(&server->devices, DEVICE_HOST);
+	return device_find(&server->ledger.devices, DEVICE_HOST);
 }
 
 uint64_t lease_by(int sock, const char *ref)
@@ -74,7 +74,7 @@ struct version *unnamed(const char *tag)
 {
 	struct version *version = ready("m", tag);
 
-	registry_remove_aliases(server->registry);
+	registry_remove_aliases(server->ledger.registry);
 	return version;
 }
 
@@ -86,12 +86,12 @@ bool is_gone(const char *tag)
 
 	snprintf(ref.model, sizeof(ref.model), "m");
 	snprintf(ref.name, sizeof(ref.name), "%s", tag);
-	return registry_find(server->registry, &ref, &found, &generation, NULL) < 0;
+	return registry_find(server->ledger.registry, &ref, &found, &generation, NULL) < 0;
 }
 
 struct session *session_of(enum session_kind kind)
 {
-	struct session *session = server->sessions;
+	struct session *session = server->net.sessions;
 
 	while (session->kind != kind)
 		session = session->next;
@@ -104,7 +104,7 @@ void grant_many(struct session *session, struct version *version, uint64_t count
 	struct error error;
 
 	for (uint64_t i = 0; i < count; i++)
-		cr_assert_eq(lease_grant(server->registry, version, 0, session, &session->leases, server->quota,
-					 session->peer.uid, &lease, &error),
+		cr_assert_eq(lease_grant(server->ledger.registry, version, 0, session, &session->client->leases,
+					 server->ledger.quota, session->peer.uid, &lease, &error),
 			     0, "%s", error.message);
 }

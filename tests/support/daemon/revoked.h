@@ -2,8 +2,8 @@
 #ifndef GPUWM_TESTS_DAEMON_REVOKED_H
 #define GPUWM_TESTS_DAEMON_REVOKED_H
 
-#include "daemon/registry_internal.h"
-#include "daemon/revoked.h"
+#include "daemon/ledger/registry_internal.h"
+#include "daemon/work/revoked.h"
 #include "tests/support/daemon/server.h"
 
 struct device *host(void);

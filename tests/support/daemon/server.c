@@ -24,7 +24,7 @@ void server_open(void)
 	config.argc = 1;
 	config.argv = argv;
 	cr_assert_eq(server_new(&config, &server, &error), 0, "%s", error.message);
-	cr_assert_eq(device_table_report(&server->devices, &host, 1), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &host, 1), 0);
 }
 
 void forget(void)
@@ -35,7 +35,7 @@ void forget(void)
 
 void server_close(void)
 {
-	int held = (int)registry_counts(server->registry).fds; /* the kernel closes them at the end */
+	int held = (int)registry_counts(server->ledger.registry).fds; /* the kernel closes them at the end */
 
 	forget();
 	server = server_free(server);
@@ -57,7 +57,7 @@ int connect_as(enum session_kind kind)
 	int pair[2];
 
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	session_new(server, pair[0], kind, &session);
+	session_new(&server->net, pair[0], kind, &session);
 	return pair[1];
 }
 
@@ -193,15 +193,15 @@ struct publish *building(const char *model, const char *tag, struct publish_part
 	struct publish_request request = {.model = model,
 					  .tag = tag,
 					  .alias = "",
-					  .device = device_find(&server->devices, DEVICE_HOST),
+					  .device = device_find(&server->ledger.devices, DEVICE_HOST),
 					  .world = 1,
 					  .bytes = 4096,
 					  .publisher = &request};
 	struct publish *publish;
 	struct error error;
 
-	cr_assert_eq(publish_begin(server->publishes, server->registry, server->quota, &request, &publish,
-				   ret_part, &error),
+	cr_assert_eq(publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
+				   &request, &publish, ret_part, &error),
 		     0, "%s", error.message);
 	(*ret_part)->publisher = server; /* nobody who dies */
 	return publish;
@@ -219,8 +219,8 @@ struct version *complete(struct publish *publish, struct publish_part *part, uin
 		checked.segments[i] =
 			(struct held_fd){.fd = memfd_create("segment", MFD_CLOEXEC), .bytes = 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
-	cr_assert_eq(publish_checked(server->registry, publish, part, &checked, &error), 0);
-	cr_assert_eq(versions_complete(server, publish, &error), 0, "%s", error.message);
+	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
+	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);
 	return version;
 }
 
@@ -239,5 +239,5 @@ struct version *ready(const char *model, const char *tag)
 
 uint64_t leases(void)
 {
-	return registry_counts(server->registry).leases;
+	return registry_counts(server->ledger.registry).leases;
 }

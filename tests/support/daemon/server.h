@@ -3,10 +3,10 @@
 #ifndef GPUWM_TESTS_DAEMON_SERVER_H
 #define GPUWM_TESTS_DAEMON_SERVER_H
 
-#include "daemon/holdings.h"
+#include "daemon/work/holdings.h"
 #include "daemon/server.h"
-#include "daemon/session.h"
-#include "daemon/versions.h"
+#include "daemon/net/session.h"
+#include "daemon/work/versions.h"
 #include "tests/support/any/fd_count.h"
 #include "proto/message.h"
 #include "proto/methods.h"

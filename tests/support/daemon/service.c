@@ -85,7 +85,7 @@ int standby_with(int fd)
 	int sock = accept_one();
 
 	cr_assert_eq(hello_with(sock, fd), 0, "%s", message.error.message);
-	cr_assert(loader_pool_standby(server->loaders) || server->jobs.running);
+	cr_assert(loader_pool_standby(server->work.loaders) || server->work.jobs.running);
 	return sock;
 }
 
@@ -116,7 +116,7 @@ void child_dies(void)
 
 void pool_start(void)
 {
-	loader_pool_start(server->loaders, NULL);
+	loader_pool_start(server->work.loaders, NULL, NULL);
 }
 
 struct job *new_job(void)
@@ -124,9 +124,9 @@ struct job *new_job(void)
 	struct job *job;
 	struct error error;
 
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(job, device_find(&server->devices, DEVICE_HOST)), 0);
-	loader_pool_turn(server->loaders);
+	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }

@@ -2,8 +2,8 @@
 #ifndef GPUWM_TESTS_DAEMON_SERVICE_H
 #define GPUWM_TESTS_DAEMON_SERVICE_H
 
-#include "daemon/clock.h"
-#include "daemon/loader_internal.h"
+#include "daemon/base/clock.h"
+#include "daemon/work/loader_internal.h"
 #include "tests/support/daemon/server.h"
 
 #include <signal.h>

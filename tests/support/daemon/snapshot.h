@@ -2,8 +2,8 @@
 #ifndef GPUWM_TESTS_DAEMON_SNAPSHOT_H
 #define GPUWM_TESTS_DAEMON_SNAPSHOT_H
 
-#include "daemon/registry_internal.h"
-#include "daemon/snapshot.h"
+#include "daemon/ledger/registry_internal.h"
+#include "daemon/restart/snapshot.h"
 #include "tests/support/daemon/ledger.h"
 
 /* Descriptors that were never opened: the number of a name. */

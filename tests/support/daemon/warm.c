@@ -8,9 +8,9 @@ static struct device *add_gpu(const char *id)
 	struct device report = {.is_cuda = true, .total = GIB(1), .context = CONTEXT};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
-	cr_assert_eq(device_table_budget(&server->devices, id, GIB(1), 0), 0);
-	cr_assert_eq(device_table_report(&server->devices, &report, 1), 0);
-	return device_find(&server->devices, id);
+	cr_assert_eq(device_table_budget(&server->ledger.devices, id, GIB(1), 0), 0);
+	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);
+	return device_find(&server->ledger.devices, id);
 }
 
 void begin(uint64_t keep_s)
@@ -39,12 +39,12 @@ struct job *load_to_both(struct device *first, struct device *second)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(server, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
 	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, first), 0);
 	if (second)
 		cr_assert_eq(job_add_device(job, second), 0);
-	loader_pool_turn(server->loaders);
+	loader_pool_turn(server->work.loaders);
 	return job;
 }
 

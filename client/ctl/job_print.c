@@ -1,0 +1,168 @@
+#include "job_print.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+
+#include "../../proto/utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- its course -------------------------------------------------------- */
+
+/* What was copied, or else what the last phase that counts has done. */
+static uint64_t bytes_of(const json_t *job)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		if (strcmp(answer_text(phase, "phase"), "copying") == 0)
+			return answer_number(phase, "bytes");
+	}
+	return answer_number(job, "done");
+}
+
+static const char *phase_bytes(const json_t *phase, const char *key, char text[CELL_TEXT])
+{
+	return answer_number(phase, key) ? cell_size(phase, key, text) : "";
+}
+
+static const char *phase_rate(const json_t *phase, const char *key, char text[CELL_TEXT])
+{
+	return rate_text(answer_number(phase, key), answer_number(phase, "ms"), text);
+}
+
+/* The job's phases, and their sum: from the request on, the wait for a loader included. */
+static json_t *phases_with_total(const json_t *job)
+{
+	json_t *phases = json_array();
+	const json_t *phase;
+	uint64_t ms = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		json_array_append(phases, (json_t *)phase);
+		ms += answer_number(phase, "ms");
+	}
+	json_array_append_new(phases, json_pack("{s:s, s:I, s:I}", "phase", "total", "ms", (json_int_t)ms,
+						"bytes", (json_int_t)bytes_of(job)));
+	return phases;
+}
+
+void job_notes_print(const json_t *job)
+{
+	char text[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
+	const json_t *note;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "notes"), i, note) {
+		utf8_show(json_string_value(note), text, sizeof(text));
+		printf("note: %s\n", text);
+	}
+}
+
+int job_course_print(const json_t *job)
+{
+	static const struct column columns[] = {
+		{"PHASE", cell_text, "phase"},
+		{">TIME", cell_time, "ms"},
+		{">BYTES", phase_bytes, "bytes"},
+		{">RATE", phase_rate, "bytes"},
+		{0},
+	};
+	json_t *phases = phases_with_total(job);
+	int code = table_of(columns, phases);
+
+	json_decref(phases);
+	job_notes_print(job);
+	return code;
+}
+
+/* ---- the plan of a dry run -------------------------------------------- */
+
+static const char *plan_fits(const json_t *device, const char *key, char text[CELL_TEXT])
+{
+	(void)text;
+	if (!json_is_true(json_object_get(device, key)))
+		return "no";
+	return json_is_true(json_object_get(device, "short_of_free")) ? "short of free" : "yes";
+}
+
+static int plan_table(const json_t *devices)
+{
+	static const struct column columns[] = {
+		{"DEVICE", cell_device, "device"},
+		{">BYTES", cell_size, "bytes"},
+		{">SEGMENTS", cell_number, "segments"},
+		{">CONTEXT", cell_size, "context"},
+		{">FREE", cell_size_known, "free"},
+		{">BUDGET LEFT", cell_size, "budget_left"},
+		{"FITS", plan_fits, "fits"},
+		{0},
+	};
+
+	return table_of(columns, devices);
+}
+
+/* gpuwmd would refuse the load, in these words. */
+static int no_room(const json_t *device)
+{
+	const json_t *refusal = json_object_get(device, "refusal");
+
+	fflush(stdout); /* the table comes first */
+	return exit_with(EXIT_NO_ROOM, answer_text(refusal, "detail"), "%s", answer_text(refusal, "message"));
+}
+
+/* gpuwmd would start the load. */
+static int short_of_free(const json_t *device)
+{
+	uint64_t needed = answer_number(device, "bytes") + answer_number(device, "context");
+	char needed_size[SHORT_TEXT], free_size[SHORT_TEXT];
+
+	fflush(stdout);
+	return exit_with(
+		EXIT_NO_ROOM,
+		"something other than gpuwm uses the memory: nvidia-smi shows it for a GPU, free for the host",
+		"%s: the load needs %s, and %s are free: it would start, since the budget allows it, and would "
+		"fail unless more is free by then",
+		answer_text(device, "device"), size_text(needed, needed_size),
+		size_text(answer_number(device, "free"), free_size));
+}
+
+/* The files are a little more than their tensors. */
+static unsigned cached_percent(const json_t *plan)
+{
+	double share = (double)answer_number(plan, "cached") / (double)answer_number(plan, "bytes");
+
+	return answer_number(plan, "bytes") == 0 || share > 1 ? 100 : (unsigned)(share * 100);
+}
+
+int job_plan_print(const json_t *job)
+{
+	const json_t *plan = json_object_get(job, "plan");
+	uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors");
+	char size[SHORT_TEXT];
+
+	printf("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached\n",
+	       answer_text(job, "source"), files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
+	       size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
+	return plan_table(json_object_get(plan, "devices"));
+}
+
+int job_plan_judge(const json_t *job)
+{
+	const json_t *devices = json_object_get(json_object_get(job, "plan"), "devices"), *device;
+	int code = EXIT_DONE;
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		if (!json_is_true(json_object_get(device, "fits")))
+			code = no_room(device);
+		else if (json_is_true(json_object_get(device, "short_of_free")))
+			code = short_of_free(device);
+	}
+	return code;
+}

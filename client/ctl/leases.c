@@ -1,0 +1,73 @@
+#include "leases.h"
+
+#include "cells.h"
+#include "exit.h"
+
+#include <string.h>
+
+/* A lease with what is known of its holder, for both forms of output. */
+static json_t *lease_with_holder(const json_t *session, const json_t *lease)
+{
+	static const char *const keys[] = {"session", "pid", "uid", "name", "command", "ended"};
+	json_t *row = json_copy((json_t *)lease);
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (json_object_get(session, keys[i]))
+			json_object_set(row, keys[i], json_object_get(session, keys[i]));
+	return row;
+}
+
+static json_t *leases_collect(const json_t *clients, const char *version)
+{
+	json_t *leases = json_array();
+	const json_t *session, *lease;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(clients, "clients"), i, session) {
+		json_array_foreach(json_object_get(session, "leases"), j, lease) {
+			if (!version || strcmp(answer_text(lease, "version"), version) == 0)
+				json_array_append_new(leases, lease_with_holder(session, lease));
+		}
+	}
+	return leases;
+}
+
+int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_leases)
+{
+	json_t *clients;
+	int code = answer_get(client, "clients", NULL, &clients);
+
+	if (code != EXIT_DONE)
+		return code;
+	*ret_leases = leases_collect(clients, version);
+	json_decref(clients);
+	return EXIT_DONE;
+}
+
+/* A revoked one is listed for as long as its process may still map the memory. */
+static const char *lease_state(const json_t *lease, const char *key, char text[CELL_TEXT])
+{
+	(void)text;
+	if (!json_object_get(lease, key))
+		return "held";
+	return json_is_true(json_object_get(lease, "ended")) ? "revoked, disconnected" : "revoked";
+}
+
+int leases_print(const json_t *leases)
+{
+	static const struct column columns[] = {
+		{">LEASE", cell_number, "lease"},
+		{"VERSION", cell_name, NULL},
+		{"DEVICE", cell_device, "device"},
+		{">RANK", cell_number, "rank"},
+		{">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},
+		{"NAME", cell_text, "name"},
+		{">AGE", cell_age, "since_ms"},
+		{"STATE", lease_state, "revoked_ms"},
+		{"COMMAND", cell_text, "command"},
+		{0},
+	};
+
+	return table_of(columns, leases);
+}

@@ -1,0 +1,30 @@
+/* Which versions stay, and under which alias: what several commands do about it. */
+#ifndef GPUWM_CTL_VERSION_H
+#define GPUWM_CTL_VERSION_H
+
+#include "answer.h"
+#include "../../proto/errors.h"
+
+struct swap_outcome {
+	char old[33]; /* the id of the version that the alias named before; "": none */
+	bool retire_old; /* the caller asked to retire that version */
+	struct error kept; /* code 0, or why gpuwmd could not retire that version */
+};
+/* Calls gpuwm_swap and sets *ret_outcome. Returns 0 or the error of gpuwm_swap. */
+int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
+		 struct swap_outcome *ret_outcome);
+/* Prints which version an alias names now, and what became of the version that it named before. before, list: the answers
+ * to `list` before and after the swap. A version that was freed is only in the first one. */
+void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
+	       const struct swap_outcome *outcome);
+/* Returns outcome->kept as JSON, for json_pack to take over; NULL: there is no such error. */
+json_t *swap_kept_json(const struct swap_outcome *outcome);
+/* Prints to stderr why the old version was not retired. Returns the exit code of the command: EXIT_DONE, unless the user
+ * asked for the retirement with --retire-old. */
+int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome);
+/* gpuwm_retire; after_ms: gpuwm_retire_by_force; NULL: without force. id: the version's, "": not known; with it, one
+ * that gpuwmd took and did not answer is asked for once more. */
+int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
+		   int64_t wait_ms);
+
+#endif

@@ -1,0 +1,237 @@
+#include "quota.h"
+#include "hash.h"
+#include "../../proto/bytes.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *const quota_keys[QUOTA_KINDS] = {
+	[QUOTA_SESSIONS] = "sessions_per_uid",
+	[QUOTA_LEASES] = "leases_per_uid",
+	[QUOTA_REQUESTS] = "requests_per_uid",
+	[QUOTA_PUBLISHES] = "publishes_per_uid",
+	[QUOTA_CLAIMS] = "claims_per_uid",
+	[QUOTA_VERSIONS] = "versions_per_uid",
+	[QUOTA_BYTES] = "bytes_per_uid",
+	[QUOTA_FDS] = "fds_per_uid",
+	[QUOTA_INDEX_BYTES] = "index_bytes_per_uid",
+};
+
+const char *const quota_names[QUOTA_KINDS] = {
+	[QUOTA_SESSIONS] = "sessions",   [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "requests",
+	[QUOTA_PUBLISHES] = "publishes", [QUOTA_CLAIMS] = "claims", [QUOTA_VERSIONS] = "versions",
+	[QUOTA_BYTES] = "bytes",         [QUOTA_FDS] = "fds",       [QUOTA_INDEX_BYTES] = "index_bytes",
+};
+
+static const char *const quota_nouns[QUOTA_KINDS] = {
+	[QUOTA_SESSIONS] = "connections",
+	[QUOTA_LEASES] = "leases",
+	[QUOTA_REQUESTS] = "waiting requests",
+	[QUOTA_PUBLISHES] = "open publishes",
+	[QUOTA_CLAIMS] = "claims",
+	[QUOTA_VERSIONS] = "versions",
+	[QUOTA_BYTES] = "of memory",
+	[QUOTA_FDS] = "descriptors in the store",
+	[QUOTA_INDEX_BYTES] = "of indices",
+};
+
+const struct quota_limits quota_defaults = {
+	.per_uid =
+		{
+			[QUOTA_SESSIONS] = SESSIONS_PER_UID_MAX,
+			[QUOTA_LEASES] = LEASES_PER_UID_MAX,
+			[QUOTA_REQUESTS] = REQUESTS_PER_UID_MAX,
+			[QUOTA_PUBLISHES] = PUBLISHES_PER_UID_MAX,
+			[QUOTA_CLAIMS] = CLAIMS_PER_UID_MAX,
+			[QUOTA_VERSIONS] = VERSIONS_PER_UID_MAX,
+			[QUOTA_BYTES] = QUOTA_NONE,
+			[QUOTA_FDS] = FDS_PER_UID_MAX,
+			[QUOTA_INDEX_BYTES] = INDEX_BYTES_PER_UID_MAX,
+		},
+};
+
+struct quota_user {
+	uid_t uid;
+	uint64_t used[QUOTA_KINDS], charges;
+	UT_hash_handle hh;
+};
+
+struct quota {
+	struct quota_limits limits;
+	struct quota_user *users;
+};
+
+struct quota *quota_new(const struct quota_limits *limits)
+{
+	struct quota *quota = calloc(1, sizeof(*quota));
+
+	if (quota)
+		quota->limits = *limits;
+	return quota;
+}
+
+void quota_set_limits(struct quota *quota, const struct quota_limits *limits)
+{
+	quota->limits = *limits;
+}
+
+struct quota *quota_free(struct quota *quota)
+{
+	struct quota_user *user, *next;
+
+	if (!quota)
+		return NULL;
+	HASH_ITER(hh, quota->users, user, next)
+	{
+		HASH_DEL(quota->users, user);
+		free(user);
+	}
+	free(quota);
+	return NULL;
+}
+
+static struct quota_user *user_find(const struct quota *quota, uid_t uid)
+{
+	struct quota_user *user;
+
+	HASH_FIND(hh, quota->users, &uid, sizeof(uid), user);
+	return user;
+}
+
+static struct quota_user *user_add(struct quota *quota, uid_t uid)
+{
+	struct quota_user *user = calloc(1, sizeof(*user));
+
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	HASH_ADD(hh, quota->users, uid, sizeof(uid), user);
+	if (!user->hh.tbl) {
+		free(user);
+		return NULL;
+	}
+	return user;
+}
+
+static bool counts_bytes(enum quota_kind kind)
+{
+	return kind == QUOTA_BYTES || kind == QUOTA_INDEX_BYTES;
+}
+
+#define FIGURE_TEXT 24 /* the digits of 64 bits, or what bytes_format writes */
+
+/* "5", or "12.0 GiB". */
+static const char *figure(enum quota_kind kind, uint64_t amount, char text[FIGURE_TEXT])
+{
+	if (counts_bytes(kind))
+		return bytes_format(amount, text);
+	snprintf(text, FIGURE_TEXT, "%llu", (unsigned long long)amount);
+	return text;
+}
+
+static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t used, uint64_t more,
+		     struct error *error)
+{
+	char most[FIGURE_TEXT], held[FIGURE_TEXT], asked[FIGURE_TEXT], detail[128];
+
+	snprintf(detail, sizeof(detail), "an operator may raise %s in [limits] of gpuwmd's configuration",
+		 quota_keys[kind]);
+	figure(kind, quota->limits.per_uid[kind], most);
+	if (more == 1 && used == quota->limits.per_uid[kind])
+		return error_set(error, -EDQUOT, detail, "uid %u has all %s %s that it may have", (unsigned)uid,
+				 most, quota_nouns[kind]);
+	return error_set(error, -EDQUOT, detail, "uid %u may have %s %s; it has %s and asks for %s more",
+			 (unsigned)uid, most, quota_nouns[kind], figure(kind, used, held),
+			 figure(kind, more, asked));
+}
+
+static int check_limit(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t more,
+		       struct error *error)
+{
+	uint64_t used = quota_used(quota, uid, kind), most = quota->limits.per_uid[kind];
+
+	if (more == 0 || (used <= most && more <= most - used))
+		return 0;
+	return exhausted(quota, uid, kind, used, more, error);
+}
+
+int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *ret,
+		struct error *error)
+{
+	struct quota_user *user = user_find(quota, uid);
+
+	if (!user)
+		user = user_add(quota, uid);
+	if (!user)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	user->used[kind] += amount;
+	user->charges++;
+	*ret = (struct quota_charge){.quota = quota, .user = user, .kind = kind, .amount = amount};
+	return 0;
+}
+
+int quota_charge_amount(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount,
+			struct quota_charge *ret, struct error *error)
+{
+	int r = check_limit(quota, uid, kind, amount, error);
+
+	return r < 0 ? r : quota_adopt(quota, uid, kind, amount, ret, error);
+}
+
+int quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, struct quota_charge *ret,
+		 struct error *error)
+{
+	return quota_charge_amount(quota, uid, kind, 1, ret, error);
+}
+
+int quota_grow(struct quota_charge *charge, uint64_t more, struct error *error)
+{
+	int r = charge->user ? check_limit(charge->quota, charge->user->uid, charge->kind, more, error) : 0;
+
+	if (r < 0 || !charge->user)
+		return r;
+	charge->user->used[charge->kind] += more;
+	charge->amount += more;
+	return 0;
+}
+
+void quota_shrink(struct quota_charge *charge, uint64_t amount)
+{
+	if (!charge->user || charge->amount <= amount)
+		return;
+	charge->user->used[charge->kind] -= charge->amount - amount;
+	charge->amount = amount;
+}
+
+void quota_release(struct quota_charge *charge)
+{
+	struct quota_user *user = charge->user;
+
+	if (!user)
+		return;
+	quota_shrink(charge, 0);
+	if (--user->charges == 0) {
+		HASH_DEL(charge->quota->users, user);
+		free(user);
+	}
+	*charge = (struct quota_charge){0};
+}
+
+uint64_t quota_used(const struct quota *quota, uid_t uid, enum quota_kind kind)
+{
+	const struct quota_user *user = user_find(quota, uid);
+
+	return user ? user->used[kind] : 0;
+}
+
+const struct quota_user *quota_next_user(const struct quota *quota, const struct quota_user *after)
+{
+	return after ? after->hh.next : quota->users;
+}
+
+uid_t quota_user_uid(const struct quota_user *user)
+{
+	return user->uid;
+}

@@ -1,0 +1,374 @@
+#include "access.h"
+#include "clients.h"
+#include "../config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- roles ---- */
+
+static bool is_member(const struct session *s, bool there, gid_t group)
+{
+	return there && peer_in_group(s->sock, &s->peer, group);
+}
+
+static unsigned find_roles(const struct session *s)
+{
+	const struct clients *clients = s->client->clients;
+	unsigned roles = ROLE_WORKER;
+
+	if (s->kind == SESSION_LOADER)
+		return ROLE_LOADER;
+	if (s->kind == SESSION_ADMIN)
+		return ROLE_WORKER | ROLE_PUBLISHER | ROLE_OPERATOR;
+	if (s->peer.uid == 0 || s->peer.uid == geteuid() ||
+	    is_member(s, clients->has_publish_group, clients->publish_group))
+		roles |= ROLE_PUBLISHER;
+	if (is_member(s, clients->has_observe_group, clients->observe_group))
+		roles |= ROLE_OBSERVER;
+	return roles;
+}
+
+unsigned access_roles(struct session *s)
+{
+	if (s->client->roles_generation != s->client->clients->roles_generation) {
+		s->client->roles = find_roles(s);
+		s->client->roles_generation = s->client->clients->roles_generation;
+	}
+	return s->client->roles;
+}
+
+static bool is_operator(struct session *s)
+{
+	return access_roles(s) & (ROLE_OPERATOR | ROLE_LOADER);
+}
+
+/* ---- where the rules name it ---- */
+
+gid_t *access_groups(const struct session *s, size_t *ret_count)
+{
+	gid_t *groups = NULL, *more;
+	size_t count = 0;
+
+	if (peer_groups(s->sock, &groups, &count) < 0)
+		groups = NULL;
+	more = realloc(groups, (count + 1) * sizeof(*groups));
+	if (!more) {
+		free(groups);
+		return NULL;
+	}
+	more[count] = s->peer.gid;
+	*ret_count = count + 1;
+	return more;
+}
+
+/* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
+ * again the next time. */
+static void look_up(struct session *s)
+{
+	const struct clients *clients = s->client->clients;
+	size_t count;
+	gid_t *groups = access_groups(s, &count);
+
+	s->client->access = (struct access){0};
+	if (!groups)
+		return;
+	s->client->access.named = rules_named(&clients->config->rules, s->peer.uid, groups, count);
+	s->client->access.generation = clients->rules_generation;
+	free(groups);
+}
+
+/* The position is the section that counts for a model. */
+static bool is_named(struct session *s, int position, enum rule_right right)
+{
+	if (position == RULE_NONE)
+		return false;
+	if (s->client->access.generation != s->client->clients->rules_generation)
+		look_up(s);
+	return s->client->access.named.rights[right] >> position & 1;
+}
+
+/* Each right includes the ones before it. */
+static bool has_right(struct session *s, int position, enum rule_right right)
+{
+	for (int named = right; named < RULE_RIGHTS; named++) {
+		if (is_named(s, position, named))
+			return true;
+	}
+	return false;
+}
+
+static const struct rule *rule_at(const struct clients *clients, int position)
+{
+	return position == RULE_NONE ? NULL : clients->config->rules.list[position];
+}
+
+static bool restricts(const struct clients *clients, int position, enum rule_right right)
+{
+	return position != RULE_NONE && rule_at(clients, position)->named[right].count > 0;
+}
+
+static int position_of(const struct clients *clients, struct rule_cache *cache, const char *model)
+{
+	if (cache->generation != clients->rules_generation)
+		*cache = (struct rule_cache){.generation = clients->rules_generation,
+					     .position = rules_match(&clients->config->rules, model)};
+	return cache->position;
+}
+
+/* ---- models, also those that are not there ---- */
+
+struct subject {
+	const char *name;
+	int position; /* of the section that counts */
+	struct model_owner owner;
+};
+
+static struct subject subject_of(const struct clients *clients, struct model *model)
+{
+	return (struct subject){.name = model_name(model),
+				.position = position_of(clients, model_rule(model), model_name(model)),
+				.owner = model_owner(model)};
+}
+
+/* cache: of whatever carries the name. */
+static struct subject subject_named(const struct clients *clients, const char *name, struct rule_cache *cache)
+{
+	struct model *model = registry_model(clients->ledger->registry, name);
+
+	if (model)
+		return subject_of(clients, model);
+	return (struct subject){.name = name, .position = position_of(clients, cache, name)};
+}
+
+static bool is_owners_uid(const struct session *s, const struct subject *subject)
+{
+	return subject->owner.known && subject->owner.uid == s->peer.uid;
+}
+
+/* Operators operate on their versions through admin.sock only. Root of a container has the operators' uid, but only the
+ * workers' socket. */
+static bool is_made_by(const struct session *s, const struct version *version)
+{
+	return version->owner == s->peer.uid && !version->by_operator;
+}
+
+static bool owns(const struct session *s, const struct subject *subject)
+{
+	return is_owners_uid(s, subject) && !subject->owner.by_operator;
+}
+
+static bool may_attach(struct session *s, const struct subject *subject)
+{
+	return is_operator(s) || !restricts(s->client->clients, subject->position, RULE_ATTACH) ||
+	       has_right(s, subject->position, RULE_ATTACH) || is_owners_uid(s, subject);
+}
+
+static bool sees(struct session *s, const struct subject *subject)
+{
+	return access_roles(s) & ROLE_OBSERVER || may_attach(s, subject);
+}
+
+bool access_sees(struct session *s, struct model *model)
+{
+	struct subject subject = subject_of(s->client->clients, model);
+
+	return sees(s, &subject);
+}
+
+bool access_sees_claim(struct session *s, struct claim *claim)
+{
+	struct subject subject = subject_named(s->client->clients, claim->name.model, &claim->rule);
+
+	return sees(s, &subject);
+}
+
+static bool is_in_view(void *data, struct model *model)
+{
+	return access_sees(data, model);
+}
+
+int access_find(struct session *s, const struct ref *ref, struct version **ret_version,
+		uint64_t *ret_generation, struct error *error)
+{
+	const struct model_view view = {.sees = is_in_view, .data = s};
+
+	return registry_find_in(s->client->clients->ledger->registry, &view, ref, ret_version, ret_generation,
+				error);
+}
+
+int access_find_own(struct session *s, const struct ref *ref, struct version **ret_version, struct error *error)
+{
+	struct version *version;
+	uint64_t generation;
+
+	if (registry_find(s->client->clients->ledger->registry, ref, &version, &generation, NULL) < 0 ||
+	    !is_made_by(s, version))
+		return access_find(s, ref, ret_version, &generation, error);
+	*ret_version = version;
+	return 0;
+}
+
+int access_find_model(struct session *s, const char *name, struct model **ret_model, struct error *error)
+{
+	const struct model_view view = {.sees = is_in_view, .data = s};
+
+	return registry_model_in(s->client->clients->ledger->registry, &view, name, ret_model, error);
+}
+
+static bool sees_event(void *data, struct event_about *about)
+{
+	struct session *s = data;
+	struct subject subject = {.name = about->model, .owner = about->owner};
+
+	subject.position = position_of(s->client->clients, &about->rule, about->model);
+	return sees(s, &subject);
+}
+
+uint64_t access_skip_events(struct session *s, uint64_t after)
+{
+	return event_skip(s->client->clients->ledger->events, after, sees_event, s);
+}
+
+/* ---- rights ---- */
+
+int access_attach(struct session *s, struct model *model, struct error *error)
+{
+	struct subject subject = subject_of(s->client->clients, model);
+
+	if (may_attach(s, &subject))
+		return 0;
+	return error_set(error, -EACCES, "an observer sees every model; attach of its section says who may",
+			 "[model.%u] of gpuwmd's configuration does not let uid %u attach to model \"%s\"",
+			 rule_at(s->client->clients, subject.position)->number, (unsigned)s->peer.uid,
+			 subject.name);
+}
+
+static const char change_remedy[] =
+	"its owner, whom publish or operate of its section [model.N] names, and operators may";
+
+static int not_named(const struct session *s, const struct subject *subject, const char *what,
+		     struct error *error)
+{
+	return error_set(error, -EACCES, change_remedy,
+			 "[model.%u] of gpuwmd's configuration does not let uid %u %s model \"%s\"",
+			 rule_at(s->client->clients, subject->position)->number, (unsigned)s->peer.uid, what,
+			 subject->name);
+}
+
+/* Of a model that nobody owns yet. */
+static int change_unowned(struct session *s, const struct subject *subject, const char *what,
+			  struct error *error)
+{
+	char remedy[REMEDY_BYTES];
+
+	if (restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
+	    restricts(s->client->clients, subject->position, RULE_OPERATE))
+		return not_named(s, subject, what, error);
+	if (access_roles(s) & ROLE_PUBLISHER)
+		return 0;
+	return error_set(error, -EACCES, remedy_publisher(s->client->clients, remedy),
+			 "to %s model \"%s\" needs the role publisher", what, subject->name);
+}
+
+static int is_anothers(const struct subject *subject, uid_t uid, const char *what, struct error *error)
+{
+	if (subject->owner.by_operator)
+		return error_set(error, -EACCES, change_remedy,
+				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
+				 (unsigned)uid, what);
+	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
+			 subject->name, (unsigned)subject->owner.uid, (unsigned)uid, what);
+}
+
+/* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
+ * the same answer as there. */
+static int hidden_from(struct session *s, const struct subject *subject, const char *what, struct error *error)
+{
+	int r = change_unowned(s, subject, what, error);
+
+	return r < 0 ? r
+		     : error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
+				 (unsigned)s->peer.uid, what, subject->name);
+}
+
+static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
+{
+	if (!sees(s, subject))
+		return hidden_from(s, subject, what, error);
+	return is_anothers(subject, s->peer.uid, what, error);
+}
+
+static bool is_entitled(struct session *s, const struct subject *subject)
+{
+	return is_operator(s) || has_right(s, subject->position, RULE_PUBLISH);
+}
+
+int access_publish(struct session *s, const char *model, struct error *error)
+{
+	struct rule_cache cache = {0};
+	const struct subject subject = subject_named(s->client->clients, model, &cache);
+
+	if (is_entitled(s, &subject) || is_owners_uid(s, &subject))
+		return 0;
+	return subject.owner.known ? not_owner(s, &subject, "publish into", error)
+				   : change_unowned(s, &subject, "publish into", error);
+}
+
+int access_swap(struct session *s, struct model *model, struct error *error)
+{
+	const struct subject subject = subject_of(s->client->clients, model);
+
+	if (is_entitled(s, &subject) || owns(s, &subject))
+		return 0;
+	return subject.owner.known ? not_owner(s, &subject, "move aliases of", error)
+				   : change_unowned(s, &subject, "move aliases of", error);
+}
+
+int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
+		     struct error *error)
+{
+	const struct subject subject = subject_of(clients, version->model);
+	const bool owns = subject.owner.uid == version->owner && !subject.owner.by_operator;
+	struct rules_named named;
+
+	if (version->by_operator || owns)
+		return 0;
+	named = rules_named(&clients->config->rules, version->owner, groups, count);
+	if (subject.position != RULE_NONE &&
+	    (named.rights[RULE_PUBLISH] | named.rights[RULE_OPERATE]) >> subject.position & 1)
+		return 0;
+	return is_anothers(&subject, version->owner, "move aliases of", error);
+}
+
+int access_retire(struct session *s, const struct version *version, struct error *error)
+{
+	const struct subject subject = subject_of(s->client->clients, version->model);
+
+	if (is_entitled(s, &subject) || owns(s, &subject) || is_made_by(s, version))
+		return 0;
+	if (version->by_operator)
+		return error_set(error, -EACCES, change_remedy,
+				 "%s@%s was made by an operator: uid %u may not retire it here", subject.name,
+				 version->tag, (unsigned)s->peer.uid);
+	return error_set(error, -EACCES, change_remedy,
+			 "%s@%s was published by uid %u: uid %u may not retire it", subject.name, version->tag,
+			 (unsigned)version->owner, (unsigned)s->peer.uid);
+}
+
+int access_operate(struct session *s, struct model *model, const char *what, struct error *error)
+{
+	const struct subject subject = subject_of(s->client->clients, model);
+	char remedy[REMEDY_BYTES];
+
+	if (is_operator(s) || has_right(s, subject.position, RULE_OPERATE))
+		return 0;
+	remedy_operator(s->client->clients, remedy);
+	strncat(remedy,
+		"; operate of the model's section [model.N] of gpuwmd's configuration names others who may",
+		sizeof(remedy) - strlen(remedy) - 1);
+	return error_set(error, -EACCES, remedy, "%s needs the role operator for model \"%s\"", what,
+			 subject.name);
+}

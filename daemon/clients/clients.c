@@ -1,0 +1,59 @@
+#include "clients.h"
+
+#include "audience.h"
+#include "../base/log.h"
+#include "../config/config.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
+
+void clients_init(struct clients *clients)
+{
+	for (int kind = 0; kind < WAIT_KINDS; kind++)
+		clients->waiters_end[kind] = &clients->waiters[kind];
+}
+
+/* without: what it means that the machine has no such group. */
+static bool find_group(const char *name, gid_t *ret, const char *without)
+{
+	/* cppcheck-suppress getgrnamCalled ; one thread */
+	const struct group *group = name[0] ? getgrnam(name) : NULL;
+
+	if (group)
+		*ret = group->gr_gid;
+	else if (name[0])
+		log_info("there is no group %s: %s", name, without);
+	return group;
+}
+
+void clients_configure(struct clients *clients)
+{
+	const struct config *config = clients->config;
+
+	clients->has_publish_group =
+		find_group(config->publish_group, &clients->publish_group,
+			   "root, gpuwmd's own user, operators and whom [model.N] names may publish");
+	clients->has_observe_group =
+		find_group(config->observe_group, &clients->observe_group, "nobody is an observer");
+	clients->rules_generation++;
+	clients->roles_generation++;
+}
+
+int client_new(struct clients *clients, struct session *session)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return -ENOMEM;
+	client->clients = clients;
+	session->client = client;
+	return 0;
+}
+
+void client_free(struct session *session)
+{
+	audience_leave(session);
+	free(session->client);
+	session->client = NULL;
+}

@@ -1,0 +1,152 @@
+#include "request.h"
+#include "../base/complaint.h"
+#include "clients.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void request_result(const struct request *request, struct message_writer *w)
+{
+	message_writer_borrow(w, MESSAGE_BODY_MAX, &request->session->net->answer);
+	message_response(w, request->id);
+}
+
+/* The answer can't be told. An error would say that nothing was done. */
+static void leave_untold(const struct request *request, const struct error *error)
+{
+	struct session *session = request->session;
+
+	if (request->looks) {
+		request_refuse(request, error);
+		return;
+	}
+	complain(session->net->complaints, session->peer.uid, COMPLAINT_UNTOLD,
+		 "session %llu (%s, pid %d, uid %u) is ended, and what it asked for is done: %s",
+		 (unsigned long long)session->id, session->peer.command, (int)session->peer.pid,
+		 (unsigned)session->peer.uid, error->message);
+	session_end(session);
+}
+
+static bool finish(const struct request *request, struct message_writer *w)
+{
+	struct error error;
+	int r;
+
+	message_end(w);
+	r = message_finish(w);
+	if (r == 0)
+		return true;
+	message_writer_clear(w);
+	error_set(&error, r, NULL, "gpuwmd could not write the answer: %s", strerror(-r));
+	leave_untold(request, &error);
+	return false;
+}
+
+static int write_all(int fd, const char *data, size_t bytes)
+{
+	while (bytes > 0) {
+		ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+static int body_memfd(const char *data, size_t bytes, int *ret_fd)
+{
+	int fd = memfd_create("gpuwm-body", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, data, bytes);
+	if (r == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+		r = -errno;
+	if (r < 0)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}
+
+static void answer_large(const struct request *request, struct message_writer *w)
+{
+	struct message_writer small;
+	struct error error;
+	size_t bytes;
+	const void *result = message_map(w, &bytes);
+	int fd = -1, r = body_memfd(result, bytes, &fd);
+
+	message_writer_clear(w);
+	if (r < 0) {
+		error_set(&error, r, NULL, "gpuwmd could not make a memfd of %zu bytes for the answer: %s",
+			  bytes, strerror(-r));
+		leave_untold(request, &error);
+		return;
+	}
+	request_result(request, &small);
+	message_put_u64(&small, "body", 0);
+	message_put_u64(&small, "bytes", bytes);
+	request_answer_fd(request, &small, fd);
+}
+
+static void send_parcel(const struct request *request, struct message_writer *w, struct parcel *parcel)
+{
+	parcel->data = w->buffer.data;
+	parcel->bytes = w->buffer.size;
+	session_send(request->session, parcel);
+	message_writer_clear(w);
+}
+
+void request_answer(const struct request *request, struct message_writer *w)
+{
+	struct parcel parcel = {0};
+
+	if (!finish(request, w))
+		return;
+	if (w->buffer.size > PACKET_BYTES_MAX)
+		answer_large(request, w);
+	else
+		send_parcel(request, w, &parcel);
+}
+
+void request_done(const struct request *request)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	request_answer(request, &w);
+}
+
+void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
+			  size_t fd_count, uint64_t lease)
+{
+	struct parcel parcel = {.fds = fds, .fd_count = fd_count, .lease = lease, .request = request->id};
+
+	if (finish(request, w))
+		send_parcel(request, w, &parcel);
+}
+
+void request_answer_fd(const struct request *request, struct message_writer *w, int fd)
+{
+	struct parcel parcel = {.fds = &fd, .fd_count = 1, .close_fds = true};
+
+	if (finish(request, w))
+		send_parcel(request, w, &parcel);
+	else
+		close(fd);
+}
+
+void request_refuse(const struct request *request, const struct error *error)
+{
+	request->session->client->clients->refused++;
+	if (session_refuse(request->session, &request->id, error) < 0)
+		session_end(request->session);
+}

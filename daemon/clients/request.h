@@ -1,0 +1,40 @@
+/* A request, and its one answer. */
+#ifndef GPUWM_DAEMON_REQUEST_H
+#define GPUWM_DAEMON_REQUEST_H
+
+#include "../../proto/message.h"
+#include "../../proto/packet.h"
+
+#include <stdbool.h>
+
+struct server;
+struct session;
+
+struct request {
+	struct server *server; /* for its method; no floor below looks inside */
+	struct session *session;
+	uint64_t id;
+	bool looks; /* its method changes nothing; if the answer can't be sent, an error can be */
+	struct packet *packet; /* what it came with; NULL once it waits */
+};
+
+/* Begins the answer. The caller then writes the result's keys and calls request_answer or one of the functions after it,
+ * which end the map, send the answer, and clear w. An answer up to a packet's size needs no memory. If a larger one can't
+ * be sent, gpuwmd ends the connection, since the peer must not take the request for failed, and undoes what it made for
+ * the peer alone. If the request's method changes nothing, gpuwmd refuses the request instead. */
+void request_result(const struct request *request, struct message_writer *w);
+
+/* What does not fit a packet goes as a sealed memfd. */
+void request_answer(const struct request *request, struct message_writer *w);
+/* {} */
+void request_done(const struct request *request);
+/* With descriptors that stay ours, under the lease. */
+void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
+			  size_t fd_count, uint64_t lease);
+/* With one descriptor, which is taken over. */
+void request_answer_fd(const struct request *request, struct message_writer *w, int fd);
+
+/* Answers with an error, and counts it. */
+void request_refuse(const struct request *request, const struct error *error);
+
+#endif

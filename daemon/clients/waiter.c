@@ -1,0 +1,153 @@
+#include "waiter.h"
+#include "clients.h"
+#include "waiter_name.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static bool look_again(struct fair_task *task)
+{
+	struct waiter *waiter = fair_owner(task, struct waiter, task);
+
+	waiter->wake(waiter, NULL, waiter->expired);
+	return false;
+}
+
+void waiter_due(struct waiter *waiter)
+{
+	fair_due(waiter->request.session->share, &waiter->task);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct waiter *waiter = timer->data;
+
+	waiter->expired = true;
+	waiter_due(waiter);
+}
+
+static int charge(const struct request *request, struct quota_charge *ret, struct error *error)
+{
+	const struct session *session = request->session;
+
+	if (session->client->waiter_count >= REQUESTS_PER_SESSION_MAX)
+		return error_set(error, -EDQUOT, "wait for some, or use another connection",
+				 "this connection has all %d waiting requests that it may have",
+				 REQUESTS_PER_SESSION_MAX);
+	return quota_charge(session->client->clients->ledger->quota, session->peer.uid, QUOTA_REQUESTS, ret,
+			    error);
+}
+
+/* At the end: who waits longest is woken first. */
+static void enlist(struct clients *clients, enum wait_kind kind, struct waiter *w)
+{
+	w->kind = kind;
+	w->link = clients->waiters_end[kind];
+	*w->link = w;
+	clients->waiters_end[kind] = &w->next;
+}
+
+static void delist(struct waiter *w)
+{
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	else
+		w->request.session->client->clients->waiters_end[w->kind] = w->link;
+}
+
+static void enlist_of_session(struct session *session, struct waiter *w)
+{
+	w->next_of_session = session->client->waiters;
+	w->link_of_session = &session->client->waiters;
+	if (w->next_of_session)
+		w->next_of_session->link_of_session = &w->next_of_session;
+	session->client->waiters = w;
+	session->client->waiter_count++;
+}
+
+int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
+	       struct waiter **ret_waiter, struct error *error)
+{
+	struct clients *clients = request->session->client->clients;
+	struct waiter *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = charge(request, &w->charge, error);
+	if (r < 0) {
+		free(w);
+		return r;
+	}
+	w->request = *request;
+	w->request.packet = NULL;
+	w->wake = wake;
+	w->task.call = look_again;
+	enlist(clients, kind, w);
+	enlist_of_session(request->session, w);
+	clients->waiting++;
+	if (wait_ms >= 0) {
+		w->timed = true;
+		w->timer.data = w;
+		uv_timer_init(clients->net->loop, &w->timer);
+		uv_timer_start(&w->timer, on_timer, (uint64_t)wait_ms, 0);
+	}
+	*ret_waiter = w;
+	return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct waiter *waiter_free(struct waiter *w)
+{
+	if (!w)
+		return NULL;
+	delist(w);
+	*w->link_of_session = w->next_of_session;
+	if (w->next_of_session)
+		w->next_of_session->link_of_session = w->link_of_session;
+	w->request.session->client->waiter_count--;
+	w->request.session->client->clients->waiting--;
+	quota_release(&w->charge);
+	fair_undue(&w->task);
+	waiter_name_leave(w);
+	free(w->asked);
+	if (w->timed)
+		uv_close((uv_handle_t *)&w->timer, on_closed);
+	else
+		free(w);
+	return NULL;
+}
+
+void waiters_wake(struct clients *clients, enum wait_kind kind, const struct version *changed)
+{
+	struct waiter *next;
+
+	if (kind == WAIT_READY && changed) {
+		waiter_names_of_version(clients, kind, changed, waiter_due);
+		return;
+	}
+	for (struct waiter *w = clients->waiters[kind]; w; w = next) {
+		next = w->next;
+		if (kind == WAIT_READY)
+			waiter_due(w);
+		else
+			w->wake(w, changed, false);
+	}
+}
+
+void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error)
+{
+	while (clients->waiters[kind]) {
+		struct waiter *w = clients->waiters[kind];
+
+		request_refuse(&w->request, error);
+		waiter_free(w);
+	}
+}

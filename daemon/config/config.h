@@ -1,0 +1,76 @@
+/* Configuration: a small file (inih), $GPUWM_SOCKET, and flags. A flag wins over $GPUWM_SOCKET, and both win over the
+ * file.
+ *
+ *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
+ *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
+ *   [model.N] match, attach, publish, operate: rules.h
+ *   [loader]  path or socket (if the file has both, the last one wins), roots (one `root =` a line, may repeat),
+ *            keep_context (seconds, or always)
+ *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
+ *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
+ *   [limits]  the keys of quota_keys, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
+ *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s
+ *   [log]     level = error | warning | info | debug
+ */
+#ifndef GPUWM_DAEMON_CONFIG_H
+#define GPUWM_DAEMON_CONFIG_H
+
+#include "../../proto/errors.h"
+#include "../base/log.h"
+#include "../base/quota.h"
+#include "rules.h"
+
+#include <stdbool.h>
+
+#define CONFIG_BUDGETS_MAX 65
+#define KEEP_ALWAYS UINT64_MAX /* in keep_context_s */
+
+struct config {
+	char socket[PATH_BYTES_MAX + 1], admin_socket[PATH_BYTES_MAX + 1];
+	unsigned socket_mode, admin_mode;
+	char group[NAME_BYTES_MAX + 1], admin_group[NAME_BYTES_MAX + 1]; /* "": left alone */
+	char publish_group[NAME_BYTES_MAX + 1], observe_group[NAME_BYTES_MAX + 1];
+	struct rules rules;
+	char loader[PATH_BYTES_MAX + 1]; /* default: gpuwm-loader beside gpuwmd, else ../libexec/gpuwm/ */
+	char loader_socket[PATH_BYTES_MAX + 1]; /* "": loaders are started, not connected to */
+	uint64_t
+		keep_context_s; /* a loader keeps its CUDA contexts for the next load; 0: it ends with its job */
+	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
+	size_t root_count;
+	struct {
+		char device[DEVICE_BYTES_MAX + 1]; /* "*": every GPU not named */
+		uint64_t bytes; /* 0: percent counts */
+		unsigned percent;
+	} budgets[CONFIG_BUDGETS_MAX];
+	size_t budget_count;
+	struct quota_limits quota;
+	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms,
+		grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s;
+	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
+	enum log_level log_level;
+	bool check_only; /* --check-config: the process ends once it has read the configuration */
+	int argc; /* what config_arguments read, for a reload; the caller's */
+	char **argv;
+	const char *file; /* the file that --config names, in argv; NULL: there is no --config */
+};
+
+/* Defaults. The socket paths follow $XDG_RUNTIME_DIR for users, /run/gpuwm for root. */
+void config_init(struct config *config);
+void config_clear(struct config *config);
+
+/* Reads a file. -EINVAL names file, line, section, key and what is allowed; -ENOENT. */
+int config_read(struct config *config, const char *path, struct error *error);
+/* Sets one key as a file would ("loader", "root", "/models"): used by flags too. -EINVAL. */
+int config_set(struct config *config, const char *section, const char *key, const char *value,
+	       struct error *error);
+
+/* Reads the file that --config names, then $GPUWM_SOCKET, then the flags, of which each overrides what was read before
+ * it. Roots given by flags replace the file's. Returns 0 if gpuwmd is to run, 1 if it printed its help or its version to
+ * stdout. -EINVAL: a wrong flag, with the usage; all errors of config_read. */
+int config_arguments(struct config *config, int argc, char **argv, struct error *error);
+
+/* Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EMFILE: the hard
+ * limit is lower. The error says how many files are needed, how many the process may open, and the remedies. */
+int config_check_files(const struct config *config, struct error *error);
+
+#endif

@@ -1,0 +1,70 @@
+#include "pattern.h"
+#include "../../proto/names.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_of_names(char c)
+{
+	const char text[] = {'a', c, '\0'}; /* some characters may not be a name's first */
+
+	return c != '\0' && !name_wrong(text);
+}
+
+/* One character of a set, or a range; NULL: what is wrong. */
+static const char *item_end(const char *item, const char **ret_wrong)
+{
+	const bool is_range = *item && item[1] == '-' && item[2] != ']' && item[2] != '\0';
+
+	if (*item == '\0')
+		*ret_wrong = "has a '[' without its ']'";
+	else if (!is_of_names(*item) || (is_range && !is_of_names(item[2])))
+		*ret_wrong = "has a character between '[' and ']' that no name has";
+	else if (is_range && item[2] < item[0])
+		*ret_wrong = "has a range whose end comes before its beginning";
+	else
+		return item + (is_range ? 3 : 1);
+	return NULL;
+}
+
+/* Behind the set that begins here; NULL: what is wrong with it. */
+static const char *set_end(const char *set, const char **ret_wrong)
+{
+	const char *item = set + 1 + (set[1] == '!');
+
+	if (*item == ']') {
+		*ret_wrong = "has an empty set";
+		return NULL;
+	}
+	while (item && *item != ']')
+		item = item_end(item, ret_wrong);
+	return item ? item + 1 : NULL;
+}
+
+/* NULL: what is wrong. */
+static const char *element_end(const char *element, const char **ret_wrong)
+{
+	if (*element == '[')
+		return set_end(element, ret_wrong);
+	if (*element == '*' || *element == '?' || is_of_names(*element))
+		return element + 1;
+	*ret_wrong = *element == ']' ? "has a ']' without its '['" : "has a character that no name has";
+	return NULL;
+}
+
+const char *pattern_wrong(const char *pattern)
+{
+	const char *wrong = NULL;
+	unsigned least = 0; /* what a name needs to match */
+
+	if (!strpbrk(pattern, "*?[]"))
+		return name_wrong(pattern);
+	if (pattern[0] == '.' || pattern[0] == '/' || strstr(pattern, ".."))
+		return "begins with '.' or '/' or has \"..\" in it, as no name does";
+	for (const char *at = pattern; *at; least += at[-1] != '*') {
+		at = element_end(at, &wrong);
+		if (!at)
+			return wrong;
+	}
+	return least > NAME_BYTES_MAX ? "needs a name of more than 128 bytes" : NULL;
+}

@@ -1,0 +1,180 @@
+#include "registry_internal.h"
+#include "../base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Leases are many and small, their ids a sequence: a table of chains through the leases
+ * themselves costs 16 bytes a lease, and its lower bits spread the ids evenly. */
+#define BUCKETS_FIRST 64
+
+static struct lease **bucket_of(const struct registry *registry, uint64_t id)
+{
+	return &registry->lease_buckets[id & (registry->lease_bucket_count - 1)];
+}
+
+static void bucket_put(const struct registry *registry, struct lease *lease)
+{
+	struct lease **bucket = bucket_of(registry, lease->id);
+
+	lease->next_of_bucket = *bucket;
+	*bucket = lease;
+}
+
+/* Room for one more. Where a larger table can't be had, longer chains do. */
+static int table_grow(struct registry *registry)
+{
+	uint64_t count = registry->lease_bucket_count;
+	struct lease **old = registry->lease_buckets, **buckets;
+
+	if (registry->counts.leases < count)
+		return 0;
+	registry->lease_bucket_count = count ? count * 2 : BUCKETS_FIRST;
+	buckets = calloc(registry->lease_bucket_count, sizeof(struct lease *));
+	if (!buckets) {
+		registry->lease_bucket_count = count;
+		return count ? 0 : -ENOMEM;
+	}
+	registry->lease_buckets = buckets;
+	for (uint64_t i = 0; i < count; i++) {
+		for (struct lease *lease = old[i], *next; lease; lease = next) {
+			next = lease->next_of_bucket;
+			bucket_put(registry, lease);
+		}
+	}
+	free(old);
+	return 0;
+}
+
+static void table_remove(struct registry *registry, struct lease *lease)
+{
+	struct lease **link = bucket_of(registry, lease->id);
+
+	while (*link != lease)
+		link = &(*link)->next_of_bucket;
+	*link = lease->next_of_bucket;
+}
+
+static void link_version(struct lease *lease, struct lease **head)
+{
+	lease->next_of_version = *head;
+	lease->link_of_version = head;
+	if (*head)
+		(*head)->link_of_version = &lease->next_of_version;
+	*head = lease;
+}
+
+static void link_holder(struct lease *lease, struct lease **head)
+{
+	lease->next_of_holder = *head;
+	lease->link_of_holder = head;
+	if (*head)
+		(*head)->link_of_holder = &lease->next_of_holder;
+	*head = lease;
+}
+
+static void unlink_both(struct lease *lease)
+{
+	*lease->link_of_version = lease->next_of_version;
+	if (lease->next_of_version)
+		lease->next_of_version->link_of_version = lease->link_of_version;
+	*lease->link_of_holder = lease->next_of_holder;
+	if (lease->next_of_holder)
+		lease->next_of_holder->link_of_holder = lease->link_of_holder;
+}
+
+static int not_leased(const struct version *version, struct error *error)
+{
+	return error_set(error, -EINVAL, "only ready versions are leased", "%s@%s is %s", version->model->name,
+			 version->tag, version_state_name(version->state));
+}
+
+static int grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		 struct error *error)
+{
+	struct quota_charge charge;
+	struct lease *lease;
+	int r = quota_charge(quota, uid, QUOTA_LEASES, &charge, error);
+
+	if (r < 0)
+		return r;
+	lease = table_grow(registry) == 0 ? calloc(1, sizeof(*lease)) : NULL;
+	if (!lease) {
+		quota_release(&charge);
+		return out_of_memory(error);
+	}
+	lease->id = ++registry->lease_last_id;
+	lease->version = version;
+	lease->replica = replica;
+	lease->holder = holder;
+	lease->since_ms = clock_wall_ms();
+	lease->charge = charge;
+	bucket_put(registry, lease);
+	link_version(lease, &version->leases);
+	link_holder(lease, holder_leases);
+	version->lease_count++;
+	registry->counts.leases++;
+	*ret_lease = lease;
+	return 0;
+}
+
+int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		struct error *error)
+{
+	int r = version->state == VERSION_READY ? version_check_replica(version, replica, error)
+						: not_leased(version, error);
+
+	if (r < 0)
+		return r;
+	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+}
+
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		 struct error *error)
+{
+	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
+		return not_leased(version, error);
+	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+}
+
+struct lease *lease_by_id(const struct registry *registry, uint64_t id)
+{
+	struct lease *lease = registry->lease_bucket_count ? *bucket_of(registry, id) : NULL;
+
+	while (lease && lease->id != id)
+		lease = lease->next_of_bucket;
+	return lease;
+}
+
+struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder)
+{
+	struct lease *lease = lease_by_id(registry, id);
+
+	return lease && lease->holder == holder ? lease : NULL;
+}
+
+void lease_begin(struct registry *registry, uint64_t last)
+{
+	registry->lease_last_id = last;
+}
+
+uint64_t lease_last(const struct registry *registry)
+{
+	return registry->lease_last_id;
+}
+
+struct version *lease_release(struct registry *registry, struct lease *lease)
+{
+	struct version *version = lease->version;
+
+	table_remove(registry, lease);
+	unlink_both(lease);
+	quota_release(&lease->charge);
+	version->lease_count--;
+	registry->counts.leases--;
+	free(lease);
+	return version;
+}

@@ -1,0 +1,335 @@
+/* The table of versions: how they get into it, and how they leave it. */
+#include "registry_internal.h"
+#include "../base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct registry *registry_new(void)
+{
+	struct registry *registry = calloc(1, sizeof(*registry));
+
+	if (registry)
+		registry->fds_max = STORE_FDS_MAX;
+	return registry;
+}
+
+void registry_set_fds_max(struct registry *registry, uint64_t most)
+{
+	registry->fds_max = most < STORE_FDS_MAX ? most : STORE_FDS_MAX;
+}
+
+uint64_t registry_fds_max(const struct registry *registry)
+{
+	return registry->fds_max;
+}
+
+struct registry_counts registry_counts(const struct registry *registry)
+{
+	return registry->counts;
+}
+
+/* ---- adding ---- */
+
+static int check_names(const char *model, const char *tag, struct error *error)
+{
+	const char *wrong = name_wrong(model);
+
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the model's name %s", wrong);
+	wrong = name_wrong(tag);
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the tag %s", wrong);
+	if (strcmp(tag, ALIAS_CURRENT) == 0 || strcmp(tag, ALIAS_PREVIOUS) == 0)
+		return error_set(error, -EINVAL, "these two are aliases of every model; take another tag",
+				 "\"%s\" can't be a tag", tag);
+	return 0;
+}
+
+/* 0 with the failed version whose tag it is, or NULL. */
+static int check_free(const struct registry *registry, const char *name, const char *tag,
+		      struct version **ret_failed, struct error *error)
+{
+	const struct model *model = model_find(registry, name);
+	const struct named *named = model ? named_find(model, tag) : NULL;
+
+	*ret_failed = NULL;
+	if (!named)
+		return 0;
+	if (named->alias)
+		return error_set(error, -EEXIST, "tags and aliases share one name space; take another tag",
+				 "\"%s\" is an alias of model \"%s\"", tag, name);
+	if (named->version->state != VERSION_FAILED)
+		return error_set(
+			error, -EEXIST, "a version never changes: take another tag, or retire this one first",
+			"%s@%s is there already (%s)", name, tag, version_state_name(named->version->state));
+	*ret_failed = named->version;
+	return 0;
+}
+
+int registry_tag_allowed(const struct registry *registry, const struct ref *name, struct error *error)
+{
+	struct version *failed;
+	int r = check_names(name->model, name->name, error);
+
+	return r < 0 ? r : check_free(registry, name->model, name->name, &failed, error);
+}
+
+static int check_room(const struct registry *registry, uint32_t world, struct error *error)
+{
+	if (world < 1 || world > PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world,
+				 PARTS_PER_VERSION_MAX);
+	if (registry->counts.versions >= VERSIONS_MAX)
+		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
+				 VERSIONS_MAX);
+	return 0;
+}
+
+static void append_to_model(struct model *model, struct version *version)
+{
+	version->model = model;
+	version->previous_in_model = model->last;
+	if (model->last)
+		model->last->next_in_model = version;
+	else
+		model->first = version;
+	model->last = version;
+}
+
+static void take_from_model(struct model *model, struct version *version)
+{
+	if (version->previous_in_model)
+		version->previous_in_model->next_in_model = version->next_in_model;
+	else
+		model->first = version->next_in_model;
+	if (version->next_in_model)
+		version->next_in_model->previous_in_model = version->previous_in_model;
+	else
+		model->last = version->previous_in_model;
+}
+
+/* With room for one replica, so that the first never fails. NULL: out of memory. */
+static struct version_record *record_new(const char *tag, uint32_t world, uid_t owner)
+{
+	struct version_record *record = calloc(1, sizeof(*record));
+	struct replica *replicas = record ? calloc(1, sizeof(*replicas)) : NULL;
+
+	if (!replicas) {
+		free(record);
+		return NULL;
+	}
+	record->version.replicas = replicas;
+	snprintf(record->version.tag, sizeof(record->version.tag), "%s", tag);
+	record->version.world = world;
+	record->version.owner = owner;
+	return record;
+}
+
+static void record_free(struct version_record *record)
+{
+	free(record->version.joiners);
+	free(record->version.replicas);
+	free(record);
+}
+
+/* Into the tables of ids. */
+static int record_hash(struct registry *registry, struct version_record *record)
+{
+	struct version *version = &record->version;
+
+	HASH_ADD_KEYPTR(by_id, registry->by_id, &version->id, sizeof(version->id), record);
+	if (!record->by_id.tbl)
+		return -ENOMEM;
+	HASH_ADD_KEYPTR(by_publish, registry->by_publish, &version->publish, sizeof(version->publish), record);
+	if (!record->by_publish.tbl) {
+		HASH_DELETE(by_id, registry->by_id, record);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void record_unhash(struct registry *registry, struct version_record *record)
+{
+	HASH_DELETE(by_id, registry->by_id, record);
+	HASH_DELETE(by_publish, registry->by_publish, record);
+}
+
+static int record_insert(struct registry *registry, const char *name, struct version_record *record)
+{
+	struct model *model = model_find_or_add(registry, name);
+
+	if (!model)
+		return -ENOMEM;
+	if (record_hash(registry, record) == 0) {
+		record->named = named_take(model, record->version.tag);
+		if (record->named) {
+			record->named->version = &record->version;
+			append_to_model(model, &record->version);
+			registry->counts.versions++;
+			model->living++;
+			return 0;
+		}
+		record_unhash(registry, record);
+	}
+	model_drop_unused(model);
+	return -ENOMEM;
+}
+
+int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
+		 struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+	struct version *failed;
+	int r = check_names(model, tag, error);
+
+	if (r == 0)
+		r = check_free(registry, model, tag, &failed, error);
+	if (r < 0)
+		return r;
+	r = check_room(registry, world, error);
+	if (r < 0)
+		return r;
+	record = record_new(tag, world, owner);
+	if (!record)
+		return out_of_memory(error);
+	r = version_id_new(&record->version.id);
+	if (r == 0)
+		r = version_id_new(&record->version.publish);
+	if (r < 0) {
+		record_free(record);
+		return error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
+	}
+	record->version.created_ms = clock_wall_ms();
+	if (record_insert(registry, model, record) < 0) {
+		record_free(record);
+		return out_of_memory(error);
+	}
+	if (failed)
+		version_forget(failed);
+	*ret_version = &record->version;
+	return 0;
+}
+
+int version_set_joiners(struct version *version, const struct joiners *joiners)
+{
+	struct joiners *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *joiners;
+	free(version->joiners);
+	version->joiners = copy;
+	return 0;
+}
+
+/* ---- adopting ---- */
+
+static int check_unknown(const struct registry *registry, const char *name, const struct version *like,
+			 struct error *error)
+{
+	const struct model *model = model_find(registry, name);
+	struct version_record *same;
+
+	if (model && named_find(model, like->tag))
+		return error_set(error, -EEXIST, NULL, "%s@%s is there already", name, like->tag);
+	HASH_FIND(by_id, registry->by_id, &like->id, sizeof(like->id), same);
+	if (same)
+		return error_set(error, -EEXIST, NULL, "%s@%s has the id of %s@%s", name, like->tag,
+				 same->version.model->name, same->version.tag);
+	if (registry_by_publish(registry, &like->publish))
+		return error_set(error, -EEXIST, NULL, "the publish of %s@%s made another version too", name,
+				 like->tag);
+	return 0;
+}
+
+int registry_adopt(struct registry *registry, const char *model, const struct version *like,
+		   struct version **ret_version, struct error *error)
+{
+	struct version_record *record;
+	struct version *version;
+	int r = check_names(model, like->tag, error);
+
+	if (r == 0)
+		r = check_room(registry, like->world, error);
+	if (r == 0)
+		r = check_unknown(registry, model, like, error);
+	if (r < 0)
+		return r;
+	record = record_new(like->tag, like->world, like->owner);
+	if (!record)
+		return out_of_memory(error);
+	version = &record->version;
+	version->id = like->id;
+	version->publish = like->publish;
+	version->by_operator = like->by_operator;
+	version->state = like->state;
+	version->created_ms = like->created_ms;
+	version->ready_ms = like->ready_ms;
+	version->error = like->error;
+	version->force_at_ms = like->force_at_ms;
+	version->forced = like->forced;
+	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
+	    record_insert(registry, model, record) < 0) {
+		record_free(record);
+		return out_of_memory(error);
+	}
+	if (version->state == VERSION_FAILED)
+		version_keep_failed(version);
+	*ret_version = version;
+	return 0;
+}
+
+/* ---- forgetting ---- */
+
+void version_forget(struct version *version)
+{
+	struct version_record *record = record_of(version);
+	struct model *model = version->model;
+	struct registry *registry = model->registry;
+
+	version_forget_revoked(version);
+	if (version->state == VERSION_FAILED) {
+		version_unlist_failed(version);
+	} else {
+		registry->counts.versions--;
+		model_uncount(model);
+	}
+	version_uncount(version);
+	version_charges_end(&record->charges);
+	record_unhash(registry, record);
+	if (record->named)
+		named_drop(model, record->named);
+	take_from_model(model, version);
+	model_drop_unused(model);
+
+	registry->counts.pins -= version->pin_count;
+	free(version->pins);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		free(version->replicas[i].segments);
+		budget_release(&version->replicas[i].charge);
+	}
+	free(version->replicas);
+	free(version->told);
+	version_free_taint(version);
+	free(version->joiners);
+	free(record);
+}
+
+void version_keep_failed(struct version *version)
+{
+	struct registry *registry = version->model->registry;
+
+	version_list_failed(version);
+	if (registry->failed_count > FAILED_KEPT_MAX)
+		version_forget(registry_oldest_failed(registry));
+}
+
+void registry_forget_failed(struct registry *registry, struct version *version)
+{
+	assert(version->model->registry == registry && version->state == VERSION_FAILED);
+	version_forget(version);
+}

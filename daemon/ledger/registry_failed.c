@@ -1,0 +1,44 @@
+/* Failed versions: a list, the oldest first, of what is told and holds nothing. */
+#include "registry_internal.h"
+#include "../base/clock.h"
+
+void version_list_failed(struct version *version)
+{
+	struct registry *registry = version->model->registry;
+	struct version_record **link = &registry->failed;
+
+	version->failed_ms = clock_steady_ms();
+	version_uncount(version);
+	version_charges_end(&record_of(version)->charges);
+	registry->counts.versions--;
+	model_uncount(version->model);
+	while (*link)
+		link = &(*link)->next_failed;
+	*link = record_of(version);
+	registry->failed_count++;
+}
+
+struct version *registry_oldest_failed(const struct registry *registry)
+{
+	return registry->failed ? &registry->failed->version : NULL;
+}
+
+void registry_on_forget_failed(struct registry *registry,
+			       void (*told)(void *data, const struct version *version), void *data)
+{
+	registry->on_forget_failed = told;
+	registry->on_forget_data = data;
+}
+
+void version_unlist_failed(struct version *version)
+{
+	struct registry *registry = version->model->registry;
+	struct version_record *record = record_of(version), **link = &registry->failed;
+
+	if (registry->on_forget_failed)
+		registry->on_forget_failed(registry->on_forget_data, version);
+	while (*link != record)
+		link = &(*link)->next_failed;
+	*link = record->next_failed;
+	registry->failed_count--;
+}

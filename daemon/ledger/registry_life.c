@@ -1,0 +1,120 @@
+/* A version's moves from state to state, with what they do to aliases; and the end of the registry. */
+#include "registry_internal.h"
+#include "../base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ready ---- */
+
+static bool takes_current(const struct model *model)
+{
+	if (alias_find(model, ALIAS_CURRENT))
+		return false;
+	for (const struct version *version = model->first; version; version = version->next_in_model) {
+		if (version->state == VERSION_READY)
+			return false;
+	}
+	return true;
+}
+
+int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error)
+{
+	bool current = takes_current(version->model);
+
+	assert(version->model->registry == registry);
+	if (version->state != VERSION_CHECKING || !version_complete(version))
+		return error_set(error, -EINVAL, NULL, "%s@%s is %s and not complete", version->model->name,
+				 version->tag, version_state_name(version->state));
+	if (current) {
+		struct alias *alias = alias_make(version->model, ALIAS_CURRENT);
+		if (!alias)
+			return out_of_memory(error);
+		alias_point(alias, version);
+	}
+	version_move(version, VERSION_READY);
+	if (!version->model->owner.known)
+		version->model->owner = (struct model_owner){
+			.known = true, .by_operator = version->by_operator, .uid = version->owner};
+	version->ready_ms = clock_wall_ms();
+	*ret_current = current;
+	return 0;
+}
+
+/* ---- failed ---- */
+
+void registry_fail(struct registry *registry, struct version *version, const struct error *reason)
+{
+	assert(version->model->registry == registry);
+	version_move(version, VERSION_FAILED);
+	version->error = *reason;
+	version_keep_failed(version);
+}
+
+/* ---- retiring ---- */
+
+static int still_named(const struct version *version, struct error *error)
+{
+	char names[TEXT_BYTES_MAX + 1] = "move or remove first: ";
+	size_t used = strlen(names);
+	const char *comma = "";
+
+	for (const struct alias *alias = version->model->aliases; alias; alias = alias->next) {
+		if (alias->version != version || strcmp(alias->name, ALIAS_PREVIOUS) == 0)
+			continue;
+		int added = snprintf(names + used, sizeof(names) - used, "%s%s", comma, alias->name);
+		if ((size_t)added >= sizeof(names) - used)
+			break;
+		used += (size_t)added;
+		comma = ", ";
+	}
+	return error_set(error, -EBUSY, names, "%s@%s is named by %u alias%s", version->model->name,
+			 version->tag, version->alias_count, version->alias_count == 1 ? "" : "es");
+}
+
+int registry_retire(struct registry *registry, struct version *version, struct error *error)
+{
+	if (version->state == VERSION_RETIRING)
+		return 0;
+	if (version->state != VERSION_READY)
+		return error_set(error, -EINVAL,
+				 version->state == VERSION_FAILED
+					 ? "only what is ready retires; gpuwmctl rm removes what failed"
+					 : "only what is ready retires; cancel its job or publish instead",
+				 "%s@%s is %s", version->model->name, version->tag,
+				 version_state_name(version->state));
+	if (version->alias_count > 0)
+		return still_named(version, error);
+	registry_forget_previous(registry, version);
+	version_move(version, VERSION_RETIRING);
+	return 0;
+}
+
+/* ---- freed ---- */
+
+void registry_remove(struct registry *registry, struct version *version)
+{
+	assert(version->model->registry == registry && version_unused(version));
+	version_move(version, VERSION_FREED);
+	version_forget(version);
+}
+
+struct registry *registry_free(struct registry *registry)
+{
+	if (!registry)
+		return NULL;
+	registry_remove_aliases(registry);
+	registry->on_forget_failed = NULL;
+	while (registry->models) {
+		struct version *version = registry->models->first;
+		while (version->leases)
+			lease_release(registry, version->leases);
+		version_forget(version);
+	}
+	free(registry->lease_buckets);
+	free(registry);
+	return NULL;
+}

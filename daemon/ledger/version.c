@@ -1,0 +1,336 @@
+#include "registry_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- states ---- */
+
+static const struct {
+	const char *name;
+	unsigned next; /* a bit for each state that may follow */
+} states[VERSION_STATES] = {
+	[VERSION_BUILDING] = {"building", 1u << VERSION_CHECKING | 1u << VERSION_FAILED},
+	[VERSION_CHECKING] = {"checking", 1u << VERSION_READY | 1u << VERSION_FAILED},
+	[VERSION_READY] = {"ready", 1u << VERSION_RETIRING},
+	[VERSION_RETIRING] = {"retiring", 1u << VERSION_FREED},
+	[VERSION_FREED] = {"freed", 0},
+	[VERSION_FAILED] = {"failed", 0},
+};
+
+const char *version_state_name(enum version_state state)
+{
+	return states[state].name;
+}
+
+void version_move(struct version *version, enum version_state state)
+{
+	assert(states[version->state].next & 1u << state);
+	version->state = state;
+}
+
+void version_count(struct version *version, const struct replica *replica)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	struct version_record *record = record_of(version);
+
+	record->segments += replica->segment_count;
+	record->fds += replica->segment_count + 1;
+	record->bytes += replica->bytes;
+	record->index_bytes += replica->index.bytes;
+	counts->segments += replica->segment_count;
+	counts->fds += replica->segment_count + 1;
+	counts->bytes += replica->bytes;
+	counts->index_bytes += replica->index.bytes;
+}
+
+void version_uncount(struct version *version)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	struct version_record *record = record_of(version);
+
+	counts->segments -= record->segments;
+	counts->fds -= record->fds;
+	counts->bytes -= record->bytes;
+	counts->index_bytes -= record->index_bytes;
+	record->segments = record->fds = record->bytes = record->index_bytes = 0;
+}
+
+/* ---- what its owner is charged with ---- */
+
+int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error)
+{
+	int r = quota_charge(quota, uid, QUOTA_VERSIONS, &charges->version, error);
+
+	if (r == 0)
+		r = quota_charge_amount(quota, uid, QUOTA_FDS, 0, &charges->fds, error);
+	if (r == 0)
+		r = quota_charge_amount(quota, uid, QUOTA_INDEX_BYTES, 0, &charges->index_bytes, error);
+	if (r < 0)
+		version_charges_end(charges);
+	return r;
+}
+
+void version_charges_end(struct version_charges *charges)
+{
+	quota_release(&charges->version);
+	quota_release(&charges->fds);
+	quota_release(&charges->index_bytes);
+}
+
+int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error)
+{
+	struct version_charges *charges = &record_of(version)->charges;
+	uint64_t before = charges->fds.amount;
+	int r = quota_grow(&charges->fds, fds, error);
+
+	if (r < 0)
+		return r;
+	r = quota_grow(&charges->index_bytes, index_bytes, error);
+	if (r < 0)
+		quota_shrink(&charges->fds, before);
+	return r;
+}
+
+int version_adopt_charges(struct version *version, struct quota *quota, struct error *error)
+{
+	struct version_record *record = record_of(version);
+	struct version_charges *charges = &record->charges;
+	uid_t uid = version->owner;
+	int r;
+
+	if (version->by_operator)
+		return 0;
+	r = quota_adopt(quota, uid, QUOTA_VERSIONS, 1, &charges->version, error);
+	if (r == 0)
+		r = quota_adopt(quota, uid, QUOTA_FDS, record->fds, &charges->fds, error);
+	if (r == 0)
+		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes,
+				error);
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
+		struct replica *replica = &version->replicas[i];
+
+		r = quota_adopt(quota, uid, QUOTA_BYTES, replica->bytes, &replica->charge.quota, error);
+	}
+	return r;
+}
+
+/* ---- replicas ---- */
+
+static int check_replica(const struct version *version, uint32_t rank, const struct device *device,
+			 struct error *error)
+{
+	const char *model = version->model->name;
+
+	if (rank >= version->world)
+		return error_set(error, -EINVAL, NULL, "rank %u of %s@%s, whose world is %u", rank, model,
+				 version->tag, version->world);
+	if (version->replica_count == PARTS_PER_VERSION_MAX)
+		return error_set(error, -EDQUOT, NULL, "%s@%s has %u parts, the most that a version may have",
+				 model, version->tag, PARTS_PER_VERSION_MAX);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == rank && version->replicas[i].device == device)
+			return error_set(error, -EEXIST, NULL, "rank %u of %s@%s is on %s already", rank, model,
+					 version->tag, device->id);
+	}
+	return 0;
+}
+
+/* Another replica, empty so far; the first one's room came with the version. NULL: out of memory. */
+static struct replica *append_replica(struct version *version)
+{
+	uint32_t count = version->replica_count;
+	struct replica *replicas = version->replicas;
+
+	if (count > 0)
+		replicas = reallocarray(replicas, count + 1, sizeof(*replicas));
+	if (!replicas)
+		return NULL;
+	version->replicas = replicas;
+	version->replica_count++;
+	return &replicas[count];
+}
+
+int version_add_replica(struct version *version, uint32_t rank, struct device *device,
+			struct budget_charge *charge, uint32_t *ret_position, struct error *error)
+{
+	struct replica *replica;
+	int r;
+
+	if (version->state != VERSION_BUILDING)
+		return error_set(error, -EBUSY, "all parts begin before the last one commits",
+				 "%s@%s is %s, no longer building", version->model->name, version->tag,
+				 version_state_name(version->state));
+	r = check_replica(version, rank, device, error);
+	if (r < 0)
+		return r;
+	replica = append_replica(version);
+	if (!replica)
+		return out_of_memory(error);
+	*replica = (struct replica){.rank = rank, .device = device, .index = {.fd = -1}, .charge = *charge};
+	*charge = (struct budget_charge){0};
+	*ret_position = version->replica_count - 1;
+	return 0;
+}
+
+static int check_adopted(const struct version *version, const struct replica *like, struct error *error)
+{
+	const struct registry_counts *counts = &version->model->registry->counts;
+	uint64_t sum;
+
+	if (like->segment_count > PART_SEGMENTS_MAX)
+		return error_set(error, -EDQUOT, NULL, "%u segments; a part has at most %u",
+				 like->segment_count, PART_SEGMENTS_MAX);
+	if (counts->fds + like->segment_count + 1 > STORE_FDS_MAX)
+		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
+	if (like->index.bytes > INDICES_BYTES_MAX - counts->index_bytes)
+		return error_set(error, -EDQUOT, NULL, "more than %llu bytes of indices",
+				 (unsigned long long)INDICES_BYTES_MAX);
+	if (__builtin_add_overflow(counts->bytes, like->bytes, &sum))
+		return error_set(error, -EDQUOT, NULL, "more bytes than 64 bits can count");
+	return check_replica(version, like->rank, like->device, error);
+}
+
+int version_adopt_replica(struct version *version, struct replica *like, struct error *error)
+{
+	struct replica *replica;
+	int r = check_adopted(version, like, error);
+
+	if (r < 0)
+		return r;
+	replica = append_replica(version);
+	if (!replica)
+		return out_of_memory(error);
+	*replica = *like;
+	replica->committed = replica->checked = true;
+	replica->promised = like->content;
+	budget_adopt(like->device, like->bytes, &replica->charge);
+	version_count(version, replica);
+	like->segments = NULL;
+	return 0;
+}
+
+static bool has_rank(const struct version *version, uint32_t rank)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == rank)
+			return true;
+	}
+	return false;
+}
+
+static bool has_every_rank(const struct version *version)
+{
+	for (uint32_t rank = 0; rank < version->world; rank++) {
+		if (!has_rank(version, rank))
+			return false;
+	}
+	return true;
+}
+
+bool version_committed(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].committed)
+			return false;
+	}
+	return has_every_rank(version);
+}
+
+bool version_complete(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].checked)
+			return false;
+	}
+	return version_committed(version);
+}
+
+/* ---- pins ---- */
+
+static uint32_t pin_position(const struct version *version, const char *pin)
+{
+	uint32_t i = 0;
+
+	while (i < version->pin_count && strcmp(version->pins[i], pin) != 0)
+		i++;
+	return i;
+}
+
+static int add_pin(struct version *version, const char *pin, struct error *error)
+{
+	const char *model = version->model->name, *wrong = name_wrong(pin);
+	char(*pins)[NAME_BYTES_MAX + 1];
+
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the pin's name %s", wrong);
+	if (pin_position(version, pin) < version->pin_count)
+		return error_set(error, -EEXIST, NULL, "%s@%s has a pin \"%s\" already", model, version->tag,
+				 pin);
+	if (version->pin_count == PINS_PER_VERSION_MAX)
+		return error_set(error, -EDQUOT, "unpin some", "%s@%s has %u pins, the most that it may have",
+				 model, version->tag, PINS_PER_VERSION_MAX);
+	pins = reallocarray(version->pins, version->pin_count + 1, sizeof(*pins));
+	if (!pins)
+		return out_of_memory(error);
+	snprintf(pins[version->pin_count], sizeof(*pins), "%s", pin);
+	version->pins = pins;
+	version->pin_count++;
+	version->model->registry->counts.pins++;
+	return 0;
+}
+
+int version_pin(struct version *version, const char *pin, struct error *error)
+{
+	if (version->state != VERSION_READY)
+		return error_set(error, -EINVAL, "only ready versions take new pins", "%s@%s is %s",
+				 version->model->name, version->tag, version_state_name(version->state));
+	return add_pin(version, pin, error);
+}
+
+int version_adopt_pin(struct version *version, const char *pin, struct error *error)
+{
+	return add_pin(version, pin, error);
+}
+
+int version_unpin(struct version *version, const char *pin, struct error *error)
+{
+	uint32_t position = pin_position(version, pin);
+
+	if (position == version->pin_count)
+		return error_set(error, -ENOENT, NULL, "%s@%s has no pin \"%s\"", version->model->name,
+				 version->tag, pin);
+	version->pin_count--;
+	version->model->registry->counts.pins--;
+	memmove(version->pins + position, version->pins + position + 1,
+		(version->pin_count - position) * sizeof(*version->pins));
+	return 0;
+}
+
+int version_check_unpinned(const struct version *version, struct error *error)
+{
+	char names[TEXT_BYTES_MAX + 1] = "unpin first: ";
+	size_t used = strlen(names);
+
+	if (version->pin_count == 0)
+		return 0;
+	for (uint32_t i = 0; i < version->pin_count && used < sizeof(names); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+					 version->pins[i]);
+	return error_set(error, -EBUSY, names, "%s@%s has %u pin%s", version->model->name, version->tag,
+			 version->pin_count, version->pin_count == 1 ? "" : "s");
+}
+
+/* ---- need ---- */
+
+bool version_unwanted(const struct version *version)
+{
+	return version->state == VERSION_RETIRING && version->lease_count == 0 && version->pin_count == 0;
+}
+
+bool version_unused(const struct version *version)
+{
+	return version_unwanted(version) && version->readers == 0;
+}

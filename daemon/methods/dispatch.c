@@ -1,0 +1,210 @@
+#include "dispatch.h"
+#include "../base/clock.h"
+#include "../base/complaint.h"
+#include "../restart/keeping.h"
+#include "methods.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4, LOOKS = 8 /* changes nothing */ };
+
+#define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
+
+struct method {
+	const char *name;
+	unsigned roles; /* one of them is enough */
+	unsigned flags;
+	method_fn *call;
+};
+
+/* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
+static const struct method methods[] = {
+	{METHOD_GET_HANDLES, ROLE_WORKER, 0, method_get_handles},
+	{METHOD_RELEASE, ROLE_WORKER, 0, method_release},
+	{METHOD_RESUME, ROLE_WORKER, 0, method_resume},
+	{METHOD_PING, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping},
+	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
+	{METHOD_LIST, ROLE_WORKER, LOOKS, method_list},
+	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
+	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
+	/* Whether this session may is a question of the model: access.h. */
+	{METHOD_PUBLISH_BEGIN, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
+	{METHOD_PUBLISH_COMMIT, ROLE_WORKER, 0, method_publish_commit},
+	{METHOD_PUBLISH_ABORT, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort},
+	{METHOD_CLAIM, ROLE_WORKER, 0, method_claim},
+	{METHOD_CLAIM_GIVE_UP, ROLE_WORKER, 0, method_claim_give_up},
+	{METHOD_HOT_SWAP, ROLE_WORKER, 0, method_hot_swap},
+	{METHOD_PIN_VERSION, ROLE_WORKER, 0, method_pin_version},
+	{METHOD_UNPIN_VERSION, ROLE_WORKER, 0, method_unpin_version},
+	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
+	{METHOD_REMOVE, ROLE_WORKER, 0, method_remove},
+	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
+	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
+	{METHOD_RELOAD, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
+	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
+	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
+	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
+	{METHOD_JOBS, ROLE_WORKER, LOOKS, method_jobs},
+	{METHOD_CLIENTS, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},
+	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
+	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
+	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
+	{METHOD_LOADER_PROGRESS, ROLE_LOADER, NOTIFICATION, method_loader_progress},
+	{METHOD_LOADER_DEVICES, ROLE_LOADER, NOTIFICATION, method_loader_devices},
+	{METHOD_LOADER_WARM, ROLE_LOADER, NOTIFICATION, method_loader_warm},
+};
+
+static const struct method *method_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
+		if (strcmp(methods[i].name, name) == 0)
+			return &methods[i];
+	}
+	return NULL;
+}
+
+/* ---- refusals ---- */
+
+/* The packet is not to be trusted, nor what follows it. */
+static void refuse_and_end(struct session *session, const struct message *message, const struct error *error)
+{
+	complain(session->net->complaints, session->peer.uid, COMPLAINT_PACKET,
+		 "session %llu (%s, pid %d, uid %u) is ended: %s", (unsigned long long)session->id,
+		 session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
+		 (unsigned)session->peer.uid, error->message);
+	session->client->clients->refused++;
+	session_refuse(session, message->has_id ? &message->id : NULL, error);
+	session_finish(session);
+}
+
+static void refuse_packet(struct session *session, const struct packet *packet, const struct message *message,
+			  const char *why)
+{
+	struct error error;
+
+	if (packet->cut)
+		error_set(&error, -EPROTO, "a packet holds at most 65,536 bytes",
+			  "a packet of more than %d bytes", PACKET_BYTES_MAX);
+	else if (packet->fds_cut && session->kind == SESSION_LOADER)
+		error_set(&error, -EPROTO, "a packet holds at most 253",
+			  "too many descriptors, or no room for them");
+	else if (packet->fds_cut)
+		error_set(&error, -EPROTO,
+			  "descriptors of a new version go to the checker whose socket publish_begin gave",
+			  "descriptors came where none are taken");
+	else
+		error_set(&error, -EPROTO, NULL, "not a message: %s", why);
+	refuse_and_end(session, message, &error);
+}
+
+/* There was no memory to read it. A request is refused; what comes without an id has nobody to tell. */
+static void refuse_unread(struct session *session, const struct message *message)
+{
+	struct request request = {.session = session, .id = message->id};
+	struct error error;
+
+	error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	if (message->has_id)
+		request_refuse(&request, &error);
+	else
+		refuse_and_end(session, message, &error);
+}
+
+/* ---- what the table says ---- */
+
+static int check_role(const struct method *method, struct session *session, struct error *error)
+{
+	const enum role roles[] = {ROLE_WORKER, ROLE_OPERATOR, ROLE_LOADER};
+	char remedy[REMEDY_BYTES] = "";
+	size_t i = 0;
+
+	if (method->roles & access_roles(session))
+		return 0;
+	while (!(method->roles & roles[i]))
+		i++;
+	if (method->roles & ROLE_OBSERVER)
+		remedy_observer(session->client->clients, remedy);
+	else if (roles[i] == ROLE_OPERATOR)
+		remedy_operator(session->client->clients, remedy);
+	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->name, role_name(roles[i]),
+			 method->roles & ROLE_OBSERVER ? " or observer" : "");
+}
+
+static int check_method(const struct method *method, const struct message *message,
+			const struct request *request, struct error *error)
+{
+	struct session *session = request->session;
+	const struct error *locked = keeping_locked(request->server->keeping);
+
+	if (!method)
+		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
+	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
+		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
+				 method->name);
+	if (locked && !(method->flags & WHEN_LOCKED)) {
+		*error = *locked;
+		return error->code;
+	}
+	return check_role(method, session, error);
+}
+
+static void call(struct server *server, struct session *session, struct packet *packet, struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct request request = {.server = server, .session = session, .id = message->id, .packet = packet};
+	struct fields params;
+	struct error error;
+	int r;
+
+	session->client->requests++;
+	session->client->heard_ms = clock_steady_ms();
+	session->client->clients->requests++;
+	r = check_method(method, message, &request, &error);
+	if (r == 0 && method->flags & NOTIFICATION)
+		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->name);
+	if (r == 0) {
+		fields_of(&params, message->body);
+		request.looks = method->flags & LOOKS;
+		r = method->call(&request, &params, &error);
+	}
+	if (r < 0)
+		request_refuse(&request, &error);
+}
+
+/* Only loaders send any; an error has nobody to go to. */
+static bool take_notification(struct server *server, struct session *session, struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct request request = {.server = server, .session = session};
+	struct fields params;
+	struct error error;
+
+	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, &request, &error) < 0)
+		return false;
+	fields_of(&params, message->body);
+	if (method->call(&request, &params, &error) < 0)
+		log_warning("a loader's %s: %s", method->name, error.message);
+	return true;
+}
+
+void dispatch_packet(struct server *server, struct session *session, struct packet *packet)
+{
+	struct message message;
+	const char *why = "";
+	int r = message_read_bounded(packet->data, packet->cut ? PACKET_BYTES_MAX : packet->bytes, &message,
+				     &why);
+	struct error error;
+
+	if (r == -ENOMEM) {
+		refuse_unread(session, &message);
+	} else if (r < 0 || packet->cut || packet->fds_cut) {
+		refuse_packet(session, packet, &message, why);
+	} else if (message.type == MESSAGE_REQUEST) {
+		call(server, session, packet, &message);
+	} else if (message.type != MESSAGE_NOTIFICATION || !take_notification(server, session, &message)) {
+		error_set(&error, -EPROTO, NULL, "gpuwmd takes requests only, not this message");
+		refuse_and_end(session, &message, &error);
+	}
+	message_clear(&message);
+}

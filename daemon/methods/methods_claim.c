@@ -1,0 +1,156 @@
+#include "methods.h"
+#include "../work/claims.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void answer_claimed(const struct request *request)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_put_bool(&w, "claimed", true);
+	request_answer(request, &w);
+}
+
+/* It is not there, and nobody else builds it. */
+static int elect(const struct request *request, const struct ref *name, struct error *error)
+{
+	int r = claims_elect(&request->server->work, request->session, name, error);
+
+	if (r == 0)
+		answer_claimed(request);
+	return r;
+}
+
+/* Whether the name is a version's that is there for the session, or comes to be, and not an alias. */
+static bool is_there(struct session *session, const struct ref *name)
+{
+	struct version *version;
+	uint64_t generation;
+
+	return access_find(session, name, &version, &generation, NULL) == 0 &&
+	       strcmp(version->tag, name->name) == 0 && version->state != VERSION_FAILED;
+}
+
+/* 0: answered, with handles or the claim. *ret_later: another one builds it. */
+static int try(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+	       struct error *error)
+{
+	const struct server *server = request->server;
+	const struct claim *claim;
+	int r = params_open(server, error);
+
+	*ret_later = false;
+	if (r == 0 && is_there(request->session, wanted->ref))
+		return lease_answer(request, wanted, ret_later, error);
+	if (r == 0)
+		r = access_publish(request->session, wanted->ref->model, error);
+	if (r == 0)
+		r = registry_tag_allowed(server->ledger.registry, wanted->ref, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->ledger.claims, wanted->ref);
+	if (!claim)
+		return elect(request, wanted->ref, error);
+	if (claim->holder == request->session)
+		return error_set(error, -EBUSY, "publish it, or give the claim up",
+				 "this connection has claimed %s@%s already", wanted->ref->model,
+				 wanted->ref->name);
+	*ret_later = true;
+	return claims_taken(&server->work, claim, error);
+}
+
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	(void)changed;
+	lease_wake(waiter, expired, try);
+}
+
+/* A device or a rank that no version can have would only be found out once it is built. */
+static int check_place(const struct request *request, const struct lease_wanted *wanted, struct error *error)
+{
+	struct device *device;
+	int r = 0;
+
+	if (wanted->rank >= PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "rank is %llu; a version has at most %d parts",
+				 (unsigned long long)wanted->rank, PARTS_PER_VERSION_MAX);
+	if (wanted->device[0])
+		r = params_device(request->server, wanted->device, &device, error);
+	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
+}
+
+int method_claim(struct request *request, struct fields *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	struct ref name;
+	struct lease_wanted wanted = {.ref = &name, .device = device};
+	int64_t wait_ms;
+	bool later;
+	int r;
+
+	params_name(params, "name", &name);
+	fields_text_or(params, "device", device, sizeof(device), "");
+	wanted.rank = fields_u64_or(params, "rank", 0);
+	owner_wish_read(params, "owner", &wanted.owner);
+	wait_ms = params_wait(params);
+	r = params_check(params, error);
+	if (r == 0)
+		r = check_place(request, &wanted, error);
+	if (r < 0)
+		return r;
+	r = try(request, &wanted, &later, error);
+	if (r < 0 && later && wait_ms != 0)
+		return lease_wait(request, WAIT_CLAIM, &wanted, wait_ms, wake, error);
+	return r;
+}
+
+int claim_resume(const struct request *request, const char *text, struct error *error)
+{
+	const struct server *server = request->server;
+	struct claim *claim;
+	const char *why = "";
+	struct ref name;
+	int r = ref_parse(text, &name, &why);
+
+	if (r < 0 || name.has_id || !strchr(text, '@'))
+		return error_set(error, -EINVAL, NULL, "%s is no model@tag", text);
+	r = access_publish(request->session, name.model, error);
+	if (r == 0)
+		r = params_open(server, error);
+	if (r == 0)
+		r = registry_tag_allowed(server->ledger.registry, &name, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->ledger.claims, &name);
+	if (claim && !claim->holder)
+		return claims_take_back(&request->server->work, request->session, claim, error);
+	if (claim) /* its own, by an earlier resume, or another session's */
+		return claims_check(&server->work, request->session, &name, error);
+	return claims_elect(&request->server->work, request->session, &name, error);
+}
+
+int method_claim_give_up(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct claim *claim;
+	struct ref name;
+	int r;
+
+	params_name(params, "name", &name);
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	claim = claim_find(server->ledger.claims, &name);
+	if (!claim || (claim->holder != request->session && request->session->kind != SESSION_ADMIN))
+		return error_set(error, -ENOENT, "a claim is given up on the connection that took it",
+				 "this connection has not claimed %s@%s", name.model, name.name);
+	if (claim_has_begun(claim))
+		return error_set(error, -EBUSY, "abort the publish: that ends the claim too",
+				 "%s@%s is being built", name.model, name.name);
+	claims_end(&server->work, claim);
+	request_done(request);
+	return 0;
+}

@@ -1,0 +1,91 @@
+/* drain: everything goes, or what was lost with a device. */
+#include "methods.h"
+#include "../restart/keeping.h"
+#include "../work/versions.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* What is still held: of all, or on one device. */
+static void answer_left(const struct request *request, const struct device *device)
+{
+	const struct server *server = request->server;
+	struct version *version = NULL;
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_begin_array(&w, "left");
+	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
+		if (version->freeing || (device && !version_is_on(version, device)) ||
+		    (version->state != VERSION_RETIRING && !(device && version->state == VERSION_READY)))
+			continue;
+		message_begin_map(&w, NULL);
+		put_version_id(&w, "version", &version->id);
+		message_put_text(&w, "model", model_name(version->model));
+		message_put_text(&w, "tag", version->tag);
+		message_put_u64(&w, "leases", version->lease_count);
+		message_put_u64(&w, "pins", version->pin_count);
+		message_end(&w);
+	}
+	message_end(&w);
+	request_answer(request, &w);
+}
+
+static int drain_all(struct request *request, struct error *error)
+{
+	struct server *server = request->server;
+	struct error why;
+	int r;
+
+	error_set(&why, -ESHUTDOWN, NULL, "gpuwmd is draining");
+	work_begin_draining(&server->work, &why);
+	server->work.drained = true;
+	versions_retire_all(&server->work);
+	r = keeping_let_go(server->keeping, error);
+	if (r == 0)
+		answer_left(request, NULL);
+	return r;
+}
+
+/* A device that is there is not drained: its versions can be moved first, and nothing would tell it from others then. */
+static int check_lost(const struct request *request, const struct device *device, struct error *error)
+{
+	struct version *version = NULL;
+
+	if (device->lost.code)
+		return 0;
+	/* It may be back, and what was lost with it still be there. */
+	while ((version = registry_next_version(request->server->ledger.registry, NULL, version))) {
+		if (version_is_on(version, device) && version->tainted && version->tainted->code == -ENODEV)
+			return 0;
+	}
+	return error_set(error, -EINVAL,
+			 "gpuwmctl retire --force lets go of a version; gpuwmctl ls says what is there",
+			 "%s is not lost", device->id);
+}
+
+static int drain_device(struct request *request, const char *id, struct error *error)
+{
+	struct device *device;
+	int r = params_device(request->server, id, &device, error);
+
+	if (r == 0)
+		r = check_lost(request, device, error);
+	if (r < 0)
+		return r;
+	versions_drain_lost(&request->server->work, device);
+	answer_left(request, device);
+	return 0;
+}
+
+int method_drain(struct request *request, struct fields *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	int r;
+
+	fields_text_or(params, "device", device, sizeof(device), "");
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	return device[0] ? drain_device(request, device, error) : drain_all(request, error);
+}

@@ -1,0 +1,377 @@
+#include "methods.h"
+#include "../base/clock.h"
+#include "../restart/keeping.h"
+#include "../work/loader.h"
+#include "../../proto/key.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_OF_A_LOAD_MAX PARTS_PER_VERSION_MAX
+
+/* ---- load ---- */
+
+struct load {
+	char source[PATH_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	struct ref name;
+	struct device *devices[DEVICES_OF_A_LOAD_MAX];
+	size_t device_count;
+	bool dry_run;
+	struct key_field *key; /* the job's, once there is one */
+	uint32_t key_count;
+};
+
+static bool beneath(const char *path, const char *root)
+{
+	size_t n = strlen(root);
+
+	return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0' || (n == 1 && root[0] == '/'));
+}
+
+static bool goes_up(const char *path)
+{
+	while ((path = strstr(path, "/..")) != NULL) {
+		path += strlen("/..");
+		if (*path == '/' || *path == '\0')
+			return true;
+	}
+	return false;
+}
+
+/* By its text only: the loader, which opens it, resolves it beneath a root. */
+static int check_source(const struct config *config, const char *source, struct error *error)
+{
+	if (source[0] != '/')
+		return error_set(error, -EINVAL, NULL, "the source \"%s\" is no absolute path", source);
+	if (goes_up(source))
+		return error_set(error, -EACCES, "write the path without it",
+				 "the source %.512s has a \"..\" in it", source);
+	for (size_t i = 0; i < config->root_count; i++) {
+		if (beneath(source, config->roots[i]))
+			return 0;
+	}
+	return error_set(error, -EACCES,
+			 config->root_count
+				 ? "status lists the roots; root in [loader] of gpuwmd's configuration adds one"
+				 : "there are none; root in [loader] of gpuwmd's configuration adds one",
+			 "the source %.512s is beneath no configured root", source);
+}
+
+static int default_device(const struct server *server, struct load *load, struct error *error)
+{
+	struct device *cuda = NULL;
+
+	for (size_t i = 0; i < server->ledger.devices.count; i++) {
+		struct device *device = server->ledger.devices.devices[i];
+
+		if (cuda && device->is_cuda)
+			return error_set(error, -EINVAL, "devices names them",
+					 "there are several GPUs: say which");
+		if (device->is_cuda)
+			cuda = device;
+	}
+	load->device_count = 1;
+	if (!cuda)
+		return params_device((struct server *)server, DEVICE_HOST, &load->devices[0], error);
+	load->devices[0] = cuda;
+	return 0;
+}
+
+static int read_devices(struct server *server, struct fields *params, struct load *load, struct error *error)
+{
+	char id[DEVICE_BYTES_MAX + 1];
+	const msgpack_object *array;
+	uint32_t count;
+	int r = 0;
+
+	if (!fields_have(params, "devices"))
+		return 0;
+	array = fields_array(params, "devices", &count);
+	if (count > DEVICES_OF_A_LOAD_MAX)
+		return error_set(error, -EINVAL, NULL, "%u devices; a version has at most %d parts", count,
+				 DEVICES_OF_A_LOAD_MAX);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		fields_text_at(params, &array[i], "devices", id, sizeof(id));
+		r = params_check(params, error);
+		if (r == 0)
+			r = params_device(server, id, &load->devices[i], error);
+		for (uint32_t j = 0; r == 0 && j < i; j++)
+			if (load->devices[j] == load->devices[i])
+				r = error_set(error, -EINVAL, "one replica a device", "%s is there twice", id);
+	}
+	load->device_count = count;
+	return r;
+}
+
+static int load_fields(struct server *server, struct fields *params, struct load *load, struct error *error)
+{
+	int r;
+
+	fields_text(params, "source", load->source, sizeof(load->source));
+	params_name(params, "name", &load->name);
+	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
+	load->dry_run = fields_bool_or(params, "dry_run", false);
+	load->key = key_read(params, "key", &load->key_count);
+	r = params_check(params, error);
+	if (r == 0)
+		r = read_devices(server, params, load, error);
+	if (r == 0)
+		r = params_check(params, error);
+	if (r == 0)
+		r = check_source(server->config, load->source, error);
+	if (r == 0 && load->device_count == 0)
+		r = default_device(server, load, error);
+	for (size_t i = 0; r == 0 && i < load->device_count; i++)
+		r = device_check_there(load->devices[i], error);
+	return r;
+}
+
+/* What would fail after minutes of loading fails now. */
+static int check_names(struct server *server, const struct load *load, struct error *error)
+{
+	int r = registry_tag_allowed(server->ledger.registry, &load->name, error);
+
+	if (r < 0 || !load->alias[0])
+		return r;
+	return registry_alias_allowed(server->ledger.registry, load->name.model, load->alias, error);
+}
+
+static int fill(struct job *job, const struct load *load)
+{
+	int r = 0;
+
+	job->source = strdup(load->source);
+	job->key = load->key;
+	job->key_count = load->key_count;
+	job->dry_run = load->dry_run;
+	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
+	for (size_t i = 0; r == 0 && i < load->device_count; i++)
+		r = job_add_device(job, load->devices[i]);
+	return job->source ? r : -ENOMEM;
+}
+
+int method_load(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct message_writer w;
+	struct load load = {0};
+	struct job *job = NULL;
+	int r = params_open(server, error);
+
+	if (r == 0)
+		r = load_fields(server, params, &load, error);
+	if (r == 0)
+		r = check_names(server, &load, error);
+	if (r == 0)
+		r = job_new(&server->work, JOB_LOAD, load.name.model, load.name.name,
+			    request->session->peer.uid, &job, error);
+	if (r < 0) {
+		free(load.key);
+		return r;
+	}
+	r = fill(job, &load);
+	if (r < 0) {
+		job_drop(&server->work.jobs, job);
+		return error_set(error, r, NULL, "gpuwmd is out of memory");
+	}
+	request_result(request, &w);
+	message_put_u64(&w, "job", job->id);
+	request_answer(request, &w);
+	loader_pool_turn(server->work.loaders);
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+static void put_particulars(struct message_writer *w, const struct server *server, const struct job *job)
+{
+	static const struct version_id none;
+
+	if (job->source)
+		message_put_text(w, "source", job->source);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < job->device_count; i++)
+		message_put_text(w, NULL, job->devices[i]->id);
+	message_end(w);
+	if (!version_id_equal(&job->version, &none))
+		put_version_id(w, "version", &job->version);
+	if (job->dry_run)
+		message_put_bool(w, "dry_run", true);
+	if (job->plan)
+		job_plan_put(w, &server->work, job->plan);
+	if (job->kind == JOB_VERIFY)
+		message_put_u64(w, "rank", job->rank);
+	if (job->error)
+		message_put_error(w, "error", job->error);
+}
+
+static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
+{
+	message_begin_map(w, NULL);
+	message_put_u64(w, "job", job->id);
+	message_put_text(w, "kind", job_kind_name(job->kind));
+	message_put_text(w, "state", job_state_told(job));
+	message_put_text(w, "phase", job->phase);
+	message_put_text(w, "model", job->model);
+	message_put_text(w, "tag", job->tag);
+	put_particulars(w, server, job);
+	message_put_u64(w, "uid", job->uid);
+	message_put_u64(w, "done", job->done);
+	message_put_u64(w, "total", job->total);
+	job_record_put(w, &job->record, clock_steady_ms());
+	message_put_u64(w, "created_ms", job->created_ms);
+	if (job->started_ms)
+		message_put_u64(w, "started_ms", job->started_ms);
+	if (job->ended_ms)
+		message_put_u64(w, "ended_ms", job->ended_ms);
+	message_end(w);
+}
+
+/* job NULL: all. */
+static void answer_jobs(const struct request *request, const struct job *job)
+{
+	const struct job *first = job ? job : request->server->work.jobs.first;
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_begin_array(&w, "jobs");
+	for (const struct job *j = first; j; j = job ? NULL : j->next)
+		put_job(&w, request->server, j);
+	message_end(&w);
+	request_answer(request, &w);
+}
+
+static int no_job(const struct server *server, uint64_t id, struct error *error)
+{
+	char detail[64];
+
+	if (id > 0 && id <= (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH)
+		return error_set(error, -ENOENT, "jobs end with the gpuwmd that runs them",
+				 "no job %llu: it was of an earlier start of gpuwmd", (unsigned long long)id);
+	snprintf(detail, sizeof(detail), "ended jobs are told for an hour, the last %d of them", JOBS_KEPT_MAX);
+	return error_set(error, -ENOENT, detail, "no job %llu", (unsigned long long)id);
+}
+
+static void wake_job(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct job *job = job_find(&waiter->request.server->work.jobs, waiter->job);
+	struct error error;
+
+	(void)changed;
+	if (job && !job_ended(job) && !expired)
+		return;
+	if (job && job_ended(job)) {
+		answer_jobs(&waiter->request, job);
+	} else {
+		if (job)
+			error_set(&error, -ETIMEDOUT, "it goes on", "time ran out: job %llu is %s",
+				  (unsigned long long)job->id, job_state_told(job));
+		else
+			no_job(waiter->request.server, waiter->job, &error);
+		request_refuse(&waiter->request, &error);
+	}
+	waiter_free(waiter);
+}
+
+/* Who began a verify, by `operate` of a section, waits for it. Nobody else learns whether there is such a job. */
+static int may_look(struct session *session, const struct job *job, struct error *error)
+{
+	char remedy[REMEDY_BYTES];
+
+	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
+	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
+		return 0;
+	return error_set(error, -EACCES, remedy_observer(session->client->clients, remedy),
+			 "jobs needs the role operator or observer, but for a verify that this user began");
+}
+
+int method_jobs(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64_or(params, "job", 0);
+	int64_t wait_ms = params_wait(params);
+	bool one = fields_have(params, "job");
+	struct waiter *waiter;
+	const struct job *job;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	job_table_prune(&server->work.jobs);
+	job = one ? job_find(&server->work.jobs, id) : NULL;
+	r = may_look(request->session, job, error);
+	if (r < 0)
+		return r;
+	if (!one) {
+		answer_jobs(request, NULL);
+		return 0;
+	}
+	if (!job)
+		return no_job(server, id, error);
+	if (job_ended(job) || wait_ms == 0) {
+		answer_jobs(request, job);
+		return 0;
+	}
+	r = waiter_new(request, WAIT_JOB, wait_ms, wake_job, &waiter, error);
+	if (r == 0)
+		waiter->job = id;
+	return r;
+}
+
+/* ---- cancel ---- */
+
+static int ended_already(const struct job *job, struct error *error)
+{
+	return error_set(error, -ENOENT, "only a queued or running job can be cancelled",
+			 "job %llu is %s already", (unsigned long long)job->id, job_state_name(job->state));
+}
+
+/* A load whose version was ready, or that was being stored, may have come to its own end meanwhile. */
+static void wake_cancelled(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct job *job = job_find(&waiter->request.server->work.jobs, waiter->job);
+	struct error error;
+
+	(void)changed;
+	(void)expired;
+	if (job && !job_ended(job))
+		return;
+	if (job && job->state == JOB_CANCELLED) {
+		request_done(&waiter->request);
+	} else {
+		if (job)
+			ended_already(job, &error);
+		else
+			no_job(waiter->request.server, waiter->job, &error);
+		request_refuse(&waiter->request, &error);
+	}
+	waiter_free(waiter);
+}
+
+/* The answer comes when the job has ended: until then its loader may go on copying. */
+int method_cancel(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64(params, "job");
+	struct waiter *waiter;
+	struct error reason;
+	struct job *job = NULL;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	job = job_find(&server->work.jobs, id);
+	if (!job)
+		return no_job(server, id, error);
+	if (job_ended(job))
+		return ended_already(job, error);
+	r = waiter_new(request, WAIT_JOB, -1, wake_cancelled, &waiter, error);
+	if (r < 0)
+		return r;
+	waiter->job = id;
+	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
+	job_cancel(&server->work, job, &reason);
+	return 0;
+}

@@ -1,0 +1,414 @@
+#include "methods.h"
+#include "../restart/keeping.h"
+#include "../work/revoked.h"
+#include "../work/versions.h"
+#include "../clients/waiter_name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a request came to. */
+struct found {
+	struct version *version;
+	uint32_t replica;
+	uint64_t generation;
+	bool later; /* not found, but may come */
+};
+
+/* ---- which replica ---- */
+
+static void list_places(const struct version *version, uint64_t rank, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "it is on");
+
+	for (uint32_t i = 0; i < version->replica_count && used < size; i++) {
+		if (version->replicas[i].rank == rank)
+			used += (size_t)snprintf(text + used, size - used, " %s",
+						 version->replicas[i].device->id);
+	}
+}
+
+static int find_replica(const struct version *version, const struct lease_wanted *wanted, uint32_t *ret,
+			struct error *error)
+{
+	const char *model = model_name(version->model);
+	char places[TEXT_BYTES_MAX + 1];
+	uint32_t matches = 0;
+
+	if (wanted->rank >= version->world)
+		return error_set(error, -EINVAL, NULL, "%s@%s has no rank %llu: its world is %u", model,
+				 version->tag, (unsigned long long)wanted->rank, version->world);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *replica = &version->replicas[i];
+
+		if (replica->rank != wanted->rank ||
+		    (wanted->device[0] && strcmp(replica->device->id, wanted->device) != 0))
+			continue;
+		*ret = i;
+		matches++;
+	}
+	if (matches == 1)
+		return 0;
+	list_places(version, wanted->rank, places, sizeof(places));
+	if (matches == 0)
+		return error_set(error, -ENODEV, places, "%s@%s is not on %s", model, version->tag,
+				 wanted->device);
+	return error_set(error, -ENODEV, places, "%s@%s is on several devices: say which", model, version->tag);
+}
+
+static int not_ready(const struct version *version, bool *ret_later, struct error *error)
+{
+	const char *model = model_name(version->model), *state = version_state_name(version->state);
+
+	if (version->state == VERSION_FAILED)
+		return error_set(error, version->error.code, version->error.detail, "%s@%s failed: %s", model,
+				 version->tag, version->error.message);
+	if (version->state == VERSION_RETIRING)
+		return error_set(error, -ENOENT, "it gives no new leases", "%s@%s is retiring", model,
+				 version->tag);
+	*ret_later = true;
+	return error_set(error, -ETIMEDOUT, "wait_ms waits for it", "%s@%s is not ready: %s", model,
+			 version->tag, state);
+}
+
+/* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
+ * then build it anew. */
+static int check(const struct lease_wanted *wanted, const struct version *version, struct found *ret,
+		 struct error *error)
+{
+	const bool look = wanted->look && version->state == VERSION_RETIRING && !version->freeing;
+	int r;
+
+	if (version->state != VERSION_READY && !look)
+		return not_ready(version, &ret->later, error);
+	r = owner_wish_check(&wanted->owner, version, error);
+	if (r == 0 && !wanted->look && !version_is_left(version))
+		r = version_check_sound(version, error);
+	if (r == 0)
+		r = find_replica(version, wanted, &ret->replica, error);
+	return r < 0 || wanted->look ? r : version_check_replica(version, ret->replica, error);
+}
+
+static int find(const struct request *request, const struct lease_wanted *wanted, struct found *ret,
+		struct error *error)
+{
+	struct session *session = request->session;
+	int r;
+
+	ret->later = false;
+	r = params_open(request->server, error);
+	if (r < 0)
+		return r;
+	r = access_find(session, wanted->ref, &ret->version, &ret->generation, error);
+	if (r < 0) {
+		ret->later = !wanted->ref->has_id;
+		return r;
+	}
+	r = access_attach(session, ret->version->model, error);
+	return r < 0 ? r : check(wanted, ret->version, ret, error);
+}
+
+/* ---- the answer ---- */
+
+static void answer(const struct request *request, const struct found *found, uint64_t lease)
+{
+	const struct version *version = found->version;
+	const struct replica *replica = &version->replicas[found->replica];
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_put_u64(&w, "lease", lease);
+	put_version_id(&w, "version", &version->id);
+	message_put_text(&w, "model", model_name(version->model));
+	message_put_text(&w, "tag", version->tag);
+	message_put_text(&w, "device", replica->device->id);
+	message_put_u64(&w, "rank", replica->rank);
+	message_put_u64(&w, "world", version->world);
+	message_put_u64(&w, "generation", found->generation);
+	message_put_u64(&w, "index", 0);
+	message_put_u64(&w, "index_bytes", replica->index.bytes);
+	fds[0] = replica->index.fd;
+	message_begin_array(&w, "segments");
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		fds[i + 1] = replica->segments[i].fd;
+		message_begin_map(&w, NULL);
+		message_put_u64(&w, "fd", i + 1);
+		message_put_u64(&w, "bytes", replica->segments[i].bytes);
+		message_end(&w);
+	}
+	message_end(&w);
+	request_answer_lease(request, &w, fds, replica->segment_count + 1, lease);
+}
+
+/* The lease comes before the reply: if the session dies between, goodbye ends it. */
+static int grant(const struct request *request, const struct found *found, bool look, struct error *error)
+{
+	struct session *session = request->session;
+	struct server *server = request->server;
+	struct lease *lease;
+	int r;
+
+	if (look) /* as freely as a lease of before a restart */
+		r = lease_resume(server->ledger.registry, found->version, found->replica, session,
+				 &session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+				 error);
+	else
+		r = lease_grant(server->ledger.registry, found->version, found->replica, session,
+				&session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+				error);
+	if (r == 0)
+		answer(request, found, lease->id);
+	return r;
+}
+
+int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+		 struct error *error)
+{
+	struct found found;
+	int r = find(request, wanted, &found, error);
+
+	*ret_later = r < 0 && found.later;
+	return r < 0 ? r : grant(request, &found, wanted->look, error);
+}
+
+/* ---- waiting ---- */
+
+void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
+{
+	const struct lease_wanted wanted = {.ref = &waiter->ref,
+					    .device = waiter->device,
+					    .rank = waiter->rank,
+					    .look = waiter->look,
+					    .owner = waiter->owner};
+	struct error error, reason;
+	bool later;
+	int r = ask(&waiter->request, &wanted, &later, &error);
+
+	if (r < 0 && later && !expired)
+		return;
+	if (r < 0 && later) {
+		reason = error;
+		error_set(&error, -ETIMEDOUT, reason.detail, "time ran out: %s", reason.message);
+	}
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+int lease_wait(const struct request *request, enum wait_kind kind, const struct lease_wanted *wanted,
+	       int64_t wait_ms, waiter_wake_fn *wake, struct error *error)
+{
+	struct waiter *waiter;
+	int r = waiter_new(request, kind, wait_ms, wake, &waiter, error);
+
+	if (r < 0)
+		return r;
+	waiter->ref = *wanted->ref;
+	waiter->rank = (uint32_t)wanted->rank;
+	waiter->look = wanted->look;
+	waiter->owner = wanted->owner;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
+	if (waiter_name_enter(waiter) == 0)
+		return 0;
+	waiter_free(waiter);
+	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+}
+
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	(void)changed;
+	lease_wake(waiter, expired, lease_answer);
+}
+
+int method_get_handles(struct request *request, struct fields *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1], remedy[REMEDY_BYTES];
+	struct ref ref;
+	struct lease_wanted wanted = {.ref = &ref, .device = device};
+	int64_t wait_ms;
+	bool later;
+	int r;
+
+	params_ref(params, "ref", &ref);
+	fields_text_or(params, "device", device, sizeof(device), "");
+	wanted.rank = fields_u64_or(params, "rank", 0);
+	wanted.look = fields_bool_or(params, "look", false);
+	owner_wish_read(params, "owner", &wanted.owner);
+	wait_ms = params_wait(params);
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	if (wanted.look && request->session->kind != SESSION_ADMIN)
+		return error_set(error, -EACCES, remedy_operator(&request->server->clients, remedy),
+				 "to look at what gives no leases is for operators");
+	r = lease_answer(request, &wanted, &later, error);
+	if (r < 0 && later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
+		return lease_wait(request, WAIT_READY, &wanted, wait_ms, wake, error);
+	return r;
+}
+
+int method_release(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	uint64_t id = fields_u64(params, "lease");
+	struct lease *lease;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	lease = lease_find(server->ledger.registry, id, request->session);
+	if (!lease && revoked_release(&server->work, request->session, id)) {
+		request_done(request);
+		return 0;
+	}
+	if (!lease)
+		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
+				 "lease %llu is not this connection's", (unsigned long long)id);
+	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
+	request_done(request);
+	return 0;
+}
+
+/* ---- leases of before a restart ---- */
+
+/* A client may name any number. Of those that no gpuwmd has given none is resumed. */
+static int check_resumed(const struct registry *registry, const struct version *version, uid_t uid, uint64_t id,
+			 struct error *error)
+{
+	const char *model = model_name(version->model);
+
+	if (version_lease_revoked(version, uid, id))
+		return error_set(error, -ESTALE, "attach again, if the version gives leases",
+				 "lease %llu of %s@%s was revoked by an operator", (unsigned long long)id,
+				 model, version->tag);
+	if (version->forced)
+		return error_set(error, -ESTALE, "attach to another version",
+				 "the leases of %s@%s were revoked: an operator retired it by force", model,
+				 version->tag);
+	if (id == 0 || id > lease_last(registry))
+		return error_set(error, -ENOENT, "attach again, if the version gives leases",
+				 "no lease has had the number %llu", (unsigned long long)id);
+	return 0;
+}
+
+static int resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
+		      bool *ret_revoked, struct lease **ret, struct error *error)
+{
+	struct server *server = request->server;
+	struct session *session = request->session;
+	struct version *version;
+	uint64_t generation;
+	uint32_t replica;
+	bool later;
+	int r = access_find(session, wanted->ref, &version, &generation, error);
+
+	if (r == 0)
+		r = access_attach(session, version->model, error);
+	if (r == 0)
+		r = check_resumed(server->ledger.registry, version, session->peer.uid, id, error);
+	*ret_revoked = r == -ESTALE;
+	if (r < 0)
+		return r;
+	if (version->state != VERSION_READY &&
+	    (version->state != VERSION_RETIRING || keeping_grace_ms(server->keeping) == 0))
+		return not_ready(version, &later, error);
+	r = find_replica(version, wanted, &replica, error);
+	if (r < 0)
+		return r;
+	return lease_resume(server->ledger.registry, version, replica, session, &session->client->leases,
+			    server->ledger.quota, session->peer.uid, ret, error);
+}
+
+/* One of them; what is wrong with it is its own answer. */
+static void put_resumed(const struct request *request, const msgpack_object *object, struct message_writer *w)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	struct ref ref = {.has_id = true};
+	struct lease_wanted wanted = {.ref = &ref, .device = device};
+	struct lease *lease = NULL;
+	bool revoked = false;
+	struct error error;
+	struct fields f;
+	uint64_t id;
+	int r;
+
+	fields_of(&f, object);
+	id = fields_u64(&f, "lease");
+	fields_hex128(&f, "version", ref.id.bytes);
+	fields_text(&f, "device", device, sizeof(device));
+	wanted.rank = fields_u64(&f, "rank");
+	r = params_check(&f, &error);
+	if (r == 0)
+		r = resume_one(request, &wanted, id, &revoked, &lease, &error);
+	message_begin_map(w, NULL);
+	if (r == 0)
+		message_put_u64(w, "lease", lease->id);
+	else
+		message_put_error(w, "error", &error);
+	if (revoked)
+		message_put_bool(w, "revoked", true);
+	message_end(w);
+}
+
+static void put_claims_resumed(const struct request *request, const msgpack_object *claims, uint32_t count,
+			       struct message_writer *w)
+{
+	char name[2 * NAME_BYTES_MAX + 2];
+	struct fields one;
+	struct error error;
+
+	message_begin_array(w, "claims");
+	for (uint32_t i = 0; i < count; i++) {
+		fields_of(&one, NULL);
+		fields_text_at(&one, &claims[i], "claims", name, sizeof(name));
+		message_begin_map(w, NULL);
+		if (params_check(&one, &error) < 0 || claim_resume(request, name, &error) < 0)
+			message_put_error(w, "error", &error);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+static int check_resume(const struct server *server, uint32_t leases, uint32_t claims, struct error *error)
+{
+	/* One that drains gives no new leases, but what is still held it does not free. */
+	if (server->net.stopping)
+		return net_refuse_stopping(error);
+	if (leases > RESUME_LEASES_MAX)
+		return error_set(error, -EINVAL, "ask for the others after these",
+				 "%u leases; at most %d at a time", leases, RESUME_LEASES_MAX);
+	if (claims > RESUME_CLAIMS_MAX)
+		return error_set(error, -EINVAL, "ask for the others after these",
+				 "%u claims; at most %d at a time", claims, RESUME_CLAIMS_MAX);
+	return 0;
+}
+
+int method_resume(struct request *request, struct fields *params, struct error *error)
+{
+	const bool has_claims = fields_have(params, "claims");
+	const msgpack_object *leases, *claims;
+	uint32_t count, claim_count = 0;
+	struct message_writer w;
+	int r;
+
+	leases = fields_array(params, "leases", &count);
+	claims = has_claims ? fields_array(params, "claims", &claim_count) : NULL;
+	r = params_check(params, error);
+	if (r == 0)
+		r = check_resume(request->server, count, claim_count, error);
+
+	if (r < 0)
+		return r;
+	request_result(request, &w);
+	message_begin_array(&w, "leases");
+	for (uint32_t i = 0; i < count; i++)
+		put_resumed(request, &leases[i], &w);
+	message_end(&w);
+	if (has_claims)
+		put_claims_resumed(request, claims, claim_count, &w);
+	message_put_u64(&w, "grace_ms", keeping_grace_ms(request->server->keeping));
+	request_answer(request, &w);
+	return 0;
+}

@@ -1,0 +1,332 @@
+#include "methods.h"
+#include "../clients/audience.h"
+#include "../work/claims.h"
+#include "../base/clock.h"
+#include "../restart/keeping.h"
+#include "../work/loader.h"
+#include "../work/revoked.h"
+#include "../work/scrub.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* 8,000 descriptors take 8 ms to list. */
+#define FDS_COUNTED_MS 1000
+#define RSS_READ_MS 100 /* half of what a status costs else */
+
+/* ---- hello, ping ---- */
+
+static void put_roles(struct message_writer *w, unsigned roles)
+{
+	const enum role all[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_OBSERVER, ROLE_LOADER};
+
+	message_begin_array(w, "roles");
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		if (roles & all[i])
+			message_put_text(w, NULL, role_name(all[i]));
+	}
+	message_end(w);
+}
+
+static int check_protocol(uint64_t min, uint64_t max, struct error *error)
+{
+	if (min <= PROTOCOL_MAX && max >= PROTOCOL_MIN && min <= max)
+		return 0;
+	return error_set(error, -EPROTONOSUPPORT, "use a client and a gpuwmd of nearer releases",
+			 "the client speaks protocol %llu to %llu, gpuwmd %d to %d", (unsigned long long)min,
+			 (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+}
+
+int method_hello(struct request *request, struct fields *params, struct error *error)
+{
+	struct session *session = request->session;
+	struct server *server = request->server;
+	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
+	char name[sizeof(session->client->name)];
+	struct message_writer w;
+	int r;
+
+	fields_text(params, "client", name, sizeof(name));
+	r = params_check(params, error);
+	if (r == 0)
+		r = check_protocol(min, max, error);
+	if (r < 0)
+		return r;
+	session->client->greeted = true;
+	snprintf(session->client->name, sizeof(session->client->name), "%s", name);
+	request_result(request, &w);
+	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
+	put_version_id(&w, "instance", &server->instance);
+	put_version_id(&w, "ledger", keeping_ledger(server->keeping));
+	message_put_u64(&w, "epoch", keeping_epoch(server->keeping));
+	message_put_text(&w, "server", GPUWM_VERSION);
+	message_put_u64(&w, "pid", (uint64_t)getpid());
+	put_roles(&w, access_roles(session));
+	put_limits(&w, server);
+	put_devices(&w, server);
+	request_answer(request, &w);
+	return 0;
+}
+
+int method_ping(struct request *request, struct fields *params, struct error *error)
+{
+	(void)params;
+	(void)error;
+	request_done(request);
+	return 0;
+}
+
+/* ---- status ---- */
+
+static uint64_t list_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint64_t count = 0;
+
+	if (!dir)
+		return 0;
+	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
+	for (const struct dirent *entry; (entry = readdir(dir));)
+		count += entry->d_name[0] != '.';
+	closedir(dir);
+	return count - 1; /* the folder itself */
+}
+
+/* Linux 6.2 and newer tell the count as the folder's size, in a microsecond. To list the folder takes a
+ * microsecond for each descriptor, and anybody may ask: on older kernels the last count is kept for a while. */
+static uint64_t count_fds(void)
+{
+	static uint64_t counted, counted_ms;
+	uint64_t now = clock_steady_ms();
+	struct stat st;
+
+	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+		return (uint64_t)st.st_size;
+	if (counted_ms == 0 || now - counted_ms >= FDS_COUNTED_MS) {
+		counted = list_fds();
+		counted_ms = now;
+	}
+	return counted;
+}
+
+static uint64_t read_resident_bytes(void)
+{
+	unsigned long long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%*u %llu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t resident_bytes(void)
+{
+	static uint64_t bytes, read_ms;
+	uint64_t now = clock_steady_ms();
+
+	if (read_ms == 0 || now - read_ms >= RSS_READ_MS) {
+		bytes = read_resident_bytes();
+		read_ms = now;
+	}
+	return bytes;
+}
+
+static uint64_t still_mapped(const struct server *server)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < server->ledger.devices.count; i++)
+		bytes += server->ledger.devices.devices[i]->still_mapped;
+	return bytes;
+}
+
+static void put_counts(struct message_writer *w, const struct server *server)
+{
+	struct registry_counts counts = registry_counts(server->ledger.registry);
+
+	message_put_u64(w, "sessions", server->net.session_count);
+	message_put_u64(w, "leases", counts.leases);
+	message_put_u64(w, "revoked", revoked_count(&server->work));
+	message_put_u64(w, "still_mapped", still_mapped(server));
+	message_put_u64(w, "versions", counts.versions);
+	message_put_u64(w, "aliases", counts.aliases);
+	message_put_u64(w, "pins", counts.pins);
+	message_put_u64(w, "publishes", publish_count(server->ledger.publishes));
+	message_put_u64(w, "claims", claim_count(server->ledger.claims));
+	message_put_u64(w, "waiting", server->clients.waiting);
+	message_put_u64(w, "jobs_running", server->work.jobs.running);
+	message_put_u64(w, "loaders", loader_pool_count(server->work.loaders));
+	message_put_bool(w, "standby", loader_pool_standby(server->work.loaders));
+	loader_pool_put(w, server->work.loaders);
+	message_put_u64(w, "fds", count_fds());
+	message_put_u64(w, "rss", resident_bytes());
+	message_put_u64(w, "requests", server->clients.requests);
+	message_put_u64(w, "refused", server->clients.refused);
+	message_put_u64(w, "bytes", counts.bytes);
+	message_put_u64(w, "index_bytes", counts.index_bytes);
+	message_put_u64(w, "segments", counts.segments);
+}
+
+static void put_keeping(struct message_writer *w, const struct server *server)
+{
+	const struct keeping *keeping = server->keeping;
+
+	put_version_id(w, "ledger", keeping_ledger(keeping));
+	message_put_u64(w, "epoch", keeping_epoch(keeping));
+	message_put_bool(w, "kept", keeping_stores(keeping));
+	message_put_u64(w, "adopted", keeping_adopted(keeping));
+	message_put_u64(w, "lost", keeping_lost(keeping));
+	message_put_u64(w, "grace_ms", keeping_grace_ms(keeping));
+	if (keeping_locked(keeping))
+		message_put_error(w, "locked", keeping_locked(keeping));
+}
+
+int method_status(struct request *request, struct fields *params, struct error *error)
+{
+	struct server *server = request->server;
+	struct message_writer w;
+
+	(void)params;
+	(void)error;
+	request_result(request, &w);
+	message_put_text(&w, "server", GPUWM_VERSION);
+	put_version_id(&w, "instance", &server->instance);
+	message_put_u64(&w, "pid", (uint64_t)getpid());
+	message_put_u64(&w, "uptime_ms", clock_steady_ms() - server->started_ms);
+	message_put_bool(&w, "draining", server->work.draining);
+	message_put_u64(&w, "seq", event_last(server->ledger.events));
+	put_counts(&w, server);
+	put_keeping(&w, server);
+	put_devices(&w, server);
+	put_limits(&w, server);
+	scrub_put(&w, server->work.scrub);
+	message_begin_array(&w, "roots");
+	for (size_t i = 0; i < server->config->root_count; i++)
+		message_put_text(&w, NULL, server->config->roots[i]);
+	message_end(&w);
+	request_answer(request, &w);
+	loader_pool_refresh(server->work.loaders);
+	return 0;
+}
+
+/* ---- clients ---- */
+
+static void put_lease(struct message_writer *w, const struct lease *lease)
+{
+	const struct version *version = lease->version;
+	const struct replica *replica = &version->replicas[lease->replica];
+
+	message_begin_map(w, NULL);
+	message_put_u64(w, "lease", lease->id);
+	put_version_id(w, "version", &version->id);
+	message_put_text(w, "model", model_name(version->model));
+	message_put_text(w, "tag", version->tag);
+	message_put_text(w, "device", replica->device->id);
+	message_put_u64(w, "rank", replica->rank);
+	message_put_u64(w, "since_ms", lease->since_ms);
+	message_end(w);
+}
+
+static void put_publishes(struct message_writer *w, const struct session *session)
+{
+	const struct publish_table *table = session->client->clients->ledger->publishes;
+
+	message_begin_array(w, "publishes");
+	for (const struct publish *publish = publish_next(table, NULL); publish;
+	     publish = publish_next(table, publish)) {
+		uint32_t i = 0;
+
+		while (i < publish->part_count && publish->parts[i].publisher != session)
+			i++;
+		if (i < publish->part_count)
+			put_version_id(w, NULL, &publish->id);
+	}
+	message_end(w);
+}
+
+/* seen_by: a publish's id is a secret, which only operators are told. */
+static void put_client(struct message_writer *w, const struct session *session, struct session *seen_by)
+{
+	message_begin_map(w, NULL);
+	message_put_u64(w, "session", session->id);
+	message_put_u64(w, "pid", session->peer.pid > 0 ? (uint64_t)session->peer.pid : 0);
+	message_put_u64(w, "uid", session->peer.uid);
+	message_put_u64(w, "gid", session->peer.gid);
+	message_put_text(w, "name", session->client->name);
+	message_put_text(w, "command", session->peer.command);
+	message_put_text(w, "socket", session->kind == SESSION_ADMIN ? "admin" : "worker");
+	message_put_u64(w, "since_ms", session->since_ms);
+	message_put_u64(w, "requests", session->client->requests);
+	message_begin_array(w, "leases");
+	for (const struct lease *lease = session->client->leases; lease; lease = lease->next_of_holder)
+		put_lease(w, lease);
+	put_revoked_of(w, session);
+	message_end(w);
+	if (access_roles(seen_by) & ROLE_OPERATOR)
+		put_publishes(w, session);
+	put_claims_of(w, session);
+	message_end(w);
+}
+
+static void put_users(struct message_writer *w, const struct quota *quota)
+{
+	const struct quota_user *user = NULL;
+
+	message_begin_array(w, "users");
+	while ((user = quota_next_user(quota, user))) {
+		uid_t uid = quota_user_uid(user);
+
+		message_begin_map(w, NULL);
+		message_put_u64(w, "uid", uid);
+		for (int kind = 0; kind < QUOTA_KINDS; kind++)
+			message_put_u64(w, quota_names[kind], quota_used(quota, uid, (enum quota_kind)kind));
+		message_end(w);
+	}
+	message_end(w);
+}
+
+int method_clients(struct request *request, struct fields *params, struct error *error)
+{
+	struct message_writer w;
+
+	(void)params;
+	(void)error;
+	request_result(request, &w);
+	message_begin_array(&w, "clients");
+	for (const struct session *s = request->server->net.sessions; s; s = s->next) {
+		if (s->kind != SESSION_LOADER && !s->ended)
+			put_client(&w, s, request->session);
+	}
+	put_revoked_gone(&w, &request->server->work);
+	message_end(&w);
+	put_users(&w, request->server->ledger.quota);
+	request_answer(request, &w);
+	return 0;
+}
+
+/* ---- subscribe ---- */
+
+int method_subscribe(struct request *request, struct fields *params, struct error *error)
+{
+	struct session *session = request->session;
+	struct server *server = request->server;
+	uint64_t last = event_last(server->ledger.events), after = fields_u64_or(params, "after", last);
+	struct message_writer w;
+	int r = params_check(params, error);
+
+	if (r < 0)
+		return r;
+	session->client->event_seq = after < last ? after : last;
+	if (audience_join(session) < 0) /* its events come in its share's next step: after the answer */
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	request_result(request, &w);
+	message_put_u64(&w, "seq", last);
+	request_answer(request, &w);
+	return 0;
+}

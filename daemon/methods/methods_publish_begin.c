@@ -1,0 +1,352 @@
+/* publish_begin: who may, room for the part, and the socket to its checker. */
+#include "methods.h"
+#include "../work/claims.h"
+#include "../base/clock.h"
+#include "../work/hand_in.h"
+#include "../work/loader.h"
+#include "rights.h"
+#include "../work/room.h"
+#include "../work/silence.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct begin {
+	struct ref name;
+	char device[DEVICE_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	struct version_id join;
+	struct joiners joiners;
+	struct publish_request request;
+};
+
+static void read_joiners(struct fields *params, struct begin *begin)
+{
+	joiners_read(params, "join", &begin->joiners);
+	if (begin->joiners.uid_count + begin->joiners.gid_count == 0)
+		return;
+	begin->request.joiners = &begin->joiners;
+	if (begin->request.join && !params->error.code)
+		error_set(&params->error, -EINVAL, "the first begin names them",
+			  "\"join\" comes with \"publish\", which joins a publish that has begun");
+}
+
+static int begin_fields(struct request *request, struct fields *params, struct begin *begin,
+			struct error *error)
+{
+	uint64_t rank, world;
+	int r;
+
+	params_name(params, "name", &begin->name);
+	fields_text(params, "device", begin->device, sizeof(begin->device));
+	fields_text_or(params, "alias", begin->alias, sizeof(begin->alias), "");
+	rank = fields_u64_or(params, "rank", 0);
+	world = fields_u64_or(params, "world", 1);
+	begin->request = (struct publish_request){
+		.model = begin->name.model,
+		.tag = begin->name.name,
+		.alias = begin->alias,
+		.rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX,
+		.world = world < UINT32_MAX ? (uint32_t)world : UINT32_MAX,
+		.bytes = fields_u64(params, "bytes"),
+		.publisher = request->session,
+		.uid = request->session->peer.uid,
+		.by_operator = request->session->kind == SESSION_ADMIN,
+		.heard_ms = &request->session->client->heard_ms,
+		.silence_ms = request->server->config->publish_silence_ms,
+	};
+	if (fields_have(params, "publish")) {
+		fields_hex128(params, "publish", begin->join.bytes);
+		begin->request.join = &begin->join;
+	}
+	read_joiners(params, begin);
+	r = params_check(params, error);
+	if (r == 0)
+		r = params_device(request->server, begin->device, &begin->request.device, error);
+	return r;
+}
+
+static void answer_begun(const struct request *request, const struct version *version, int checker)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "publish", &version->publish);
+	put_version_id(&w, "version", &version->id);
+	if (checker < 0) {
+		request_answer(request, &w);
+		return;
+	}
+	message_put_u64(&w, "checker", 0);
+	message_put_u64(&w, "alive_ms", request->server->config->publish_silence_ms / PUBLISH_SIGNS);
+	request_answer_fd(request, &w, checker);
+}
+
+/* A load: the process that makes it checks it too. */
+static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
+{
+	struct server *server = request->server;
+	struct job *job =
+		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
+	struct publish *publish = NULL;
+	struct publish_part *part = NULL;
+	int r;
+
+	if (!job || job->kind != JOB_LOAD || strcmp(job->model, begin->name.model) != 0 ||
+	    strcmp(job->tag, begin->name.name) != 0)
+		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
+				 begin->name.model, begin->name.name);
+	if (job->dry_run)
+		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
+				 "a dry run makes no version");
+	begin->request.publisher = job;
+	begin->request.uid = job->uid;
+	begin->request.by_operator = true;
+	begin->request.heard_ms = NULL;
+	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &publish,
+			  &part, error);
+	if (r < 0)
+		return r;
+	job->version = publish->version->id;
+	answer_begun(request, publish->version, -1);
+	return 0;
+}
+
+static int check_job(struct request *request, const struct begin *begin, int sock, struct job **ret_job,
+		     struct error *error)
+{
+	struct server *server = request->server;
+	struct job *job = NULL;
+	int r = job_new(&server->work, JOB_CHECK, begin->name.model, begin->name.name,
+			request->session->peer.uid, &job, error);
+
+	if (r < 0) {
+		close(sock);
+		return r;
+	}
+	job->publisher_sock = sock;
+	job->rank = begin->request.rank;
+	job->world = begin->request.world;
+	job->bytes = begin->request.bytes;
+	r = job_add_device(job, begin->request.device);
+	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
+		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
+	if (r == 0)
+		r = hand_in_await(&server->work, job, error);
+	if (r < 0) {
+		job_drop(&server->work.jobs, job);
+		return r;
+	}
+	job_awaits_publisher(&server->work.jobs, job);
+	*ret_job = job;
+	return 0;
+}
+
+/* Whoever began it may have gone when the alias is to be moved, and the rules may be others. */
+static int begin_with_groups(const struct request *request, struct begin *begin, struct publish **ret_publish,
+			     struct publish_part **ret_part, struct error *error)
+{
+	const struct server *server = request->server;
+	gid_t *groups = NULL;
+	size_t count = 0;
+	int r;
+
+	if (begin->alias[0] && !begin->request.join) {
+		groups = access_groups(request->session, &count);
+		if (!groups)
+			return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	begin->request.groups = groups;
+	begin->request.group_count = count;
+	r = publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
+			  &begin->request, ret_publish, ret_part, error);
+	begin->request.groups = NULL;
+	begin->request.group_count = 0;
+	free(groups);
+	return r;
+}
+
+/* Takes the checker's end. The job comes first: it is what can be undone without a trace in the registry. */
+static int begin_with_checker(struct request *request, struct begin *begin, int checker_sock,
+			      struct version **ret_version, struct error *error)
+{
+	struct server *server = request->server;
+	struct publish *publish = NULL;
+	struct publish_part *part = NULL;
+	struct job *job = NULL;
+	int r = check_job(request, begin, checker_sock, &job, error);
+
+	if (r < 0)
+		return r;
+	r = begin_with_groups(request, begin, &publish, &part, error);
+	if (r < 0) {
+		job_drop(&server->work.jobs, job);
+		return r;
+	}
+	if (!begin->request.join)
+		claims_begun(&server->work, request->session, &begin->name, &publish->id);
+	part->checker = job;
+	job->publish = publish->id;
+	job->version = publish->version->id;
+	*ret_version = publish->version;
+	return 0;
+}
+
+/* The owner's uid may publish without the right to move aliases: where an operator made the model. A publish with an
+ * alias asks for both. */
+static int check_rights(const struct request *request, const struct begin *begin, struct error *error)
+{
+	struct model *model = registry_model(request->server->ledger.registry, begin->name.model);
+	int r = access_publish(request->session, begin->name.model, error);
+
+	if (r == 0 && begin->alias[0] && model && model_owner(model).known)
+		r = access_swap(request->session, model, error);
+	return r;
+}
+
+static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
+{
+	struct version *version = NULL;
+	int pair[2], r = 0;
+
+	/* Who joins was named by one who may, or is that user. */
+	if (!begin->request.join)
+		r = check_rights(request, begin, error);
+	if (r == 0 && !begin->request.join)
+		r = claims_check(&request->server->work, request->session, &begin->name, error);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
+				 strerror(errno));
+	r = begin_with_checker(request, begin, pair[1], &version, error);
+	if (r < 0) {
+		close(pair[0]);
+		return r;
+	}
+	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */
+	request->session->client->heard_ms = clock_steady_ms();
+	answer_begun(request, version, pair[0]);
+	silence_watch(request->server->work.silence);
+	loader_pool_turn(request->server->work.loaders);
+	return 0;
+}
+
+/* The answer is the same where there is no such publish. */
+static int check_join(const struct request *request, const struct begin *begin, struct error *error)
+{
+	const struct version_id *id = begin->request.join;
+	const struct publish *publish = id ? publish_find(request->server->ledger.publishes, id) : NULL;
+
+	if (!id || (publish && may_take_part(request->session, publish->version)))
+		return 0;
+	return publish_unknown(id, error);
+}
+
+static int begin_now(struct request *request, struct begin *begin, struct error *error)
+{
+	int r = params_open(request->server, error);
+
+	if (r == 0)
+		r = check_join(request, begin, error);
+	if (r == 0)
+		r = device_check_there(begin->request.device, error);
+	if (r < 0)
+		return r;
+	if (request->session->kind == SESSION_LOADER)
+		return begin_as_loader(request, begin, error);
+	return begin_as_publisher(request, begin, error);
+}
+
+static enum room_wait wait_of(const struct request *request, const struct begin *begin)
+{
+	return room_wait(&request->server->work, begin->request.device, begin->request.bytes, 0,
+			 request->session->client->loader);
+}
+
+static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
+{
+	room_explain(&request->server->work, begin->request.device, begin->request.bytes, error);
+}
+
+static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct begin *begin = waiter->asked;
+	struct error error;
+	int r = begin_now(&waiter->request, begin, &error);
+	enum room_wait wait = r == -ENOSPC && !expired ? wait_of(&waiter->request, begin) : ROOM_NEVER;
+
+	(void)changed;
+	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
+		return;
+	if (r == -ENOSPC)
+		explain_room(&waiter->request, begin, &error);
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+/* The scrub gives way to it, others end. */
+static int wait_for_room(struct request *request, const struct begin *given, int64_t wait_ms,
+			 struct error *error)
+{
+	struct begin *begin = malloc(sizeof(*begin));
+	struct waiter *waiter;
+	int r;
+
+	if (!begin)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = waiter_new(request, WAIT_ROOM, wait_ms, wake_for_room, &waiter, error);
+	if (r < 0) {
+		free(begin);
+		return r;
+	}
+	*begin = *given;
+	begin->request.model = begin->name.model;
+	begin->request.tag = begin->name.name;
+	begin->request.alias = begin->alias;
+	begin->request.join = given->request.join ? &begin->join : NULL;
+	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", begin->request.device->id);
+	waiter->asked = begin;
+	loader_pool_turn(request->server->work.loaders);
+	return 0;
+}
+
+/* The operator is told what takes long. */
+static void note_wait(const struct request *request, const struct begin *begin, const char *what)
+{
+	struct job *job =
+		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
+	char note[TEXT_BYTES_MAX + 1];
+
+	snprintf(note, sizeof(note), "waits for room on %s: %s in the way", begin->request.device->id, what);
+	if (job)
+		job_remark(&request->server->work, job, note);
+}
+
+int method_publish_begin(struct request *request, struct fields *params, struct error *error)
+{
+	struct begin begin;
+	int r = begin_fields(request, params, &begin, error);
+
+	if (r == 0)
+		r = begin_now(request, &begin, error);
+	if (r != -ENOSPC)
+		return r;
+	switch (wait_of(request, &begin)) {
+	case ROOM_CONTEXTS:
+		note_wait(request, &begin, "CUDA contexts of other jobs are");
+		return wait_for_room(request, &begin, -1, error);
+	case ROOM_FREED:
+		note_wait(request, &begin, "what is being freed is");
+		return wait_for_room(request, &begin, FREED_WAIT_MS, error);
+	case ROOM_NEVER:
+		break;
+	}
+	explain_room(request, &begin, error);
+	return r;
+}

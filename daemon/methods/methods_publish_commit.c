@@ -1,0 +1,219 @@
+/* publish_commit and publish_abort: how a part that was begun ends. */
+#include "methods.h"
+#include "../work/loader.h"
+#include "rights.h"
+#include "../work/silence.h"
+#include "../work/versions.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* ---- commit ---- */
+
+struct commit {
+	struct version_id publish;
+	struct device *device;
+	uint32_t rank;
+	struct digest content;
+};
+
+static int commit_fields(struct request *request, struct fields *params, struct commit *commit,
+			 struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	uint64_t rank;
+	int r;
+
+	fields_hex128(params, "publish", commit->publish.bytes);
+	rank = fields_u64_or(params, "rank", 0);
+	commit->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
+	fields_text(params, "device", device, sizeof(device));
+	fields_hex128(params, "content", commit->content.bytes);
+	r = params_check(params, error);
+	return r < 0 ? r : params_device(request->server, device, &commit->device, error);
+}
+
+static void answer_commit(const struct request *request, const struct version *version)
+{
+	bool ready = version->state == VERSION_READY || version->state == VERSION_RETIRING;
+	struct message_writer w;
+
+	request_result(request, &w);
+	put_version_id(&w, "version", &version->id);
+	message_put_text(&w, "state", ready ? "ready" : "checking");
+	if (version->error.code)
+		message_put_error(&w, "alias_error", &version->error);
+	request_answer(request, &w);
+}
+
+static int no_part(const struct commit *commit, struct error *error)
+{
+	return error_set(error, -ENOENT, "publish_begin makes them", "this publish has no rank %u on %s",
+			 commit->rank, commit->device->id);
+}
+
+static int not_yours(struct error *error)
+{
+	return error_set(error, -ENOENT,
+			 "who began a part commits or aborts it, on the connection that began it",
+			 "no such publish of this connection");
+}
+
+/* 1: the part is checked, answer; 0: not yet; negative: the version failed, or there is no such thing. */
+static int look_at_part(const struct request *request, const struct commit *commit, struct version **ret,
+			struct error *error)
+{
+	struct version *version = registry_by_publish(request->server->ledger.registry, &commit->publish);
+	const struct replica *replica = NULL;
+
+	if (!version || !may_take_part(request->session, version))
+		return error_set(error, -ENOENT, "it was freed, forgotten, or never was", "no such publish");
+	if (version->state == VERSION_FAILED) {
+		*error = version->error;
+		return error->code;
+	}
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == commit->rank && version->replicas[i].device == commit->device)
+			replica = &version->replicas[i];
+	}
+	if (!replica)
+		return no_part(commit, error);
+	if (replica->committed && !digest_equal(&replica->promised, &commit->content))
+		return error_set(error, -EBADMSG, NULL, "this part was committed with another content");
+	*ret = version;
+	return replica->committed && replica->checked;
+}
+
+static void wake_checked(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct server *server = waiter->request.server;
+	struct commit commit = {.publish = waiter->id, .rank = waiter->rank, .content = waiter->content};
+	struct version *version;
+	struct error error;
+	int r;
+
+	(void)expired;
+	if (changed && !version_id_equal(&changed->publish, &waiter->id))
+		return;
+	commit.device = device_find(&server->ledger.devices, waiter->device);
+	r = look_at_part(&waiter->request, &commit, &version, &error);
+	if (r == 0)
+		return;
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	else
+		answer_commit(&waiter->request, version);
+	waiter_free(waiter);
+}
+
+static int wait_checked(struct request *request, const struct commit *commit, struct waiter **ret,
+			struct error *error)
+{
+	int r = waiter_new(request, WAIT_CHECKED, -1, wake_checked, ret, error);
+
+	if (r < 0)
+		return r;
+	(*ret)->id = commit->publish;
+	(*ret)->rank = commit->rank;
+	(*ret)->content = commit->content;
+	snprintf((*ret)->device, sizeof((*ret)->device), "%s", commit->device->id);
+	return 0;
+}
+
+/* The publish is open. The waiter answers, also at once. */
+static int commit_part(struct request *request, struct publish *publish, const struct commit *commit,
+		       struct waiter *waiter, struct error *error)
+{
+	struct server *server = request->server;
+	struct publish_part *part = publish_part_find(publish, commit->rank, commit->device);
+	int r;
+
+	if (!part)
+		return no_part(commit, error);
+	if (!publish->version->replicas[part->replica].committed && part->publisher != request->session)
+		return not_yours(error);
+	r = publish_commit(publish, part, request->session, &commit->content, error);
+	if (r == -EBADMSG && part->publisher == request->session) {
+		versions_fail(&server->work, publish, error,
+			      NULL); /* the check found another content: wakes the waiter */
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (part->checker)
+		job_watch(part->checker);
+	silence_watch(server->work.silence);
+	if (version_complete(publish->version))
+		versions_complete(&server->work, publish, error); /* wakes the waiter */
+	else
+		wake_checked(waiter, NULL, false);
+	return 0;
+}
+
+int method_publish_commit(struct request *request, struct fields *params, struct error *error)
+{
+	struct publish *publish = NULL;
+	struct waiter *waiter;
+	struct commit commit = {.device = NULL};
+	struct version *version;
+	int r = commit_fields(request, params, &commit, error);
+
+	if (r < 0)
+		return r;
+	publish = publish_find(request->server->ledger.publishes, &commit.publish);
+	if (!publish || !may_take_part(request->session, publish->version)) {
+		r = look_at_part(request, &commit, &version, error);
+		if (r >= 0)
+			answer_commit(request, version);
+		return r < 0 ? r : 0;
+	}
+	r = wait_checked(request, &commit, &waiter, error);
+	if (r < 0)
+		return r;
+	r = commit_part(request, publish, &commit, waiter, error);
+	if (r < 0)
+		waiter_free(waiter);
+	return r;
+}
+
+/* ---- abort ---- */
+
+static bool has_uncommitted_part(const struct publish *publish, const struct session *session)
+{
+	const void *who = session;
+
+	if (session->kind == SESSION_LOADER)
+		who = session->client->loader ? loader_job(session->client->loader) : NULL;
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		if (who && publish->parts[i].publisher == who)
+			return true;
+	}
+	return false;
+}
+
+int method_publish_abort(struct request *request, struct fields *params, struct error *error)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	struct version_id id = {.bytes = {0}};
+	struct publish *publish = NULL;
+	struct error why;
+	int r;
+
+	fields_hex128(params, "publish", id.bytes);
+	fields_text_or(params, "reason", reason, sizeof(reason), "");
+	r = params_check(params, error);
+	if (r < 0)
+		return r;
+	publish = publish_find(request->server->ledger.publishes, &id);
+	if (!publish || !may_take_part(request->session, publish->version))
+		return publish_unknown(&id, error);
+	if (request->session->kind != SESSION_ADMIN && !has_uncommitted_part(publish, request->session))
+		return not_yours(error);
+	if (publish->version->storing)
+		return error_set(error, -EBUSY, "retire the version when it is ready",
+				 "this publish is complete: it can't be aborted any more");
+	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", reason[0] ? ": " : "", reason);
+	versions_fail(&request->server->work, publish, &why, NULL);
+	request_done(request);
+	return 0;
+}

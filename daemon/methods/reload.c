@@ -1,0 +1,115 @@
+#include "reload.h"
+
+#include "../work/loader.h"
+#include "../base/notify.h"
+#include "../config/roots.h"
+#include "../work/scrub.h"
+#include "server.h"
+#include "../work/versions.h"
+#include "../../proto/bytes.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int set_budgets(struct server *server, struct error *error)
+{
+	const struct config *config = server->config;
+	int r = 0;
+
+	server->ledger.devices.budget_count = 0;
+	for (size_t i = 0; r == 0 && i < config->budget_count; i++)
+		r = device_table_budget(&server->ledger.devices, config->budgets[i].device,
+					config->budgets[i].bytes, config->budgets[i].percent);
+	device_table_rebudget(&server->ledger.devices);
+	return r < 0 ? error_set(error, r, "[budget] of the configuration", "a budget was not taken: %s",
+				 strerror(-r))
+		     : 0;
+}
+
+int config_apply(struct server *server, struct error *error)
+{
+	clients_configure(&server->clients);
+	quota_set_limits(server->ledger.quota, &server->config->quota);
+	log_init(server->config->log_level);
+	scrub_configure(server->work.scrub);
+	return set_budgets(server, error);
+}
+
+void config_warn_budgets(const struct server *server)
+{
+	char budget[BYTES_TEXT], used[BYTES_TEXT];
+
+	for (size_t i = 0; i < server->ledger.devices.count; i++) {
+		const struct device *device = server->ledger.devices.devices[i];
+
+		if (device->used > device->budget)
+			log_warning(
+				"%s: the budget of %s is below the %s that are used: nothing more is granted "
+				"there until versions are retired",
+				device->id, bytes_format(device->budget, budget),
+				bytes_format(device->used, used));
+	}
+}
+
+static int check_same(const struct config *old, const struct config *new, struct error *error)
+{
+	const char *what = NULL;
+
+	if (strcmp(old->socket, new->socket) != 0 || strcmp(old->admin_socket, new->admin_socket) != 0)
+		what = "path and admin_path";
+	else if (old->socket_mode != new->socket_mode || old->admin_mode != new->admin_mode)
+		what = "mode and admin_mode";
+	else if (strcmp(old->group, new->group) != 0 || strcmp(old->admin_group, new->admin_group) != 0)
+		what = "group and admin_group";
+	return what ? error_set(error, -EINVAL,
+				"restart gpuwmd for that; where systemd made the sockets, change their units",
+				"%s in [socket] are taken at start only", what)
+		    : 0;
+}
+
+static int read_again(const struct server *server, struct config *ret_fresh, struct error *error)
+{
+	int r;
+
+	config_init(ret_fresh);
+	r = config_arguments(ret_fresh, server->config->argc, server->config->argv, error);
+	if (r == 0)
+		r = check_same(server->config, ret_fresh, error);
+	if (r == 0)
+		r = config_check_files(ret_fresh, error);
+	if (r < 0)
+		config_clear(ret_fresh);
+	return r;
+}
+
+static void put_in_force(struct server *server, const struct config *fresh)
+{
+	config_clear(server->config);
+	*server->config = *fresh;
+	config_apply(server, NULL); /* budgets were checked when they were read */
+	log_info("the configuration was read again");
+	config_warn_budgets(server);
+	roots_look(server->roots);
+	loader_pool_watch(server->work.loaders);
+	versions_failed_arm(&server->work);
+	/* Rules may let them have now what is there. */
+	waiters_wake(&server->clients, WAIT_READY, NULL);
+	waiters_wake(&server->clients, WAIT_CLAIM, NULL);
+}
+
+int server_reload(struct server *server, struct error *error)
+{
+	struct config fresh;
+	int r;
+
+	notify_reloading(server->notify);
+	r = read_again(server, &fresh, error);
+	if (r == 0) {
+		put_in_force(server, &fresh);
+	} else {
+		error_set(error, r, error->detail, "the old configuration stays: %s", error->message);
+		log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+	}
+	notify_reloaded(server->notify);
+	return r;
+}

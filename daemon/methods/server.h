@@ -1,0 +1,46 @@
+/* What one gpuwmd has: the loop, and one of each floor. Everything runs on the loop's thread; only closing descriptors and
+ * talking to the service manager go to the thread pool. Methods use the floors; main (../server.h) makes and ends them. */
+#ifndef GPUWM_DAEMON_METHODS_SERVER_H
+#define GPUWM_DAEMON_METHODS_SERVER_H
+
+#include "../clients/clients.h"
+#include "../config/config.h"
+#include "../ledger/ledger.h"
+#include "../net/net.h"
+#include "../work/work.h"
+
+#include <uv.h>
+
+#define LISTENERS 2
+#define SIGNALS 3
+
+struct keeping;
+struct listener;
+struct notify;
+struct roots;
+
+struct server {
+	struct config *config;
+	uv_loop_t loop;
+	struct version_id instance;
+	uint64_t started_ms; /* steady */
+
+	struct ledger ledger;
+	struct net net;
+	struct clients clients;
+	struct work work;
+	struct keeping *keeping; /* what a restart finds */
+	struct notify *notify;
+	struct listener *listeners[LISTENERS];
+	struct roots *roots;
+
+	uv_work_t first_work; /* threads.h */
+	uv_prepare_t settle;
+	uv_idle_t serving_soon; /* these two: serving.h */
+	uv_check_t serving;
+	uv_timer_t stop_timer;
+	uv_signal_t signals[SIGNALS];
+	struct error failed; /* why gpuwmd ends; code 0: it goes on */
+};
+
+#endif

@@ -1,0 +1,71 @@
+/* The loop's time, shared between users: round robin by measured time.
+ *
+ * Each uid has a share. Its descriptors lie in an epoll instance of the share's own, which the loop watches, so
+ * the loop's work does not grow with one user's connections. In each turn of the loop every share that has
+ * something to do gets FAIR_QUANTUM_NS. A share that took longer rests for as long while others are active. The share
+ * of operators and loaders comes first in each turn; then shares that had nothing to do before, as new flows do in
+ * fq_codel (RFC 8290); then those that are busy all the time. Everything runs on the loop's thread. */
+#ifndef GPUWM_DAEMON_FAIR_H
+#define GPUWM_DAEMON_FAIR_H
+
+#include "../../proto/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+/* A request costs 5 to 20 us, a turn of the loop 1 to 2 us besides. While one user keeps gpuwmd busy, another one's
+ * request waits for what is left of this time, or of one request. */
+#define FAIR_QUANTUM_NS UINT64_C(20000)
+/* Operators and loaders may take longer at a time: a load hands in 253 descriptors in one request. */
+#define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
+struct fair;
+struct fair_share;
+
+/* A descriptor whose events are handled in the share's time. The owner embeds it, and keeps it until fair_forget. */
+struct fair_watch {
+	struct fair_share *share;
+	int fd;
+	uint32_t events; /* that are watched now, as epoll's; 0: none */
+	void (*call)(struct fair_watch *watch, uint32_t events);
+};
+
+/* Work that is done in the share's time without a descriptor. The owner embeds it, zeroed. */
+struct fair_task {
+	struct fair_share *share; /* NULL: it is not due */
+	struct fair_task *next, **link;
+	bool (*call)(struct fair_task *task); /* true: there is more, the task is due again */
+};
+
+/* Returns the struct of this type that has the watch or task `part` as its `member`. */
+#define fair_owner(part, type, member) ((type *)((char *)(part)-offsetof(type, member)))
+
+/* `after` is called after each call of a watch or task: what it frees is not looked at again. NULL: out of memory or
+ * descriptors. */
+struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data);
+/* When everybody has left. The memory goes with the last close callback. NULL is fine. */
+struct fair *fair_free(struct fair *fair);
+
+/* Whether a user who is not busy all the time had a turn a moment ago, and may come again at once. */
+bool fair_is_awaited(const struct fair *fair);
+
+/* The share of a uid, for fair_leave. NULL: out of memory or descriptors. */
+struct fair_share *fair_join(struct fair *fair, uid_t uid);
+/* The share of operators and loaders, for fair_leave. */
+struct fair_share *fair_join_first(struct fair *fair);
+/* After its watches and tasks were forgotten. NULL is fine. */
+void fair_leave(struct fair_share *share);
+
+/* Calls watch->call for these events from now on; the first call of a watch adds its descriptor. -errno. */
+int fair_watch(struct fair_share *share, struct fair_watch *watch, uint32_t events);
+/* Before the descriptor is closed. Twice is fine, and so is a watch that is zeroed. */
+void fair_forget(struct fair_watch *watch);
+
+/* Calls task->call once, when it is the share's turn; a task that is due already stays where it is. */
+void fair_due(struct fair_share *share, struct fair_task *task);
+/* Twice is fine. */
+void fair_undue(struct fair_task *task);
+
+#endif

@@ -1,0 +1,52 @@
+/* The two sockets on which gpuwmd takes connections. gpuwmd binds them itself, under a lock, or systemd passes them. */
+#ifndef GPUWM_DAEMON_LISTENER_H
+#define GPUWM_DAEMON_LISTENER_H
+
+#include "../../proto/errors.h"
+#include "session.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+struct listener;
+struct net;
+
+/* The bytes of the path that the kernel takes, and a zero. */
+#define LISTENER_PATH_BYTES (sizeof(((struct sockaddr_un *)0)->sun_path) + 1)
+
+/* Sockets of one kind that an earlier program left; -1: none. */
+struct listener_sockets {
+	int passed; /* by a systemd unit */
+	int kept; /* by the last gpuwmd, which bound it */
+};
+
+/* Opens the socket of a kind (worker or admin). It accepts no connection yet, so that peers wait in the queue.
+ *
+ * The socket is the first of these that is there:
+ * - the socket that a systemd unit passed;
+ * - the socket that the last gpuwmd bound and kept, if its path is still the configured one;
+ * - a new one. Before gpuwmd binds it, gpuwmd waits for another one that is ending (socket_lock.h).
+ *
+ * Takes both sockets in `left` over in any case. Sets *ret, which the caller closes with listener_close. -EADDRINUSE: another gpuwmd serves the path, or does not end;
+ * its socket stays. -EEXIST: a file that is no socket is at the path. -ENOENT: there is no group of the configured name. */
+int listener_open(struct net *net, enum session_kind kind, const struct listener_sockets *left,
+		  struct listener **ret, struct error *error);
+/* Writes the path that the socket is bound to; "" if the kernel does not say. */
+void listener_path(const struct listener *listener, char path[LISTENER_PATH_BYTES]);
+
+/* Returns the socket if gpuwmd bound it in this process, or -1. It stays the listener's. */
+int listener_own_socket(const struct listener *listener);
+/* Whether the kept socket of listener_open is not the one that is served. */
+bool listener_gave_up(const struct listener *listener);
+/* Call when the fd store has the socket that gpuwmd bound: peers that connect while gpuwmd restarts wait, and are not
+ * refused. listener_close then leaves the socket's file. */
+void listener_outlives(struct listener *listener);
+/* Begins to accept connections. Negative: the loop can't watch the socket. */
+int listener_start(struct listener *listener, struct error *error);
+/* Accepts no more connections. If the socket outlives this gpuwmd, peers that connect from now on wait for the next one. */
+void listener_stop(struct listener *listener);
+/* Closes the socket. Unlinks it if gpuwmd bound it, unless listener_outlives was called. Returns NULL; NULL is fine. The
+ * memory is freed in the last close callback of libuv. */
+struct listener *listener_close(struct listener *listener);
+
+#endif

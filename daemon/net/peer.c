@@ -1,0 +1,118 @@
+#include "peer.h"
+#include "../../proto/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; older headers do not have it */
+#endif
+
+const char *role_name(enum role role)
+{
+	switch (role) {
+	case ROLE_WORKER:
+		return "worker";
+	case ROLE_PUBLISHER:
+		return "publisher";
+	case ROLE_OPERATOR:
+		return "operator";
+	case ROLE_LOADER:
+		return "loader";
+	case ROLE_OBSERVER:
+		return "observer";
+	}
+	return "none";
+}
+
+static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	command[0] = '\0';
+	if (pid <= 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, command, PEER_COMMAND_BYTES);
+	close(fd);
+	command[n > 0 ? n : 0] = '\0';
+	command[strcspn(command, "\n")] = '\0';
+	utf8_make_line(command); /* a process may call itself anything */
+}
+
+int peer_credentials(int sock, struct peer *ret)
+{
+	struct ucred cred;
+	socklen_t size = sizeof(cred);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+		return -errno;
+	*ret = (struct peer){.pid = cred.pid, .uid = cred.uid, .gid = cred.gid, .pidfd = -1};
+	return 0;
+}
+
+int peer_look(int sock, struct peer *peer)
+{
+	socklen_t size = sizeof(peer->pidfd);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size) < 0) {
+		peer->pidfd = -1; /* an older kernel, or a peer that is gone */
+		if (errno == EMFILE || errno == ENFILE)
+			return -errno;
+	}
+	read_command(peer->pid, peer->command);
+	return 0;
+}
+
+void peer_clear(struct peer *peer)
+{
+	if (peer->pidfd >= 0)
+		close(peer->pidfd);
+	peer->pidfd = -1;
+}
+
+int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count)
+{
+	socklen_t size = 64 * sizeof(gid_t);
+	gid_t *groups = malloc(size), *more;
+
+	if (!groups)
+		return -ENOMEM;
+	while (getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0) {
+		int code = errno;
+
+		more = code == ERANGE ? realloc(groups, size) : NULL; /* size is what it takes now */
+		if (!more) {
+			free(groups);
+			return code == ERANGE ? -ENOMEM : -code;
+		}
+		groups = more;
+	}
+	*ret_groups = groups;
+	*ret_count = size / sizeof(gid_t);
+	return 0;
+}
+
+bool peer_in_group(int sock, const struct peer *peer, gid_t group)
+{
+	bool found = peer->gid == group;
+	gid_t *groups;
+	size_t count;
+
+	if (found || peer_groups(sock, &groups, &count) < 0)
+		return found;
+	for (size_t i = 0; !found && i < count; i++)
+		found = groups[i] == group;
+	free(groups);
+	return found;
+}

@@ -1,0 +1,253 @@
+#include "unread.h"
+#include "../base/hash.h"
+#include "net.h"
+#include "session.h"
+#include "../../proto/packet.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Sessions that are asked at a time whether their peers have read: 0.2 us each. */
+#define LOOKED_AT 16
+
+struct unread_user {
+	struct unread *unread;
+	uid_t uid;
+	uint64_t count; /* with leftovers' */
+	struct session *first,
+		**end; /* who may have some unread; those that were looked at longest ago come first */
+	struct leftover *leftovers;
+	UT_hash_handle hh;
+};
+
+/* What is left of a session that ended before its peer had read. */
+struct leftover {
+	struct fair_watch watch;
+	struct unread_user *user;
+	struct quota_charge charge;
+	struct fair_share *share;
+	unsigned fds;
+	struct leftover *next, **link;
+};
+
+struct unread {
+	struct unread_user *users; /* by uid; only those who have some */
+	uint64_t leftovers; /* of all users */
+};
+
+struct unread *unread_new(void)
+{
+	return calloc(1, sizeof(struct unread));
+}
+
+static struct unread_user *user_find(const struct unread *unread, uid_t uid)
+{
+	struct unread_user *user;
+
+	HASH_FIND(hh, unread->users, &uid, sizeof(uid), user);
+	return user;
+}
+
+static struct unread_user *user_get(struct unread *unread, uid_t uid)
+{
+	struct unread_user *user = user_find(unread, uid);
+
+	if (user)
+		return user;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	user->unread = unread;
+	user->uid = uid;
+	user->end = &user->first;
+	HASH_ADD(hh, unread->users, uid, sizeof(uid), user);
+	if (user->hh.tbl)
+		return user;
+	free(user);
+	return NULL;
+}
+
+static void give_back(struct unread_user *user, unsigned fds)
+{
+	user->count -= fds;
+	if (user->count > 0)
+		return;
+	HASH_DEL(user->unread->users, user);
+	free(user);
+}
+
+uint64_t unread_count(const struct unread *unread, unsigned uid)
+{
+	const struct unread_user *user = user_find(unread, uid);
+
+	return user ? user->count : 0;
+}
+
+/* ---- sessions ---- */
+
+static void enlist(struct unread_user *user, struct session *session)
+{
+	session->unread_of = user;
+	session->next_unread = NULL;
+	session->link_unread = user->end;
+	*user->end = session;
+	user->end = &session->next_unread;
+}
+
+static void delist(struct session *session)
+{
+	*session->link_unread = session->next_unread;
+	if (session->next_unread)
+		session->next_unread->link_unread = session->link_unread;
+	else
+		session->unread_of->end = session->link_unread;
+	session->unread_of = NULL;
+}
+
+void unread_add(struct session *session, size_t fds)
+{
+	struct unread_user *user = session->unread_of;
+
+	session->fds_sent += (unsigned)fds;
+	if (session->kind != SESSION_WORKER || fds == 0)
+		return;
+	if (user) {
+		user->count += fds;
+		return;
+	}
+	user = user_get(session->net->unread, session->peer.uid);
+	if (!user)
+		return;
+	enlist(user, session);
+	user->count += session->fds_sent;
+}
+
+void unread_clear(struct session *session)
+{
+	struct unread_user *user = session->unread_of;
+	unsigned fds = session->fds_sent;
+
+	session->fds_sent = 0;
+	if (!user)
+		return;
+	delist(session);
+	give_back(user, fds);
+}
+
+/* False: all of the user's sessions are clear, and the user is forgotten. */
+static bool look_at_oldest(struct unread_user *user)
+{
+	struct session *session = user->first;
+	bool last = !session->next_unread && !user->leftovers;
+
+	if (packet_unread(session->sock)) {
+		delist(session);
+		enlist(user, session);
+		return true;
+	}
+	unread_clear(session);
+	return !last;
+}
+
+uint64_t unread_leftovers(const struct unread *unread)
+{
+	return unread->leftovers;
+}
+
+/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
+ * users together reach what the kernel takes. */
+static uint64_t share_of_each(const struct unread *unread)
+{
+	return UNREAD_FDS_ALL_MAX / (HASH_COUNT(unread->users) + 1);
+}
+
+bool unread_has_room(struct session *session, size_t fds)
+{
+	uint64_t most = share_of_each(session->net->unread);
+	struct unread_user *user = user_find(session->net->unread, session->peer.uid);
+
+	if (session->kind != SESSION_WORKER || !user)
+		return true;
+	for (int i = 0; i < LOOKED_AT && user->first && user->count + fds > most; i++) {
+		if (!look_at_oldest(user))
+			return true;
+	}
+	return user->count + fds <= most;
+}
+
+/* ---- what is left of sessions ---- */
+
+static void leftover_free(struct leftover *left)
+{
+	struct unread_user *user = left->user;
+
+	user->unread->leftovers--;
+	fair_forget(&left->watch);
+	close(left->watch.fd);
+	fair_leave(left->share);
+	quota_release(&left->charge);
+	*left->link = left->next;
+	if (left->next)
+		left->next->link = left->link;
+	give_back(user, left->fds);
+	free(left);
+}
+
+/* The kernel signals writability when the peer reads, and when it closes, which frees what it had not read. That the
+ * peer has shut its end down is no sign: what it did not read stays. */
+static void on_read(struct fair_watch *watch, uint32_t events)
+{
+	(void)events;
+	if (!packet_unread(watch->fd))
+		leftover_free((struct leftover *)watch); /* its first member */
+}
+
+bool unread_take_over(struct session *session)
+{
+	struct unread_user *user = session->unread_of;
+	struct leftover *left = user && packet_unread(session->sock) ? calloc(1, sizeof(*left)) : NULL;
+
+	if (!left) {
+		unread_clear(session);
+		return false;
+	}
+	*left = (struct leftover){.watch = {.fd = session->sock, .call = on_read},
+				  .user = user,
+				  .charge = session->charge,
+				  .share = session->share,
+				  .fds = session->fds_sent};
+	if (fair_watch(left->share, &left->watch, EPOLLOUT | EPOLLET) < 0) {
+		free(left);
+		unread_clear(session);
+		return false;
+	}
+	session->net->unread->leftovers++;
+	delist(session);
+	left->next = user->leftovers;
+	left->link = &user->leftovers;
+	if (left->next)
+		left->next->link = &left->next;
+	user->leftovers = left;
+	session->fds_sent = 0;
+	session->charge = (struct quota_charge){0};
+	session->share = NULL;
+	return true;
+}
+
+struct unread *unread_free(struct unread *unread)
+{
+	struct unread_user *user, *next;
+
+	if (!unread)
+		return NULL;
+	HASH_ITER(hh, unread->users, user, next)
+	{
+		for (struct leftover *left = user->leftovers, *after; left; left = after) {
+			after = left->next; /* the last one takes the user along */
+			leftover_free(left);
+		}
+	}
+	free(unread);
+	return NULL;
+}

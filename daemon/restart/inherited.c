@@ -1,0 +1,205 @@
+#include "inherited.h"
+
+#include "../base/log.h"
+#include "memfd.h"
+#include "store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+const struct inherited inherited_none = {.sockets = {-1, -1, -1, -1}, .state = -1};
+
+static int by_name(const void *a, const void *b)
+{
+	uint64_t left = ((const struct inherited_fd *)a)->name, right = ((const struct inherited_fd *)b)->name;
+
+	return left < right ? -1 : left > right;
+}
+
+static int add_strange(struct inherited *in, const char *name, int fd)
+{
+	in->strange_fds[in->strange_count] = fd;
+	in->strange[in->strange_count] = strdup(name);
+	if (!in->strange[in->strange_count])
+		return -ENOMEM;
+	in->strange_count++;
+	return 0;
+}
+
+const char *inherited_socket_name(enum inherited_socket which)
+{
+	static const char *const names[INHERITED_SOCKETS] = {
+		[INHERITED_WORKER] = "worker",
+		[INHERITED_ADMIN] = "admin",
+		[INHERITED_OWN_WORKER] = "own-worker",
+		[INHERITED_OWN_ADMIN] = "own-admin",
+	};
+	return names[which];
+}
+
+/* 1: a listening SOCK_SEQPACKET socket; 0: something else; -errno: the call failed. */
+static int is_listening(int fd, void *data)
+{
+	(void)data;
+	return sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1);
+}
+
+/* What is no socket by a socket's name, or comes a second time, is strange. 1: taken; 0: strange; -errno. */
+static int take_socket(struct inherited *in, const char *name, int fd)
+{
+	int i = 0, r;
+
+	while (i < INHERITED_SOCKETS && strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0)
+		i++;
+	if (i == INHERITED_SOCKETS)
+		return 0;
+	r = in->sockets[i] >= 0 ? 0 : look_again(is_listening, fd, NULL);
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		log_warning(
+			"a descriptor that was passed as \"%s\" is no listening SOCK_SEQPACKET socket, or a "
+			"second one: it is not used",
+			name);
+		return 0;
+	}
+	in->sockets[i] = fd;
+	return 1;
+}
+
+static int sort_in(struct inherited *in, const char *name, int fd)
+{
+	int r = take_socket(in, name, fd);
+	uint64_t number;
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (strcmp(name, STORE_STATE) == 0 && in->state < 0) {
+		in->state = fd;
+		return 0;
+	}
+	if (store_name_parse(name, &number) < 0)
+		return add_strange(in, name, fd);
+	in->ours[in->count++] = (struct inherited_fd){number, fd};
+	return 0;
+}
+
+static bool is_double(const struct inherited *in, size_t i)
+{
+	return (i > 0 && in->ours[i - 1].name == in->ours[i].name) ||
+	       (i + 1 < in->count && in->ours[i + 1].name == in->ours[i].name);
+}
+
+/* A name is never used again: which of two is the one it was can't be told, so neither is ours. */
+static int drop_doubles(struct inherited *in)
+{
+	char text[STORE_NAME_TEXT];
+	size_t kept = 0;
+
+	qsort(in->ours, in->count, sizeof(*in->ours), by_name);
+	for (size_t i = 0; i < in->count; i++) {
+		if (!is_double(in, i))
+			continue;
+		store_name_format(in->ours[i].name, text);
+		if (add_strange(in, text, in->ours[i].fd) < 0)
+			return -ENOMEM;
+		in->ours[i].fd = -1;
+	}
+	for (size_t i = 0; i < in->count; i++) {
+		if (in->ours[i].fd >= 0)
+			in->ours[kept++] = in->ours[i];
+	}
+	in->count = kept;
+	return 0;
+}
+
+int inherited_read(struct inherited *ret, struct error *error)
+{
+	char **names = NULL;
+	int count = sd_listen_fds_with_names(1, &names), r = 0;
+
+	*ret = inherited_none;
+	if (count < 0)
+		return error_set(error, count, "LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES",
+				 "the descriptors that were passed can't be told: %s", strerror(-count));
+	ret->ours = calloc((size_t)count + 1, sizeof(*ret->ours));
+	ret->strange = calloc((size_t)count + 1, sizeof(*ret->strange));
+	ret->strange_fds = calloc((size_t)count + 1, sizeof(*ret->strange_fds));
+	if (!ret->ours || !ret->strange || !ret->strange_fds)
+		r = -ENOMEM;
+	for (int i = 0; i < count; i++) {
+		if (r == 0)
+			r = sort_in(ret, names[i], SD_LISTEN_FDS_START + i);
+		free(names[i]);
+	}
+	free(names);
+	if (r == 0)
+		r = drop_doubles(ret);
+	if (r < 0) {
+		inherited_clear(ret);
+		return error_set(error, r, NULL, "the %d descriptors that were passed can't be looked at: %s",
+				 count, strerror(-r));
+	}
+	return 0;
+}
+
+void inherited_clear(struct inherited *in)
+{
+	for (int i = 0; i < INHERITED_SOCKETS; i++) {
+		if (in->sockets[i] >= 0)
+			close(in->sockets[i]);
+	}
+	if (in->state >= 0)
+		close(in->state);
+	for (size_t i = 0; i < in->count; i++) {
+		if (in->ours[i].fd >= 0)
+			close(in->ours[i].fd);
+	}
+	for (size_t i = 0; i < in->strange_count; i++) {
+		if (in->strange_fds[i] >= 0)
+			close(in->strange_fds[i]);
+		free(in->strange[i]);
+	}
+	free(in->ours);
+	free(in->strange);
+	free(in->strange_fds);
+	*in = inherited_none;
+}
+
+int inherited_take_socket(struct inherited *in, enum inherited_socket which)
+{
+	int fd = in->sockets[which];
+
+	in->sockets[which] = -1;
+	return fd;
+}
+
+static struct inherited_fd *find(const struct inherited *in, uint64_t name)
+{
+	const struct inherited_fd key = {.name = name};
+	struct inherited_fd *found =
+		in->count ? bsearch(&key, in->ours, in->count, sizeof(key), by_name) : NULL;
+
+	return found && found->fd >= 0 ? found : NULL;
+}
+
+int inherited_look(const struct inherited *in, uint64_t name)
+{
+	const struct inherited_fd *found = find(in, name);
+
+	return found ? found->fd : -1;
+}
+
+int inherited_take(struct inherited *in, uint64_t name)
+{
+	struct inherited_fd *found = find(in, name);
+	int fd = found ? found->fd : -1;
+
+	if (found)
+		found->fd = -1;
+	return fd;
+}

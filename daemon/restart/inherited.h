@@ -1,0 +1,52 @@
+/* The descriptors that the service manager passes: listening sockets, and what a gpuwmd before this one
+ * left in the fd store, sorted by name. */
+#ifndef GPUWM_DAEMON_INHERITED_H
+#define GPUWM_DAEMON_INHERITED_H
+
+#include "../../proto/errors.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sockets of units, by FileDescriptorName=: "worker", "admin"; and those that gpuwmd made itself and
+ * gave to the store: "own-worker", "own-admin". */
+enum inherited_socket {
+	INHERITED_WORKER,
+	INHERITED_ADMIN,
+	INHERITED_OWN_WORKER,
+	INHERITED_OWN_ADMIN,
+	INHERITED_SOCKETS,
+};
+const char *inherited_socket_name(enum inherited_socket which);
+
+struct inherited_fd {
+	uint64_t name;
+	int fd; /* -1: taken */
+};
+
+struct inherited {
+	int sockets[INHERITED_SOCKETS]; /* -1: none, or taken */
+	int state; /* -1: none, or taken */
+	struct inherited_fd *ours; /* by name; each name once */
+	size_t count;
+	char **strange; /* names of what is not ours, or is there twice: to be removed */
+	int *strange_fds;
+	size_t strange_count;
+};
+
+/* An empty one. */
+extern const struct inherited inherited_none;
+/* Reads $LISTEN_FDS and the variables beside it, and removes them from the environment. Call it before anything else opens
+ * a descriptor, since it would take that descriptor for one of these. -ENOMEM; -EINVAL, -EBADF: the variables are wrong;
+ * any other -errno: a call that looks at a descriptor failed. */
+int inherited_read(struct inherited *ret, struct error *error);
+/* Closes what was not taken. */
+void inherited_clear(struct inherited *inherited);
+/* -1: not there, or taken. It stays theirs. */
+int inherited_look(const struct inherited *inherited, uint64_t name);
+int inherited_take_socket(struct inherited *inherited, enum inherited_socket which);
+/* -1: not there, or taken. */
+int inherited_take(struct inherited *inherited, uint64_t name);
+
+#endif

@@ -1,0 +1,196 @@
+#include "keeping_internal.h"
+
+#include "../base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Exit status when the state can't be written; sysexits.h calls it EX_IOERR. */
+#define EXIT_STATE 74
+
+struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct ledger *ledger,
+			    const struct version_id *fresh, keeping_over_fn *over, void *data)
+{
+	struct keeping *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return NULL;
+	k->grace = malloc(sizeof(*k->grace));
+	if (!k->grace) {
+		free(k);
+		return NULL;
+	}
+	uv_timer_init(loop, k->grace);
+	k->grace->data = k;
+	k->loop = loop;
+	k->config = config;
+	k->ledger = ledger;
+	k->over = over;
+	k->data = data;
+	k->left = inherited_none;
+	k->id = *fresh;
+	k->epoch = 1;
+	k->next_name = 1;
+	return k;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+void keeping_end(struct keeping *k)
+{
+	uv_close((uv_handle_t *)k->grace, on_timer_closed);
+}
+
+struct keeping *keeping_free(struct keeping *k)
+{
+	if (!k)
+		return NULL;
+	inherited_clear(&k->left);
+	state_free(k->state);
+	free(k);
+	return NULL;
+}
+
+bool keeping_stores(const struct keeping *k)
+{
+	return k->state != NULL;
+}
+
+const struct error *keeping_locked(const struct keeping *k)
+{
+	return k->locked.code ? &k->locked : NULL;
+}
+
+const struct version_id *keeping_ledger(const struct keeping *k)
+{
+	return &k->id;
+}
+
+uint64_t keeping_epoch(const struct keeping *k)
+{
+	return k->epoch;
+}
+
+uint64_t keeping_adopted(const struct keeping *k)
+{
+	return k->adopted;
+}
+
+uint64_t keeping_lost(const struct keeping *k)
+{
+	return k->lost;
+}
+
+/* ---- saving ---- */
+
+struct snapshot keeping_snapshot(const struct keeping *k)
+{
+	return (struct snapshot){
+		.ledger = k->id,
+		.epoch = k->epoch,
+		.next_name = k->next_name,
+		.scrub_from_ms = k->ledger->scrub_from_ms,
+		.registry = k->ledger->registry,
+		.devices = &k->ledger->devices,
+		.claims = k->ledger->claims,
+		.quota = k->ledger->quota,
+	};
+}
+
+int keeping_write(const struct keeping *k)
+{
+	const struct snapshot snapshot = keeping_snapshot(k);
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, MESSAGE_BODY_MAX);
+	snapshot_put(&w, &snapshot);
+	r = message_finish(&w);
+	if (r == 0)
+		r = state_write(k->state, w.buffer.data, w.buffer.size);
+	message_writer_clear(&w);
+	return r;
+}
+
+void keeping_save(struct keeping *k)
+{
+	int r = k->state ? keeping_write(k) : 0;
+
+	if (r == 0)
+		return;
+	log_error(
+		"the state can't be written (%s): gpuwmd ends, the next one goes on from what was acknowledged",
+		strerror(-r));
+	_exit(EXIT_STATE);
+}
+
+static void add_held(struct keeping *k, struct store_batch *batch, struct held_fd *held, bool put)
+{
+	if (put)
+		held->name = k->next_name++;
+	store_batch_add(batch, held->name, held->fd);
+}
+
+static size_t count_fds(const struct version *version)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		count += version->replicas[i].segment_count + 1;
+	return count;
+}
+
+void keeping_not_removed(struct keeping *k, const struct version *version)
+{
+	uint64_t max = registry_fds_max(k->ledger->registry), count = count_fds(version);
+
+	registry_set_fds_max(k->ledger->registry, max > count ? max - count : 0);
+}
+
+struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
+{
+	struct store_batch *batch = store_batch_new(count_fds(version), k->config->store_confirm_ms);
+
+	if (!batch)
+		return NULL;
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		struct replica *replica = &version->replicas[i];
+
+		add_held(k, batch, &replica->index, put);
+		for (uint32_t j = 0; j < replica->segment_count; j++)
+			add_held(k, batch, &replica->segments[j], put);
+	}
+	return batch;
+}
+
+/* ---- grace ---- */
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	struct keeping *k = timer->data;
+
+	k->grace_until_ms = 0;
+	log_info("the grace time is over: what nobody holds may be freed");
+	k->over(k->data);
+}
+
+uint64_t keeping_grace_ms(const struct keeping *k)
+{
+	return clock_left_ms(k->grace_until_ms);
+}
+
+void keeping_begin_grace(struct keeping *k)
+{
+	uint64_t grace = k->config->grace_ms;
+
+	if (k->adopted == 0)
+		return;
+	if (grace > 0)
+		k->grace_until_ms = clock_steady_ms() + grace;
+	uv_update_time(k->loop); /* its clock stood still while versions were taken over */
+	uv_timer_start(k->grace, on_grace_over, grace, 0);
+}

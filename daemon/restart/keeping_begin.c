@@ -1,0 +1,266 @@
+/* What a gpuwmd finds at its start: the ledger and the descriptors of the one before, or none. */
+#include "keeping_internal.h"
+
+#include "memfd.h"
+#include "../ledger/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- taking over ---- */
+
+#define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK)
+
+static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+{
+	int fd = inherited_look(data, name), seals, r;
+	uint64_t has;
+
+	if (fd < 0)
+		return SNAPSHOT_FD_MISSING;
+	if (!sealed)
+		return SNAPSHOT_FD_HERE;
+	seals = memfd_seals(fd);
+	if (seals == -EINVAL)
+		return SNAPSHOT_FD_OTHER;
+	r = seals < 0 ? seals : memfd_bytes(fd, &has);
+	if (r < 0)
+		return r;
+	return (seals & SEALS) == SEALS && has >= bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_OTHER;
+}
+
+static int take(void *data, uint64_t name)
+{
+	return inherited_take(data, name);
+}
+
+/* Nothing of a ledger that was half read is used; it has taken no descriptor. */
+static int forget_ledger(struct ledger *ledger)
+{
+	registry_free(ledger->registry);
+	claim_table_free(ledger->claims);
+	device_table_clear(&ledger->devices);
+	ledger->registry = registry_new();
+	ledger->claims = claim_table_new();
+	return ledger->registry && ledger->claims ? 0 : -ENOMEM;
+}
+
+static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)
+{
+	const struct snapshot_fds fds = {.look = look, .take = take, .data = left};
+	struct snapshot snapshot = keeping_snapshot(k);
+	size_t bytes = 0;
+	uint32_t format = 0;
+	void *data = NULL;
+	int r = state_read(k->state, &data, &bytes, &format);
+
+	if (r < 0)
+		return error_set(error, r, NULL, "the state can't be read: %s", strerror(-r));
+	r = snapshot_take(data, bytes, format, &fds, &snapshot, &k->lost, error);
+	free(data);
+	if (r < 0)
+		return r;
+	k->id = snapshot.ledger;
+	k->epoch = snapshot.epoch + 1;
+	if (k->next_name < snapshot.next_name)
+		k->next_name = snapshot.next_name;
+	if (snapshot.scrub_from_ms)
+		k->ledger->scrub_from_ms = snapshot.scrub_from_ms;
+	k->adopted = registry_counts(k->ledger->registry).versions;
+	return 0;
+}
+
+static int open_ledger(struct keeping *k, struct inherited *left, struct error *error)
+{
+	int r = state_open(left->state, &k->state, error);
+
+	if (r < 0)
+		return r;
+	left->state = -1;
+	return read_ledger(k, left, error);
+}
+
+/* The descriptors stay open, so that drain closes them here and not in the service manager. */
+static int lock(struct keeping *k, struct inherited *left, const struct error *why)
+{
+	k->state = state_free(k->state);
+	k->left = *left;
+	*left = inherited_none;
+	error_set(&k->locked, -EUCLEAN,
+		  "start the gpuwmd that wrote it; or gpuwmctl drain lets it all go, then restart gpuwmd",
+		  "gpuwmd leaves alone what it was left and can't read: %s", why->message);
+	log_error("%s (%s)", k->locked.message, k->locked.detail);
+	return forget_ledger(k->ledger);
+}
+
+static int begin_new(struct keeping *k, struct error *error)
+{
+	int r = state_new(&k->state);
+
+	if (r == 0)
+		r = keeping_write(k);
+	if (r < 0)
+		return error_set(error, r, NULL, "the state can't be made: %s", strerror(-r));
+	return store_put_now(STORE_STATE, state_fd(k->state), k->config->store_confirm_ms, error);
+}
+
+/* Of what nobody knows, names above all that were in use are not used again either. */
+static void skip_names(struct keeping *k, const struct inherited *left)
+{
+	if (left->count > 0 && left->ours[left->count - 1].name >= k->next_name)
+		k->next_name = left->ours[left->count - 1].name + 1;
+}
+
+/* The names of what is left, each malloced by inherited or in `texts`. By the state's name nothing is
+ * removed: ours would go with it. */
+static size_t list_names(const struct inherited *left, char (*texts)[STORE_NAME_TEXT], const char **names)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < left->strange_count; i++) {
+		if (strcmp(left->strange[i], STORE_STATE) != 0)
+			names[count++] = left->strange[i];
+	}
+	for (size_t i = 0; i < left->count; i++) {
+		if (left->ours[i].fd < 0)
+			continue;
+		store_name_format(left->ours[i].name, texts[i]);
+		names[count++] = texts[i];
+	}
+	return count;
+}
+
+/* Closing may take long (57 ms a GiB), or for ever. */
+static void close_left(struct keeping *k, struct inherited *left)
+{
+	struct held_fd none = {.fd = -1};
+	struct held_fd *held = calloc(left->count + left->strange_count + 1, sizeof(*held));
+	uint32_t count = 0;
+
+	for (size_t i = 0; held && i < left->count; i++) {
+		if (left->ours[i].fd >= 0)
+			held[count++].fd = left->ours[i].fd;
+		left->ours[i].fd = -1;
+	}
+	for (size_t i = 0; held && i < left->strange_count; i++) {
+		held[count++].fd = left->strange_fds[i];
+		left->strange_fds[i] = -1;
+	}
+	if (held)
+		segment_close_fds(k->loop, none, held, count);
+}
+
+static int remove_left(struct keeping *k, struct inherited *left, struct error *error)
+{
+	size_t most = left->count + left->strange_count + 1, count;
+	char(*texts)[STORE_NAME_TEXT] = calloc(most, sizeof(*texts));
+	const char **names = calloc(most, sizeof(*names));
+	int r = -ENOMEM;
+
+	if (texts && names) {
+		count = list_names(left, texts, names);
+		if (count > 0)
+			log_warning("descriptors in the fd store that belong to no version are let go: %zu",
+				    count);
+		r = store_remove_now(names, count, k->config->store_confirm_ms, error);
+	} else {
+		error_set(error, r, NULL, "gpuwmd is out of memory");
+	}
+	free(texts);
+	free(names);
+	if (r == 0)
+		close_left(k, left);
+	return r;
+}
+
+/* Before anything new is stored, what nobody knows is gone: an unfinished publish, mostly. */
+static int take_over(struct keeping *k, struct inherited *left, struct error *error)
+{
+	bool found = left->state >= 0;
+	struct error why;
+	int r = 0;
+
+	if (found)
+		r = open_ledger(k, left, &why);
+	else if (left->count > 0)
+		r = error_set(&why, -EUCLEAN, NULL,
+			      "the fd store has %zu descriptors of versions, but no state", left->count);
+	if (r == -EUCLEAN)
+		return lock(k, left, &why);
+	if (r < 0) {
+		*error = why;
+		return r;
+	}
+	skip_names(k, left);
+	r = remove_left(k, left, error);
+	if (r == 0 && !found)
+		return begin_new(k, error);
+	if (r == 0)
+		keeping_save(k);
+	return r;
+}
+
+static void log_taken_over(const struct keeping *k)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(k->ledger->registry, NULL, version))) {
+		if (version->state == VERSION_FAILED)
+			log_error("%s", version->error.message);
+	}
+	if (k->adopted + k->lost > 0)
+		log_info("start %llu with these weights: versions taken over: %llu, lost: %llu",
+			 (unsigned long long)k->epoch, (unsigned long long)k->adopted,
+			 (unsigned long long)k->lost);
+}
+
+int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
+{
+	uint64_t limit = 0;
+	struct error why;
+	int r = store_limit(&limit, error);
+
+	if (r < 0)
+		return r;
+	if (limit == 0 && (left->state >= 0 || left->count > 0)) {
+		error_set(&why, -EUCLEAN, NULL,
+			  "versions were passed, but no $FDSTORE says how many may be kept");
+		return lock(k, left, &why);
+	}
+	if (limit == 0) {
+		log_info("no service manager keeps descriptors here: versions end with this process");
+		return 0;
+	}
+	r = take_over(k, left, error);
+	if (r < 0)
+		return r;
+	if (limit < STORE_FDS_OWN + 2)
+		log_warning(
+			"the fd store keeps %llu descriptors, gpuwmd itself needs %d of them: no version fits "
+			"(FileDescriptorStoreMax= and FDSTORE= of its unit, --store-max of gpuwm-keeper)",
+			(unsigned long long)limit, STORE_FDS_OWN);
+	registry_set_fds_max(k->ledger->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
+	keeping_begin_grace(k);
+	log_taken_over(k);
+	return 0;
+}
+
+/* ---- letting go ---- */
+
+int keeping_let_go(struct keeping *k, struct error *error)
+{
+	static const char *const state[] = {STORE_STATE};
+	int r;
+
+	if (!k->locked.code)
+		return 0;
+	r = remove_left(k, &k->left, error);
+	if (r == 0)
+		r = store_remove_now(state, 1, k->config->store_confirm_ms, error);
+	if (r == 0)
+		error_set(&k->locked, -EUCLEAN, "restart gpuwmd: it begins empty",
+			  "what gpuwmd could not read was let go");
+	return r;
+}

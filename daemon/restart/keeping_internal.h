@@ -1,0 +1,35 @@
+/* What keeping.c and keeping_begin.c share; nobody else. */
+#ifndef GPUWM_DAEMON_KEEPING_INTERNAL_H
+#define GPUWM_DAEMON_KEEPING_INTERNAL_H
+
+#include "keeping.h"
+#include "inherited.h"
+#include "../config/config.h"
+#include "../ledger/ledger.h"
+#include "snapshot.h"
+#include "state.h"
+
+struct keeping {
+	uv_loop_t *loop;
+	const struct config *config;
+	struct ledger *ledger;
+	keeping_over_fn *over;
+	void *data; /* of over */
+	struct state *state; /* NULL: there is no store, or it is locked */
+	struct inherited left; /* when locked: what drain lets go */
+	struct error locked;
+	struct version_id id; /* of the ledger */
+	uint64_t epoch, next_name;
+	uint64_t adopted, lost;
+	uv_timer_t *grace; /* closes on its own */
+	uint64_t grace_until_ms; /* steady; 0: over */
+};
+
+struct snapshot keeping_snapshot(const struct keeping *keeping);
+/* keeping_save, for when failing is an answer. */
+int keeping_write(const struct keeping *keeping);
+/* If versions were taken over. A grace time of 0 ends with the loop's first turn: what a lease held retiring is
+ * freed then. */
+void keeping_begin_grace(struct keeping *keeping);
+
+#endif

@@ -1,0 +1,58 @@
+/* The part of the ledger that survives a restart, as one MessagePack map. The map has
+ * - versions that are ready or retiring, with their parts, pins, known damage, and the names of their descriptors in the
+ *   fd store;
+ * - aliases, and owners of models. If an older gpuwmd wrote the map without owners, the user who made a model's oldest
+ *   version owns the model;
+ * - the names that users have claimed to build;
+ * - devices, so that gpuwmd needs no GPU to go on.
+ * It has no leases, open publishes, failed versions or jobs. */
+#ifndef GPUWM_DAEMON_SNAPSHOT_H
+#define GPUWM_DAEMON_SNAPSHOT_H
+
+#include "../../proto/message.h"
+#include "../ledger/claim.h"
+#include "../ledger/registry.h"
+
+struct snapshot {
+	struct version_id ledger; /* the same for as long as the versions live */
+	uint64_t epoch; /* counts the starts of gpuwmd with this ledger, from 1 */
+	uint64_t next_name; /* the first name of the fd store that was never used */
+	uint64_t scrub_from_ms; /* as in struct ledger; 0: not known, as in the map of an older gpuwmd */
+	struct registry *registry;
+	struct device_table *devices;
+	struct claim_table *claims; /* the map has those for which claim_is_kept is true */
+	struct quota *quota; /* of the owners of versions and claims */
+};
+
+/* Writes the whole map; message_finish returns whether there was memory for it. Leaves out versions that are being freed
+ * (version->freeing), since their descriptors leave the store. Keeps the bytes of what never changes once a version is
+ * ready (ids, names, parts with the names of descriptors) in version->told, for the next map. */
+void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
+
+/* The descriptors that the fd store gave back, by name. */
+enum snapshot_fd { SNAPSHOT_FD_HERE, SNAPSHOT_FD_MISSING, SNAPSHOT_FD_OTHER };
+struct snapshot_fds {
+	/* Returns an enum snapshot_fd: whether the descriptor is the one that was stored. sealed: the stored one was a memfd
+	 * of so many bytes that nobody can change. -errno: a call that looks at the descriptor failed. */
+	int (*look)(void *data, uint64_t name, bool sealed, uint64_t bytes);
+	/* Returns the descriptor of a name that is there, which the registry owns from then on. snapshot_take calls it once
+	 * for each name, after everything else has succeeded. */
+	int (*take)(void *data, uint64_t name);
+	void *data;
+};
+
+/* Reads the map into an empty registry, claim table and device table. Charges budgets and quotas with what the map has,
+ * also where a limit is smaller now. Sets ledger, epoch, next_name and scrub_from_ms. The free memory of devices is not
+ * known afterwards.
+ *
+ * A version is adopted only if all of its descriptors are there and are the ones that were stored. Any other version
+ * becomes a failed one (-ESTALE, with what is missing), without aliases and pins, and its descriptors are not taken.
+ * *ret_lost counts these versions, also those that the registry no longer keeps as failed.
+ *
+ * -EUCLEAN: the bytes are no such map (the message names the place); -EAGAIN: a call that looks at a descriptor failed, so
+ * that the descriptor may be a good one; -ENOMEM. After an error no descriptor was taken, and the caller frees registry
+ * and devices. */
+int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
+		  struct snapshot *into, uint64_t *ret_lost, struct error *error);
+
+#endif

@@ -1,0 +1,44 @@
+/* What snapshot_take.c, snapshot_version.c and snapshot_taking.c share. No other file includes it. */
+#ifndef GPUWM_DAEMON_SNAPSHOT_INTERNAL_H
+#define GPUWM_DAEMON_SNAPSHOT_INTERNAL_H
+
+#include "snapshot.h"
+
+/* Twice the descriptors, so that chains stay short. */
+#define NAME_SLOTS (2 * STORE_FDS_MAX)
+
+struct taking {
+	const struct snapshot_fds *fds;
+	struct snapshot *into;
+	struct error *error;
+	struct version_id
+		*lost; /* versions that were not adopted; the registry may have forgotten their entries */
+	uint64_t lost_count, lost_room;
+	uint64_t greatest_name;
+	uint32_t name_count;
+	uint64_t names[NAME_SLOTS]; /* a hash table; 0: empty */
+};
+
+/* Names one entry of one of the map's arrays in error messages: versions[3] (m@v1). */
+struct place {
+	const char *array;
+	uint32_t position;
+	char what[2 * NAME_BYTES_MAX + 8];
+};
+
+/* In snapshot_taking.c. Each sets the error of snapshot_take and returns its code: -EUCLEAN with the place, or -ENOMEM. */
+int taking_wrong(struct taking *t, const struct place *place, const struct error *why);
+int taking_no_memory(struct error *error);
+/* Reads a field of 32 bits. Errors stick to the fields. */
+uint32_t taking_u32(struct fields *f, const char *key);
+/* Notes that a version was in the state and was not adopted. -ENOMEM. */
+int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error);
+/* Returns whether taking_keep_lost has noted the version. */
+bool taking_is_lost(const struct taking *t, const struct version_id *id);
+
+/* In snapshot_version.c. Reads a version with its parts. Its descriptors stay with t->fds. */
+int take_version(struct taking *t, const msgpack_object *o, struct place *place);
+/* Takes the descriptors of all versions. Call it last, so that after an error no descriptor was taken. */
+void take_fds(const struct taking *t);
+
+#endif

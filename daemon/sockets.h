@@ -1,0 +1,17 @@
+/* The sockets on which gpuwmd serves, over restarts: opened with what systemd passed or the last gpuwmd left, and stored for
+ * the next one. */
+#ifndef GPUWM_DAEMON_SOCKETS_H
+#define GPUWM_DAEMON_SOCKETS_H
+
+#include "../proto/errors.h"
+
+struct inherited;
+struct server;
+
+/* Opens server->listeners; takes the sockets out of *left. Errors of listener_open. */
+int sockets_open(struct server *server, struct inherited *left, struct error *error);
+/* Gives sockets that gpuwmd bound to the fd store, in place of those that it no longer uses. So peers that connect while
+ * gpuwmd restarts wait, and are not refused. Does nothing without a store. */
+int sockets_keep(struct server *server, struct error *error);
+
+#endif

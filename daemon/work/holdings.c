@@ -1,0 +1,74 @@
+#include "holdings.h"
+#include "claims.h"
+#include "../base/complaint.h"
+#include "loader.h"
+#include "revoked.h"
+#include "work.h"
+#include "../net/session.h"
+#include "versions.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+
+static void tell_lost(struct work *work, struct session *s, uint64_t leases)
+{
+	struct message_writer w;
+
+	complain(work->net->complaints, s->peer.uid, COMPLAINT_LEASES,
+		 "session %llu (%s, pid %d, uid %u) ended with %llu lease%s", (unsigned long long)s->id,
+		 s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)leases,
+		 leases == 1 ? "" : "s");
+	event_begin(work->ledger->events, &w, EVENT_PEER_LOST);
+	message_put_u64(&w, "session", s->id);
+	message_put_u64(&w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
+	message_put_u64(&w, "uid", s->peer.uid);
+	message_put_u64(&w, "leases", leases);
+	event_emit(work->ledger->events, &w);
+}
+
+static void drop_leases(struct work *work, struct session *s)
+{
+	uint64_t count = 0;
+
+	for (const struct lease *lease = s->client->leases; lease; lease = lease->next_of_holder)
+		count++;
+	if (count == 0)
+		return;
+	if (!work->net->stopping)
+		tell_lost(work, s, count);
+	while (s->client->leases)
+		versions_free_unused(work, lease_release(work->ledger->registry, s->client->leases));
+}
+
+void holdings_drop(struct work *work, struct session *s)
+{
+	struct error reason;
+
+	while (s->client->waiters)
+		waiter_free(s->client->waiters);
+	drop_leases(work, s);
+	revoked_leave(s);
+	error_set(&reason, -ECANCELED, "commit before the connection ends",
+		  "its publisher (%s, pid %d, uid %u) went before its commit", s->peer.command,
+		  (int)s->peer.pid, (unsigned)s->peer.uid);
+	versions_fail_of(work, s, &reason, s);
+	claims_drop(work, s);
+	if (s->client->loader)
+		loader_lost(s->client->loader);
+}
+
+void holdings_refuse(struct work *work, struct session *s, uint64_t lease_id, uint64_t request_id)
+{
+	struct request request = {.session = s, .id = request_id};
+	struct lease *lease = lease_find(work->ledger->registry, lease_id, s);
+	struct error error;
+
+	if (lease)
+		versions_free_unused(work, lease_release(work->ledger->registry, lease));
+	error_set(
+		&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",
+		"no more descriptors can be sent to uid %u: its connections, or those of all users, leave too many "
+		"unread",
+		(unsigned)s->peer.uid);
+	request_refuse(&request, &error);
+}

@@ -1,0 +1,478 @@
+#include "job.h"
+#include "../base/clock.h"
+#include "hand_in.h"
+#include "loader.h"
+#include "work.h"
+#include "verify.h"
+#include "versions.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Progress events of one job: four a second are smooth for a bar. */
+#define JOB_EVENT_MS 250
+
+const char *job_kind_name(enum job_kind kind)
+{
+	static const char *const names[] = {
+		[JOB_LOAD] = "load", [JOB_CHECK] = "check", [JOB_VERIFY] = "verify"};
+
+	return names[kind];
+}
+
+const char *job_state_name(enum job_state state)
+{
+	static const char *const names[] = {
+		[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",     [JOB_DONE] = "done",
+		[JOB_FAILED] = "failed", [JOB_CANCELLED] = "cancelled",
+	};
+	return names[state];
+}
+
+const char *job_state_told(const struct job *job)
+{
+	return job->state == JOB_RUNNING && job->cancelled ? "cancelling" : job_state_name(job->state);
+}
+
+/* ---- the table ---- */
+
+void job_table_init(struct job_table *table)
+{
+	*table = (struct job_table){.end = &table->first};
+}
+
+static void close_publisher(struct job *job)
+{
+	job->hand_in = hand_in_forget(job->hand_in);
+	if (job->publisher_sock >= 0)
+		close(job->publisher_sock);
+	job->publisher_sock = -1;
+}
+
+static void job_free(struct job *job)
+{
+	job_release_contexts(job);
+	close_publisher(job);
+	free(job->source);
+	free(job->key);
+	free(job->plan);
+	free(job->devices);
+	free(job->error);
+	job_record_clear(&job->record);
+	free(job);
+}
+
+void job_table_clear(struct job_table *table)
+{
+	while (table->first) {
+		struct job *job = table->first;
+
+		table->first = job->next;
+		job_free(job);
+	}
+	job_table_init(table);
+}
+
+bool job_ended(const struct job *job)
+{
+	return job->state > JOB_RUNNING;
+}
+
+/* A part that the scrub found to be as it was, or left for later. */
+static bool is_routine(const struct job *job)
+{
+	return job->scrub && job->state != JOB_FAILED;
+}
+
+void job_table_prune(struct job_table *table)
+{
+	uint64_t now = clock_steady_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
+	struct job **link = &table->first;
+
+	while (*link) {
+		struct job *job = *link;
+
+		if (job_ended(job) &&
+		    (is_routine(job) || table->kept > JOBS_KEPT_MAX || now > job->ended_steady_ms + kept)) {
+			*link = job->next;
+			table->kept--;
+			job_free(job);
+		} else {
+			link = &job->next;
+		}
+	}
+	table->end = link;
+}
+
+static int check_open_checks(const struct job_table *table, uid_t uid, struct error *error)
+{
+	uint64_t all = 0, own = 0;
+
+	for (const struct job *job = table->first; job; job = job->next) {
+		if (job->state != JOB_QUEUED || job->kind != JOB_CHECK)
+			continue;
+		all++;
+		own += job->uid == uid;
+	}
+	if (own >= CHECKS_OPEN_PER_UID_MAX)
+		return error_set(error, -EDQUOT, "commit some first",
+				 "uid %u has all %d parts that may be open and unchecked", (unsigned)uid,
+				 CHECKS_OPEN_PER_UID_MAX);
+	if (all >= CHECKS_OPEN_MAX)
+		return error_set(error, -EDQUOT, "try again when other publishers have committed",
+				 "gpuwmd has all %d parts open and unchecked that it may have",
+				 CHECKS_OPEN_MAX);
+	return 0;
+}
+
+static int check_queued(const struct job_table *table, struct error *error)
+{
+	uint64_t checks = 0;
+
+	for (const struct job *job = table->first; job; job = job->next)
+		checks += job->state == JOB_QUEUED && job->kind == JOB_CHECK && !job->hand_in;
+	if (table->queued - checks < JOBS_QUEUED_MAX)
+		return 0;
+	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
+			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
+}
+
+int job_new(struct work *work, enum job_kind kind, const char *model, const char *tag, uid_t uid,
+	    struct job **ret_job, struct error *error)
+{
+	struct job_table *table = &work->jobs;
+	struct job *job;
+
+	if (kind == JOB_CHECK ? check_open_checks(table, uid, error) < 0 : check_queued(table, error) < 0)
+		return error->code;
+	job_table_prune(table);
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	job->id = ++table->last_id;
+	job->kind = kind;
+	job->uid = uid;
+	job->created_ms = clock_wall_ms();
+	job->publisher_sock = -1;
+	snprintf(job->model, sizeof(job->model), "%s", model);
+	snprintf(job->tag, sizeof(job->tag), "%s", tag);
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+	job_record_phase(&job->record, "waiting", clock_steady_ms());
+	*table->end = job;
+	table->end = &job->next;
+	table->queued++;
+	*ret_job = job;
+	return 0;
+}
+
+void job_drop(struct job_table *table, struct job *job)
+{
+	struct job **link = &table->first;
+
+	while (*link != job)
+		link = &(*link)->next;
+	*link = job->next;
+	if (!*link)
+		table->end = link;
+	if (!job->hand_in)
+		table->queued--;
+	job_free(job);
+}
+
+void job_awaits_publisher(struct job_table *table, struct job *job)
+{
+	table->queued--;
+	snprintf(job->phase, sizeof(job->phase), "waiting for the publisher");
+}
+
+void job_handed_in(struct job_table *table, struct job *job)
+{
+	table->queued++;
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+}
+
+int job_add_device(struct job *job, struct device *device)
+{
+	struct device **devices = reallocarray(job->devices, job->device_count + 1, sizeof(*devices));
+
+	if (!devices)
+		return -ENOMEM;
+	devices[job->device_count++] = device;
+	job->devices = devices;
+	return 0;
+}
+
+struct job *job_find(const struct job_table *table, uint64_t id)
+{
+	struct job *job = table->first;
+
+	while (job && job->id != id)
+		job = job->next;
+	return job;
+}
+
+struct job *job_queued(const struct job_table *table, const struct job *after, bool checks)
+{
+	struct job *job = after ? after->next : table->queued ? table->first : NULL;
+
+	while (job && (job->state != JOB_QUEUED || job->hand_in || (job->kind != JOB_LOAD && !checks)))
+		job = job->next;
+	return job;
+}
+
+struct job *job_awaiting(const struct job_table *table)
+{
+	struct job *job = table->first;
+
+	while (job && !job->hand_in)
+		job = job->next;
+	return job;
+}
+
+uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before)
+{
+	uint64_t count = 0;
+
+	for (const struct job *job = table->first; job && job != before; job = job->next)
+		count += job->state == JOB_QUEUED && !job->hand_in && job->kind == JOB_CHECK && job->uid == uid;
+	return count;
+}
+
+/* ---- its life ---- */
+
+/* Its model need not be there yet, or any more. */
+static void emit(struct work *work, const struct job *job, struct message_writer *w)
+{
+	const struct model *model = registry_model(work->ledger->registry, job->model);
+	struct event_about about = {.model = job->model};
+
+	if (model)
+		about.owner = model_owner(model);
+	event_emit_about(work->ledger->events, w, &about);
+}
+
+/* note NULL: none. */
+static void tell_with(struct work *work, struct job *job, const char *note)
+{
+	struct message_writer w;
+
+	if (is_routine(job))
+		return;
+	event_begin(work->ledger->events, &w, EVENT_JOB);
+	message_put_u64(&w, "job", job->id);
+	message_put_text(&w, "state", job_state_told(job));
+	message_put_text(&w, "phase", job->phase);
+	message_put_u64(&w, "done", job->done);
+	message_put_u64(&w, "total", job->total);
+	message_put_text(&w, "model", job->model);
+	message_put_text(&w, "tag", job->tag);
+	if (note)
+		message_put_text(&w, "note", note);
+	emit(work, job, &w);
+	job->told_ms = clock_steady_ms();
+}
+
+static void tell(struct work *work, struct job *job)
+{
+	tell_with(work, job, NULL);
+}
+
+void job_waits(struct work *work, struct job *job, const char *why)
+{
+	char phase[sizeof(job->phase)];
+
+	snprintf(phase, sizeof(phase), "waiting for a loader%s%.220s", why[0] ? ": " : "", why);
+	if (strcmp(job->phase, phase) == 0)
+		return;
+	strcpy(job->phase, phase);
+	tell(work, job);
+}
+
+void job_start(struct work *work, struct job *job, struct loader *loader)
+{
+	job->state = JOB_RUNNING;
+	job->loader = loader;
+	job->started_ms = clock_wall_ms();
+	snprintf(job->phase, sizeof(job->phase), "starting");
+	job_record_phase(&job->record, job->phase, clock_steady_ms());
+	work->jobs.queued--;
+	work->jobs.running++;
+	tell(work, job);
+}
+
+void job_again(struct work *work, struct job *job)
+{
+	job_release_contexts(job);
+	job->state = JOB_QUEUED;
+	job->loader = NULL;
+	job->started_ms = job->watched_ms = 0;
+	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
+	job_record_phase(&job->record, "waiting", clock_steady_ms());
+	work->jobs.running--;
+	work->jobs.queued++;
+	tell(work, job);
+}
+
+void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total)
+{
+	bool phased = strcmp(job->phase, phase) != 0;
+	bool moved = phased || (total > 0 && done != job->done);
+
+	snprintf(job->phase, sizeof(job->phase), "%s", phase);
+	job_record_phase(&job->record, phase, clock_steady_ms());
+	if (total > 0) { /* a phase that counts nothing leaves the figures of the last that did */
+		job->done = done;
+		job->total = total;
+		job_record_bytes(&job->record, done, total);
+	} else if (phased) {
+		job->done = job->total; /* the last of them may not have been told */
+	}
+	if (job->kind != JOB_LOAD || moved)
+		job_watch(job);
+	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
+		tell(work, job);
+}
+
+void job_remark(struct work *work, struct job *job, const char *note)
+{
+	if (job_record_note(&job->record, note))
+		tell_with(work, job, note);
+}
+
+void job_watch(struct job *job)
+{
+	bool first = job->watched_ms == 0;
+
+	job->watched_ms = clock_steady_ms();
+	if (first && job->loader)
+		loader_watch(job->loader);
+}
+
+/* What it was to bring about and did not fails. */
+static void fail_unfinished(struct work *work, struct job *job, const struct error *error)
+{
+	struct error unfinished;
+	struct publish *publish;
+	struct publish_part *part;
+
+	if (!error) {
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+		error = &unfinished;
+	}
+	if (job->kind == JOB_LOAD) {
+		versions_fail_of(work, job, error, NULL);
+		return;
+	}
+	if (job->kind == JOB_VERIFY)
+		return;
+	publish = publish_find(work->ledger->publishes, &job->publish);
+	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
+	if (!part || part->checker != job)
+		return;
+	if (publish->version->replicas[part->replica].checked)
+		part->checker = NULL;
+	else
+		versions_fail(work, publish, error, NULL);
+}
+
+static void keep_error(struct job *job, const struct error *error)
+{
+	if (!job->error)
+		job->error = malloc(sizeof(*job->error));
+	if (job->error)
+		*job->error = *error;
+}
+
+/* Then the version's failure was logged. */
+static bool has_version(const struct job *job)
+{
+	static const struct version_id none;
+
+	return !version_id_equal(&job->version, &none);
+}
+
+bool job_is_storing(const struct work *work, const struct job *job)
+{
+	const struct ref ref = {.has_id = true, .id = job->version};
+	struct version *version;
+	uint64_t generation;
+
+	return registry_find(work->ledger->registry, &ref, &version, &generation, NULL) == 0 &&
+	       version->storing;
+}
+
+void job_end(struct work *work, struct job *job, const struct error *error)
+{
+	if (job_ended(job))
+		return;
+	if (job->kind == JOB_LOAD && job_is_storing(work, job)) { /* jobs_conclude ends it */
+		job->loader = NULL;
+		return;
+	}
+	if (job->made)
+		error = NULL;
+	if (job->state == JOB_RUNNING)
+		work->jobs.running--;
+	else if (!job->hand_in)
+		work->jobs.queued--;
+	work->jobs.kept++;
+	job->state = !error                                        ? JOB_DONE
+		     : job->cancelled || error->code == -ECANCELED ? JOB_CANCELLED
+								   : JOB_FAILED;
+	job->ended_ms = clock_wall_ms();
+	job->ended_steady_ms = clock_steady_ms();
+	job_record_end(&job->record, !error, job->ended_steady_ms);
+	if (error)
+		keep_error(job, error);
+	else
+		job->done = job->total; /* the last progress may not have been told */
+	close_publisher(job);
+	job_release_contexts(job);
+	fail_unfinished(work, job, error);
+	if (job->kind == JOB_VERIFY)
+		verify_end(work, job, error);
+	job->loader = NULL;
+	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !has_version(job))
+		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
+			    job_kind_name(job->kind), job->model, job->tag, error->message);
+	tell(work, job);
+	waiters_wake(work->clients, WAIT_JOB, NULL);
+}
+
+void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error)
+{
+	for (struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->kind != JOB_LOAD || job_ended(job) || !version_id_equal(&job->version, version))
+			continue;
+		job->made = !error;
+		if (!job->loader)
+			job_end(work, job, error);
+	}
+}
+
+void job_note(struct job_table *table, const struct version_id *version, const struct error *error)
+{
+	for (struct job *job = table->first; job; job = job->next) {
+		if (version_id_equal(&job->version, version))
+			keep_error(job, error);
+	}
+}
+
+void job_cancel(struct work *work, struct job *job, const struct error *reason)
+{
+	if (job_ended(job) || job->cancelled)
+		return;
+	if (job->state == JOB_RUNNING && !job->loader) /* its version is being stored: that decides */
+		return;
+	job->cancelled = true;
+	if (job->state == JOB_QUEUED) {
+		job_end(work, job, reason);
+		return;
+	}
+	tell(work, job);
+	loader_cancel(job->loader);
+}

@@ -1,0 +1,41 @@
+#include "job.h"
+#include "../ledger/device.h"
+#include "loader.h"
+#include "../ledger/segment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+void job_release_contexts(struct job *job)
+{
+	for (size_t i = 0; job->contexts && i < job->device_count; i++)
+		budget_release(&job->contexts[i]);
+	free(job->contexts);
+	job->contexts = NULL;
+}
+
+int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error)
+{
+	int r = 0;
+
+	job->contexts = calloc(job->device_count + 1, sizeof(*job->contexts));
+	if (!job->contexts)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	for (size_t i = 0; r == 0 && i < job->device_count && !job->dry_run; i++) {
+		if (!loader || !loader_has_context(loader, job->devices[i]))
+			r = budget_charge_context(job->devices[i], &job->contexts[i], error);
+	}
+	if (r < 0)
+		job_release_contexts(job);
+	return r;
+}
+
+void job_hand_contexts(struct job *job, struct loader *loader)
+{
+	for (size_t i = 0; i < job->device_count; i++) {
+		struct grant *grant = job->contexts[i].bytes ? grant_new(&job->contexts[i]) : NULL;
+
+		if (grant)
+			loader_keep(loader, grant);
+	}
+}

@@ -1,0 +1,107 @@
+#include "job_plan.h"
+#include "../ledger/device.h"
+#include "job.h"
+#include "room.h"
+#include "work.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int take_device(const struct job *job, size_t position, const msgpack_object *map,
+		       struct job_plan_device *ret, struct error *error)
+{
+	char id[DEVICE_BYTES_MAX + 1];
+	struct fields f;
+
+	fields_of(&f, map);
+	fields_text(&f, "device", id, sizeof(id));
+	ret->device = job->devices[position];
+	ret->bytes = fields_u64(&f, "bytes");
+	ret->segments = fields_u64(&f, "segments");
+	if (!f.error.code && strcmp(id, ret->device->id) != 0)
+		error_set(&f.error, -EINVAL, NULL, "the plan has the device %s in the place of %s", id,
+			  ret->device->id);
+	*error = f.error;
+	return f.error.code;
+}
+
+int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
+		  struct error *error)
+{
+	struct job_plan *plan;
+	const msgpack_object *devices;
+	struct fields f;
+	uint32_t count = 0;
+	int r = 0;
+
+	fields_of(&f, map);
+	devices = fields_array(&f, "devices", &count);
+	if (!f.error.code && count != job->device_count)
+		return error_set(error, -EINVAL, NULL, "the plan has %u devices, the job %zu", count,
+				 job->device_count);
+	plan = calloc(1, sizeof(*plan) + count * sizeof(plan->devices[0]));
+	if (!plan)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	plan->tensors = fields_u64(&f, "tensors");
+	plan->files = fields_u64(&f, "files");
+	plan->bytes = fields_u64(&f, "bytes");
+	plan->cached = fields_u64(&f, "cached");
+	plan->device_count = count;
+	if (f.error.code) {
+		*error = f.error;
+		r = f.error.code;
+	}
+	for (uint32_t i = 0; r == 0 && i < count; i++)
+		r = take_device(job, i, &devices[i], &plan->devices[i], error);
+	if (r == 0)
+		*ret_plan = plan;
+	else
+		free(plan);
+	return r;
+}
+
+/* What the driver or the kernel has free, besides what gpuwmd's own jobs and freed versions give back. */
+static bool is_short_of_free(const struct work *work, const struct job_plan_device *part)
+{
+	const struct device *device = part->device;
+	uint64_t coming = device->contexts + room_being_freed(work, device);
+
+	return device->free_at_ms && part->bytes + device->context > device->free + coming;
+}
+
+static void put_device(struct message_writer *w, const struct work *work, const struct job_plan_device *part)
+{
+	const struct device *device = part->device;
+	struct error refusal;
+	bool fits = room_check_load(work, device, part->bytes, &refusal) == 0;
+
+	message_begin_map(w, NULL);
+	message_put_text(w, "device", device->id);
+	message_put_u64(w, "bytes", part->bytes);
+	message_put_u64(w, "segments", part->segments);
+	message_put_u64(w, "context", device->context);
+	if (device->free_at_ms)
+		message_put_u64(w, "free", device->free);
+	message_put_u64(w, "budget_left", budget_left(device));
+	message_put_bool(w, "fits", fits);
+	if (!fits)
+		message_put_error(w, "refusal", &refusal);
+	if (is_short_of_free(work, part))
+		message_put_bool(w, "short_of_free", true);
+	message_end(w);
+}
+
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan)
+{
+	message_begin_map(w, "plan");
+	message_put_u64(w, "tensors", plan->tensors);
+	message_put_u64(w, "files", plan->files);
+	message_put_u64(w, "bytes", plan->bytes);
+	message_put_u64(w, "cached", plan->cached);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < plan->device_count; i++)
+		put_device(w, work, &plan->devices[i]);
+	message_end(w);
+	message_end(w);
+}

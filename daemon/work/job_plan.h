@@ -1,0 +1,30 @@
+/* What a load would take: the result of a dry run, as its loader found it. */
+#ifndef GPUWM_DAEMON_JOB_PLAN_H
+#define GPUWM_DAEMON_JOB_PLAN_H
+
+#include "../../proto/message.h"
+
+struct device;
+struct job;
+struct work;
+
+struct job_plan_device {
+	const struct device *device;
+	uint64_t bytes, segments;
+};
+
+struct job_plan {
+	uint64_t tensors, files, bytes;
+	uint64_t cached; /* bytes of the files that are in the page cache */
+	size_t device_count;
+	struct job_plan_device devices[];
+};
+
+/* Reads the plan of a job: for each of its devices, in their order. -EINVAL, -ENOMEM; free() it. */
+int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
+		  struct error *error);
+
+/* Writes the plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs. */
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan);
+
+#endif

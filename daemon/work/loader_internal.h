@@ -1,0 +1,134 @@
+/* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
+ * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
+ * how many there are, loader_warm.c which of them keep their contexts. */
+#ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
+#define GPUWM_DAEMON_LOADER_INTERNAL_H
+
+#include "loader.h"
+#include "work.h"
+
+enum loader_state {
+	LOADER_STARTING, /* has not said hello */
+	LOADER_STANDBY,
+	LOADER_WARMING, /* makes contexts, to keep them for a load */
+	LOADER_WARM, /* keeps its contexts, and waits for a load */
+	LOADER_BUSY, /* has a job */
+	LOADER_CANCELLING, /* was asked to end it */
+	LOADER_LEAVING, /* its job ended: it exits by itself */
+	LOADER_ORPHAN, /* its connection ended: the exit status is awaited */
+	LOADER_KILLED,
+	LOADER_FORGOTTEN, /* hangs in the kernel */
+};
+
+/* A way to have a process: as a child, or behind a socket where a service starts one for each
+ * connection. */
+struct loader_kind {
+	/* Begins one: *ret_sock is connected to it. Its handles are closed by `close` in any case. */
+	int (*begin)(struct loader *l, int *ret_sock, struct error *error);
+	/* The end of its connection, which follows, is a kill too: its watcher thread sees to that. */
+	void (*kill)(struct loader *l);
+	/* Closes its libuv handles, each with loader_handle_closed. */
+	void (*close)(struct loader *l);
+	const char *log; /* where it says why it died */
+};
+extern const struct loader_kind loader_spawned, loader_connected;
+
+struct parcel;
+
+struct kept {
+	struct grant *grant;
+	struct kept *next;
+};
+
+struct loader {
+	struct loader_pool *pool;
+	struct loader *next;
+	const struct loader_kind *kind;
+	uv_process_t process; /* of a child */
+	uv_poll_t death; /* the pidfd that a service's handed in */
+	int pidfd; /* -1: none */
+	int pid; /* as it says itself, in its own namespace; 0: not yet */
+	bool mourned; /* its end will be told apart from its connection's */
+	uv_timer_t timer;
+	unsigned handles; /* of libuv, not closed yet */
+	enum loader_state state;
+	bool was_starting; /* it died before its hello */
+	bool keeps; /* it was warming or warm once */
+	bool outdated; /* it began before a GPU that was lost came back: its driver can't use that one */
+	bool unbegun; /* it was warm, and has said nothing of its job yet: another loader can have that */
+	uint64_t warm_since_ms; /* steady */
+	uint64_t started_ms; /* steady */
+	struct session *session;
+	struct job *job;
+	struct version_id reads; /* the part that it verifies, and may have mapped until it is gone */
+	uint32_t reads_replica;
+	struct kept *kept;
+};
+
+/* When a user's check was last given a loader. */
+struct turn {
+	uid_t uid;
+	uint64_t at; /* counts checks; 0: an empty entry */
+};
+
+/* Of users who publish at the same time there are few. One that is forgotten is served as if it came anew. */
+#define TURNS_KEPT 64
+
+struct loader_pool {
+	struct work *work;
+	struct loader *first;
+	uv_timer_t *retry, *idle, *warm; /* each closes on its own */
+	uint64_t warm_at_ms; /* steady: contexts are made without a load from then on */
+	unsigned warm_failures; /* to make some, in a row */
+	uint64_t retry_at_ms; /* steady */
+	unsigned failures; /* at start, in a row */
+	struct error failure; /* the last one */
+	bool started;
+	bool turning; /* what ends in a turn makes no turn of its own */
+	uint64_t asked_ms; /* steady: the last report that was asked for */
+	struct turn turns[TURNS_KEPT];
+	uint64_t last_turn;
+	void (*ready)(void *data);
+	void *ready_data;
+};
+
+/* Starts one more process; false: it failed, and the pool tries later. */
+bool loader_start(struct loader_pool *pool);
+/* Its publish_begin waits until contexts of other jobs are gone. */
+bool loader_waits_for_room(const struct loader *l);
+/* Ends a standby loader that is not needed any more. */
+void loader_dismiss(struct loader *l);
+/* Gives a standby loader its job. */
+void loader_assign(struct loader *l, struct job *job);
+/* Sends a notification that is complete but for its end, with the descriptors of `with`. */
+void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with);
+/* Kills and frees, without a word to anybody: the pool ends. */
+void loader_discard(struct loader *l);
+
+void loader_on_timer(uv_timer_t *timer);
+/* Standby loaders that no job took; NULL: there is none. */
+struct loader *loader_pool_spare(const struct loader_pool *pool);
+/* Whether a job could begin if there were a process for it, and no more may be started. */
+bool loader_pool_lacks_process(const struct loader_pool *pool);
+
+/* ---- loader_warm.c ---- */
+
+/* Gives loads to loaders that have a context for them. */
+void warm_assign(struct loader_pool *pool);
+/* Ends those that may not keep their contexts any longer: somebody is short of memory or of a loader, the configuration
+ * has changed, a GPU was lost. Has contexts made where they are always to be there. */
+void warm_turn(struct loader_pool *pool);
+/* The configuration may have changed. */
+void warm_watch(struct loader_pool *pool);
+/* Ends all of them; those that have a job keep nothing after it. */
+void warm_renew(struct loader_pool *pool);
+/* It is gone, or could not make its contexts. */
+void loader_warm_failed(struct loader *l, const struct error *error);
+
+/* For the kinds: the process is gone. status: " (signal 9)", or "" where nobody knows. Frees it. */
+void loader_gone(struct loader *l, const char *status);
+void loader_handle_closed(uv_handle_t *handle);
+/* loader_connect.c: watches the process that handed in this pidfd, which is taken over. -errno. */
+int loader_mourn(struct loader *l, int pidfd);
+
+#endif

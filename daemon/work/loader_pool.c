@@ -1,0 +1,442 @@
+#include "../base/clock.h"
+#include "loader_internal.h"
+#include "losses.h"
+#include "room.h"
+#include "scrub.h"
+#include "../net/session.h"
+#include "../clients/waiter.h"
+#include "../../proto/methods.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Anybody may ask for the status, and a report asks the driver for every device. */
+#define REPORT_OLD_MS 1000
+
+/* ---- counting ---- */
+
+static unsigned in_state(const struct loader_pool *pool, enum loader_state state)
+{
+	unsigned count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state == state;
+	return count;
+}
+
+uint64_t loader_pool_count(const struct loader_pool *pool)
+{
+	uint64_t count = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		count += l->state != LOADER_FORGOTTEN;
+	return count;
+}
+
+struct loader *loader_pool_spare(const struct loader_pool *pool)
+{
+	struct loader *l = pool->first;
+
+	while (l && (l->state != LOADER_STANDBY || l->session->ended))
+		l = l->next;
+	return l;
+}
+
+bool loader_pool_standby(const struct loader_pool *pool)
+{
+	return loader_pool_spare(pool) != NULL;
+}
+
+const struct error *loader_pool_failure(const struct loader_pool *pool)
+{
+	return pool->failures > 0 ? &pool->failure : NULL;
+}
+
+struct loader *loader_of(const struct loader_pool *pool, const void *job)
+{
+	struct loader *l = pool ? pool->first : NULL;
+
+	while (l && (!l->job || l->job != job))
+		l = l->next;
+	return l;
+}
+
+void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
+		      struct grant *grant)
+{
+	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
+		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
+			loader_keep(l, grant_use(grant));
+	}
+}
+
+/* ---- contexts ---- */
+
+bool loader_waits_for_room(const struct loader *l)
+{
+	const struct waiter *w = l->pool->work->clients->waiters[WAIT_ROOM];
+
+	while (w && w->request.session != l->session)
+		w = w->next;
+	return w != NULL;
+}
+
+static bool is_passing(const struct loader *l)
+{
+	return l->state != LOADER_FORGOTTEN && !loader_waits_for_room(l);
+}
+
+uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
+			     const struct loader *but)
+{
+	uint64_t bytes = 0;
+
+	for (const struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
+		if (l == but || !is_passing(l))
+			continue;
+		for (const struct kept *kept = l->kept; kept; kept = kept->next) {
+			const struct budget_charge *charge = &kept->grant->charge;
+
+			bytes += charge->context && charge->device == device ? charge->bytes : 0;
+		}
+	}
+	return bytes;
+}
+
+/* ---- its life ---- */
+
+struct loader_pool *loader_pool_new(struct work *work)
+{
+	struct loader_pool *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return NULL;
+	pool->retry = malloc(sizeof(*pool->retry));
+	pool->idle = malloc(sizeof(*pool->idle));
+	pool->warm = malloc(sizeof(*pool->warm));
+	if (!pool->retry || !pool->idle || !pool->warm) {
+		free(pool->retry);
+		free(pool->idle);
+		free(pool->warm);
+		free(pool);
+		return NULL;
+	}
+	pool->work = work;
+	pool->retry->data = pool->idle->data = pool->warm->data = pool;
+	uv_timer_init(work->loop, pool->retry);
+	uv_timer_init(work->loop, pool->idle);
+	uv_timer_init(work->loop, pool->warm);
+	return pool;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+struct loader_pool *loader_pool_free(struct loader_pool *pool)
+{
+	if (!pool)
+		return NULL;
+	while (pool->first)
+		loader_discard(pool->first);
+	uv_close((uv_handle_t *)pool->retry, on_timer_closed);
+	uv_close((uv_handle_t *)pool->idle, on_timer_closed);
+	uv_close((uv_handle_t *)pool->warm, on_timer_closed);
+	free(pool);
+	return NULL;
+}
+
+void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void *data)
+{
+	pool->started = true;
+	pool->ready = ready;
+	pool->ready_data = data;
+	loader_pool_turn(pool);
+}
+
+/* An operator's load does not wait for what publishers hand in: of several loaders checks and verifies never have the
+ * last one. */
+static bool may_check(const struct loader_pool *pool)
+{
+	uint64_t loaders = pool->work->config->loaders, checks = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind != JOB_LOAD;
+	return loaders == 1 || checks + 1 < loaders;
+}
+
+/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if that share is used up by what is
+ * checked and by what waits before this job, so that the job has to wait. */
+static bool has_its_share(const struct loader_pool *pool, const struct job *job)
+{
+	const struct work *work = pool->work;
+	uint64_t checks;
+
+	if (job->kind != JOB_CHECK)
+		return false;
+	checks = job_queued_checks(&work->jobs, job->uid, job);
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
+	return checks >= work->config->quota.per_uid[QUOTA_PUBLISHES];
+}
+
+/* On the first device where its context does not fit. */
+static void explain_room(const struct work *work, const struct job *job, struct error *error)
+{
+	for (size_t i = 0; i < job->device_count; i++) {
+		if (job->devices[i]->context > budget_left(job->devices[i])) {
+			room_explain(work, job->devices[i], 0, error);
+			return;
+		}
+	}
+}
+
+/* ---- turns ---- */
+
+/* When a user's check was last given a loader; 0: not as far as is known. */
+static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < TURNS_KEPT; i++) {
+		if (pool->turns[i].uid == uid && pool->turns[i].at > at)
+			at = pool->turns[i].at;
+	}
+	return at;
+}
+
+/* Takes the user's entry, or the one of whoever was served longest ago. */
+static void note_served(struct loader_pool *pool, uid_t uid)
+{
+	struct turn *turn = &pool->turns[0];
+
+	for (size_t i = 0; i < TURNS_KEPT && !(turn->at && turn->uid == uid); i++) {
+		struct turn *other = &pool->turns[i];
+
+		if ((other->at && other->uid == uid) || other->at < turn->at)
+			turn = other;
+	}
+	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
+}
+
+/* Loads are operators' and go first, by age. Of all else the user goes first who was served longest ago: a user with
+ * many parts does not keep another one, who comes later with one, from a checker. */
+static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
+{
+	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
+		return other->kind != JOB_LOAD;
+	return last_served(pool, job->uid) < last_served(pool, other->uid);
+}
+
+static struct job *first_in_turn(const struct loader_pool *pool)
+{
+	const struct job_table *jobs = &pool->work->jobs;
+	struct job *job = NULL, *first = NULL;
+
+	while ((job = job_queued(jobs, job, may_check(pool)))) {
+		if (!job->crowded && !has_its_share(pool, job) && (!first || goes_before(pool, job, first)))
+			first = job;
+	}
+	return first;
+}
+
+/* The one whose turn it is, with its contexts charged. Where they never fit the job ends; where other loaders'
+ * are in the way it waits, and lets others pass. */
+static struct job *next_job(struct loader_pool *pool)
+{
+	struct work *work = pool->work;
+	struct job *job;
+	struct error error;
+
+	for (job = work->jobs.first; job; job = job->next)
+		job->crowded = false;
+	while ((job = first_in_turn(pool))) {
+		int r = job_charge_contexts(job, NULL, &error);
+
+		job->crowded = r == -EAGAIN;
+		if (r == 0) {
+			if (job->kind != JOB_LOAD)
+				note_served(pool, job->uid);
+			return job;
+		}
+		if (job->crowded)
+			continue;
+		if (r == -ENOSPC)
+			explain_room(work, job, &error);
+		job_end(work, job, &error);
+	}
+	return NULL;
+}
+
+/* Those that are left in the queue say why. */
+static void tell_waiting(const struct loader_pool *pool)
+{
+	struct work *work = pool->work;
+	uint64_t loaders = work->config->loaders;
+	char why[JOB_PHASE_BYTES + 1] = "";
+
+	if (work->jobs.queued == 0)
+		return;
+	if (loader_pool_spare(pool))
+		snprintf(why, sizeof(why), "the last of %llu is left to loads", (unsigned long long)loaders);
+	else if (loader_pool_count(pool) >= loaders && in_state(pool, LOADER_STARTING) == 0)
+		snprintf(why, sizeof(why), "all %llu are busy", (unsigned long long)loaders);
+	else if (pool->failures > 0)
+		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
+	for (struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->state == JOB_QUEUED && !job->hand_in)
+			job_waits(work, job,
+				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
+				  : has_its_share(pool, job)
+					  ? "its user has all checks at once that publishes_per_uid allows"
+					  : why);
+	}
+}
+
+/* Whether what is left in the queue needs what the scrub has, or a publish that waits for room. */
+static bool is_short(const struct loader_pool *pool, const struct loader *spare)
+{
+	const struct work *work = pool->work;
+
+	if (work->clients->waiters[WAIT_ROOM])
+		return true;
+	if (work->jobs.queued == 0)
+		return false;
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->state == JOB_QUEUED && job->crowded)
+			return true;
+	}
+	return spare ||
+	       (in_state(pool, LOADER_STARTING) == 0 && loader_pool_count(pool) >= work->config->loaders);
+}
+
+/* spare: one that stands by and has nothing to do; NULL: there is none. */
+static void scrub_turn(struct loader_pool *pool, struct loader *spare)
+{
+	struct work *work = pool->work;
+	uint64_t loaders = work->config->loaders;
+	struct job *job = NULL;
+
+	if (is_short(pool, spare))
+		scrub_give_way(work->scrub);
+	else if (spare && (loaders == 1 || loader_pool_count(pool) - in_state(pool, LOADER_WARM) < loaders))
+		job = scrub_next(work->scrub);
+	if (job)
+		loader_assign(spare, job);
+}
+
+/* Parts that are being filled will need a checker each: starting one takes 0.2 s, which passes meanwhile. A loader that
+ * stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
+static uint64_t expected(const struct loader_pool *pool)
+{
+	uint64_t most = pool->work->config->loaders / 2, count = 0;
+
+	for (const struct job *job = pool->work->jobs.first; job && count < most; job = job->next)
+		count += job->hand_in != NULL;
+	return count;
+}
+
+/* Loaders that may be idle: one for each job that could begin, for each part to come, and one to spare. */
+static uint64_t wanted(const struct loader_pool *pool)
+{
+	uint64_t most = pool->work->config->loaders, count = expected(pool) + 1;
+	const struct job *job = NULL;
+
+	while (count < most && (job = job_queued(&pool->work->jobs, job, true)))
+		count += !has_its_share(pool, job);
+	return count;
+}
+
+bool loader_pool_lacks_process(const struct loader_pool *pool)
+{
+	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
+	       in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_LEAVING) == 0 && first_in_turn(pool);
+}
+
+static void start_missing(struct loader_pool *pool)
+{
+	uint64_t there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY), most = wanted(pool);
+
+	while (there < most && loader_pool_count(pool) < pool->work->config->loaders &&
+	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
+		there++;
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	struct loader_pool *pool = timer->data;
+	struct loader *l;
+
+	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = loader_pool_spare(pool)))
+		loader_dismiss(l);
+}
+
+/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
+static void dismiss_idle(struct loader_pool *pool)
+{
+	if (in_state(pool, LOADER_STANDBY) > wanted(pool) && !uv_is_active((uv_handle_t *)pool->idle))
+		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
+}
+
+static void turn(struct loader_pool *pool)
+{
+	struct loader *l;
+	struct job *job;
+
+	warm_assign(pool);
+	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
+		loader_assign(l, job);
+	scrub_turn(pool, l);
+	warm_turn(pool);
+	start_missing(pool);
+	dismiss_idle(pool);
+	tell_waiting(pool);
+}
+
+void loader_pool_turn(struct loader_pool *pool)
+{
+	if (!pool || !pool->started || pool->turning || pool->work->net->stopping)
+		return;
+	pool->turning = true;
+	turn(pool);
+	pool->turning = false;
+}
+
+void loader_pool_renew(struct loader_pool *pool)
+{
+	struct loader *l;
+
+	while ((l = loader_pool_spare(pool)))
+		loader_dismiss(l);
+	warm_renew(pool);
+	loader_pool_turn(pool);
+}
+
+void loader_pool_watch(struct loader_pool *pool)
+{
+	for (struct loader *l = pool->first; l; l = l->next)
+		loader_watch(l);
+	warm_watch(pool);
+	loader_pool_turn(pool);
+}
+
+void loader_pool_report(struct loader_pool *pool)
+{
+	struct loader *l = pool ? loader_pool_spare(pool) : NULL;
+	struct message_writer w;
+
+	if (!l || l->session->out)
+		return;
+	pool->asked_ms = clock_steady_ms();
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_REPORT);
+	losses_put(&w, pool->work);
+	loader_notify(l, &w, &(struct parcel){0});
+}
+
+void loader_pool_refresh(struct loader_pool *pool)
+{
+	if (clock_steady_ms() - pool->asked_ms >= REPORT_OLD_MS)
+		loader_pool_report(pool);
+}

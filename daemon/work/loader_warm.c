@@ -1,0 +1,460 @@
+/* Loaders that keep their CUDA contexts for the next load ([loader] keep_context): a *warm* loader has contexts and no job.
+ *
+ * - Only operators' loads make and use kept contexts. A check or a verify maps memory that another user made, and ends with its
+ *   process; a load that failed, was cancelled or met an error of the driver does too.
+ * - A GPU has one kept context at most. Its room is charged to the GPU's budget, as any loader's context is.
+ * - A warm loader goes first wherever memory or a loader is short, and its end is the end of its contexts. */
+#include "../base/clock.h"
+#include "loader_internal.h"
+#include "scrub.h"
+#include "../net/session.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what one has ---- */
+
+static bool is_warm(const struct loader *l)
+{
+	return (l->state == LOADER_WARM || l->state == LOADER_WARMING) && !l->session->ended;
+}
+
+/* The next one from here on. */
+static struct loader *next_warm(struct loader *l)
+{
+	while (l && !is_warm(l))
+		l = l->next;
+	return l;
+}
+
+/* The next charge for a context, after this one (NULL: of all). */
+static const struct kept *next_context(const struct loader *l, const struct kept *after)
+{
+	const struct kept *kept = after ? after->next : l->kept;
+
+	while (kept && !kept->grant->charge.context)
+		kept = kept->next;
+	return kept;
+}
+
+static struct device *device_of(const struct kept *kept)
+{
+	return kept->grant->charge.device;
+}
+
+bool loader_has_context(const struct loader *l, const struct device *device)
+{
+	const struct kept *kept = NULL;
+
+	while ((kept = next_context(l, kept))) {
+		if (device_of(kept) == device)
+			return true;
+	}
+	return false;
+}
+
+static unsigned count_contexts(const struct loader *l)
+{
+	const struct kept *kept = NULL;
+	unsigned count = 0;
+
+	while ((kept = next_context(l, kept)))
+		count++;
+	return count;
+}
+
+static bool share_a_gpu(const struct loader *l, const struct loader *other)
+{
+	const struct kept *kept = NULL;
+
+	while ((kept = next_context(l, kept))) {
+		if (loader_has_context(other, device_of(kept)))
+			return true;
+	}
+	return false;
+}
+
+static bool has_lost(const struct loader *l)
+{
+	const struct kept *kept = NULL;
+
+	while ((kept = next_context(l, kept))) {
+		if (device_of(kept)->lost.code)
+			return true;
+	}
+	return false;
+}
+
+/* ---- how long ---- */
+
+static uint64_t keep_s(const struct loader_pool *pool)
+{
+	return pool->work->draining ? 0 : pool->work->config->keep_context_s;
+}
+
+static uint64_t left_ms(const struct loader *l)
+{
+	uint64_t until = l->warm_since_ms + keep_s(l->pool) * 1000, now = clock_steady_ms();
+
+	return until > now ? until - now : 0;
+}
+
+static void watch_end(struct loader *l)
+{
+	if (keep_s(l->pool) == KEEP_ALWAYS)
+		uv_timer_stop(&l->timer);
+	else
+		uv_timer_start(&l->timer, loader_on_timer, left_ms(l), 0);
+}
+
+void warm_watch(struct loader_pool *pool)
+{
+	for (struct loader *l = next_warm(pool->first); l; l = next_warm(l->next)) {
+		if (l->state == LOADER_WARM)
+			watch_end(l);
+	}
+	pool->warm_at_ms = 0;
+}
+
+static void stay(struct loader *l)
+{
+	l->state = LOADER_WARM;
+	l->keeps = true;
+	l->warm_since_ms = clock_steady_ms();
+	l->pool->warm_failures = 0;
+	watch_end(l);
+}
+
+/* ---- after a load ---- */
+
+/* Whether it is charged with the contexts of its job, and with nothing else: it may hold the memory of a version then. */
+static bool has_contexts_only(const struct loader *l)
+{
+	for (const struct kept *kept = l->kept; kept; kept = kept->next) {
+		if (!kept->grant->charge.context)
+			return false;
+	}
+	for (size_t i = 0; i < l->job->device_count; i++) {
+		if (l->job->devices[i]->context > 0 && !loader_has_context(l, l->job->devices[i]))
+			return false;
+	}
+	return l->kept != NULL;
+}
+
+bool loader_may_stay(const struct loader *l)
+{
+	if (keep_s(l->pool) == 0 || l->state != LOADER_BUSY || l->outdated || l->job->kind != JOB_LOAD ||
+	    has_lost(l) || !has_contexts_only(l))
+		return false;
+	for (const struct loader *other = next_warm(l->pool->first); other; other = next_warm(other->next)) {
+		if (share_a_gpu(l, other) && count_contexts(other) > count_contexts(l))
+			return false;
+	}
+	return true;
+}
+
+/* Those that have a GPU in common with it. */
+static void dismiss_others(const struct loader *l)
+{
+	struct loader *other = next_warm(l->pool->first);
+
+	while (other) {
+		if (other == l || !share_a_gpu(l, other)) {
+			other = next_warm(other->next);
+			continue;
+		}
+		loader_dismiss(other);
+		other = next_warm(l->pool->first);
+	}
+}
+
+void loader_stays(struct loader *l)
+{
+	l->job = NULL;
+	stay(l);
+	dismiss_others(l);
+}
+
+/* ---- the next load ---- */
+
+/* Of those that have a context for the load the one with the most. */
+static struct loader *best_for(const struct loader_pool *pool, const struct job *job)
+{
+	struct loader *best = NULL;
+	unsigned most = 0;
+
+	for (struct loader *l = next_warm(pool->first); l; l = next_warm(l->next)) {
+		unsigned count = 0;
+
+		for (size_t i = 0; l->state == LOADER_WARM && i < job->device_count; i++)
+			count += loader_has_context(l, job->devices[i]);
+		if (count > most) {
+			most = count;
+			best = l;
+		}
+	}
+	return best;
+}
+
+static bool assign_one(struct loader_pool *pool)
+{
+	const struct job_table *jobs = &pool->work->jobs;
+	struct job *job = NULL;
+	struct error error;
+
+	while ((job = job_queued(jobs, job, false))) {
+		struct loader *l = job->dry_run ? NULL : best_for(pool, job);
+
+		/* What does not fit waits or fails in its turn. */
+		if (!l || job_charge_contexts(job, l, &error) < 0)
+			continue;
+		loader_assign(l, job);
+		return true;
+	}
+	return false;
+}
+
+void warm_assign(struct loader_pool *pool)
+{
+	while (assign_one(pool))
+		;
+}
+
+/* ---- giving way ---- */
+
+/* A context that is made again at once would only be in the way again. */
+static void later(struct loader_pool *pool)
+{
+	pool->warm_at_ms = clock_steady_ms() + KEEP_AGAIN_MS;
+}
+
+static bool needs(const struct job *job, const struct device *device)
+{
+	size_t i = 0;
+
+	while (i < job->device_count && job->devices[i] != device)
+		i++;
+	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
+}
+
+/* Whether somebody waits for room for a context there. */
+static bool is_wanted(const struct work *work, const struct device *device)
+{
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
+		if (needs(job, device))
+			return true;
+	}
+	return scrub_waits(work->scrub);
+}
+
+/* Whether a publish waits for room there. */
+static bool is_awaited(const struct work *work, const struct device *device)
+{
+	const struct waiter *w = work->clients->waiters[WAIT_ROOM];
+
+	while (w && strcmp(w->device, device->id) != 0)
+		w = w->next;
+	return w != NULL;
+}
+
+/* Whether somebody can't have a context or memory on a GPU because of a context that is kept there. */
+static bool is_crowding(const struct loader *l)
+{
+	const struct work *work = l->pool->work;
+	const struct kept *kept = NULL;
+	struct error error;
+
+	while ((kept = next_context(l, kept))) {
+		if (is_awaited(work, device_of(kept)) ||
+		    (budget_check_context(device_of(kept), &error) == -EAGAIN &&
+		     is_wanted(work, device_of(kept))))
+			return true;
+	}
+	return false;
+}
+
+static bool is_in_the_way(const struct loader *l)
+{
+	return keep_s(l->pool) == 0 || has_lost(l) || is_crowding(l);
+}
+
+static void give_way(struct loader_pool *pool)
+{
+	struct loader *l = next_warm(pool->first);
+
+	while (l) {
+		if (!is_in_the_way(l)) {
+			l = next_warm(l->next);
+			continue;
+		}
+		later(pool);
+		loader_dismiss(l);
+		l = next_warm(pool->first);
+	}
+	l = next_warm(pool->first);
+	if (l && loader_pool_lacks_process(pool)) {
+		later(pool);
+		loader_dismiss(l);
+	}
+}
+
+void warm_renew(struct loader_pool *pool)
+{
+	struct loader *l;
+
+	for (l = pool->first; l; l = l->next)
+		l->outdated = true;
+	while ((l = next_warm(pool->first)))
+		loader_dismiss(l);
+}
+
+/* ---- before there is a load ---- */
+
+/* Whether a loader keeps a context on the device, or may when its load has ended. */
+static bool is_covered(const struct loader_pool *pool, const struct device *device)
+{
+	for (const struct loader *l = pool->first; l; l = l->next) {
+		bool loads = l->state == LOADER_BUSY && l->job->kind == JOB_LOAD;
+
+		if ((loads || is_warm(l)) && loader_has_context(l, device))
+			return true;
+	}
+	return false;
+}
+
+/* Charges the loader with a context on the device, if there is room. */
+static bool add_context(struct loader *l, struct device *device)
+{
+	struct budget_charge charge = {0};
+	struct grant *grant = NULL;
+	struct error error;
+
+	if (!device->is_cuda || device->lost.code || is_covered(l->pool, device) ||
+	    is_awaited(l->pool->work, device) || budget_charge_context(device, &charge, &error) < 0)
+		return false;
+	grant = charge.bytes ? grant_new(&charge) : NULL;
+	if (!grant) {
+		budget_release(&charge);
+		return false;
+	}
+	loader_keep(l, grant);
+	return true;
+}
+
+/* Charges the loader with contexts on all GPUs that have none and have room for it. Where some could not be made: on one of
+ * them, another one each time, so that a GPU that refuses keeps no other one from its context. */
+static void add_contexts(struct loader *l)
+{
+	const struct device_table *devices = &l->pool->work->ledger->devices;
+	const unsigned failures = l->pool->warm_failures;
+
+	for (size_t i = 0; i < devices->count; i++) {
+		if (add_context(l, devices->devices[(failures + i) % devices->count]) && failures > 0)
+			return;
+	}
+}
+
+static void make(struct loader_pool *pool, struct loader *l)
+{
+	struct message_writer w;
+
+	add_contexts(l);
+	if (!next_context(l, NULL))
+		return;
+	l->state = LOADER_WARMING;
+	l->keeps = true;
+	uv_timer_start(&l->timer, loader_on_timer, pool->work->config->loader_start_ms, 0);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_WARM);
+	message_begin_array(&w, "devices");
+	for (const struct kept *kept = NULL; (kept = next_context(l, kept));)
+		message_put_text(&w, NULL, device_of(kept)->id);
+	message_end(&w);
+	loader_notify(l, &w, &(struct parcel){0});
+}
+
+static void on_warm(uv_timer_t *timer)
+{
+	struct loader_pool *pool = timer->data;
+
+	pool->warm_at_ms = 0;
+	loader_pool_turn(pool);
+}
+
+/* Of loaders that stand by one, when nobody else needs it and another one can be started in its place. */
+static void make_always(struct loader_pool *pool)
+{
+	const struct work *work = pool->work;
+	struct loader *spare = loader_pool_spare(pool);
+	uint64_t now = clock_steady_ms();
+
+	if (keep_s(pool) != KEEP_ALWAYS || !spare || work->jobs.queued > 0 ||
+	    loader_pool_count(pool) >= work->config->loaders)
+		return;
+	if (now < pool->warm_at_ms)
+		uv_timer_start(pool->warm, on_warm, pool->warm_at_ms - now, 0);
+	else
+		make(pool, spare);
+}
+
+void loader_is_warm(struct loader *l, const struct error *error)
+{
+	struct loader_pool *pool = l->pool;
+
+	if (l->state != LOADER_WARMING)
+		return;
+	if (!error) {
+		stay(l);
+	} else {
+		loader_warm_failed(l, error);
+		loader_dismiss(l);
+	}
+	loader_pool_turn(pool);
+}
+
+void loader_warm_failed(struct loader *l, const struct error *error)
+{
+	later(l->pool);
+	if (l->pool->work->net->stopping || l->pool->warm_failures++ > 0)
+		return;
+	log_warning("no CUDA context is kept by gpuwm-loader (pid %d): %s%s%s", l->pid, error->message,
+		    error->detail[0] ? ": " : "", error->detail);
+}
+
+void warm_turn(struct loader_pool *pool)
+{
+	give_way(pool);
+	make_always(pool);
+}
+
+/* ---- what is told ---- */
+
+static void put_one(struct message_writer *w, const struct loader *l)
+{
+	const struct kept *kept = NULL;
+
+	message_begin_map(w, NULL);
+	message_put_u64(w, "pid", (uint64_t)l->pid);
+	message_begin_array(w, "contexts");
+	while ((kept = next_context(l, kept))) {
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", device_of(kept)->id);
+		message_put_u64(w, "bytes", kept->grant->charge.bytes);
+		message_end(w);
+	}
+	message_end(w);
+	message_put_bool(w, "ready", l->state == LOADER_WARM);
+	if (l->state == LOADER_WARM && keep_s(l->pool) != KEEP_ALWAYS)
+		message_put_u64(w, "left_ms", left_ms(l));
+	message_end(w);
+}
+
+void loader_pool_put(struct message_writer *w, const struct loader_pool *pool)
+{
+	message_begin_array(w, "keeping");
+	for (const struct loader *l = pool ? next_warm(pool->first) : NULL; l; l = next_warm(l->next))
+		put_one(w, l);
+	message_end(w);
+}

@@ -1,0 +1,106 @@
+#include "losses.h"
+#include "../restart/keeping.h"
+#include "loader.h"
+#include "../base/log.h"
+#include "work.h"
+#include "versions.h"
+#include "../../proto/methods.h"
+
+static void tell(struct work *work, const struct device *device, const char *kind)
+{
+	struct message_writer w;
+
+	event_begin(work->ledger->events, &w, kind);
+	message_put_text(&w, "device", device->id);
+	if (device->lost.code)
+		message_put_error(&w, "error", &device->lost);
+	event_emit(work->ledger->events, &w);
+}
+
+void losses_note(struct work *work, struct device *device, const struct error *why)
+{
+	if (device->lost.code)
+		return;
+	error_set(&device->lost, -ENODEV, why->detail, "%s", why->message);
+	log_error("%s is lost: %s", device->id, why->message);
+	tell(work, device, EVENT_DEVICE_LOST);
+	versions_lose(work, device);
+	work->losses_due = true;
+	work->room_came = true; /* who waits for room there waits in vain */
+	loader_pool_report(work->loaders);
+}
+
+void losses_end(struct work *work, struct device *device)
+{
+	if (!device->lost.code)
+		return;
+	device->lost = (struct error){0};
+	log_info("%s can be used again; versions that were lost with it stay tainted", device->id);
+	keeping_save(work->keeping);
+	tell(work, device, EVENT_DEVICE_BACK);
+	work->losses_due = true;
+	work->standbys_stale = true;
+}
+
+static const struct device *lost_of(const struct job *job)
+{
+	for (size_t i = 0; i < job->device_count; i++) {
+		if (job->devices[i]->lost.code)
+			return job->devices[i];
+	}
+	return NULL;
+}
+
+/* A job that has not ended and needs a lost device. One whose loader has gone waits for the fd store. */
+static struct job *next_job(struct work *work)
+{
+	struct job *job = work->jobs.first;
+
+	while (job && (job_ended(job) || (job->state == JOB_RUNNING && !job->loader) || !lost_of(job)))
+		job = job->next;
+	return job;
+}
+
+/* A loader may hang in a call to a GPU that is lost, so it is killed. Each end may end or forget others. */
+static void end_jobs(struct work *work)
+{
+	struct error why;
+	struct job *job;
+
+	while ((job = next_job(work))) {
+		device_check_there(lost_of(job), &why);
+		if (job->loader)
+			loader_fail(job->loader, &why);
+		else
+			job_end(work, job, &why);
+	}
+}
+
+void losses_settle(struct work *work)
+{
+	if (!work->losses_due || work->net->stopping)
+		return;
+	work->losses_due = false;
+	end_jobs(work);
+	versions_fail_lost(work);
+	if (work->standbys_stale)
+		loader_pool_renew(work->loaders);
+	else
+		loader_pool_turn(work->loaders); /* contexts on lost GPUs are not kept */
+	work->standbys_stale = false;
+}
+
+void losses_put(struct message_writer *w, const struct work *work)
+{
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < work->ledger->devices.count; i++) {
+		const struct device *device = work->ledger->devices.devices[i];
+
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", device->id);
+		if (device->lost.code)
+			message_put_bool(w, "lost", true);
+		message_end(w);
+	}
+	message_end(w);
+}

@@ -1,0 +1,187 @@
+/* Who hears of revoked leases: holders, subscribers, and operators who look. */
+#include "revoked_internal.h"
+#include "../../proto/methods.h"
+
+/* ---- telling ---- */
+
+static void put_who(struct message_writer *w, const struct revoked_holder *holder)
+{
+	message_put_u64(w, "session", holder->session_id);
+	message_put_u64(w, "pid", holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0);
+	message_put_u64(w, "uid", holder->peer.uid);
+}
+
+static void put_version(struct message_writer *w, const struct of_version *of)
+{
+	message_put_hex128(w, "version", of->id.bytes);
+	message_put_text(w, "model", of->model);
+	message_put_text(w, "tag", of->tag);
+}
+
+static void put_what(struct message_writer *w, const struct revoked *revoked)
+{
+	message_put_u64(w, "lease", revoked->id);
+	put_version(w, revoked->of);
+	message_put_text(w, "device", revoked->device->id);
+	message_put_u64(w, "rank", revoked->rank);
+}
+
+/* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
+static void emit_revoked(const struct revoked_holder *holder, const struct of_version *of, const char *reason)
+{
+	struct event_ring *events = holder->work->ledger->events;
+	const struct revoked *revoked = of->event_first;
+	struct message_writer w;
+
+	event_begin(events, &w, EVENT_REVOKED);
+	put_version(&w, of);
+	put_who(&w, holder);
+	message_put_u64(&w, "count", of->event_count);
+	message_begin_array(&w, "leases");
+	for (int i = 0; revoked && i < REVOKED_PER_EVENT; i++, revoked = revoked->next_of_event)
+		message_put_u64(&w, NULL, revoked->id);
+	message_end(&w);
+	message_put_text(&w, "reason", reason);
+	event_emit_about(events, &w, &(struct event_about){.model = of->model, .owner = of->owner});
+}
+
+/* Sorts the holder's untold leases by version; the first version. */
+static struct of_version *by_version(struct revoked_holder *holder)
+{
+	struct of_version *first = NULL, **end = &first;
+
+	for (struct revoked *revoked = holder->untold; revoked; revoked = revoked->next_untold) {
+		struct of_version *of = revoked->of;
+
+		if (of->event_count++ == 0) {
+			of->event_end = &of->event_first;
+			*end = of;
+			end = &of->event_next;
+		}
+		*of->event_end = revoked;
+		of->event_end = &revoked->next_of_event;
+	}
+	return first;
+}
+
+static void tell_subscribers(struct revoked_holder *holder, const char *reason)
+{
+	struct of_version *of = by_version(holder), *next;
+
+	for (; of; of = next) {
+		next = of->event_next;
+		emit_revoked(holder, of, reason);
+		of->event_count = 0;
+		of->event_first = NULL;
+		of->event_next = NULL;
+	}
+}
+
+/* As many as one packet has, from `revoked` on; the one after them. */
+static const struct revoked *tell_session(const struct revoked *revoked, const char *reason)
+{
+	struct session *session = revoked->holder->session;
+	struct parcel parcel = {0};
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_REVOKED);
+	message_put_text(&w, "reason", reason);
+	message_begin_array(&w, "leases");
+	for (int i = 0; revoked && i < REVOKED_PER_PACKET; i++, revoked = revoked->next_untold)
+		message_put_u64(&w, NULL, revoked->id);
+	message_end(&w);
+	message_end(&w);
+	if (message_finish(&w) == 0) {
+		parcel.data = w.buffer.data;
+		parcel.bytes = w.buffer.size;
+		session_send(session, &parcel);
+	} else {
+		session_end(session); /* without memory for it the session hears of it when it resumes */
+	}
+	message_writer_clear(&w);
+	return revoked;
+}
+
+static void tell_holder(struct revoked_holder *holder, const char *reason, struct message_writer *leases)
+{
+	const struct revoked *first = holder->untold;
+	struct revoked *revoked = holder->untold, *next;
+
+	while (first && holder->session)
+		first = tell_session(first, reason);
+	tell_subscribers(holder, reason);
+	holder->untold = NULL;
+	holder->untold_end = &holder->untold;
+	for (; revoked; revoked = next) {
+		next = revoked->next_untold;
+		revoked->next_untold = NULL;
+		if (leases) {
+			message_begin_map(leases, NULL);
+			put_what(leases, revoked);
+			put_who(leases, holder);
+			message_put_text(leases, "command", holder->peer.command);
+			message_end(leases);
+		}
+		if (revoked->unsent)
+			revoked_end(revoked);
+	}
+	if (!holder->first)
+		revoked_holder_end(holder);
+}
+
+void revoked_tell(struct work *work, const char *reason, struct message_writer *leases)
+{
+	struct revoked_holder *holder = work->revoked->holders, *next;
+
+	for (; holder; holder = next) {
+		next = holder->next;
+		if (holder->untold)
+			tell_holder(holder, reason, leases);
+	}
+}
+
+/* ---- looking ---- */
+
+static void put_leases(struct message_writer *w, const struct revoked_holder *holder)
+{
+	for (const struct revoked *revoked = holder->first; revoked; revoked = revoked->next_of_holder) {
+		message_begin_map(w, NULL);
+		put_what(w, revoked);
+		message_put_u64(w, "since_ms", revoked->since_ms);
+		message_put_u64(w, "revoked_ms", revoked->revoked_ms);
+		message_put_u64(w, "bytes", revoked->bytes);
+		message_put_bool(w, "freed", !revoked->version);
+		message_end(w);
+	}
+}
+
+void put_revoked_of(struct message_writer *w, const struct session *session)
+{
+	if (session->client->revoked)
+		put_leases(w, session->client->revoked);
+}
+
+static void put_gone(struct message_writer *w, const struct revoked_holder *holder)
+{
+	message_begin_map(w, NULL);
+	put_who(w, holder);
+	message_put_u64(w, "gid", holder->peer.gid);
+	message_put_text(w, "name", holder->name);
+	message_put_text(w, "command", holder->peer.command);
+	message_put_text(w, "socket", holder->kind == SESSION_ADMIN ? "admin" : "worker");
+	message_put_u64(w, "since_ms", holder->session_since_ms);
+	message_put_bool(w, "ended", true);
+	message_begin_array(w, "leases");
+	put_leases(w, holder);
+	message_end(w);
+	message_end(w);
+}
+
+void put_revoked_gone(struct message_writer *w, const struct work *work)
+{
+	for (const struct revoked_holder *holder = work->revoked->holders; holder; holder = holder->next) {
+		if (!holder->session)
+			put_gone(w, holder);
+	}
+}

@@ -1,0 +1,110 @@
+#include "work.h"
+
+#include "claims.h"
+#include "loader.h"
+#include "losses.h"
+#include "mourning.h"
+#include "revoked.h"
+#include "scrub.h"
+#include "silence.h"
+#include "versions.h"
+#include "../base/log.h"
+#include "../clients/audience.h"
+#include "../../proto/methods.h"
+
+#include <errno.h>
+
+int work_init(struct work *work)
+{
+	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer};
+
+	job_table_init(&work->jobs);
+	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
+		uv_timer_init(work->loop, timers[i]);
+		timers[i]->data = work;
+	}
+	work->loaders = loader_pool_new(work);
+	work->scrub = scrub_new(work);
+	work->revoked = revoked_table_new(work);
+	work->silence = silence_new(work);
+	return work->loaders && work->scrub && work->revoked && work->silence ? 0 : -ENOMEM;
+}
+
+void work_close(struct work *work)
+{
+	mourning_end(work);
+	work->revoked = revoked_table_free(work->revoked);
+	work->loaders = loader_pool_free(work->loaders);
+	work->scrub = scrub_free(work->scrub);
+	work->silence = silence_free(work->silence);
+	uv_close((uv_handle_t *)&work->claims_timer, NULL);
+	uv_close((uv_handle_t *)&work->force_timer, NULL);
+	uv_close((uv_handle_t *)&work->failed_timer, NULL);
+}
+
+void work_clear(struct work *work)
+{
+	job_table_clear(&work->jobs);
+}
+
+/* ---- before the loop sleeps ---- */
+
+static void turn_loaders(struct work *work)
+{
+	if (!work->turn_due)
+		return;
+	work->turn_due = false;
+	loader_pool_turn(work->loaders);
+}
+
+static void give_room(struct work *work)
+{
+	if (!work->room_came)
+		return;
+	work->room_came = false;
+	waiters_wake(work->clients, WAIT_ROOM, NULL);
+	work->turn_due = true; /* a context may be kept there */
+}
+
+void work_settle(struct work *work)
+{
+	losses_settle(work);
+	give_room(work);
+	net_settle(work->net);
+	turn_loaders(work);
+	audiences_tell(work->clients);
+	versions_settle(work);
+	claims_settle(work);
+}
+
+/* ---- draining ---- */
+
+/* What is on its way into the fd store gets there; after a drain it is retired then. */
+static void fail_publishes(struct work *work, const struct error *why)
+{
+	struct publish *publish = publish_next(work->ledger->publishes, NULL), *next;
+
+	for (; publish; publish = next) {
+		next = publish_next(work->ledger->publishes, publish);
+		if (!publish->version->storing)
+			versions_fail(work, publish, why, NULL);
+	}
+}
+
+void work_begin_draining(struct work *work, const struct error *why)
+{
+	struct message_writer w;
+
+	if (work->draining)
+		return;
+	work->draining = true;
+	log_info("%s: no new leases, publishes or loads", why->message);
+	event_begin(work->ledger->events, &w, EVENT_DRAINING);
+	event_emit(work->ledger->events, &w);
+	waiters_refuse(work->clients, WAIT_READY, why);
+	waiters_refuse(work->clients, WAIT_CLAIM, why);
+	fail_publishes(work, why);
+	for (struct job *job = work->jobs.first; job; job = job->next)
+		job_cancel(work, job, why);
+	work->turn_due = true; /* no context is kept any more */
+}

@@ -1,0 +1,60 @@
+/* What goes on beside the ledger: jobs and the loaders that do them, versions that become ready and go, publishers and claims.
+ * All of it runs on the loop's thread, and in other processes. */
+#ifndef GPUWM_DAEMON_WORK_H
+#define GPUWM_DAEMON_WORK_H
+
+#include "job.h"
+#include "../clients/clients.h"
+#include "../config/config.h"
+#include "../ledger/ledger.h"
+#include "../net/net.h"
+
+struct freeing;
+struct keeping;
+struct loader_pool;
+struct mourning;
+struct revoked_table;
+struct scrub;
+struct silence;
+
+struct work {
+	uv_loop_t *loop; /* its data is this struct */
+	const struct config *config;
+	struct ledger *ledger;
+	struct net *net;
+	struct clients *clients;
+	struct keeping *keeping; /* what a restart finds */
+
+	struct freeing *freeing; /* versions that are to go */
+	bool unfreed; /* freeing a version failed for lack of memory; gpuwmd tries again before the loop sleeps */
+	struct job_table jobs;
+	struct loader_pool *loaders;
+	struct scrub *scrub;
+	struct silence *silence; /* of publishers */
+	struct mourning *mourning; /* dead publishers whose processes are not gone */
+	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
+	uv_timer_t claims_timer, force_timer, failed_timer;
+	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
+	uint64_t claims_saved; /* claim_changes of what was saved last */
+	bool turn_due; /* gpuwmd gives loaders to jobs, and starts loaders, before the loop sleeps */
+	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
+	bool standbys_stale; /* the loaders that stand by began before a device came back */
+	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
+	bool draining; /* no new leases, publishes, loads */
+	bool drained; /* an operator let everything go: what still becomes ready is retired */
+};
+
+/* Makes its parts. The caller has set the members up to `keeping`. -ENOMEM: work_close and work_clear are called all the
+ * same. */
+int work_init(struct work *work);
+/* Closes the loop's handles, once all sessions but loaders' have gone. */
+void work_close(struct work *work);
+/* Frees the rest, after the loop. */
+void work_clear(struct work *work);
+
+/* Before the loop sleeps: does what was put off until now, says goodbye to sessions that ended, wakes subscribers. */
+void work_settle(struct work *work);
+/* An operator drains gpuwmd, or it ends: no new leases, publishes, loads. `why` is what those who wait are told. */
+void work_begin_draining(struct work *work, const struct error *why);
+
+#endif
