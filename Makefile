@@ -376,7 +376,8 @@ fuzz: $(FUZZ_BINS)
 	scripts/fuzz $(BUILD)
 
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
-lint:
+lint: programs
+	@scripts/layers $(BUILD)
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \

@@ -114,6 +114,21 @@ int device_check_there(const struct device *device, struct error *error)
 	return error_set(error, -ENODEV, remedy, "%s is lost: %.800s", device->id, device->lost.message);
 }
 
+void device_table_put(struct message_writer *w, const struct device_table *table)
+{
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < table->count; i++) {
+		const struct device *device = table->devices[i];
+
+		message_begin_map(w, NULL);
+		message_put_text(w, "device", device->id);
+		if (device->lost.code)
+			message_put_bool(w, "lost", true);
+		message_end(w);
+	}
+	message_end(w);
+}
+
 void device_table_clear(struct device_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)

@@ -5,6 +5,7 @@
 #define GPUWM_DAEMON_DEVICE_H
 
 #include "../base/quota.h"
+#include "../../proto/message.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,6 +55,8 @@ void device_table_rebudget(struct device_table *table);
  * the first report, a later one brings name, total, context and free only. -EINVAL, -ENOMEM, -ENOSPC. */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
 /* NULL: no such device. */
+/* Writes `devices: [{device, lost}]` for a loader: the devices that gpuwmd knows, and which of them are lost. */
+void device_table_put(struct message_writer *w, const struct device_table *table);
 struct device *device_find(const struct device_table *table, const char *id);
 void device_table_clear(struct device_table *table);
 /* Checks that the device can take loads and publishes. -ENODEV: it is lost; the error says how, and the remedy. */

@@ -124,7 +124,7 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 	request_result(request, &w);
 	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
 	put_version_id(&w, "instance", &request->server->instance);
-	losses_put(&w, &request->server->work);
+	device_table_put(&w, &request->server->ledger.devices);
 	request_answer(request, &w);
 	if (session->client->loader)
 		loader_is_standby(session->client->loader);

@@ -1,7 +1,6 @@
 #include "hand_in.h"
 
 #include "../base/clock.h"
-#include "loader.h"
 #include "work.h"
 #include "silence.h"
 #include "../base/watching.h"
@@ -15,7 +14,6 @@
 struct hand_in {
 	uv_poll_t poll;
 	struct job *job;
-	uint64_t left_ms;
 };
 
 static void on_closed(uv_handle_t *handle)
@@ -30,11 +28,6 @@ struct hand_in *hand_in_forget(struct hand_in *hand_in)
 	return NULL;
 }
 
-uint64_t hand_in_left_ms(const struct hand_in *hand_in)
-{
-	return hand_in->left_ms;
-}
-
 static void on_event(uv_poll_t *poll, int status, int events)
 {
 	struct work *work = poll->loop->data;
@@ -47,14 +40,14 @@ static void on_event(uv_poll_t *poll, int status, int events)
 	if (ioctl(job->publisher_sock, SIOCINQ, &unread) < 0)
 		unread = 0;
 	if (unread == 0) {
-		hand_in->left_ms = clock_steady_ms();
+		job->left_ms = clock_steady_ms();
 		uv_poll_stop(poll);
 		silence_watch(work->silence);
 		return;
 	}
 	job->hand_in = hand_in_forget(hand_in);
 	job_handed_in(&work->jobs, job);
-	loader_pool_turn(work->loaders);
+	work->turn_due = true;
 }
 
 int hand_in_await(struct work *work, struct job *job, struct error *error)

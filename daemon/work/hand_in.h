@@ -12,11 +12,10 @@ struct work;
 struct job;
 struct hand_in;
 
-/* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. -ENOMEM, -errno. */
+/* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. If it
+ * closes the socket without, left_ms of the job says when, and silence.h ends its publish a moment later: a process that
+ * dies closes its connection to gpuwmd too, which tells more. -ENOMEM, -errno. */
 int hand_in_await(struct work *work, struct job *job, struct error *error);
-/* When the publisher closed the socket without a hand_in, steady; 0: it did not. silence.h ends its publish, a moment
- * later: a process that dies closes its connection to gpuwmd too, which tells more. */
-uint64_t hand_in_left_ms(const struct hand_in *hand_in);
 /* Watches no longer: before the socket is closed or handed on. NULL is fine; always NULL. */
 struct hand_in *hand_in_forget(struct hand_in *hand_in);
 

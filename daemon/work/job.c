@@ -1,17 +1,12 @@
 #include "job.h"
 #include "../base/clock.h"
-#include "hand_in.h"
-#include "loader.h"
 #include "work.h"
-#include "verify.h"
-#include "versions.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Progress events of one job: four a second are smooth for a bar. */
 #define JOB_EVENT_MS 250
@@ -40,23 +35,29 @@ const char *job_state_told(const struct job *job)
 
 /* ---- the table ---- */
 
-void job_table_init(struct job_table *table)
+void job_table_init(struct job_table *table, const struct job_actions *const actions[JOB_KINDS])
 {
-	*table = (struct job_table){.end = &table->first};
+	*table = (struct job_table){.actions = actions, .end = &table->first};
 }
 
-static void close_publisher(struct job *job)
+void job_release_contexts(struct job *job)
 {
-	job->hand_in = hand_in_forget(job->hand_in);
-	if (job->publisher_sock >= 0)
-		close(job->publisher_sock);
-	job->publisher_sock = -1;
+	for (size_t i = 0; job->contexts && i < job->device_count; i++)
+		budget_release(&job->contexts[i]);
+	free(job->contexts);
+	job->contexts = NULL;
+}
+
+static void job_clear(struct job *job)
+{
+	if (job->actions->clear)
+		job->actions->clear(job);
 }
 
 static void job_free(struct job *job)
 {
 	job_release_contexts(job);
-	close_publisher(job);
+	job_clear(job);
 	free(job->source);
 	free(job->key);
 	free(job->plan);
@@ -74,7 +75,7 @@ void job_table_clear(struct job_table *table)
 		table->first = job->next;
 		job_free(job);
 	}
-	job_table_init(table);
+	job_table_init(table, table->actions);
 }
 
 bool job_ended(const struct job *job)
@@ -155,6 +156,7 @@ int job_new(struct work *work, enum job_kind kind, const char *model, const char
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	job->id = ++table->last_id;
 	job->kind = kind;
+	job->actions = table->actions[kind];
 	job->uid = uid;
 	job->created_ms = clock_wall_ms();
 	job->publisher_sock = -1;
@@ -345,38 +347,14 @@ void job_remark(struct work *work, struct job *job, const char *note)
 
 void job_watch(struct job *job)
 {
-	bool first = job->watched_ms == 0;
-
 	job->watched_ms = clock_steady_ms();
-	if (first && job->loader)
-		loader_watch(job->loader);
 }
 
-/* What it was to bring about and did not fails. */
-static void fail_unfinished(struct work *work, struct job *job, const struct error *error)
+void job_put(struct message_writer *w, const struct job *job, const struct config *config)
 {
-	struct error unfinished;
-	struct publish *publish;
-	struct publish_part *part;
-
-	if (!error) {
-		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
-		error = &unfinished;
-	}
-	if (job->kind == JOB_LOAD) {
-		versions_fail_of(work, job, error, NULL);
-		return;
-	}
-	if (job->kind == JOB_VERIFY)
-		return;
-	publish = publish_find(work->ledger->publishes, &job->publish);
-	part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
-	if (!part || part->checker != job)
-		return;
-	if (publish->version->replicas[part->replica].checked)
-		part->checker = NULL;
-	else
-		versions_fail(work, publish, error, NULL);
+	message_put_u64(w, "job", job->id);
+	message_put_text(w, "kind", job_kind_name(job->kind));
+	job->actions->put(w, job, config);
 }
 
 static void keep_error(struct job *job, const struct error *error)
@@ -430,11 +408,9 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 		keep_error(job, error);
 	else
 		job->done = job->total; /* the last progress may not have been told */
-	close_publisher(job);
+	job_clear(job);
 	job_release_contexts(job);
-	fail_unfinished(work, job, error);
-	if (job->kind == JOB_VERIFY)
-		verify_end(work, job, error);
+	job->actions->end(work, job, error);
 	job->loader = NULL;
 	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
@@ -474,5 +450,16 @@ void job_cancel(struct work *work, struct job *job, const struct error *reason)
 		return;
 	}
 	tell(work, job);
-	loader_cancel(job->loader);
+	work->cancels_due = true;
+}
+
+void jobs_cancel_readers(struct work *work, const struct version *version)
+{
+	struct error reason;
+
+	error_set(&reason, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
+	for (struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->verifies == version)
+			job_cancel(work, job, &reason);
+	}
 }

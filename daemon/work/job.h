@@ -6,6 +6,7 @@
 #include "job_record.h"
 #include "../../proto/errors.h"
 #include "../../proto/names.h"
+#include "../../proto/packet.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -21,7 +22,21 @@ struct job;
 struct message_writer;
 struct version;
 
-enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_KINDS };
+
+/* What is particular to a kind of job. */
+struct job_actions {
+	/* Writes what the loader is told of it, besides its number and kind. */
+	void (*put)(struct message_writer *w, const struct job *job, const struct config *config);
+	/* A loader gets it. Fills in the descriptors that go with the message and returns their number. *ret_close: they are
+	 * the message's from now on, and no longer the job's. NULL: none go with it. */
+	size_t (*begin)(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close);
+	/* It has ended (error NULL: done). What it was to bring about and did not fails. */
+	void (*end)(struct work *work, struct job *job, const struct error *error);
+	/* Gives back what it has beside memory: before `end`, and once more before it is freed. NULL: it has nothing. */
+	void (*clear)(struct job *job);
+};
+
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 const char *job_kind_name(enum job_kind kind);
 const char *job_state_name(enum job_state state);
@@ -33,6 +48,7 @@ const char *job_state_told(const struct job *job);
 struct job {
 	uint64_t id;
 	enum job_kind kind;
+	const struct job_actions *actions; /* of its kind */
 	enum job_state state;
 	char phase[JOB_PHASE_BYTES + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
@@ -65,6 +81,7 @@ struct job {
 	int publisher_sock; /* the checker's end; -1: handed on */
 	struct hand_in
 		*hand_in; /* its publisher has not handed in: there is nothing to check yet; NULL: it has */
+	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
 	/* verify (verify.h), with rank and world */
@@ -82,11 +99,13 @@ struct job {
 #define JOBS_PER_EPOCH 1000000
 
 struct job_table {
+	const struct job_actions *const *actions; /* by kind */
 	struct job *first, **end; /* by age */
 	uint64_t last_id, running, queued, kept; /* queued: without checks that wait for their publisher */
 };
 
-void job_table_init(struct job_table *table);
+/* actions: of each kind, for as long as the table is there. */
+void job_table_init(struct job_table *table, const struct job_actions *const actions[JOB_KINDS]);
 void job_table_clear(struct job_table *table);
 
 /* A queued job without particulars; -EDQUOT: JOBS_QUEUED_MAX; of a check CHECKS_OPEN_MAX and CHECKS_OPEN_PER_UID_MAX. */
@@ -100,13 +119,6 @@ void job_handed_in(struct job_table *table, struct job *job);
 void job_drop(struct job_table *table, struct job *job);
 /* Copies one more device. -ENOMEM. */
 int job_add_device(struct job *job, struct device *device);
-/* Charges what the contexts take of its devices that the loader (NULL: a new one) does not have yet. -EAGAIN: other
- * loaders' are in the way; -ENOSPC, -ENOMEM. */
-int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error);
-/* Gives back what no loader has. */
-void job_release_contexts(struct job *job);
-/* The loader has them from now on, until it is gone. */
-void job_hand_contexts(struct job *job, struct loader *loader);
 /* NULL: never was, or forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
 /* The oldest that waits for a loader and has what to do, after this one (NULL: of all); NULL. checks false: of the loads
@@ -120,7 +132,10 @@ bool job_ended(const struct job *job);
 /* Forgets ended ones above JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);
 
-/* What the loader is told of it. */
+/* Gives back the contexts that no loader has. */
+void job_release_contexts(struct job *job);
+
+/* Writes what the loader is told of it. */
 void job_put(struct message_writer *w, const struct job *job, const struct config *config);
 /* Of a queued one: why it has no loader, "" where one is coming. */
 void job_waits(struct work *work, struct job *job, const char *why);
@@ -145,7 +160,9 @@ void jobs_conclude(struct work *work, const struct version_id *version, const st
 /* The jobs that made or checked this version are told what did not follow from its being
  * ready: it does not fail them. */
 void job_note(struct job_table *table, const struct version_id *version, const struct error *error);
-/* Ends it at once when queued; when running, tells the loader and kills it if it does not end. */
+/* Ends a queued job at once. The loader of a running one is told before the loop sleeps, and killed if it does not end. */
 void job_cancel(struct work *work, struct job *job, const struct error *reason);
+/* Cancels the jobs that read the memory of this version, which is to be freed. */
+void jobs_cancel_readers(struct work *work, const struct version *version);
 
 #endif

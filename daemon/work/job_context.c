@@ -1,18 +1,11 @@
+#include "job_context.h"
 #include "job.h"
 #include "../ledger/device.h"
-#include "loader.h"
+#include "loader_internal.h"
 #include "../ledger/segment.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-void job_release_contexts(struct job *job)
-{
-	for (size_t i = 0; job->contexts && i < job->device_count; i++)
-		budget_release(&job->contexts[i]);
-	free(job->contexts);
-	job->contexts = NULL;
-}
 
 int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error)
 {

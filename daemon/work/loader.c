@@ -33,7 +33,7 @@ static void on_retry(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 
 	pool->retry_at_ms = 0;
-	loader_pool_turn(pool);
+	pool->work->turn_due = true;
 }
 
 static void retry_later(struct loader_pool *pool, uint64_t at_ms)
@@ -235,8 +235,8 @@ void loader_gone(struct loader *l, const char *status)
 
 	bury(l, status);
 	waiters_wake(pool->work->clients, WAIT_ROOM, NULL);
-	loader_pool_report(pool);
-	loader_pool_turn(pool);
+	pool->work->report_due = true;
+	pool->work->turn_due = true;
 }
 
 /* A process that the kernel does not let go is no longer waited for. */
@@ -252,7 +252,7 @@ static void kill_loader(struct loader *l, const struct error *error)
 		return;
 	}
 	uv_timer_start(&l->timer, loader_on_timer, LOADER_KILL_MS, 0);
-	loader_pool_turn(l->pool);
+	l->pool->work->turn_due = true;
 }
 
 /* 0: it may take any time. A verify that works a hundredth of the time says something a hundredth as often. */
@@ -325,7 +325,7 @@ static void forget(struct loader *l)
 	l->state = LOADER_FORGOTTEN;
 	log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s", l->pid,
 		    l->kept ? ", and what it may hold stays charged until it is gone" : "");
-	loader_pool_turn(l->pool);
+	l->pool->work->turn_due = true;
 }
 
 void loader_on_timer(uv_timer_t *timer)
@@ -398,16 +398,6 @@ void loader_watch(struct loader *l)
 		watch(l);
 }
 
-void loader_keep(struct loader *l, struct grant *grant)
-{
-	struct kept *kept = malloc(sizeof(*kept));
-
-	if (!kept) /* stays charged rather than given out twice */
-		return;
-	*kept = (struct kept){.grant = grant, .next = l->kept};
-	l->kept = kept;
-}
-
 /* ---- what its connection says ---- */
 
 int loader_introduce(struct loader *l, uint64_t pid, int pidfd)
@@ -430,7 +420,7 @@ void loader_is_standby(struct loader *l)
 	l->was_starting = false;
 	l->pool->failures = 0;
 	spoke(l->pool);
-	loader_pool_turn(l->pool);
+	l->pool->work->turn_due = true;
 }
 
 void loader_has_begun(struct loader *l)

@@ -24,6 +24,8 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void
 /* Gives queued jobs to standby loaders, starts loaders that are missing, ends those that are not needed any more. NULL is
  * fine. */
 void loader_pool_turn(struct loader_pool *pool);
+/* Tells the loaders whose jobs were cancelled. NULL is fine. */
+void loader_pool_cancel(struct loader_pool *pool);
 /* Asks the standby loader for the devices anew; without one: the next says it
  * anyway. NULL is fine: descriptors are still being closed when the pool is gone. */
 void loader_pool_report(struct loader_pool *pool);
@@ -61,7 +63,7 @@ void loader_is_leaving(struct loader *loader);
 /* Its connection ended. */
 void loader_lost(struct loader *loader);
 
-/* Asks it to end its job; kills it when it does not. */
+/* Asks it to end its job, once; kills it when it does not. */
 void loader_cancel(struct loader *loader);
 /* Ends the loader's job with this error and kills the loader. Does nothing if the loader has no job. */
 void loader_fail(struct loader *loader, const struct error *error);

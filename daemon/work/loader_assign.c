@@ -1,42 +1,19 @@
 #include "../base/clock.h"
 #include "loader_internal.h"
 #include "../net/session.h"
-#include "verify.h"
+#include "job_context.h"
 #include "../../proto/methods.h"
 
-#include <unistd.h>
-
-void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with)
-{
-	struct parcel parcel = *with;
-
-	message_end(w);
-	if (message_finish(w) == 0) {
-		parcel.data = w->buffer.data;
-		parcel.bytes = w->buffer.size;
-		session_send(l->session, &parcel);
-	} else {
-		for (size_t i = 0; parcel.close_fds && i < parcel.fd_count; i++)
-			close(parcel.fds[i]);
-		session_end(l->session);
-	}
-	message_writer_clear(w);
-}
-
-/* What goes with a job: to a checker its publisher's socket, to whoever verifies the part. */
 static struct parcel give_descriptors(struct loader *l, struct job *job, int fds[PACKET_FDS_MAX])
 {
 	struct parcel parcel = {.fds = fds};
 
-	if (job->kind == JOB_VERIFY) {
+	if (job->verifies) {
 		l->reads = job->version;
 		l->reads_replica = job->replica;
-		parcel.fd_count = verify_begin(job, fds);
-	} else if (job->publisher_sock >= 0) {
-		parcel.close_fds = true;
-		fds[parcel.fd_count++] = job->publisher_sock;
-		job->publisher_sock = -1;
 	}
+	if (job->actions->begin)
+		parcel.fd_count = job->actions->begin(job, fds, &parcel.close_fds);
 	return parcel;
 }
 

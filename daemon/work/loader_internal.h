@@ -1,6 +1,6 @@
 /* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
  * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
- * how many there are, loader_warm.c which of them keep their contexts. */
+ * how many there are, loader_warm.c which of them keep their contexts, and loaders.c lists them. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
@@ -94,37 +94,42 @@ struct loader_pool {
 
 /* Starts one more process; false: it failed, and the pool tries later. */
 bool loader_start(struct loader_pool *pool);
-/* Its publish_begin waits until contexts of other jobs are gone. */
-bool loader_waits_for_room(const struct loader *l);
 /* Ends a standby loader that is not needed any more. */
 void loader_dismiss(struct loader *l);
 /* Gives a standby loader its job. */
 void loader_assign(struct loader *l, struct job *job);
-/* Sends a notification that is complete but for its end, with the descriptors of `with`. */
-void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with);
 /* Kills and frees, without a word to anybody: the pool ends. */
 void loader_discard(struct loader *l);
 
 void loader_on_timer(uv_timer_t *timer);
+/* ---- loaders.c ---- */
+
+unsigned loader_pool_in_state(const struct loader_pool *pool, enum loader_state state);
 /* Standby loaders that no job took; NULL: there is none. */
 struct loader *loader_pool_spare(const struct loader_pool *pool);
-/* Whether a job could begin if there were a process for it, and no more may be started. */
-bool loader_pool_lacks_process(const struct loader_pool *pool);
+/* Its publish_begin waits until contexts of other jobs are gone. */
+bool loader_waits_for_room(const struct loader *l);
+/* The next charge for a context, after this one (NULL: of all). */
+const struct kept *loader_next_context(const struct loader *l, const struct kept *after);
+/* Sends a notification that is complete but for its end, with the descriptors of `with`. */
+void loader_notify(struct loader *l, struct message_writer *w, const struct parcel *with);
+/* No context is made without a load for a while. */
+void loader_pool_warm_later(struct loader_pool *pool);
+/* It is gone, or could not make its contexts. */
+void loader_warm_failed(struct loader *l, const struct error *error);
 
 /* ---- loader_warm.c ---- */
 
 /* Gives loads to loaders that have a context for them. */
 void warm_assign(struct loader_pool *pool);
 /* Ends those that may not keep their contexts any longer: somebody is short of memory or of a loader, the configuration
- * has changed, a GPU was lost. Has contexts made where they are always to be there. */
-void warm_turn(struct loader_pool *pool);
+ * has changed, a GPU was lost. Has contexts made where they are always to be there. lacks_process: a job could begin if there were a process
+ * for it, and no more may be started. */
+void warm_turn(struct loader_pool *pool, bool lacks_process);
 /* The configuration may have changed. */
 void warm_watch(struct loader_pool *pool);
 /* Ends all of them; those that have a job keep nothing after it. */
 void warm_renew(struct loader_pool *pool);
-/* It is gone, or could not make its contexts. */
-void loader_warm_failed(struct loader *l, const struct error *error);
-
 /* For the kinds: the process is gone. status: " (signal 9)", or "" where nobody knows. Frees it. */
 void loader_gone(struct loader *l, const char *status);
 void loader_handle_closed(uv_handle_t *handle);

@@ -1,10 +1,9 @@
 #include "../base/clock.h"
 #include "loader_internal.h"
-#include "losses.h"
+#include "job_context.h"
 #include "room.h"
 #include "scrub.h"
 #include "../net/session.h"
-#include "../clients/waiter.h"
 #include "../../proto/methods.h"
 
 #include <stdio.h>
@@ -12,96 +11,6 @@
 
 /* Anybody may ask for the status, and a report asks the driver for every device. */
 #define REPORT_OLD_MS 1000
-
-/* ---- counting ---- */
-
-static unsigned in_state(const struct loader_pool *pool, enum loader_state state)
-{
-	unsigned count = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		count += l->state == state;
-	return count;
-}
-
-uint64_t loader_pool_count(const struct loader_pool *pool)
-{
-	uint64_t count = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		count += l->state != LOADER_FORGOTTEN;
-	return count;
-}
-
-struct loader *loader_pool_spare(const struct loader_pool *pool)
-{
-	struct loader *l = pool->first;
-
-	while (l && (l->state != LOADER_STANDBY || l->session->ended))
-		l = l->next;
-	return l;
-}
-
-bool loader_pool_standby(const struct loader_pool *pool)
-{
-	return loader_pool_spare(pool) != NULL;
-}
-
-const struct error *loader_pool_failure(const struct loader_pool *pool)
-{
-	return pool->failures > 0 ? &pool->failure : NULL;
-}
-
-struct loader *loader_of(const struct loader_pool *pool, const void *job)
-{
-	struct loader *l = pool ? pool->first : NULL;
-
-	while (l && (!l->job || l->job != job))
-		l = l->next;
-	return l;
-}
-
-void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
-		      struct grant *grant)
-{
-	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
-		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
-			loader_keep(l, grant_use(grant));
-	}
-}
-
-/* ---- contexts ---- */
-
-bool loader_waits_for_room(const struct loader *l)
-{
-	const struct waiter *w = l->pool->work->clients->waiters[WAIT_ROOM];
-
-	while (w && w->request.session != l->session)
-		w = w->next;
-	return w != NULL;
-}
-
-static bool is_passing(const struct loader *l)
-{
-	return l->state != LOADER_FORGOTTEN && !loader_waits_for_room(l);
-}
-
-uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
-			     const struct loader *but)
-{
-	uint64_t bytes = 0;
-
-	for (const struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
-		if (l == but || !is_passing(l))
-			continue;
-		for (const struct kept *kept = l->kept; kept; kept = kept->next) {
-			const struct budget_charge *charge = &kept->grant->charge;
-
-			bytes += charge->context && charge->device == device ? charge->bytes : 0;
-		}
-	}
-	return bytes;
-}
 
 /* ---- its life ---- */
 
@@ -280,7 +189,7 @@ static void tell_waiting(const struct loader_pool *pool)
 		return;
 	if (loader_pool_spare(pool))
 		snprintf(why, sizeof(why), "the last of %llu is left to loads", (unsigned long long)loaders);
-	else if (loader_pool_count(pool) >= loaders && in_state(pool, LOADER_STARTING) == 0)
+	else if (loader_pool_count(pool) >= loaders && loader_pool_in_state(pool, LOADER_STARTING) == 0)
 		snprintf(why, sizeof(why), "all %llu are busy", (unsigned long long)loaders);
 	else if (pool->failures > 0)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
@@ -307,8 +216,8 @@ static bool is_short(const struct loader_pool *pool, const struct loader *spare)
 		if (job->state == JOB_QUEUED && job->crowded)
 			return true;
 	}
-	return spare ||
-	       (in_state(pool, LOADER_STARTING) == 0 && loader_pool_count(pool) >= work->config->loaders);
+	return spare || (loader_pool_in_state(pool, LOADER_STARTING) == 0 &&
+			 loader_pool_count(pool) >= work->config->loaders);
 }
 
 /* spare: one that stands by and has nothing to do; NULL: there is none. */
@@ -320,7 +229,8 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 
 	if (is_short(pool, spare))
 		scrub_give_way(work->scrub);
-	else if (spare && (loaders == 1 || loader_pool_count(pool) - in_state(pool, LOADER_WARM) < loaders))
+	else if (spare &&
+		 (loaders == 1 || loader_pool_count(pool) - loader_pool_in_state(pool, LOADER_WARM) < loaders))
 		job = scrub_next(work->scrub);
 	if (job)
 		loader_assign(spare, job);
@@ -348,15 +258,19 @@ static uint64_t wanted(const struct loader_pool *pool)
 	return count;
 }
 
-bool loader_pool_lacks_process(const struct loader_pool *pool)
+/* Whether a job could begin if there were a process for it, and no more may be started. */
+static bool lacks_process(const struct loader_pool *pool)
 {
 	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
-	       in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_LEAVING) == 0 && first_in_turn(pool);
+	       loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
+	       first_in_turn(pool);
 }
 
 static void start_missing(struct loader_pool *pool)
 {
-	uint64_t there = in_state(pool, LOADER_STARTING) + in_state(pool, LOADER_STANDBY), most = wanted(pool);
+	uint64_t there = loader_pool_in_state(pool, LOADER_STARTING) +
+			 loader_pool_in_state(pool, LOADER_STANDBY),
+		 most = wanted(pool);
 
 	while (there < most && loader_pool_count(pool) < pool->work->config->loaders &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
@@ -368,14 +282,15 @@ static void on_idle(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 	struct loader *l;
 
-	while (in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = loader_pool_spare(pool)))
+	while (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) && (l = loader_pool_spare(pool)))
 		loader_dismiss(l);
 }
 
 /* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
 static void dismiss_idle(struct loader_pool *pool)
 {
-	if (in_state(pool, LOADER_STANDBY) > wanted(pool) && !uv_is_active((uv_handle_t *)pool->idle))
+	if (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) &&
+	    !uv_is_active((uv_handle_t *)pool->idle))
 		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
 }
 
@@ -388,7 +303,7 @@ static void turn(struct loader_pool *pool)
 	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
-	warm_turn(pool);
+	warm_turn(pool, lacks_process(pool));
 	start_missing(pool);
 	dismiss_idle(pool);
 	tell_waiting(pool);
@@ -421,6 +336,14 @@ void loader_pool_watch(struct loader_pool *pool)
 	loader_pool_turn(pool);
 }
 
+void loader_pool_cancel(struct loader_pool *pool)
+{
+	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
+		if (l->job && l->job->cancelled)
+			loader_cancel(l);
+	}
+}
+
 void loader_pool_report(struct loader_pool *pool)
 {
 	struct loader *l = pool ? loader_pool_spare(pool) : NULL;
@@ -431,7 +354,7 @@ void loader_pool_report(struct loader_pool *pool)
 	pool->asked_ms = clock_steady_ms();
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_REPORT);
-	losses_put(&w, pool->work);
+	device_table_put(&w, &pool->work->ledger->devices);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

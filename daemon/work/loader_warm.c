@@ -6,6 +6,7 @@
  * - A warm loader goes first wherever memory or a loader is short, and its end is the end of its contexts. */
 #include "../base/clock.h"
 #include "loader_internal.h"
+#include "job_context.h"
 #include "scrub.h"
 #include "../net/session.h"
 #include "../../proto/methods.h"
@@ -29,30 +30,9 @@ static struct loader *next_warm(struct loader *l)
 	return l;
 }
 
-/* The next charge for a context, after this one (NULL: of all). */
-static const struct kept *next_context(const struct loader *l, const struct kept *after)
-{
-	const struct kept *kept = after ? after->next : l->kept;
-
-	while (kept && !kept->grant->charge.context)
-		kept = kept->next;
-	return kept;
-}
-
 static struct device *device_of(const struct kept *kept)
 {
 	return kept->grant->charge.device;
-}
-
-bool loader_has_context(const struct loader *l, const struct device *device)
-{
-	const struct kept *kept = NULL;
-
-	while ((kept = next_context(l, kept))) {
-		if (device_of(kept) == device)
-			return true;
-	}
-	return false;
 }
 
 static unsigned count_contexts(const struct loader *l)
@@ -60,7 +40,7 @@ static unsigned count_contexts(const struct loader *l)
 	const struct kept *kept = NULL;
 	unsigned count = 0;
 
-	while ((kept = next_context(l, kept)))
+	while ((kept = loader_next_context(l, kept)))
 		count++;
 	return count;
 }
@@ -69,7 +49,7 @@ static bool share_a_gpu(const struct loader *l, const struct loader *other)
 {
 	const struct kept *kept = NULL;
 
-	while ((kept = next_context(l, kept))) {
+	while ((kept = loader_next_context(l, kept))) {
 		if (loader_has_context(other, device_of(kept)))
 			return true;
 	}
@@ -80,7 +60,7 @@ static bool has_lost(const struct loader *l)
 {
 	const struct kept *kept = NULL;
 
-	while ((kept = next_context(l, kept))) {
+	while ((kept = loader_next_context(l, kept))) {
 		if (device_of(kept)->lost.code)
 			return true;
 	}
@@ -224,12 +204,6 @@ void warm_assign(struct loader_pool *pool)
 
 /* ---- giving way ---- */
 
-/* A context that is made again at once would only be in the way again. */
-static void later(struct loader_pool *pool)
-{
-	pool->warm_at_ms = clock_steady_ms() + KEEP_AGAIN_MS;
-}
-
 static bool needs(const struct job *job, const struct device *device)
 {
 	size_t i = 0;
@@ -266,7 +240,7 @@ static bool is_crowding(const struct loader *l)
 	const struct kept *kept = NULL;
 	struct error error;
 
-	while ((kept = next_context(l, kept))) {
+	while ((kept = loader_next_context(l, kept))) {
 		if (is_awaited(work, device_of(kept)) ||
 		    (budget_check_context(device_of(kept), &error) == -EAGAIN &&
 		     is_wanted(work, device_of(kept))))
@@ -280,22 +254,24 @@ static bool is_in_the_way(const struct loader *l)
 	return keep_s(l->pool) == 0 || has_lost(l) || is_crowding(l);
 }
 
-static void give_way(struct loader_pool *pool)
+static void give_way(struct loader_pool *pool, bool lacks_process)
 {
 	struct loader *l = next_warm(pool->first);
+	bool gave_way = false;
 
 	while (l) {
 		if (!is_in_the_way(l)) {
 			l = next_warm(l->next);
 			continue;
 		}
-		later(pool);
+		loader_pool_warm_later(pool);
 		loader_dismiss(l);
+		gave_way = true;
 		l = next_warm(pool->first);
 	}
 	l = next_warm(pool->first);
-	if (l && loader_pool_lacks_process(pool)) {
-		later(pool);
+	if (l && lacks_process && !gave_way) {
+		loader_pool_warm_later(pool);
 		loader_dismiss(l);
 	}
 }
@@ -361,7 +337,7 @@ static void make(struct loader_pool *pool, struct loader *l)
 	struct message_writer w;
 
 	add_contexts(l);
-	if (!next_context(l, NULL))
+	if (!loader_next_context(l, NULL))
 		return;
 	l->state = LOADER_WARMING;
 	l->keeps = true;
@@ -369,7 +345,7 @@ static void make(struct loader_pool *pool, struct loader *l)
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_WARM);
 	message_begin_array(&w, "devices");
-	for (const struct kept *kept = NULL; (kept = next_context(l, kept));)
+	for (const struct kept *kept = NULL; (kept = loader_next_context(l, kept));)
 		message_put_text(&w, NULL, device_of(kept)->id);
 	message_end(&w);
 	loader_notify(l, &w, &(struct parcel){0});
@@ -380,7 +356,7 @@ static void on_warm(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 
 	pool->warm_at_ms = 0;
-	loader_pool_turn(pool);
+	pool->work->turn_due = true;
 }
 
 /* Of loaders that stand by one, when nobody else needs it and another one can be started in its place. */
@@ -411,21 +387,12 @@ void loader_is_warm(struct loader *l, const struct error *error)
 		loader_warm_failed(l, error);
 		loader_dismiss(l);
 	}
-	loader_pool_turn(pool);
+	pool->work->turn_due = true;
 }
 
-void loader_warm_failed(struct loader *l, const struct error *error)
+void warm_turn(struct loader_pool *pool, bool lacks_process)
 {
-	later(l->pool);
-	if (l->pool->work->net->stopping || l->pool->warm_failures++ > 0)
-		return;
-	log_warning("no CUDA context is kept by gpuwm-loader (pid %d): %s%s%s", l->pid, error->message,
-		    error->detail[0] ? ": " : "", error->detail);
-}
-
-void warm_turn(struct loader_pool *pool)
-{
-	give_way(pool);
+	give_way(pool, lacks_process);
 	make_always(pool);
 }
 
@@ -438,7 +405,7 @@ static void put_one(struct message_writer *w, const struct loader *l)
 	message_begin_map(w, NULL);
 	message_put_u64(w, "pid", (uint64_t)l->pid);
 	message_begin_array(w, "contexts");
-	while ((kept = next_context(l, kept))) {
+	while ((kept = loader_next_context(l, kept))) {
 		message_begin_map(w, NULL);
 		message_put_text(w, "device", device_of(kept)->id);
 		message_put_u64(w, "bytes", kept->grant->charge.bytes);

@@ -27,7 +27,7 @@ void losses_note(struct work *work, struct device *device, const struct error *w
 	versions_lose(work, device);
 	work->losses_due = true;
 	work->room_came = true; /* who waits for room there waits in vain */
-	loader_pool_report(work->loaders);
+	work->report_due = true;
 }
 
 void losses_end(struct work *work, struct device *device)
@@ -88,19 +88,4 @@ void losses_settle(struct work *work)
 	else
 		loader_pool_turn(work->loaders); /* contexts on lost GPUs are not kept */
 	work->standbys_stale = false;
-}
-
-void losses_put(struct message_writer *w, const struct work *work)
-{
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < work->ledger->devices.count; i++) {
-		const struct device *device = work->ledger->devices.devices[i];
-
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", device->id);
-		if (device->lost.code)
-			message_put_bool(w, "lost", true);
-		message_end(w);
-	}
-	message_end(w);
 }

@@ -17,7 +17,4 @@ void losses_note(struct work *work, struct device *device, const struct error *w
 void losses_end(struct work *work, struct device *device);
 /* Ends jobs on lost devices, and replaces loaders that began before a device came back. Call it before the loop sleeps. */
 void losses_settle(struct work *work);
-/* Writes `devices: [{device, lost}]` for a loader: the devices that gpuwmd knows, and which of them are lost. */
-void losses_put(struct message_writer *w, const struct work *work);
-
 #endif

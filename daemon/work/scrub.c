@@ -1,7 +1,7 @@
 #include "scrub.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
-#include "loader.h"
+#include "job_context.h"
 #include "work.h"
 #include "verify.h"
 
@@ -61,7 +61,7 @@ static void on_timer(uv_timer_t *timer)
 	scrub->begun_ms = clock_wall_ms();
 	scrub->pass++;
 	scrub->skipped = 0;
-	loader_pool_turn(scrub->work->loaders);
+	scrub->work->turn_due = true;
 }
 
 /* What lies ahead of a clock that was set back since counts as now. */
@@ -130,6 +130,33 @@ static int check_room(struct device *device, struct error *error)
 	return r;
 }
 
+/* While the version of the part is still there. */
+static void part_ended(struct scrub *scrub, const struct job *job, const struct error *error)
+{
+	struct version *version = job->verifies;
+	struct replica *part = &version->replicas[job->replica];
+	bool gave_way;
+
+	if (!scrub || scrub->job != job)
+		return;
+	gave_way = scrub->gives_way && error && error->code == -ECANCELED;
+	scrub->job = NULL;
+	scrub->gives_way = false;
+	if (gave_way)
+		return;
+	part->scrubbed = scrub->pass;
+	if (error && error->code != -EBADMSG && version->state == VERSION_READY)
+		skip(scrub, version, part, error);
+}
+
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	part_ended(work->scrub, job, error);
+	verify_end(work, job, error);
+}
+
+static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = end};
+
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
 {
 	struct work *work = scrub->work;
@@ -141,6 +168,7 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 	if (r < 0)
 		return r;
 	job->scrub = true;
+	job->actions = &scrub_job;
 	job->chunk = SCRUB_CHUNK_BYTES;
 	job->permille = (uint32_t)work->config->scrub_duty * 10;
 	r = job_charge_contexts(job, NULL, error);
@@ -203,24 +231,6 @@ void scrub_give_way(struct scrub *scrub)
 	scrub->gives_way = true;
 	error_set(&reason, -ECANCELED, NULL, "the scrub gives way to other jobs");
 	job_cancel(scrub->work, scrub->job, &reason);
-}
-
-void scrub_ended(struct scrub *scrub, const struct job *job, const struct error *error)
-{
-	struct version *version = job->verifies;
-	struct replica *part = &version->replicas[job->replica];
-	bool gave_way;
-
-	if (!scrub || scrub->job != job)
-		return;
-	gave_way = scrub->gives_way && error && error->code == -ECANCELED;
-	scrub->job = NULL;
-	scrub->gives_way = false;
-	if (gave_way)
-		return;
-	part->scrubbed = scrub->pass;
-	if (error && error->code != -EBADMSG && version->state == VERSION_READY)
-		skip(scrub, version, part, error);
 }
 
 void scrub_put(struct message_writer *w, const struct scrub *scrub)

@@ -31,9 +31,6 @@ struct job *scrub_next(struct scrub *scrub);
 bool scrub_waits(const struct scrub *scrub);
 /* Others need the loader: the part is given up. */
 void scrub_give_way(struct scrub *scrub);
-/* A verify job has ended, which may be the scrub's: while its version is still there. */
-void scrub_ended(struct scrub *scrub, const struct job *job, const struct error *error);
-
 /* scrub: {…} of the status. */
 void scrub_put(struct message_writer *w, const struct scrub *scrub);
 

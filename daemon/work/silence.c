@@ -1,7 +1,6 @@
 #include "silence.h"
 
 #include "../base/clock.h"
-#include "hand_in.h"
 #include "work.h"
 #include "../net/session.h"
 #include "versions.h"
@@ -84,9 +83,9 @@ static uint64_t look_at_commit(const struct work *work, const struct job *check,
 }
 
 /* The same for a part whose checker's socket the publisher has closed. */
-static uint64_t look_at_left(const struct hand_in *hand_in, uint64_t now, struct error *error)
+static uint64_t look_at_left(const struct job *check, uint64_t now, struct error *error)
 {
-	uint64_t due = hand_in_left_ms(hand_in) + PUBLISH_LOOK_AGAIN_MS;
+	uint64_t due = check->left_ms + PUBLISH_LOOK_AGAIN_MS;
 
 	if (now < due)
 		return due;
@@ -101,8 +100,8 @@ static uint64_t look_at_part(const struct work *work, struct publish_part *part,
 {
 	const struct job *check = part->checker;
 
-	if (check && check->hand_in && hand_in_left_ms(check->hand_in))
-		return look_at_left(check->hand_in, now, error);
+	if (check && check->hand_in && check->left_ms)
+		return look_at_left(check, now, error);
 	if (part->publisher && part->heard_ms)
 		return look_at_publisher(part, now, error);
 	if (!part->publisher && check && check->hand_in)

@@ -1,5 +1,5 @@
 #include "verify.h"
-#include "scrub.h"
+#include "job_kinds.h"
 #include "work.h"
 #include "versions.h"
 
@@ -27,10 +27,11 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	return 0;
 }
 
-size_t verify_begin(const struct job *job, int ret_fds[PACKET_FDS_MAX])
+size_t verify_begin(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close)
 {
 	const struct replica *part = &job->verifies->replicas[job->replica];
 
+	*ret_close = false;
 	job->verifies->readers++;
 	ret_fds[0] = part->index.fd;
 	for (uint32_t i = 0; i < part->segment_count; i++)
@@ -38,10 +39,11 @@ size_t verify_begin(const struct job *job, int ret_fds[PACKET_FDS_MAX])
 	return part->segment_count + 1;
 }
 
-void verify_put(struct message_writer *w, const struct job *job)
+void verify_put(struct message_writer *w, const struct job *job, const struct config *config)
 {
 	const struct replica *part = &job->verifies->replicas[job->replica];
 
+	(void)config;
 	message_put_text(w, "model", job->model);
 	message_put_text(w, "tag", job->tag);
 	message_put_u64(w, "rank", job->rank);
@@ -67,7 +69,6 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
 
-	scrub_ended(work->scrub, job, error);
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;
@@ -77,13 +78,4 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	versions_free_unused(work, version);
 }
 
-void verify_cancel(struct work *work, const struct version *version)
-{
-	struct error reason;
-
-	error_set(&reason, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
-	for (struct job *job = work->jobs.first; job; job = job->next) {
-		if (job->verifies == version)
-			job_cancel(work, job, &reason);
-	}
-}
+const struct job_actions job_verify = {.put = verify_put, .begin = verify_begin, .end = verify_end};

@@ -298,7 +298,7 @@ void versions_fail(struct work *work, struct publish *publish, const struct erro
 		if (checkers[i])
 			job_cancel(work, checkers[i], reason);
 	}
-	loader_pool_report(work->loaders);
+	work->report_due = true;
 	work->turn_due = true; /* it may end jobs and publishes, which the caller goes through */
 }
 

@@ -5,7 +5,6 @@
 #include "loader.h"
 #include "revoked.h"
 #include "../ledger/segment.h"
-#include "verify.h"
 #include "../../proto/methods.h"
 
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static void freed(struct work *work, struct version *version)
 	tell_version(work, EVENT_FREED, version);
 	registry_remove(work->ledger->registry, version);
 	waiters_wake(work->clients, WAIT_FREED, NULL);
-	loader_pool_report(work->loaders);
+	work->report_due = true;
 }
 
 static void on_part_closed(void *data)
@@ -78,7 +77,7 @@ bool freeing_begin(struct work *work, struct version *version)
 	if (version->freeing || !version_unwanted(version) || work->net->stopping ||
 	    (keeping_grace_ms(work->keeping) > 0 && !version->forced))
 		return false;
-	verify_cancel(work, version);
+	jobs_cancel_readers(work, version);
 	if (!version_unused(version))
 		return false;
 	freeing = calloc(1, sizeof(*freeing));

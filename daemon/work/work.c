@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include "claims.h"
+#include "job_kinds.h"
 #include "loader.h"
 #include "losses.h"
 #include "mourning.h"
@@ -14,11 +15,14 @@
 
 #include <errno.h>
 
+static const struct job_actions *const job_actions[JOB_KINDS] = {
+	[JOB_LOAD] = &job_load, [JOB_CHECK] = &job_check, [JOB_VERIFY] = &job_verify};
+
 int work_init(struct work *work)
 {
 	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer};
 
-	job_table_init(&work->jobs);
+	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(work->loop, timers[i]);
 		timers[i]->data = work;
@@ -49,12 +53,23 @@ void work_clear(struct work *work)
 
 /* ---- before the loop sleeps ---- */
 
+/* What the turn itself marks needs no turn of its own. */
 static void turn_loaders(struct work *work)
 {
 	if (!work->turn_due)
 		return;
-	work->turn_due = false;
 	loader_pool_turn(work->loaders);
+	work->turn_due = false;
+}
+
+/* The pool may be gone: descriptors are still being closed then. */
+static void tell_loaders(struct work *work)
+{
+	if (work->cancels_due)
+		loader_pool_cancel(work->loaders);
+	if (work->report_due)
+		loader_pool_report(work->loaders);
+	work->cancels_due = work->report_due = false;
 }
 
 static void give_room(struct work *work)
@@ -71,6 +86,7 @@ void work_settle(struct work *work)
 	losses_settle(work);
 	give_room(work);
 	net_settle(work->net);
+	tell_loaders(work);
 	turn_loaders(work);
 	audiences_tell(work->clients);
 	versions_settle(work);

@@ -36,6 +36,8 @@ struct work {
 	uv_timer_t claims_timer, force_timer, failed_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
+	bool cancels_due; /* loaders are told of jobs that were cancelled before the loop sleeps */
+	bool report_due; /* a loader is asked for the devices anew before the loop sleeps */
 	bool turn_due; /* gpuwmd gives loaders to jobs, and starts loaders, before the loop sleeps */
 	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
 	bool standbys_stale; /* the loaders that stand by began before a device came back */

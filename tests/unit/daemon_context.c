@@ -1,4 +1,5 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
+#include "daemon/work/job_context.h"
 #include "daemon/work/verify.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"

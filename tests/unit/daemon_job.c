@@ -575,8 +575,7 @@ Test(job, checks_of_one_user_leave_loaders_to_the_others)
 	cr_expect_eq(loader_pool_count(server->work.loaders), 4,
 		     "no loader is started for what could not have it");
 	close(loaders[0]);
-	TURN_UNTIL(job_ended(mine[0]));
-	cr_expect_eq(mine[2]->state, JOB_RUNNING);
+	TURN_UNTIL(job_ended(mine[0]) && mine[2]->state == JOB_RUNNING);
 	for (int i = 1; i < 4; i++)
 		close(loaders[i]);
 	TURN_UNTIL(job_ended(mine[1]) && job_ended(mine[2]) && job_ended(other));

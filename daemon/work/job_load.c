@@ -1,8 +1,12 @@
-#include "job.h"
+/* Loads: a loader makes a version from files. */
+#include "job_kinds.h"
 #include "../config/config.h"
 #include "../ledger/device.h"
-#include "verify.h"
+#include "versions.h"
+#include "work.h"
 #include "../../proto/key.h"
+
+#include <errno.h>
 
 static void put_texts(struct message_writer *w, const char *key, char *const *texts, size_t count)
 {
@@ -20,7 +24,7 @@ static void put_key(struct message_writer *w, const struct job *job)
 	message_end(w);
 }
 
-static void put_load(struct message_writer *w, const struct job *job, const struct config *config)
+static void put(struct message_writer *w, const struct job *job, const struct config *config)
 {
 	message_put_text(w, "source", job->source);
 	message_put_text(w, "model", job->model);
@@ -40,24 +44,14 @@ static void put_load(struct message_writer *w, const struct job *job, const stru
 		message_put_bool(w, "keep", true);
 }
 
-static void put_check(struct message_writer *w, const struct job *job)
+/* A version that it began and did not finish fails. */
+static void end(struct work *work, struct job *job, const struct error *error)
 {
-	message_put_hex128(w, "publish", job->publish.bytes);
-	message_put_u64(w, "rank", job->rank);
-	message_put_u64(w, "world", job->world);
-	message_put_text(w, "device", job->devices[0]->id);
-	message_put_u64(w, "bytes", job->bytes);
-	message_put_u64(w, "publisher", 0);
+	struct error unfinished;
+
+	if (!error)
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+	versions_fail_of(work, job, error ? error : &unfinished, NULL);
 }
 
-void job_put(struct message_writer *w, const struct job *job, const struct config *config)
-{
-	message_put_u64(w, "job", job->id);
-	message_put_text(w, "kind", job_kind_name(job->kind));
-	if (job->kind == JOB_LOAD)
-		put_load(w, job, config);
-	else if (job->kind == JOB_CHECK)
-		put_check(w, job);
-	else
-		verify_put(w, job);
-}
+const struct job_actions job_load = {.put = put, .end = end};

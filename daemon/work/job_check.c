@@ -1,0 +1,58 @@
+/* Checks: a loader reads what a publisher handed in, before anybody gets it. */
+#include "job_kinds.h"
+#include "hand_in.h"
+#include "versions.h"
+#include "work.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static void put(struct message_writer *w, const struct job *job, const struct config *config)
+{
+	(void)config;
+	message_put_hex128(w, "publish", job->publish.bytes);
+	message_put_u64(w, "rank", job->rank);
+	message_put_u64(w, "world", job->world);
+	message_put_text(w, "device", job->devices[0]->id);
+	message_put_u64(w, "bytes", job->bytes);
+	message_put_u64(w, "publisher", 0);
+}
+
+/* The checker has the publisher's socket from now on. */
+static size_t begin(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close)
+{
+	if (job->publisher_sock < 0)
+		return 0;
+	*ret_close = true;
+	ret_fds[0] = job->publisher_sock;
+	job->publisher_sock = -1;
+	return 1;
+}
+
+/* A part that it did not finish fails its version. */
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	struct publish *publish = publish_find(work->ledger->publishes, &job->publish);
+	struct publish_part *part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
+	struct error unfinished;
+
+	if (!part || part->checker != job)
+		return;
+	if (publish->version->replicas[part->replica].checked) {
+		part->checker = NULL;
+		return;
+	}
+	if (!error)
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+	versions_fail(work, publish, error ? error : &unfinished, NULL);
+}
+
+static void clear(struct job *job)
+{
+	job->hand_in = hand_in_forget(job->hand_in);
+	if (job->publisher_sock >= 0)
+		close(job->publisher_sock);
+	job->publisher_sock = -1;
+}
+
+const struct job_actions job_check = {.put = put, .begin = begin, .end = end, .clear = clear};

@@ -1,0 +1,9 @@
+/* What is particular to each kind of job (job_actions in job.h). work.c has the list. */
+#ifndef GPUWM_DAEMON_JOB_KINDS_H
+#define GPUWM_DAEMON_JOB_KINDS_H
+
+#include "job.h"
+
+extern const struct job_actions job_load, job_check, job_verify;
+
+#endif
