@@ -1,4 +1,4 @@
-/* swap --load: loads beside, flips, retires the old one; or leaves all as it was. */
+/* swap --load: one request of gpuwmd, which loads beside, moves the alias and retires the old one, or leaves all as it was. */
 #include "commands.h"
 
 #include "answer.h"
@@ -8,7 +8,6 @@
 #include "load_watch.h"
 #include "version.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ struct replacement {
 	bool retire_old;
 	json_t *list; /* when this began */
 	char before[33]; /* what the alias named then; "": it was not there */
-	struct swap_outcome outcome; /* of the flip */
+	struct swap_outcome outcome;
 };
 
 static const char no_version[] = "00000000000000000000000000000000";
@@ -76,7 +75,7 @@ static int replacement_begin(struct replacement *r)
 	return alias_check(r, r->list);
 }
 
-static int load_beside(const struct replacement *r, struct load_result *ret_result)
+static int load_and_swap(const struct replacement *r, struct load_result *ret_result)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *devices[DEVICES_MAX];
@@ -91,54 +90,27 @@ static int load_beside(const struct replacement *r, struct load_result *ret_resu
 	options.device_count = r->arguments->device_count;
 	options.key = r->arguments->key;
 	options.key_count = r->arguments->key_count;
+	options.alias = r->alias;
+	options.expect = *r->before ? r->before : no_version;
+	options.retire_old = r->retire_old;
 	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
 	free(source);
 	return code;
 }
 
-/* ---- the flip ---------------------------------------------------------- */
-
-/* One that gpuwmd took and did not answer is there or not: then it is asked for again. The first version of a
- * model took current when it became ready. Who was told that the load is cancelled finds no alias moved, also where
- * that was too late for the load itself. */
-static int flip(struct replacement *r, const char *version)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	json_t *list;
-	bool moved;
-	int code, error;
-
-	options.model = r->model;
-	options.alias = r->alias;
-	options.to = version;
-	options.expect = *r->before ? r->before : no_version;
-	options.retire_old = r->outcome.retire_old = r->retire_old;
-	do {
-		code = list_get(r, &list);
-		if (code != EXIT_DONE)
-			return code;
-		moved = strcmp(answer_alias(list, r->model, r->alias), version) == 0;
-		json_decref(list);
-		if (moved)
-			return EXIT_DONE;
-		if (load_interrupted())
-			return exit_with(EXIT_FAILED, NULL, "cancelled after %s had become ready", r->name);
-		error = version_swap(r->client, &options, &r->outcome);
-	} while (error == -ECONNABORTED);
-	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
-}
-
-/* There was no flip, and why was told: the new version goes again. */
-static void undo(const struct replacement *r, const char *version)
-{
-	if (version_retire(r->client, version, version, NULL, 0) == 0)
-		fprintf(stderr, "gpuwmctl: %s was retired again; nothing has changed\n", r->name);
-	else
-		exit_with(EXIT_FAILED, gpuwm_error()->message,
-			  "%s is ready and stays, since it could not be retired again", r->name);
-}
-
 /* ---- after ------------------------------------------------------------- */
+
+/* Why the old version was not retired. */
+static void outcome_read(struct replacement *r, const struct load_result *result)
+{
+	const json_t *kept = json_object_get(result->told, "error");
+
+	r->outcome.retire_old = r->retire_old;
+	snprintf(r->outcome.old, sizeof(r->outcome.old), "%s", r->before);
+	if (kept)
+		error_set(&r->outcome.kept, error_code(answer_text(kept, "code")), answer_text(kept, "detail"),
+			  "%s", answer_text(kept, "message"));
+}
 
 static int replacement_print(struct replacement *r, const struct load_result *result)
 {
@@ -153,8 +125,6 @@ static int replacement_print(struct replacement *r, const struct load_result *re
 	code = list_get(r, &list);
 	if (code != EXIT_DONE)
 		return code;
-	/* After a flip whose answer was lost, or that the load made, it tells nothing. */
-	snprintf(r->outcome.old, sizeof(r->outcome.old), "%s", r->before);
 	swap_tell(r->list, list, r->model, r->alias, &r->outcome);
 	json_decref(list);
 	return result->told ? job_course_print(result->told) : EXIT_DONE;
@@ -167,16 +137,13 @@ static int replacement_run(struct replacement *r)
 
 	if (code != EXIT_DONE)
 		return code;
-	code = load_beside(r, &result);
+	code = load_and_swap(r, &result);
 	if (code != EXIT_DONE) {
 		fprintf(stderr, "gpuwmctl: the alias %s@%s was not moved\n", r->model, r->alias);
 		return code;
 	}
-	code = flip(r, result.version);
-	if (code == EXIT_DONE)
-		code = replacement_print(r, &result);
-	else
-		undo(r, result.version);
+	outcome_read(r, &result);
+	code = replacement_print(r, &result);
 	if (code == EXIT_DONE)
 		code = swap_judge(r->arguments, &r->outcome);
 	load_result_clear(&result);

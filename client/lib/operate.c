@@ -43,6 +43,10 @@ static void put_load(struct message_writer *w, const struct gpuwm_load_options *
 		message_put_text(w, "alias", options->alias);
 	if (options->dry_run)
 		message_put_bool(w, "dry_run", true);
+	if (options->expect)
+		message_put_text(w, "expect", options->expect);
+	if (options->retire_old)
+		message_put_bool(w, "retire_old", true);
 	put_key(w, options);
 }
 

@@ -181,6 +181,16 @@ static int remove_by_hand(struct model *model, const char *model_text, const cha
 	return 0;
 }
 
+int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,
+			  const struct version_id *expect, struct error *error)
+{
+	struct model *found = model_find(registry, model);
+	struct alias *there = found ? alias_find(found, alias) : NULL;
+	int r = registry_alias_allowed(registry, model, alias, error);
+
+	return r < 0 ? r : check_expected(model, alias, there ? there->version : NULL, expect, error);
+}
+
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error)
 {

@@ -101,6 +101,10 @@ static struct publish *publish_new(const struct publish_request *request)
 		return NULL;
 	}
 	snprintf(publish->alias, sizeof(publish->alias), "%s", request->alias);
+	publish->has_expect = request->expect != NULL;
+	if (request->expect)
+		publish->expect = *request->expect;
+	publish->retire_old = request->retire_old;
 	return publish;
 }
 

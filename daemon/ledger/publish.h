@@ -26,6 +26,9 @@ struct publish {
 	struct version_id id;
 	struct version *version;
 	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
+	bool has_expect; /* the version fails if the alias does not name `expect` (zero: nothing) when it would be ready */
+	struct version_id expect;
+	bool retire_old; /* what the alias named before is retired */
 	gid_t *groups; /* of the user who began it: they may give the right to move the alias; malloced, NULL: not known */
 	size_t group_count;
 	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
@@ -42,6 +45,8 @@ struct publish *publish_next(const struct publish_table *table, const struct pub
 
 struct publish_request {
 	const char *model, *tag, *alias; /* alias "": none */
+	const struct version_id *expect; /* of the alias, as in publish; NULL: whatever it names */
+	bool retire_old; /* as in publish */
 	struct device *device;
 	uint32_t rank, world;
 	uint64_t bytes;

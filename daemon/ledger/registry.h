@@ -280,6 +280,9 @@ struct swap_result {
  * -EEXIST (the name is a tag), -EBADMSG, -ENODEV (`to` is tainted), -EDQUOT, -ENOMEM. */
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error);
+/* Whether registry_swap of a ready version would find what it expects: its errors that do not concern the version. */
+int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,
+			  const struct version_id *expect, struct error *error);
 /* Whether the alias could be made or moved by hand: -EINVAL (a wrong name, `previous`),
  * -EEXIST (a tag), -EDQUOT. For whoever wants to know before a load, not after. */
 int registry_alias_allowed(const struct registry *registry, const char *model, const char *alias,

@@ -15,6 +15,8 @@
 
 struct load {
 	char source[PATH_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	bool has_expect, retire_old;
+	struct version_id expect;
 	struct ref name;
 	struct device *devices[DEVICES_OF_A_LOAD_MAX];
 	size_t device_count;
@@ -112,6 +114,10 @@ static int load_fields(struct server *server, struct fields *params, struct load
 	fields_text(params, "source", load->source, sizeof(load->source));
 	params_name(params, "name", &load->name);
 	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
+	load->has_expect = fields_have(params, "expect");
+	if (load->has_expect)
+		fields_hex128(params, "expect", load->expect.bytes);
+	load->retire_old = fields_bool_or(params, "retire_old", false);
 	load->dry_run = fields_bool_or(params, "dry_run", false);
 	load->key = key_read(params, "key", &load->key_count);
 	r = params_check(params, error);
@@ -133,9 +139,18 @@ static int check_names(struct server *server, const struct load *load, struct er
 {
 	int r = registry_tag_allowed(server->ledger.registry, &load->name, error);
 
-	if (r < 0 || !load->alias[0])
+	if (r < 0)
 		return r;
-	return registry_alias_allowed(server->ledger.registry, load->name.model, load->alias, error);
+	if (!load->alias[0])
+		return load->has_expect || load->retire_old
+			       ? error_set(error, -EINVAL, "alias says of which",
+					   "expect and retire_old are about an alias, and none is given")
+			       : 0;
+	if (strcmp(load->alias, load->name.name) == 0)
+		return error_set(error, -EINVAL, "tags and aliases share one name space; take another alias",
+				 "the alias \"%s\" is the tag itself", load->alias);
+	return registry_swap_allowed(server->ledger.registry, load->name.model, load->alias,
+				     load->has_expect ? &load->expect : NULL, error);
 }
 
 static int fill(struct job *job, const struct load *load)
@@ -146,6 +161,9 @@ static int fill(struct job *job, const struct load *load)
 	job->key = load->key;
 	job->key_count = load->key_count;
 	job->dry_run = load->dry_run;
+	job->has_expect = load->has_expect;
+	job->expect = load->expect;
+	job->retire_old = load->retire_old;
 	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);

@@ -106,6 +106,8 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.uid = job->uid;
 	begin->request.by_operator = true;
 	begin->request.heard_ms = NULL;
+	begin->request.expect = job->has_expect ? &job->expect : NULL;
+	begin->request.retire_old = job->retire_old;
 	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &publish,
 			  &part, error);
 	if (r < 0)

@@ -53,6 +53,8 @@ struct job {
 	char phase[JOB_PHASE_BYTES + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char *source; /* load */
+	bool has_expect, retire_old; /* load: as in publish.h */
+	struct version_id expect;
 	struct key_field *key; /* the version's; owned; NULL: none */
 	uint32_t key_count;
 	bool dry_run; /* makes a plan and nothing else */

@@ -25,15 +25,26 @@ static uint64_t generation_of_current(const struct work *work, const char *model
 	return generation;
 }
 
-/* The alias was free when the publish began, and its beginner might move it; that may have changed. The version is
- * ready in any case. True: it was moved. */
+/* The alias was free when the publish began, and its beginner might move it; that may have changed. */
+static int alias_stands(const struct work *work, const struct publish *publish, struct error *error)
+{
+	struct version *version = publish->version;
+	int r = access_swap_late(work->clients, version, publish->groups, publish->group_count, error);
+
+	return r < 0 ? r
+		     : registry_swap_allowed(work->ledger->registry, model_name(version->model), publish->alias,
+					     publish->has_expect ? &publish->expect : NULL, error);
+}
+
+/* True: it was moved. Otherwise the version is ready all the same: with `expect`, where alias_stands came before, only for want
+ * of memory. */
 static bool move_alias(struct work *work, const struct publish *publish, struct swap_result *ret)
 {
 	struct version *version = publish->version;
 	const char *model = model_name(version->model), *alias = publish->alias;
 	struct error error;
 
-	if (access_swap_late(work->clients, version, publish->groups, publish->group_count, &error) == 0 &&
+	if ((publish->has_expect || alias_stands(work, publish, &error) == 0) &&
 	    registry_swap(work->ledger->registry, model, alias, version, NULL, ret, &error) == 0)
 		return ret->changed;
 	error_set(&version->error, error.code, error.detail,
@@ -44,6 +55,28 @@ static bool move_alias(struct work *work, const struct publish *publish, struct 
 	return false;
 }
 
+/* False: the old version stays as it is, and so does `previous`. */
+static bool retire_old(struct work *work, struct version *old, struct error *ret_kept)
+{
+	if (registry_retire(work->ledger->registry, old, ret_kept) < 0)
+		return false;
+	freeing_begin(work, old);
+	return true;
+}
+
+/* As the publish asks. The jobs that made the version are told where it can't be. */
+static bool retire_replaced(struct work *work, const struct publish *publish, const struct swap_result *moved)
+{
+	struct error kept;
+
+	if (!publish->retire_old || !moved->old)
+		return false;
+	if (retire_old(work, moved->old, &kept))
+		return true;
+	job_note(&work->jobs, &publish->version->id, &kept);
+	return false;
+}
+
 /* All parts are here, and in the store where there is one: the publish ends. Negative: it does not. */
 static int become_ready(struct work *work, struct publish *publish, struct error *error)
 {
@@ -51,13 +84,15 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	const char *model = model_name(version->model);
 	char alias[NAME_BYTES_MAX + 1];
 	struct swap_result first = {.now = version}, moved;
-	bool current, has_moved;
+	bool current, has_moved, retired;
 
-	if (registry_ready(work->ledger->registry, version, &current, error) < 0)
+	if ((publish->has_expect && alias_stands(work, publish, error) < 0) ||
+	    registry_ready(work->ledger->registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;
 	first.generation = generation_of_current(work, model);
 	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
+	retired = has_moved && retire_replaced(work, publish, &moved);
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
 	publish_end(work->ledger->publishes, publish);
 	keeping_save(work->keeping);
@@ -66,6 +101,8 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 		tell_swapped(work, model, ALIAS_CURRENT, &first);
 	if (has_moved)
 		tell_swapped(work, model, alias, &moved);
+	if (retired)
+		tell_retiring(work, moved.old, NULL);
 	waiters_wake(work->clients, WAIT_CHECKED, version);
 	waiters_wake(work->clients, WAIT_READY, version);
 	claims_concluded(work, version);
@@ -165,15 +202,6 @@ int versions_complete(struct work *work, struct publish *publish, struct error *
 }
 
 /* ---- what operators change ---- */
-
-/* False: the old version stays as it is, and so does `previous`. */
-static bool retire_old(struct work *work, struct version *old, struct error *ret_kept)
-{
-	if (registry_retire(work->ledger->registry, old, ret_kept) < 0)
-		return false;
-	freeing_begin(work, old);
-	return true;
-}
 
 int versions_swap(struct work *work, const struct versions_swap *swap, struct swap_result *ret,
 		  struct error *ret_kept, struct error *error)

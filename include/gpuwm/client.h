@@ -977,14 +977,21 @@ struct gpuwm_load_options {
 	/* The version's key, as in gpuwm_publish_options. NULL: none. */
 	const struct gpuwm_key_field *key;
 	size_t key_count;
+	/* Needs an alias. The load fails, and changes nothing, if the alias does not name the version
+	 * with this id when the load begins, and when the new version is ready. 32 zeros: if there is
+	 * such an alias. NULL: gpuwmd moves the alias whatever it names, and if it can't, the new
+	 * version is ready all the same. */
+	const char *expect;
+	/* Needs an alias. gpuwmd retires the version that the alias named. */
+	bool retire_old;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job);
 /* Waits until a job has ended.
  *
- * Returns 0 if the job is done. Returns 1 if it is done, but its alias could not be moved:
- * gpuwm_error says why.
+ * Returns 0 if the job is done. Returns 1 if it is done, but its alias could not be moved, or the
+ * old version could not be retired: gpuwm_error says why.
  *
  * Fails with
  *   the job's own code  The job failed.

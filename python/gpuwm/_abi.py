@@ -188,6 +188,8 @@ class LoadOptions(ctypes.Structure):
         ("dry_run", c_bool),
         ("key", POINTER(KeyField)),
         ("key_count", c_size_t),
+        ("expect", c_char_p),
+        ("retire_old", c_bool),
     )
 
 

@@ -202,6 +202,8 @@ class Client:
         alias: str | None = None,
         dry_run: bool = False,
         key: _lib.Key | None = None,
+        expect: str | None = None,
+        retire_old: bool = False,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
@@ -212,6 +214,9 @@ class Client:
         - alias: is moved to the version when the version is ready.
         - dry_run: the job only makes a plan.
         - key: the version's key, which `attach(key=...)` can ask for.
+        - expect: the load fails, and changes nothing, if `alias` does not name this version id when
+          the load begins, and when the version is ready. 32 zeros: if there is such an alias.
+        - retire_old: retire the version that `alias` named.
         """
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence(
@@ -227,6 +232,8 @@ class Client:
             dry_run=dry_run,
             key=fields,
             key_count=field_count,
+            expect=_lib.maybe_text(expect, "expect"),
+            retire_old=retire_old,
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
@@ -236,9 +243,9 @@ class Client:
         """Waits for the end of a job. wait: in seconds.
 
         Returns True if the job did all it should. Returns False if its version is ready, but its
-        alias could not be moved: jobs(job) says why. Raises the job's error if it failed, TimedOut,
-        Cancelled, NotFound, and Disconnected if gpuwmd ended with the job. Other calls of this
-        client wait meanwhile; `await job` blocks nobody.
+        alias could not be moved, or the old version not retired: jobs(job) says why. Raises the
+        job's error if it failed, TimedOut, Cancelled, NotFound, and Disconnected if gpuwmd ended
+        with the job. Other calls of this client wait meanwhile; `await job` blocks nobody.
         """
         return self._call("gpuwm_job_wait", _job(job), _lib.milliseconds(wait, "wait")) == 0
 

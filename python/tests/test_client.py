@@ -220,6 +220,32 @@ def test_a_swap_tells_why_the_old_version_is_not_retired(
     daemon.admin.swap(model, None, alias="prod")
 
 
+def test_a_load_can_replace_a_version_as_one_step(
+    versions: tuple[str, str], daemon: Daemon, request: pytest.FixtureRequest
+) -> None:
+    source = next(job["source"] for job in daemon.admin.jobs() if job["kind"] == "load")
+    model, none = f"one-step-{request.node.name.replace('_', '-')}", "0" * 32
+
+    def load(tag: str, expect: str) -> gpuwm.Job:
+        return daemon.admin.load(
+            source,
+            f"{model}@{tag}",
+            devices=daemon.device,
+            alias="current",
+            expect=expect,
+            retire_old=True,
+        )
+
+    assert load("v1", none).wait(60)
+    first = daemon.admin.list(model)["aliases"][0]["version"]
+    with pytest.raises(gpuwm.Busy, match="@current names v1"):
+        load("v2", none)
+    assert load("v2", first).wait(60)
+    states = {row["tag"]: row["state"] for row in daemon.admin.list(model)["versions"]}
+    assert states["v2"] == "ready"
+    assert states.get("v1") in (None, "retiring")
+
+
 def test_what_failed_is_removed(versions: tuple[str, str], daemon: Daemon) -> None:
     model = versions[0].partition("@")[0]
     with pytest.raises(gpuwm.Error, match="is ready: only a failed version can be removed"):
