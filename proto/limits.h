@@ -300,4 +300,9 @@
  * never set. */
 #define OPTIONS_BYTES_MAX 4096
 
+/* What of a device may be granted unless the configuration says more precisely: the rest is for contexts, activations and
+ * everybody else. */
+#define BUDGET_PERCENT_CUDA 90
+#define BUDGET_PERCENT_HOST 80
+
 #endif

@@ -59,6 +59,7 @@ static void print_keys(void)
 {
 	struct config defaults;
 	const char *section = "";
+	const uint64_t *value;
 	char left[64], right[256];
 
 	config_init(&defaults);
@@ -68,11 +69,12 @@ static void print_keys(void)
 			printf("  [%s]\n", row->section);
 		section = row->section;
 		snprintf(left, sizeof(left), "%s = %s", row->key ? row->key : "DEVICE", row->value);
-		if (row->max == 0)
+		value = (const uint64_t *)((const char *)&defaults + row->offset);
+		if (row->max == 0 || *value == QUOTA_NONE) /* then the text says it */
 			snprintf(right, sizeof(right), "%s", row->help);
 		else
 			snprintf(right, sizeof(right), "%s; by default %llu", row->help,
-				 (unsigned long long)*(uint64_t *)((char *)&defaults + row->offset));
+				 (unsigned long long)*value);
 		print_entry(left, right);
 	}
 	config_clear(&defaults);

@@ -1,5 +1,6 @@
 #include "config_internal.h"
 #include "../../proto/bytes.h"
+#include "../../proto/limits.h"
 #include "../../proto/names.h"
 #include "../../proto/utf8.h"
 

@@ -40,11 +40,11 @@ static uint64_t budget_of(const struct device_table *table, const struct device 
 			found = i;
 			break;
 		}
-		if (device->is_cuda && strcmp(table->budgets[i].id, "*") == 0)
+		if (device->kind->is_gpu && strcmp(table->budgets[i].id, "*") == 0)
 			found = i;
 	}
 	if (found == none)
-		return percent_of(device->total, device->is_cuda ? BUDGET_PERCENT_CUDA : BUDGET_PERCENT_HOST);
+		return percent_of(device->total, device->kind->budget_percent);
 	if (table->budgets[found].bytes > 0)
 		return table->budgets[found].bytes;
 	return percent_of(device->total, table->budgets[found].percent);
@@ -83,7 +83,7 @@ int device_table_report(struct device_table *table, const struct device *report,
 	if (!device)
 		return -ENOMEM;
 	memcpy(device->id, report->id, sizeof(device->id));
-	device->is_cuda = report->is_cuda;
+	device->kind = report->kind;
 	device->granularity = report->granularity;
 	refresh(device, report, now_ms);
 	device->budget = budget_of(table, device);

@@ -4,6 +4,7 @@
 #ifndef GPUWM_DAEMON_DEVICE_H
 #define GPUWM_DAEMON_DEVICE_H
 
+#include "memory_kind.h"
 #include "../base/quota.h"
 #include "../../proto/message.h"
 
@@ -11,15 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Share of a device that may be granted unless the configuration says more
- * precisely: the rest is for contexts, activations and everybody else. */
-#define BUDGET_PERCENT_CUDA 90
-#define BUDGET_PERCENT_HOST 80
-
 struct device {
 	char id[DEVICE_BYTES_MAX + 1]; /* "host", "GPU-…" */
 	char name[64];
-	bool is_cuda;
+	const struct memory_kind *kind;
 	uint64_t total, granularity; /* bytes */
 	uint64_t context; /* what a process that works on it takes besides, as a loader said */
 	uint64_t free, free_at_ms; /* as a loader saw it last, and when (monotonic; 0: none has) */
@@ -54,9 +50,9 @@ void device_table_rebudget(struct device_table *table);
 /* Adds or refreshes one device as a loader reported it; the budget is made at
  * the first report, a later one brings name, total, context and free only. -EINVAL, -ENOMEM, -ENOSPC. */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
-/* NULL: no such device. */
 /* Writes `devices: [{device, lost}]` for a loader: the devices that gpuwmd knows, and which of them are lost. */
 void device_table_put(struct message_writer *w, const struct device_table *table);
+/* NULL: no such device. */
 struct device *device_find(const struct device_table *table, const char *id);
 void device_table_clear(struct device_table *table);
 /* Checks that the device can take loads and publishes. -ENODEV: it is lost; the error says how, and the remedy. */

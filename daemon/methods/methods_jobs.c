@@ -68,10 +68,10 @@ static int default_device(const struct server *server, struct load *load, struct
 	for (size_t i = 0; i < server->ledger.devices.count; i++) {
 		struct device *device = server->ledger.devices.devices[i];
 
-		if (cuda && device->is_cuda)
+		if (cuda && device->kind->is_gpu)
 			return error_set(error, -EINVAL, "devices names them",
 					 "there are several GPUs: say which");
-		if (device->is_cuda)
+		if (device->kind->is_gpu)
 			cuda = device;
 	}
 	load->device_count = 1;

@@ -15,7 +15,7 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 {
 	struct device device = {0};
 	struct fields f;
-	char kind[8];
+	char kind[16];
 	int r;
 
 	fields_of(&f, object);
@@ -29,7 +29,10 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 	r = params_check(&f, error);
 	if (r < 0)
 		return r;
-	device.is_cuda = strcmp(kind, "cuda") == 0;
+	device.kind = memory_kind_find(kind);
+	if (!device.kind)
+		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
+				 "the device %s is of the unknown kind \"%s\"", device.id, kind);
 	/* Without NVML, and of a GPU that is lost, a loader does not know what is free. */
 	r = device_table_report(&server->ledger.devices, &device,
 				fields_have(&f, "free") ? clock_steady_ms() : 0);
@@ -66,7 +69,7 @@ static int take_lost(struct server *server, struct fields *params, struct error 
 		fields_error(&f, "error", &why);
 		r = params_check(&f, error);
 		device = r == 0 ? device_find(&server->ledger.devices, id) : NULL;
-		if (device && device->is_cuda)
+		if (device && device->kind->is_gpu)
 			losses_note(&server->work, device, &why);
 	}
 	return r;

@@ -109,7 +109,7 @@ static void put_device(struct message_writer *w, const struct device *device, ui
 {
 	message_begin_map(w, NULL);
 	message_put_text(w, "device", device->id);
-	message_put_text(w, "kind", device->is_cuda ? "cuda" : "host");
+	message_put_text(w, "kind", device->kind->name);
 	message_put_text(w, "name", device->name);
 	message_put_u64(w, "total", device->total);
 	if (device->free_at_ms > 0) {

@@ -189,7 +189,7 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 
 		message_begin_map(w, NULL);
 		message_put_text(w, "id", device->id);
-		message_put_text(w, "kind", device->is_cuda ? "cuda" : "host");
+		message_put_text(w, "kind", device->kind->name);
 		message_put_text(w, "name", device->name);
 		message_put_u64(w, "total", device->total);
 		message_put_u64(w, "granularity", device->granularity);

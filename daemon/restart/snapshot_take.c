@@ -11,7 +11,7 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 {
 	struct device device = {0};
 	struct fields f;
-	char kind[8];
+	char kind[16];
 	int r = 0;
 
 	fields_of(&f, o);
@@ -21,10 +21,10 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 	device.total = fields_u64(&f, "total");
 	device.granularity = fields_u64(&f, "granularity");
 	device.context = fields_u64_or(&f, "context", 0); /* older ones have none */
-	device.is_cuda = strcmp(kind, "cuda") == 0;
+	device.kind = memory_kind_find(kind);
 	if (!f.error.code && device_wrong(device.id))
 		error_set(&f.error, -EINVAL, NULL, "\"%s\" %s", device.id, device_wrong(device.id));
-	if (!f.error.code && !device.is_cuda && strcmp(kind, "host") != 0)
+	if (!f.error.code && !device.kind)
 		error_set(&f.error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", device.id, kind);
 	if (!f.error.code && device_find(t->into->devices, device.id))
 		error_set(&f.error, -EEXIST, NULL, "%s is there twice", device.id);

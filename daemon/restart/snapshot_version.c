@@ -113,8 +113,8 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 {
 	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
 		const struct held_fd *held = held_at(part, i);
-		int found =
-			t->fds->look(t->fds->data, held->name, i == 0 || !part->device->is_cuda, held->bytes);
+		int found = t->fds->look(t->fds->data, held->name, i == 0 || part->device->kind->can_look,
+					 held->bytes);
 
 		if (found == SNAPSHOT_FD_HERE || missing->unknown)
 			continue;

@@ -22,7 +22,10 @@ static struct {
 
 static void add_device(struct device_table *table, const char *id, bool is_cuda)
 {
-	struct device device = {.name = "a device", .is_cuda = is_cuda, .total = GIB(80), .granularity = 4096};
+	struct device device = {.name = "a device",
+				.kind = is_cuda ? &memory_cuda : &memory_host,
+				.total = GIB(80),
+				.granularity = 4096};
 
 	snprintf(device.id, sizeof(device.id), "%s", id);
 	must(device_table_report(table, &device, 1) == 0, "no device");

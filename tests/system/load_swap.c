@@ -88,8 +88,7 @@ Test(load_swap, refuses_at_once_what_can_not_be)
 	FAILS(EINVAL, begin(d, "m@v2", 2, "v2", v1, true, &job));
 	FAILS(EINVAL, begin(d, "m@v2", 2, "current", "v1", true, &job));
 	FAILS(EBUSY, begin(d, "m@v2", 2, "current", NOTHING, true, &job));
-	cr_expect(strstr(gpuwm_error()->message, "m@current names v1 (version "), "%s",
-		  gpuwm_error()->message);
+	cr_expect(strstr(gpuwm_error()->message, "m@current names v1 (version "), "%s", gpuwm_error()->message);
 	FAILS(EBUSY, begin(d, "m@v2", 2, "prod", v1, true, &job));
 	cr_expect_str_eq(gpuwm_error()->message, "m@prod names nothing now");
 	cr_assert(version_is(d, "m", "v2", "none"));

@@ -510,6 +510,9 @@ Test(config, help_tells_every_flag_and_key)
 	cr_assert_gt(fread(text, 1, sizeof(text) - 1, out), 0);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		cr_expect(strstr(text, words[i]), "\"%s\" is not in the help", words[i]);
+	cr_expect(strstr(text, "by default 90% of a GPU, 80% of the host's memory"));
+	cr_expect(strstr(text, "by default only the budgets limit it\n"));
+	cr_expect_not(strstr(text, "18446744073709551615"), "no limit is no number");
 }
 
 Test(config, version_is_printed)

@@ -15,7 +15,8 @@ static int loader = -1;
 /* A GPU with this budget, and a loader that stands by. */
 static void begin(uint64_t budget, int pidfd)
 {
-	struct device report = {.id = GPU, .name = "gpu", .is_cuda = true, .total = GIB(1), .context = CONTEXT};
+	struct device report = {
+		.id = GPU, .name = "gpu", .kind = &memory_cuda, .total = GIB(1), .context = CONTEXT};
 
 	cr_assert_eq(device_table_budget(&server->ledger.devices, GPU, budget, 0), 0);
 	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);

@@ -23,8 +23,8 @@ LedgerTest(snapshot, empty_ledger_comes_back_with_its_devices)
 	cr_expect_eq(registry_counts(back.registry).versions, 0);
 	cr_expect_eq(back.devices.count, 2);
 	cr_expect_str_eq(device_find(&back.devices, LEDGER_GPU)->name, "name of " LEDGER_GPU);
-	cr_expect(device_find(&back.devices, LEDGER_GPU)->is_cuda);
-	cr_expect_not(device_find(&back.devices, "host")->is_cuda);
+	cr_expect(device_find(&back.devices, LEDGER_GPU)->kind->is_gpu);
+	cr_expect_not(device_find(&back.devices, "host")->kind->is_gpu);
 	cr_expect_eq(device_find(&back.devices, "host")->total, GIB(100));
 	cr_expect_eq(device_find(&back.devices, "host")->granularity, 4096);
 	cr_expect_eq(back.lost, 0);
@@ -333,11 +333,11 @@ LedgerTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 3 && fake_looked_bytes == 2100);
 	back_clear(&back);
-	device_find(&ledger.devices, "host")->is_cuda = true;
+	device_find(&ledger.devices, "host")->kind = &memory_cuda;
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 1, "the index alone");
 	cr_expect_eq(back_find(&back, "m@v1")->state, version->state);
-	device_find(&ledger.devices, "host")->is_cuda = false;
+	device_find(&ledger.devices, "host")->kind = &memory_host;
 	back_clear(&back);
 }
 

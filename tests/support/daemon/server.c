@@ -12,7 +12,8 @@ struct message message;
 void server_open(void)
 {
 	static char *argv[] = {"gpuwmd", NULL}; /* a reload reads it */
-	struct device host = {.id = DEVICE_HOST, .name = "host", .total = GIB(1), .granularity = 4096};
+	struct device host = {
+		.id = DEVICE_HOST, .kind = &memory_host, .name = "host", .total = GIB(1), .granularity = 4096};
 	struct error error;
 	uv_loop_t first;
 
