@@ -6,8 +6,7 @@
 
 const struct memory_kind memory_host = {
 	.name = "host", .budget_percent = BUDGET_PERCENT_HOST, .can_look = true};
-const struct memory_kind memory_cuda = {
-	.name = "cuda", .budget_percent = BUDGET_PERCENT_CUDA, .is_gpu = true};
+const struct memory_kind memory_cuda = {.name = "cuda", .budget_percent = BUDGET_PERCENT_CUDA, .is_gpu = true};
 
 const struct memory_kind *memory_kind_find(const char *name)
 {

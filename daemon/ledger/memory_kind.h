@@ -7,7 +7,8 @@
 
 struct memory_kind {
 	const char *name; /* in messages */
-	unsigned budget_percent; /* what may be granted of a device, unless the configuration says more precisely */
+	unsigned
+		budget_percent; /* what may be granted of a device, unless the configuration says more precisely */
 	/* Its devices are GPUs: the budget "*" is theirs, a load that names no device goes to the only one, they may be lost, and
 	 * a process that works on one has a context there. */
 	bool is_gpu;
