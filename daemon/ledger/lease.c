@@ -89,9 +89,9 @@ static int not_leased(const struct version *version, struct error *error)
 			 version->tag, version_state_name(version->state));
 }
 
-static int grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		 struct error *error)
+static int shared(struct registry *registry, struct version *version, uint32_t replica, void *holder,
+		  struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
+		  struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
@@ -128,7 +128,7 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 
 	if (r < 0)
 		return r;
-	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+	return shared(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
 }
 
 int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
@@ -137,7 +137,7 @@ int lease_resume(struct registry *registry, struct version *version, uint32_t re
 {
 	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
 		return not_leased(version, error);
-	return grant(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+	return shared(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
 }
 
 struct lease *lease_by_id(const struct registry *registry, uint64_t id)

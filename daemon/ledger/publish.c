@@ -322,7 +322,7 @@ int publish_commit(struct publish *publish, struct publish_part *part, void *pub
 }
 
 static int check_segments(const struct registry *registry, const struct publish_checked *checked,
-			  const struct budget_charge *grant, uint64_t *ret_bytes, struct error *error)
+			  const struct budget_charge *shared, uint64_t *ret_bytes, struct error *error)
 {
 	uint64_t fds = registry_counts(registry).fds, bytes = 0;
 	char granted[BYTES_TEXT], wanted[BYTES_TEXT], held[BYTES_TEXT];
@@ -348,11 +348,11 @@ static int check_segments(const struct registry *registry, const struct publish_
 				 bytes_format(registry_counts(registry).index_bytes, held),
 				 bytes_format(INDICES_BYTES_MAX, granted));
 	for (uint32_t i = 0; i < checked->segment_count; i++) {
-		if (__builtin_add_overflow(bytes, checked->segments[i].bytes, &bytes) || bytes > grant->bytes)
+		if (__builtin_add_overflow(bytes, checked->segments[i].bytes, &bytes) || bytes > shared->bytes)
 			return error_set(error, -EBADMSG,
 					 "publish_begin's bytes are the most that they may hold",
 					 "the segments exceed the %s that were granted on %s",
-					 bytes_format(grant->bytes, granted), grant->device->id);
+					 bytes_format(shared->bytes, granted), shared->device->id);
 	}
 	*ret_bytes = bytes;
 	return 0;

@@ -91,7 +91,7 @@ struct publish_checked {
 	uint64_t tensors;
 	struct digest layout, content;
 };
-/* -EBADMSG: the segments exceed the grant (budget shrinks to what is used), or another content than was promised;
+/* -EBADMSG: the segments exceed what was charged (budget shrinks to what is used), or another content than was promised;
  * -EDQUOT: STORE_FDS_MAX descriptors in all, or more than PART_SEGMENTS_MAX segments;
  * -EEXIST: checked already. */
 int publish_checked(struct registry *registry, struct publish *publish, struct publish_part *part,

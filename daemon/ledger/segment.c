@@ -7,34 +7,34 @@ struct closing {
 	uv_work_t work;
 	struct held_fd index, *segments;
 	uint32_t count;
-	struct grant *grant;
+	struct shared_charge *shared;
 	segment_done_fn *done;
 	void *data;
 };
 
-struct grant *grant_new(struct budget_charge *charge)
+struct shared_charge *shared_charge_new(struct budget_charge *charge)
 {
-	struct grant *grant = malloc(sizeof(*grant));
+	struct shared_charge *shared = malloc(sizeof(*shared));
 
-	if (!grant)
+	if (!shared)
 		return NULL;
-	*grant = (struct grant){.charge = *charge, .uses = 1};
+	*shared = (struct shared_charge){.charge = *charge, .uses = 1};
 	*charge = (struct budget_charge){0};
-	return grant;
+	return shared;
 }
 
-struct grant *grant_use(struct grant *grant)
+struct shared_charge *shared_charge_use(struct shared_charge *shared)
 {
-	if (grant)
-		grant->uses++;
-	return grant;
+	if (shared)
+		shared->uses++;
+	return shared;
 }
 
-struct grant *grant_drop(struct grant *grant)
+struct shared_charge *shared_charge_drop(struct shared_charge *shared)
 {
-	if (grant && --grant->uses == 0) {
-		budget_release(&grant->charge);
-		free(grant);
+	if (shared && --shared->uses == 0) {
+		budget_release(&shared->charge);
+		free(shared);
 	}
 	return NULL;
 }
@@ -51,7 +51,7 @@ static void close_all(struct closing *c)
 
 static void finish(struct closing *c)
 {
-	grant_drop(c->grant);
+	shared_charge_drop(c->shared);
 	if (c->done)
 		c->done(c->data);
 	free(c->segments);
@@ -88,13 +88,13 @@ static void start(uv_loop_t *loop, const struct closing *what)
 	finish(&now);
 }
 
-void segment_close(uv_loop_t *loop, struct replica *replica, struct grant *grant, segment_done_fn *done,
-		   void *data)
+void segment_close(uv_loop_t *loop, struct replica *replica, struct shared_charge *shared,
+		   segment_done_fn *done, void *data)
 {
 	struct closing c = {.index = replica->index,
 			    .segments = replica->segments,
 			    .count = replica->segments ? replica->segment_count : 0,
-			    .grant = grant,
+			    .shared = shared,
 			    .done = done,
 			    .data = data};
 

@@ -143,7 +143,7 @@ static void answer(const struct request *request, const struct found *found, uin
 }
 
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
-static int grant(const struct request *request, const struct found *found, bool look, struct error *error)
+static int shared(const struct request *request, const struct found *found, bool look, struct error *error)
 {
 	struct session *session = request->session;
 	struct server *server = request->server;
@@ -170,7 +170,7 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 	int r = find(request, wanted, &found, error);
 
 	*ret_later = r < 0 && found.later;
-	return r < 0 ? r : grant(request, &found, wanted->look, error);
+	return r < 0 ? r : shared(request, &found, wanted->look, error);
 }
 
 /* ---- waiting ---- */

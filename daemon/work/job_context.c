@@ -26,9 +26,10 @@ int job_charge_contexts(struct job *job, const struct loader *loader, struct err
 void job_hand_contexts(struct job *job, struct loader *loader)
 {
 	for (size_t i = 0; i < job->device_count; i++) {
-		struct grant *grant = job->contexts[i].bytes ? grant_new(&job->contexts[i]) : NULL;
+		struct shared_charge *shared =
+			job->contexts[i].bytes ? shared_charge_new(&job->contexts[i]) : NULL;
 
-		if (grant)
-			loader_keep(loader, grant);
+		if (shared)
+			loader_keep(loader, shared);
 	}
 }

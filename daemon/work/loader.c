@@ -201,7 +201,7 @@ static void drop_kept(struct loader *l)
 		struct kept *kept = l->kept;
 
 		l->kept = kept->next;
-		grant_drop(kept->grant);
+		shared_charge_drop(kept->shared);
 		free(kept);
 	}
 }

@@ -73,11 +73,11 @@ void loader_pool_renew(struct loader_pool *pool);
 void loader_watch(struct loader *loader);
 /* The same for all of them: the limits may have changed, and how long contexts are kept. */
 void loader_pool_watch(struct loader_pool *pool);
-/* Drops one use of the grant when the process is gone, which may be never. */
-void loader_keep(struct loader *loader, struct grant *grant);
-/* Every loader that may still have this part of a version mapped keeps a use of the grant. NULL is fine for both. */
+/* Drops one use of the charge when the process is gone, which may be never. */
+void loader_keep(struct loader *loader, struct shared_charge *shared);
+/* Every loader that may still have this part of a version mapped keeps a use of the charge. NULL is fine for both. */
 void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
-		      struct grant *grant);
+		      struct shared_charge *shared);
 /* The loader of a running job; NULL: the pointer is no such job. */
 struct loader *loader_of(const struct loader_pool *pool, const void *job);
 

@@ -36,7 +36,7 @@ extern const struct loader_kind loader_spawned, loader_connected;
 struct parcel;
 
 struct kept {
-	struct grant *grant;
+	struct shared_charge *shared;
 	struct kept *next;
 };
 

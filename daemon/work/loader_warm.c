@@ -32,7 +32,7 @@ static struct loader *next_warm(struct loader *l)
 
 static struct device *device_of(const struct kept *kept)
 {
-	return kept->grant->charge.device;
+	return kept->shared->charge.device;
 }
 
 static unsigned count_contexts(const struct loader *l)
@@ -113,7 +113,7 @@ static void stay(struct loader *l)
 static bool has_contexts_only(const struct loader *l)
 {
 	for (const struct kept *kept = l->kept; kept; kept = kept->next) {
-		if (!kept->grant->charge.context)
+		if (!kept->shared->charge.context)
 			return false;
 	}
 	for (size_t i = 0; i < l->job->device_count; i++) {
@@ -304,18 +304,18 @@ static bool is_covered(const struct loader_pool *pool, const struct device *devi
 static bool add_context(struct loader *l, struct device *device)
 {
 	struct budget_charge charge = {0};
-	struct grant *grant = NULL;
+	struct shared_charge *shared = NULL;
 	struct error error;
 
 	if (!device->kind->is_gpu || device->lost.code || is_covered(l->pool, device) ||
 	    is_awaited(l->pool->work, device) || budget_charge_context(device, &charge, &error) < 0)
 		return false;
-	grant = charge.bytes ? grant_new(&charge) : NULL;
-	if (!grant) {
+	shared = charge.bytes ? shared_charge_new(&charge) : NULL;
+	if (!shared) {
 		budget_release(&charge);
 		return false;
 	}
-	loader_keep(l, grant);
+	loader_keep(l, shared);
 	return true;
 }
 
@@ -408,7 +408,7 @@ static void put_one(struct message_writer *w, const struct loader *l)
 	while ((kept = loader_next_context(l, kept))) {
 		message_begin_map(w, NULL);
 		message_put_text(w, "device", device_of(kept)->id);
-		message_put_u64(w, "bytes", kept->grant->charge.bytes);
+		message_put_u64(w, "bytes", kept->shared->charge.bytes);
 		message_end(w);
 	}
 	message_end(w);

@@ -56,11 +56,11 @@ struct loader *loader_of(const struct loader_pool *pool, const void *job)
 }
 
 void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
-		      struct grant *grant)
+		      struct shared_charge *shared)
 {
 	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
 		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
-			loader_keep(l, grant_use(grant));
+			loader_keep(l, shared_charge_use(shared));
 	}
 }
 
@@ -89,7 +89,7 @@ uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device
 		if (l == but || !is_passing(l))
 			continue;
 		for (const struct kept *kept = l->kept; kept; kept = kept->next) {
-			const struct budget_charge *charge = &kept->grant->charge;
+			const struct budget_charge *charge = &kept->shared->charge;
 
 			bytes += charge->context && charge->device == device ? charge->bytes : 0;
 		}
@@ -102,7 +102,7 @@ const struct kept *loader_next_context(const struct loader *l, const struct kept
 {
 	const struct kept *kept = after ? after->next : l->kept;
 
-	while (kept && !kept->grant->charge.context)
+	while (kept && !kept->shared->charge.context)
 		kept = kept->next;
 	return kept;
 }
@@ -112,7 +112,7 @@ bool loader_has_context(const struct loader *l, const struct device *device)
 	const struct kept *kept = NULL;
 
 	while ((kept = loader_next_context(l, kept))) {
-		if (kept->grant->charge.device == device)
+		if (kept->shared->charge.device == device)
 			return true;
 	}
 	return false;
@@ -137,13 +137,13 @@ void loader_notify(struct loader *l, struct message_writer *w, const struct parc
 	message_writer_clear(w);
 }
 
-void loader_keep(struct loader *l, struct grant *grant)
+void loader_keep(struct loader *l, struct shared_charge *shared)
 {
 	struct kept *kept = malloc(sizeof(*kept));
 
 	if (!kept) /* stays charged rather than given out twice */
 		return;
-	*kept = (struct kept){.grant = grant, .next = l->kept};
+	*kept = (struct kept){.shared = shared, .next = l->kept};
 	l->kept = kept;
 }
 

@@ -12,7 +12,7 @@ struct mourning {
 	uv_timer_t timer;
 	unsigned handles; /* of libuv, not closed yet */
 	int pidfd;
-	struct grant *grants[PARTS_PER_VERSION_MAX];
+	struct shared_charge *charges[PARTS_PER_VERSION_MAX];
 	uint32_t count;
 	struct quota_charge charge;
 	struct mourning *next, **link;
@@ -28,15 +28,15 @@ static void on_closed(uv_handle_t *handle)
 	free(m);
 }
 
-static void drop_all(struct grant *const *grants, uint32_t count)
+static void drop_all(struct shared_charge *const *charges, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		grant_drop(grants[i]);
+		shared_charge_drop(charges[i]);
 }
 
 static void end(struct mourning *m)
 {
-	drop_all(m->grants, m->count);
+	drop_all(m->charges, m->count);
 	quota_release(&m->charge);
 	*m->link = m->next;
 	if (m->next)
@@ -127,16 +127,16 @@ static struct mourning *mourning_new(struct work *work, int pidfd)
 	return NULL;
 }
 
-void mourn(struct work *work, int pidfd, struct grant *const *grants, uint32_t count,
+void mourn(struct work *work, int pidfd, struct shared_charge *const *charges, uint32_t count,
 	   struct quota_charge *charge)
 {
 	struct mourning *m = mourning_new(work, pidfd);
 
 	if (!m) {
-		drop_all(grants, count);
+		drop_all(charges, count);
 		return;
 	}
-	memcpy(m->grants, grants, count * sizeof(*grants));
+	memcpy(m->charges, charges, count * sizeof(*charges));
 	m->count = count;
 	m->charge = *charge;
 	*charge = (struct quota_charge){0};

@@ -100,13 +100,13 @@ static void unlink_version(struct revoked *revoked)
 
 static void grant_unmap(struct revoked *revoked)
 {
-	struct grant *grant = revoked->grant;
+	struct shared_charge *shared = revoked->shared;
 
-	if (!grant)
+	if (!shared)
 		return;
-	if (--grant->mapped == 0)
-		grant->charge.device->still_mapped -= grant->charge.bytes;
-	revoked->grant = grant_drop(grant);
+	if (--shared->mapped == 0)
+		shared->charge.device->still_mapped -= shared->charge.bytes;
+	revoked->shared = shared_charge_drop(shared);
 	revoked->holder->work->room_came = true;
 }
 
@@ -275,7 +275,7 @@ void revoked_leave(struct session *session)
 		revoked_holder_end_all(holder);
 }
 
-void revoked_keep(struct version *version, uint32_t replica, struct grant *grant)
+void revoked_keep(struct version *version, uint32_t replica, struct shared_charge *shared)
 {
 	struct revoked *revoked = version->revoked, *next;
 
@@ -284,9 +284,9 @@ void revoked_keep(struct version *version, uint32_t replica, struct grant *grant
 		if (revoked->replica != replica)
 			continue;
 		unlink_version(revoked);
-		if (grant && grant->mapped++ == 0)
-			grant->charge.device->still_mapped += grant->charge.bytes;
-		revoked->grant = grant_use(grant);
+		if (shared && shared->mapped++ == 0)
+			shared->charge.device->still_mapped += shared->charge.bytes;
+		revoked->shared = shared_charge_use(shared);
 	}
 }
 

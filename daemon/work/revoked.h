@@ -32,8 +32,8 @@ bool revoked_find(const struct work *work, uint64_t lease);
 /* Call when the session ends. Its process may live on, with the memory mapped: gpuwmd then watches the process's pidfd.
  * Without a pidfd the end of the session counts as the end of the process. */
 void revoked_leave(struct session *session);
-/* A part of a version is closed: each that may still map it keeps a use of the grant (NULL is fine). */
-void revoked_keep(struct version *version, uint32_t replica, struct grant *grant);
+/* A part of a version is closed: each that may still map it keeps a use of the charge (NULL is fine). */
+void revoked_keep(struct version *version, uint32_t replica, struct shared_charge *shared);
 
 uint64_t revoked_count(const struct work *work);
 /* In `clients`: those of a session, into its array of leases; sessions that have ended, into the array of clients. */

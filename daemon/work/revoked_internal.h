@@ -27,7 +27,7 @@ struct revoked {
 	const struct device *device;
 	uint32_t replica, rank;
 	uint64_t bytes, since_ms, revoked_ms;
-	struct grant *grant; /* of the freed version's part */
+	struct shared_charge *shared; /* of the freed version's part */
 	struct quota_charge charge;
 	bool unsent; /* its descriptors never went out: nothing is mapped */
 	struct revoked *next_of_holder, **link_of_holder;

@@ -266,37 +266,37 @@ static void on_given_up(void *data)
 	work->room_came = true;
 }
 
-/* Whatever may still hold the part's memory lets go of its grant by itself. With one use
+/* Whatever may still hold the part's memory lets go of its charge by itself. With one use
  * for the caller. */
-static struct grant *give_up_part(struct work *work, struct publish *publish, struct publish_part *part)
+static struct shared_charge *give_up_part(struct work *work, struct publish *publish, struct publish_part *part)
 {
 	struct replica *replica = &publish->version->replicas[part->replica];
-	struct grant *grant = grant_new(&replica->charge);
+	struct shared_charge *shared = shared_charge_new(&replica->charge);
 	struct loader *maker = loader_of(work->loaders, part->publisher);
 	struct loader *checker = loader_of(work->loaders, part->checker);
 
 	if (maker)
-		loader_keep(maker, grant_use(grant));
+		loader_keep(maker, shared_charge_use(shared));
 	if (checker && checker != maker)
-		loader_keep(checker, grant_use(grant));
-	grant_use(grant);
-	segment_close(work->loop, replica, grant, on_given_up, work);
-	return grant;
+		loader_keep(checker, shared_charge_use(shared));
+	shared_charge_use(shared);
+	segment_close(work->loop, replica, shared, on_given_up, work);
+	return shared;
 }
 
 /* `dead` has left, but its process may still be there, with the memory of its parts. */
 static void give_up_all(struct work *work, struct publish *publish, const struct session *dead)
 {
-	struct grant *mourned[PARTS_PER_VERSION_MAX];
+	struct shared_charge *mourned[PARTS_PER_VERSION_MAX];
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < publish->part_count; i++) {
-		struct grant *grant = give_up_part(work, publish, &publish->parts[i]);
+		struct shared_charge *shared = give_up_part(work, publish, &publish->parts[i]);
 
 		if (dead && publish->parts[i].publisher == dead && !dead->dead)
-			mourned[count++] = grant;
+			mourned[count++] = shared;
 		else
-			grant_drop(grant);
+			shared_charge_drop(shared);
 	}
 	if (count > 0)
 		mourn(work, dead->peer.pidfd, mourned, count, &publish->charge);

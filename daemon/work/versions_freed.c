@@ -46,11 +46,11 @@ static void close_parts(struct freeing *freeing)
 
 	freeing->left = count;
 	for (uint32_t i = 0; i < count; i++) {
-		struct grant *grant = grant_new(&version->replicas[i].charge);
+		struct shared_charge *shared = shared_charge_new(&version->replicas[i].charge);
 
-		loader_pool_keep(freeing->work->loaders, &version->id, i, grant);
-		revoked_keep(version, i, grant);
-		segment_close(freeing->work->loop, &version->replicas[i], grant, on_part_closed, freeing);
+		loader_pool_keep(freeing->work->loaders, &version->id, i, shared);
+		revoked_keep(version, i, shared);
+		segment_close(freeing->work->loop, &version->replicas[i], shared, on_part_closed, freeing);
 	}
 }
 

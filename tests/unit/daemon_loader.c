@@ -17,7 +17,7 @@ static void keep(const struct job *job, uint64_t bytes)
 
 	cr_assert_eq(budget_charge(device_find(&server->ledger.devices, DEVICE_HOST), bytes, &charge, &error),
 		     0);
-	loader_keep(loader_of(server->work.loaders, job), grant_new(&charge));
+	loader_keep(loader_of(server->work.loaders, job), shared_charge_new(&charge));
 }
 
 static void expect_failed(const struct job *job, const char *says, const char *remedy)

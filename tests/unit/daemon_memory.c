@@ -173,7 +173,7 @@ LedgerTest(out_of_memory, pin_is_not_made)
 	fail_each(version_pin(version, "a", &ledger.error), 1, version->pin_count == 0);
 }
 
-static int grant(struct version *version, struct lease **leases)
+static int shared(struct version *version, struct lease **leases)
 {
 	struct lease *lease;
 
@@ -186,7 +186,7 @@ LedgerTest(out_of_memory, lease_is_not_granted)
 	struct version *version = ledger_ready("m", "v1");
 	static struct lease *leases; /* still there when the registry is freed */
 
-	fail_each(grant(version, &leases), 4,
+	fail_each(shared(version, &leases), 4,
 		  !leases && version->lease_count == 0 &&
 			  quota_used(ledger.quota, LEDGER_UID, QUOTA_LEASES) == 0);
 }
@@ -197,9 +197,9 @@ LedgerTest(out_of_memory, lease_is_granted_without_a_larger_table)
 	static struct lease *leases; /* still there when the registry is freed */
 
 	for (int i = 0; i < 64; i++)
-		cr_assert_eq(grant(version, &leases), 0);
+		cr_assert_eq(shared(version, &leases), 0);
 	fail_alloc_arm(1);
-	cr_expect_eq(grant(version, &leases), 0);
+	cr_expect_eq(shared(version, &leases), 0);
 	cr_expect(fail_alloc_disarm());
 	cr_expect_eq(version->lease_count, 65);
 	for (uint64_t id = 1; id <= 65; id++)

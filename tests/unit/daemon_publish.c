@@ -102,7 +102,7 @@ LedgerTest(publish, becomes_ready_when_committed_then_checked)
 	cr_expect_eq(replica->segments[1].fd, 102);
 	cr_expect_eq(replica->index.fd, 100);
 	cr_expect_eq(replica->tensors, 5);
-	cr_expect_eq(ledger.gpu->used, 600, "the grant shrinks to what is used");
+	cr_expect_eq(ledger.gpu->used, 600, "the charge shrinks to what is used");
 	cr_expect_eq(registry_ready(ledger.registry, publish->version, &current, NULL), 0);
 	publish_end(ledger.publishes, publish);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);

@@ -11,28 +11,28 @@ static struct device *host(void)
 	return device_find(&server->ledger.devices, DEVICE_HOST);
 }
 
-static struct grant *granted(uint64_t bytes)
+static struct shared_charge *granted(uint64_t bytes)
 {
 	struct budget_charge charge = {0};
 	struct error error;
-	struct grant *grant;
+	struct shared_charge *shared;
 
 	cr_assert_eq(budget_charge(host(), bytes, &charge, &error), 0);
-	grant = grant_new(&charge);
+	shared = shared_charge_new(&charge);
 	cr_assert_eq(charge.bytes, 0, "the charge moved in");
-	return grant;
+	return shared;
 }
 
 /* One part of an open publish of PUBLISHER. */
 #define PUBLISHER 7
 static void mourn_one(int pidfd)
 {
-	struct grant *grant = granted(4096);
+	struct shared_charge *shared = granted(4096);
 	struct quota_charge charge;
 	struct error error;
 
 	cr_assert_eq(quota_charge(server->ledger.quota, PUBLISHER, QUOTA_PUBLISHES, &charge, &error), 0);
-	mourn(&server->work, pidfd, &grant, 1, &charge);
+	mourn(&server->work, pidfd, &shared, 1, &charge);
 	quota_release(&charge); /* where it did not move in */
 }
 
@@ -48,15 +48,15 @@ static void count_done(void *data)
 
 Test(segment, a_grant_returns_when_the_last_has_let_go)
 {
-	struct grant *grant = granted(4096);
+	struct shared_charge *shared = granted(4096);
 
-	grant_use(grant);
-	grant_drop(grant);
+	shared_charge_use(shared);
+	shared_charge_drop(shared);
 	cr_assert_eq(host()->used, 4096);
-	cr_assert_null(grant_drop(grant));
+	cr_assert_null(shared_charge_drop(shared));
 	cr_assert_eq(host()->used, 0);
-	cr_assert_null(grant_drop(NULL));
-	cr_assert_null(grant_use(NULL));
+	cr_assert_null(shared_charge_drop(NULL));
+	cr_assert_null(shared_charge_use(NULL));
 }
 
 Test(segment, closes_a_replica_and_gives_its_budget_back)

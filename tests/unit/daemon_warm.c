@@ -97,7 +97,7 @@ Test(warm, loader_is_none_that_is_charged_with_more)
 	job = load_to(gpu);
 	expect_job(loader);
 	cr_assert_eq(budget_charge(gpu, 4096, &charge, &error), 0);
-	loader_keep(loader_of(server->work.loaders, job), grant_new(&charge));
+	loader_keep(loader_of(server->work.loaders, job), shared_charge_new(&charge));
 	cr_expect_not(says_done_and_stays(loader, 0));
 	finish();
 }
