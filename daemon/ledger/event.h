@@ -1,44 +1,43 @@
-/* Events: numbered, encoded once, kept in a ring. A subscriber is only a
- * number (the last it was sent), so slow ones cost nothing. */
+/* Events. gpuwmd numbers and encodes each event once and keeps it in a ring. A subscriber is only the number of the last event
+ * that it was sent, so slow subscribers cost nothing. */
 #ifndef GPUWM_DAEMON_EVENT_H
 #define GPUWM_DAEMON_EVENT_H
 
 #include "../../proto/message.h"
 #include "registry.h"
 
-/* Which model an event speaks of, and whose that was then. */
+/* The model that an event is about, and the model's owner at that time. */
 struct event_about {
 	const char *model; /* NULL: of none */
 	struct model_owner owner;
-	struct rule_cache rule; /* for whoever knows the rules */
+	struct rule_cache rule; /* which section of the rules applies (config/rules.h) */
 };
 
 struct event_ring;
 struct event_ring *event_ring_new(void);
 struct event_ring *event_ring_free(struct event_ring *ring);
-/* Before the first event: numbers go on after `last`. A restart leaves a gap, so that they go
- * up across it, and who asks for what was before is told `lost`. */
+/* Sets the number after which events go on. Call it before the first event. A restart leaves a gap in the numbers, so a
+ * subscriber that asks for earlier events gets a `lost` notice. */
 #define EVENT_EPOCH_SHIFT 32
 void event_ring_begin(struct event_ring *ring, uint64_t last);
 
-/* Begins an event: [2, "event", [{seq, kind, time_ms, …}]] in *w; the caller
- * adds its keys and calls event_emit, which closes, numbers and keeps it and
- * clears w. Out of memory: the number is used and subscribers are told `lost`. */
+/* Begins an event in *w: [2, "event", [{seq, kind, time_ms, …}]]. The caller adds keys and calls event_emit, which closes and
+ * keeps the event, and clears w. If there is no memory, the event has its number, and subscribers get a `lost` notice. */
 void event_begin(struct event_ring *ring, struct message_writer *w, const char *kind);
 void event_emit(struct event_ring *ring, struct message_writer *w);
-/* The same of an event that speaks of a model, whose name is copied: only those see it who see the model. */
+/* The same for an event about a model, whose name is copied. Only sessions that see the model get the event. */
 void event_emit_about(struct event_ring *ring, struct message_writer *w, const struct event_about *about);
 
-/* The number of the last event; 0: none yet. */
+/* Returns the number of the last event; 0: there was none. */
 uint64_t event_last(const struct event_ring *ring);
 
-/* The number to go on from: `after`, or that of the last of the events behind it, as far as they speak of models that
- * who asks does not see. */
+/* Skips the events after number `after` that the subscriber may not see, up to the first one that it may see. Returns the
+ * number of the last skipped event, or `after`. */
 typedef bool event_seen_fn(void *data, struct event_about *about);
 uint64_t event_skip(struct event_ring *ring, uint64_t after, event_seen_fn *seen, void *data);
-/* The packet to send after number `after`: an event, or a `lost` notice where
- * the next ones are gone. *ret_seq is the number to go on from. 0: nothing new; 1: a packet,
- * valid until the next event_emit or event_after. Out of memory for the notice: 0, ask again. */
+/* Finds the packet to send after number `after`: an event, or a `lost` notice if the next events are not in the ring any more.
+ * Returns 1 and sets *ret_data, *ret_bytes and the number to go on from; the packet is valid until the next event_emit or
+ * event_after. Returns 0 if there is nothing new, or no memory for the notice: ask again later. */
 int event_after(struct event_ring *ring, uint64_t after, const void **ret_data, size_t *ret_bytes,
 		uint64_t *ret_seq);
 

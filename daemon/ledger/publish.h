@@ -1,11 +1,10 @@
-/* Open publishes: who builds which part, who checks it. On top of the
- * registry; knows no sockets and no loop.
+/* Open publishes: which session builds which part, and which job checks it. They build on the registry, and know no socket and
+ * no loop.
  *
- * A part (rank, device) is begun by a publisher, committed by it, and checked
- * by a loader, in any order of the last two. When all parts that were begun
- * are both, and every rank has one, the version is ready. When a publisher dies or aborts
- * before its commit, or a check fails, the version fails with all its parts; also when the last of those
- * who began one ends while a rank has none: nobody is left to begin it.
+ * A publisher begins a part (a rank on a device). Then the publisher commits it and a loader checks it, in any order. The
+ * version is ready when every rank has a part, and all parts are committed and checked. The version fails, with all of its
+ * parts, if a publisher dies or aborts before its commit, or if a check fails. It also fails if the last session that began
+ * a part ends while a rank has no part, because nobody is left to begin that part.
  */
 #ifndef GPUWM_DAEMON_PUBLISH_H
 #define GPUWM_DAEMON_PUBLISH_H
@@ -14,34 +13,37 @@
 
 struct publish_part {
 	uint32_t replica; /* position in version->replicas */
-	void *publisher; /* the session, or the loader's job; NULL after its commit or death */
-	const void *beginner; /* the same also after its commit; NULL when it has ended */
-	void *checker; /* the job that checks; NULL when it has ended */
-	const uint64_t *heard_ms; /* steady: the publisher's last sign of life; NULL: its loader is watched */
-	uint64_t silence_ms; /* so long it may give none before its commit */
-	uint64_t doubted_ms; /* steady: the first look that found it silent for too long; 0: none */
+	void *publisher; /* the session, or the loader's job; NULL after the commit, or when the publisher has ended */
+	const void *beginner; /* the same, but it stays after the commit; NULL when it has ended */
+	void *checker; /* the job that checks the part; NULL when it has ended */
+	const uint64_t *
+		heard_ms; /* steady: the publisher's last sign of life; NULL: gpuwmd watches its loader instead */
+	uint64_t silence_ms; /* how long the publisher may give no sign of life before its commit */
+	uint64_t doubted_ms; /* steady: when gpuwmd first found the publisher silent for too long; 0: not yet */
 };
 
 struct publish {
 	struct version_id id;
 	struct version *version;
-	char alias[NAME_BYTES_MAX + 1]; /* moved when ready; "": none */
-	bool has_expect; /* the version fails if the alias does not name `expect` (zero: nothing) when it would be ready */
+	char alias[NAME_BYTES_MAX + 1]; /* gpuwmd moves it when the version is ready; "": none */
+	/* The version fails if the alias does not name the version `expect` (zero: no version) when it would be ready. */
+	bool has_expect;
 	struct version_id expect;
-	bool retire_old; /* what the alias named before is retired */
-	gid_t *groups; /* of the user who began it: they may give the right to move the alias; malloced, NULL: not known */
+	bool retire_old; /* the version that the alias named before is retired */
+	gid_t *groups; /* malloced: of the user who began it, who may move the alias because of one; NULL: not known */
 	size_t group_count;
-	struct publish_part *parts; /* never moves: room for PARTS_PER_VERSION_MAX */
+	struct publish_part *parts; /* has room for PARTS_PER_VERSION_MAX, so that no part moves */
 	uint32_t part_count;
 	struct quota_charge charge;
 	struct publish *next;
 };
 
-struct publish_table; /* of open ones */
+struct publish_table; /* opaque: the open publishes */
 struct publish_table *publish_table_new(void);
 struct publish_table *publish_table_free(struct publish_table *table);
 uint64_t publish_count(const struct publish_table *table);
-struct publish *publish_next(const struct publish_table *table, const struct publish *after); /* NULL: first */
+/* Returns the publish after `after` (NULL: the first one), or NULL at the end. */
+struct publish *publish_next(const struct publish_table *table, const struct publish *after);
 
 struct publish_request {
 	const char *model, *tag, *alias; /* alias "": none */
@@ -50,7 +52,7 @@ struct publish_request {
 	struct device *device;
 	uint32_t rank, world;
 	uint64_t bytes;
-	const struct version_id *join; /* NULL: a new one */
+	const struct version_id *join; /* the publish to join; NULL: a new one begins */
 	const struct joiners *joiners; /* the users and groups that may join a new publish; NULL: none */
 	void *publisher;
 	uid_t uid;
@@ -61,29 +63,31 @@ struct publish_request {
 	uint64_t silence_ms; /* as in publish_part */
 };
 
-/* Begins a publish, or joins one: charges the budget, adds the part. -ENOENT: no such publish
- * to join; -EINVAL: another name, alias or world than the publish's; what registry_alias_allowed, registry_add, version_add_replica,
- * budget_charge and quota_charge give. quota NULL: a load's (by_operator), which is bounded by the loaders, and
- * must not wait for what a user's workers left open. Nothing is left behind on errors. */
+/* Begins a publish or joins one, charges the budget, and adds the part. Sets *ret_publish and *ret_part, which belong to the
+ * table. quota NULL: the publish of a load counts for no quota. The number of loaders limits loads, and a load must not wait
+ * for publishes that a user left open. Fails, and changes nothing, with
+ *   -ENOENT  There is no such publish to join.
+ *   -EINVAL  The publish to join has another name, alias or world.
+ *   the errors of registry_alias_allowed, registry_add, version_add_replica, budget_charge and quota_charge */
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
 		  const struct publish_request *request, struct publish **ret_publish,
 		  struct publish_part **ret_part, struct error *error);
-/* NULL: not open. */
+/* Returns the open publish with this id, or NULL. */
 struct publish *publish_find(const struct publish_table *table, const struct version_id *id);
-/* -ENOENT, for those too who may not take part in it. */
+/* Sets the error of a publish that is not open, or that the session may not take part in. Returns -ENOENT. */
 int publish_unknown(const struct version_id *id, struct error *error);
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device);
 
-/* Whoever this is has ended. True: it was the last of those who began a part. */
+/* This session or job has ended. Returns true if it was the last one that began a part and had not ended. */
 bool publish_leave(struct publish *publish, const void *beginner);
 
-/* The publisher says that it handed everything in. -EACCES: the part is
- * another publisher's; -EBADMSG: the check found another content than promised. Again with the same
- * content: 0. */
+/* Commits a part: its publisher has handed everything in, and promises this content. Returns 0 also if the part was committed
+ * with the same content before. Fails with -EACCES if the part is another publisher's, and with -EBADMSG if the check found
+ * another content. */
 int publish_commit(struct publish *publish, struct publish_part *part, void *publisher,
 		   const struct digest *content, struct error *error);
 
-/* What a checker hands over: moved into the replica on success. */
+/* What a checker found. On success it moves into the part. */
 struct publish_checked {
 	struct held_fd index;
 	struct held_fd *segments; /* malloced; moves too */
@@ -91,14 +95,16 @@ struct publish_checked {
 	uint64_t tensors;
 	struct digest layout, content;
 };
-/* -EBADMSG: the segments exceed what was charged (budget shrinks to what is used), or another content than was promised;
- * -EDQUOT: STORE_FDS_MAX descriptors in all, or more than PART_SEGMENTS_MAX segments;
- * -EEXIST: checked already. */
+/* Enters the result of a check into the part, and shrinks its charge to the bytes of its segments. Fails with
+ *   -EBADMSG  The segments have more bytes than were charged, or the content is not the one that was promised.
+ *   -EDQUOT   All versions together would have more than STORE_FDS_MAX descriptors, or the part has more than
+ *             PART_SEGMENTS_MAX segments.
+ *   -EEXIST   The part was checked before. */
 int publish_checked(struct registry *registry, struct publish *publish, struct publish_part *part,
 		    struct publish_checked *checked, struct error *error);
 
-/* Closes an open publish whose version is complete (made ready by the caller)
- * or failed: forgets it and gives the quota back. */
+/* Ends an open publish whose version the caller has made ready, or has failed: forgets the publish, and gives its quota
+ * back. */
 void publish_end(struct publish_table *table, struct publish *publish);
 
 #endif

@@ -1,5 +1,5 @@
-/* The registry: models, their versions with parts, aliases and pins, leases.
- * Knows no sockets and no loop: plain functions, called by methods on one thread.
+/* The registry: models, and the versions, parts, aliases, pins and leases of each. It knows no socket and no loop. All
+ * functions run on the loop's thread.
  *
  *                   commit        checked        retire         unused
  *   building ──▶ checking ──▶ ready ──▶ retiring ──▶ freed
@@ -33,12 +33,12 @@ struct held_fd {
 	uint64_t name; /* in the fd store; 0: it is not there */
 };
 
-/* What one device holds of one rank of a version. */
+/* A part: what one device holds of one rank of a version. */
 struct replica {
 	uint32_t rank;
 	struct device *device;
 	bool committed; /* the publisher is no longer needed */
-	bool checked; /* index and segments are here */
+	bool checked; /* gpuwmd has its index and segments */
 	struct held_fd index;
 	struct held_fd *segments;
 	uint32_t segment_count;
@@ -58,15 +58,16 @@ struct revoked_user;
 
 struct version {
 	struct version_id id;
-	struct version_id
-		publish; /* the id of the publish that made it: a secret of those who may take part in it */
-	struct joiners *joiners; /* malloced; NULL: the owner and operators alone take part in the publish */
+	/* The id of the publish that made the version. Only those who may take part in the publish know it. */
+	struct version_id publish;
+	struct joiners *joiners; /* malloced; NULL: only the owner and operators may take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
-	bool by_operator; /* an operator had it loaded, or published it on admin.sock: it is free of quotas */
+	/* An operator loaded it, or published it on admin.sock. It then counts for no quota. */
+	bool by_operator;
 	uint64_t created_ms, ready_ms; /* since 1970 */
 	struct replica *replicas; /* ranks times devices, at most PARTS_PER_VERSION_MAX */
 	uint32_t replica_count;
@@ -75,42 +76,42 @@ struct version {
 	struct lease *leases; /* a list */
 	uint64_t lease_count;
 	uint32_t alias_count; /* aliases other than `previous` that name it */
-	bool storing; /* complete, but its descriptors are not in the fd store yet */
-	bool freeing; /* its end has begun: it is in no snapshot any more */
-	struct error error; /* why it failed; of a ready one: why its alias was not moved */
+	bool storing; /* it is complete, but the fd store does not have all of its descriptors yet */
+	bool freeing; /* gpuwmd has begun to free it, and leaves it out of snapshots */
+	struct error error; /* why it failed; of a ready version: why its alias was not moved */
 	uint64_t failed_ms; /* steady: when it failed, or when a restart found that it was lost */
-	uint32_t readers; /* jobs that have its memory: it is not freed under them */
-	/* Of a ready or retiring version: which of its memory differs from what was checked, or how the device of a
-	 * replica was lost (-ENODEV). NULL: nothing is known. */
+	uint32_t readers; /* jobs that read its memory; it is not freed before they have ended */
+	/* Of a ready or retiring version: which memory differs from what was checked, or how the device of a part was lost
+	 * (-ENODEV). NULL: neither is known. */
 	const struct error *tainted;
-	uint64_t force_at_ms; /* since 1970: when leases that are left are revoked; 0: never */
+	uint64_t force_at_ms; /* since 1970: when gpuwmd revokes the leases that are left; 0: never */
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
-	bool forced; /* that time is over: nobody gets a lease again */
-	struct revoked_user *revoked_users; /* a list: whose leases were kicked, which nobody gets again */
-	struct revoked *revoked; /* a list: leases whose holders may still map it (revoked.h) */
+	bool forced; /* that time has come: no session gets a lease of it any more */
+	struct revoked_user *revoked_users; /* a list: users whose leases were kicked, and may not be resumed */
+	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory (revoked.h) */
 	struct version *next_in_model, *previous_in_model;
-	void *told; /* malloced; snapshot.h: what never changes once it is ready, as bytes */
+	void *told; /* malloced: the part of its snapshot that never changes once it is ready (snapshot.h) */
 	size_t told_bytes;
 };
 
-/* Whose a model is: who made the version that was its first to become ready. It ends when the model has no version that
- * is building, checking, ready or retiring. */
+/* The owner of a model: the user who made its first ready version. The model has no owner any more when it has no version
+ * that is building, checking, ready or retiring. */
 struct model_owner {
 	bool known; /* false: no version has become ready yet */
-	bool by_operator; /* uid is an operator's */
+	bool by_operator; /* the user is an operator */
 	uid_t uid;
 };
 
 struct alias {
 	char name[NAME_BYTES_MAX + 1];
 	struct version *version;
-	uint64_t generation; /* how often it has moved, 1 when made */
+	uint64_t generation; /* counts its moves; 1 when it is made */
 	struct alias *next;
 };
 
-/* A session's hold on a replica of a version. */
+/* A session's right to use a part of a version. */
 struct lease {
-	uint64_t id; /* never used again */
+	uint64_t id; /* no later lease has it */
 	struct version *version;
 	uint32_t replica; /* position in version->replicas */
 	void *holder; /* the session */
@@ -123,49 +124,50 @@ struct lease {
 
 struct registry; /* opaque: hash tables */
 
-/* Kept, not counted when asked. versions: without failed ones; aliases: with
- * `previous`; segments, fds (segments and indices), bytes: what checked replicas of
- * versions hold that did not fail. */
+/* The registry keeps these figures up to date. `versions` leaves failed versions out; `aliases` includes `previous`.
+ * `segments`, `fds` (of segments and indices), `bytes` and `index_bytes` are those of checked parts whose version has not
+ * failed. */
 struct registry_counts {
 	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
 };
 
 struct registry *registry_new(void);
-/* Closes nothing: the caller has taken every descriptor. Leases and charges
- * that are left give themselves back, so quota and devices must still be there. */
+/* Frees the registry. Returns NULL. It closes no descriptor: the caller has taken all of them. It gives back the charges of
+ * leases and versions that are left, so quota and devices must still be there. */
 struct registry *registry_free(struct registry *registry);
 struct registry_counts registry_counts(const struct registry *registry);
-/* How many descriptors it may hold; STORE_FDS_MAX at first, and at most. */
+/* Sets how many descriptors the registry may hold. At first, and at most, it is STORE_FDS_MAX. */
 void registry_set_fds_max(struct registry *registry, uint64_t most);
 uint64_t registry_fds_max(const struct registry *registry);
 
 /* ---- finding ---- */
 
-/* The version that a reference names, in whatever state, with *ret_generation
- * of the alias (0 where none). -ENOENT naming what is missing (model, tag or
- * version). A failed version is found by its id and, until it is published anew, by its tag. */
+/* Finds the version that a reference names, in any state. Sets *ret_version, and *ret_generation to the generation of the
+ * alias (0 if the reference names no alias). It finds a failed version by its id and, until a new version takes its tag, by
+ * its tag. Fails with -ENOENT; the message says whether the model, the tag or the version is missing. */
 int registry_find(const struct registry *registry, const struct ref *ref, struct version **ret_version,
 		  uint64_t *ret_generation, struct error *error);
-/* The same for somebody to whom some models do not exist: neither as results nor in the names that errors list. */
+/* The same for a session that may not see some models. Those models are not found, and errors do not list them. */
 struct model_view {
 	bool (*sees)(void *data, struct model *model);
 	void *data;
 };
 int registry_find_in(const struct registry *registry, const struct model_view *view, const struct ref *ref,
 		     struct version **ret_version, uint64_t *ret_generation, struct error *error);
-/* The model of this name, or -ENOENT. */
+/* Finds the model of this name. Fails with -ENOENT. */
 int registry_model_in(const struct registry *registry, const struct model_view *view, const char *name,
 		      struct model **ret_model, struct error *error);
-/* NULL: there is none of this name. */
+/* Returns the model of this name, or NULL. */
 struct model *registry_model(const struct registry *registry, const char *name);
-/* The name of a model; lives as long as one of its versions or aliases. */
+/* Returns the name of a model. The text is valid as long as the model has a version or an alias. */
 const char *model_name(const struct model *model);
 struct model_owner model_owner(const struct model *model);
-/* Which section of the rules counts for it, for whoever knows the rules. */
+/* Returns the place where config/rules.h keeps which of its sections applies to the model. */
 struct rule_cache *model_rule(struct model *model);
-/* The version whose publish had this id, in whatever state; NULL. */
+/* Returns the version whose publish had this id, in any state, or NULL. */
 struct version *registry_by_publish(const struct registry *registry, const struct version_id *publish);
-/* All versions / aliases in the order of model and age; NULL: the first; NULL at the end. model NULL: all. */
+/* Return the version or alias after `after`, by model and age; after NULL: the first one. They return NULL at the end.
+ * model: only those of this model; NULL: all. */
 struct version *registry_next_version(const struct registry *registry, const char *model,
 				      struct version *after);
 const struct alias *registry_next_alias(const struct registry *registry, const char *model,
@@ -173,30 +175,35 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* ---- a version comes to be ---- */
 
-/* Copies who may take part in the version's publish. -ENOMEM. */
+/* Sets who may take part in the version's publish, as a copy. Fails with -ENOMEM. */
 int version_set_joiners(struct version *version, const struct joiners *joiners);
-/* A new version in building, with fresh ids of its own and of its publish. -EEXIST: the tag
- * names a version that did not fail, or is an alias; -EINVAL: a wrong name, the tag is `current` or
- * `previous`, world is 0 or above PARTS_PER_VERSION_MAX; -EDQUOT: VERSIONS_MAX; -ENOMEM.
- * A failed version of the same tag is forgotten (its pointer is dead). */
+/* Adds a version in the state `building`, with new ids for itself and for its publish. Sets *ret_version, which belongs to the
+ * registry. A failed version with the same tag is forgotten, and its pointer is invalid from then on. Fails with
+ *   -EEXIST  The tag names a version that has not failed, or is an alias.
+ *   -EINVAL  A name is wrong, the tag is `current` or `previous`, or world is 0 or above PARTS_PER_VERSION_MAX.
+ *   -EDQUOT  There are VERSIONS_MAX versions.
+ *   -ENOMEM */
 int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
 		 struct version **ret_version, struct error *error);
-/* Whether registry_add would take the name now: -EINVAL and -EEXIST as there. */
+/* Checks whether registry_add would take the name now. Fails with -EINVAL and -EEXIST as registry_add does. */
 int registry_tag_allowed(const struct registry *registry, const struct ref *name, struct error *error);
-/* Another part. -EEXIST: this rank is on this device already; -EINVAL: rank not
- * below world; -EDQUOT: PARTS_PER_VERSION_MAX; -EBUSY: the version is no longer building. charge moves in. */
+/* Adds a part, and sets *ret_position to its place in version->replicas. The charge moves into the part. Fails with
+ *   -EEXIST  The version has this rank on this device already.
+ *   -EINVAL  The rank is not below world.
+ *   -EDQUOT  The version has PARTS_PER_VERSION_MAX parts.
+ *   -EBUSY   The version is no longer building. */
 int version_add_replica(struct version *version, uint32_t rank, struct device *device,
 			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
-/* Moves the state; only moves of the table above (assert). */
+/* Moves the version to another state. It must be a move of the picture above (assert). */
 void version_move(struct version *version, enum version_state state);
-/* True when every replica is committed and checked and every rank has one. */
+/* Returns whether every rank has a part, and all parts are committed and checked. */
 bool version_complete(const struct version *version);
-/* complete -> ready. Takes the alias `current` where the model has neither that alias nor
- * another ready version; *ret_current tells. -EINVAL: not complete; -ENOMEM. */
+/* Makes a complete version ready. If the model has neither the alias `current` nor another ready version, the version gets
+ * that alias; *ret_current says so. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
-/* building, checking -> failed; the reason is kept. The oldest failed one above
- * FAILED_KEPT_MAX is forgotten. Descriptors and charges stay for the caller to take, before
- * the next call that may forget (a charge moves out by copy and zeroing, `segments` by setting it to NULL). */
+/* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions,
+ * the oldest is forgotten. The caller takes descriptors and charges before the next call that may forget a version: it
+ * copies a charge and zeroes it, and sets `segments` to NULL. */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
 /* Returns the version that failed first; NULL: the registry keeps no failed version. */
 struct version *registry_oldest_failed(const struct registry *registry);
@@ -209,25 +216,27 @@ void registry_on_forget_failed(struct registry *registry,
 
 /* ---- a version comes back ---- */
 
-/* A version as a snapshot tells it: ready, retiring or failed. id, publish, joiners, tag, world, owner,
- * by_operator, state, times and error are copied; parts, pins and a taint follow. A failed one may make the oldest failed one
- * forgotten. -EINVAL: names, world; -EEXIST: its id, publish or tag is there; -EDQUOT; -ENOMEM. */
+/* Adds a version of a snapshot, which is ready, retiring or failed. From `like` come id, publish, joiners, tag, world, owner,
+ * by_operator, state, times and error. The caller adds parts, pins and a taint. If the version has failed, the oldest failed
+ * version may be forgotten. Fails with -EINVAL (a name or world is wrong), -EEXIST (its id, publish or tag is there), -EDQUOT
+ * and -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
-/* A part with its descriptors, counted, and charged to its device; `bytes` is the sum of its
- * segments. like->segments is malloced and moves in. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
+/* Adds a part with its descriptors, counts it, and charges its device. `bytes` is the sum of its segments. like->segments is
+ * malloced and moves in. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
-/* A pin of a ready or retiring version. -EINVAL, -EEXIST, -EDQUOT, -ENOMEM. */
+/* Adds a pin to a ready or retiring version. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
-/* The owner of a model is known, or is who made its oldest ready version where that is not known. */
+/* Sets the owner of a model. registry_find_owners then gives each model without one the owner that model_oldest returns. */
 void model_adopt_owner(struct model *model, const struct model_owner *owner);
 void registry_find_owners(struct registry *registry);
-/* Who the owner would be if that were not known: who made the oldest version that is ready or retiring. */
+/* Returns the user who made the model's oldest version that is ready or retiring. */
 struct model_owner model_oldest(const struct model *model);
-/* Charges the owner with all that the version holds, above the limits too, unless an operator made it. -ENOMEM. */
+/* Charges the owner with all that the version holds, even beyond the owner's limits. Does nothing if an operator made the
+ * version. Fails with -ENOMEM. */
 int version_adopt_charges(struct version *version, struct quota *quota, struct error *error);
-/* An alias as it was. -EINVAL: a wrong name, the version is not ready; -EEXIST: a tag or an
- * alias; -EDQUOT, -ENOMEM. */
+/* Adds an alias with its generation. Fails with -EINVAL (the name is wrong, or the version is not ready), -EEXIST (there is
+ * such a tag or alias), -EDQUOT and -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,
 			 uint64_t generation, struct error *error);
 
@@ -238,34 +247,36 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		struct error *error);
-/* The same for a lease that was there before a restart: also on a retiring version. */
+/* The same for a lease that an earlier gpuwmd granted. The version may be retiring. */
 int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
 		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
 		 struct error *error);
-/* The lease `id` of the holder's list, or NULL. O(1) by a table; the holder must match. */
+/* Returns the lease with this id if this holder has it, else NULL. Takes constant time. */
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
-/* The lease `id`, whoever holds it, or NULL. */
+/* Returns the lease with this id, or NULL. */
 struct lease *lease_by_id(const struct registry *registry, uint64_t id);
-/* Gives it back; the version that it was of (which may be unused now). */
+/* Ends a lease. Returns its version, which may be unused now. */
 struct version *lease_release(struct registry *registry, struct lease *lease);
-/* Before the first lease: ids go on after `last`, so that none is used again after a restart. */
+/* Sets the id after which ids go on, so that no id is used again after a restart. Call it before the first lease. */
 void lease_begin(struct registry *registry, uint64_t last);
-/* The id that was given last; 0: none was. */
+/* Returns the id of the newest lease, or 0 if there was none. */
 uint64_t lease_last(const struct registry *registry);
 
 /* ---- revoked leases: revoked_ids.c ---- */
 
-/* From now on the user does not get the lease with this id again, for as long as the version is there. -EEXIST: it was
- * revoked before; -ENOMEM. The caller bounds the ids of a user (REVOKED_IDS_PER_UID_MAX). */
+/* Remembers, for as long as the version is there, that this user may not resume the lease with this id. Fails with -EEXIST if
+ * it was revoked before, and -ENOMEM. The caller limits the ids of a user (REVOKED_IDS_PER_UID_MAX). */
 int version_revoke_id(struct version *version, uid_t uid, uint64_t id, struct error *error);
-/* The same of all leases of the user whose ids are at most `all_to`: one entry, in place of their ids. -ENOMEM. */
+/* The same for all leases of the user whose ids are at most `all_to`. One entry takes the place of their ids. Fails with
+ * -ENOMEM. */
 int version_revoke_user(struct version *version, uid_t uid, uint64_t all_to, struct error *error);
 bool version_lease_revoked(const struct version *version, uid_t uid, uint64_t id);
-/* How many ids of leases of this user are remembered, of all versions. */
+/* Returns how many ids of this user's leases the registry remembers, for all versions together. */
 uint64_t registry_revoked_ids(const struct registry *registry, uid_t uid);
-/* Writes what version_take_revoked reads, under a key. */
+/* Writes, under this key, what version_take_revoked reads. */
 void version_put_revoked(struct message_writer *w, const char *key, const struct version *version);
-/* Into a version that has none; without the key there are none. Errors: -EINVAL, -EEXIST, -ENOMEM. */
+/* Reads revoked leases into a version that has none. If the key is missing, there are none. Fails with -EINVAL, -EEXIST and
+ * -ENOMEM. */
 int version_take_revoked(struct version *version, struct fields *f, const char *key, struct error *error);
 
 /* ---- operators ---- */
@@ -275,21 +286,23 @@ struct swap_result {
 	uint64_t generation;
 	bool changed;
 };
-/* to NULL: removes the alias (generation 0 then). expect NULL: whatever it names; a zero id: nothing. Where
- * nothing changed, old is now. Rules: hot_swap in docs/protocol.md. -EINVAL, -ENOENT, -EBUSY,
- * -EEXIST (the name is a tag), -EBADMSG, -ENODEV (`to` is tainted), -EDQUOT, -ENOMEM. */
+/* Moves an alias to the version `to`, or removes it (to NULL; the generation is 0 then). expect: the version that the alias
+ * must name now; a zero id: the alias must not be there; NULL: it may name any version. If nothing changes, ret->old is
+ * ret->now. The rules are hot_swap's in docs/protocol.md. Fails with -EINVAL, -ENOENT, -EBUSY (the alias does not name what is
+ * expected), -EEXIST (the name is a tag), -EBADMSG or -ENODEV (`to` is tainted), -EDQUOT and -ENOMEM. */
 int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
 		  const struct version_id *expect, struct swap_result *ret, struct error *error);
-/* Whether registry_swap of a ready version would find what it expects: its errors that do not concern the version. */
+/* Checks whether registry_swap could move the alias to a version that is ready. Fails with those of its errors that do not
+ * depend on the version. */
 int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,
 			  const struct version_id *expect, struct error *error);
-/* Whether the alias could be made or moved by hand: -EINVAL (a wrong name, `previous`),
- * -EEXIST (a tag), -EDQUOT. For whoever wants to know before a load, not after. */
+/* Checks whether an alias could be made or moved by hand, before a load that would take minutes. Fails with -EINVAL (the name
+ * is wrong, or is `previous`), -EEXIST (it is a tag) and -EDQUOT. */
 int registry_alias_allowed(const struct registry *registry, const char *model, const char *alias,
 			   struct error *error);
-/* Removes every alias `previous` that names the version. */
+/* Removes the alias `previous` of the version's model if it names the version. */
 void registry_forget_previous(struct registry *registry, struct version *version);
-/* Removes all aliases: drain. */
+/* Removes all aliases, for a drain. */
 void registry_remove_aliases(struct registry *registry);
 int version_pin(struct version *version, const char *pin,
 		struct error *error); /* -EEXIST, -EDQUOT, -ENOMEM, -EINVAL: not ready, a wrong name */
@@ -309,18 +322,18 @@ bool version_is_left(const struct version *version);
 int version_check_sound(const struct version *version, struct error *error);
 /* The same for a lease on one replica: returns 0 also if only other replicas were lost. */
 int version_check_replica(const struct version *version, uint32_t replica, struct error *error);
-/* ready -> retiring (retiring: nothing). -EBUSY while an alias other than
- * `previous` names it (lists them); clears `previous`. -EINVAL: building, failed. */
+/* Makes a ready version retiring, and removes `previous` if it names the version. Does nothing to a retiring version. Fails
+ * with -EBUSY if other aliases name the version (the message lists them), and -EINVAL if it is in another state. */
 int registry_retire(struct registry *registry, struct version *version, struct error *error);
 
-/* -EBUSY: the version has pins (lists them): it is not retired by force. */
+/* Checks that the version may be retired by force. Fails with -EBUSY if it has pins (the message lists them). */
 int version_check_unpinned(const struct version *version, struct error *error);
 
-/* True when a retiring version has neither leases nor pins: nobody needs it. */
+/* Returns whether the version is retiring and has neither leases nor pins. */
 bool version_unwanted(const struct version *version);
-/* The same, and nobody reads it any more: free it. */
+/* Returns whether, besides, no job reads it: the version can be freed. */
 bool version_unused(const struct version *version);
-/* After the caller took descriptors and charges: retiring -> freed, forgotten. */
+/* Removes a retiring version, whose descriptors and charges the caller has taken. */
 void registry_remove(struct registry *registry, struct version *version);
 
 #endif

@@ -1,5 +1,5 @@
-/* Closing what keeps memory alive, which takes long (57 ms a GiB for a memfd),
- * and giving its budget back when the memory is really there again. */
+/* Closes the descriptors of segments, and gives their budget back when the memory is free again. Closing the last descriptor of
+ * a memfd takes long, 57 ms a GiB, so the thread pool does it. */
 #ifndef GPUWM_DAEMON_SEGMENT_H
 #define GPUWM_DAEMON_SEGMENT_H
 
@@ -7,25 +7,26 @@
 
 #include <uv.h>
 
-/* A charge that several must let go of: descriptors being closed, a loader's process, a dead
- * publisher's. The last one gives it back. */
+/* A charge that several hold: descriptors that are being closed, a loader's process, the process of a dead publisher. It is given
+ * back when the last of them lets go. */
 struct shared_charge {
 	struct budget_charge charge;
 	unsigned uses;
-	unsigned mapped; /* of them: revoked leases whose holders may still map the memory */
+	unsigned mapped; /* uses by revoked leases, whose holders may still map the memory */
 };
-/* The charge moves in; one use. NULL: out of memory (the charge stays). */
+/* Makes a shared charge with one use. The charge moves in. Returns NULL if there is no memory; then the charge stays where it
+ * is. */
 struct shared_charge *shared_charge_new(struct budget_charge *charge);
 struct shared_charge *shared_charge_use(struct shared_charge *shared);
-/* Always NULL; NULL is fine. */
+/* Ends one use. Returns NULL; NULL is fine. */
 struct shared_charge *shared_charge_drop(struct shared_charge *shared);
 
-/* Takes a replica's descriptors and closes them on the thread pool; then drops
- * one use of the charge (may be NULL) and calls done (may be NULL) on the loop. */
+/* Takes the descriptors of a part and closes them on the thread pool. Then drops one use of the charge and calls `done` on the
+ * loop; both may be NULL. */
 typedef void segment_done_fn(void *data);
 void segment_close(uv_loop_t *loop, struct replica *replica, struct shared_charge *shared,
 		   segment_done_fn *done, void *data);
-/* The same for descriptors that never came into a replica; `segments` is freed. */
+/* The same for descriptors that are in no part. Frees `segments`. */
 void segment_close_fds(uv_loop_t *loop, struct held_fd index, struct held_fd *segments, uint32_t count);
 
 #endif
