@@ -1,6 +1,5 @@
-/* A publisher's socket until its checker has it: gpuwmd watches for the packet that hands the memory in, and reads
- * nothing of it. A checker that has nothing to check yet would keep a loader from others, so a part gets one when there
- * is something to check. */
+/* The socket of a publisher until its checker has it. gpuwmd watches for the packet that hands the memory in, and does not read
+ * the packet. Only then does the part get a loader, because a checker that waits would keep a loader from other jobs. */
 #ifndef GPUWM_DAEMON_HAND_IN_H
 #define GPUWM_DAEMON_HAND_IN_H
 
@@ -13,10 +12,10 @@ struct job;
 struct hand_in;
 
 /* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. If it
- * closes the socket without, left_ms of the job says when, and silence.h ends its publish a moment later: a process that
- * dies closes its connection to gpuwmd too, which tells more. -ENOMEM, -errno. */
+ * closes the socket before that, left_ms of the job says when, and silence.h ends the publish a moment later: a process that
+ * dies also closes its connection to gpuwmd, and that tells more. Fails with -ENOMEM and -errno. */
 int hand_in_await(struct work *work, struct job *job, struct error *error);
-/* Watches no longer: before the socket is closed or handed on. NULL is fine; always NULL. */
+/* Ends the watch. Call it before the socket is closed or passed on. Returns NULL; NULL is fine. */
 struct hand_in *hand_in_forget(struct hand_in *hand_in);
 
 #endif

@@ -7,12 +7,11 @@
 struct work;
 struct session;
 
-/* Waiting requests go, leases end, what was not committed fails, a loader's
- * job fails. Called once, when the session ends. */
+/* Call it once, when the session ends. Drops its waiting requests, ends its leases and claims, and fails the publishes that it has
+ * not committed. If the session is a loader's, its job fails. */
 void holdings_drop(struct work *work, struct session *session);
 
-/* A reply with a lease could not be sent: the lease ends, and the request is
- * answered with ETOOMANYREFS. */
+/* A reply with a lease could not be sent. Ends the lease, and answers the request with ETOOMANYREFS. */
 void holdings_refuse(struct work *work, struct session *session, uint64_t lease, uint64_t request);
 
 #endif

@@ -6,10 +6,10 @@ struct error;
 struct job;
 struct loader;
 
-/* Charges what the contexts take of its devices that the loader (NULL: a new one) does not have yet. -EAGAIN: other
- * loaders' are in the way; -ENOSPC, -ENOMEM. */
+/* Charges the job's devices with the contexts that the loader (NULL: a new one) does not have yet. Fails with -EAGAIN if the
+ * contexts fit once contexts of other loaders have gone, and with -ENOSPC and -ENOMEM. */
 int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error);
-/* The loader has them from now on, until it is gone. */
+/* Moves the charges to the loader, which keeps them until its process is gone. */
 void job_hand_contexts(struct job *job, struct loader *loader);
 
 #endif

@@ -1,5 +1,6 @@
-/* Loader processes: one a job, and one standby that is ready for the next. After a load one may keep its CUDA contexts
- * for the next load ([loader] keep_context). They are gpuwmd's children, or a service's, of whose end the connection and a pidfd tell. A loader may hang in the kernel, where nothing ends it: it is then forgotten. */
+/* Loader processes. Each job has one, and one more stands by for the next job. After a load, a loader may keep its CUDA contexts
+ * for the next load ([loader] keep_context). Loaders are gpuwmd's children, or belong to a service: then gpuwmd learns of
+ * their end by the connection and a pidfd. gpuwmd forgets a loader that hangs in the kernel, where no signal ends it. */
 #ifndef GPUWM_DAEMON_LOADER_H
 #define GPUWM_DAEMON_LOADER_H
 
@@ -13,72 +14,79 @@ struct device;
 struct loader;
 struct loader_pool;
 
-/* NULL: out of memory. Starts nothing. */
+/* Makes a pool, which starts no loader yet. Returns NULL if there is no memory. */
 struct loader_pool *loader_pool_new(struct work *work);
-/* Kills what runs, waits for nobody. */
+/* Kills all loaders without waiting for their end, and frees the pool. Returns NULL; NULL is fine. */
 struct loader_pool *loader_pool_free(struct loader_pool *pool);
 
-/* Keeps a standby loader from now on; ready is called once, when the first one
- * has spoken or could not be started. */
+/* Starts a standby loader and keeps one from now on. Calls `ready` once, when the first loader has said hello or could not be
+ * started. */
 void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void *data);
-/* Gives queued jobs to standby loaders, starts loaders that are missing, ends those that are not needed any more. NULL is
+/* Gives queued jobs to standby loaders, starts loaders that are missing, and ends loaders that are not needed any more. NULL is
  * fine. */
 void loader_pool_turn(struct loader_pool *pool);
-/* Tells the loaders whose jobs were cancelled. NULL is fine. */
+/* Sends a message to each loader whose job was cancelled. NULL is fine. */
 void loader_pool_cancel(struct loader_pool *pool);
-/* Asks the standby loader for the devices anew; without one: the next says it
- * anyway. NULL is fine: descriptors are still being closed when the pool is gone. */
+/* Asks the standby loader to report the devices again. If there is none, the next loader's hello reports them. NULL is fine:
+ * some descriptors are closed after the pool is gone. */
 void loader_pool_report(struct loader_pool *pool);
-/* The same, unless they were asked for within the last second. */
+/* The same, unless gpuwmd asked within the last second. */
 void loader_pool_refresh(struct loader_pool *pool);
-/* Of the device: contexts that will be gone without anybody's doing, those of loads, verifies and the scrub but for
- * `but`'s (may be NULL) and those that wait for room themselves. */
+/* Returns the bytes of contexts on the device that will go without help. Leaves out those of `but` (may be NULL), and of loaders
+ * whose jobs wait for room themselves. */
 uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
 			     const struct loader *but);
-uint64_t loader_pool_count(const struct loader_pool *pool); /* processes */
+/* Returns how many loader processes there are. */
+uint64_t loader_pool_count(const struct loader_pool *pool);
+/* Returns whether a loader stands by. */
 bool loader_pool_standby(const struct loader_pool *pool);
-/* Why the last one could not be started; NULL: it could. */
+/* Returns why the last loader could not be started, or NULL. */
 const struct error *loader_pool_failure(const struct loader_pool *pool);
 
-/* What its connection says. */
+/* ---- what its connection says ---- */
+
+/* Returns the job that the loader has, or NULL. */
 struct job *loader_job(const struct loader *loader);
-/* Who it is: its pid, and a pidfd of itself (taken over; -1: none), by which the end of one that is no
- * child is known. -errno: it can't be watched. */
+/* Sets the loader's pid, and takes over a pidfd of its process (-1: none), by which gpuwmd learns of the end of a loader that is
+ * not its child. Fails with -errno if the pidfd can't be watched. */
 int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);
+/* The loader has said hello. */
 void loader_is_standby(struct loader *loader);
-/* It has begun its job: nobody else can do that any more. */
+/* The loader has begun its job, so no other loader can get the job any more. */
 void loader_has_begun(struct loader *loader);
-/* Whether it is to keep its contexts and wait for another load, when its job has gone well: then loader_stays. */
+/* Returns whether the loader, whose job went well, is to keep its contexts and wait for another load (loader_stays). */
 bool loader_may_stay(const struct loader *loader);
-/* Its job has ended, and it keeps its contexts. */
+/* The loader's job has ended, and the loader keeps its contexts. */
 void loader_stays(struct loader *loader);
-/* It has made the contexts that it is to keep, or (error) could not. */
+/* The loader has made the contexts that it is to keep, or (error) could not. */
 void loader_is_warm(struct loader *loader, const struct error *error);
-/* Whether it is charged with a context on the device. */
+/* Returns whether the loader is charged with a context on the device. */
 bool loader_has_context(const struct loader *loader, const struct device *device);
 /* Writes `keeping`: which loaders keep contexts of which GPUs, and for how long. */
 void loader_pool_put(struct message_writer *w, const struct loader_pool *pool);
-/* Its job has ended, it will exit by itself. */
+/* The loader's job has ended, and the loader is about to exit. */
 void loader_is_leaving(struct loader *loader);
-/* Its connection ended. */
+/* The loader's connection has ended. */
 void loader_lost(struct loader *loader);
 
-/* Asks it to end its job, once; kills it when it does not. */
+/* ---- what gpuwmd does to it ---- */
+
+/* Asks the loader to end its job, and kills the loader if it does not. A second call does nothing. */
 void loader_cancel(struct loader *loader);
 /* Ends the loader's job with this error and kills the loader. Does nothing if the loader has no job. */
 void loader_fail(struct loader *loader, const struct error *error);
 /* Replaces the loaders that stand by with new ones. */
 void loader_pool_renew(struct loader_pool *pool);
-/* A job that has something to do must make progress: config.check_stall_ms, load_stall_ms. */
+/* Sets the loader's timer to the time in which its job must make progress (check_stall_ms, load_stall_ms). */
 void loader_watch(struct loader *loader);
-/* The same for all of them: the limits may have changed, and how long contexts are kept. */
+/* The same for all loaders, after the configuration has changed. Also sets anew how long contexts are kept. */
 void loader_pool_watch(struct loader_pool *pool);
-/* Drops one use of the charge when the process is gone, which may be never. */
+/* Hands the loader one use of the charge, which it drops when its process is gone. That may be never. */
 void loader_keep(struct loader *loader, struct shared_charge *shared);
-/* Every loader that may still have this part of a version mapped keeps a use of the charge. NULL is fine for both. */
+/* Hands a use of the charge to each loader that may still have this part of a version mapped. NULL is fine for both. */
 void loader_pool_keep(struct loader_pool *pool, const struct version_id *version, uint32_t replica,
 		      struct shared_charge *shared);
-/* The loader of a running job; NULL: the pointer is no such job. */
+/* Returns the loader that runs this job, or NULL. */
 struct loader *loader_of(const struct loader_pool *pool, const void *job);
 
 #endif

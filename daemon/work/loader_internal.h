@@ -15,21 +15,20 @@ enum loader_state {
 	LOADER_BUSY, /* has a job */
 	LOADER_CANCELLING, /* was asked to end it */
 	LOADER_LEAVING, /* its job ended: it exits by itself */
-	LOADER_ORPHAN, /* its connection ended: the exit status is awaited */
+	LOADER_ORPHAN, /* its connection has ended, and its exit status will come */
 	LOADER_KILLED,
 	LOADER_FORGOTTEN, /* hangs in the kernel */
 };
 
-/* A way to have a process: as a child, or behind a socket where a service starts one for each
- * connection. */
+/* How loader processes come to be: as children, or behind a socket where a service starts one for each connection. */
 struct loader_kind {
-	/* Begins one: *ret_sock is connected to it. Its handles are closed by `close` in any case. */
+	/* Begins a process and sets *ret_sock, which is connected to it. On errors too, `close` closes the handles. */
 	int (*begin)(struct loader *l, int *ret_sock, struct error *error);
-	/* The end of its connection, which follows, is a kill too: its watcher thread sees to that. */
+	/* Kills the process. A loader also exits when its connection ends, which comes next (loader/watcher.c). */
 	void (*kill)(struct loader *l);
-	/* Closes its libuv handles, each with loader_handle_closed. */
+	/* Closes the libuv handles of the process, each with loader_handle_closed. */
 	void (*close)(struct loader *l);
-	const char *log; /* where it says why it died */
+	const char *log; /* where a process says why it died */
 };
 extern const struct loader_kind loader_spawned, loader_connected;
 
@@ -45,17 +44,17 @@ struct loader {
 	struct loader *next;
 	const struct loader_kind *kind;
 	uv_process_t process; /* of a child */
-	uv_poll_t death; /* the pidfd that a service's handed in */
+	uv_poll_t death; /* watches the pidfd that a loader of a service handed in */
 	int pidfd; /* -1: none */
 	int pid; /* as it says itself, in its own namespace; 0: not yet */
-	bool mourned; /* its end will be told apart from its connection's */
+	bool mourned; /* gpuwmd will learn of its end, besides the end of its connection */
 	uv_timer_t timer;
 	unsigned handles; /* of libuv, not closed yet */
 	enum loader_state state;
-	bool was_starting; /* it died before its hello */
+	bool was_starting; /* it has not said hello */
 	bool keeps; /* it was warming or warm once */
 	bool outdated; /* it began before a GPU that was lost came back: its driver can't use that one */
-	bool unbegun; /* it was warm, and has said nothing of its job yet: another loader can have that */
+	bool unbegun; /* it was warm, and has not begun its job: another loader could still have the job */
 	uint64_t warm_since_ms; /* steady */
 	uint64_t started_ms; /* steady */
 	struct session *session;
@@ -71,20 +70,20 @@ struct turn {
 	uint64_t at; /* counts checks; 0: an empty entry */
 };
 
-/* Of users who publish at the same time there are few. One that is forgotten is served as if it came anew. */
+/* Few users publish at the same time. A user that is forgotten is served like a new one. */
 #define TURNS_KEPT 64
 
 struct loader_pool {
 	struct work *work;
 	struct loader *first;
 	uv_timer_t *retry, *idle, *warm; /* each closes on its own */
-	uint64_t warm_at_ms; /* steady: contexts are made without a load from then on */
-	unsigned warm_failures; /* to make some, in a row */
+	uint64_t warm_at_ms; /* steady: contexts may be made without a load from then on */
+	unsigned warm_failures; /* how many attempts to make contexts failed in a row */
 	uint64_t retry_at_ms; /* steady */
-	unsigned failures; /* at start, in a row */
-	struct error failure; /* the last one */
+	unsigned failures; /* how many starts failed in a row */
+	struct error failure; /* of the last start that failed */
 	bool started;
-	bool turning; /* what ends in a turn makes no turn of its own */
+	bool turning; /* a turn runs: it begins no other one */
 	uint64_t asked_ms; /* steady: the last report that was asked for */
 	struct turn turns[TURNS_KEPT];
 	uint64_t last_turn;
@@ -92,13 +91,13 @@ struct loader_pool {
 	void *ready_data;
 };
 
-/* Starts one more process; false: it failed, and the pool tries later. */
+/* Starts one more process. Returns false if that failed; the pool then tries again later. */
 bool loader_start(struct loader_pool *pool);
 /* Ends a standby loader that is not needed any more. */
 void loader_dismiss(struct loader *l);
 /* Gives a standby loader its job. */
 void loader_assign(struct loader *l, struct job *job);
-/* Kills and frees, without a word to anybody: the pool ends. */
+/* Kills and frees a loader without telling anybody, because the pool ends. */
 void loader_discard(struct loader *l);
 
 void loader_on_timer(uv_timer_t *timer);
