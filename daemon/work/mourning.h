@@ -1,6 +1,6 @@
-/* Publishers that died before their commit: what was charged for them returns when
- * the process is really gone, which its pidfd tells after its socket. One that closed its connection and lives on gives no
- * signs of life any more, so its charge returns after publish_silence_ms. */
+/* Publishers that died before their commit. What was charged for their parts is given back when the process has exited, which
+ * its pidfd tells; the connection ends earlier. A process that closed its connection and lives on gives no signs of life any
+ * more, so its charges are given back after publish_silence_ms. */
 #ifndef GPUWM_DAEMON_MOURNING_H
 #define GPUWM_DAEMON_MOURNING_H
 
@@ -8,14 +8,14 @@
 
 struct work;
 
-/* What was charged for one publish: drops one use of each when the process behind pidfd has
- * exited, or lives on for too long. Until then the publish counts as open, or a publisher that lives on could make
- * gpuwmd hold any number of pidfds: the publish's own charge moves in. The pidfd stays the caller's. -1, or
- * out of memory: the charges are dropped at once, the publish's own stays. */
+/* Drops one use of each of these charges when the process behind pidfd has exited or lives on for too long. The charge of the
+ * publish moves in: the publish counts as open until then, because otherwise a publisher that lives on could make gpuwmd hold
+ * any number of pidfds. The pidfd stays the caller's. If pidfd is -1 or there is no memory, the uses are dropped at once, and
+ * the charge of the publish stays where it is. */
 void mourn(struct work *work, int pidfd, struct shared_charge *const *charges, uint32_t count,
 	   struct quota_charge *charge);
 
-/* When gpuwmd ends: all of them, at once. */
+/* Drops all of them at once, because gpuwmd ends. */
 void mourning_end(struct work *work);
 
 #endif

@@ -11,9 +11,9 @@ struct work;
 struct session;
 struct revoked_table;
 
-/* NULL: out of memory. */
+/* Makes a table. Returns NULL if there is no memory. */
 struct revoked_table *revoked_table_new(struct work *work);
-/* Forgets all of them; what they kept is given back. Always NULL; NULL is fine. */
+/* Forgets all revoked leases, gives back their charges, and frees the table. Returns NULL; NULL is fine. */
 struct revoked_table *revoked_table_free(struct revoked_table *table);
 
 /* Ends the lease and enters it into the table, with its charge: leases_per_uid bounds leases and revoked leases together.
@@ -27,16 +27,17 @@ void revoked_tell(struct work *work, const char *reason, struct message_writer *
 /* Forgets a revoked lease that its own process releases. Returns false if the lease was not revoked, or if the session's
  * process is not the one that held it. */
 bool revoked_release(struct work *work, const struct session *session, uint64_t lease);
-/* Whether a lease of this number was revoked and may still be mapped. */
+/* Returns whether the lease with this number was revoked and its memory may still be mapped. */
 bool revoked_find(const struct work *work, uint64_t lease);
 /* Call when the session ends. Its process may live on, with the memory mapped: gpuwmd then watches the process's pidfd.
  * Without a pidfd the end of the session counts as the end of the process. */
 void revoked_leave(struct session *session);
-/* A part of a version is closed: each that may still map it keeps a use of the charge (NULL is fine). */
+/* A part of a version is being closed. Hands a use of the charge (NULL is fine) to each revoked lease that may still map it. */
 void revoked_keep(struct version *version, uint32_t replica, struct shared_charge *shared);
 
 uint64_t revoked_count(const struct work *work);
-/* In `clients`: those of a session, into its array of leases; sessions that have ended, into the array of clients. */
+/* Write revoked leases for the method `clients`: those of a session into its array of leases, and those whose sessions have
+ * ended into the array of clients. */
 void put_revoked_of(struct message_writer *w, const struct session *session);
 void put_revoked_gone(struct message_writer *w, const struct work *work);
 

@@ -1,4 +1,4 @@
-/* What is in the way of a charge to a device's budget, and will go. */
+/* What stands in the way of a charge to a device's budget, and whether it will go. */
 #ifndef GPUWM_DAEMON_ROOM_H
 #define GPUWM_DAEMON_ROOM_H
 
@@ -26,11 +26,12 @@ enum room_wait room_wait(const struct work *work, const struct device *device, u
  * room_wait returns. -ENOSPC, with the error that the load would fail with. */
 int room_check_load(const struct work *work, const struct device *device, uint64_t bytes, struct error *error);
 
-/* Bytes of the device that nobody uses any more: they come back when what held them is closed, or gone. */
+/* Returns the bytes of the device that nobody uses any more, and that will be free when their descriptors are closed or their
+ * processes have exited. */
 uint64_t room_being_freed(const struct work *work, const struct device *device);
 
-/* Adds to the remedy of a refusal (-ENOSPC) of so many bytes of the device what comes back without anybody's
- * doing, so that its reader knows what waiting is good for. Nothing does: it stays as it is. */
+/* Adds to the remedy of a refusal (-ENOSPC) of so many bytes of the device what memory will come back by itself, so that the
+ * reader knows whether to wait. Changes nothing if none will. */
 void room_explain(const struct work *work, const struct device *device, uint64_t bytes, struct error *error);
 
 #endif

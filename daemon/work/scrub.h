@@ -1,6 +1,6 @@
-/* Scrubbing: every now and then all ready versions are verified, one part at a time and at a pace that
- * workers do not feel. It comes last: a part is begun only where a loader is to spare, and given up, to be begun
- * again, where another job needs the loader or the room for a context. Between parts it holds nothing. */
+/* The scrub verifies all ready versions again and again, one part at a time, at a pace that workers do not notice. All other jobs
+ * go first: the scrub begins a part only if there is a loader to spare. It gives the part up, and begins it again later, if
+ * another job needs the loader or the room for a context. Between parts it holds nothing. */
 #ifndef GPUWM_DAEMON_SCRUB_H
 #define GPUWM_DAEMON_SCRUB_H
 
@@ -14,24 +14,24 @@ struct message_writer;
 struct scrub;
 struct work;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct scrub *scrub_new(struct work *work);
-/* Its timer closes on its own. NULL is fine, here and below, where it means that there is none. Always NULL. */
+/* Frees the scrub, whose timer closes on its own. Returns NULL. NULL is fine here and below: there is no scrub then. */
 struct scrub *scrub_free(struct scrub *scrub);
-/* The interval of the configuration, from now on where it is another one; 0: no more passes. */
+/* Takes the interval of the configuration over. If it has changed, it begins now. 0: there are no more passes. */
 void scrub_configure(struct scrub *scrub);
-/* Call once the ledger of an earlier gpuwmd was taken over. The interval counts from scrub_from_ms of the ledger, so that
- * restarts do not put a pass off: from the beginning of the last pass that came to its end, or from the first start. */
+/* Call it when gpuwmd has taken over the ledger of an earlier gpuwmd. The interval counts from scrub_from_ms of the ledger: the
+ * beginning of the last complete pass, or the first start. So restarts do not put a pass off. */
 void scrub_begin(struct scrub *scrub);
 
-/* For the pool, which has a loader to spare: a job for the next part, queued, with its contexts charged. NULL:
- * there is nothing to read, or nothing that can be read now. */
+/* Returns a queued job for the next part, with its contexts charged, for a pool that has a loader to spare. NULL: there is no
+ * part to read, or none that can be read now. */
 struct job *scrub_next(struct scrub *scrub);
-/* Whether a pass has parts to read that it could not begin. */
+/* Returns whether a pass has a part to read that it could not begin. */
 bool scrub_waits(const struct scrub *scrub);
-/* Others need the loader: the part is given up. */
+/* Gives the current part up, because another job needs the loader. */
 void scrub_give_way(struct scrub *scrub);
-/* scrub: {…} of the status. */
+/* Writes `scrub: {…}` for the method `status`. */
 void scrub_put(struct message_writer *w, const struct scrub *scrub);
 
 #endif

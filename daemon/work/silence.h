@@ -1,17 +1,18 @@
-/* Publishers that have begun and are silent: what they were granted returns, so that nobody keeps memory from the others
- * by asking for it. The version fails, as by an abort. */
+/* Publishers that have begun a part and give no sign of life. gpuwmd fails their version, as an abort would, so that nobody keeps
+ * memory from others only by asking for it. */
 #ifndef GPUWM_DAEMON_SILENCE_H
 #define GPUWM_DAEMON_SILENCE_H
 
 struct work;
 struct silence;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct silence *silence_new(struct work *work);
-/* NULL is fine; always NULL. */
+/* Returns NULL; NULL is fine. */
 struct silence *silence_free(struct silence *silence);
 
-/* A part was begun or committed: looks when the first of all of them may be silent for too long. */
+/* Looks at all parts, and sets a timer for the first one that may be silent for too long. Call it when a part was begun or
+ * committed, or its publisher has closed the socket to the checker. */
 void silence_watch(struct silence *silence);
 
 #endif

@@ -1,28 +1,29 @@
-/* A version's life with all that follows from it: descriptors and budgets,
- * events, and those who wait. Between the ledger, which knows no loop, and the methods. */
+/* What happens to versions, with all that follows: descriptors, budgets, events, and sessions that wait. It lies between the
+ * ledger, which knows no loop, and the methods. */
 #ifndef GPUWM_DAEMON_VERSIONS_H
 #define GPUWM_DAEMON_VERSIONS_H
 
 #include "work.h"
 
-/* The publish's parts are all here: they are stored, where there is a store, and then the version
- * is ready, its alias moves, the publish ends (its pointer is dead). Until then version->storing holds,
- * nothing can fail the publish but the store, and who waits with WAIT_STORED or WAIT_CHECKED is woken. Without all
- * parts, or while they are being stored: nothing. Why an alias was not moved is then the ready version's error,
- * and that of its jobs. Negative: the version failed. */
+/* Makes the version of a publish ready if all of its parts are there. First the fd store gets the descriptors, if there is one;
+ * until it has them, version->storing is true, and only the store can fail the publish. Then the version becomes ready, its
+ * alias moves, and the publish ends (its pointer is invalid then). Wakes sessions that wait with WAIT_STORED or WAIT_CHECKED.
+ * Does nothing if parts are missing, or while they are being stored. If the alias could not be moved, the error of the version
+ * and of its jobs says why. Returns a negative code if the version has failed. */
 int versions_complete(struct work *work, struct publish *publish, struct error *error);
 
-/* The publish (which is not being stored) fails, with all its parts; its pointer is dead. dead: the session
- * of a publisher whose process may still hold memory; NULL: none. */
+/* Fails a publish, which is not being stored, with all of its parts. Its pointer is invalid then. dead: the session of a publisher
+ * whose process may still hold memory; NULL: there is none. */
 void versions_fail(struct work *work, struct publish *publish, const struct error *reason,
 		   const struct session *dead);
 
-/* This publisher (a session or a job) has ended: every publish that has an uncommitted part of it fails, or
- * that it was the last to know of while a rank is not begun. dead: as above. */
+/* This publisher, a session or a job, has ended. Fails each publish of which it has a part that is not committed, and each publish
+ * of which it was the last publisher while a rank has no part. dead: as above. */
 void versions_fail_of(struct work *work, const void *publisher, const struct error *reason,
 		      const struct session *dead);
 
-/* Each is one change of what survives: all of it is there after a kill, or none. */
+/* Each of the functions below changes the state that survives gpuwmd in one step: after a kill, all of the change is there, or
+ * none. */
 struct versions_swap {
 	const char *model, *alias;
 	struct version *to; /* NULL: the alias is removed */
@@ -35,18 +36,18 @@ int versions_swap(struct work *work, const struct versions_swap *swap, struct sw
 		  struct error *ret_kept, struct error *error);
 int versions_pin(struct work *work, struct version *version, const char *pin, struct error *error);
 int versions_unpin(struct work *work, struct version *version, const char *pin, struct error *error);
-/* No new leases; freed when unused, after this call. */
+/* Retires a version: it gives no new leases, and gpuwmd frees it when nothing holds it, after this call at the earliest. */
 int versions_retire(struct work *work, struct version *version, struct error *error);
 /* The same, and revokes the leases that are left after after_ms, so that the version is freed then (versions_forced.c).
- * A second call before that time counts after_ms from its own time. by: the user who asked, for the log. -EBUSY: the
- * version has pins. */
+ * A second call before that time counts after_ms from its own time. by: the user who asked, for the log. Fails with
+ * -EBUSY if the version has pins. */
 int versions_retire_by_force(struct work *work, struct version *version, uint64_t after_ms, uid_t by,
 			     struct error *error);
-/* At start: the times of versions that were to be freed by force before the restart go on. */
+/* Call it at start: sets the timer for versions that an earlier gpuwmd was to free by force. */
 void versions_force_begin(struct work *work);
 
-/* Forgets a failed version, so that `list` no longer has it, and sends an event. -EINVAL: the version did not fail; the
- * error names the remedy. */
+/* Forgets a failed version, so that `list` no longer has it, and sends an event. Fails with -EINVAL if the version
+ * has not failed. */
 int versions_remove(struct work *work, struct version *version, struct error *error);
 /* Call at start: from then on, gpuwmd forgets each failed version after failed_keep_s of the configuration, and sends an
  * event. */
@@ -54,7 +55,7 @@ void versions_failed_begin(struct work *work);
 /* Sets the timer for the oldest failed version. Call it when another one has failed, or failed_keep_s has changed. */
 void versions_failed_arm(struct work *work);
 
-/* A loader found that the memory of a replica is not what was checked: no new leases. */
+/* A loader has found that the memory of a part is not what was checked. Taints the version, which gives no new leases then. */
 void versions_taint(struct work *work, struct version *version, const struct replica *replica,
 		    const struct error *found);
 
@@ -72,18 +73,18 @@ void versions_drain_lost(struct work *work, const struct device *device);
 /* Returns whether the version has a replica on the device. */
 bool version_is_on(const struct version *version, const struct device *device);
 
-/* Frees the version if nothing holds it any more: called after each lease that went. */
+/* Frees the version if nothing holds it any more. Call it after each lease that has ended. */
 void versions_free_unused(struct work *work, struct version *version);
-/* The same, for who changes more: the caller saves the state afterwards. */
+/* The same without saving the state, for a caller that changes more and saves then. */
 void versions_mark_unused(struct work *work, struct version *version);
-/* The same for all: the grace time is over. */
+/* Frees all versions that nothing holds, because the grace time is over. */
 void versions_free_all_unused(struct work *work);
 
-/* Before the loop sleeps: what was found unused leaves the store and is closed. Not
- * earlier, so that a request's versions are there until it is answered. */
+/* Call it before the loop sleeps: takes versions that are to be freed out of the store, and closes their descriptors. It comes so
+ * late because a request must find its versions until it is answered. */
 void versions_settle(struct work *work);
 
-/* drain: no aliases, everything retired, what is unused freed. */
+/* For a drain: removes all aliases, retires all versions, and frees those that nothing holds. */
 void versions_retire_all(struct work *work);
 
 #endif

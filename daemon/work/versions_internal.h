@@ -1,12 +1,12 @@
-/* What versions.c and versions_freed.c share; nobody else. */
+/* For the files versions*.c only. */
 #ifndef GPUWM_DAEMON_VERSIONS_INTERNAL_H
 #define GPUWM_DAEMON_VERSIONS_INTERNAL_H
 
 #include "versions.h"
 
-/* versions_events.c: what subscribers are told. */
+/* versions_events.c: sends events. */
 void tell_version(struct work *work, const char *kind, const struct version *version);
-/* It gives no new leases any more; after_ms: how long those that there are go on; NULL: as long as their holders like. */
+/* after_ms: when gpuwmd will revoke the leases that are left; NULL: never. */
 void tell_retiring(struct work *work, const struct version *version, const uint64_t *after_ms);
 void tell_failed(struct work *work, const struct version *version);
 void tell_tainted(struct work *work, const struct version *version, const struct replica *replica,
@@ -17,8 +17,8 @@ void tell_swapped(struct work *work, const char *model, const char *alias, const
  * a pinned version when its last pin goes. The caller then saves the state and calls revoked_tell with the reason. */
 void force_now(struct work *work, struct version *version);
 
-/* versions_freed.c. Marks the version if nothing holds it any more: it is in no snapshot from then
- * on, and goes at the next versions_settle. False: it is held, or out of memory. */
+/* In versions_freed.c. If nothing holds the version any more, marks it: snapshots leave it out from then on, and the next
+ * versions_settle frees it. Returns false if something holds it, or there is no memory. */
 bool freeing_begin(struct work *work, struct version *version);
 
 #endif
