@@ -1,5 +1,5 @@
-/* Sessions whose descriptors the kernel does not take, since too many lie unread in the connections of gpuwmd's
- * peers. Nothing tells when those peers have read, so the sessions try again after a while, each in its share's time. */
+/* Sessions whose descriptors the kernel does not take, because too many lie unread in the connections of gpuwmd's peers. The
+ * kernel does not say when those peers have read them, so each session tries again after a while, in its share's time. */
 #ifndef GPUWM_DAEMON_CROWDED_H
 #define GPUWM_DAEMON_CROWDED_H
 
@@ -8,14 +8,14 @@
 struct crowded;
 struct session;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct crowded *crowded_new(uv_loop_t *loop);
-/* When nobody is in it any more. The memory goes with the close callback. NULL is fine. */
+/* Call it when no session is in it any more. The close callback frees the memory. Returns NULL; NULL is fine. */
 struct crowded *crowded_free(struct crowded *crowded);
 
-/* Makes session->task, which is to try again, due every few milliseconds. Twice is fine. */
+/* Makes session->task, which tries again, due every few milliseconds. A second call does nothing. */
 void crowded_add(struct crowded *crowded, struct session *session);
-/* Twice is fine. */
+/* A second call does nothing. */
 void crowded_remove(struct session *session);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sockets of refused connections, closed on the thread pool: to close one frees all that its peer has sent already,
- * which takes as long as the peer likes to make it, up to 0.1 ms. */
+/* Closes sockets of refused connections on the thread pool. Closing a socket frees everything that its peer has sent, and a peer
+ * can make that take up to 0.1 ms. */
 #ifndef GPUWM_DAEMON_DISCARD_H
 #define GPUWM_DAEMON_DISCARD_H
 
@@ -9,12 +9,12 @@
 
 struct discard;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct discard *discard_new(uv_loop_t *loop);
-/* Closes what waits. The memory goes when the thread pool is done with it. NULL is fine. */
+/* Closes the sockets that wait. The memory is freed when the thread pool has ended its work. Returns NULL; NULL is fine. */
 struct discard *discard_free(struct discard *discard);
 
-/* Takes the socket over. */
+/* Takes the socket over and closes it later. */
 void discard_socket(struct discard *discard, int sock);
 
 #endif

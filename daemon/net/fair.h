@@ -1,4 +1,4 @@
-/* The loop's time, shared between users: round robin by measured time.
+/* Shares the loop's time between users: round robin by measured time.
  *
  * Each uid has a share. Its descriptors lie in an epoll instance of the share's own, which the loop watches, so
  * the loop's work does not grow with one user's connections. In each turn of the loop every share that has
@@ -16,8 +16,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
-/* A request costs 5 to 20 us, a turn of the loop 1 to 2 us besides. While one user keeps gpuwmd busy, another one's
- * request waits for what is left of this time, or of one request. */
+/* A request costs 5 to 20 us, and a turn of the loop 1 to 2 us more. While one user keeps gpuwmd busy, the request of another user
+ * waits for the rest of this time, or of one request. */
 #define FAIR_QUANTUM_NS UINT64_C(20000)
 /* Operators and loaders may take longer at a time: a load hands in 253 descriptors in one request. */
 #define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
@@ -28,7 +28,7 @@ struct fair_share;
 struct fair_watch {
 	struct fair_share *share;
 	int fd;
-	uint32_t events; /* that are watched now, as epoll's; 0: none */
+	uint32_t events; /* the events of epoll that are watched now; 0: none */
 	void (*call)(struct fair_watch *watch, uint32_t events);
 };
 
@@ -36,36 +36,36 @@ struct fair_watch {
 struct fair_task {
 	struct fair_share *share; /* NULL: it is not due */
 	struct fair_task *next, **link;
-	bool (*call)(struct fair_task *task); /* true: there is more, the task is due again */
+	bool (*call)(struct fair_task *task); /* returns true if there is more to do: the task is due again */
 };
 
 /* Returns the struct of this type that has the watch or task `part` as its `member`. */
 #define fair_owner(part, type, member) ((type *)((char *)(part)-offsetof(type, member)))
 
-/* `after` is called after each call of a watch or task: what it frees is not looked at again. NULL: out of memory or
- * descriptors. */
+/* Calls `after` after each call of a watch or task; `after` may free watches and tasks. Returns NULL if there is no memory or no
+ * descriptor. */
 struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data);
-/* When everybody has left. The memory goes with the last close callback. NULL is fine. */
+/* Call it when no share is left. The last close callback frees the memory. Returns NULL; NULL is fine. */
 struct fair *fair_free(struct fair *fair);
 
-/* Whether a user who is not busy all the time had a turn a moment ago, and may come again at once. */
+/* Returns whether a user who is not busy all the time had a turn a moment ago, and may come again at once. */
 bool fair_is_awaited(const struct fair *fair);
 
-/* The share of a uid, for fair_leave. NULL: out of memory or descriptors. */
+/* Returns the share of a uid, which the caller gives back with fair_leave. NULL: there is no memory or no descriptor. */
 struct fair_share *fair_join(struct fair *fair, uid_t uid);
-/* The share of operators and loaders, for fair_leave. */
+/* The same for the share of operators and loaders. */
 struct fair_share *fair_join_first(struct fair *fair);
-/* After its watches and tasks were forgotten. NULL is fine. */
+/* Gives a share back. The caller has forgotten its watches and tasks. NULL is fine. */
 void fair_leave(struct fair_share *share);
 
-/* Calls watch->call for these events from now on; the first call of a watch adds its descriptor. -errno. */
+/* Calls watch->call for these events from now on. The first call for a watch adds its descriptor. Fails with -errno. */
 int fair_watch(struct fair_share *share, struct fair_watch *watch, uint32_t events);
-/* Before the descriptor is closed. Twice is fine, and so is a watch that is zeroed. */
+/* Ends a watch. Call it before the descriptor is closed. A second call does nothing, nor does a call for a zeroed watch. */
 void fair_forget(struct fair_watch *watch);
 
-/* Calls task->call once, when it is the share's turn; a task that is due already stays where it is. */
+/* Calls task->call once, when it is the share's turn. A task that is due already keeps its place. */
 void fair_due(struct fair_share *share, struct fair_task *task);
-/* Twice is fine. */
+/* The task is not due any more. A second call does nothing. */
 void fair_undue(struct fair_task *task);
 
 #endif

@@ -1,5 +1,5 @@
-/* What all connections share. Bytes and descriptors go in and out on this floor; what they mean is for the floors above,
- * which the functions of struct net_above belong to. */
+/* What all connections share. This floor receives and sends bytes and descriptors. The floors above know what they mean, and give
+ * this floor the functions of struct net_above. */
 #ifndef GPUWM_DAEMON_NET_H
 #define GPUWM_DAEMON_NET_H
 
@@ -20,19 +20,19 @@ struct quota;
 struct session;
 struct unread;
 
-/* What happens to a session. All are called on the loop, in the session's share of its time. */
+/* What happens on a connection. The loop calls these functions in the time of the session's share. */
 struct net_above {
-	/* It begins. Sets session->client, which `ended` frees. -ENOMEM: it is refused. */
+	/* A session begins. Sets session->client, which `ended` frees. Fails with -ENOMEM: the connection is refused. */
 	int (*begun)(struct net *net, struct session *session);
-	/* Its peer is known now. */
+	/* session->peer is set now. */
 	void (*identified)(struct session *session);
-	/* A packet came. Descriptors that are not taken out of it stay the packet's. */
+	/* A packet has come. It still owns the descriptors that this function does not take. */
 	void (*received)(struct session *session, struct packet *packet);
-	/* All that was sent has been handed to the kernel. */
+	/* The kernel has taken everything that was sent. */
 	void (*flushed)(struct session *session);
 	/* The reply to the request `request`, which grants a lease, could not be sent with its descriptors. */
 	void (*unsendable)(struct session *session, uint64_t lease, uint64_t request);
-	/* It has ended: what its peer held is undone. Called once for each session whose `begun` succeeded. */
+	/* The session has ended. Gives back what its peer held. Called once for each session whose `begun` succeeded. */
 	void (*ended)(struct session *session);
 };
 
@@ -44,10 +44,10 @@ struct net {
 	void *data; /* of the floors above */
 
 	struct session *sessions;
-	struct session *ended_sessions; /* goodbye is due */
-	uint64_t session_count; /* without loaders */
+	struct session *ended_sessions; /* `ended` is due for them */
+	uint64_t session_count; /* leaves out loaders */
 	uint64_t last_session;
-	bool stopping; /* gpuwmd ends: no new sessions */
+	bool stopping; /* gpuwmd ends, and takes no new sessions */
 
 	struct fair *fair; /* the loop's time, by user */
 	struct crowded *crowded;
@@ -56,27 +56,28 @@ struct net {
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
 
-	struct message_memory answer; /* for answers up to a packet's size, so that they need no memory later */
+	/* Its memory is allocated at start, so that an answer of up to a packet's size needs no memory later. */
+	struct message_memory answer;
 	char answer_data[PACKET_BYTES_MAX];
 	struct packet packet; /* one for all sessions */
 	uint8_t packet_data[PACKET_BYTES_MAX + 1];
 };
 
-/* The caller has set the first members, up to `data`. -ENOMEM: too little memory, or too few descriptors; net_close and
- * net_clear are called all the same. */
+/* Makes the other members; the caller has set those up to `data`. Fails with -ENOMEM if memory or descriptors are short; the caller
+ * calls net_close and net_clear all the same. */
 int net_init(struct net *net);
-/* Closes the loop's handles, once all sessions have gone. */
+/* Closes the handles of the loop. Call it when all sessions have gone. */
 void net_close(struct net *net);
-/* Frees the rest, after the loop. */
+/* Frees the rest. Call it after the loop has ended. */
 void net_clear(struct net *net);
 
-/* Says goodbye to the sessions that have ended. */
+/* Calls `ended` for the sessions that have ended, and frees them. */
 void net_settle(struct net *net);
-/* Ends all sessions but loaders' when what was sent to them has been handed to the kernel. */
+/* Ends each session but loaders' as soon as the kernel has taken what was sent to it. */
 void net_finish(struct net *net);
 /* Ends all sessions now. */
 void net_end(struct net *net);
-/* What a gpuwmd that stops says to whatever comes or waits: -ECONNRESET. */
+/* Sets the error for requests that come or wait while gpuwmd stops. Returns -ECONNRESET. */
 int net_refuse_stopping(struct error *error);
 
 #endif

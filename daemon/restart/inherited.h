@@ -30,23 +30,24 @@ struct inherited {
 	int state; /* -1: none, or taken */
 	struct inherited_fd *ours; /* by name; each name once */
 	size_t count;
-	char **strange; /* names of what is not ours, or is there twice: to be removed */
+	char **strange; /* names that gpuwmd does not know, or that are there twice: the store is to remove them */
 	int *strange_fds;
 	size_t strange_count;
 };
 
-/* An empty one. */
+/* Nothing was passed. */
 extern const struct inherited inherited_none;
 /* Reads $LISTEN_FDS and the variables beside it, and removes them from the environment. Call it before anything else opens
  * a descriptor, since it would take that descriptor for one of these. -ENOMEM; -EINVAL, -EBADF: the variables are wrong;
  * any other -errno: a call that looks at a descriptor failed. */
 int inherited_read(struct inherited *ret, struct error *error);
-/* Closes what was not taken. */
+/* Closes the descriptors that nobody has taken. */
 void inherited_clear(struct inherited *inherited);
-/* -1: not there, or taken. It stays theirs. */
+/* Returns the descriptor of this name, or -1 if it is not there or was taken. It still belongs to `inherited`. */
 int inherited_look(const struct inherited *inherited, uint64_t name);
+/* The same for a socket. */
 int inherited_take_socket(struct inherited *inherited, enum inherited_socket which);
-/* -1: not there, or taken. */
+/* Returns the descriptor of this name, which is the caller's from then on, or -1 if it is not there or was taken. */
 int inherited_take(struct inherited *inherited, uint64_t name);
 
 #endif

@@ -1,4 +1,4 @@
-/* What keeping.c and keeping_begin.c share; nobody else. */
+/* For keeping.c and keeping_begin.c only. */
 #ifndef GPUWM_DAEMON_KEEPING_INTERNAL_H
 #define GPUWM_DAEMON_KEEPING_INTERNAL_H
 
@@ -26,10 +26,9 @@ struct keeping {
 };
 
 struct snapshot keeping_snapshot(const struct keeping *keeping);
-/* keeping_save, for when failing is an answer. */
+/* As keeping_save, but returns an error instead of ending gpuwmd. */
 int keeping_write(const struct keeping *keeping);
-/* If versions were taken over. A grace time of 0 ends with the loop's first turn: what a lease held retiring is
- * freed then. */
+/* Begins the grace time, if versions were adopted. A grace time of 0 ends in the first turn of the loop. */
 void keeping_begin_grace(struct keeping *keeping);
 
 #endif

@@ -11,34 +11,36 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* Names there: "g" and at most 11 hexadecimal digits (STORE_NAME_MAX). Short, since the names of all travel
- * in one string of the next start's environment, which is 128 KiB at most. */
+/* A name in the store is "g" and at most 11 hexadecimal digits (STORE_NAME_MAX). It is short because the names of all descriptors
+ * are one string of the next start's environment, which may have 128 KiB. */
 #define STORE_NAME_TEXT 13
 #define STORE_STATE "gpuwm-state"
 void store_name_format(uint64_t name, char text[STORE_NAME_TEXT]);
-/* -EINVAL: not one of those. */
+/* Fails with -EINVAL if the text is no such name. */
 int store_name_parse(const char *text, uint64_t *ret_name);
 
-/* How many descriptors the service manager keeps for this process: $FDSTORE, which systemd 254 and
- * gpuwm-keeper set, and our unit for older ones. A full store says nothing, so it is counted here. 0: there
- * is none, or no $NOTIFY_SOCKET. -EINVAL: it is no number. */
+/* Sets *ret_limit to the number of descriptors that the service manager keeps for this process: $FDSTORE. systemd 254 and
+ * gpuwm-keeper set it, and gpuwm's unit sets it for an older systemd. gpuwmd counts descriptors itself, because a full store
+ * reports no error. 0: there is no store, or no $NOTIFY_SOCKET. Fails with -EINVAL if it is no number. */
 int store_limit(uint64_t *ret_limit, struct error *error);
 
-/* One batch of names, and what to do with them. */
+/* Names and descriptors that are stored or removed together. */
 struct store_batch;
 /* Called on the loop. error NULL: the service manager has processed the whole batch, and has not refused any of it. */
 typedef void store_done_fn(void *data, const struct error *error);
 
-/* Room for `count`; confirm_ms: how long the service manager may take. Nothing later can run out of memory. NULL: out of memory. */
+/* Makes a batch for `count` names. confirm_ms: how long the service manager may take. Returns NULL if there is no memory; the other
+ * functions need none. */
 struct store_batch *store_batch_new(size_t count, uint64_t confirm_ms);
 struct store_batch *store_batch_free(struct store_batch *batch);
-/* fd: must stay open until done is called; not looked at where names are removed. */
+/* Adds a name. fd must stay open until `done` is called; it does not matter if the name is to be removed. */
 void store_batch_add(struct store_batch *batch, uint64_t name, int fd);
-/* Both take the batch. done may be NULL. */
+/* Store or remove what is in the batch, which they take over, on the thread pool. done may be NULL. */
 void store_batch_put(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data);
 void store_batch_remove(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data);
 
-/* At start: these wait. Names are any text here. remove: all of them behind one barrier. */
+/* The same at start, without the loop: these functions wait. Names may be any text. store_remove_now sends one barrier after all
+ * names. */
 int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error);
 int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error);
 
