@@ -4,12 +4,13 @@
 
 #include <stdint.h>
 
-/* Since 1970: what is told to people and clients. */
+/* Returns the time since 1970, for people and clients. */
 uint64_t clock_wall_ms(void);
-/* Never goes back: what durations are measured with. */
+/* Return the time of a clock that never goes back, for durations. */
 uint64_t clock_steady_ms(void);
 uint64_t clock_steady_ns(void);
-/* What is left until then (steady), for what a timer ends: 0 only when it has, by setting `until` to 0. */
+/* Returns how long it is until then by the steady clock, for something that a timer ends by setting `until` to 0. Only an `until` of
+ * 0 gives 0. */
 uint64_t clock_left_ms(uint64_t until);
 
 #endif

@@ -1,5 +1,5 @@
-/* Log lines that peers cause, at a rate for each uid and kind: whoever floods gpuwmd does not fill the log. What was
- * left out is counted, and a line says how much it was. */
+/* Log lines that peers cause. Each uid and kind has a rate, so that a flood does not fill the log. gpuwmd counts the lines that it
+ * leaves out, and logs how many they were. */
 #ifndef GPUWM_DAEMON_COMPLAINT_H
 #define GPUWM_DAEMON_COMPLAINT_H
 
@@ -22,9 +22,10 @@ enum complaint_kind {
 
 struct complaints;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct complaints *complaints_new(uv_loop_t *loop);
-/* Tells what was left out so far, and closes the timer; then, after the loop, the rest goes. NULL is fine for both. */
+/* complaints_end logs what was left out so far, and closes the timer. After the loop, complaints_free frees the rest and returns
+ * NULL. NULL is fine for both. */
 void complaints_end(struct complaints *complaints);
 struct complaints *complaints_free(struct complaints *complaints);
 

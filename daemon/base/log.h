@@ -5,11 +5,11 @@
 #include "../../service/log_line.h"
 
 void log_init(enum log_level level);
-/* -EINVAL for a name that is none. */
+/* Fails with -EINVAL if there is no such level. */
 int log_level_parse(const char *name, enum log_level *ret);
 
-/* Never waits: what a pipe that nobody reads has no room for is left out, and counted in a line of its own as soon as
- * there is room again. */
+/* Writes a line, and never waits: if nobody reads the pipe and it is full, the line is left out. As soon as there is room again, a
+ * line says how many were left out. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

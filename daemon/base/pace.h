@@ -1,5 +1,5 @@
-/* How often something happens for a uid: token buckets, one for each uid and kind. A table forgets a bucket that is full
- * again, so it holds the users of the last seconds. A table that counts refusals keeps a bucket until its count was read. */
+/* Limits how often something happens for a uid: a token bucket for each uid and kind. A table forgets a bucket that is full again,
+ * so it holds the users of the last seconds. A table that counts refusals keeps a bucket until its count was read. */
 #ifndef GPUWM_DAEMON_PACE_H
 #define GPUWM_DAEMON_PACE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* `burst` at once, and `per_second` in the long run; at least 1 each. */
+/* How many at once, and how many a second in the long run; at least 1 each. */
 struct pace_rate {
 	uint64_t burst, per_second;
 };
@@ -26,7 +26,7 @@ bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rat
 /* Returns how often pace_take has refused this uid and kind since the last call of pace_withheld. Only for a table that
  * counts. */
 uint64_t pace_withheld(struct pace *pace, uid_t uid, unsigned kind);
-/* Any bucket that withheld something; false: none did. */
+/* Sets the uid and kind of any bucket whose refusals were not read yet. Returns false if there is none. */
 bool pace_next_withheld(const struct pace *pace, uid_t *ret_uid, unsigned *ret_kind);
 
 #endif

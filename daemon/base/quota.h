@@ -1,5 +1,4 @@
-/* What each uid holds, and how much it may. Everything that a peer can make
- * the daemon keep or start is charged here first. */
+/* What each uid holds, and how much it may hold. gpuwmd charges here first whatever a peer can make it keep or start. */
 #ifndef GPUWM_DAEMON_QUOTA_H
 #define GPUWM_DAEMON_QUOTA_H
 
@@ -11,9 +10,9 @@
 enum quota_kind {
 	QUOTA_SESSIONS, /* connections */
 	QUOTA_LEASES,
-	QUOTA_REQUESTS, /* that wait for something */
+	QUOTA_REQUESTS, /* requests that wait */
 	QUOTA_PUBLISHES, /* open ones; each holds a loader */
-	QUOTA_CLAIMS, /* names that it is to build */
+	QUOTA_CLAIMS,
 	QUOTA_VERSIONS, /* versions that have not failed; this and the kinds below leave out what operators made */
 	QUOTA_BYTES, /* of segments, promised or held, on all devices together */
 	QUOTA_FDS, /* descriptors of segments and indices */
@@ -34,14 +33,14 @@ extern const struct quota_limits quota_defaults;
 struct quota; /* a table of users; a user without charges is forgotten */
 struct quota_user;
 
-/* NULL: out of memory. */
+/* Returns NULL if there is no memory. */
 struct quota *quota_new(const struct quota_limits *limits);
-/* From now on; what is charged above them stays. */
+/* Sets the limits for new charges. Older charges stay, even beyond the limits. */
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
-/* After every charge was given back. */
+/* Frees the table, whose charges have all been given back. Returns NULL. */
 struct quota *quota_free(struct quota *quota);
 
-/* What was charged; gives itself back. It may be moved by copy and zeroing. Zeroed: nothing. */
+/* What was charged, for quota_release. To move it, copy and zero it. Zeroed: nothing. */
 struct quota_charge {
 	struct quota *quota;
 	struct quota_user *user;
@@ -49,24 +48,24 @@ struct quota_charge {
 	uint64_t amount;
 };
 
-/* Charges one. -EDQUOT names the limit, its figure and its key; -ENOMEM. */
+/* Charges one. Fails with -EDQUOT (the message has the limit, its figure and its key) and -ENOMEM. */
 int quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, struct quota_charge *ret,
 		 struct error *error);
 /* Charges an amount, which may be 0 and grow later. */
 int quota_charge_amount(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount,
 			struct quota_charge *ret, struct error *error);
-/* Charges what the user held before a restart, above the limit too. -ENOMEM. */
+/* Charges what the user held before a restart, even beyond the limit. Fails with -ENOMEM. */
 int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *ret,
 		struct error *error);
-/* Charges the same user with more. A zeroed charge stays one: 0. -EDQUOT. */
+/* Charges the same user with more. Returns 0 for a zeroed charge, which stays zeroed. Fails with -EDQUOT. */
 int quota_grow(struct quota_charge *charge, uint64_t more, struct error *error);
-/* Gives back all above `amount`. A zeroed charge stays one. */
+/* Gives back what is charged beyond `amount`. A zeroed charge stays zeroed. */
 void quota_shrink(struct quota_charge *charge, uint64_t amount);
-/* Twice is fine. */
+/* Gives the charge back and zeroes it. A zeroed charge is fine. */
 void quota_release(struct quota_charge *charge);
 uint64_t quota_used(const struct quota *quota, uid_t uid, enum quota_kind kind);
 
-/* The users that have charges; NULL: the first; NULL at the end. */
+/* Returns the user with charges after `after` (NULL: the first one), or NULL at the end. */
 const struct quota_user *quota_next_user(const struct quota *quota, const struct quota_user *after);
 uid_t quota_user_uid(const struct quota_user *user);
 

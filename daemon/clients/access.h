@@ -1,8 +1,8 @@
-/* Who may do what: roles of a session, and its rights to a model by the rules of the configuration, by the owner of the
- * model, and by who made a version. Nothing here asks for names: rules.h has numbers.
+/* The roles of a session, and its rights to a model. They come from the rules of the configuration, from the owner of the model,
+ * and from the user who made a version. Users and groups are numbers here; rules.h has looked their names up.
  *
- * A model that a session may not attach to does not exist for the session. Every error says then what it would say
- * of a model that is not there. */
+ * A model that a session may not attach to does not exist for the session: errors say the same as for a model that is not
+ * there. */
 #ifndef GPUWM_DAEMON_ACCESS_H
 #define GPUWM_DAEMON_ACCESS_H
 
@@ -13,7 +13,7 @@ struct clients;
 struct session;
 struct claim;
 
-/* Kept in each session: where the rules name its peer, under the rules of this generation. */
+/* Of each session: the places where the rules of this generation name its peer. */
 struct access {
 	uint64_t generation; /* 0: not looked up yet */
 	struct rules_named named;
@@ -25,21 +25,21 @@ unsigned access_roles(struct session *session);
 /* Returns all groups of the session's peer, which the caller frees. NULL: out of memory. */
 gid_t *access_groups(const struct session *session, size_t *ret_count);
 
-/* ---- what is there for the session ---- */
+/* ---- what exists for the session ---- */
 
 bool access_sees(struct session *session, struct model *model);
 bool access_sees_claim(struct session *session, struct claim *claim);
-/* registry_find and registry_model for this session. */
+/* As registry_find and registry_model, for this session. */
 int access_find(struct session *session, const struct ref *ref, struct version **ret_version,
 		uint64_t *ret_generation, struct error *error);
 /* The same, but the session also finds versions that its user published into models that do not exist for the session. */
 int access_find_own(struct session *session, const struct ref *ref, struct version **ret_version,
 		    struct error *error);
 int access_find_model(struct session *session, const char *name, struct model **ret_model, struct error *error);
-/* The events after number `after` that the session may not see are passed over: the number to go on from. */
+/* Skips the events after number `after` that the session may not see. Returns the number to go on from. */
 uint64_t access_skip_events(struct session *session, uint64_t after);
 
-/* ---- what it may do; each 0, or -EACCES with who may ---- */
+/* ---- what the session may do: each returns 0, or fails with -EACCES; the message says who may ---- */
 
 /* Take leases. An observer sees a model without this right. */
 int access_attach(struct session *session, struct model *model, struct error *error);
@@ -47,8 +47,8 @@ int access_attach(struct session *session, struct model *model, struct error *er
 int access_publish(struct session *session, const char *model, struct error *error);
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
-/* The same for the owner of a version that has become ready, who may have disconnected since. Goes by the rules of now and
- * by the groups that the owner had when the publish began. Sorts the groups. */
+/* The same for the owner of a version that becomes ready, who may have disconnected. It applies the rules of now to the groups
+ * that the owner had when the publish began. Sorts the groups. */
 int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error);
 int access_retire(struct session *session, const struct version *version, struct error *error);

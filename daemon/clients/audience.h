@@ -1,5 +1,5 @@
-/* Subscribers, and their turns: events are sent in the time of those who asked for them. A uid's subscribers share
- * one task, so that an event costs the loop no more than one step a uid. */
+/* Subscribers. gpuwmd sends events in the time of the users who subscribed. All subscribers of a uid share one task, so an event
+ * costs the loop at most one step for each uid. */
 #ifndef GPUWM_DAEMON_AUDIENCE_H
 #define GPUWM_DAEMON_AUDIENCE_H
 
@@ -7,11 +7,11 @@ struct audience;
 struct clients;
 struct session;
 
-/* The session gets the events after its event_seq from now on, also where it did so before. -ENOMEM. */
+/* Sends the session all events after its event_seq from now on. A second call is fine. Fails with -ENOMEM. */
 int audience_join(struct session *session);
-/* Before the session's share is left. A session that never joined is fine. */
+/* Ends that. Call it before the session leaves its share. A session that never joined is fine. */
 void audience_leave(struct session *session);
-/* The session could not take an event, and now it can. */
+/* The kernel did not take an event of the session, and would take it now. */
 void audience_resume(const struct session *session);
 /* Wakes subscribers if there are new events. */
 void audiences_tell(struct clients *clients);

@@ -1,5 +1,5 @@
-/* Who is connected, and what gpuwmd knows of them: roles and rights, requests and their answers, waiting requests,
- * subscribers. */
+/* The connected processes, and what gpuwmd knows of them: roles and rights, requests and their answers, waiting requests, and
+ * subscriptions. */
 #ifndef GPUWM_DAEMON_CLIENTS_H
 #define GPUWM_DAEMON_CLIENTS_H
 
@@ -21,15 +21,15 @@ struct clients {
 	const struct config *config;
 	gid_t publish_group, observe_group;
 	bool has_publish_group, has_observe_group;
-	uint64_t rules_generation; /* how often rules were taken into force, from 1 */
-	uint64_t roles_generation; /* how often gpuwmd looked up the groups that give roles, from 1 */
+	uint64_t rules_generation; /* counts how often rules came into force, from 1 */
+	uint64_t roles_generation; /* counts how often gpuwmd looked up the groups that give roles, from 1 */
 	struct operators_socket operators;
 
 	struct waiter *waiters[WAIT_KINDS], **waiters_end[WAIT_KINDS]; /* oldest first */
 	struct waiter_name *waiter_names; /* by what they wait for */
 	uint64_t waiting;
 	struct audience *audiences; /* a list */
-	uint64_t events_told; /* the last one that subscribers were woken for */
+	uint64_t events_told; /* the number of the last event for which subscribers were woken */
 	uint64_t requests, refused;
 };
 
@@ -39,30 +39,30 @@ struct client {
 	unsigned roles; /* access_roles gives them */
 	uint64_t roles_generation; /* clients.roles_generation when they were looked up; 0: not yet */
 	struct access access;
-	char name[NAME_BYTES_MAX + 1]; /* what hello said */
-	bool greeted;
+	char name[NAME_BYTES_MAX + 1]; /* from its hello */
+	bool greeted; /* it has said hello */
 	uint64_t requests;
 	uint64_t heard_ms; /* steady: its last request */
 
 	struct audience *audience; /* audience.h; NULL: it did not subscribe */
 	struct session *next_listener, **link_of_listener;
-	uint64_t event_seq; /* the last that was sent */
+	uint64_t event_seq; /* the number of the last event that was sent */
 
 	struct waiter *waiters;
 	unsigned waiter_count;
 	struct lease *leases;
 	struct claim *claims;
-	struct revoked_holder *revoked; /* of leases that were revoked and are not released; NULL: none */
-	struct loader *loader; /* of SESSION_LOADER */
+	struct revoked_holder *revoked; /* leases that were revoked and not released yet; NULL: none */
+	struct loader *loader; /* of a loader's session */
 };
 
-/* The caller has set net, ledger and config. */
+/* Makes the other members; the caller has set net, ledger and config. */
 void clients_init(struct clients *clients);
-/* Takes the configuration's rules into force, and looks up the groups that give roles. Call it at the start, and when the
+/* Puts the rules of the configuration into force, and looks up the groups that give roles. Call it at start, and when the
  * configuration has changed. */
 void clients_configure(struct clients *clients);
 
-/* Sets session->client. -ENOMEM. */
+/* Sets session->client, which client_free frees. Fails with -ENOMEM. */
 int client_new(struct clients *clients, struct session *session);
 /* The session has ended: frees its client, which holds nothing any more. */
 void client_free(struct session *session);

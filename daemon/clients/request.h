@@ -14,8 +14,8 @@ struct request {
 	struct server *server; /* for its method; no floor below looks inside */
 	struct session *session;
 	uint64_t id;
-	bool looks; /* its method changes nothing; if the answer can't be sent, an error can be */
-	struct packet *packet; /* what it came with; NULL once it waits */
+	bool looks; /* its method changes nothing, so gpuwmd may answer with an error if it can't send the answer */
+	struct packet *packet; /* the packet of the request; NULL once the request waits */
 };
 
 /* Begins the answer. The caller then writes the result's keys and calls request_answer or one of the functions after it,
@@ -24,14 +24,14 @@ struct request {
  * the peer alone. If the request's method changes nothing, gpuwmd refuses the request instead. */
 void request_result(const struct request *request, struct message_writer *w);
 
-/* What does not fit a packet goes as a sealed memfd. */
+/* Sends the answer. An answer that does not fit a packet goes as a sealed memfd. */
 void request_answer(const struct request *request, struct message_writer *w);
-/* {} */
+/* Answers with {}. */
 void request_done(const struct request *request);
-/* With descriptors that stay ours, under the lease. */
+/* Sends the answer with descriptors of a lease, which stay gpuwmd's. */
 void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
 			  size_t fd_count, uint64_t lease);
-/* With one descriptor, which is taken over. */
+/* Sends the answer with one descriptor, which the function takes over. */
 void request_answer_fd(const struct request *request, struct message_writer *w, int fd);
 
 /* Answers with an error, and counts it. */

@@ -1,5 +1,4 @@
-/* Requests whose answer comes later. Each is charged to its uid and counted
- * in its session, and goes with it. */
+/* Requests whose answer comes later. Each is charged to its user, and is freed with its session at the latest. */
 #ifndef GPUWM_DAEMON_WAITER_H
 #define GPUWM_DAEMON_WAITER_H
 
@@ -18,20 +17,20 @@ struct device;
 struct waiter_name;
 struct waiter;
 
-/* What they wait for. */
+/* What requests wait for. */
 enum wait_kind {
 	WAIT_READY, /* a version to attach to */
-	WAIT_CLAIM, /* the same, or to be the one who builds it */
-	WAIT_FREED, /* a version's end */
-	WAIT_JOB, /* a job's end */
-	WAIT_CHECKED, /* a part's check */
-	WAIT_STORED, /* a loader: what it handed over is in the fd store */
-	WAIT_ROOM, /* a publish that contexts of other jobs are in the way of */
+	WAIT_CLAIM, /* the same, or the claim to build it */
+	WAIT_FREED, /* the end of a version */
+	WAIT_JOB, /* the end of a job */
+	WAIT_CHECKED, /* the check of a part */
+	WAIT_STORED, /* of a loader: the fd store has what the loader handed in */
+	WAIT_ROOM, /* room for a publish, which contexts of other jobs or memory that is being freed will leave */
 	WAIT_KINDS,
 };
 
-/* Answers and frees the waiter, or leaves it waiting (never when expired).
- * changed: the version that did (not told to those of WAIT_READY); NULL: look. */
+/* Answers and frees the waiter, or leaves it waiting, which an expired waiter may not do. changed: the version that has changed; NULL:
+ * it is not known, as always for WAIT_READY. */
 typedef void waiter_wake_fn(struct waiter *waiter, const struct version *changed, bool expired);
 
 struct waiter {
@@ -43,12 +42,12 @@ struct waiter {
 	waiter_wake_fn *wake;
 	uv_timer_t timer;
 	bool timed;
-	struct fair_task task; /* it looks again: the answer is its user's work */
-	bool expired; /* its time is over */
+	struct fair_task task; /* looks again, in the time of its user, who pays for the answer */
+	bool expired; /* its time to wait is over */
 	struct waiter_name *of_name; /* waiter_name.h; NULL: it waits for no name */
 	struct waiter *next_of_name, **link_of_name;
 
-	/* What it was about, as far as its kind needs it. */
+	/* What the request asks for, as far as its kind needs it. */
 	struct ref ref;
 	char device[DEVICE_BYTES_MAX + 1];
 	uint32_t rank;
@@ -60,18 +59,18 @@ struct waiter {
 	void *asked; /* freed with the waiter */
 };
 
-/* wait_ms below 0: for ever. -EDQUOT, -ENOMEM. */
+/* Makes a waiter for a request. wait_ms: how long it may wait; below 0: for ever. Sets *ret_waiter. Fails with -EDQUOT and -ENOMEM. */
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error);
-/* Without an answer. NULL is fine. */
+/* Frees a waiter without an answer. Returns NULL; NULL is fine. */
 struct waiter *waiter_free(struct waiter *waiter);
 
-/* The waiter looks again in its user's share of time. */
+/* Lets the waiter look again, in its user's share of the loop's time. */
 void waiter_due(struct waiter *waiter);
-/* Wakes all of a kind, the oldest first. Those of WAIT_READY may be thousands, whose answers are their users' work: those
- * whose name the changed version has (NULL: all) become due. */
+/* Wakes all waiters of a kind, the oldest first. Of WAIT_READY there may be thousands: those that wait for a name of the changed
+ * version (NULL: all) look again in their users' time. */
 void waiters_wake(struct clients *clients, enum wait_kind kind, const struct version *changed);
-/* Refuses and frees all of a kind. */
+/* Refuses and frees all waiters of a kind. */
 void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* Waiters by what they wait for: a name (model@tag, model@alias) or a version's id. So a change costs those who wait
- * for it, and nobody else. */
+/* A table of waiters by what they wait for: a name (model@tag, model@alias) or the id of a version. So gpuwmd looks only at the
+ * waiters that a change concerns. */
 #ifndef GPUWM_DAEMON_WAITER_NAME_H
 #define GPUWM_DAEMON_WAITER_NAME_H
 
@@ -7,15 +7,15 @@
 
 struct waiter_name;
 
-/* The waiter waits for waiter->ref. -ENOMEM. */
+/* Enters the waiter, which waits for waiter->ref. Fails with -ENOMEM. */
 int waiter_name_enter(struct waiter *waiter);
-/* Twice is fine, and so is a waiter that was never entered. */
+/* Removes the waiter. A waiter that is not in the table is fine. */
 void waiter_name_leave(struct waiter *waiter);
 
-/* Who waits for it longest, then the others by next_of_name; NULL: nobody. */
+/* Returns the waiter that has waited longest for this name, and next_of_name the others; NULL: there is none. */
 struct waiter *waiter_name_first(const struct clients *clients, enum wait_kind kind, const struct ref *ref);
 
-/* Calls `look` for everyone who waits for a name of the version, or for `previous`, which moves with `current`. */
+/* Calls `look` for each waiter that waits for a name of the version, or for `previous`, which moves with `current`. */
 void waiter_names_of_version(struct clients *clients, enum wait_kind kind, const struct version *version,
 			     void (*look)(struct waiter *waiter));
 

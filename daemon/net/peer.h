@@ -1,4 +1,4 @@
-/* Who is at the other end of a connection: asked of the kernel once, at accept. */
+/* The process at the other end of a connection, as the kernel names it. gpuwmd asks once. */
 #ifndef GPUWM_DAEMON_PEER_H
 #define GPUWM_DAEMON_PEER_H
 
@@ -13,29 +13,29 @@ enum role {
 	ROLE_LOADER = 1 << 3,
 	ROLE_OBSERVER = 1 << 4,
 };
-/* "worker"; one role only. */
+/* Returns the name of one role, as "worker". */
 const char *role_name(enum role role);
 
 #define PEER_COMMAND_BYTES 16 /* TASK_COMM_LEN */
 
 struct peer {
-	pid_t pid; /* 0: of another PID namespace. Told to people, never a key */
+	pid_t pid; /* 0: of another PID namespace. It is for people, and never identifies a process */
 	uid_t uid;
 	gid_t gid;
 	int pidfd; /* -1: this kernel has none (SO_PEERPIDFD, 6.5) or the peer is gone */
 	char command[PEER_COMMAND_BYTES + 1];
 };
 
-/* Who connected: pid, uid and gid of the connected socket's peer, which is cheap. -errno. */
+/* Sets pid, uid and gid of the process that connected, which is cheap. Fails with -errno. */
 int peer_credentials(int sock, struct peer *ret);
-/* Fills in the pidfd and the command. -EMFILE, -ENFILE. */
+/* Sets the pidfd and the command. Fails with -EMFILE and -ENFILE. */
 int peer_look(int sock, struct peer *peer);
-/* Closes the pidfd. Twice is fine. */
+/* Closes the pidfd. A second call does nothing. */
 void peer_clear(struct peer *peer);
 
-/* All groups of the connected socket's peer but the primary one, by the kernel; malloced. -ENOMEM and others. */
+/* Sets *ret_groups to the supplementary groups of the peer, which the caller frees. Fails with -ENOMEM and other -errno. */
 int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count);
-/* Whether the group is the peer's primary or one of its supplementary groups. */
+/* Returns whether the group is the peer's primary group or one of its supplementary groups. */
 bool peer_in_group(int sock, const struct peer *peer, gid_t group);
 
 #endif
