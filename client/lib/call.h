@@ -1,4 +1,4 @@
-/* A call to gpuwmd that outlives a restart of it where that is safe. */
+/* A call to gpuwmd. If gpuwmd restarts meanwhile, the library sends the request again where that is safe. */
 #ifndef GPUWM_LIB_CALL_H
 #define GPUWM_LIB_CALL_H
 
@@ -8,18 +8,19 @@ struct call {
 	struct gpuwm_client *client;
 	const struct call_rule *rule;
 	struct message_writer request; /* its params are open: put them, do not end them */
-	uint64_t only; /* set it: this round's connection, or -ECONNRESET; 0: any */
+	uint64_t
+		only; /* the caller may set it: only the connection of this round will do, else -ECONNRESET; 0: any */
 	uint64_t round; /* of the connection that answered */
-	unsigned
-		taken; /* how often gpuwmd went away with the request, without an answer or saying that it stops */
+	/* How often gpuwmd went away after it had got the request, without an answer and without saying that it stops. */
+	unsigned taken;
 };
 
 void call_begin(struct call *call, struct gpuwm_client *client, const char *method);
 
-/* Sends it, with the wait_ms that is left where the method takes one, and waits
- * for the answer: wait_ms (-1: for ever) and slack for the transport. Clears the
- * request. ret_reply may be NULL. A refusal by gpuwmd is its code. -ECONNREFUSED,
- * -ECONNABORTED, -ETIMEDOUT: see gpuwm/client.h. */
+/* Sends the request, and waits for the answer for wait_ms (-1: for ever) and some slack for the transport. If the method has a
+ * parameter wait_ms, it gets the time that is left. Clears the request. Sets *ret_reply (may be NULL), which the caller clears. If
+ * gpuwmd refuses the request, returns gpuwmd's code. Fails with -ECONNREFUSED, -ECONNABORTED and -ETIMEDOUT as gpuwm/client.h
+ * says. */
 int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error);
 
 #endif

@@ -1,10 +1,11 @@
-/* The client: its reviver, and what gpuwmd said of itself. */
+/* The client: its reviver, and what gpuwmd said about itself in its hello. */
 #ifndef GPUWM_LIB_CLIENT_H
 #define GPUWM_LIB_CLIENT_H
 
 #include "reviver.h"
 
-/* What gpuwmd says of itself. Never changed once it can be seen, so that its texts can be lent. */
+/* What a gpuwmd says about itself. Once other threads can see a greeting, it never changes, so callers may keep pointers to its
+ * texts. */
 struct greeting {
 	char instance[VERSION_ID_TEXT], ledger[VERSION_ID_TEXT];
 	uint64_t epoch;
@@ -12,37 +13,36 @@ struct greeting {
 };
 
 struct gpuwm_client {
-	unsigned uses; /* atomic: the caller's, and one for each mapping, handles and publish */
+	unsigned uses; /* atomic: the caller has one, and so has each mapping, set of handles, and publish */
 	struct fork_hook hook;
-	char *socket; /* the path that was connected to; NULL when adopted */
+	char *socket; /* the path that the client connected to; NULL: it adopted a connection */
 	char *name;
 	int64_t restart_ms;
 	gpuwm_lost_fn *lost;
 	void *lost_data;
-	struct greeting *greeting; /* atomic: of the gpuwmd that was connected to last */
+	struct greeting *greeting; /* atomic: of the last gpuwmd that the client connected to */
 	struct gpuwm_device *devices;
 	size_t device_count;
 	struct reviver reviver;
 };
 
-/* A client that is not connected yet, with one use. NULL: out of memory. */
+/* Makes a client with one use, which is not connected yet. Returns NULL if there is no memory. */
 struct gpuwm_client *client_new(void);
 
-/* One more use; returns the client. client_drop gives one back and frees with
- * the last: always NULL. */
+/* client_keep adds a use, and returns the client. client_drop ends a use, frees the client after the last one, and returns NULL. */
 struct gpuwm_client *client_keep(struct gpuwm_client *client);
 struct gpuwm_client *client_drop(struct gpuwm_client *client);
-/* What client_drop frees with. */
+/* Frees the client: for client_drop. */
 void client_free(struct gpuwm_client *client);
 
-/* 0, or -EINVAL (NULL) and -ECHILD. */
+/* Checks that the client can be used. Fails with -EINVAL (it is NULL) and -ECHILD (this process is a fork). */
 int client_check(const struct gpuwm_client *client, struct error *error);
 
-/* Keeps what a hello's result says of gpuwmd. -EPROTO, -ENOMEM. */
+/* Keeps what the result of a hello says about gpuwmd. Fails with -EPROTO and -ENOMEM. */
 int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error);
 
-/* The `known` bytes of an options struct from one of an older or newer header, by
- * the rules of gpuwm/client.h. given may be NULL: all zero. -EINVAL. */
+/* Copies the `known` bytes of an options struct that may come from an older or newer header, by the rules of gpuwm/client.h. given
+ * NULL: all options are zero. Fails with -EINVAL. */
 int client_take_options(const void *given, void *ret_options, size_t known, struct error *error);
 
 #endif

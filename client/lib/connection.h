@@ -1,23 +1,21 @@
-/* One connection: calls with matching replies, notifications handed to a
- * handler. Knows no method but hello. Used by the library, by the loader (on the
- * socket that gpuwmd gave it) and by publishers towards their checker. */
+/* One connection: a call gets the reply with its id, and a handler gets notifications. It knows no method but hello. The library uses
+ * it, the loader (on the socket that gpuwmd gave it), and a publisher towards its checker. */
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
 #include "reply.h"
 
-/* A connected socket becomes a connection; it owns the socket. */
+/* connection_new makes a connection of a connected socket, and takes the socket over. */
 struct connection;
 int connection_new(int sock, struct connection **ret);
-/* One more use; returns the connection. connection_free gives one back and ends
- * it with the last: always NULL. */
+/* connection_keep adds a use, and returns the connection. connection_free ends a use, closes the connection after the last one, and
+ * returns NULL. */
 struct connection *connection_keep(struct connection *c);
 struct connection *connection_free(struct connection *c);
 int connection_fd(const struct connection *c);
-/* Whether the peer or connection_shutdown has ended it; without a call. */
+/* Returns whether the peer or connection_shutdown has ended the connection. Makes no call. */
 bool connection_has_ended(const struct connection *c);
-/* Ends it from any thread, also while a call waits: what is under way and what
- * follows is -ECONNRESET. */
+/* Ends the connection, from any thread. Calls that wait, and later calls, fail with -ECONNRESET. */
 void connection_shutdown(struct connection *c);
 /* Handles a notification that comes while a call waits, or in connection_poll. It runs under the connection's lock and
  * makes no call on the connection. round: what connection_on_notify was given, to tell connections apart. */
@@ -25,8 +23,8 @@ typedef void connection_notify_fn(struct message *message, struct packet *packet
 				  uint64_t round);
 void connection_on_notify(struct connection *c, connection_notify_fn *fn, void *user_data, uint64_t round);
 
-/* An id for message_request: of no other request of this process, so that one
- * can go out again on another connection. */
+/* Returns an id for message_request that no other request of this process has, so that a request can be sent again on another
+ * connection. */
 uint64_t request_next_id(void);
 
 /* What became of a call, besides its result. */
@@ -36,15 +34,16 @@ enum fate {
 	FATE_UNANSWERED, /* the connection has ended, and the peer may have had it */
 };
 
-/* Sends a finished request and waits for its response. wait_ms -1: for ever.
- * Thread-safe; calls wait for each other. A refusal by the peer is its code
- * with *error filled. ret_reply may be NULL. -ECONNRESET: the peer is gone;
- * -ECHILD after fork; -ETIMEDOUT: no answer in wait_ms; since a late answer may
- * carry a lease that nobody would give back, the connection is given up then
- * and every further call is -ECONNRESET. The request stays the caller's. */
+/* Sends a finished request, which stays the caller's, and waits for its response. wait_ms -1: for ever. Sets *ret_reply (may be NULL),
+ * which the caller clears. Any thread may call it; calls wait for each other. If the peer refuses the request, returns the peer's
+ * code. Fails with
+ *   -ECONNRESET  The peer is gone.
+ *   -ECHILD      This process is a fork of the one that made the connection.
+ *   -ETIMEDOUT   No answer came in wait_ms. A late answer might bring a lease that nobody would give back. So the connection ends,
+ *                and every later call fails with -ECONNRESET. */
 int connection_call(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		    struct reply *ret_reply, struct error *error);
-/* The same with descriptors, which stay the caller's. */
+/* connection_call_with sends descriptors too, which stay the caller's. */
 struct descriptors {
 	const int *fds;
 	size_t count;
@@ -52,21 +51,21 @@ struct descriptors {
 int connection_call_with(struct connection *c, struct message_writer *request,
 			 const struct descriptors *descriptors, int64_t wait_ms, struct reply *ret_reply,
 			 struct error *error);
-/* connection_call that tells what became of the call. */
+/* As connection_call, and sets *ret_fate. */
 int connection_try(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		   struct reply *ret_reply, enum fate *ret_fate, struct error *error);
-/* The same without the reply, where no other call is under way: else -EBUSY, at once. */
+/* The same without the reply. If another call is under way, fails with -EBUSY at once. */
 int connection_try_now(struct connection *c, struct message_writer *request, int64_t wait_ms,
 		       enum fate *ret_fate, struct error *error);
-/* Sends a finished request whose answer is nobody's: the call that is under way, or the next one, drops it. Waits for
- * nothing: -EAGAIN: the socket is full. */
+/* Sends a finished request whose answer nobody needs: the call that is under way, or the next one, drops the answer. Does not wait:
+ * fails with -EAGAIN if the socket is full. */
 int connection_post(struct connection *c, struct message_writer *request, struct error *error);
 /* Sends a notification. */
 int connection_notify(struct connection *c, struct message_writer *notification, struct error *error);
-/* Waits for the first notification and handles all that have arrived, some
- * thousands at most: their number, 0 on timeout, -errno. */
+/* Waits for a notification, and handles all that have arrived, some thousands at most. Returns their number; 0: none came in wait_ms.
+ * Fails with -errno. */
 int connection_poll(struct connection *c, int64_t wait_ms);
-/* The same for what has arrived, without waiting, where no call is under way: else -EBUSY. */
+/* Handles the notifications that have arrived, without waiting. If a call is under way, fails with -EBUSY. */
 int connection_poll_now(struct connection *c);
 
 #endif

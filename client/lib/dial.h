@@ -4,22 +4,21 @@
 
 #include "connection.h"
 
-/* The path of the socket by the rules of client.h; malloced. NULL: out of memory. */
+/* Returns the path of the socket by the rules of client.h. The caller frees it. NULL: there is no memory. */
 char *dial_path(const char *given, unsigned flags);
 
-/* A connection to a path that has not said hello yet, and hello on it; the caller
- * reads the result from *ret_reply (may be NULL). */
+/* dial_socket connects to a path; dial_hello says hello on the connection, and sets *ret_reply (may be NULL) to the answer. */
 int dial_socket(const char *path, struct connection **ret_connection, struct error *error);
 int dial_hello(struct connection *connection, const char *name, int64_t wait_ms, struct reply *ret_reply,
 	       struct error *error);
 
-/* Whom to reach, and as whom. */
+/* The socket to reach, and the name to say hello with. */
 struct dial_target {
 	const char *path, *name;
-	int64_t restart_ms; /* how long a gpuwmd may take that took the connection and went away */
+	int64_t restart_ms; /* how long gpuwmd may be away after it took the connection */
 };
-/* Both, while nobody listens for up to wait_ms, and for up to to->restart_ms after a
- * gpuwmd that took the connection and went away. */
+/* Connects and says hello. Tries again for up to wait_ms while nobody listens, and for up to to->restart_ms after a gpuwmd took the
+ * connection and went away. */
 int dial(const struct dial_target *to, int64_t wait_ms, struct connection **ret_connection,
 	 struct reply *ret_reply, struct error *error);
 

@@ -26,8 +26,8 @@ struct plan {
 /* How tensors are put into segments. */
 struct plan_policy {
 	uint64_t granularity, align; /* powers of two */
-	uint64_t
-		target; /* bytes of a segment; SEGMENT_BYTES_TARGET unless the publisher or a test asks otherwise */
+	/* The bytes of a segment: SEGMENT_BYTES_TARGET unless the publisher or a test asks otherwise. */
+	uint64_t target;
 	bool exact; /* the target, a multiple of SEGMENT_BYTES_MIN, does not grow: only a tensor makes a segment larger */
 };
 
@@ -41,7 +41,7 @@ void plan_clear(struct plan *plan);
 /* Returns the positions of the plan's `count` tensors in the order of their places; the caller frees them. NULL: out of
  * memory. */
 size_t *plan_order(const struct plan *plan, size_t count);
-/* Whether two tensors lie at the same place and are of the same size: they are tied, or both are empty. */
+/* Returns whether two tensors have the same place and size, because they are tied or both empty. */
 bool plan_shares_place(const struct plan *plan, size_t a, size_t b);
 
 #endif

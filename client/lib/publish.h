@@ -1,5 +1,5 @@
-/* What the loader needs of a publish beyond the public calls: it publishes
- * through the library, but checks and hands in by itself. */
+/* What the loader needs of a publish beyond the public calls. It publishes through the library, but checks and hands in its
+ * segments itself. */
 #ifndef GPUWM_LIB_PUBLISH_H
 #define GPUWM_LIB_PUBLISH_H
 
@@ -19,30 +19,28 @@ struct publish_part {
 	struct memory_segment *segments; /* exported: fd is set */
 };
 
-/* As gpuwm_publish_begin, but nothing of it needs a context, and GPU memory is not zeroed:
- * before it is sealed the caller writes every tensor and has zeroed the gaps. */
+/* As gpuwm_publish_begin, but it needs no CUDA context and does not zero GPU memory. Before the publish is sealed, the caller writes
+ * every tensor, and has zeroed the gaps. */
 int publish_begin_bare(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 		       const struct gpuwm_tensor_spec *specs, size_t count, struct gpuwm_publish **ret_publish);
 
-/* Zeroes all that no tensor covers, and what small tensors lie between: before they are written. Inside
- * memory_enter. */
+/* Zeroes everything that no tensor covers, and small tensors between. Call it before tensors are written, inside memory_enter. */
 int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error);
 
 const struct plan *publish_plan(const struct gpuwm_publish *publish);
 const struct memory_device *publish_device(const struct gpuwm_publish *publish);
-/* Segment `position`, mapped for writing. */
+/* Returns the segment at this position, which is mapped for writing. */
 struct memory_segment *publish_segment(struct gpuwm_publish *publish, uint32_t position);
 
-/* The digest of tensor `position`, when the filler has it already; commit
- * computes those that were not given. */
+/* Sets the digest of the tensor at this position, if the caller knows it. Commit computes the digests that were not set. */
 void publish_digest(struct gpuwm_publish *publish, size_t position, const struct digest *digest);
 
-/* Waits for the device, digests what is missing, unmaps, seals or exports,
- * builds the index. The part belongs to the publish until it is freed. */
+/* Waits for the device, computes the digests that are missing, unmaps the segments, seals or exports them, and builds the index. Sets
+ * *ret_part, which belongs to the publish. */
 int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		 const struct publish_part **ret_part, struct error *error);
 
-/* Frees without a word to the daemon (the loader's connection says the rest). */
+/* Frees the publish without telling gpuwmd, which learns the result from the loader. Returns NULL. */
 struct gpuwm_publish *publish_free(struct gpuwm_publish *publish);
 
 #endif
