@@ -1,4 +1,4 @@
-/* Tensors for other frameworks. */
+/* Exports tensors to other frameworks. */
 #ifndef GPUWM_LIB_DLPACK_H
 #define GPUWM_LIB_DLPACK_H
 
@@ -14,7 +14,7 @@ struct dlpack_source {
 	struct keep *keep; /* of the memory: used by the export */
 };
 
-/* As gpuwm_dlpack: 0 or 1. -EOVERFLOW: a dimension that DLPack has no number for. */
+/* Returns 0 or 1 as gpuwm_dlpack. Fails with -EOVERFLOW if DLPack has no number for a dimension. */
 int dlpack_export(const struct dlpack_source *from, struct DLManagedTensor **ret, struct error *error);
 int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTensorVersioned **ret,
 			    struct error *error);

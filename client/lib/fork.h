@@ -1,6 +1,5 @@
-/* What happens to the library in a forked child: descriptors that hold
- * something in another process (a lease, memory in the making) are closed, and
- * every object of the parent refuses calls. */
+/* The library in a forked child. It closes descriptors that keep something alive in another process, as a lease or memory in the
+ * making. Every object of the parent refuses calls. */
 #ifndef GPUWM_LIB_FORK_H
 #define GPUWM_LIB_FORK_H
 
@@ -16,19 +15,18 @@ struct fork_hook {
 	struct fork_hook *next, *previous;
 };
 
-/* From now on in_child is called in every child. Also notes which process this is. */
+/* Calls in_child in every forked child from now on. Also notes which process this is. */
 void fork_watch(struct fork_hook *hook, void (*in_child)(void *object), void *object);
 void fork_unwatch(struct fork_hook *hook);
 
-/* 0 in the process that called fork_watch, -ECHILD in a child of it. */
+/* Returns 0 in the process that called fork_watch. Fails with -ECHILD in a child of it. */
 int fork_check(const struct fork_hook *hook, struct error *error);
 
-/* Counts the forks on the way to this process: objects of the parent carry a smaller number. */
+/* Returns how many forks led to this process since the library was loaded. Objects of the parent have a smaller number. */
 uint64_t fork_generation(void);
 
-/* A lock of the whole library, held across fork so that the child finds what it
- * guards in order: the list of hooks, the table of mappings, and descriptors on
- * the way to an object that is watched. May be taken again by its holder. */
+/* A lock of the whole library. A fork holds it, so that the child finds in order what the lock guards: the list of hooks, the table of
+ * mapped parts, and descriptors on the way to an object that is watched. Its holder may take it again. */
 void fork_lock(void);
 void fork_unlock(void);
 

@@ -1,4 +1,4 @@
-/* What gpuwmd grants: a lease and the descriptors that came with it. */
+/* A grant: a lease, and the descriptors that gpuwmd sent with it. */
 #ifndef GPUWM_LIB_GRANT_H
 #define GPUWM_LIB_GRANT_H
 
@@ -11,24 +11,24 @@ struct grant_segment {
 };
 
 struct grant {
-	struct lease *lease; /* the client's; lease_release is the caller's to call */
-	struct gpuwm_version_info version; /* digests, tensors: after grant_describe */
+	struct lease *lease; /* belongs to the client; the caller calls lease_release */
+	struct gpuwm_version_info version; /* grant_describe sets its digests and tensors */
 	int index_fd;
 	uint64_t index_bytes;
 	struct grant_segment *segments;
-	struct fork_hook hook; /* a child that kept the descriptors would keep the memory */
+	struct fork_hook hook; /* closes the descriptors in a child, which would keep the memory */
 };
 
-/* Reads the answer to get_handles or claim, and takes its descriptors, which are the grant's then: also where this fails.
- * Call it with fork_lock held, with the grant watched over forks. -EPROTO, -ENOMEM. */
+/* Reads the answer to get_handles or claim, and takes its descriptors over, on errors too. The caller holds fork_lock, and has
+ * called fork_watch for the grant. Fails with -EPROTO and -ENOMEM. */
 int grant_read(struct reply *reply, struct grant *grant, struct error *error);
 /* For the fork_hook of a grant: closes the descriptors. */
 void grant_in_child(void *grant);
 
-/* Opens the index, compares it with the grant, and completes grant->version. */
+/* Opens the index, compares it with the grant, and completes grant->version. Sets *ret_map, which the caller closes. */
 int grant_describe(struct grant *grant, struct index_map *ret_map, struct error *error);
 
-/* Closes the descriptors; the lease goes on. Twice is fine. */
+/* Closes the descriptors. The lease goes on. A second call does nothing. */
 void grant_close_fds(struct grant *grant);
 
 #endif

@@ -4,9 +4,8 @@
 
 #include <msgpack.h>
 
-/* `object` as one line of JSON, malloced. Integers are written in full (64
- * bits), what is no UTF-8 in a text becomes U+FFFD, binary becomes null. NULL:
- * out of memory. */
+/* Returns `object` as one line of JSON, which the caller frees. Integers have all of their 64 bits. Bytes of a text that are not UTF-8
+ * become U+FFFD, binary data becomes null. NULL: there is no memory. */
 char *json_text(const msgpack_object *object);
 
 #endif

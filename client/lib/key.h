@@ -1,5 +1,5 @@
-/* A version's key: what has to be equal for its bytes to be of use (dtype, quantisation, engine, …). In the
- * index it is metadata, each field under KEY_PREFIX. */
+/* The key of a version: fields that must be equal for its bytes to be useful (dtype, quantisation, engine, …). In the index they are
+ * metadata, each under KEY_PREFIX. */
 #ifndef GPUWM_LIB_KEY_H
 #define GPUWM_LIB_KEY_H
 
@@ -8,18 +8,18 @@
 #include "../../proto/index.h"
 #include "../../proto/names.h"
 
-/* -EINVAL: too many fields, one twice, a name or a value that can't be. */
+/* Checks a key. Fails with -EINVAL if it has too many fields, or one twice, or a name or value that no field can have. */
 int key_check(const struct gpuwm_key_field *key, size_t count, struct error *error);
 
-/* A copy in one piece, for free(). NULL: out of memory. */
+/* Returns a copy, which the caller frees with one free(). NULL: there is no memory. */
 struct gpuwm_key_field *key_copy(const struct gpuwm_key_field *key, size_t count);
 
-/* Into an index in the making. */
+/* Adds the key to an index that is being built. */
 int key_put(struct index_builder *builder, const struct gpuwm_key_field *key, size_t count,
 	    struct error *error);
 
-/* 0: the version has all that is asked for; it may have more. -EKEYREJECTED naming the field, what was asked
- * for and what the version has. */
+/* Checks that the version has all fields of the key; it may have more. Fails with -EKEYREJECTED; the message has the field, the value
+ * of the key and the value of the version. */
 int key_compare(const struct index_view *view, const struct gpuwm_version_info *version,
 		const struct gpuwm_key_field *key, size_t count, struct error *error);
 

@@ -1,6 +1,6 @@
-/* What others use for as long as they like, and what frees it after the last of them: a thread of the library, one
- * for each process. Who lets go last may be anywhere (under an interpreter's lock, in a stream capture, behind a
- * queued kernel, in exit), so letting go counts, and nothing else. */
+/* Objects that others use as long as they like. A thread of the library, the reaper, one for each process, frees an object after its
+ * last use. The last user may let go anywhere: under an interpreter's lock, in a stream capture, behind a queued kernel, or in
+ * exit. So letting go only counts. */
 #ifndef GPUWM_LIB_REAPER_H
 #define GPUWM_LIB_REAPER_H
 
@@ -9,43 +9,44 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Part of an object that is used so. */
+/* Part of such an object. */
 struct keep {
-	unsigned uses; /* atomic: its owner's, and one for each who was given it */
-	uint64_t generation; /* of fork: a child's count is a copy that means nothing */
+	unsigned uses; /* atomic: one of its owner, and one for each other user */
+	uint64_t generation; /* of fork: in a child, the count is a copy without a meaning */
 	int (*end)(struct keep *keep);
-	struct keep *next; /* the reaper's */
+	struct keep *next; /* in the reaper's list */
 };
 
-/* With one use, the owner's. end: called by the reaper's thread after the last: 0: the object is gone; -EBUSY: it is
- * to be asked again later. */
+/* Begins with one use, the owner's. The reaper calls `end` after the last use. It returns 0 if it has freed the object, and -EBUSY if
+ * the reaper is to call it again later. */
 void keep_init(struct keep *keep, int (*end)(struct keep *keep));
 
-/* One more use; the reaper's thread runs from then on. -ECHILD; -EAGAIN: the thread could not be made. */
+/* Adds a use, and starts the reaper if it does not run. Fails with -ECHILD, and with -EAGAIN if the thread can't be made. */
 int keep_use(struct keep *keep, struct error *error);
 
-/* One use less; after the last the object is the reaper's. Any thread, anywhere: it takes no lock, no memory and no
- * time. Nothing in a forked child. */
+/* Ends a use. After the last one the object belongs to the reaper. Any thread may call it anywhere: it takes no lock, no memory and
+ * no time. Does nothing in a forked child. */
 void keep_unuse(struct keep *keep);
 
-/* The same for the owner, who may be the only user: where the thread can't be made, the object stays until it can. */
+/* The same for the owner, who may be the only user so far. If the thread can't be made, the object stays until it can. */
 void keep_give_up(struct keep *keep);
 
-/* The uses of others. */
+/* Returns how many uses there are besides the owner's. */
 unsigned keep_others(const struct keep *keep);
 
-/* True: there were none, and from now on there can't be any: the caller frees the object, or puts it back. */
+/* Returns true if there were no other uses. From then on there can be none: the caller frees the object, or puts it back. */
 bool keep_claim(struct keep *keep);
 void keep_put_back(struct keep *keep);
 
-/* Around what an `end` asks of the driver. False: a stream capture was told, try later. It does not return once exit has
- * begun; exit waits for what has been entered, for a moment. */
+/* An `end` calls reaper_enter before, and reaper_leave after its calls of the driver. reaper_enter returns false if the program has
+ * announced a stream capture: try again later. Once the process has begun to exit, it does not return. The exit waits a moment for
+ * calls that have been entered. */
 bool reaper_enter(void);
-/* In between, before memory goes that was waited for: the same, if exit has begun meanwhile. */
+/* Call it in between, after a wait and before memory is freed: it does not return if the exit has begun meanwhile. */
 void reaper_go_on(void);
 void reaper_leave(void);
 
-/* Whether gpuwm_capture_begin was called, and gpuwm_capture_end not yet. */
+/* Returns whether gpuwm_capture_begin was called, and gpuwm_capture_end not yet. */
 bool capture_is_told(void);
 
 #endif

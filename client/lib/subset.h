@@ -1,4 +1,4 @@
-/* Which segments of a part are mapped. */
+/* The segments of a part that are mapped. */
 #ifndef GPUWM_LIB_SUBSET_H
 #define GPUWM_LIB_SUBSET_H
 
@@ -8,12 +8,14 @@
 #define SUBSET_NOT 255 /* above every position: a part has PART_SEGMENTS_MAX segments at most */
 
 struct subset {
-	uint32_t count; /* of those that are mapped */
-	uint8_t place[PART_SEGMENTS_MAX]; /* of each segment among them, in the part's order; SUBSET_NOT */
+	uint32_t count; /* how many are mapped */
+	uint8_t place
+		[PART_SEGMENTS_MAX]; /* the position of each segment among those that are mapped; SUBSET_NOT: it is not */
 };
 
-/* Those that hold a tensor whose name matches one of the globs (fnmatch's, as Python has them: no escapes, and `*`
- * is any characters); without globs: all. Each glob matches something: -ENOENT. -EINVAL. */
+/* Sets *ret to the segments that hold a tensor whose name matches one of the globs, or to all segments if there are no globs. The
+ * globs are those of Python's fnmatch: there are no escapes, and `*` stands for any characters. Fails with -ENOENT if a glob
+ * matches no tensor, and with -EINVAL. */
 int subset_of(const struct index_view *view, const char *const *globs, size_t count, struct subset *ret,
 	      struct error *error);
 

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Begins a thread that takes none of the program's signals, but for the faults of its own. Its stack has
- * `stack_bytes` on top of what the C library and the program's thread-local data take. 0, or an errno. */
+/* Begins a thread that takes no signals of the program, except faults of its own. Its stack has `stack_bytes` besides what the C library
+ * and the program's thread-local data take. Returns 0 or an errno. */
 int thread_begin(pthread_t *ret, size_t stack_bytes, void *(*function)(void *data), void *data);
 
 #endif
