@@ -83,6 +83,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--switches", default="50,20", metavar="KEEP,FINISH", help="how many `swap` makes"
     )
+    parser.add_argument(
+        "--answers",
+        type=int,
+        default=224,
+        metavar="TOKENS",
+        help="the shortest answers of the streams that `swap` switches",
+    )
     parser.add_argument("--publishes", type=int, default=10, help="how many `trainer` makes")
     parser.add_argument(
         "--training", default=str(HERE / "trainer.py"), help="what stands in for trainer.py"
@@ -198,6 +205,7 @@ def main() -> None:
         training=options.training,
         switches=(keep, finish),
         publishes=options.publishes,
+        answers=options.answers,
         spares=spares,
         attention=attention,
         llm=llm,

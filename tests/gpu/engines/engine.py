@@ -36,14 +36,15 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 @dataclass
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
-    without and with each. `streams`, `http`: of serving.py. `training`: of trainer.py. `stands_by`:
-    its KV cache has no memory yet."""
+    without and with each. `streams`, `tokens`, `http`: of serving.py. `training`: of trainer.py.
+    `stands_by`: its KV cache has no memory yet."""
 
     llm: dict[str, Any]
     answers: str
     lora: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     streams: int = 0
+    tokens: int = 0
     http: bool = False
     stands_by: bool = False
     training: list[str] = field(default_factory=list)

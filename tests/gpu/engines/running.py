@@ -48,7 +48,8 @@ class Run:
     engine.py, or what stands in for it; `serving`, `training`: the same for serving.py and
     trainer.py. `standing`: what stands in for the servers of `standby-http`; empty: they are real.
     `switches`: how many the part `swap` makes with mode keep, and with finish; `publishes`: how
-    many the part `trainer` makes. `spares`: engines start in processes that
+    many the part `trainer` makes. `answers`: how many tokens the shortest
+    answers in `swap` have. `spares`: engines start in processes that
     wait for them; without, each imports vLLM itself. `attention`: the backend; vLLM chooses where
     it is empty. `ranks`: what engines of two ranks get besides."""
 
@@ -63,6 +64,7 @@ class Run:
     training: str = ""
     switches: tuple[int, int] = (50, 20)
     publishes: int = 10
+    answers: int = 224
     spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)
@@ -131,6 +133,7 @@ class Run:
             lora=[self.model(adapter) for adapter in lora],
             environment={**self.cache(COMMON), **(environment or {})},
             streams=streams,
+            tokens=self.answers,
             http=http,
             stands_by=stands_by,
             training=[self.model(each) for each in training],

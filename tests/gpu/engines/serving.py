@@ -30,7 +30,7 @@ import serving_http
 from engine import Options, imports, prompt, take_options, tell
 
 PROMPT = 17  # tokens
-TOKENS, APART = 224, 8  # of the first stream's answers; each further stream's are so much longer
+APART = 28  # each further stream's answers are longer by the first stream's, divided by this
 AFTER = 8  # tokens that each stream gets after a switch before the next one may come
 AFTER_S = 10.0  # for them; an engine that stands still is reported by the checks
 LOOK_S = 0.005
@@ -55,10 +55,12 @@ class Request:
 
 
 class Streams:
-    """generate(engine, number, tokens): the pieces of the answer to the prompt of that number."""
+    """generate(engine, number, tokens): the pieces of the answer to the prompt of that number.
+    tokens: of each answer of the first stream."""
 
-    def __init__(self, engine: Any, count: int, generate: Generate) -> None:
+    def __init__(self, engine: Any, count: int, tokens: int, generate: Generate) -> None:
         self._engine, self._generate = engine, generate
+        self._tokens, self._apart = tokens, max(1, tokens // APART)
         self.requests: list[Request] = []
         self.received = [0] * count  # tokens of each stream
         self._ending = False
@@ -67,7 +69,7 @@ class Streams:
     async def _stream(self, stream: int) -> None:
         while not self._ending:
             number = len(self.requests)
-            wanted = TOKENS + APART * stream  # streams don't end at the same time
+            wanted = self._tokens + self._apart * stream  # streams don't end at the same time
             request = Request(stream, number, wanted, time.monotonic())
             self.requests.append(request)
             try:
@@ -163,7 +165,7 @@ def laps(began: float, seconds: dict[str, float]) -> dict[str, list[float]]:
 
 async def serve(engine: Any, options: Options, generate: Generate) -> None:
     """Until stdin ends."""
-    streams = Streams(engine, options.streams, generate)
+    streams = Streams(engine, options.streams, options.tokens, generate)
     switches = []
     while words := (await asyncio.to_thread(sys.stdin.readline)).split():
         if words[0] == "switch":

@@ -397,6 +397,14 @@ def test_an_engine_that_serves_is_switched(tmp_path: pathlib.Path, part: str) ->
     assert not survivors(tmp_path)
 
 
+def test_answers_are_as_long_as_asked(tmp_path: pathlib.Path) -> None:
+    status, text, _ = driver(
+        tmp_path, "swap", "--switches", "2,2", "--answers", "20", FAKE_FAULT="short"
+    )
+    assert status == 1
+    assert "request 5: 24 of 25: length" in text
+
+
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
