@@ -67,6 +67,12 @@ def processes_of(engine: Engine) -> list[int]:
     return [each["pid"] for each in engine.report()["active"]["processes"]]
 
 
+def serves(engine: Engine) -> None:
+    """Returns when the engine is active and has written the record that it keeps."""
+    engine.await_state("active")
+    eventually(lambda: engine.report()["active"]["state"] == "active")
+
+
 def stale(lock: pathlib.Path, **changes: Any) -> dict[str, Any]:
     """Changes the record that is in the lock; it as it was."""
     record: dict[str, Any] = json.loads(lock.read_text())
@@ -333,7 +339,7 @@ def test_an_active_engine_in_another_namespace_is_an_error(
     start: Start, lock: pathlib.Path
 ) -> None:
     first = start(ranks=1)
-    first.await_state("active")
+    serves(first)
     record = stale(lock)
     stale(lock, place={**record["place"], "namespace": 1})
     second = start(ranks=1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import eventually
 from standing import is_alive, stop
-from test_vllm_standby import Start, lock, pair, processes_of, stale, standby, start
+from test_vllm_standby import Start, lock, pair, processes_of, serves, stale, standby, start
 
 import gpuwm
 from gpuwm.vllm import __main__ as commands
@@ -112,7 +112,7 @@ def test_a_process_that_does_not_end(
 
 def test_an_engine_in_another_namespace_is_left_alone(start: Start, lock: pathlib.Path) -> None:
     active = start(ranks=1)
-    active.await_state("active")
+    serves(active)
     record = stale(lock)
     stale(lock, place={**record["place"], "namespace": 1})
     with pytest.raises(gpuwm.Unsupported, match="pid namespace 1"):
