@@ -16,7 +16,7 @@ static int loader = -1;
 static void begin(uint64_t budget, int pidfd)
 {
 	struct device report = {
-		.id = GPU, .name = "gpu", .kind = &memory_cuda, .total = GIB(1), .context = CONTEXT};
+		.id = GPU, .name = "gpu", .kind = &kind_cuda, .total = GIB(1), .context = CONTEXT};
 
 	cr_assert_eq(device_table_budget(&server->ledger.devices, GPU, budget, 0), 0);
 	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);

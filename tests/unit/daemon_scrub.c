@@ -189,7 +189,7 @@ Test(scrub, counts_what_can_not_be_read)
 static struct device *full_gpu(uint64_t context)
 {
 	struct device gpu = {
-		.id = "GPU-1", .name = "gpu", .kind = &memory_cuda, .total = 1000, .context = context};
+		.id = "GPU-1", .name = "gpu", .kind = &kind_cuda, .total = 1000, .context = context};
 	struct version_id id = {{7}};
 	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 1, .tag = "v0"};
 	struct replica part = {.index.fd = memfd_create("index", MFD_CLOEXEC)};

@@ -333,11 +333,11 @@ LedgerTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 3 && fake_looked_bytes == 2100);
 	back_clear(&back);
-	device_find(&ledger.devices, "host")->kind = &memory_cuda;
+	device_find(&ledger.devices, "host")->kind = &kind_cuda;
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 1, "the index alone");
 	cr_expect_eq(back_find(&back, "m@v1")->state, version->state);
-	device_find(&ledger.devices, "host")->kind = &memory_host;
+	device_find(&ledger.devices, "host")->kind = &kind_host;
 	back_clear(&back);
 }
 

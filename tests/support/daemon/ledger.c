@@ -4,10 +4,8 @@ struct ledger ledger;
 
 static struct device *ledger_device(const char *id, bool is_cuda, uint64_t total)
 {
-	struct device report = {.kind = is_cuda ? &memory_cuda : &memory_host,
-				.total = total,
-				.free = total,
-				.granularity = 4096};
+	struct device report = {
+		.kind = is_cuda ? &kind_cuda : &kind_host, .total = total, .free = total, .granularity = 4096};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
 	snprintf(report.name, sizeof(report.name), "name of %s", id);

@@ -5,7 +5,7 @@ int loader = -1, next = -1;
 
 static struct device *add_gpu(const char *id)
 {
-	struct device report = {.kind = &memory_cuda, .total = GIB(1), .context = CONTEXT};
+	struct device report = {.kind = &kind_cuda, .total = GIB(1), .context = CONTEXT};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
 	cr_assert_eq(device_table_budget(&server->ledger.devices, id, GIB(1), 0), 0);
