@@ -177,7 +177,8 @@ static int shared(struct version *version, struct lease **leases)
 {
 	struct lease *lease;
 
-	return lease_grant(ledger.registry, version, 0, leases, leases, ledger.quota, LEDGER_UID, &lease,
+	return lease_grant(ledger.registry, version, 0,
+			   &(struct lease_holder){leases, leases, ledger.quota, LEDGER_UID}, &lease,
 			   &ledger.error);
 }
 

@@ -341,7 +341,7 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	next_tag(loader);
 	second = standby_with(-1);
 	cr_expect_eq(gpu->contexts, 900);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
 	loader_pool_turn(server->work.loaders);
@@ -367,7 +367,7 @@ Test(scrub, gives_way_to_the_bytes_of_a_load)
 	begin(3);
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
 	loader_pool_turn(server->work.loaders);
