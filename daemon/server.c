@@ -76,7 +76,6 @@ static int make_parts(struct server *server)
 	server->roots = roots_new(&server->loop, server->config);
 	connect_floors(server);
 	made &= net_init(&server->net) == 0;
-	clients_init(&server->clients);
 	made &= work_init(&server->work) == 0;
 	return made && server->keeping && server->notify && server->roots ? 0 : -ENOMEM;
 }

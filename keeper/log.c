@@ -17,7 +17,8 @@ void log_write(enum log_level level, const char *format, ...)
 	size_t bytes;
 
 	va_start(arguments, format);
-	bytes = log_line(line, sizeof(line), "gpuwm-keeper", log_is_journal(), level, format, arguments);
+	bytes = log_line(line, sizeof(line), log_is_journal() ? NULL : "gpuwm-keeper", level, format,
+			 arguments);
 	va_end(arguments);
 	if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT))
 		return;

@@ -1,168 +1,49 @@
 #include "devices.h"
 
-#include "log.h"
-#include "nvml.h"
+#include "device_kind.h"
 
-#include "../client/lib/memory.h"
-
-#include <dlfcn.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#ifdef GPUWM_CUDA
-#include "../client/lib/cuda.h"
-#endif
-
-static int host_device(struct device *ret, struct error *error)
+int device_list_add(struct device_list *list, const struct device *device, struct error *error)
 {
-	FILE *file = fopen("/proc/meminfo", "re");
-	uint64_t total = 0, available = 0, kib;
-	char line[256];
-
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "MemTotal: %" SCNu64 " kB", &kib) == 1)
-			total = KIB(kib);
-		else if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
-			available = KIB(kib);
-	}
-	if (file)
-		fclose(file);
-	if (!total)
-		return error_set(error, -EIO, NULL, "/proc/meminfo does not tell the machine's memory");
-	*ret = (struct device){
-		.id = DEVICE_HOST,
-		.kind = "host",
-		.name = "host memory",
-		.total = total,
-		.free = available,
-		.free_known = true,
-		.granularity = (uint64_t)sysconf(_SC_PAGESIZE),
-	};
-	return 0;
-}
-
-#ifdef GPUWM_CUDA
-
-static int cuda_device(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
-{
-	struct device device = {.kind = "cuda", .context = CONTEXT_BYTES};
-	struct memory_device memory;
-	CUdevice number;
-	size_t total = 0;
-	CUresult result;
-	int r = cuda_id(ordinal, device.id, error);
-
-	if (r < 0)
-		return r;
-	result = cuda->cuDeviceGet(&number, ordinal);
-	if (result == CUDA_SUCCESS)
-		result = cuda->cuDeviceGetName(device.name, sizeof(device.name), number);
-	if (result == CUDA_SUCCESS)
-		result = cuda->cuDeviceTotalMem_v2(&total, number);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "asking for a GPU's name and memory");
-	r = memory_device_open(device.id, &memory, error);
-	if (r == 0)
-		r = memory.ops->granularity(&memory, &device.granularity, error);
-	if (r < 0)
-		return r;
-	device.total = total;
-	device.free_known = nvml_free(device.id, &device.free);
-	*ret = device;
-	return 0;
-}
-
-/* Logs that a driver is there and fails. A machine without a driver is not worth a line. */
-static void tell_unusable(const struct error *error)
-{
-	void *library = error->code == -ENODEV ? NULL : dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-
-	if (!library)
-		return;
-	dlclose(library);
-	loader_log("no GPU is used: %s (%s)", error->message, error->detail);
-}
-
-static int cuda_count(const struct cuda_driver **ret_cuda)
-{
-	struct error error;
-
-	if (cuda_open(ret_cuda, &error) == 0)
-		return (*ret_cuda)->device_count;
-	tell_unusable(&error);
-	return 0;
-}
-
-/* Lists the GPUs. One that can't be used is left out, and logged. */
-static size_t cuda_devices(const struct cuda_driver *cuda, int count, struct device *devices)
-{
-	struct error error;
-	size_t used = 0;
-
-	for (int i = 0; i < count; i++) {
-		if (cuda_device(cuda, i, &devices[used], &error) == 0)
-			used++;
-		else
-			loader_log("GPU %d is not used: %s (%s)", i, error.message, error.detail);
-	}
-	return used;
-}
-
-#endif
-
-int devices_list(struct device **ret_devices, size_t *ret_count, struct error *error)
-{
-	size_t count = 1;
-#ifdef GPUWM_CUDA
-	const struct cuda_driver *cuda = NULL;
-	int cuda_devices_max = cuda_count(&cuda);
-#else
-	int cuda_devices_max = 0;
-#endif
-	struct device *devices = calloc((size_t)cuda_devices_max + 1, sizeof(*devices));
-	int r;
+	struct device *devices = reallocarray(list->devices, list->count + 1, sizeof(*devices));
 
 	if (!devices)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
-	r = host_device(&devices[0], error);
-	if (r < 0) {
-		free(devices);
-		return r;
-	}
-#ifdef GPUWM_CUDA
-	count += cuda_devices(cuda, cuda_devices_max, devices + 1);
-#endif
-	*ret_devices = devices;
-	*ret_count = count;
+	list->devices = devices;
+	devices[list->count++] = *device;
 	return 0;
+}
+
+static void put(struct message_writer *w, const struct device *device)
+{
+	message_begin_map(w, NULL);
+	message_put_text(w, "device", device->id);
+	message_put_text(w, "kind", device->kind->name);
+	message_put_text(w, "name", device->name);
+	message_put_u64(w, "total", device->total);
+	if (device->free_known)
+		message_put_u64(w, "free", device->free);
+	message_put_u64(w, "granularity", device->granularity);
+	message_put_u64(w, "context", device->kind->context_bytes);
+	message_end(w);
 }
 
 int devices_put(struct message_writer *w, struct error *error)
 {
-	struct device *devices;
-	size_t count;
-	int r = devices_list(&devices, &count, error);
+	struct device_list list = {0};
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < count; i++) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", devices[i].id);
-		message_put_text(w, "kind", devices[i].kind);
-		message_put_text(w, "name", devices[i].name);
-		message_put_u64(w, "total", devices[i].total);
-		if (devices[i].free_known)
-			message_put_u64(w, "free", devices[i].free);
-		message_put_u64(w, "granularity", devices[i].granularity);
-		message_put_u64(w, "context", devices[i].context);
+	for (size_t i = 0; r == 0 && device_kinds[i]; i++)
+		if (device_kinds[i]->list)
+			r = device_kinds[i]->list(&list, error);
+	if (r == 0) {
+		message_begin_array(w, "devices");
+		for (size_t i = 0; i < list.count; i++)
+			put(w, &list.devices[i]);
 		message_end(w);
 	}
-	message_end(w);
-	free(devices);
-	return 0;
+	free(list.devices);
+	return r;
 }

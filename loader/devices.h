@@ -1,30 +1,32 @@
-/* The devices of this machine, as the loader tells gpuwmd. It makes no CUDA context: it asks the
- * driver for names and sizes, and NVML for what is free. */
+/* The devices of this machine, as the loader tells gpuwmd. It makes no context. */
 #ifndef GPUWM_LOADER_DEVICES_H
 #define GPUWM_LOADER_DEVICES_H
 
+#include "../proto/memory_kind.h"
 #include "../proto/message.h"
 
 struct device {
 	char id[DEVICE_BYTES_MAX + 1];
-	const char *kind; /* "host", "cuda" */
+	const struct memory_kind *kind;
 	char name[128];
 	uint64_t total;
 	uint64_t free;
-	bool free_known; /* false: there is no NVML here, or it does not know the device */
+	bool free_known; /* false: nothing tells it */
 	uint64_t granularity;
-	/* what a process that works on the device takes besides its memory: a CUDA context */
-	uint64_t context;
 };
 
-/* Lists `host` first, then the GPUs in the driver's order. It calls cuInit the first time. A
- * machine without a driver or GPU is not an error. If a driver fails, it logs that to stderr.
- *
- * Returns 0 and sets *ret_devices, which the caller frees with free(), and *ret_count. Fails with
- * -ENOMEM, and with -EIO if it can't read /proc/meminfo. */
-int devices_list(struct device **ret_devices, size_t *ret_count, struct error *error);
+struct device_list {
+	struct device *devices;
+	size_t count;
+};
 
-/* Writes the same list as the array `devices` of a message. */
+/* Copies the device to the end of the list. Fails with -ENOMEM. */
+int device_list_add(struct device_list *list, const struct device *device, struct error *error);
+
+/* Writes the machine's devices as the array `devices` of a message: `host` first, then the GPUs in the
+ * driver's order. It calls cuInit the first time. A machine without a driver or GPU is not an error. If
+ * a driver fails, it logs that to stderr. Fails with -ENOMEM, and with -EIO if it can't read
+ * /proc/meminfo. */
 int devices_put(struct message_writer *w, struct error *error);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "foreign.h"
 #include "source.h"
+#include "text_shown.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,33 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_END ".safetensors"
-#define INDEX_END ".safetensors.index.json"
+#define MODEL_NAME "model" /* followed by the end of a format: the file that counts if there are several */
 #define PIPELINE_NAME "model_index.json" /* of a diffusers pipeline */
 #define NAMES_SHOWN 4 /* the names that an error lists */
-
-static bool ends_with(const char *name, const char *end)
-{
-	size_t length = strlen(name), tail = strlen(end);
-
-	return length > tail && strcmp(name + length - tail, end) == 0;
-}
-
-bool folder_is_file(const char *name)
-{
-	return ends_with(name, FILE_END);
-}
-
-bool folder_is_index(const char *name)
-{
-	return ends_with(name, INDEX_END);
-}
 
 /* ---- listing ------------------------------------------------------------- */
 
 static bool is_wanted(const char *name)
 {
-	return name[0] != '.' && (folder_is_file(name) || folder_is_index(name) || foreign_name(name) ||
+	return name[0] != '.' && (format_of_name(name) || format_is_index(name) || foreign_name(name) ||
 				  strcmp(name, PIPELINE_NAME) == 0);
 }
 
@@ -122,26 +105,37 @@ static bool has(const struct folder *folder, const char *name)
 	return false;
 }
 
-static size_t count_of(const struct folder *folder, bool (*is)(const char *), const char **ret_last)
+/* Returns the folder's file "model" with this end, or NULL. */
+static const char *find_model(const struct folder *folder, const char *end)
+{
+	for (size_t i = 0; i < folder->count; i++)
+		if (format_name_ends(folder->names[i], end) &&
+		    strlen(folder->names[i]) == strlen(MODEL_NAME) + strlen(end) &&
+		    strncmp(folder->names[i], MODEL_NAME, strlen(MODEL_NAME)) == 0)
+			return folder->names[i];
+	return NULL;
+}
+
+static size_t count_of(const struct folder *folder, const char *end, const char **ret_last)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < folder->count; i++)
-		if (is(folder->names[i])) {
+		if (format_name_ends(folder->names[i], end)) {
 			*ret_last = folder->names[i];
 			count++;
 		}
 	return count;
 }
 
-static int several(const struct folder *folder, bool (*is)(const char *), size_t count, const char *what,
+static int several(const struct folder *folder, const char *end, size_t count, const char *what,
 		   const char *remedy, struct error *error)
 {
 	char list[TEXT_BYTES_MAX + 1] = "";
 	size_t shown = 0, length = 0;
 
 	for (size_t i = 0; i < folder->count && shown < NAMES_SHOWN; i++)
-		if (is(folder->names[i])) {
+		if (format_name_ends(folder->names[i], end)) {
 			int shown_bytes = text_shown(folder->names[i]);
 
 			length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%.*s",
@@ -150,12 +144,12 @@ static int several(const struct folder *folder, bool (*is)(const char *), size_t
 		}
 	if (count > shown)
 		snprintf(list + length, sizeof(list) - length, ", and %zu more", count - shown);
-	return error_set(error, -EINVAL, remedy, "%s has %zu %s, and none is named " FOLDER_FILE_NAME "%s: %s",
-			 folder->path, count, what, is == folder_is_index ? ".index.json" : "", list);
+	return error_set(error, -EINVAL, remedy, "%s has %zu %s, and none is named " MODEL_NAME "%s: %s",
+			 folder->path, count, what, end, list);
 }
 
-/* Makes the error for a folder without safetensors: it says what the folder has instead, if that is
- * known. */
+/* Makes the error for a folder without files of any format: it says what the folder has instead, if
+ * that is known. */
 static int nothing_found(const struct folder *folder, struct error *error)
 {
 	for (size_t i = 0; i < folder->count; i++) {
@@ -163,42 +157,50 @@ static int nothing_found(const struct folder *folder, struct error *error)
 
 		if (foreign)
 			return error_set(error, -ENOTSUP, foreign->remedy,
-					 "%s holds no safetensors, but %.*s, which is %s", folder->path,
+					 "%s holds no " FORMAT_NAMES ", but %.*s, which is %s", folder->path,
 					 text_shown(folder->names[i]), folder->names[i], foreign->what);
 	}
 	if (has(folder, PIPELINE_NAME))
 		return error_set(error, -ENOENT, "name one of its folders, such as unet or vae",
 				 "%s is a pipeline of diffusers: its models are in its folders", folder->path);
 	return error_set(error, -ENOENT, "is it the model's folder, and is the download complete?",
-			 "%s has no safetensors files", folder->path);
+			 "%s has no " FORMAT_NAMES " files", folder->path);
+}
+
+/* Fails with -ENOENT, and sets no error, if the folder has nothing of this format. */
+static int choose_of(const struct folder *folder, const struct format *format, const char **ret_name,
+		     char *ret_warning, struct error *error)
+{
+	const char *file = find_model(folder, format->file_end);
+	const char *index = find_model(folder, format->index_end);
+	size_t indices = count_of(folder, format->index_end, ret_name);
+	size_t files = indices > 0 ? 0 : count_of(folder, format->file_end, ret_name);
+	char what[64];
+
+	if (file && index)
+		snprintf(ret_warning, TEXT_BYTES_MAX + 1,
+			 "%s has %s and %s: the load takes %s, as transformers does", folder->path, file, index,
+			 file);
+	if (file || index)
+		*ret_name = file ? file : index;
+	if (file || index || indices + files == 1)
+		return 0;
+	if (indices > 1)
+		return several(folder, format->index_end, indices, "indices of shards",
+			       "keep each model in a folder of its own", error);
+	if (files == 0)
+		return -ENOENT;
+	snprintf(what, sizeof(what), "%s files", format->name);
+	return several(folder, format->file_end, files, what,
+		       "name one of them by its own path; shards need their index", error);
 }
 
 int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error)
 {
-	size_t indices = count_of(folder, folder_is_index, ret_name);
-	size_t files = indices > 0 ? 0 : count_of(folder, folder_is_file, ret_name);
+	int r = -ENOENT;
 
 	*ret_warning = '\0';
-	if (has(folder, FOLDER_FILE_NAME)) {
-		*ret_name = FOLDER_FILE_NAME;
-		if (has(folder, FOLDER_INDEX_NAME))
-			snprintf(ret_warning, TEXT_BYTES_MAX + 1,
-				 "%s has " FOLDER_FILE_NAME " and " FOLDER_INDEX_NAME
-				 ": the load takes " FOLDER_FILE_NAME ", as transformers does",
-				 folder->path);
-		return 0;
-	}
-	if (has(folder, FOLDER_INDEX_NAME)) {
-		*ret_name = FOLDER_INDEX_NAME;
-		return 0;
-	}
-	if (indices + files == 1)
-		return 0;
-	if (indices > 1)
-		return several(folder, folder_is_index, indices, "indices of shards",
-			       "keep each model in a folder of its own", error);
-	if (files > 1)
-		return several(folder, folder_is_file, files, "safetensors files",
-			       "name one of them by its own path; shards need their index", error);
-	return nothing_found(folder, error);
+	for (size_t i = 0; r == -ENOENT && formats[i]; i++)
+		r = choose_of(folder, formats[i], ret_name, ret_warning, error);
+	return r == -ENOENT ? nothing_found(folder, error) : r;
 }

@@ -7,14 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FOLDER_FILE_NAME "model.safetensors"
-#define FOLDER_INDEX_NAME "model.safetensors.index.json"
-
 struct source_file;
 
 struct folder {
 	const char *path; /* belongs to the source file */
-	char **names; /* sorted: safetensors files, their indices, and files whose names other formats use */
+	char **names; /* sorted: files of formats, indices of shards, and files whose names foreign formats use */
 	size_t count;
 };
 
@@ -24,13 +21,9 @@ int folder_list(const struct source_file *file, struct folder *ret, struct error
 /* Frees the list. A zeroed one is fine. */
 void folder_clear(struct folder *folder);
 
-/* Whether the name is NAME.safetensors, or NAME.safetensors.index.json. */
-bool folder_is_file(const char *name);
-bool folder_is_index(const char *name);
-
-/* Chooses the file or index to load, in this order: model.safetensors; model.safetensors.index.json
- * (transformers has the same order); the only index; the only file (diffusers uses names of its
- * own).
+/* Chooses the file or index to load. The first format of which the folder has anything counts, and of
+ * that, in this order: model.safetensors; model.safetensors.index.json (transformers has the same
+ * order); the only index; the only file (diffusers uses names of its own).
  *
  * Returns 0 and sets *ret_name, which belongs to the folder. If model.safetensors and its index are
  * both there, it writes a sentence about that into ret_warning (TEXT_BYTES_MAX + 1 bytes), else "".

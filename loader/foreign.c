@@ -1,14 +1,15 @@
 #include "foreign.h"
 
+#include "format.h"
+
 #include <string.h>
 #include <strings.h>
 
-#define CONVERT                                                                                                \
-	"supported are safetensors files, and folders of them; convert the model with the library that wrote it"
+#define CONVERT FORMATS_SUPPORTED "; convert the model with the library that wrote it"
 #define FETCH "`git lfs pull` in the repository's folder fetches the file itself"
 #define DOWNLOAD "the download saved a page (a login, or an error) in place of the file: download it again"
-#define UNPACK "unpack it; supported are safetensors files, and folders of them"
-#define FOLDER "name the model's folder, or one of its safetensors files"
+#define UNPACK "unpack it; " FORMATS_SUPPORTED
+#define FOLDER "name the model's folder, or one of its " FORMAT_NAMES " files"
 
 static const struct {
 	size_t at;

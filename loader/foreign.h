@@ -1,4 +1,4 @@
-/* Files that are not safetensors: what they are instead, and what helps. */
+/* Files of no format that the loader reads: what they are instead, and what helps. */
 #ifndef GPUWM_LOADER_FOREIGN_H
 #define GPUWM_LOADER_FOREIGN_H
 
@@ -6,16 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* This many of a file's first bytes tell the formats apart: tar has its magic at byte 257. */
-#define FOREIGN_PEEK_BYTES 512
-
 struct foreign {
 	const char *what; /* "a GGUF file": messages say that the file is `what` */
 	const char *remedy;
 };
 
-/* Returns the format of a file by its first bytes (up to FOREIGN_PEEK_BYTES of them) or by the end
- * of its name, or NULL if neither is known. Call it only for a file that is not safetensors: a
+/* Returns the format of a file by its first bytes (up to FORMAT_HEAD_BYTES of them) or by the end of
+ * its name, or NULL if neither is known. Call it only for a file that no format of format.h knows: a
  * safetensors file may begin with some of these bytes too. */
 const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes);
 /* Whether the file is a JSON text, as an index of shards is. */

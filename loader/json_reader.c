@@ -200,15 +200,12 @@ static bool take_escape(struct json_reader *r)
 
 static bool take_character(struct json_reader *r)
 {
-	char rest[5] = {0}; /* the last bytes, with a zero behind them */
 	const char *at = r->text + r->at;
-	size_t left = r->bytes - r->at, bytes;
+	size_t bytes;
 
 	if ((unsigned char)*at < 0x20)
 		return fails(r, "a control character in a text");
-	if (left < sizeof(rest))
-		at = memcpy(rest, at, left);
-	bytes = utf8_character(at);
+	bytes = utf8_character(at, r->bytes - r->at);
 	if (bytes == 0)
 		return fails(r, "no UTF-8");
 	memcpy(r->room, at, bytes);

@@ -92,7 +92,7 @@ static int plan(struct load *load)
 }
 
 /* The key of a version comes from whoever asks for the load, and not from a file. */
-static int add_text(struct load *load, const struct part *part, const struct safetensors_pair *text)
+static int add_text(struct load *load, const struct part *part, const struct format_text *text)
 {
 	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
 		return gpuwm_publish_metadata(part->publish, text->key, text->value);
@@ -108,7 +108,7 @@ static int add_texts(struct load *load, const struct part *part)
 {
 	const struct source *source = &load->source;
 	const struct source_rank *rank = rank_of(load, part);
-	const struct safetensors *first = rank->file_count ? &source->files[rank->file].content : NULL;
+	const struct format_content *first = rank->file_count ? &source->files[rank->file].content : NULL;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
@@ -212,7 +212,7 @@ static int arrived_otherwise(struct load *load, const struct part *part)
 			 "on %s arrived other bytes than were read: %s", part->device, inner.message);
 }
 
-/* On a GPU a kernel digests what arrived there. On host this CPU wrote the very bytes that it
+/* On a GPU a kernel digests what arrived there. Elsewhere this CPU wrote the very bytes that it
  * digested. */
 static int verify(struct load *load, const struct part *part)
 {
@@ -221,7 +221,7 @@ static int verify(struct load *load, const struct part *part)
 	struct check_part checked;
 	int r;
 
-	if (publish_device(part->publish)->ops == &memory_host)
+	if (publish_device(part->publish)->ops->cpu_addresses)
 		return 0;
 	checked = part_of(load, part, segments);
 	r = check_part(&checked, work_advance, load->work, &result, load->error);

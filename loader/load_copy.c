@@ -47,9 +47,9 @@ struct rank_copy {
 	struct lanes *lanes; /* NULL: none are needed, or they are not open yet */
 };
 
-static bool all_host(const struct part *parts, size_t count)
+static bool all_written_by_cpu(const struct part *parts, size_t count)
 {
-	while (count > 0 && strcmp(parts[count - 1].device, DEVICE_HOST) == 0)
+	while (count > 0 && memory_ops_of(parts[count - 1].device)->cpu_addresses)
 		count--;
 	return count == 0;
 }
@@ -127,7 +127,7 @@ static int copy_rank(struct load *load, const struct part *parts, size_t count)
 	struct source source = load->source;
 	struct rank_copy c = {.load = load, .parts = parts, .count = count};
 	struct digest *digests = load->digests + rank->tensor;
-	bool through_ring = !all_host(parts, count);
+	bool through_ring = !all_written_by_cpu(parts, count);
 	int r;
 
 	source.tensors += rank->tensor;

@@ -89,7 +89,7 @@ void lookout_told(struct lookout *lookout, struct fields *f)
 		fields_of(&device, &devices[i]);
 		fields_text(&device, "device", id, sizeof(id));
 		lost = fields_bool_or(&device, "lost", false);
-		if (device.error.code || strcmp(id, DEVICE_HOST) == 0)
+		if (device.error.code || !loss_is_possible(id))
 			continue;
 		known = find(lookout, id);
 		if (!known && lookout->count < KNOWN_MAX) {

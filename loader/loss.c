@@ -1,62 +1,42 @@
 #include "loss.h"
 
+#include "device_kind.h"
+
 #include <errno.h>
-
-#ifdef GPUWM_CUDA
-
-#include "nvml.h"
-
-#include "../client/lib/cuda.h"
-#include "../client/lib/memory.h"
-
 #include <string.h>
 
 /* ---- what is seen from outside ---- */
 
-/* If the driver shows no GPU at all, it may still work: the last GPU may be the one that is
- * lost. */
-static bool is_missing_in_cuda(const char *id)
+static bool (*seen_by(const char *id))(const char *id, struct error *why)
 {
-	const struct cuda_driver *cuda;
-	int ordinal, r = cuda_open(&cuda, NULL);
+	const struct device_kind *kind = device_kind_of(memory_kind_of(id));
 
-	if (r == 0)
-		r = cuda_find(id, &ordinal, NULL);
-	return r == -ENODEV;
+	return kind ? kind->is_lost : NULL;
+}
+
+bool loss_is_possible(const char *id)
+{
+	return seen_by(id) != NULL;
 }
 
 bool loss_is_seen(const char *id, struct error *why)
 {
-	enum nvml_word word = nvml_ask(id, why);
-
-	if (word == NVML_LOST)
-		return true;
-	return (word == NVML_ABSENT || word == NVML_DIVIDED) && is_missing_in_cuda(id);
+	return loss_is_possible(id) && seen_by(id)(id, why);
 }
 
 /* ---- what shows in a context ---- */
-
-/* Unless a GPU is in the default compute mode, the driver refuses a context because another process
- * has one. */
-static bool is_shared(const struct memory_device *device)
-{
-	const struct cuda_driver *cuda;
-	int mode = CU_COMPUTEMODE_DEFAULT;
-
-	return cuda_open(&cuda, NULL) == 0 &&
-	       cuda->cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device->ordinal) ==
-		       CUDA_SUCCESS &&
-	       mode == CU_COMPUTEMODE_DEFAULT;
-}
 
 /* If an error broke the context of the failed job, any call that waits for the context returns that
  * error again. */
 static int ask_context(const struct memory_device *device, struct error *why)
 {
+	const struct device_kind *kind = device_kind_of(device->ops->kind);
 	int r = device->ops->enter(device, why);
 
+	if (r == -ENODEV && kind->is_exclusive && kind->is_exclusive(device))
+		return -EBUSY;
 	if (r < 0)
-		return r == -ENODEV && !is_shared(device) ? -EBUSY : r;
+		return r;
 	r = device->ops->idle(device, why);
 	device->ops->leave(device);
 	return r;
@@ -124,26 +104,3 @@ int loss_examine(const char *id, struct error *error)
 	device.ops->leave(&device);
 	return r;
 }
-
-#else
-
-bool loss_is_seen(const char *id, struct error *why)
-{
-	(void)id;
-	(void)why;
-	return false;
-}
-
-bool loss_is_met(const char *id, struct error *why)
-{
-	(void)id;
-	(void)why;
-	return false;
-}
-
-int loss_examine(const char *id, struct error *error)
-{
-	return error_set(error, -ENODEV, "it was built without CUDA", "gpuwm-loader can't use %s", id);
-}
-
-#endif

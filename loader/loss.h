@@ -23,6 +23,8 @@
 
 #include <stdbool.h>
 
+/* Returns whether a device can be lost at all: memory of the machine can't. */
+bool loss_is_possible(const char *id);
 /* Returns whether the GPU is lost, by what NVML says and by whether CUDA lists it. If so, sets *why
  * (-ENODEV), which says how. It makes no context. */
 bool loss_is_seen(const char *id, struct error *why);

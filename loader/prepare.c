@@ -53,7 +53,7 @@ static void *make_context(void *user_data)
 	if (r == 0)
 		r = device->ops->enter(device, &error);
 	if (r == 0) {
-		memory_kernel_load(device);
+		device->ops->digests_prepare(device);
 		device->ops->leave(device);
 	}
 	ended(gpu->prepare, r, &error);
@@ -97,7 +97,7 @@ static void *make_ring(void *user_data)
 	if (r == 0)
 		r = device->ops->enter(device, &error);
 	if (r == 0) {
-		ring_lock(&prepare->ring);
+		ring_lock(&prepare->ring, device);
 		device->ops->leave(device);
 	}
 	ended(prepare, r, &error);
@@ -140,10 +140,10 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 	struct gpu *gpu = &prepare->gpus[prepare->gpu_count];
 	int r = memory_device_open(id, &gpu->device, error);
 
-	if (r < 0 || gpu->device.ops == &memory_host)
+	if (r < 0 || !gpu->device.ops->kind->context_bytes)
 		return r;
 	for (size_t i = 0; i < prepare->gpu_count; i++)
-		if (prepare->gpus[i].device.ordinal == gpu->device.ordinal)
+		if (device_same(prepare->gpus[i].device.id, gpu->device.id))
 			return 0;
 	gpu->prepare = prepare;
 	prepare->gpu_count++;

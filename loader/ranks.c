@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUFFIX ".safetensors"
 #define NUMBER_MAX 1000000 /* of a rank or part: far above what there is, and no sum of them overflows */
 
 struct rank_file {
 	uint32_t rank, part;
+	const struct format *format;
 };
 
 struct listing {
 	const struct folder *folder;
 	struct rank_file *files;
 	size_t count;
-	const char *other; /* a safetensors file that belongs to no rank; NULL: there is none */
+	const char *other; /* a file or index that belongs to no rank; NULL: there is none */
 };
 
 /* Reads a decimal number without leading zeros, and moves *text behind it. */
@@ -50,13 +50,15 @@ static bool take_text(const char **text, const char *expected)
 
 static bool parse_name(const char *name, struct rank_file *ret)
 {
-	return take_text(&name, "model-rank-") && take_number(&name, &ret->rank) &&
-	       take_text(&name, "-part-") && take_number(&name, &ret->part) && strcmp(name, SUFFIX) == 0;
+	ret->format = format_of_name(name);
+	return ret->format && take_text(&name, "model-rank-") && take_number(&name, &ret->rank) &&
+	       take_text(&name, "-part-") && take_number(&name, &ret->part) &&
+	       strcmp(name, ret->format->file_end) == 0;
 }
 
 static void format_name(struct rank_file file, char *name, size_t size)
 {
-	snprintf(name, size, "model-rank-%u-part-%u" SUFFIX, file.rank, file.part);
+	snprintf(name, size, "model-rank-%u-part-%u%s", file.rank, file.part, file.format->file_end);
 }
 
 static int out_of_memory(const struct folder *folder, struct error *error)
@@ -76,7 +78,7 @@ static int listing_read(struct listing *listing, struct error *error)
 
 		if (parse_name(name, &listing->files[listing->count]))
 			listing->count++;
-		else if (folder_is_file(name) || folder_is_index(name))
+		else if (format_of_name(name) || format_is_index(name))
 			listing->other = name;
 	}
 	return 0;
@@ -104,19 +106,20 @@ static int missing(const struct listing *listing, struct rank_file file, struct 
  * listing. */
 static int listing_check(struct listing *listing, struct error *error)
 {
-	struct rank_file expected = {0, 0};
+	struct rank_file expected = {.format = listing->files[0].format};
+	char first[64];
 
+	format_name(listing->files[0], first, sizeof(first));
 	if (listing->other)
 		return error_set(error, -EINVAL, "keep what is per rank in a folder of its own",
-				 "%s has files per rank (model-rank-%u-part-%u" SUFFIX "), but also %s",
-				 listing->folder->path, listing->files[0].rank, listing->files[0].part,
+				 "%s has files per rank (%s), but also %s", listing->folder->path, first,
 				 listing->other);
 	qsort(listing->files, listing->count, sizeof(*listing->files), by_rank);
 	for (size_t i = 0; i < listing->count; i++) {
 		struct rank_file file = listing->files[i];
 
 		if (file.rank != expected.rank && expected.part > 0)
-			expected = (struct rank_file){expected.rank + 1, 0};
+			expected = (struct rank_file){expected.rank + 1, 0, expected.format};
 		if (file.rank != expected.rank || file.part != expected.part)
 			return missing(listing, expected, error);
 		expected.part++;

@@ -7,10 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifdef GPUWM_CUDA
-#include "../client/lib/cuda.h"
-#endif
-
 #define HUGE_PAGE_BYTES MIB(2) /* the size on x86-64, and on arm64 with pages of 4 KiB */
 
 __attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const char *format, ...)
@@ -115,66 +111,36 @@ size_t ring_usable(const struct ring *ring)
 	return ring->pinned ? ring->pinned : ring->count;
 }
 
-#ifdef GPUWM_CUDA
-
 /* Registers as many buffers as the driver takes, and returns how many. *ret_refused has its last
  * refusal. */
-static size_t register_some(const struct cuda_driver *cuda, struct ring *ring, struct error *ret_refused)
+static size_t register_some(const struct ring *ring, const struct memory_ops *ops, struct error *ret_refused)
 {
 	size_t count = ring->count;
 
-	while (count > 0) {
-		CUresult result = cuda->cuMemHostRegister_v2(ring->base, ring->chunk * count,
-							     CU_MEMHOSTREGISTER_PORTABLE);
-
-		if (result == CUDA_SUCCESS)
-			break;
-		cuda_fail(result, -ENOMEM, ret_refused, "cuMemHostRegister");
+	while (count > 0 && ops->pin(ring->base, ring->chunk * count, ret_refused) < 0)
 		count /= 2;
-	}
 	return count;
 }
 
-void ring_lock(struct ring *ring)
+void ring_lock(struct ring *ring, const struct memory_device *device)
 {
-	const struct cuda_driver *cuda;
 	struct error refused = {0};
-	size_t wanted = ring->count, count = 0;
 
-	if (cuda_open(&cuda, &refused) == 0)
-		count = register_some(cuda, ring, &refused);
-	if (count == 0)
+	if (!device->ops->pin)
+		return;
+	ring->ops = device->ops;
+	ring->pinned = register_some(ring, ring->ops, &refused);
+	if (ring->pinned == 0)
 		note(ring, "the driver pinned none of the buffers, so copies take longer: %s", refused.message);
-	else if (count < wanted)
-		note(ring, "the driver pinned %zu of %zu buffers: %s", count, wanted, refused.message);
-	ring->pinned = count;
+	else if (ring->pinned < ring->count)
+		note(ring, "the driver pinned %zu of %zu buffers: %s", ring->pinned, ring->count,
+		     refused.message);
 }
-
-static void ring_unlock(struct ring *ring)
-{
-	const struct cuda_driver *cuda;
-
-	if (ring->pinned && cuda_open(&cuda, NULL) == 0)
-		cuda->cuMemHostUnregister(ring->base);
-}
-
-#else
-
-void ring_lock(struct ring *ring)
-{
-	note(ring, "built without cuda.h: the buffers are not pinned");
-}
-
-static void ring_unlock(struct ring *ring)
-{
-	(void)ring;
-}
-
-#endif
 
 void ring_free(struct ring *ring)
 {
-	ring_unlock(ring);
+	if (ring->pinned)
+		ring->ops->unpin(ring->base);
 	if (ring->base)
 		munmap(ring->base, ring->bytes);
 	*ring = (struct ring){0};

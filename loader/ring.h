@@ -3,10 +3,7 @@
 #ifndef GPUWM_LOADER_RING_H
 #define GPUWM_LOADER_RING_H
 
-#include "../proto/errors.h"
-
-#include <stdbool.h>
-#include <stddef.h>
+#include "../client/lib/memory.h"
 
 /* What all buffers of a load may take. So a loader's memory stays within 192 MiB of a bare process
  * with a context. More buffers do not make it faster. */
@@ -17,6 +14,7 @@ struct ring {
 	size_t chunk, count;
 	size_t bytes; /* the size of the mapping */
 	size_t pinned; /* how many buffers are registered with the driver, from the first one on */
+	const struct memory_ops *ops; /* who registered them */
 	char note[TEXT_BYTES_MAX + 1]; /* what could not be had, for the operator, or "" */
 };
 
@@ -27,11 +25,11 @@ void *ring_map(size_t bytes);
 /* Makes `count` buffers of `chunk` bytes, a multiple of 4096: plain memory that was touched. It
  * needs no driver. Returns 0 and sets *ret. Fails with -ENOMEM. */
 int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error);
-/* Registers the buffers for every GPU. The caller is inside a context. If the driver refuses all
+/* Registers the buffers for every GPU of the device's kind. The caller is inside its context. If the driver refuses all
  * buffers, it tries half of them, and so on. If the driver refuses any number, they stay plain
  * memory, which is slower but correct. The note says either. Readers may write into the buffers
  * meanwhile. */
-void ring_lock(struct ring *ring);
+void ring_lock(struct ring *ring, const struct memory_device *device);
 /* Returns how many buffers, from the first one on, are to be sent from: a few that are pinned are
  * faster than many of which some are not. */
 size_t ring_usable(const struct ring *ring);

@@ -2,6 +2,7 @@
 
 #include "../proto/dtype.h"
 #include "json_reader.h"
+#include "text_shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_SHOWN_MAX 200
 #define NUMBER_SHOWN_MAX 40
 #define METADATA_KEY "__metadata__"
 #define RULE_FILL                                                                                              \
@@ -22,23 +22,11 @@
 #define PAIR_BYTES_MIN (sizeof("\"\":\"\"") - 1)
 #define DIM_BYTES_MIN (sizeof("1,") - 1)
 
-int text_shown(const char *text)
-{
-	size_t length = strnlen(text, TEXT_SHOWN_MAX + 1);
-
-	if (length <= TEXT_SHOWN_MAX)
-		return (int)length;
-	length = TEXT_SHOWN_MAX;
-	while (length && ((unsigned char)text[length] & 0xC0) == 0x80)
-		length--;
-	return (int)length;
-}
-
 /* The state of one call of safetensors_parse. */
 struct parser {
 	const char *file;
 	uint64_t data_offset, data_bytes;
-	struct safetensors *content;
+	struct format_content *content;
 	size_t dims_used;
 	struct json_reader json;
 	struct error *error;
@@ -132,7 +120,7 @@ static int read_dtype(struct parser *p, const char *name, unsigned *ret_dtype)
 	return 0;
 }
 
-static int read_shape(struct parser *p, const char *name, struct safetensors_tensor *tensor)
+static int read_shape(struct parser *p, const char *name, struct format_tensor *tensor)
 {
 	uint64_t *dims = p->content->dims + p->dims_used, dim;
 	size_t count = 0;
@@ -162,7 +150,7 @@ static int read_shape(struct parser *p, const char *name, struct safetensors_ten
 	return 0;
 }
 
-static int read_offsets(struct parser *p, const char *name, struct safetensors_tensor *tensor)
+static int read_offsets(struct parser *p, const char *name, struct format_tensor *tensor)
 {
 	uint64_t ends[2], end;
 	size_t count = 0;
@@ -186,7 +174,7 @@ static int read_offsets(struct parser *p, const char *name, struct safetensors_t
 	return 0;
 }
 
-static int check_size(struct parser *p, const struct safetensors_tensor *tensor)
+static int check_size(struct parser *p, const struct format_tensor *tensor)
 {
 	uint64_t bytes;
 	char what[128];
@@ -219,7 +207,7 @@ static enum field field_of(struct json_text key)
 	return i;
 }
 
-static int read_field(struct parser *p, enum field field, const char *name, struct safetensors_tensor *tensor)
+static int read_field(struct parser *p, enum field field, const char *name, struct format_tensor *tensor)
 {
 	switch (field) {
 	case FIELD_DTYPE:
@@ -234,7 +222,7 @@ static int read_field(struct parser *p, enum field field, const char *name, stru
 	}
 }
 
-static int read_fields(struct parser *p, const char *name, struct safetensors_tensor *tensor)
+static int read_fields(struct parser *p, const char *name, struct format_tensor *tensor)
 {
 	bool have[FIELD_COUNT + 1] = {false};
 	struct json_text key;
@@ -273,7 +261,7 @@ static int check_name(struct parser *p, struct json_text name)
 
 static int read_tensor(struct parser *p, struct json_text name)
 {
-	struct safetensors_tensor *tensor = &p->content->tensors[p->content->count];
+	struct format_tensor *tensor = &p->content->tensors[p->content->count];
 	int r = check_name(p, name);
 
 	if (r < 0)
@@ -303,7 +291,7 @@ static int read_pair(struct parser *p, struct json_text key)
 		return error_set(p->error, -ENOTSUP, NULL, "%s: " METADATA_KEY ": a zero byte is in \"%.*s\"",
 				 p->file, text_shown(key.bytes), key.bytes);
 	p->content->metadata[p->content->metadata_count++] =
-		(struct safetensors_pair){.key = key.bytes, .value = value.bytes};
+		(struct format_text){.key = key.bytes, .value = value.bytes};
 	return 0;
 }
 
@@ -347,7 +335,7 @@ static int check_unique(struct parser *p, const char **names, size_t count)
 
 static int check_keys(struct parser *p)
 {
-	const struct safetensors *content = p->content;
+	const struct format_content *content = p->content;
 	size_t most = content->count > content->metadata_count ? content->count : content->metadata_count;
 	const char **names = calloc(most + 1, sizeof(*names));
 	int r;
@@ -367,7 +355,7 @@ static int check_keys(struct parser *p)
 
 static int compare_offsets(const void *a, const void *b)
 {
-	const struct safetensors_tensor *x = a, *y = b;
+	const struct format_tensor *x = a, *y = b;
 
 	if (x->offset != y->offset)
 		return x->offset < y->offset ? -1 : 1;
@@ -384,13 +372,13 @@ static int truncated(struct parser *p, uint64_t data_bytes)
 /* From now on the offsets count from the beginning of the file. */
 static int check_filled(struct parser *p)
 {
-	struct safetensors *content = p->content;
+	struct format_content *content = p->content;
 	uint64_t at = 0;
 	char what[128];
 
 	qsort(content->tensors, content->count, sizeof(*content->tensors), compare_offsets);
 	for (size_t i = 0; i < content->count; i++) {
-		struct safetensors_tensor *tensor = &content->tensors[i];
+		struct format_tensor *tensor = &content->tensors[i];
 
 		if (tensor->offset != at) {
 			snprintf(what, sizeof(what),
@@ -430,7 +418,7 @@ static int read_entries(struct parser *p)
 
 static int read_header(struct parser *p, const char *header, size_t bytes)
 {
-	struct safetensors *content = p->content;
+	struct format_content *content = p->content;
 	int r;
 
 	content->texts = malloc(bytes + 1);
@@ -446,9 +434,9 @@ static int read_header(struct parser *p, const char *header, size_t bytes)
 }
 
 int safetensors_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
-		      struct safetensors *ret, struct error *error)
+		      struct format_content *ret, struct error *error)
 {
-	struct safetensors content = {0};
+	struct format_content content = {0};
 	struct parser p = {.file = file, .content = &content, .error = error};
 	int r;
 
@@ -458,18 +446,9 @@ int safetensors_parse(const char *file, const void *header, size_t header_bytes,
 	p.data_bytes = file_bytes - p.data_offset;
 	r = read_header(&p, header, header_bytes);
 	if (r < 0) {
-		safetensors_clear(&content);
+		format_content_clear(&content);
 		return r;
 	}
 	*ret = content;
 	return 0;
-}
-
-void safetensors_clear(struct safetensors *content)
-{
-	free(content->tensors);
-	free(content->metadata);
-	free(content->dims);
-	free(content->texts);
-	memset(content, 0, sizeof(*content));
 }

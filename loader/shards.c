@@ -1,6 +1,7 @@
 /* A sharded repository: an index and the files that it names. */
 #include "source.h"
 
+#include "text_shown.h"
 #include "weight_map.h"
 
 #include <errno.h>

@@ -43,10 +43,10 @@ static int gather_tensors(const char *path, struct source *source, struct error 
 	if (!source->tensors)
 		return out_of_memory(path, error);
 	for (size_t i = 0; i < source->file_count; i++) {
-		const struct safetensors *content = &source->files[i].content;
+		const struct format_content *content = &source->files[i].content;
 
 		for (size_t k = 0; k < content->count; k++) {
-			const struct safetensors_tensor *tensor = &content->tensors[k];
+			const struct format_tensor *tensor = &content->tensors[k];
 
 			source->tensors[source->tensor_count++] = (struct source_tensor){
 				.name = tensor->name,
@@ -174,7 +174,7 @@ static int open_whole(const struct roots *roots, const struct folder *folder, st
 		r = open_in_folder(roots, folder->path, name, &file, error);
 	if (r < 0)
 		return r;
-	if (folder_is_index(name)) {
+	if (format_is_index(name)) {
 		r = open_sharded(roots, folder->path, &file, source, error);
 		source_file_close(&file);
 		return r;

@@ -1,12 +1,12 @@
 /* A source: from a path to open files and the tensors in them. The path leads to one of these: a
- * safetensors file; a folder with such a file or with an index of shards (folder.h says which one
- * counts); a Hugging Face snapshot, which is such a folder with links into ../../blobs; a folder
- * with files per rank (model-rank-R-part-P.safetensors). */
+ * file of a format (format.h); a folder with such a file or with an index of shards (folder.h says
+ * which one counts); a Hugging Face snapshot, which is such a folder with links into ../../blobs; a
+ * folder with files per rank (model-rank-R-part-P.safetensors). */
 #ifndef GPUWM_LOADER_SOURCE_H
 #define GPUWM_LOADER_SOURCE_H
 
 #include "beneath.h"
-#include "safetensors.h"
+#include "format.h"
 
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@ struct source_file {
 	char *path;
 	int fd;
 	struct stat stat; /* when the file was opened */
-	struct safetensors content;
+	struct format_content content;
 };
 
 struct source_tensor {

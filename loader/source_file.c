@@ -1,7 +1,5 @@
 #include "source.h"
 
-#include "foreign.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define SUPPORTED "supported are safetensors files, and folders of them"
 
 char *source_path(const char *folder, const char *name)
 {
@@ -63,7 +59,7 @@ int source_file_open(const struct roots *roots, const char *path, struct source_
 
 void source_file_close(struct source_file *file)
 {
-	safetensors_clear(&file->content);
+	format_content_clear(&file->content);
 	free(file->path);
 	if (file->path || file->fd > 0)
 		close(file->fd);
@@ -128,72 +124,14 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 	return 0;
 }
 
-/* Makes the error for a file that does not begin as safetensors files do: it says what the file is.
- * `r` is the code of reading its header's length. */
-static int not_safetensors(const struct source_file *file, const uint8_t *peek, size_t have, int r,
-			   struct error *error)
-{
-	static const uint8_t zeros[SAFETENSORS_PREFIX];
-	const struct foreign *foreign;
-
-	/* A length below 1 TiB and a brace, or zeros that a download has not filled yet, mean that
-	 * this is a damaged safetensors file. */
-	if (have > SAFETENSORS_PREFIX && memcmp(peek + 5, zeros, 3) == 0 &&
-	    (peek[SAFETENSORS_PREFIX] == '{' || memcmp(peek, zeros, 5) == 0))
-		return r;
-	foreign = foreign_format(file->path, peek, have);
-	if (foreign)
-		return error_set(error, -ENOTSUP, foreign->remedy, "%s is %s, no safetensors file", file->path,
-				 foreign->what);
-	if (r < 0 && have > SAFETENSORS_PREFIX)
-		return error_set(error, -ENOTSUP, SUPPORTED,
-				 "%s is no safetensors file: no header begins at byte %d", file->path,
-				 SAFETENSORS_PREFIX);
-	return r;
-}
-
-/* Reads the first bytes of the file, and the length of its header. */
-static int read_prefix(struct source_file *file, uint64_t *ret_bytes, struct error *error)
-{
-	uint8_t peek[FOREIGN_PEEK_BYTES] = {0};
-	uint64_t size = (uint64_t)file->stat.st_size;
-	size_t have = size < sizeof(peek) ? size : sizeof(peek);
-	int r = source_file_read_at(file, peek, have, 0, error);
-
-	if (r < 0)
-		return r;
-	/* It tries the length first: a header of 640 bytes begins as a pickle does. */
-	r = safetensors_header_bytes(peek, size, file->path, ret_bytes, error);
-	if (r == 0 && have > SAFETENSORS_PREFIX && strchr("{ \t\r\n", peek[SAFETENSORS_PREFIX]) &&
-	    peek[SAFETENSORS_PREFIX])
-		return 0;
-	return not_safetensors(file, peek, have, r, error);
-}
-
 int source_file_parse(struct source_file *file, struct error *error)
 {
-	uint64_t bytes;
-	char *header;
-	int r;
-
 	if (!S_ISREG(file->stat.st_mode))
 		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
 	/* This keeps readahead from fetching more than the header: reader.h reads the rest past the
 	 * cache. */
 	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
-	r = read_prefix(file, &bytes, error);
-	if (r < 0)
-		return r;
-	header = malloc(bytes);
-	if (!header)
-		return error_set(error, -ENOMEM, NULL, "%s: no memory for a header of %" PRIu64 " bytes",
-				 file->path, bytes);
-	r = source_file_read_at(file, header, bytes, SAFETENSORS_PREFIX, error);
-	if (r == 0)
-		r = safetensors_parse(file->path, header, bytes, (uint64_t)file->stat.st_size, &file->content,
-				      error);
-	free(header);
-	return r;
+	return format_read(file, &file->content, error);
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)

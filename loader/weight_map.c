@@ -1,8 +1,10 @@
 #include "weight_map.h"
 
 #include "foreign.h"
+#include "format.h"
 #include "json_reader.h"
 #include "source.h"
+#include "text_shown.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -216,8 +218,7 @@ static int check_is_json(const struct source_file *index, const char *text, size
 
 static int parse(struct parser *p, const char *text, size_t bytes)
 {
-	int r = check_is_json(p->index, text, bytes < FOREIGN_PEEK_BYTES ? bytes : FOREIGN_PEEK_BYTES,
-			      p->error);
+	int r = check_is_json(p->index, text, bytes < FORMAT_HEAD_BYTES ? bytes : FORMAT_HEAD_BYTES, p->error);
 
 	if (r < 0)
 		return r;

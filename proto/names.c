@@ -37,20 +37,6 @@ const char *name_wrong(const char *text)
 	return NULL;
 }
 
-const char *device_wrong(const char *text)
-{
-	if (!strcmp(text, DEVICE_HOST))
-		return NULL;
-	if (strncmp(text, "GPU-", 4) && strncmp(text, "MIG-", 4))
-		return "is neither \"host\" nor a UUID that begins with \"GPU-\" or \"MIG-\"";
-	if (strlen(text) == 4 || strlen(text) > DEVICE_BYTES_MAX)
-		return "is no UUID: it has 1 to 59 characters after \"GPU-\" or \"MIG-\"";
-	for (const char *c = text; *c; c++)
-		if (!is_letter_or_digit(*c) && !strchr("-/", *c))
-			return "has a character other than letters, digits, '-' and '/'";
-	return NULL;
-}
-
 static const char *part_wrong(const char *part, const char *why_empty, bool beside_at)
 {
 	return beside_at && !*part ? why_empty : name_wrong(part);

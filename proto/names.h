@@ -4,12 +4,13 @@
  *             no leading '.' or '/', no "..", not 32 hexadecimal digits
  *   ref     = model [ "@" (tag | alias) ]   |   version id
  *   version id = 32 lower-case hexadecimal digits
- *   device  = "host" | "GPU-" uuid | "MIG-" uuid
+ *   device  = "host" | "GPU-" uuid | "MIG-" uuid        (memory_kind.h)
  */
 #ifndef GPUWM_PROTO_NAMES_H
 #define GPUWM_PROTO_NAMES_H
 
 #include "limits.h"
+#include "memory_kind.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,6 @@
 
 #define ALIAS_CURRENT "current"
 #define ALIAS_PREVIOUS "previous"
-#define DEVICE_HOST "host"
 
 /* 128 random bits that are never used again. All zero: no version. */
 struct version_id {
@@ -37,9 +37,6 @@ struct ref {
 /* Returns NULL if `text` is a valid name, else what is wrong with it, as the end of a sentence ("is
  * empty", "has a leading '.'"). */
 const char *name_wrong(const char *text);
-
-/* The same for the name of a device. */
-const char *device_wrong(const char *text);
 
 /* Parses a reference. Returns 0 and sets *ret_ref. Fails with -EINVAL and sets *ret_why as
  * name_wrong does. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t utf8_character(const char *text)
+size_t utf8_character(const char *text, size_t left)
 {
 	static const struct {
 		unsigned char first, last, second_min, second_max;
@@ -24,7 +24,7 @@ size_t utf8_character(const char *text)
 
 		if (at[0] < forms[i].first || at[0] > forms[i].last)
 			continue;
-		if (at[1] < forms[i].second_min || at[1] > forms[i].second_max)
+		if (forms[i].bytes > left || at[1] < forms[i].second_min || at[1] > forms[i].second_max)
 			return 0;
 		while (have < forms[i].bytes && (at[have] & 0xc0) == 0x80)
 			have++;
@@ -33,10 +33,19 @@ size_t utf8_character(const char *text)
 	return 0;
 }
 
+size_t utf8_cut(const char *text, size_t most)
+{
+	size_t length = strnlen(text, most);
+
+	while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+		length--;
+	return length;
+}
+
 bool utf8_valid(const char *text)
 {
 	while (*text) {
-		size_t bytes = utf8_character(text);
+		size_t bytes = utf8_character(text, SIZE_MAX);
 
 		if (bytes == 0)
 			return false;
@@ -99,7 +108,7 @@ size_t utf8_show(const char *text, char *ret_text, size_t size)
 
 	while (*text) {
 		const unsigned char *at = (const unsigned char *)text;
-		size_t bytes = is_control(at) ? 0 : utf8_character(text);
+		size_t bytes = is_control(at) ? 0 : utf8_character(text, SIZE_MAX);
 		char number[sizeof "\\u{10FFFF}"];
 		const char *shown = text;
 		size_t shown_bytes = bytes;
@@ -124,7 +133,7 @@ size_t utf8_show(const char *text, char *ret_text, size_t size)
 void utf8_make_line(char *text)
 {
 	while (*text) {
-		size_t bytes = is_control((unsigned char *)text) ? 0 : utf8_character(text);
+		size_t bytes = is_control((unsigned char *)text) ? 0 : utf8_character(text, SIZE_MAX);
 
 		if (bytes == 0)
 			*text = '?';

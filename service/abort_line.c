@@ -21,8 +21,8 @@ __attribute__((format(printf, 3, 4))) static void prepare(struct line *line, con
 	va_list arguments;
 
 	va_start(arguments, format);
-	line->bytes = log_line(line->text, sizeof(line->text), program, log_is_journal(), LOG_LEVEL_ERROR,
-			       format, arguments);
+	line->bytes = log_line(line->text, sizeof(line->text), log_is_journal() ? NULL : program,
+			       LOG_LEVEL_ERROR, format, arguments);
 	va_end(arguments);
 }
 

@@ -37,16 +37,16 @@ bool log_is_journal(void)
 	       st.st_dev == device && st.st_ino == inode;
 }
 
-size_t log_line(char *line, size_t size, const char *program, bool journal, enum log_level level,
-		const char *format, va_list arguments)
+size_t log_line(char *line, size_t size, const char *program, enum log_level level, const char *format,
+		va_list arguments)
 {
 	char text[TEXT_BYTES];
 	size_t used;
 
-	if (journal)
-		used = (size_t)snprintf(line, size, "<%d>", levels[level].priority);
-	else
+	if (program)
 		used = (size_t)snprintf(line, size, "%s: %s: ", program, levels[level].name);
+	else
+		used = (size_t)snprintf(line, size, "<%d>", levels[level].priority);
 	/* Text that a peer chose must not make lines of its own, nor change how the line is
 	 * read. */
 	if (vsnprintf(text, sizeof(text), format, arguments) > 0)

@@ -13,10 +13,10 @@ const char *log_level_name(enum log_level level);
 /* Returns whether stderr is the journal. */
 bool log_is_journal(void);
 
-/* Writes "<4>...\n" for the journal, else "program: warning: ...\n". The text is shown as utf8_show
+/* Writes "<4>...\n" for the journal (program NULL), else "program: warning: ...\n". The text is shown as utf8_show
  * shows it, and is cut if the line would be longer than `size`. Returns the number of bytes. There
  * is no terminating zero. */
-size_t log_line(char *line, size_t size, const char *program, bool journal, enum log_level level,
-		const char *format, va_list arguments) __attribute__((format(printf, 6, 0)));
+size_t log_line(char *line, size_t size, const char *program, enum log_level level, const char *format,
+		va_list arguments) __attribute__((format(printf, 5, 0)));
 
 #endif

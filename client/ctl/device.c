@@ -1,22 +1,37 @@
 #include "device.h"
 
 #include "exit.h"
+#include "../../proto/memory_kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const char *text,
-			const char **ret_device)
+/* Returns the kind that `text` names before a colon, "cuda" in "cuda:0", or NULL. Sets *ret_number to what follows. */
+static const struct memory_kind *kind_named(const char *text, const char **ret_number)
+{
+	const char *colon = strchr(text, ':');
+	char name[16];
+
+	if (!colon || (size_t)(colon - text) >= sizeof(name))
+		return NULL;
+	snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
+	*ret_number = colon + 1;
+	return memory_kind_find(name);
+}
+
+static int number_resolve(const struct gpuwm_device *devices, size_t count, const char *text,
+			  const struct memory_kind *kind, const char *number, const char **ret_device)
 {
 	size_t wanted, seen = 0;
-	char *end;
+	char remedy[64], *end;
 
-	wanted = strtoul(text + strlen("cuda:"), &end, 10);
-	if (end == text + strlen("cuda:") || *end != '\0')
-		return exit_with(EXIT_USAGE, "write cuda:0, cuda:1, ...", "'%s' is not a device", text);
+	wanted = strtoul(number, &end, 10);
+	snprintf(remedy, sizeof(remedy), "write %s:0, %s:1, ...", kind->name, kind->name);
+	if (end == number || *end != '\0')
+		return exit_with(EXIT_USAGE, remedy, "'%s' is not a device", text);
 	for (size_t i = 0; i < count; i++) {
-		if (!devices[i].is_cuda || seen++ != wanted)
+		if (memory_kind_of(devices[i].id) != kind || seen++ != wanted)
 			continue;
 		*ret_device = devices[i].id;
 		return EXIT_DONE;
@@ -27,21 +42,29 @@ static int cuda_resolve(const struct gpuwm_device *devices, size_t count, const 
 			 "there is no %s: gpuwmd has %zu GPUs", text, seen);
 }
 
+/* Whether `text` is the beginning of the device's UUID. A prefix alone names nothing, even where there is one GPU only. */
+static bool is_beginning(const char *device, const char *text)
+{
+	const char *uuid = device_uuid(device);
+
+	return uuid && strlen(text) > (size_t)(uuid - device) && strncmp(device, text, strlen(text)) == 0;
+}
+
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device)
 {
 	const struct gpuwm_device *devices;
 	size_t count = gpuwm_devices(client, &devices), found = 0;
+	const char *number = NULL;
+	const struct memory_kind *kind = kind_named(text, &number);
 
-	if (strncmp(text, "cuda:", strlen("cuda:")) == 0)
-		return cuda_resolve(devices, count, text, ret_device);
+	if (kind && !kind->device)
+		return number_resolve(devices, count, text, kind, number, ret_device);
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(devices[i].id, text) == 0) {
 			*ret_device = devices[i].id;
 			return EXIT_DONE;
 		}
-		/* "GPU-" alone names nothing, even where there is one GPU only. */
-		if (devices[i].is_cuda && strlen(text) > strlen("GPU-") &&
-		    strncmp(devices[i].id, text, strlen(text)) == 0) {
+		if (is_beginning(devices[i].id, text)) {
 			*ret_device = devices[i].id;
 			found++;
 		}
@@ -66,7 +89,7 @@ int device_resolve_all(struct gpuwm_client *client, const struct arguments *argu
 
 void device_short(const char *device, char ret_text[16])
 {
-	int digits = strncmp(device, "GPU-", 4) == 0 || strncmp(device, "MIG-", 4) == 0 ? 12 : 15;
+	int digits = device_uuid(device) ? 12 : 15;
 
 	snprintf(ret_text, 16, "%.*s", digits, device);
 }

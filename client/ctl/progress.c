@@ -61,16 +61,6 @@ static void left_text(const struct progress *p, uint64_t now_ns, char *ret_text,
 	snprintf(ret_text, size, "%s/s, %s left", size_text((uint64_t)rate, rate_size), left);
 }
 
-/* Of a phase, so that the line is not broken, nor cut inside a character. */
-static int shown_bytes(const char *phase)
-{
-	int bytes = (int)strnlen(phase, PHASE_SHOWN);
-
-	while (bytes > 0 && ((unsigned char)phase[bytes] & 0xC0) == 0x80)
-		bytes--;
-	return bytes;
-}
-
 /* A line that fills the terminal's last column, or goes on behind it, could not be drawn again. */
 static void line_show(const struct progress *p, const char *line)
 {
@@ -112,7 +102,7 @@ static void line_draw(struct progress *p, uint64_t now_ns)
 		return;
 	}
 	clock_text(now_ns - p->phase_start_ns, since);
-	snprintf(line, sizeof(line), "%-10.*s %s", shown_bytes(p->phase), p->phase, since);
+	snprintf(line, sizeof(line), "%-10.*s %s", (int)utf8_cut(p->phase, PHASE_SHOWN), p->phase, since);
 	line_show(p, line);
 }
 

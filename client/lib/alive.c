@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* A call of the library needs little; only what is touched is taken. */
 #define STACK_BYTES KIB(256)
@@ -126,12 +127,8 @@ int alive_begin(struct alive *alive, struct connection *connection, int64_t ever
 	*alive = (struct alive){.connection = connection,
 				.every_ms = every_ms,
 				.next_ms = clock_ms() + every_ms,
-				.generation = fork_generation(),
-				.next = first,
-				.link = &first};
-	if (first)
-		first->link = &alive->next;
-	first = alive;
+				.generation = fork_generation()};
+	DL_PREPEND(first, alive);
 	r = begin();
 	fork_unlock();
 	changed();
@@ -148,9 +145,7 @@ void alive_end(struct alive *alive)
 	if (!alive->connection || alive->generation != fork_generation())
 		return;
 	fork_lock();
-	*alive->link = alive->next;
-	if (alive->next)
-		alive->next->link = alive->link;
+	DL_DELETE(first, alive);
 	fork_unlock();
 	alive->connection = connection_free(alive->connection);
 	changed();

@@ -10,7 +10,7 @@ struct alive {
 	struct connection *connection; /* NULL: no pings are sent */
 	int64_t every_ms, next_ms;
 	uint64_t generation; /* of fork: in a child, the thread and its list are the parent's */
-	struct alive *next, **link;
+	struct alive *prev, *next;
 };
 
 /* Sends a ping on the connection every so many milliseconds from now on. Takes the connection over in any case. Fails with -EAGAIN

@@ -1,17 +1,15 @@
-#include "memory.h"
-
-#include <errno.h>
-
 #ifdef GPUWM_CUDA
 
 #include "cuda.h"
+
 #include "fork.h"
+#include "../../proto/memory_kind.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static struct cuda_driver driver;
 static struct error unusable; /* code 0: the driver can be used */
@@ -140,7 +138,7 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error)
 
 	for (int i = 0; r == 0 && i < cuda->device_count; i++) {
 		r = cuda_id(i, have, error);
-		if (r == 0 && strcasecmp(have + 4, id + 4) == 0) {
+		if (r == 0 && device_same(have, id)) {
 			*ret_ordinal = i;
 			return 0;
 		}
@@ -168,7 +166,7 @@ int cuda_reaches(int reader, int owner, struct error *error)
 	return 0;
 }
 
-int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
+int cuda_current(char ret_id[DEVICE_BYTES_MAX + 1])
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
 	const struct cuda_driver *cuda;
@@ -188,12 +186,24 @@ int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
 	return r;
 }
 
-#else
-
-int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
+int cuda_pin(void *base, uint64_t bytes, struct error *error)
 {
-	(void)ret_id;
-	return -ENOENT;
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemHostRegister_v2(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -ENOMEM, error, "cuMemHostRegister");
+}
+
+void cuda_unpin(void *base)
+{
+	const struct cuda_driver *cuda = cuda_opened();
+
+	if (cuda)
+		cuda->cuMemHostUnregister(base);
 }
 
 #endif

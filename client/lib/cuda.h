@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Every function of the driver that gpuwm calls, by the name it is looked up by. */
 #define CUDA_FUNCTIONS(F)                                                                                      \
@@ -91,6 +92,11 @@ int cuda_find(const char *id, int *ret_ordinal, struct error *error);
 
 /* 0 when one device can read another's memory; -ENOTSUP. */
 int cuda_reaches(int reader, int owner, struct error *error);
+
+/* The rows `current`, `pin` and `unpin` of memory_ops. */
+int cuda_current(char ret_id[DEVICE_BYTES_MAX + 1]);
+int cuda_pin(void *base, uint64_t bytes, struct error *error);
+void cuda_unpin(void *base);
 
 /* Sets *error from a result that is not CUDA_SUCCESS: to `code`, to what the caller tried, and to the driver's words. If
  * the device is lost, the code is -ENODEV. If the driver is out of memory, -EIO becomes -ENOMEM. */

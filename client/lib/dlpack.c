@@ -86,11 +86,10 @@ static void put_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
 static void put_tensor(const struct dlpack_source *from, int64_t *dims, struct DLTensor *to)
 {
 	const struct gpuwm_tensor *tensor = from->tensor;
-	const bool host = from->device->ops == &memory_host;
 
 	*to = (struct DLTensor){
 		.data = tensor->bytes > 0 ? (void *)tensor->data : NULL,
-		.device = {host ? kDLCPU : kDLCUDA, host ? 0 : from->device->ordinal},
+		.device = {from->device->ops->dlpack_device, from->device->ordinal},
 		.dtype = as_bytes(tensor) ? (DLDataType){kDLUInt, 8, 1} : types[tensor->dtype],
 		.shape = dims,
 		.strides = dims + tensor->ndim,

@@ -38,7 +38,7 @@ static bool find_place(uintptr_t address, struct place *ret)
 	for (const struct mapped_part *part = mapped_part_first(); part; part = part->next) {
 		uintptr_t base = (uintptr_t)part->range.base;
 
-		if (part->device.ops == &memory_host && !part->device.private_writes && part->mapped &&
+		if (part->device.ops->cpu_addresses && !part->device.private_writes && part->mapped &&
 		    address >= base && address - base < part->range.bytes && part_has(part, address, ret))
 			return true;
 	}

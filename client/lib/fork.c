@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <utlist.h>
 
 static const pthread_mutex_t unlocked = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -46,10 +47,7 @@ void fork_watch(struct fork_hook *hook, void (*function)(void *object), void *ob
 {
 	*hook = (struct fork_hook){.in_child = function, .object = object, .generation = fork_generation()};
 	fork_lock();
-	hook->next = hooks;
-	if (hooks)
-		hooks->previous = hook;
-	hooks = hook;
+	DL_PREPEND(hooks, hook);
 	fork_unlock();
 }
 
@@ -59,12 +57,7 @@ void fork_unwatch(struct fork_hook *hook)
 	if (!hook->in_child || hook->generation != fork_generation())
 		return;
 	fork_lock();
-	if (hook->previous)
-		hook->previous->next = hook->next;
-	else
-		hooks = hook->next;
-	if (hook->next)
-		hook->next->previous = hook->previous;
+	DL_DELETE(hooks, hook);
 	hook->in_child = NULL;
 	fork_unlock();
 }

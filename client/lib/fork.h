@@ -12,7 +12,7 @@ struct fork_hook {
 	void (*in_child)(void *object); /* only async-signal-safe calls, no locks */
 	void *object;
 	uint64_t generation; /* of the process that made the object */
-	struct fork_hook *next, *previous;
+	struct fork_hook *prev, *next;
 };
 
 /* Calls in_child in every forked child from now on. Also notes which process this is. */

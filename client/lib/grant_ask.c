@@ -100,8 +100,7 @@ static int ask(struct gpuwm_client *client, struct asking *asking, struct grant 
 	return r;
 }
 
-/* The client's name of the device of this thread's CUDA context: the driver
- * tells the bytes of a UUID, gpuwmd knows whether it is a "GPU-" or a "MIG-". */
+/* The client's name of the device of this thread's current context. */
 static const char *current_device(const struct gpuwm_client *client)
 {
 	char id[DEVICE_BYTES_MAX + 1];
@@ -111,7 +110,7 @@ static const char *current_device(const struct gpuwm_client *client)
 	for (size_t i = 0; i < client->device_count; i++) {
 		const struct gpuwm_device *device = &client->devices[i];
 
-		if (device->is_cuda && strlen(device->id) > 4 && strcasecmp(device->id + 4, id + 4) == 0)
+		if (device_same(device->id, id))
 			return device->id;
 	}
 	return NULL;

@@ -1,33 +1,12 @@
 #include "json.h"
 
+#include "../../proto/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* Bytes of the UTF-8 character at `s`, 0 when it is none (overlong, a
- * surrogate, above U+10FFFF, cut off). */
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = *s < 0x80 ? 1 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : *s >= 0xc0 ? 2 : 0;
-	uint32_t code;
-
-	if (length <= 1)
-		return length;
-	if (length > left || *s > 0xf4)
-		return 0;
-	code = *s & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (s[i] & 0x3f);
-	}
-	if (code < smallest[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-		return 0;
-	return length;
-}
 
 static void put_character(FILE *out, const unsigned char *s, size_t length)
 {
@@ -47,12 +26,10 @@ static void put_character(FILE *out, const unsigned char *s, size_t length)
 
 static void put_text(FILE *out, const char *text, size_t bytes)
 {
-	const unsigned char *s = (const unsigned char *)text;
-
 	fputc('"', out);
 	for (size_t i = 0, length; i < bytes; i += length ? length : 1) {
-		length = utf8_length(s + i, bytes - i);
-		put_character(out, s + i, length);
+		length = utf8_character(text + i, bytes - i);
+		put_character(out, (const unsigned char *)text + i, length);
 	}
 	fputc('"', out);
 }

@@ -5,26 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
-/* Called under the lock, like every function that reads or writes a lease. Only the version, which never changes, may be
+/* Every function that reads or writes a lease is called under the lock. Only the version, which never changes, may be
  * read without it. */
-static void lease_link(struct reviver *v, struct lease *lease)
-{
-	lease->next = v->leases;
-	if (v->leases)
-		v->leases->previous = lease;
-	v->leases = lease;
-}
-
-static void lease_unlink(struct reviver *v, struct lease *lease)
-{
-	if (lease->previous)
-		lease->previous->next = lease->next;
-	else
-		v->leases = lease->next;
-	if (lease->next)
-		lease->next->previous = lease->previous;
-}
 
 static void lease_free(struct lease *lease)
 {
@@ -135,7 +119,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	there = v->connection && v->round == round;
 	lease->round = round;
 	if (there)
-		lease_link(v, lease);
+		DL_PREPEND(v->leases, lease);
 	if (there && was_revoked_early(v, lease->id, round))
 		lease_revoke(v, lease, "an operator revoked it as it was granted");
 	pthread_mutex_unlock(&v->lock);
@@ -208,7 +192,7 @@ static struct connection *lease_leave(struct gpuwm_client *client, struct lease 
 		pthread_mutex_unlock(&v->lock);
 		return NULL;
 	}
-	lease_unlink(v, lease);
+	DL_DELETE(v->leases, lease);
 	if (v->connection && lease_counts(lease, v->round))
 		connection = connection_keep(v->connection);
 	pthread_mutex_unlock(&v->lock);
@@ -255,7 +239,7 @@ void leases_settle(struct gpuwm_client *client, struct connection *connection, u
 	struct lease *lease;
 
 	while ((lease = find_dropped(v))) {
-		lease_unlink(v, lease);
+		DL_DELETE(v->leases, lease);
 		if (connection && lease_counts(lease, round)) {
 			pthread_mutex_unlock(&v->lock);
 			tell_release(client, connection, lease->id, NULL);
@@ -274,7 +258,7 @@ void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct
 	lease_lose(lease, why);
 	lease->told = true;
 	pthread_mutex_lock(&v->lock);
-	lease_link(v, lease);
+	DL_PREPEND(v->leases, lease);
 	pthread_mutex_unlock(&v->lock);
 }
 

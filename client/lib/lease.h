@@ -14,7 +14,7 @@ struct lease {
 	bool revoked; /* an operator revoked it, so it is lost; gpuwmd waits to hear that its memory is unmapped */
 	int lost; /* the code of the loss; 0: the client holds it, or takes it again */
 	struct error *why; /* of the loss; NULL: there was no memory for the words */
-	struct lease *next, *previous;
+	struct lease *prev, *next;
 };
 
 /* Hands the client a lease that gpuwmd granted on the connection of this round. Returns false if that connection has ended,

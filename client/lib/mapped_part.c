@@ -246,7 +246,7 @@ static int device_of(const struct grant *grant, const struct gpuwm_attach_option
 
 	if (r < 0)
 		return r;
-	if (options->private_writes && ret->ops != &memory_host)
+	if (options->private_writes && !ret->ops->private_writes)
 		return error_set(error, -ENOTSUP,
 				 "attach without private_writes, and copy what is to be written",
 				 "a GPU has no copy on write: nobody can write into %s@%s privately",

@@ -1,42 +1,26 @@
 #include "memory.h"
 
 #include "../../proto/digest.h"
-#include "../../proto/names.h"
 
 #include <errno.h>
 #include <string.h>
 
-#ifdef GPUWM_CUDA
-#include "cuda.h"
+static const struct memory_ops *const kinds[] = {&memory_host, &memory_cuda};
+#define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
-static int open_cuda(struct memory_device *device, struct error *error)
+const struct memory_ops *memory_ops_of(const char *id)
 {
-	return cuda_find(device->id, &device->ordinal, error);
-}
+	const struct memory_kind *kind = memory_kind_of(id);
+	size_t i = 0;
 
-static int reaches(const struct memory_device *peer, const struct memory_device *device, struct error *error)
-{
-	return cuda_reaches(peer->ordinal, device->ordinal, error);
+	while (kinds[i]->kind != kind)
+		i++;
+	return kinds[i];
 }
-#else
-const struct memory_ops memory_cuda = {.kind = "cuda"};
-
-static int open_cuda(struct memory_device *device, struct error *error)
-{
-	return error_set(error, -ENOTSUP, "build it where CUDA_HOME/include/cuda.h is",
-			 "this libgpuwm-client was built without cuda.h: it can't use %s", device->id);
-}
-
-/* There is no device that could be asked. */
-static int reaches(const struct memory_device *peer, const struct memory_device *device, struct error *error)
-{
-	return error_set(error, -ENOTSUP, NULL, "%s can't read the memory of %s", peer->id, device->id);
-}
-#endif
 
 int memory_device_open(const char *id, struct memory_device *ret, struct error *error)
 {
-	struct memory_device device = {.ops = &memory_host};
+	struct memory_device device = {0};
 	const char *wrong = device_wrong(id);
 	int r = 0;
 
@@ -44,12 +28,21 @@ int memory_device_open(const char *id, struct memory_device *ret, struct error *
 		return error_set(error, -EINVAL, "a device is \"host\" or a GPU's UUID",
 				 "the device \"%.64s\" %s", id, wrong);
 	strcpy(device.id, id);
-	if (strcmp(id, DEVICE_HOST) != 0) {
-		device.ops = &memory_cuda;
-		r = open_cuda(&device, error);
-	}
+	device.ops = memory_ops_of(id);
+	if (device.ops->open)
+		r = device.ops->open(&device, error);
 	if (r == 0)
 		*ret = device;
+	return r;
+}
+
+int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
+{
+	int r = -ENOENT;
+
+	for (size_t i = 0; r < 0 && i < KIND_COUNT; i++)
+		if (kinds[i]->current)
+			r = kinds[i]->current(ret_id);
 	return r;
 }
 
@@ -70,12 +63,12 @@ static int peer_add(struct memory_device *device, const char *id, struct error *
 
 	if (r < 0)
 		return r;
-	if (peer.ops == &memory_host || device->ops == &memory_host)
+	if (peer.ops != device->ops || !device->ops->reaches)
 		return error_set(error, -EINVAL, "attach without peers; the CPU reads host memory itself",
 				 "host memory has no peers, and is none");
 	if (peer.ordinal == device->ordinal || has_peer(device, peer.ordinal))
 		return 0;
-	r = reaches(&peer, device, error);
+	r = device->ops->reaches(&peer, device, error);
 	if (r == 0)
 		device->peers[device->peer_count++] = peer.ordinal;
 	return r;

@@ -1,10 +1,13 @@
-/* Memory of one kind behind one small interface: memfds on `host`, CUDA VMM
- * handles on a GPU. Functions take and give 0 or -errno with *error filled. */
+/* Memory of one kind behind one interface: memfds on `host`, CUDA VMM handles on a GPU. A kind is a
+ * `struct memory_ops` in a file of its own, and a row of the table in memory.c. What code that is not
+ * of one kind wants to know of a kind is a member of it. Functions take and give 0 or -errno with
+ * *error filled. */
 #ifndef GPUWM_LIB_MEMORY_H
 #define GPUWM_LIB_MEMORY_H
 
 #include "../../proto/digest.h"
 #include "../../proto/errors.h"
+#include "../../proto/memory_kind.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,13 +43,33 @@ struct memory_range {
 	uint64_t bytes;
 };
 
+struct digesting;
+
 struct memory_ops {
-	const char *kind; /* "host", "cuda" */
+	const struct memory_kind *kind;
 	uint64_t spacing; /* in a range each segment begins at a multiple of it from the base */
+	int dlpack_device; /* the kind's DLDeviceType */
+	/* Addresses are the CPU's: it reads and writes mapped memory itself, and a write into what is mapped
+	 * for reading only is a SIGSEGV. */
+	bool cpu_addresses;
+	bool fresh_zeros; /* new memory reads as zeros */
+	bool seals; /* nobody can change memory that was exported */
+	bool private_writes; /* what map_all maps can be written privately, as memory_device.private_writes asks */
+	bool fork_omits_writable; /* a forked child lacks what map_at mapped for writing, until `reaccess` */
+	/* Finds the device `device->id` and sets the members of `device` that the kind has, as its ordinal. NULL: there is
+	 * nothing to find. -ENOTSUP: no driver here; -ENODEV: this process can't see it. */
+	int (*open)(struct memory_device *device, struct error *error);
+	/* Whether the peer, a device of the same kind, reads the device's memory. NULL: devices have no peers. -ENOTSUP: it does
+	 * not. */
+	int (*reaches)(const struct memory_device *peer, const struct memory_device *device,
+		       struct error *error);
+	/* Sets ret_id to the device of this thread's current context, without loading a driver. NULL: there are no contexts.
+	 * -ENOENT: there is none. */
+	int (*current)(char ret_id[DEVICE_BYTES_MAX + 1]);
 	/* What segment sizes must be multiples of. */
 	int (*granularity)(const struct memory_device *device, uint64_t *ret_bytes, struct error *error);
 	/* New memory of exactly `bytes`, a multiple of the granularity. Reads as
-	 * zeros after `zero`; host memory does at once. -ENOSPC says what is free. */
+	 * zeros after `zero`, or at once with fresh_zeros. -ENOSPC says what is free. */
 	int (*create)(const struct memory_device *device, uint64_t bytes, struct memory_segment *ret,
 		      struct error *error);
 	/* Fills a segment that is mapped for writing with zeros. */
@@ -134,10 +157,23 @@ struct memory_ops {
 	 * between is slow. Pairs; any thread. */
 	int (*hold)(const struct memory_device *device, struct error *error);
 	void (*unhold)(const struct memory_device *device);
+	/* Registers this process's memory, so that copies from it to every device of the kind are fast. Inside memory_enter. NULL:
+	 * nothing is to be gained. -ENOMEM: the driver refuses; less may go. `unpin` undoes it. */
+	int (*pin)(void *base, uint64_t bytes, struct error *error);
+	void (*unpin)(void *base);
+	/* Does the work of memory_digests where the memory lies, see digesting.h. Returns 0; 1 if it can't: then nothing was
+	 * done, and the report's note says why; or -errno. NULL with cpu_addresses. */
+	int (*digests)(struct digesting *work);
+	/* Loads into the device's context, ahead of `digests`, what that needs, and else loads itself. Inside memory_enter; any
+	 * thread. What fails is told there. */
+	void (*digests_prepare)(const struct memory_device *device);
 };
 
 extern const struct memory_ops memory_host;
 extern const struct memory_ops memory_cuda;
+
+/* Returns the ops of a device by its name, which device_wrong takes. */
+const struct memory_ops *memory_ops_of(const char *id);
 
 /* The device named `id`. -ENOTSUP: no CUDA driver here; -ENODEV: this process
  * can't see it (CUDA_VISIBLE_DEVICES). */
@@ -155,7 +191,7 @@ uint64_t memory_range_bytes(const struct memory_device *device, const struct mem
 void *memory_range_at(const struct memory_device *device, const struct memory_range *range,
 		      const struct memory_segment *segments, uint32_t position);
 
-/* The GPU of this thread's current CUDA context, "GPU-…". -ENOENT: none; does not load the driver. */
+/* The device of this thread's current context, of any kind. -ENOENT: none; does not load a driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);
 
 /* Returns nonzero to stop what tells it. `bytes` may be 0: only a look whether to stop. */
@@ -197,7 +233,7 @@ struct memory_digest_options {
 };
 
 /* Digests of many pieces of mapped memory in one go, any alignment, any lengths: on a GPU by a kernel, in batches of some
- * GiB, at the memory's speed; on `host` by as many threads as it takes. What was written there must have
+ * GiB, at the memory's speed; where the CPU reads the memory itself, by as many threads as it takes. What was written there must have
  * arrived: nothing is waited for. Where the kernel can't be had (a build without nvcc, a driver that takes
  * none of its images, no device memory for its lists) the memory is read back and digested on the CPU, and the report's
  * note says so: slower, but no error. Inside memory_enter.
@@ -206,9 +242,5 @@ struct memory_digest_options {
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
 		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
 		   struct error *error);
-
-/* Loads the kernel into the device's context ahead of memory_digests, which else does it. Inside memory_enter; any thread. What fails is told
- * there. */
-void memory_kernel_load(const struct memory_device *device);
 
 #endif

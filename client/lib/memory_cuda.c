@@ -1,16 +1,30 @@
 /* CUDA's virtual memory API. create, export, import, map and unmap need no
  * context, only cuInit. */
-#ifdef GPUWM_CUDA
-
 #include "memory.h"
+
+#include <errno.h>
+
+#ifdef GPUWM_CUDA
 
 #include "cuda.h"
 #include "cuda_context.h"
+#include "memory_kernel.h"
+#include "../../include/gpuwm/dlpack.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+
+static int cuda_open_device(struct memory_device *device, struct error *error)
+{
+	return cuda_find(device->id, &device->ordinal, error);
+}
+
+static int cuda_reaches_device(const struct memory_device *peer, const struct memory_device *device,
+			       struct error *error)
+{
+	return cuda_reaches(peer->ordinal, device->ordinal, error);
+}
 
 static CUmemAllocationProp properties(const struct memory_device *device)
 {
@@ -443,8 +457,12 @@ static int cuda_read(const struct memory_device *device, void *to, const void *f
 }
 
 const struct memory_ops memory_cuda = {
-	.kind = "cuda",
+	.kind = &kind_cuda,
 	.spacing = 1, /* sizes are multiples of what it must be already */
+	.dlpack_device = kDLCUDA,
+	.open = cuda_open_device,
+	.reaches = cuda_reaches_device,
+	.current = cuda_current,
 	.granularity = cuda_granularity,
 	.create = cuda_create,
 	.zero = cuda_zero,
@@ -471,6 +489,20 @@ const struct memory_ops memory_cuda = {
 	.leave = cuda_context_leave,
 	.hold = cuda_context_hold,
 	.unhold = cuda_context_unhold,
+	.pin = cuda_pin,
+	.unpin = cuda_unpin,
+	.digests = kernel_digests,
+	.digests_prepare = kernel_load,
 };
+
+#else
+
+static int cuda_open_device(struct memory_device *device, struct error *error)
+{
+	return error_set(error, -ENOTSUP, "build it where CUDA_HOME/include/cuda.h is",
+			 "this libgpuwm-client was built without cuda.h: it can't use %s", device->id);
+}
+
+const struct memory_ops memory_cuda = {.kind = &kind_cuda, .open = cuda_open_device};
 
 #endif

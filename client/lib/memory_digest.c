@@ -2,7 +2,6 @@
 #include "digesting.h"
 
 #include "clock.h"
-#include "memory_kernel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -195,13 +194,11 @@ static int digest_together(struct digesting *work)
 
 static int digest_all(struct digesting *work)
 {
-	int r = 1;
+	int r;
 
-	if (work->device->ops == &memory_host)
+	if (work->device->ops->cpu_addresses)
 		return work->pace ? digest_alone(work, NULL) : digest_together(work);
-#ifdef GPUWM_CUDA
-	r = kernel_digests(work);
-#endif
+	r = work->device->ops->digests(work);
 	return r == 1 ? digest_read_back(work) : r;
 }
 
@@ -236,10 +233,3 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		*how->ret_report = work.report;
 	return r;
 }
-
-#ifndef GPUWM_CUDA
-void memory_kernel_load(const struct memory_device *device)
-{
-	(void)device;
-}
-#endif

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include "fork.h"
+#include "../../include/gpuwm/dlpack.h"
 #include "../../proto/grow.h"
 
 #include <errno.h>
@@ -409,8 +410,14 @@ static void host_leave(const struct memory_device *device)
 }
 
 const struct memory_ops memory_host = {
-	.kind = "host",
+	.kind = &kind_host,
 	.spacing = HUGE_BYTES,
+	.dlpack_device = kDLCPU,
+	.cpu_addresses = true,
+	.fresh_zeros = true,
+	.seals = true,
+	.private_writes = true,
+	.fork_omits_writable = true,
 	.granularity = host_granularity,
 	.create = host_create,
 	.zero = host_zero,
@@ -437,4 +444,5 @@ const struct memory_ops memory_host = {
 	.leave = host_leave,
 	.hold = host_nothing,
 	.unhold = host_leave,
+	.digests_prepare = host_leave,
 };

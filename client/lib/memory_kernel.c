@@ -79,12 +79,12 @@ static int kernel_of(const struct cuda_driver *cuda, int ordinal, CUfunction *re
 	return r;
 }
 
-void memory_kernel_load(const struct memory_device *device)
+void kernel_load(const struct memory_device *device)
 {
 	const struct cuda_driver *cuda;
 	CUfunction kernel;
 
-	if (device->ops == &memory_cuda && cuda_open(&cuda, NULL) == 0)
+	if (cuda_open(&cuda, NULL) == 0)
 		kernel_of(cuda, device->ordinal, &kernel, NULL);
 }
 

@@ -1,11 +1,10 @@
-/* Digests by a kernel on the GPU. */
+/* Digests by a kernel on the GPU: the rows `digests` and `digests_prepare` of memory_ops. */
 #ifndef GPUWM_LIB_MEMORY_KERNEL_H
 #define GPUWM_LIB_MEMORY_KERNEL_H
 
 #include "digesting.h"
 
-/* Digests all spans by the kernel. Returns 0; 1 if there is no kernel to be had: then nothing was done, and the report's
- * note says why; or -errno. */
 int kernel_digests(struct digesting *work);
+void kernel_load(const struct memory_device *device);
 
 #endif

@@ -255,7 +255,7 @@ void publish_describe(const struct gpuwm_publish *publish, struct gpuwm_version_
 
 bool publish_may_be_ready(const struct gpuwm_publish *publish, int r)
 {
-	return publish->device.ops != &memory_host &&
+	return !publish->device.ops->seals &&
 	       (r == -ECONNABORTED || r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPROTO || r == -ENOMEM);
 }
 

@@ -204,8 +204,7 @@ int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error)
 	size_t *order, at = 0;
 	int r = 0;
 
-	/* Fresh host memory reads as zeros. */
-	if (publish->device.ops == &memory_host)
+	if (publish->device.ops->fresh_zeros)
 		return 0;
 	order = plan_order(&publish->plan, publish->tensor_count);
 	if (!order)

@@ -31,13 +31,13 @@ static int map(struct gpuwm_publish *publish, uint32_t position, struct error *e
 				   segment, MEMORY_WRITE, error);
 }
 
-/* Fresh host memory reads as zeros; touching it would only cost. */
+/* Touching what reads as zeros already would only cost. */
 static int zero(struct gpuwm_publish *publish, uint32_t position, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
 	int r;
 
-	if (publish->bare || device->ops == &memory_host)
+	if (publish->bare || device->ops->fresh_zeros)
 		return 0;
 	r = device->ops->enter(device, error);
 	if (r < 0)
@@ -151,9 +151,9 @@ int publish_memory_reopen(struct gpuwm_publish *publish, struct error *error)
 	const uint32_t count = publish->plan.segment_count;
 	int r;
 
-	/* On host also what was written all the time: a child is to have it from now on. */
+	/* Also what was written all the time, if no child has it yet: from now on one is to have it. */
 	if (!publish->segments || !publish_has_exports(publish) || publish->mapping->part->lost ||
-	    (!publish->read_only && device->ops != &memory_host))
+	    (!publish->read_only && !device->ops->fork_omits_writable))
 		return 0;
 	r = device->ops->reaccess(device, &publish->range, publish->segments, count, MEMORY_WRITE, error);
 	publish->read_only = false;

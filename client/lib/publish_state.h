@@ -72,7 +72,7 @@ int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, v
 int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
 		      struct error *error);
 /* Returns whether gpuwmd may have made a version of the publish, or may yet, although its commit failed with r. Then its memory must
- * not change on a GPU; on host it is sealed, and can't. */
+ * not change; where the kind seals memory, it can't. */
 bool publish_may_be_ready(const struct gpuwm_publish *publish, int r);
 /* Ends a publish after the failure r: tells gpuwmd, if `tell`, and gives the memory back. Returns r or -ENOTRECOVERABLE. */
 int publish_fail(struct gpuwm_publish *publish, bool tell, int r, struct error *error);

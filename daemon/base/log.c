@@ -46,7 +46,8 @@ __attribute__((format(printf, 1, 2))) static bool put_warning(const char *format
 	size_t bytes;
 
 	va_start(arguments, format);
-	bytes = log_line(line, sizeof(line), "gpuwmd", to_journal, LOG_LEVEL_WARNING, format, arguments);
+	bytes = log_line(line, sizeof(line), to_journal ? NULL : "gpuwmd", LOG_LEVEL_WARNING, format,
+			 arguments);
 	va_end(arguments);
 	return put(line, bytes);
 }
@@ -63,7 +64,7 @@ void log_write(enum log_level level, const char *format, ...)
 	if (lost > 0 && put_warning("nobody read gpuwmd's stderr: lines that are not there: %lu", lost))
 		lost = 0;
 	va_start(arguments, format);
-	bytes = log_line(line, sizeof(line), "gpuwmd", to_journal, level, format, arguments);
+	bytes = log_line(line, sizeof(line), to_journal ? NULL : "gpuwmd", level, format, arguments);
 	va_end(arguments);
 	lost += lost > 0 || !put(line, bytes);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 /* Events that one session is sent before others of its user are: some 2 us each. */
 #define EVENTS_AT_ONCE 8
@@ -15,7 +16,7 @@ struct audience {
 	struct session *turn; /* the next one of the pass that goes on; NULL: none does */
 	uint64_t told; /* the last event when the pass began */
 	bool again; /* somebody can take more than one step brought */
-	struct audience *next, **link;
+	struct audience *prev, *next;
 };
 
 /* Sends some of the events that are due. True: there are more, and the socket takes them. */
@@ -70,11 +71,7 @@ static struct audience *audience_of(struct clients *clients, struct fair_share *
 	a->task.call = tell_one;
 	a->share = share;
 	a->clients = clients;
-	a->next = clients->audiences;
-	a->link = &clients->audiences;
-	if (a->next)
-		a->next->link = &a->next;
-	clients->audiences = a;
+	DL_PREPEND(clients->audiences, a);
 	return a;
 }
 
@@ -87,11 +84,7 @@ int audience_join(struct session *session)
 		if (!a)
 			return -ENOMEM;
 		session->client->audience = a;
-		session->client->next_listener = a->first;
-		session->client->link_of_listener = &a->first;
-		if (a->first)
-			a->first->client->link_of_listener = &session->client->next_listener;
-		a->first = session;
+		DL_PREPEND2(a->first, session, client->prev_listener, client->next_listener);
 	}
 	audience_resume(session);
 	return 0;
@@ -105,16 +98,12 @@ void audience_leave(struct session *session)
 		return;
 	if (a->turn == session)
 		a->turn = session->client->next_listener;
-	*session->client->link_of_listener = session->client->next_listener;
-	if (session->client->next_listener)
-		session->client->next_listener->client->link_of_listener = session->client->link_of_listener;
+	DL_DELETE2(a->first, session, client->prev_listener, client->next_listener);
 	session->client->audience = NULL;
 	if (a->first)
 		return;
 	fair_undue(&a->task);
-	*a->link = a->next;
-	if (a->next)
-		a->next->link = a->link;
+	DL_DELETE(a->clients->audiences, a);
 	free(a);
 }
 

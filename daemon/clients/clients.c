@@ -8,12 +8,6 @@
 #include <grp.h>
 #include <stdlib.h>
 
-void clients_init(struct clients *clients)
-{
-	for (int kind = 0; kind < WAIT_KINDS; kind++)
-		clients->waiters_end[kind] = &clients->waiters[kind];
-}
-
 /* without: what it means that the machine has no such group. */
 static bool find_group(const char *name, gid_t *ret, const char *without)
 {

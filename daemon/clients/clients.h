@@ -25,7 +25,7 @@ struct clients {
 	uint64_t roles_generation; /* counts how often gpuwmd looked up the groups that give roles, from 1 */
 	struct operators_socket operators;
 
-	struct waiter *waiters[WAIT_KINDS], **waiters_end[WAIT_KINDS]; /* oldest first */
+	struct waiter *waiters[WAIT_KINDS]; /* oldest first */
 	struct waiter_name *waiter_names; /* by what they wait for */
 	uint64_t waiting;
 	struct audience *audiences; /* a list */
@@ -45,7 +45,7 @@ struct client {
 	uint64_t heard_ms; /* steady: its last request */
 
 	struct audience *audience; /* audience.h; NULL: it did not subscribe */
-	struct session *next_listener, **link_of_listener;
+	struct session *prev_listener, *next_listener;
 	uint64_t event_seq; /* the number of the last event that was sent */
 
 	struct waiter *waiters;
@@ -56,8 +56,6 @@ struct client {
 	struct loader *loader; /* of a loader's session */
 };
 
-/* Makes the other members; the caller has set net, ledger and config. */
-void clients_init(struct clients *clients);
 /* Puts the rules of the configuration into force, and looks up the groups that give roles. Call it at start, and when the
  * configuration has changed. */
 void clients_configure(struct clients *clients);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <utlist.h>
 
 static bool look_again(struct fair_task *task)
 {
@@ -40,38 +41,11 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 			    error);
 }
 
-/* At the end: who waits longest is woken first. */
-static void enlist(struct clients *clients, enum wait_kind kind, struct waiter *w)
-{
-	w->kind = kind;
-	w->link = clients->waiters_end[kind];
-	*w->link = w;
-	clients->waiters_end[kind] = &w->next;
-}
-
-static void delist(struct waiter *w)
-{
-	*w->link = w->next;
-	if (w->next)
-		w->next->link = w->link;
-	else
-		w->request.session->client->clients->waiters_end[w->kind] = w->link;
-}
-
-static void enlist_of_session(struct session *session, struct waiter *w)
-{
-	w->next_of_session = session->client->waiters;
-	w->link_of_session = &session->client->waiters;
-	if (w->next_of_session)
-		w->next_of_session->link_of_session = &w->next_of_session;
-	session->client->waiters = w;
-	session->client->waiter_count++;
-}
-
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error)
 {
-	struct clients *clients = request->session->client->clients;
+	struct client *client = request->session->client;
+	struct clients *clients = client->clients;
 	struct waiter *w = calloc(1, sizeof(*w));
 	int r;
 
@@ -86,8 +60,11 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	w->request.packet = NULL;
 	w->wake = wake;
 	w->task.call = look_again;
-	enlist(clients, kind, w);
-	enlist_of_session(request->session, w);
+	w->kind = kind;
+	/* At the end: who waits longest is woken first. */
+	DL_APPEND(clients->waiters[kind], w);
+	DL_PREPEND2(client->waiters, w, prev_of_session, next_of_session);
+	client->waiter_count++;
 	clients->waiting++;
 	if (wait_ms >= 0) {
 		w->timed = true;
@@ -106,14 +83,15 @@ static void on_closed(uv_handle_t *handle)
 
 struct waiter *waiter_free(struct waiter *w)
 {
+	struct client *client;
+
 	if (!w)
 		return NULL;
-	delist(w);
-	*w->link_of_session = w->next_of_session;
-	if (w->next_of_session)
-		w->next_of_session->link_of_session = w->link_of_session;
-	w->request.session->client->waiter_count--;
-	w->request.session->client->clients->waiting--;
+	client = w->request.session->client;
+	DL_DELETE(client->clients->waiters[w->kind], w);
+	DL_DELETE2(client->waiters, w, prev_of_session, next_of_session);
+	client->waiter_count--;
+	client->clients->waiting--;
 	quota_release(&w->charge);
 	fair_undue(&w->task);
 	waiter_name_leave(w);

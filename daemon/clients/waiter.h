@@ -36,8 +36,8 @@ typedef void waiter_wake_fn(struct waiter *waiter, const struct version *changed
 struct waiter {
 	struct request request;
 	enum wait_kind kind;
-	struct waiter *next, **link; /* of its kind */
-	struct waiter *next_of_session, **link_of_session;
+	struct waiter *prev, *next; /* of its kind */
+	struct waiter *prev_of_session, *next_of_session;
 	struct quota_charge charge;
 	waiter_wake_fn *wake;
 	uv_timer_t timer;
@@ -45,7 +45,7 @@ struct waiter {
 	struct fair_task task; /* looks again, in the time of its user, who pays for the answer */
 	bool expired; /* its time to wait is over */
 	struct waiter_name *of_name; /* waiter_name.h; NULL: it waits for no name */
-	struct waiter *next_of_name, **link_of_name;
+	struct waiter *prev_of_name, *next_of_name;
 
 	/* What the request asks for, as far as its kind needs it. */
 	struct ref ref;

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #define KEY_BYTES (2 * NAME_BYTES_MAX + 8)
 
 struct waiter_name {
 	char key[KEY_BYTES]; /* the kind's number, and the name or the id */
-	struct waiter *first, **end;
+	struct waiter *first;
 	UT_hash_handle hh;
 };
 
@@ -44,7 +45,6 @@ static struct waiter_name *name_add(struct clients *clients, enum wait_kind kind
 	if (!name)
 		return NULL;
 	key_of(kind, ref, name->key);
-	name->end = &name->first;
 	HASH_ADD_STR(clients->waiter_names, key, name);
 	if (name->hh.tbl)
 		return name;
@@ -62,9 +62,7 @@ int waiter_name_enter(struct waiter *w)
 	if (!name)
 		return -ENOMEM;
 	w->of_name = name;
-	w->link_of_name = name->end;
-	*name->end = w;
-	name->end = &w->next_of_name;
+	DL_APPEND2(name->first, w, prev_of_name, next_of_name);
 	return 0;
 }
 
@@ -74,11 +72,7 @@ void waiter_name_leave(struct waiter *w)
 
 	if (!name)
 		return;
-	*w->link_of_name = w->next_of_name;
-	if (w->next_of_name)
-		w->next_of_name->link_of_name = w->link_of_name;
-	else
-		name->end = w->link_of_name;
+	DL_DELETE2(name->first, w, prev_of_name, next_of_name);
 	w->of_name = NULL;
 	if (name->first)
 		return;

@@ -191,9 +191,11 @@ int registry_swap_allowed(const struct registry *registry, const char *model, co
 	return r < 0 ? r : check_expected(model, alias, there ? there->version : NULL, expect, error);
 }
 
-int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
-		  const struct version_id *expect, struct swap_result *ret, struct error *error)
+int registry_swap(struct registry *registry, const struct alias_move *moved, struct swap_result *ret,
+		  struct error *error)
 {
+	const char *model = moved->model, *alias = moved->alias;
+	struct version *to = moved->to;
 	struct model *found = model_find(registry, model);
 	struct alias *there = found ? alias_find(found, alias) : NULL;
 	struct version *old = there ? there->version : NULL;
@@ -202,7 +204,7 @@ int registry_swap(struct registry *registry, const char *model, const char *alia
 	if (r == 0 && to)
 		r = check_target(model, to, error);
 	if (r == 0)
-		r = check_expected(model, alias, old, expect, error);
+		r = check_expected(model, alias, old, moved->expect, error);
 	if (r < 0)
 		return r;
 	if (!to)

@@ -99,19 +99,19 @@ static int add_record(struct claim_table *table, const struct ref *name, uid_t u
 	return 0;
 }
 
-int claim_take(struct claim_table *table, const struct ref *name, void *holder, struct claim **holder_claims,
-	       struct quota *quota, uid_t uid, struct claim **ret_claim, struct error *error)
+int claim_take(struct claim_table *table, const struct ref *name, const struct claim_holder *holder,
+	       struct claim **ret_claim, struct error *error)
 {
 	struct quota_charge charge = {0};
-	int r = quota_charge(quota, uid, QUOTA_CLAIMS, &charge, error);
+	int r = quota_charge(holder->quota, holder->uid, QUOTA_CLAIMS, &charge, error);
 
 	if (r == 0)
-		r = add_record(table, name, uid, &charge, ret_claim, error);
+		r = add_record(table, name, holder->uid, &charge, ret_claim, error);
 	if (r < 0) {
 		quota_release(&charge);
 		return r;
 	}
-	claim_give(table, *ret_claim, holder, holder_claims);
+	claim_give(table, *ret_claim, holder->holder, holder->claims);
 	return 0;
 }
 

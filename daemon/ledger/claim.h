@@ -34,10 +34,18 @@ struct claim *claim_next(const struct claim_table *table, const struct claim *af
 /* Returns the claim of this name, or NULL. */
 struct claim *claim_find(const struct claim_table *table, const struct ref *name);
 
-/* Gives the holder the claim of a name that has none, and puts it into the holder's list, which begins at *holder_claims. Sets
- * *ret_claim, which belongs to the table. Fails with -EDQUOT and -ENOMEM. */
-int claim_take(struct claim_table *table, const struct ref *name, void *holder, struct claim **holder_claims,
-	       struct quota *quota, uid_t uid, struct claim **ret_claim, struct error *error);
+/* Who gets a claim. */
+struct claim_holder {
+	void *holder;
+	struct claim **claims; /* the beginning of the holder's list */
+	struct quota *quota;
+	uid_t uid; /* who is charged */
+};
+
+/* Gives the holder the claim of a name that has none, and puts it into the holder's list. Sets *ret_claim, which belongs to the
+ * table. Fails with -EDQUOT and -ENOMEM. */
+int claim_take(struct claim_table *table, const struct ref *name, const struct claim_holder *holder,
+	       struct claim **ret_claim, struct error *error);
 void claim_end(struct claim_table *table, struct claim *claim);
 
 /* Reserves a name for a user, and charges the user even beyond the limit. Fails with -EEXIST (the name has a claim) and

@@ -3,8 +3,8 @@
 #ifndef GPUWM_DAEMON_DEVICE_H
 #define GPUWM_DAEMON_DEVICE_H
 
-#include "memory_kind.h"
 #include "../base/quota.h"
+#include "../../proto/memory_kind.h"
 #include "../../proto/message.h"
 
 #include <stdbool.h>

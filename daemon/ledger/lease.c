@@ -89,13 +89,12 @@ static int not_leased(const struct version *version, struct error *error)
 			 version->tag, version_state_name(version->state));
 }
 
-static int shared(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		  struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		  struct error *error)
+static int shared(struct registry *registry, struct version *version, uint32_t replica,
+		  const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
-	int r = quota_charge(quota, uid, QUOTA_LEASES, &charge, error);
+	int r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
 
 	if (r < 0)
 		return r;
@@ -107,37 +106,35 @@ static int shared(struct registry *registry, struct version *version, uint32_t r
 	lease->id = ++registry->lease_last_id;
 	lease->version = version;
 	lease->replica = replica;
-	lease->holder = holder;
+	lease->holder = holder->holder;
 	lease->since_ms = clock_wall_ms();
 	lease->charge = charge;
 	bucket_put(registry, lease);
 	link_version(lease, &version->leases);
-	link_holder(lease, holder_leases);
+	link_holder(lease, holder->leases);
 	version->lease_count++;
 	registry->counts.leases++;
 	*ret_lease = lease;
 	return 0;
 }
 
-int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		struct error *error)
+int lease_grant(struct registry *registry, struct version *version, uint32_t replica,
+		const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	int r = version->state == VERSION_READY ? version_check_replica(version, replica, error)
 						: not_leased(version, error);
 
 	if (r < 0)
 		return r;
-	return shared(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+	return shared(registry, version, replica, holder, ret_lease, error);
 }
 
-int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		 struct error *error)
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica,
+		 const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
 		return not_leased(version, error);
-	return shared(registry, version, replica, holder, holder_leases, quota, uid, ret_lease, error);
+	return shared(registry, version, replica, holder, ret_lease, error);
 }
 
 struct lease *lease_by_id(const struct registry *registry, uint64_t id)

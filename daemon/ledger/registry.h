@@ -242,15 +242,21 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 
 /* ---- leases ---- */
 
-/* Grants a lease on the replica, and puts it into the holder's list, which begins at *holder_leases. Sets *ret_lease, which
- * belongs to the registry. -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. */
-int lease_grant(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		struct error *error);
+/* Who gets a lease. */
+struct lease_holder {
+	void *holder;
+	struct lease **leases; /* the beginning of the holder's list */
+	struct quota *quota;
+	uid_t uid; /* who is charged */
+};
+
+/* Grants a lease on the replica, and puts it into the holder's list. Sets *ret_lease, which belongs to the registry.
+ * -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. */
+int lease_grant(struct registry *registry, struct version *version, uint32_t replica,
+		const struct lease_holder *holder, struct lease **ret_lease, struct error *error);
 /* The same for a lease that an earlier gpuwmd granted. The version may be retiring. */
-int lease_resume(struct registry *registry, struct version *version, uint32_t replica, void *holder,
-		 struct lease **holder_leases, struct quota *quota, uid_t uid, struct lease **ret_lease,
-		 struct error *error);
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica,
+		 const struct lease_holder *holder, struct lease **ret_lease, struct error *error);
 /* Returns the lease with this id if this holder has it, else NULL. Takes constant time. */
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
 /* Returns the lease with this id, or NULL. */
@@ -286,12 +292,16 @@ struct swap_result {
 	uint64_t generation;
 	bool changed;
 };
-/* Moves an alias to the version `to`, or removes it (to NULL; the generation is 0 then). expect: the version that the alias
- * must name now; a zero id: the alias must not be there; NULL: it may name any version. If nothing changes, ret->old is
- * ret->now. The rules are hot_swap's in docs/protocol.md. Fails with -EINVAL, -ENOENT, -EBUSY (the alias does not name what is
- * expected), -EEXIST (the name is a tag), -EBADMSG or -ENODEV (`to` is tainted), -EDQUOT and -ENOMEM. */
-int registry_swap(struct registry *registry, const char *model, const char *alias, struct version *to,
-		  const struct version_id *expect, struct swap_result *ret, struct error *error);
+struct alias_move {
+	const char *model, *alias;
+	struct version *to; /* NULL: the alias is removed, and the generation is 0 then */
+	/* The version that the alias must name now. A zero id: the alias must not be there. NULL: it may name any version. */
+	const struct version_id *expect;
+};
+/* Moves or removes an alias. If nothing changes, ret->old is ret->now. The rules are hot_swap's in docs/protocol.md. Fails with -EINVAL, -ENOENT, -EBUSY (the alias does not name what is
+ * expected), -EEXIST (the name is a tag), -EBADMSG or -ENODEV (moved->to is tainted), -EDQUOT and -ENOMEM. */
+int registry_swap(struct registry *registry, const struct alias_move *moved, struct swap_result *ret,
+		  struct error *error);
 /* Checks whether registry_swap could move the alias to a version that is ready. Fails with those of its errors that do not
  * depend on the version. */
 int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,

@@ -183,8 +183,10 @@ int method_load(struct request *request, struct fields *params, struct error *er
 	if (r == 0)
 		r = check_names(server, &load, error);
 	if (r == 0)
-		r = job_new(&server->work, JOB_LOAD, load.name.model, load.name.name,
-			    request->session->peer.uid, &job, error);
+		r = job_new(&server->work,
+			    &(struct job_wish){JOB_LOAD, load.name.model, load.name.name,
+					       request->session->peer.uid},
+			    &job, error);
 	if (r < 0) {
 		free(load.key);
 		return r;

@@ -142,21 +142,25 @@ static void answer(const struct request *request, const struct found *found, uin
 	request_answer_lease(request, &w, fds, replica->segment_count + 1, lease);
 }
 
+static struct lease_holder holder_of(const struct server *server, struct session *session)
+{
+	return (struct lease_holder){session, &session->client->leases, server->ledger.quota,
+				     session->peer.uid};
+}
+
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
 static int shared(const struct request *request, const struct found *found, bool look, struct error *error)
 {
-	struct session *session = request->session;
 	struct server *server = request->server;
+	const struct lease_holder holder = holder_of(server, request->session);
 	struct lease *lease;
 	int r;
 
 	if (look) /* as freely as a lease of before a restart */
-		r = lease_resume(server->ledger.registry, found->version, found->replica, session,
-				 &session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+		r = lease_resume(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				 error);
 	else
-		r = lease_grant(server->ledger.registry, found->version, found->replica, session,
-				&session->client->leases, server->ledger.quota, session->peer.uid, &lease,
+		r = lease_grant(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				error);
 	if (r == 0)
 		answer(request, found, lease->id);
@@ -298,6 +302,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 {
 	struct server *server = request->server;
 	struct session *session = request->session;
+	const struct lease_holder holder = holder_of(server, session);
 	struct version *version;
 	uint64_t generation;
 	uint32_t replica;
@@ -317,8 +322,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	r = find_replica(version, wanted, &replica, error);
 	if (r < 0)
 		return r;
-	return lease_resume(server->ledger.registry, version, replica, session, &session->client->leases,
-			    server->ledger.quota, session->peer.uid, ret, error);
+	return lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
 }
 
 /* One of them; what is wrong with it is its own answer. */

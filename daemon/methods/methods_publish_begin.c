@@ -122,8 +122,10 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 {
 	struct server *server = request->server;
 	struct job *job = NULL;
-	int r = job_new(&server->work, JOB_CHECK, begin->name.model, begin->name.name,
-			request->session->peer.uid, &job, error);
+	int r = job_new(
+		&server->work,
+		&(struct job_wish){JOB_CHECK, begin->name.model, begin->name.name, request->session->peer.uid},
+		&job, error);
 
 	if (r < 0) {
 		close(sock);

@@ -1,7 +1,9 @@
 #include "crowded.h"
+#include "net.h"
 #include "session.h"
 
 #include <stdlib.h>
+#include <utlist.h>
 
 #define RETRY_MS 10 /* a peer that reads at all has read by then */
 
@@ -45,23 +47,17 @@ struct crowded *crowded_free(struct crowded *crowded)
 
 void crowded_add(struct crowded *crowded, struct session *session)
 {
-	if (session->link_crowded)
+	if (session->prev_crowded)
 		return;
-	session->next_crowded = crowded->first;
-	session->link_crowded = &crowded->first;
-	if (crowded->first)
-		crowded->first->link_crowded = &session->next_crowded;
-	crowded->first = session;
+	DL_PREPEND2(crowded->first, session, prev_crowded, next_crowded);
 	if (!uv_is_active((uv_handle_t *)&crowded->timer))
 		uv_timer_start(&crowded->timer, on_timer, RETRY_MS, RETRY_MS);
 }
 
 void crowded_remove(struct session *session)
 {
-	if (!session->link_crowded)
+	if (!session->prev_crowded)
 		return;
-	*session->link_crowded = session->next_crowded;
-	if (session->next_crowded)
-		session->next_crowded->link_crowded = session->link_crowded;
-	session->link_crowded = NULL;
+	DL_DELETE2(session->net->crowded->first, session, prev_crowded, next_crowded);
+	session->prev_crowded = NULL;
 }

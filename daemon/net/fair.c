@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* Events that one epoll_wait brings: few, since they are one turn's at most. */
 #define BATCH 16
@@ -26,18 +27,18 @@ struct fair_share {
 	/* What the kernel reported and nobody has looked at yet; a forgotten watch is NULL there. */
 	struct epoll_event batch[BATCH];
 	int batch_at, batch_count;
-	struct fair_task *tasks, **tasks_end;
+	struct fair_task *tasks;
 	bool task_next; /* tasks and descriptors take turns */
 	uint64_t rests_until_ns; /* it took longer than its turn */
 	struct queue *queue; /* that it is in; NULL: it has nothing to do */
 	bool served; /* now */
-	struct fair_share *next_queued;
+	struct fair_share *prev_queued, *next_queued;
 	bool hashed; /* one uid's own */
 	UT_hash_handle hh;
 };
 
 struct queue {
-	struct fair_share *first, **end;
+	struct fair_share *first;
 	uint64_t count;
 };
 
@@ -66,11 +67,6 @@ static void on_awake(uv_idle_t *idle)
 	(void)idle; /* that it is active makes the loop look for events without waiting */
 }
 
-static void queue_init(struct queue *queue)
-{
-	*queue = (struct queue){.end = &queue->first};
-}
-
 static void enqueue(struct fair_share *share, struct queue *queue)
 {
 	struct fair *fair = share->fair;
@@ -78,9 +74,7 @@ static void enqueue(struct fair_share *share, struct queue *queue)
 	if (share->queue)
 		return;
 	share->queue = queue;
-	share->next_queued = NULL;
-	*queue->end = share;
-	queue->end = &share->next_queued;
+	DL_APPEND2(queue->first, share, prev_queued, next_queued);
 	queue->count++;
 	if (fair->queued_count++ == 0)
 		uv_idle_start(&fair->awake, on_awake);
@@ -90,13 +84,8 @@ static void dequeue(struct fair_share *share)
 {
 	struct fair *fair = share->fair;
 	struct queue *queue = share->queue;
-	struct fair_share **link = &queue->first;
 
-	while (*link != share)
-		link = &(*link)->next_queued;
-	*link = share->next_queued;
-	if (!*link)
-		queue->end = link;
+	DL_DELETE2(queue->first, share, prev_queued, next_queued);
 	queue->count--;
 	share->queue = NULL;
 	if (--fair->queued_count == 0)
@@ -271,7 +260,6 @@ static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns)
 		return NULL;
 	share->fair = fair;
 	share->quantum_ns = quantum_ns;
-	share->tasks_end = &share->tasks;
 	share->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (share->epoll < 0 || uv_poll_init(fair->loop, &share->poll, share->epoll) < 0) {
 		if (share->epoll >= 0)
@@ -384,10 +372,7 @@ void fair_due(struct fair_share *share, struct fair_task *task)
 	if (task->share)
 		return;
 	task->share = share;
-	task->next = NULL;
-	task->link = share->tasks_end;
-	*task->link = task;
-	share->tasks_end = &task->next;
+	DL_APPEND(share->tasks, task);
 	wake(share);
 }
 
@@ -397,11 +382,7 @@ void fair_undue(struct fair_task *task)
 
 	if (!share)
 		return;
-	*task->link = task->next;
-	if (task->next)
-		task->next->link = task->link;
-	else
-		share->tasks_end = task->link;
+	DL_DELETE(share->tasks, task);
 	task->share = NULL;
 }
 
@@ -414,9 +395,6 @@ struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data)
 	if (!fair)
 		return NULL;
 	*fair = (struct fair){.loop = loop, .after = after, .data = data};
-	queue_init(&fair->operators);
-	queue_init(&fair->fresh);
-	queue_init(&fair->busy);
 	fair->first = join(share_new(fair, FAIR_QUANTUM_FIRST_NS));
 	if (!fair->first) {
 		free(fair);

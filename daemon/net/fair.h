@@ -35,7 +35,7 @@ struct fair_watch {
 /* Work that is done in the share's time without a descriptor. The owner embeds it, zeroed. */
 struct fair_task {
 	struct fair_share *share; /* NULL: it is not due */
-	struct fair_task *next, **link;
+	struct fair_task *prev, *next;
 	bool (*call)(struct fair_task *task); /* returns true if there is more to do: the task is due again */
 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* ---- the socket ---- */
 
@@ -177,11 +178,7 @@ static void list_session(struct session *s)
 
 	s->id = ++net->last_session;
 	s->since_ms = clock_wall_ms();
-	s->next = net->sessions;
-	s->link = &net->sessions;
-	if (s->next)
-		s->next->link = &s->next;
-	net->sessions = s;
+	DL_PREPEND(net->sessions, s);
 	net->session_count += s->kind != SESSION_LOADER;
 }
 
@@ -214,7 +211,6 @@ int session_new(struct net *net, int sock, enum session_kind kind, struct sessio
 	s->io.call = on_socket;
 	s->death.call = on_death;
 	s->task.call = arrive;
-	s->out_end = &s->out;
 	s->peer.pidfd = -1;
 	r = net->above->begun(net, s);
 	if (r == 0)
@@ -265,9 +261,7 @@ void session_goodbye(struct session *s)
 		throw_away(s->sock);
 	if (!unread_take_over(s))
 		close(s->sock);
-	*s->link = s->next;
-	if (s->next)
-		s->next->link = s->link;
+	DL_DELETE(net->sessions, s);
 	net->session_count -= s->kind != SESSION_LOADER;
 	session_free(s);
 }

@@ -23,7 +23,7 @@ enum session_kind { SESSION_WORKER, SESSION_ADMIN, SESSION_LOADER };
 struct session {
 	struct net *net;
 	struct client *client; /* what the floors above know of the peer; this floor does not look inside */
-	struct session *next, **link;
+	struct session *prev, *next;
 	struct session *next_ended;
 	uint64_t id;
 	enum session_kind kind;
@@ -35,12 +35,12 @@ struct session {
 	struct fair_share *share;
 	struct fair_watch io, death; /* the socket; the pidfd */
 	struct fair_task task; /* what it does next without an event: identify its peer, or try to send again */
-	struct outgoing *out, **out_end;
+	struct outgoing *out;
 	unsigned fds_sent; /* descriptors since the socket was last seen to be empty; unread.h counts them */
 	struct unread_user *unread_of; /* NULL: it has none */
-	struct session *next_unread, **link_unread;
+	struct session *prev_unread, *next_unread;
 	uint64_t crowded_since; /* steady ms: the kernel refuses more descriptors in flight; 0: no */
-	struct session *next_crowded, **link_crowded; /* crowded.h; NULL: it is not in its list */
+	struct session *prev_crowded, *next_crowded; /* crowded.h; NULL: it is not in its list */
 	bool finishing; /* it reads no more, and ends when everything is sent */
 	bool ended; /* session_end was called */
 	bool dead; /* its process has exited */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* While peers of this user leave too many descriptors unread, gpuwmd tries a reply with descriptors again for this time:
  * 64 workers take 252 descriptors each in less, and a client waits for longer. */
@@ -16,7 +17,7 @@
 
 /* A packet that waits; data lies behind the descriptors. */
 struct outgoing {
-	struct outgoing *next;
+	struct outgoing *prev, *next;
 	struct parcel parcel;
 	int fds[];
 };
@@ -48,9 +49,7 @@ void outgoing_pop(struct session *s)
 {
 	struct outgoing *o = s->out;
 
-	s->out = o->next;
-	if (!s->out)
-		s->out_end = &s->out;
+	DL_DELETE(s->out, o);
 	close_fds(&o->parcel);
 	free(o);
 }
@@ -168,8 +167,7 @@ void session_send(struct session *s, const struct parcel *parcel)
 		session_end(s);
 		return;
 	}
-	*s->out_end = o;
-	s->out_end = &o->next;
+	DL_APPEND(s->out, o);
 	if (s->out == o && !blocked(s, r))
 		session_flush(s);
 }
@@ -194,20 +192,18 @@ int session_refuse(struct session *s, const uint64_t *id, const struct error *er
 
 bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
 {
-	struct outgoing **link = &s->out, *o;
+	struct outgoing *o;
+	bool first;
 
-	while (*link && (*link)->parcel.lease != lease)
-		link = &(*link)->next;
-	o = *link;
+	DL_SEARCH_SCALAR(s->out, o, parcel.lease, lease);
 	if (!o)
 		return false;
+	first = o == s->out;
 	*ret_request = o->parcel.request;
-	*link = o->next;
-	if (!*link)
-		s->out_end = link;
+	DL_DELETE(s->out, o);
 	close_fds(&o->parcel);
 	free(o);
-	if (link == &s->out) { /* what is behind it may go now */
+	if (first) { /* what is behind it may go now */
 		forget_crowd(s);
 		session_flush(s);
 	}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* Sessions that are asked at a time whether their peers have read: 0.2 us each. */
 #define LOOKED_AT 16
@@ -15,8 +16,7 @@ struct unread_user {
 	struct unread *unread;
 	uid_t uid;
 	uint64_t count; /* with leftovers' */
-	struct session *first,
-		**end; /* who may have some unread; those that were looked at longest ago come first */
+	struct session *first; /* who may have some unread; those that were looked at longest ago come first */
 	struct leftover *leftovers;
 	UT_hash_handle hh;
 };
@@ -28,7 +28,7 @@ struct leftover {
 	struct quota_charge charge;
 	struct fair_share *share;
 	unsigned fds;
-	struct leftover *next, **link;
+	struct leftover *prev, *next;
 };
 
 struct unread {
@@ -60,7 +60,6 @@ static struct unread_user *user_get(struct unread *unread, uid_t uid)
 		return NULL;
 	user->unread = unread;
 	user->uid = uid;
-	user->end = &user->first;
 	HASH_ADD(hh, unread->users, uid, sizeof(uid), user);
 	if (user->hh.tbl)
 		return user;
@@ -89,19 +88,12 @@ uint64_t unread_count(const struct unread *unread, unsigned uid)
 static void enlist(struct unread_user *user, struct session *session)
 {
 	session->unread_of = user;
-	session->next_unread = NULL;
-	session->link_unread = user->end;
-	*user->end = session;
-	user->end = &session->next_unread;
+	DL_APPEND2(user->first, session, prev_unread, next_unread);
 }
 
 static void delist(struct session *session)
 {
-	*session->link_unread = session->next_unread;
-	if (session->next_unread)
-		session->next_unread->link_unread = session->link_unread;
-	else
-		session->unread_of->end = session->link_unread;
+	DL_DELETE2(session->unread_of->first, session, prev_unread, next_unread);
 	session->unread_of = NULL;
 }
 
@@ -187,9 +179,7 @@ static void leftover_free(struct leftover *left)
 	close(left->watch.fd);
 	fair_leave(left->share);
 	quota_release(&left->charge);
-	*left->link = left->next;
-	if (left->next)
-		left->next->link = left->link;
+	DL_DELETE(user->leftovers, left);
 	give_back(user, left->fds);
 	free(left);
 }
@@ -224,11 +214,7 @@ bool unread_take_over(struct session *session)
 	}
 	session->net->unread->leftovers++;
 	delist(session);
-	left->next = user->leftovers;
-	left->link = &user->leftovers;
-	if (left->next)
-		left->next->link = &left->next;
-	user->leftovers = left;
+	DL_PREPEND(user->leftovers, left);
 	session->fds_sent = 0;
 	session->charge = (struct quota_charge){0};
 	session->share = NULL;

@@ -50,8 +50,10 @@ int claims_check(const struct work *work, const struct session *session, const s
 int claims_elect(struct work *work, struct session *session, const struct ref *name, struct error *error)
 {
 	struct claim *claim;
-	int r = claim_take(work->ledger->claims, name, session, &session->client->claims, work->ledger->quota,
-			   session->peer.uid, &claim, error);
+	int r = claim_take(work->ledger->claims, name,
+			   &(struct claim_holder){session, &session->client->claims, work->ledger->quota,
+						  session->peer.uid},
+			   &claim, error);
 
 	if (r == 0)
 		claims_settle(work);

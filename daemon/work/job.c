@@ -142,26 +142,26 @@ static int check_queued(const struct job_table *table, struct error *error)
 			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
 }
 
-int job_new(struct work *work, enum job_kind kind, const char *model, const char *tag, uid_t uid,
-	    struct job **ret_job, struct error *error)
+int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job, struct error *error)
 {
 	struct job_table *table = &work->jobs;
 	struct job *job;
 
-	if (kind == JOB_CHECK ? check_open_checks(table, uid, error) < 0 : check_queued(table, error) < 0)
+	if (wish->kind == JOB_CHECK ? check_open_checks(table, wish->uid, error) < 0
+				    : check_queued(table, error) < 0)
 		return error->code;
 	job_table_prune(table);
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	job->id = ++table->last_id;
-	job->kind = kind;
-	job->actions = table->actions[kind];
-	job->uid = uid;
+	job->kind = wish->kind;
+	job->actions = table->actions[wish->kind];
+	job->uid = wish->uid;
 	job->created_ms = clock_wall_ms();
 	job->publisher_sock = -1;
-	snprintf(job->model, sizeof(job->model), "%s", model);
-	snprintf(job->tag, sizeof(job->tag), "%s", tag);
+	snprintf(job->model, sizeof(job->model), "%s", wish->model);
+	snprintf(job->tag, sizeof(job->tag), "%s", wish->tag);
 	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");
 	job_record_phase(&job->record, "waiting", clock_steady_ms());
 	*table->end = job;

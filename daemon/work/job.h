@@ -113,10 +113,16 @@ struct job_table {
 void job_table_init(struct job_table *table, const struct job_actions *const actions[JOB_KINDS]);
 void job_table_clear(struct job_table *table);
 
+/* What a job is for. */
+struct job_wish {
+	enum job_kind kind;
+	const char *model, *tag;
+	uid_t uid;
+};
+
 /* Makes a queued job; the caller fills in what its kind needs. Sets *ret_job, which belongs to the table. Fails with -EDQUOT
  * (there are JOBS_QUEUED_MAX jobs; for a check CHECKS_OPEN_MAX or CHECKS_OPEN_PER_UID_MAX) and -ENOMEM. */
-int job_new(struct work *work, enum job_kind kind, const char *model, const char *tag, uid_t uid,
-	    struct job **ret_job, struct error *error);
+int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job, struct error *error);
 /* The check waits for its publisher from now on (hand_in_await), and needs no loader until then. */
 void job_awaits_publisher(struct job_table *table, struct job *job);
 /* The publisher of the check has handed in: the check waits for a loader now. */

@@ -307,7 +307,7 @@ static bool add_context(struct loader *l, struct device *device)
 	struct shared_charge *shared = NULL;
 	struct error error;
 
-	if (!device->kind->is_gpu || device->lost.code || is_covered(l->pool, device) ||
+	if (!device->kind->context_bytes || device->lost.code || is_covered(l->pool, device) ||
 	    is_awaited(l->pool->work, device) || budget_charge_context(device, &charge, &error) < 0)
 		return false;
 	shared = charge.bytes ? shared_charge_new(&charge) : NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 struct mourning {
 	uv_poll_t poll;
@@ -15,7 +16,7 @@ struct mourning {
 	struct shared_charge *charges[PARTS_PER_VERSION_MAX];
 	uint32_t count;
 	struct quota_charge charge;
-	struct mourning *next, **link;
+	struct mourning *prev, *next;
 };
 
 static void on_closed(uv_handle_t *handle)
@@ -36,11 +37,11 @@ static void drop_all(struct shared_charge *const *charges, uint32_t count)
 
 static void end(struct mourning *m)
 {
+	struct work *work = m->poll.loop->data;
+
 	drop_all(m->charges, m->count);
 	quota_release(&m->charge);
-	*m->link = m->next;
-	if (m->next)
-		m->next->link = m->link;
+	DL_DELETE(work->mourning, m);
 	uv_close((uv_handle_t *)&m->poll, on_closed);
 	uv_close((uv_handle_t *)&m->timer, on_closed);
 }
@@ -141,11 +142,7 @@ void mourn(struct work *work, int pidfd, struct shared_charge *const *charges, u
 	m->charge = *charge;
 	*charge = (struct quota_charge){0};
 	m->poll.data = m->timer.data = m;
-	m->next = work->mourning;
-	m->link = &work->mourning;
-	if (m->next)
-		m->next->link = &m->next;
-	work->mourning = m;
+	DL_PREPEND(work->mourning, m);
 	uv_poll_start(&m->poll, UV_READABLE, on_gone);
 	uv_timer_start(&m->timer, on_patience_over, work->config->publish_silence_ms,
 		       work->config->publish_silence_ms);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 /* ---- making ---- */
 
@@ -34,11 +35,7 @@ static struct revoked_holder *holder_of(struct revoked_table *table, struct sess
 	holder->kind = session->kind;
 	snprintf(holder->name, sizeof(holder->name), "%s", session->client->name);
 	holder->untold_end = &holder->untold;
-	holder->next = table->holders;
-	holder->link = &table->holders;
-	if (holder->next)
-		holder->next->link = &holder->next;
-	table->holders = holder;
+	DL_PREPEND(table->holders, holder);
 	session->client->revoked = holder;
 	return holder;
 }
@@ -67,11 +64,7 @@ static void of_version_drop(struct of_version *of)
 static void link_holder(struct revoked *revoked, struct revoked_holder *holder)
 {
 	revoked->holder = holder;
-	revoked->next_of_holder = holder->first;
-	revoked->link_of_holder = &holder->first;
-	if (holder->first)
-		holder->first->link_of_holder = &revoked->next_of_holder;
-	holder->first = revoked;
+	DL_PREPEND2(holder->first, revoked, prev_of_holder, next_of_holder);
 	*holder->untold_end = revoked;
 	holder->untold_end = &revoked->next_untold;
 }
@@ -79,20 +72,14 @@ static void link_holder(struct revoked *revoked, struct revoked_holder *holder)
 static void link_version(struct revoked *revoked, struct version *version)
 {
 	revoked->version = version;
-	revoked->next_of_version = version->revoked;
-	revoked->link_of_version = &version->revoked;
-	if (version->revoked)
-		version->revoked->link_of_version = &revoked->next_of_version;
-	version->revoked = revoked;
+	DL_PREPEND2(version->revoked, revoked, prev_of_version, next_of_version);
 }
 
 static void unlink_version(struct revoked *revoked)
 {
 	if (!revoked->version)
 		return;
-	*revoked->link_of_version = revoked->next_of_version;
-	if (revoked->next_of_version)
-		revoked->next_of_version->link_of_version = revoked->link_of_version;
+	DL_DELETE2(revoked->version->revoked, revoked, prev_of_version, next_of_version);
 	revoked->version = NULL;
 }
 
@@ -116,9 +103,7 @@ void revoked_end(struct revoked *revoked)
 
 	HASH_DEL(table->by_id, revoked);
 	table->count--;
-	*revoked->link_of_holder = revoked->next_of_holder;
-	if (revoked->next_of_holder)
-		revoked->next_of_holder->link_of_holder = revoked->link_of_holder;
+	DL_DELETE2(revoked->holder->first, revoked, prev_of_holder, next_of_holder);
 	unlink_version(revoked);
 	grant_unmap(revoked);
 	of_version_drop(revoked->of);
@@ -131,9 +116,7 @@ void revoked_holder_end(struct revoked_holder *holder)
 	if (holder->session)
 		holder->session->client->revoked = NULL;
 	revoked_unwatch(holder);
-	*holder->link = holder->next;
-	if (holder->next)
-		holder->next->link = holder->link;
+	DL_DELETE(holder->work->revoked->holders, holder);
 	free(holder);
 }
 

@@ -30,8 +30,8 @@ struct revoked {
 	struct shared_charge *shared; /* of the freed version's part */
 	struct quota_charge charge;
 	bool unsent; /* its descriptors never went out: nothing is mapped */
-	struct revoked *next_of_holder, **link_of_holder;
-	struct revoked *next_of_version, **link_of_version;
+	struct revoked *prev_of_holder, *next_of_holder;
+	struct revoked *prev_of_version, *next_of_version;
 	struct revoked *next_untold, *next_of_event;
 	UT_hash_handle hh;
 };
@@ -47,10 +47,10 @@ struct revoked_holder {
 	char name[NAME_BYTES_MAX + 1];
 	enum session_kind kind;
 	struct revoked_watch *watch; /* NULL: the session is there */
-	struct revoked_holder *next_of_watch, **link_of_watch;
+	struct revoked_holder *prev_of_watch, *next_of_watch;
 	struct revoked *first;
 	struct revoked *untold, **untold_end;
-	struct revoked_holder *next, **link;
+	struct revoked_holder *prev, *next;
 };
 
 struct revoked_table {

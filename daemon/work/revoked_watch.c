@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 /* All sessions of a process that have ended share one. */
 struct revoked_watch {
@@ -18,7 +19,7 @@ struct revoked_watch {
 	int pidfd;
 	uv_poll_t poll;
 	struct revoked_holder *holders; /* a list */
-	struct revoked_watch *next, **link;
+	struct revoked_watch *prev, *next;
 };
 
 static bool is_gone(int pidfd)
@@ -81,9 +82,7 @@ static void on_closed(uv_handle_t *handle)
 
 static void watch_end(struct revoked_watch *watch)
 {
-	*watch->link = watch->next;
-	if (watch->next)
-		watch->next->link = watch->link;
+	DL_DELETE(watch->work->revoked->watches, watch);
 	watch->work->revoked->watch_count--;
 	uv_close((uv_handle_t *)&watch->poll, on_closed);
 }
@@ -121,11 +120,7 @@ static struct revoked_watch *watch_new(struct work *work, const struct peer *pee
 		return NULL;
 	}
 	watch->poll.data = watch;
-	watch->next = table->watches;
-	watch->link = &table->watches;
-	if (watch->next)
-		watch->next->link = &watch->next;
-	table->watches = watch;
+	DL_PREPEND(table->watches, watch);
 	table->watch_count++;
 	uv_poll_start(&watch->poll, UV_READABLE, on_exit_of);
 	return watch;
@@ -143,11 +138,7 @@ bool revoked_watch(struct revoked_holder *holder, const struct peer *peer)
 	if (!watch)
 		return false;
 	holder->watch = watch;
-	holder->next_of_watch = watch->holders;
-	holder->link_of_watch = &watch->holders;
-	if (holder->next_of_watch)
-		holder->next_of_watch->link_of_watch = &holder->next_of_watch;
-	watch->holders = holder;
+	DL_PREPEND2(watch->holders, holder, prev_of_watch, next_of_watch);
 	return true;
 }
 
@@ -157,9 +148,7 @@ void revoked_unwatch(struct revoked_holder *holder)
 
 	if (!watch)
 		return;
-	*holder->link_of_watch = holder->next_of_watch;
-	if (holder->next_of_watch)
-		holder->next_of_watch->link_of_watch = holder->link_of_watch;
+	DL_DELETE2(watch->holders, holder, prev_of_watch, next_of_watch);
 	holder->watch = NULL;
 	if (!watch->holders)
 		watch_end(watch);

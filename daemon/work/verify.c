@@ -10,7 +10,8 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 {
 	const struct replica *part = &version->replicas[replica];
 	struct job *job;
-	int r = job_new(work, JOB_VERIFY, model_name(version->model), version->tag, uid, &job, error);
+	int r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
+			&job, error);
 
 	if (r < 0)
 		return r;

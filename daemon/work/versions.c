@@ -45,7 +45,8 @@ static bool move_alias(struct work *work, const struct publish *publish, struct 
 	struct error error;
 
 	if ((publish->has_expect || alias_stands(work, publish, &error) == 0) &&
-	    registry_swap(work->ledger->registry, model, alias, version, NULL, ret, &error) == 0)
+	    registry_swap(work->ledger->registry, &(struct alias_move){model, alias, version, NULL}, ret,
+			  &error) == 0)
 		return ret->changed;
 	error_set(&version->error, error.code, error.detail,
 		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
@@ -207,7 +208,8 @@ int versions_swap(struct work *work, const struct versions_swap *swap, struct sw
 		  struct error *ret_kept, struct error *error)
 {
 	bool retired = false;
-	int r = registry_swap(work->ledger->registry, swap->model, swap->alias, swap->to, swap->expect, ret,
+	int r = registry_swap(work->ledger->registry,
+			      &(struct alias_move){swap->model, swap->alias, swap->to, swap->expect}, ret,
 			      error);
 
 	ret_kept->code = 0;

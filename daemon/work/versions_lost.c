@@ -120,7 +120,8 @@ static void remove_aliases(struct work *work, struct version *version)
 
 	while ((alias = alias_of(work, version))) {
 		snprintf(name, sizeof(name), "%s", alias->name);
-		if (registry_swap(work->ledger->registry, model, name, NULL, NULL, &result, NULL) < 0)
+		if (registry_swap(work->ledger->registry, &(struct alias_move){model, name, NULL, NULL},
+				  &result, NULL) < 0)
 			return;
 		tell_swapped(work, model, name, &result);
 	}

@@ -71,12 +71,12 @@ static size_t mutate(char *text, size_t bytes, size_t room)
 	}
 }
 
-static void check_accepted(const struct safetensors *content, size_t header, uint64_t file)
+static void check_accepted(const struct format_content *content, size_t header, uint64_t file)
 {
 	uint64_t at = 8 + header, bytes;
 
 	for (size_t i = 0; i < content->count; i++) {
-		const struct safetensors_tensor *tensor = &content->tensors[i];
+		const struct format_tensor *tensor = &content->tensors[i];
 
 		must(tensor->offset == at, "no gap, no overlap");
 		must(dtype_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes) == 0, "shape");
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 		const char *seed = seeds[draw(COUNT(seeds))];
 		size_t bytes = strlen(seed);
 		uint64_t data[] = {0, 4, 6, 8, 24, draw(64)};
-		struct safetensors content;
+		struct format_content content;
 		struct error error;
 		char *exact;
 
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 		uint64_t file = 8 + bytes + data[draw(COUNT(data))];
 		if (safetensors_parse("fuzz", exact, bytes, file, &content, &error) == 0) {
 			check_accepted(&content, bytes, file);
-			safetensors_clear(&content);
+			format_content_clear(&content);
 			accepted++;
 		}
 		free(exact);

@@ -23,7 +23,7 @@ static struct {
 static void add_device(struct device_table *table, const char *id, bool is_cuda)
 {
 	struct device device = {.name = "a device",
-				.kind = is_cuda ? &memory_cuda : &memory_host,
+				.kind = is_cuda ? &kind_cuda : &kind_host,
 				.total = GIB(80),
 				.granularity = 4096};
 

@@ -25,7 +25,7 @@ static bool read_number(uint32_t *ret)
 /* The header in memory of exactly its size, so that a sanitizer sees each byte too far. */
 static int judge_header(const uint8_t *file, uint32_t bytes, uint64_t header_bytes)
 {
-	struct safetensors content;
+	struct format_content content;
 	void *header = malloc(header_bytes);
 	int r;
 
@@ -33,7 +33,7 @@ static int judge_header(const uint8_t *file, uint32_t bytes, uint64_t header_byt
 	memcpy(header, file + SAFETENSORS_PREFIX, header_bytes);
 	r = safetensors_parse("file", header, header_bytes, bytes, &content, &(struct error){0});
 	if (r == 0)
-		safetensors_clear(&content);
+		format_content_clear(&content);
 	free(header);
 	return r;
 }

@@ -4,7 +4,8 @@ static struct swap_result result;
 
 static int swap(const char *alias, struct version *to, const struct version_id *expect)
 {
-	return registry_swap(ledger.registry, "m", alias, to, expect, &result, &ledger.error);
+	return registry_swap(ledger.registry, &(struct alias_move){"m", alias, to, expect}, &result,
+			     &ledger.error);
 }
 
 LedgerTest(alias, current_is_taken_by_the_first_ready_version_only)
@@ -100,7 +101,8 @@ LedgerTest(alias, removed_leaves_previous)
 	cr_expect_eq(ledger_find("m@previous"), v1);
 	cr_expect_eq(v2->alias_count, 0);
 	expect_error(swap("current", NULL, NULL), -ENOENT, "model \"m\" has no alias \"current\"");
-	expect_error(registry_swap(ledger.registry, "x", "current", NULL, NULL, &result, &ledger.error),
+	expect_error(registry_swap(ledger.registry, &(struct alias_move){"x", "current", NULL, NULL}, &result,
+				   &ledger.error),
 		     -ENOENT, "model \"x\" has no alias \"current\"");
 }
 

@@ -44,7 +44,9 @@ static struct ref name_of(const char *model, const char *tag)
 
 static int take(struct ref name, int holder, struct claim **ret)
 {
-	return claim_take(table, &name, &held[holder], &held[holder], quota, (uid_t)(holder / 2), ret, &error);
+	return claim_take(table, &name,
+			  &(struct claim_holder){&held[holder], &held[holder], quota, (uid_t)(holder / 2)}, ret,
+			  &error);
 }
 
 Test(claim, is_of_one_name_and_one_holder)
@@ -212,7 +214,8 @@ Test(claim, that_has_begun_is_not_kept)
 	struct claim *list = NULL, *claim;
 	const struct ref name = {.model = "m", .name = "v1"};
 
-	cr_assert_eq(claim_take(table, &name, &list, &list, quota, 9, &claim, &error), 0);
+	cr_assert_eq(claim_take(table, &name, &(struct claim_holder){&list, &list, quota, 9}, &claim, &error),
+		     0);
 	cr_expect(claim_is_kept(claim));
 	claim_begin(table, claim, &publish);
 	cr_expect_not(claim_is_kept(claim));

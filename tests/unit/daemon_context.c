@@ -16,7 +16,7 @@ static int loader = -1;
 static void begin(uint64_t budget, int pidfd)
 {
 	struct device report = {
-		.id = GPU, .name = "gpu", .kind = &memory_cuda, .total = GIB(1), .context = CONTEXT};
+		.id = GPU, .name = "gpu", .kind = &kind_cuda, .total = GIB(1), .context = CONTEXT};
 
 	cr_assert_eq(device_table_budget(&server->ledger.devices, GPU, budget, 0), 0);
 	cr_assert_eq(device_table_report(&server->ledger.devices, &report, 1), 0);
@@ -31,7 +31,7 @@ static struct job *load_to(struct device *second)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
@@ -287,14 +287,14 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 	struct job *job;
 
 	begin(GIB(1), -1);
-	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	cr_expect_eq(gpu->used, CONTEXT);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(&server->work, job, &error);
 	cr_expect_eq(gpu->used, 0);
-	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	fail_alloc_arm(1);
 	cr_expect_eq(job_charge_contexts(job, NULL, &error), -ENOMEM);
@@ -347,7 +347,7 @@ Test(context, without_memory_goes_with_the_job)
 	struct job *job;
 
 	begin(GIB(1), -1);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	fail_alloc_arm(1);

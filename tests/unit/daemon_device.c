@@ -5,7 +5,7 @@ static struct device_table table;
 
 static int report(const char *id, bool is_cuda, uint64_t total)
 {
-	struct device device = {.kind = is_cuda ? &memory_cuda : &memory_host,
+	struct device device = {.kind = is_cuda ? &kind_cuda : &kind_host,
 				.total = total,
 				.free = total / 2,
 				.granularity = 512};
@@ -40,7 +40,7 @@ Test(device, is_added_by_its_first_report)
 Test(device, is_refreshed_without_a_new_budget)
 {
 	struct device again = {
-		.id = "host", .kind = &memory_host, .name = "other", .total = 5, .free = 3, .granularity = 1};
+		.id = "host", .kind = &kind_host, .name = "other", .total = 5, .free = 3, .granularity = 1};
 	struct device *device;
 
 	report("host", false, 1000);
@@ -73,7 +73,7 @@ Test(device, stays_lost_whatever_is_reported)
 
 Test(device, ends_a_name_that_fills_its_field)
 {
-	struct device full = {.id = "host", .kind = &memory_host, .total = 5};
+	struct device full = {.id = "host", .kind = &kind_host, .total = 5};
 
 	memset(full.name, 'x', sizeof(full.name));
 	cr_assert_eq(device_table_report(&table, &full, 1), 0);
@@ -278,7 +278,7 @@ Test(bytes, are_parsed_exactly)
 
 static struct device *with_context(uint64_t total, uint64_t context)
 {
-	struct device device = {.id = LEDGER_GPU, .kind = &memory_cuda, .total = total, .context = context};
+	struct device device = {.id = LEDGER_GPU, .kind = &kind_cuda, .total = total, .context = context};
 
 	cr_assert_eq(device_table_report(&table, &device, 7), 0);
 	return device_find(&table, LEDGER_GPU);

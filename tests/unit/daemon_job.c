@@ -532,7 +532,7 @@ static struct job *check_by(uid_t uid)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", uid, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", uid}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loader_pool_turn(server->work.loaders);
 	return job;
@@ -545,10 +545,11 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
-	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 1, &job, &error), -EDQUOT);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 1}, &job, &error),
+		     -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
-	cr_assert_eq(job_new(&server->work, JOB_CHECK, "m", "v1", 2, &job, &error), 0);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 1, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 2}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 1}, &job, &error), 0);
 }
 
 /* However many parts a publish has. */
@@ -618,7 +619,7 @@ Test(job, loads_come_before_checks)
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	check = check_by(1);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v2", 1, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
 	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);

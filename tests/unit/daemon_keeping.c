@@ -335,8 +335,9 @@ Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
 
 	begin("100");
 	version = stored("v1");
-	cr_assert_eq(lease_grant(server->ledger.registry, version, 0, &lease, &leases_of, server->ledger.quota,
-				 1, &lease, &error),
+	cr_assert_eq(lease_grant(server->ledger.registry, version, 0,
+				 &(struct lease_holder){&lease, &leases_of, server->ledger.quota, 1}, &lease,
+				 &error),
 		     0);
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, version, &error), 0);

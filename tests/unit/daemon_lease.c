@@ -96,13 +96,15 @@ LedgerTest(lease, is_of_ready_versions_only)
 	struct version *version = ledger_building("m", "v1");
 	struct lease *lease = NULL;
 
-	expect_error(lease_grant(ledger.registry, version, 0, &holder, &held, ledger.quota, LEDGER_UID, &lease,
+	expect_error(lease_grant(ledger.registry, version, 0,
+				 &(struct lease_holder){&holder, &held, ledger.quota, LEDGER_UID}, &lease,
 				 &ledger.error),
 		     -EINVAL, "m@v1 is building");
 	ledger_make_ready(version);
 	ledger_swap("m", "current", NULL);
 	registry_retire(ledger.registry, version, NULL);
-	expect_error(lease_grant(ledger.registry, version, 0, &holder, &held, ledger.quota, LEDGER_UID, &lease,
+	expect_error(lease_grant(ledger.registry, version, 0,
+				 &(struct lease_holder){&holder, &held, ledger.quota, LEDGER_UID}, &lease,
 				 &ledger.error),
 		     -EINVAL, "m@v1 is retiring");
 	cr_expect_null(lease);
@@ -118,8 +120,11 @@ LedgerTest(lease, limit_per_user_is_named)
 
 	limits.per_uid[QUOTA_LEASES] = 1;
 	small = quota_new(&limits);
-	cr_assert_eq(lease_grant(ledger.registry, version, 0, &holder, &held, small, 5, &lease, NULL), 0);
-	expect_error(lease_grant(ledger.registry, version, 0, &holder, &held, small, 5, &lease, &ledger.error),
+	cr_assert_eq(lease_grant(ledger.registry, version, 0, &(struct lease_holder){&holder, &held, small, 5},
+				 &lease, NULL),
+		     0);
+	expect_error(lease_grant(ledger.registry, version, 0, &(struct lease_holder){&holder, &held, small, 5},
+				 &lease, &ledger.error),
 		     -EDQUOT, "uid 5 has all 1 leases");
 	cr_expect_eq(version->lease_count, 1);
 	lease_release(ledger.registry, lease);

@@ -177,7 +177,8 @@ static int shared(struct version *version, struct lease **leases)
 {
 	struct lease *lease;
 
-	return lease_grant(ledger.registry, version, 0, leases, leases, ledger.quota, LEDGER_UID, &lease,
+	return lease_grant(ledger.registry, version, 0,
+			   &(struct lease_holder){leases, leases, ledger.quota, LEDGER_UID}, &lease,
 			   &ledger.error);
 }
 
@@ -234,7 +235,7 @@ LedgerTest(out_of_memory, publish_is_not_begun_nor_joined)
 LedgerTest(out_of_memory, device_is_not_added)
 {
 	struct device report = {
-		.id = "GPU-ffffffff-89ab-cdef-0123-456789abcdef", .kind = &memory_cuda, .total = 1};
+		.id = "GPU-ffffffff-89ab-cdef-0123-456789abcdef", .kind = &kind_cuda, .total = 1};
 
 	fail_each(device_table_report(&ledger.devices, &report, 1), 1, ledger.devices.count == 2);
 }

@@ -189,7 +189,7 @@ Test(scrub, counts_what_can_not_be_read)
 static struct device *full_gpu(uint64_t context)
 {
 	struct device gpu = {
-		.id = "GPU-1", .name = "gpu", .kind = &memory_cuda, .total = 1000, .context = context};
+		.id = "GPU-1", .name = "gpu", .kind = &kind_cuda, .total = 1000, .context = context};
 	struct version_id id = {{7}};
 	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 1, .tag = "v0"};
 	struct replica part = {.index.fd = memfd_create("index", MFD_CLOEXEC)};
@@ -341,7 +341,7 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	next_tag(loader);
 	second = standby_with(-1);
 	cr_expect_eq(gpu->contexts, 900);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
 	loader_pool_turn(server->work.loaders);
@@ -367,7 +367,7 @@ Test(scrub, gives_way_to_the_bytes_of_a_load)
 	begin(3);
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &load, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
 	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, gpu), 0);
 	loader_pool_turn(server->work.loaders);

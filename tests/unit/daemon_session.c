@@ -386,13 +386,13 @@ Test(session, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 	one = greeted(SESSION_WORKER);
 	crowded = server->net.sessions;
 	send_get(one, 9, "m", 0);
-	TURN_UNTIL(crowded->link_crowded);
+	TURN_UNTIL(crowded->prev_crowded);
 	begin_request(&w, 1, METHOD_KICK);
 	message_put_u64(&w, "lease", crowded->client->leases->id);
 	send_request(admin, &w);
 	cr_expect_eq(answered(admin), 0, "%s", message.error.message);
 	cr_expect_null(crowded->out);
-	cr_expect_null(crowded->link_crowded);
+	cr_expect_null(crowded->prev_crowded);
 	cr_expect_eq(crowded->crowded_since, 0);
 	for (size_t i = 0; i < LEAVING; i++)
 		close(socks[i]);

@@ -228,11 +228,14 @@ LedgerTest(snapshot, ready_version_can_be_used_as_before)
 	fake_ready("m", "v2");
 	back_from_ledger(&back);
 	version = back_find(&back, "m@v2");
-	cr_assert_eq(lease_grant(back.registry, version, 0, &back, &leases, ledger.quota, LEDGER_UID, &lease,
+	cr_assert_eq(lease_grant(back.registry, version, 0,
+				 &(struct lease_holder){&back, &leases, ledger.quota, LEDGER_UID}, &lease,
 				 &ledger.error),
 		     0);
 	lease_release(back.registry, lease);
-	cr_assert_eq(registry_swap(back.registry, "m", "current", version, NULL, &swapped, &ledger.error), 0);
+	cr_assert_eq(registry_swap(back.registry, &(struct alias_move){"m", "current", version, NULL}, &swapped,
+				   &ledger.error),
+		     0);
 	cr_expect_eq(swapped.generation, 2);
 	cr_assert_eq(registry_retire(back.registry, swapped.old, &ledger.error), 0);
 	cr_expect(version_unused(swapped.old));
@@ -333,11 +336,11 @@ LedgerTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 3 && fake_looked_bytes == 2100);
 	back_clear(&back);
-	device_find(&ledger.devices, "host")->kind = &memory_cuda;
+	device_find(&ledger.devices, "host")->kind = &kind_cuda;
 	back_from_ledger(&back);
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 1, "the index alone");
 	cr_expect_eq(back_find(&back, "m@v1")->state, version->state);
-	device_find(&ledger.devices, "host")->kind = &memory_host;
+	device_find(&ledger.devices, "host")->kind = &kind_host;
 	back_clear(&back);
 }
 
@@ -508,8 +511,11 @@ LedgerTest(snapshot, claims_come_back_reserved_for_their_user)
 	struct claim *list = NULL, *claim;
 	struct back back = {0};
 
-	cr_assert_eq(claim_take(ledger.claims, &kept, &list, &list, ledger.quota, 7, &claim, &ledger.error), 0);
-	cr_assert_eq(claim_take(ledger.claims, &begun, &list, &list, ledger.quota, 7, &claim, &ledger.error),
+	cr_assert_eq(claim_take(ledger.claims, &kept, &(struct claim_holder){&list, &list, ledger.quota, 7},
+				&claim, &ledger.error),
+		     0);
+	cr_assert_eq(claim_take(ledger.claims, &begun, &(struct claim_holder){&list, &list, ledger.quota, 7},
+				&claim, &ledger.error),
 		     0);
 	claim_begin(ledger.claims, claim, &publish);
 	back_from_ledger(&back);

@@ -506,7 +506,7 @@ static void queue_load(void)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v3", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v3", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
 }
 

@@ -177,7 +177,7 @@ Test(verify, is_done_at_a_pace)
 
 Test(verify, makes_a_job_for_each_replica)
 {
-	struct device gpu = {.id = "GPU-1", .name = "gpu", .kind = &memory_cuda, .total = GIB(1)};
+	struct device gpu = {.id = "GPU-1", .name = "gpu", .kind = &kind_cuda, .total = GIB(1)};
 	const char *devices[] = {DEVICE_HOST, "GPU-1", DEVICE_HOST};
 	struct version_id id = {{7}};
 	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 2, .tag = "v1"};

@@ -432,7 +432,7 @@ Test(digests, find_the_kernel_again_in_the_next_context)
 
 	begin();
 	one = span(3, 70000);
-	memory_kernel_load(&device);
+	device.ops->digests_prepare(&device);
 	expect_sums(&one, 1, NULL);
 	device.ops->leave(&device);
 	cr_assert_eq(device.ops->enter(&device, &error), 0);

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 
 #include "tests/support/lib/fake.h"
 
@@ -11,7 +12,6 @@
 
 #include "client/lib/cuda.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

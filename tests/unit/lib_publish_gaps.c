@@ -39,6 +39,7 @@ static void planned(uint64_t target, const int64_t *sizes)
 	}
 	ops = memory_host;
 	ops.zero = zero;
+	ops.fresh_zeros = false;
 	publish = (struct gpuwm_publish){.tensor_count = count, .device = {.ops = &ops}};
 	cr_assert_eq(plan_make(specs, count, &(struct plan_policy){4096, TENSOR_ALIGN, target, false},
 			       &publish.plan, &error),

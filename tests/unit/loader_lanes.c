@@ -133,7 +133,7 @@ static int machine_make(size_t gpus)
 	r = ring_make(PIECE, SLOTS, &m.ring, &error);
 	if (r < 0)
 		return r;
-	ring_lock(&m.ring);
+	ring_lock(&m.ring, &m.devices[0]);
 	return lanes_open(m.targets, gpus, SLOTS, &m.lanes, &error);
 }
 

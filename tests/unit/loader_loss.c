@@ -70,6 +70,14 @@ Test(loss, is_not_seen_of_a_gpu_that_is_there)
 	cr_expect_eq(loss_examine(GPU0, &why), 0, "%s", why.message);
 }
 
+Test(loss, is_of_gpus_alone)
+{
+	cr_expect(loss_is_possible(GPU0));
+	cr_expect_not(loss_is_possible("host"));
+	cr_expect_not(loss_is_possible("no name of a device"));
+	cr_expect_not(loss_is_seen("host", &why));
+}
+
 Test(loss, is_what_nvml_calls_so)
 {
 	open_driver();

@@ -89,7 +89,7 @@ static struct ring locked(const char *failure)
 	cr_assert_eq(memory_device_open(GPU0, &device, &error), 0, "%s", error.message);
 	cr_assert_eq(device.ops->enter(&device, &error), 0, "%s", error.message);
 	cr_assert_eq(ring_make(CHUNK, 7, &ring, &error), 0, "%s", error.message);
-	ring_lock(&ring);
+	ring_lock(&ring, &device);
 	return ring;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct safetensors content;
+static struct format_content content;
 static struct error error;
 
 /* A header with `data` bytes after it. */
@@ -117,8 +117,8 @@ Test(safetensors, tells_names_shapes_and_places)
 	cr_assert_eq(content.tensors[1].shape[1], 3);
 	cr_assert_eq(content.tensors[1].bytes, 24);
 	cr_assert_eq(content.tensors[1].offset - content.tensors[0].offset, 4);
-	safetensors_clear(&content);
-	safetensors_clear(&content);
+	format_content_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, takes_all_22_dtypes)
@@ -134,7 +134,7 @@ Test(safetensors, takes_all_22_dtypes)
 			 bytes);
 		accept(header, bytes);
 		cr_assert_eq(content.tensors[0].dtype, dtype);
-		safetensors_clear(&content);
+		format_content_clear(&content);
 	}
 	cr_assert_eq(known, 22);
 }
@@ -150,7 +150,7 @@ Test(safetensors, refuses_names_that_no_index_holds)
 	snprintf(header, sizeof(header), "{\"%0*d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
 		 TENSOR_NAME_BYTES_MAX, 7);
 	accept(header, 1);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_unknown_dtypes)
@@ -169,23 +169,23 @@ Test(safetensors, takes_scalars_and_empty_tensors)
 							  "[4,4]") "," ONE("y", "F64", "[3,0]", "[0,0]") "}",
 	       4);
 	cr_assert_eq(content.count, 3);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, takes_a_file_without_tensors)
 {
 	accept("{}", 0);
 	cr_assert_eq(content.count, 0);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 	accept("{\"__metadata__\":{}}", 0);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 	refuse("{}", 1, "the tensors end at byte 0 of the data, the file at 1");
 }
 
 Test(safetensors, takes_whitespace_around_the_header)
 {
 	accept(" \n\t{" ONE("t", "U8", "[1]", "[0,1]") "} \r\n   ", 1);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_anything_else_after_the_header)
@@ -222,7 +222,7 @@ Test(safetensors, refuses_bytes_that_are_not_utf8)
 	refuse("{" ONE("\xff\xfe", "U8", "[1]", "[0,1]") "}", 1, "not valid");
 	refuse("{" ONE("\xc3", "U8", "[1]", "[0,1]") "}", 1, "not valid");
 	accept("{" ONE("\xc3\xa4", "U8", "[1]", "[0,1]") "}", 1);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_names_with_zero_bytes)
@@ -247,9 +247,9 @@ Test(safetensors, reads_metadata)
 	cr_assert_eq(content.metadata_count, 2);
 	cr_assert_str_eq(content.metadata[0].key, "format");
 	cr_assert_str_eq(content.metadata[0].value, "pt");
-	safetensors_clear(&content);
+	format_content_clear(&content);
 	accept("{\"__metadata__\":null}", 0);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_metadata_that_maps_no_texts)
@@ -263,7 +263,7 @@ Test(safetensors, ignores_unknown_fields)
 {
 	accept("{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":{\"x\":[1.5,null]}}}",
 	       1);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_shapes_that_are_none)
@@ -286,7 +286,7 @@ Test(safetensors, limits_dimensions)
 	snprintf(one_more, sizeof(one_more), "%s,1]}}", header);
 	strcat(header, "]}}");
 	accept(header, 1);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 	refuse_as_unsupported(one_more, 1, "65 dimensions, above the limit of 64");
 }
 
@@ -319,7 +319,7 @@ Test(safetensors, says_both_sizes_of_a_truncated_file)
 	refuse(header, 5, says);
 	refuse(header, 7, "is truncated");
 	accept(header, 8);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 #define ZEROS_8 "0,0,0,0,0,0,0,0,"
@@ -352,7 +352,7 @@ Test(safetensors, takes_little_memory_whatever_the_header_says)
 		before = peak_begin();
 		safetensors_parse("f", header, at + end, 8 + at + end, &content, &error);
 		cr_expect_leq(peak_bytes() - before, (HEADER_MEMORY_FACTOR - 1) * bytes, "case %zu", i);
-		safetensors_clear(&content);
+		format_content_clear(&content);
 		memset(&content, 0, sizeof(content));
 	}
 	free(header);
@@ -371,7 +371,7 @@ Test(safetensors, refuses_shapes_that_overflow)
 	refuse("{" ONE("t", "F64", "[4611686018427387904]", "[0,0]") "}", 0, "overflows 64 bits");
 	refuse("{" ONE("t", "U8", "[4294967296,4294967296,0]", "[0,0]") "}", 0, "overflows 64 bits");
 	accept("{" ONE("t", "U8", "[0,4294967296,4294967296]", "[0,0]") "}", 0);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_parts_of_bytes)
@@ -379,7 +379,7 @@ Test(safetensors, refuses_parts_of_bytes)
 	refuse("{" ONE("t", "F4", "[3]", "[0,2]") "}", 2, "no whole number of bytes");
 	refuse("{" ONE("t", "F6_E2M3", "[2]", "[0,2]") "}", 2, "no whole number of bytes");
 	accept("{" ONE("t", "F4", "[4]", "[0,2]") "," ONE("u", "F6_E3M2", "[4]", "[2,5]") "}", 5);
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }
 
 Test(safetensors, refuses_gaps)
@@ -434,5 +434,5 @@ Test(safetensors, survives_every_allocation_that_fails)
 	}
 	cr_assert_eq(content.count, 1);
 	cr_assert_gt(n, 4, "tensors, shapes, texts, metadata");
-	safetensors_clear(&content);
+	format_content_clear(&content);
 }

@@ -93,6 +93,29 @@ Test(names, devices)
 	cr_expect(wrong(device_wrong(with("GPU-", 'a', 60)), "59"));
 }
 
+Test(names, devices_have_kinds)
+{
+	cr_expect_eq(memory_kind_of("host"), &kind_host);
+	cr_expect_eq(memory_kind_of("GPU-" UUID), &kind_cuda);
+	cr_expect_eq(memory_kind_of("MIG-" UUID), &kind_cuda);
+	cr_expect_null(memory_kind_of("hosts"));
+	cr_expect_null(memory_kind_of("cuda"));
+	cr_expect_eq(memory_kind_find("host"), &kind_host);
+	cr_expect_eq(memory_kind_find("cuda"), &kind_cuda);
+	cr_expect_null(memory_kind_find("hip"));
+}
+
+Test(names, a_uuid_names_one_device_with_either_prefix)
+{
+	cr_expect_str_eq(device_uuid("MIG-" UUID), UUID);
+	cr_expect_null(device_uuid("host"));
+	cr_expect_null(device_uuid("cuda:0"));
+	cr_expect(device_same("host", "host"));
+	cr_expect(device_same("GPU-ab", "MIG-AB"));
+	cr_expect_not(device_same("GPU-ab", "GPU-abc"));
+	cr_expect_not(device_same("GPU-host", "host"));
+}
+
 Test(names, refs)
 {
 	const char *why = NULL;

@@ -78,3 +78,23 @@ Test(utf8, the_room_for_what_is_shown_is_enough)
 	for (size_t i = 0; i < sizeof(longest) / sizeof(*longest); i++)
 		cr_expect_lt(strlen(show(longest[i])), UTF8_SHOWN_MAX(strlen(longest[i])));
 }
+
+Test(utf8, a_character_that_is_cut_off_is_none)
+{
+	cr_expect_eq(utf8_character("a", 1), 1);
+	cr_expect_eq(utf8_character("😀", 4), 4);
+	for (size_t left = 1; left < 4; left++)
+		cr_expect_eq(utf8_character("😀", left), 0, "%zu bytes", left);
+	cr_expect_eq(utf8_character("ä", 1), 0);
+}
+
+Test(utf8, a_text_is_cut_between_characters)
+{
+	cr_expect_eq(utf8_cut("abc", 5), 3);
+	cr_expect_eq(utf8_cut("abc", 2), 2);
+	cr_expect_eq(utf8_cut("aä中", 6), 6);
+	cr_expect_eq(utf8_cut("aä中", 5), 3);
+	cr_expect_eq(utf8_cut("aä中", 2), 1);
+	cr_expect_eq(utf8_cut("中", 2), 0);
+	cr_expect_eq(utf8_cut("", 3), 0);
+}

@@ -4,10 +4,8 @@ struct ledger ledger;
 
 static struct device *ledger_device(const char *id, bool is_cuda, uint64_t total)
 {
-	struct device report = {.kind = is_cuda ? &memory_cuda : &memory_host,
-				.total = total,
-				.free = total,
-				.granularity = 4096};
+	struct device report = {
+		.kind = is_cuda ? &kind_cuda : &kind_host, .total = total, .free = total, .granularity = 4096};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
 	snprintf(report.name, sizeof(report.name), "name of %s", id);
@@ -96,14 +94,16 @@ int ledger_swap(const char *model, const char *alias, struct version *to)
 {
 	struct swap_result result;
 
-	return registry_swap(ledger.registry, model, alias, to, NULL, &result, &ledger.error);
+	return registry_swap(ledger.registry, &(struct alias_move){model, alias, to, NULL}, &result,
+			     &ledger.error);
 }
 
 struct lease *ledger_lease(struct version *version, void *holder, struct lease **leases)
 {
 	struct lease *lease = NULL;
 
-	cr_assert_eq(lease_grant(ledger.registry, version, 0, holder, leases, ledger.quota, LEDGER_UID, &lease,
+	cr_assert_eq(lease_grant(ledger.registry, version, 0,
+				 &(struct lease_holder){holder, leases, ledger.quota, LEDGER_UID}, &lease,
 				 &ledger.error),
 		     0, "%s", ledger.error.message);
 	return lease;

@@ -285,7 +285,8 @@ static void try_lease(unsigned slot)
 		expected = EINVAL;
 	else if (user_leases[user] == LEASES_PER_USER)
 		expected = EDQUOT;
-	foretold(lease_grant(ledger.registry, s->version, 0, &held[holder], &held[holder], ledger.quota, user,
+	foretold(lease_grant(ledger.registry, s->version, 0,
+			     &(struct lease_holder){&held[holder], &held[holder], ledger.quota, user},
 			     &model_leases[i].lease, &ledger.error),
 		 -(int)expected);
 	if (expected)
@@ -370,7 +371,8 @@ static void try_swap(unsigned slot)
 
 	if (!s->there)
 		return;
-	foretold(registry_swap(ledger.registry, models[model], aliases[alias], s->version, NULL, &result,
+	foretold(registry_swap(ledger.registry,
+			       &(struct alias_move){models[model], aliases[alias], s->version, NULL}, &result,
 			       &ledger.error),
 		 alias == 1 || s->state != VERSION_READY ? -EINVAL : 0);
 	if (alias == 1 || s->state != VERSION_READY)
@@ -396,8 +398,8 @@ static void try_unname(unsigned slot)
 	unsigned model = slot / TAGS, alias = pick(2) * 2;
 	struct swap_result result;
 
-	foretold(registry_swap(ledger.registry, models[model], aliases[alias], NULL, NULL, &result,
-			       &ledger.error),
+	foretold(registry_swap(ledger.registry, &(struct alias_move){models[model], aliases[alias], NULL, NULL},
+			       &result, &ledger.error),
 		 named[model][alias].slot < 0 ? -ENOENT : 0);
 	unname(model, alias);
 }

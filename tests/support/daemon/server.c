@@ -13,7 +13,7 @@ void server_open(void)
 {
 	static char *argv[] = {"gpuwmd", NULL}; /* a reload reads it */
 	struct device host = {
-		.id = DEVICE_HOST, .kind = &memory_host, .name = "host", .total = GIB(1), .granularity = 4096};
+		.id = DEVICE_HOST, .kind = &kind_host, .name = "host", .total = GIB(1), .granularity = 4096};
 	struct error error;
 	uv_loop_t first;
 

@@ -5,7 +5,7 @@ int loader = -1, next = -1;
 
 static struct device *add_gpu(const char *id)
 {
-	struct device report = {.kind = &memory_cuda, .total = GIB(1), .context = CONTEXT};
+	struct device report = {.kind = &kind_cuda, .total = GIB(1), .context = CONTEXT};
 
 	snprintf(report.id, sizeof(report.id), "%s", id);
 	cr_assert_eq(device_table_budget(&server->ledger.devices, id, GIB(1), 0), 0);
@@ -39,7 +39,7 @@ struct job *load_to_both(struct device *first, struct device *second)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, JOB_LOAD, "m", "v1", 0, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, first), 0);
 	if (second)

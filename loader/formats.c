@@ -1,0 +1,6 @@
+#include "format.h"
+
+const struct format *const formats[] = {
+	&format_safetensors,
+	NULL,
+};

@@ -1,0 +1,83 @@
+#include "memory_kind.h"
+
+#include "limits.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+const struct memory_kind kind_host = {
+	.name = "host",
+	.device = DEVICE_HOST,
+	.budget_percent = BUDGET_PERCENT_HOST,
+	.can_look = true,
+};
+
+const struct memory_kind kind_cuda = {
+	.name = "cuda",
+	.prefixes = {"GPU-", "MIG-"},
+	.budget_percent = BUDGET_PERCENT_CUDA,
+	.is_gpu = true,
+	.context_bytes = CONTEXT_BYTES,
+};
+
+static const struct memory_kind *const kinds[] = {&kind_host, &kind_cuda};
+#define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
+
+/* What the rows above say of names, in words. */
+#define NO_NAME "is neither \"host\" nor a UUID that begins with \"GPU-\" or \"MIG-\""
+#define NO_UUID "is no UUID: it has 1 to 59 characters after \"GPU-\" or \"MIG-\""
+#define UUID_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-/"
+
+const struct memory_kind *memory_kind_find(const char *name)
+{
+	for (size_t i = 0; i < KIND_COUNT; i++)
+		if (strcmp(kinds[i]->name, name) == 0)
+			return kinds[i];
+	return NULL;
+}
+
+/* Returns what follows the kind's prefix in the device's name, or NULL. */
+static const char *uuid_of(const struct memory_kind *kind, const char *device)
+{
+	for (const char *const *prefix = kind->prefixes; *prefix; prefix++)
+		if (strncmp(device, *prefix, strlen(*prefix)) == 0)
+			return device + strlen(*prefix);
+	return NULL;
+}
+
+const struct memory_kind *memory_kind_of(const char *device)
+{
+	for (size_t i = 0; i < KIND_COUNT; i++)
+		if (kinds[i]->device ? strcmp(device, kinds[i]->device) == 0
+				     : uuid_of(kinds[i], device) != NULL)
+			return kinds[i];
+	return NULL;
+}
+
+const char *device_uuid(const char *device)
+{
+	const struct memory_kind *kind = memory_kind_of(device);
+
+	return kind ? uuid_of(kind, device) : NULL;
+}
+
+bool device_same(const char *a, const char *b)
+{
+	const char *uuid = device_uuid(a), *other = device_uuid(b);
+
+	return uuid && other ? strcasecmp(uuid, other) == 0 : strcmp(a, b) == 0;
+}
+
+const char *device_wrong(const char *text)
+{
+	const char *uuid = device_uuid(text);
+
+	if (!uuid)
+		return memory_kind_of(text) ? NULL : NO_NAME;
+	if (!*uuid || strlen(text) > DEVICE_BYTES_MAX)
+		return NO_UUID;
+	if (uuid[strspn(uuid, UUID_CHARACTERS)])
+		return "has a character other than letters, digits, '-' and '/'";
+	return NULL;
+}
