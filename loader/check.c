@@ -39,11 +39,11 @@ struct check {
 
 static int index_map(const struct check_part *part, struct index_map *ret, struct error *error)
 {
-	if (part->index_bytes > INDEX_BYTES_MAX)
+	if (part->part->index.bytes > INDEX_BYTES_MAX)
 		return error_set(error, -EBADMSG, NULL,
 				 "the index has %" PRIu64 " bytes, above the limit of %" PRIu64,
-				 part->index_bytes, (uint64_t)INDEX_BYTES_MAX);
-	return index_map_open(part->index_fd, part->index_bytes, false, ret, error);
+				 part->part->index.bytes, (uint64_t)INDEX_BYTES_MAX);
+	return index_map_open(part->part->index.fd, part->part->index.bytes, false, ret, error);
 }
 
 static int compare_header(const struct check_part *part, const struct index_header *header, struct error *error)
@@ -52,9 +52,9 @@ static int compare_header(const struct check_part *part, const struct index_head
 		return error_set(error, -EBADMSG, NULL,
 				 "the index is of rank %u of %u, the publish of rank %u of %u", header->rank,
 				 header->world, part->rank, part->world);
-	if (header->segment_count != part->segment_count)
+	if (header->segment_count != part->part->segment_count)
 		return error_set(error, -EBADMSG, NULL, "the index names %u segments, %u were handed in",
-				 header->segment_count, part->segment_count);
+				 header->segment_count, part->part->segment_count);
 	return 0;
 }
 
@@ -63,8 +63,8 @@ static int compare_segments(const struct check_part *part, const struct index_vi
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		uint64_t bytes = part->segments[i].bytes;
+	for (uint32_t i = 0; i < part->part->segment_count; i++) {
+		uint64_t bytes = part->part->segments[i].bytes;
 
 		if (view->segments[i].bytes != bytes)
 			return error_set(error, -EBADMSG, NULL,
@@ -227,12 +227,12 @@ static void cut_segment(struct check *check, uint32_t segment, uint32_t *at)
 		if (tensor->offset + tensor->bytes > end)
 			end = tensor->offset + tensor->bytes;
 	}
-	add_piece(check, segment, NULL, end, check->part->segments[segment].bytes);
+	add_piece(check, segment, NULL, end, check->part->part->segments[segment].bytes);
 }
 
 static int cut_all(struct check *check, struct error *error)
 {
-	size_t most = 2 * (size_t)check->index.view.header->tensor_count + check->part->segment_count + 1;
+	size_t most = 2 * (size_t)check->index.view.header->tensor_count + check->part->part->segment_count + 1;
 	uint32_t at = 0;
 
 	check->pieces = calloc(most, sizeof(*check->pieces));
@@ -240,7 +240,7 @@ static int cut_all(struct check *check, struct error *error)
 	check->sums = calloc(most, sizeof(*check->sums));
 	if (!check->pieces || !check->spans || !check->sums)
 		return error_set(error, -ENOMEM, NULL, "no room to check %zu pieces of memory", most);
-	for (uint32_t i = 0; i < check->part->segment_count; i++)
+	for (uint32_t i = 0; i < check->part->part->segment_count; i++)
 		cut_segment(check, i, &at);
 	for (size_t i = 0; i < check->piece_count; i++)
 		check->spans[i] = (struct memory_span){address_of(check, &check->pieces[i]),
@@ -260,7 +260,7 @@ static int segment_failed(uint32_t position, int code, struct error *error)
 static int map_segment(struct check *check, uint32_t position, struct error *error)
 {
 	const struct memory_device *device = &check->device;
-	const struct check_segment *declared = &check->part->segments[position];
+	const struct part_fd *declared = &check->part->part->segments[position];
 	struct memory_segment *segment = &check->segments[position];
 	int r;
 
@@ -275,7 +275,7 @@ static int map_segment(struct check *check, uint32_t position, struct error *err
 
 static int map_all(struct check *check, struct error *error)
 {
-	uint32_t count = check->part->segment_count;
+	uint32_t count = check->part->part->segment_count;
 	int r = 0;
 
 	check->segments = calloc((size_t)count + 1, sizeof(*check->segments));
@@ -321,7 +321,7 @@ struct check *check_close(struct check *check)
 {
 	if (!check)
 		return NULL;
-	for (uint32_t i = 0; check->segments && i < check->part->segment_count; i++)
+	for (uint32_t i = 0; check->segments && i < check->part->part->segment_count; i++)
 		check->device.ops->release(&check->device, &check->segments[i]);
 	free(check->segments);
 	free(check->pieces);

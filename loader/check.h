@@ -4,21 +4,14 @@
 
 #include "../client/lib/memory.h"
 #include "../proto/digest.h"
-
-struct check_segment {
-	int fd; /* belongs to the caller */
-	uint64_t bytes; /* as the publisher declared it */
-};
+#include "../proto/part.h"
 
 /* A part as a publisher handed it in, and what it must be. */
 struct check_part {
 	const char *device;
 	uint32_t rank, world;
 	uint64_t bytes_max; /* the bytes that gpuwmd granted */
-	int index_fd; /* belongs to the caller */
-	uint64_t index_bytes;
-	const struct check_segment *segments;
-	uint32_t segment_count;
+	const struct part *part; /* the caller's; with the bytes that the publisher declared */
 	const struct memory_pace *pace; /* NULL: as fast as possible */
 };
 

@@ -8,62 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-void hand_in_empty(struct hand_in *in)
+int hand_in_take(struct fields *f, struct packet *packet, struct part *ret)
 {
-	in->index_fd = -1;
-	in->segment_count = 0;
-}
-
-void hand_in_clear(struct hand_in *in)
-{
-	if (in->index_fd >= 0)
-		close(in->index_fd);
-	for (uint32_t i = 0; i < in->segment_count; i++)
-		close(in->segments[i].fd);
-	hand_in_empty(in);
-}
-
-static void parse_segment(struct fields *f, const msgpack_object *element, struct packet *packet,
-			  struct hand_in *in)
-{
-	struct check_segment *segment = &in->segments[in->segment_count];
-	struct fields s;
-	uint64_t position;
-
-	fields_of(&s, element->type == MSGPACK_OBJECT_MAP ? element : NULL);
-	position = fields_u64(&s, "fd");
-	segment->bytes = fields_u64(&s, "bytes");
-	if (s.error.code)
-		f->error = s.error;
-	else if (packet_take_fd(packet, position, &segment->fd) < 0)
-		error_set(&f->error, -EBADMSG, NULL, "segment %u: its descriptor did not come along",
-			  in->segment_count);
-	else
-		in->segment_count++;
-}
-
-int hand_in_take(struct fields *f, struct packet *packet, struct hand_in *ret)
-{
-	const msgpack_object *segments;
-	uint32_t count = 0;
-	uint64_t position = fields_u64(f, "index");
-
-	ret->index_bytes = fields_u64(f, "index_bytes");
-	segments = fields_array(f, "segments", &count);
-	if (!f->error.code && count > PART_SEGMENTS_MAX)
-		error_set(&f->error, -EINVAL, NULL, "segments: %u are above the limit of %d", count,
-			  PART_SEGMENTS_MAX);
-	if (!f->error.code && packet_take_fd(packet, position, &ret->index_fd) < 0)
-		error_set(&f->error, -EBADMSG, NULL, "index: its descriptor did not come along");
-	for (uint32_t i = 0; !f->error.code && i < count; i++)
-		parse_segment(f, &segments[i], packet, ret);
-	if (!f->error.code && packet->fd_count != count + 1)
+	if (part_read(f, packet, ret) == 0 && packet->fd_count != ret->segment_count + 1)
 		error_set(&f->error, -EBADMSG, "one for the index and one a segment",
-			  "%zu descriptors came for %u segments", packet->fd_count, count);
+			  "%zu descriptors came for %u segments", packet->fd_count, ret->segment_count);
 	return f->error.code;
 }
 
-static int parse(const struct message *message, struct packet *packet, struct hand_in *ret, struct error *error)
+static int parse(const struct message *message, struct packet *packet, struct part *ret, struct error *error)
 {
 	struct fields f;
 	int r;
@@ -93,7 +46,7 @@ static void answer(int publisher, const struct message *message, const struct er
 	message_writer_clear(&w);
 }
 
-static int handle(int publisher, struct packet *packet, struct hand_in *ret, struct error *error)
+static int handle(int publisher, struct packet *packet, struct part *ret, struct error *error)
 {
 	struct message message = {0};
 	const char *why = "";
@@ -117,7 +70,7 @@ static int handle(int publisher, struct packet *packet, struct hand_in *ret, str
 }
 
 /* Receives one packet if there is one. Returns 1, 0 or -errno. */
-static int receive(int publisher, struct hand_in *ret, struct error *error)
+static int receive(int publisher, struct part *ret, struct error *error)
 {
 	struct packet packet = {.data = malloc(PACKET_BYTES_MAX + 1)};
 	int r;
@@ -142,7 +95,7 @@ static int receive(int publisher, struct hand_in *ret, struct error *error)
 	return r;
 }
 
-int hand_in_receive(int publisher, struct work *work, struct hand_in *ret, struct error *error)
+int hand_in_receive(int publisher, struct work *work, struct part *ret, struct error *error)
 {
 	struct pollfd waits[] = {
 		{.fd = publisher, .events = POLLIN},
@@ -150,7 +103,7 @@ int hand_in_receive(int publisher, struct work *work, struct hand_in *ret, struc
 	};
 	int r;
 
-	hand_in_empty(ret);
+	part_init(ret);
 	for (;;) {
 		r = work_advance(0, work);
 		if (r < 0)
@@ -162,6 +115,6 @@ int hand_in_receive(int publisher, struct work *work, struct hand_in *ret, struc
 			return error_set(error, -errno, NULL, "poll: %s", strerror(errno));
 	}
 	if (r < 0)
-		hand_in_clear(ret);
+		part_close(ret);
 	return r < 0 ? r : 0;
 }

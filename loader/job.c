@@ -121,7 +121,7 @@ static void parse_verify(struct fields *f, struct packet *packet, struct job *jo
 		error_set(&f->error, -ENOMEM, NULL, "out of memory");
 		return;
 	}
-	hand_in_empty(job->part);
+	part_init(job->part);
 	/* EBADMSG would say that the memory differs, and taint the version. */
 	if (!f->error.code && hand_in_take(f, packet, job->part) == -EBADMSG)
 		f->error.code = -EPROTO;
@@ -178,7 +178,7 @@ void job_clear(struct job *job)
 		close(job->publisher);
 	job->publisher = -1;
 	if (job->part)
-		hand_in_clear(job->part);
+		part_close(job->part);
 	free(job->part);
 	job->part = NULL;
 }

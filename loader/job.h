@@ -7,8 +7,8 @@
 #include "../client/lib/connection.h"
 #include "../client/lib/memory.h"
 
-struct hand_in;
 struct key_field;
+struct part;
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 
@@ -32,7 +32,7 @@ struct job {
 	char device[DEVICE_BYTES_MAX + 1];
 
 	/* of a verify, which also has model and tag */
-	struct hand_in *part; /* owned by the job */
+	struct part *part; /* owned by the job */
 	bool paced;
 	struct memory_pace pace;
 

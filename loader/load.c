@@ -75,7 +75,7 @@ static int plan_parts(struct load *load)
 				 job->device_count);
 	load->part_count = world > 1 ? world : job->device_count;
 	for (size_t i = 0; i < load->part_count; i++)
-		load->parts[i] = (struct part){
+		load->parts[i] = (struct load_part){
 			.device = job->devices[job->device_count == 1 ? 0 : i],
 			.rank = world > 1 ? (uint32_t)i : 0,
 		};
@@ -92,7 +92,7 @@ static int plan(struct load *load)
 }
 
 /* The key of a version comes from whoever asks for the load, and not from a file. */
-static int add_text(struct load *load, const struct part *part, const struct format_text *text)
+static int add_text(struct load *load, const struct load_part *part, const struct format_text *text)
 {
 	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
 		return gpuwm_publish_metadata(part->publish, text->key, text->value);
@@ -104,7 +104,7 @@ static int add_text(struct load *load, const struct part *part, const struct for
 	return 0;
 }
 
-static int add_texts(struct load *load, const struct part *part)
+static int add_texts(struct load *load, const struct load_part *part)
 {
 	const struct source *source = &load->source;
 	const struct source_rank *rank = rank_of(load, part);
@@ -119,7 +119,7 @@ static int add_texts(struct load *load, const struct part *part)
 	return r < 0 ? library_failed(load, r) : 0;
 }
 
-static int find_addresses(struct load *load, struct part *part)
+static int find_addresses(struct load *load, struct load_part *part)
 {
 	size_t count = rank_of(load, part)->tensor_count;
 	uint64_t bytes;
@@ -139,7 +139,7 @@ static void key_of(const struct job *job, struct gpuwm_key_field ret[KEY_FIELDS_
 		ret[i] = (struct gpuwm_key_field){job->key[i].name, job->key[i].value};
 }
 
-static int begin_part(struct load *load, struct part *part)
+static int begin_part(struct load *load, struct load_part *part)
 {
 	const struct job *job = load->job;
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
@@ -181,29 +181,22 @@ int load_begin_all(struct load *load)
 
 /* ---- handing in ---------------------------------------------------------- */
 
-static struct check_part part_of(const struct load *load, const struct part *part,
-				 struct check_segment *segments)
+/* `part` gets the list of its descriptors. */
+static struct check_part part_of(const struct load *load, const struct load_part *of, struct part *part)
 {
-	const struct publish_part *sealed = part->sealed;
-
-	for (uint32_t i = 0; i < sealed->segment_count; i++)
-		segments[i] = (struct check_segment){.fd = sealed->segments[i].fd,
-						     .bytes = sealed->segments[i].bytes};
+	publish_part_list(of->sealed, part);
 	return (struct check_part){
-		.device = part->device,
-		.rank = part->rank,
+		.device = of->device,
+		.rank = of->rank,
 		.world = load->source.world,
 		.bytes_max = UINT64_MAX,
-		.index_fd = sealed->index_fd,
-		.index_bytes = sealed->index_bytes,
-		.segments = segments,
-		.segment_count = sealed->segment_count,
+		.part = part,
 	};
 }
 
 /* On host nobody wrote into the memory after the digest: it was computed over the bytes that came
  * from the file. */
-static int arrived_otherwise(struct load *load, const struct part *part)
+static int arrived_otherwise(struct load *load, const struct load_part *part)
 {
 	struct error inner = *load->error;
 
@@ -214,16 +207,16 @@ static int arrived_otherwise(struct load *load, const struct part *part)
 
 /* On a GPU a kernel digests what arrived there. Elsewhere this CPU wrote the very bytes that it
  * digested. */
-static int verify(struct load *load, const struct part *part)
+static int verify(struct load *load, const struct load_part *part)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_result result;
 	struct check_part checked;
 	int r;
 
 	if (publish_device(part->publish)->ops->cpu_addresses)
 		return 0;
-	checked = part_of(load, part, segments);
+	checked = part_of(load, part, &list);
 	r = check_part(&checked, work_advance, load->work, &result, load->error);
 	if (r == 0 && result.report.note[0])
 		work_note(load->work, "%s", result.report.note);
@@ -236,7 +229,7 @@ static int seal_all(struct load *load)
 	int r = work_phase(load->work, "checking", bytes);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
-		struct part *part = &load->parts[i];
+		struct load_part *part = &load->parts[i];
 
 		r = publish_seal(part->publish, work_advance, load->work, &part->sealed, load->error);
 		if (r == 0)
@@ -247,12 +240,12 @@ static int seal_all(struct load *load)
 
 static int hand_in_all(struct load *load)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	int r = work_phase(load->work, "handing in", 0);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
-		const struct part *part = &load->parts[i];
-		struct check_part checked = part_of(load, part, segments);
+		const struct load_part *part = &load->parts[i];
+		struct check_part checked = part_of(load, part, &list);
 		struct check_result result = {
 			.layout = part->sealed->layout,
 			.content = part->sealed->content,
@@ -278,7 +271,7 @@ static void load_clear(struct load *load)
 /* ---- a dry run ----------------------------------------------------------- */
 
 /* Computes what the part's segments take. */
-static int size_part(struct load *load, const struct part *part, uint64_t *bytes, uint64_t *segments)
+static int size_part(struct load *load, const struct load_part *part, uint64_t *bytes, uint64_t *segments)
 {
 	const struct source_rank *rank = rank_of(load, part);
 	struct memory_device device;

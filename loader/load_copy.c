@@ -22,7 +22,7 @@ static int wait_for_gpus(struct load *load)
 }
 
 /* Zeroes what no tensor covers, before the copy: fresh memory of a GPU may hold anything. */
-static int zero_gaps(struct load *load, const struct part *parts, size_t count)
+static int zero_gaps(struct load *load, const struct load_part *parts, size_t count)
 {
 	int r = 0;
 
@@ -41,13 +41,13 @@ static int zero_gaps(struct load *load, const struct part *parts, size_t count)
 /* The copy of one rank to the devices that hold it. */
 struct rank_copy {
 	struct load *load;
-	const struct part *parts;
+	const struct load_part *parts;
 	size_t count;
 	struct copy_target targets[PARTS_PER_VERSION_MAX];
 	struct lanes *lanes; /* NULL: none are needed, or they are not open yet */
 };
 
-static bool all_written_by_cpu(const struct part *parts, size_t count)
+static bool all_written_by_cpu(const struct load_part *parts, size_t count)
 {
 	while (count > 0 && memory_ops_of(parts[count - 1].device)->cpu_addresses)
 		count--;
@@ -121,7 +121,7 @@ static int copy_to(struct rank_copy *c, const struct source *source, bool throug
 }
 
 /* Copies to parts of one rank. */
-static int copy_rank(struct load *load, const struct part *parts, size_t count)
+static int copy_rank(struct load *load, const struct load_part *parts, size_t count)
 {
 	const struct source_rank *rank = rank_of(load, parts);
 	struct source source = load->source;

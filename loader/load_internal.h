@@ -9,7 +9,7 @@
 #include "../client/lib/publish.h"
 
 /* One part of the version: a rank on a device. */
-struct part {
+struct load_part {
 	const char *device;
 	uint32_t rank;
 	struct gpuwm_publish *publish;
@@ -25,14 +25,14 @@ struct load {
 	struct source source;
 	struct gpuwm_tensor_spec *specs; /* of all tensors, in the source's order */
 	struct digest *digests;
-	struct part parts[PARTS_PER_VERSION_MAX]; /* the parts of a rank are neighbours */
+	struct load_part parts[PARTS_PER_VERSION_MAX]; /* the parts of a rank are neighbours */
 	size_t part_count;
 	bool ready; /* the copy can begin */
 	struct copy_report copied;
 	struct error *error;
 };
 
-static inline const struct source_rank *rank_of(const struct load *load, const struct part *part)
+static inline const struct source_rank *rank_of(const struct load *load, const struct load_part *part)
 {
 	return &load->source.ranks[part->rank];
 }

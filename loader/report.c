@@ -4,45 +4,31 @@
 
 #include <errno.h>
 
-static void put_part(struct message_writer *w, const char *publish, const struct check_part *part,
-		     const struct check_result *result, int *fds)
+static size_t put_part(struct message_writer *w, const char *publish, const struct check_part *part,
+		       const struct check_result *result, int *fds)
 {
-	fds[0] = part->index_fd;
 	message_put_text(w, "publish", publish);
 	message_put_u64(w, "rank", part->rank);
 	message_put_text(w, "device", part->device);
 	message_put_hex128(w, "content", result->content.bytes);
 	message_put_hex128(w, "layout", result->layout.bytes);
 	message_put_u64(w, "tensors", result->tensors);
-	message_put_u64(w, "index", 0);
-	message_put_u64(w, "index_bytes", part->index_bytes);
-	message_begin_array(w, "segments");
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		fds[i + 1] = part->segments[i].fd;
-		message_begin_map(w, NULL);
-		message_put_u64(w, "fd", i + 1);
-		message_put_u64(w, "bytes", part->segments[i].bytes);
-		message_end(w);
-	}
-	message_end(w);
+	return part_write(w, part->part, fds);
 }
 
 int report_checked(struct work *work, const char *publish, const struct check_part *part,
 		   const struct check_result *result, struct error *error)
 {
+	struct descriptors with;
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	int r;
 
-	if (part->segment_count > PART_SEGMENTS_MAX)
-		return error_set(error, -EINVAL, NULL, "%u segments are above the limit of %d",
-				 part->segment_count, PART_SEGMENTS_MAX);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), METHOD_LOADER_CHECKED);
-	put_part(&w, publish, part, result, fds);
+	with = (struct descriptors){fds, put_part(&w, publish, part, result, fds)};
 	message_end(&w);
-	r = connection_call_with(work->connection, &w, &(struct descriptors){fds, part->segment_count + 1}, -1,
-				 NULL, error);
+	r = connection_call_with(work->connection, &w, &with, -1, NULL, error);
 	message_writer_clear(&w);
 	return r;
 }

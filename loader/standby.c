@@ -123,7 +123,7 @@ static int tell_devices(struct standby *s, struct error *error)
 }
 
 /* Checks a part that was received, and hands it on to gpuwmd if it is what it says. */
-static int check_and_report(const struct job *job, struct work *work, const struct hand_in *in,
+static int check_and_report(const struct job *job, struct work *work, const struct part *in,
 			    struct error *error)
 {
 	struct check_part part = {
@@ -131,10 +131,7 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 		.rank = job->rank,
 		.world = job->world,
 		.bytes_max = job->bytes,
-		.index_fd = in->index_fd,
-		.index_bytes = in->index_bytes,
-		.segments = in->segments,
-		.segment_count = in->segment_count,
+		.part = in,
 	};
 	struct check_result result;
 	uint64_t declared = 0;
@@ -154,7 +151,7 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 
 static int check_run(const struct job *job, struct work *work, struct error *error)
 {
-	struct hand_in in;
+	struct part in;
 	int r = work_phase(work, "waiting for the publisher", 0);
 
 	if (r == 0)
@@ -162,7 +159,7 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 	if (r < 0)
 		return r;
 	r = check_and_report(job, work, &in, error);
-	hand_in_clear(&in);
+	part_close(&in);
 	return r;
 }
 

@@ -1,5 +1,6 @@
 #include "verify.h"
 
+#include "check.h"
 #include "hand_in.h"
 
 #include "../proto/bytes.h"
@@ -44,16 +45,13 @@ static int compare(struct check *check, uint64_t bytes, struct work *work, struc
 
 int verify_run(const struct job *job, struct work *work, struct error *error)
 {
-	const struct hand_in *in = job->part;
+	const struct part *in = job->part;
 	const struct check_part part = {
 		.device = job->device,
 		.rank = job->rank,
 		.world = job->world,
 		.bytes_max = UINT64_MAX,
-		.index_fd = in->index_fd,
-		.index_bytes = in->index_bytes,
-		.segments = in->segments,
-		.segment_count = in->segment_count,
+		.part = in,
 		.pace = job->paced ? &job->pace : NULL,
 	};
 	struct check *check = NULL;

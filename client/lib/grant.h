@@ -4,18 +4,12 @@
 
 #include "lease.h"
 #include "../../proto/index.h"
-
-struct grant_segment {
-	int fd;
-	uint64_t bytes;
-};
+#include "../../proto/part.h"
 
 struct grant {
 	struct lease *lease; /* belongs to the client; the caller calls lease_release */
 	struct gpuwm_version_info version; /* grant_describe sets its digests and tensors */
-	int index_fd;
-	uint64_t index_bytes;
-	struct grant_segment *segments;
+	struct part part;
 	struct fork_hook hook; /* closes the descriptors in a child, which would keep the memory */
 };
 

@@ -91,7 +91,8 @@ static int ask(struct gpuwm_client *client, struct asking *asking, struct grant 
 	if (!lease)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a lease");
 	do {
-		*ret = (struct grant){.lease = lease, .index_fd = -1};
+		*ret = (struct grant){.lease = lease};
+		part_init(&ret->part);
 		r = ask_once(client, asking, wait_ms, ret, error);
 		wait_ms = wait_ms > 0 ? clock_left(deadline) : wait_ms;
 	} while (r == ASK_AGAIN);

@@ -98,8 +98,8 @@ int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_bytes)
-		*ret_bytes = handles->grant.segments[position].bytes;
-	return handles->grant.segments[position].fd;
+		*ret_bytes = handles->grant.part.segments[position].bytes;
+	return handles->grant.part.segments[position].fd;
 }
 
 int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes)
@@ -110,8 +110,8 @@ int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_bytes)
-		*ret_bytes = handles->grant.index_bytes;
-	return handles->grant.index_fd;
+		*ret_bytes = handles->grant.part.index.bytes;
+	return handles->grant.part.index.fd;
 }
 
 int gpuwm_handles_check(const struct gpuwm_handles *handles)

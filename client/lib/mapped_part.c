@@ -58,7 +58,7 @@ static void part_unlink(struct mapped_part *part)
 		*link = part->next;
 }
 
-static void part_init(struct mapped_part *part, const struct memory_device *device)
+static void part_set_up(struct mapped_part *part, const struct memory_device *device)
 {
 	part->generation = fork_generation();
 	part->device = *device;
@@ -78,7 +78,7 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 	if (!part)
 		part = calloc(1, sizeof(*part));
 	if (part && part->uses++ == 0) {
-		part_init(part, device);
+		part_set_up(part, device);
 		part->subset = *subset;
 		part_name(part, &grant->version);
 		part_link(part);
@@ -165,7 +165,7 @@ static int import_all(const struct mapped_part *part, const struct grant *grant,
 	int r = 0;
 
 	for (uint32_t i = 0; i < grant->version.segments && r == 0; i++) {
-		const struct grant_segment *from = &grant->segments[i];
+		const struct part_fd *from = &grant->part.segments[i];
 
 		if (subset_has(&part->subset, i))
 			r = device->ops->import(device, from->fd, from->bytes, false, to++, error);
@@ -346,7 +346,7 @@ struct mapped_part *mapped_part_new(const struct memory_device *device)
 	struct mapped_part *part = calloc(1, sizeof(*part));
 
 	if (part) {
-		part_init(part, device);
+		part_set_up(part, device);
 		part->uses = 1;
 	}
 	return part;

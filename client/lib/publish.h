@@ -5,6 +5,7 @@
 
 #include "../../include/gpuwm/client.h"
 #include "../../proto/digest.h"
+#include "../../proto/part.h"
 #include "memory.h"
 #include "plan.h"
 
@@ -18,6 +19,9 @@ struct publish_part {
 	uint32_t segment_count;
 	struct memory_segment *segments; /* exported: fd is set */
 };
+
+/* Lists the descriptors of a sealed part, which keeps them. */
+void publish_part_list(const struct publish_part *sealed, struct part *ret);
 
 /* As gpuwm_publish_begin, but it needs no CUDA context and does not zero GPU memory. Before the publish is sealed, the caller writes
  * every tensor, and has zeroed the gaps. */

@@ -165,29 +165,29 @@ int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, vo
 	return r;
 }
 
-static int hand_in(struct gpuwm_publish *publish, const struct publish_part *part, struct error *error)
+void publish_part_list(const struct publish_part *sealed, struct part *ret)
 {
-	int fds[PACKET_FDS_MAX] = {part->index_fd};
+	ret->index = (struct part_fd){sealed->index_fd, sealed->index_bytes};
+	ret->segment_count = sealed->segment_count;
+	for (uint32_t i = 0; i < sealed->segment_count; i++)
+		ret->segments[i] = (struct part_fd){sealed->segments[i].fd, sealed->segments[i].bytes};
+}
+
+static int hand_in(struct gpuwm_publish *publish, const struct publish_part *sealed, struct error *error)
+{
+	struct descriptors with;
+	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
+	struct part part;
 	int r;
 
+	publish_part_list(sealed, &part);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), METHOD_HAND_IN);
-	message_put_u64(&w, "index", 0);
-	message_put_u64(&w, "index_bytes", part->index_bytes);
-	message_begin_array(&w, "segments");
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		fds[i + 1] = part->segments[i].fd;
-		message_begin_map(&w, NULL);
-		message_put_u64(&w, "fd", i + 1);
-		message_put_u64(&w, "bytes", part->segments[i].bytes);
-		message_end(&w);
-	}
-	message_end(&w);
+	with = (struct descriptors){fds, part_write(&w, &part, fds)};
 	message_end(&w);
 	/* As long as all checkers are busy. gpuwmd ends the socket if the part is not to be checked. */
-	r = connection_call_with(publish->checker, &w, &(struct descriptors){fds, part->segment_count + 1}, -1,
-				 NULL, error);
+	r = connection_call_with(publish->checker, &w, &with, -1, NULL, error);
 	message_writer_clear(&w);
 	return r;
 }

@@ -205,6 +205,16 @@ void quota_shrink(struct quota_charge *charge, uint64_t amount)
 	charge->amount = amount;
 }
 
+void quota_split(struct quota_charge *charge, uint64_t amount, struct quota_charge *ret)
+{
+	*ret = *charge;
+	if (!charge->user)
+		return;
+	charge->user->charges++;
+	charge->amount -= amount;
+	ret->amount = amount;
+}
+
 void quota_release(struct quota_charge *charge)
 {
 	struct quota_user *user = charge->user;

@@ -61,6 +61,8 @@ int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t a
 int quota_grow(struct quota_charge *charge, uint64_t more, struct error *error);
 /* Gives back what is charged beyond `amount`. A zeroed charge stays zeroed. */
 void quota_shrink(struct quota_charge *charge, uint64_t amount);
+/* Moves a part of the charge, which has at least `amount`, into *ret. Of a zeroed charge that is a zeroed charge. */
+void quota_split(struct quota_charge *charge, uint64_t amount, struct quota_charge *ret);
 /* Gives the charge back and zeroes it. A zeroed charge is fine. */
 void quota_release(struct quota_charge *charge);
 uint64_t quota_used(const struct quota *quota, uid_t uid, enum quota_kind kind);

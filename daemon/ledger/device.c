@@ -249,6 +249,13 @@ void budget_shrink(struct budget_charge *charge, uint64_t bytes)
 	charge->bytes = bytes;
 }
 
+void budget_split(struct budget_charge *charge, uint64_t bytes, struct budget_charge *ret)
+{
+	*ret = (struct budget_charge){.device = charge->device, .bytes = bytes, .context = charge->context};
+	charge->bytes -= bytes;
+	quota_split(&charge->quota, bytes, &ret->quota);
+}
+
 void budget_release(struct budget_charge *charge)
 {
 	budget_shrink(charge, 0);

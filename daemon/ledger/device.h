@@ -82,6 +82,8 @@ uint64_t budget_left(const struct device *device);
 int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error);
 /* Charges again what an earlier gpuwmd had charged, even beyond the budget. */
 void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret);
+/* Moves `bytes` of the charge, which has as many, into *ret. */
+void budget_split(struct budget_charge *charge, uint64_t bytes, struct budget_charge *ret);
 /* Gives back what was charged beyond `bytes`. */
 void budget_shrink(struct budget_charge *charge, uint64_t bytes);
 /* Gives the charge back, and zeroes it. A zeroed charge is fine. */

@@ -87,19 +87,21 @@ bool publish_leave(struct publish *publish, const void *beginner);
 int publish_commit(struct publish *publish, struct publish_part *part, void *publisher,
 		   const struct digest *content, struct error *error);
 
-/* What a checker found. On success it moves into the part. */
+/* What a checker found. On success the descriptors move into the part, but for those of segments that are resident already: they
+ * stay in `part`, for the caller to close. */
 struct publish_checked {
-	struct held_fd index;
-	struct held_fd *segments; /* malloced; moves too */
-	uint32_t segment_count;
+	struct part part;
+	struct segment *resident
+		[PART_SEGMENTS_MAX]; /* another version's segment, which becomes this one; NULL: a new one */
 	uint64_t tensors;
 	struct digest layout, content;
 };
-/* Enters the result of a check into the part, and shrinks its charge to the bytes of its segments. Fails with
- *   -EBADMSG  The segments have more bytes than were charged, or the content is not the one that was promised.
- *   -EDQUOT   All versions together would have more than STORE_FDS_MAX descriptors, or the part has more than
- *             PART_SEGMENTS_MAX segments.
- *   -EEXIST   The part was checked before. */
+/* Enters the result of a check into the part. Of its charge each new segment gets its bytes, and the rest returns. Fails with
+ *   -EBADMSG  The new segments have more bytes than were charged, a resident one has other bytes, or the content is not the one
+ *             that was promised.
+ *   -EDQUOT   All versions together would have more than STORE_FDS_MAX descriptors.
+ *   -EEXIST   The part was checked before.
+ *   -ENOMEM */
 int publish_checked(struct registry *registry, struct publish *publish, struct publish_part *part,
 		    struct publish_checked *checked, struct error *error);
 

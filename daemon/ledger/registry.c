@@ -308,10 +308,8 @@ void version_forget(struct version *version)
 
 	registry->counts.pins -= version->pin_count;
 	free(version->pins);
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		free(version->replicas[i].segments);
-		budget_release(&version->replicas[i].charge);
-	}
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		replica_clear(&version->replicas[i]);
 	free(version->replicas);
 	free(version->told);
 	version_free_taint(version);

@@ -10,7 +10,8 @@
 
 #include "../../proto/digest.h"
 #include "../../proto/names.h"
-#include "device.h"
+#include "segment.h"
+#include "../../proto/part.h"
 #include "joiners.h"
 #include "../base/quota.h"
 #include "../config/rules.h"
@@ -26,7 +27,7 @@ enum version_state {
 };
 const char *version_state_name(enum version_state state);
 
-/* One descriptor that keeps memory alive. */
+/* The descriptor of an index. */
 struct held_fd {
 	int fd; /* -1: none */
 	uint64_t bytes;
@@ -40,13 +41,14 @@ struct replica {
 	bool committed; /* the publisher is no longer needed */
 	bool checked; /* gpuwmd has its index and segments */
 	struct held_fd index;
-	struct held_fd *segments;
+	struct segment_hold *segments; /* malloced */
 	uint32_t segment_count;
 	uint64_t bytes; /* of the segments */
 	uint64_t tensors;
 	struct digest layout, content;
 	struct digest promised; /* the content that the commit named */
-	struct budget_charge charge;
+	struct budget_charge
+		charge; /* what it was granted, until it is checked: then each segment has its own */
 	uint64_t scrubbed; /* the scrub's last pass that read it */
 	bool lost; /* its device was lost with it; stays true when the device is back */
 };
@@ -126,7 +128,7 @@ struct registry; /* opaque: hash tables */
 
 /* The registry keeps these figures up to date. `versions` leaves failed versions out; `aliases` includes `previous`.
  * `segments`, `fds` (of segments and indices), `bytes` and `index_bytes` are those of checked parts whose version has not
- * failed. */
+ * failed; a segment that several versions hold counts once. */
 struct registry_counts {
 	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
 };
@@ -196,14 +198,19 @@ int version_add_replica(struct version *version, uint32_t rank, struct device *d
 			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
 /* Moves the version to another state. It must be a move of the picture above (assert). */
 void version_move(struct version *version, enum version_state state);
+/* Lists the descriptors of a part that was checked. They stay the part's. */
+void replica_list(const struct replica *replica, struct part *ret);
+/* The version's parts no longer keep their segments open. Call it before the version's descriptors leave the fd store. What only
+ * this version held leaves with it (segment_hold.last). A second call does nothing. */
+void version_let_go(struct version *version);
 /* Returns whether every rank has a part, and all parts are committed and checked. */
 bool version_complete(const struct version *version);
 /* Makes a complete version ready. If the model has neither the alias `current` nor another ready version, the version gets
  * that alias; *ret_current says so. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
 /* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions,
- * the oldest is forgotten. The caller takes descriptors and charges before the next call that may forget a version: it
- * copies a charge and zeroes it, and sets `segments` to NULL. */
+ * the oldest is forgotten. The caller takes descriptors and charges before the next call that may forget a version, with
+ * shared_charge_of_part and closing_part. */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
 /* Returns the version that failed first; NULL: the registry keeps no failed version. */
 struct version *registry_oldest_failed(const struct registry *registry);
@@ -222,8 +229,9 @@ void registry_on_forget_failed(struct registry *registry,
  * and -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
-/* Adds a part with its descriptors, counts it, and charges its device. `bytes` is the sum of its segments. like->segments is
- * malloced and moves in. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
+/* Adds a part with its descriptors, counts it, and charges its device with the segments that no version holds yet. `bytes` is the
+ * sum of its segments. like->segments is malloced and moves in; each entry has a segment, and no hold yet. Fails with -EINVAL,
+ * -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
 /* Adds a pin to a ready or retiring version. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);

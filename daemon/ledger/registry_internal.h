@@ -44,7 +44,8 @@ struct version_charges {
 struct version_record {
 	struct version version; /* first: a version is its record */
 	struct named *named; /* NULL: its tag names something else now */
-	uint64_t segments, fds, bytes, index_bytes; /* its share of the counts */
+	/* What leaves the counts with it: its indices, and once it has let go the segments that no other version holds. */
+	uint64_t segments, fds, bytes, index_bytes;
 	struct version_charges charges; /* of that, what its owner is charged with */
 	struct version_record *next_failed;
 	UT_hash_handle by_id, by_publish;
@@ -98,9 +99,12 @@ int version_charges_begin(struct version_charges *charges, struct quota *quota, 
 void version_charges_end(struct version_charges *charges);
 /* Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
-/* Adds a checked replica to the version's share of the counts; drops the share. */
+/* Adds a checked replica to the counts. */
 void version_count(struct version *version, const struct replica *replica);
+/* Lets go of the version's segments, and takes what leaves with it out of the counts. */
 void version_uncount(struct version *version);
+/* Gives back what the part is charged with, ends its uses of its segments, and frees the array. Closes nothing. */
+void replica_clear(struct replica *replica);
 /* Charges the owner with a part that is about to be counted: so many descriptors, and an index. -EDQUOT. */
 int version_charge_part(struct version *version, uint64_t fds, uint64_t index_bytes, struct error *error);
 

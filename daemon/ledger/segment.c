@@ -1,25 +1,105 @@
-#include "segment.h"
+#include "registry.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-struct closing {
-	uv_work_t work;
-	struct held_fd index, *segments;
-	uint32_t count;
-	struct shared_charge *shared;
-	segment_done_fn *done;
-	void *data;
-};
-
-struct shared_charge *shared_charge_new(struct budget_charge *charge)
+struct segment *segment_new(int fd, uint64_t bytes, uint64_t name)
 {
-	struct shared_charge *shared = malloc(sizeof(*shared));
+	struct segment *segment = calloc(1, sizeof(*segment));
+
+	if (segment)
+		*segment = (struct segment){.fd = fd, .bytes = bytes, .name = name};
+	return segment;
+}
+
+void segment_free_unused(struct segment *segment)
+{
+	if (segment && segment->uses == 0)
+		free(segment);
+}
+
+/* What no version holds, and a revoked lease may map. */
+static bool is_still_mapped(const struct segment *segment)
+{
+	return segment->mapped > 0 && !segment->holds;
+}
+
+static void count_mapped(struct segment *segment, bool before)
+{
+	struct device *device = segment->charge.device;
+	bool now = is_still_mapped(segment);
+
+	if (now && !before)
+		device->still_mapped += segment->charge.bytes;
+	else if (before && !now)
+		device->still_mapped -= segment->charge.bytes;
+}
+
+void segment_hold(struct segment_hold *hold, struct segment *segment, struct version *version)
+{
+	*hold = (struct segment_hold){
+		.segment = segment, .version = version, .next = segment->holds, .link = &segment->holds};
+	if (hold->next)
+		hold->next->link = &hold->next;
+	segment->holds = hold;
+	segment->uses++;
+}
+
+void segment_let_go(struct segment_hold *hold)
+{
+	bool before = is_still_mapped(hold->segment);
+
+	if (!hold->link)
+		return;
+	*hold->link = hold->next;
+	if (hold->next)
+		hold->next->link = hold->link;
+	hold->next = NULL;
+	hold->link = NULL;
+	hold->last = !hold->segment->holds;
+	count_mapped(hold->segment, before);
+}
+
+void segment_drop(struct segment *segment)
+{
+	if (--segment->uses > 0)
+		return;
+	budget_release(&segment->charge);
+	free(segment);
+}
+
+bool segment_is_shared(const struct segment *segment)
+{
+	return segment->holds && segment->holds->next;
+}
+
+/* ---- shared charges ---- */
+
+static struct shared_charge *make(struct budget_charge *charge, uint32_t segments)
+{
+	struct shared_charge *shared = calloc(1, sizeof(*shared) + segments * sizeof(shared->segments[0]));
 
 	if (!shared)
 		return NULL;
-	*shared = (struct shared_charge){.charge = *charge, .uses = 1};
+	shared->charge = *charge;
+	shared->uses = 1;
+	shared->segment_count = segments;
 	*charge = (struct budget_charge){0};
+	return shared;
+}
+
+struct shared_charge *shared_charge_new(struct budget_charge *charge)
+{
+	return make(charge, 0);
+}
+
+struct shared_charge *shared_charge_of_part(struct replica *part)
+{
+	struct shared_charge *shared = make(&part->charge, part->segment_count);
+
+	for (uint32_t i = 0; shared && i < part->segment_count; i++) {
+		shared->segments[i] = part->segments[i].segment;
+		shared->segments[i]->uses++;
+	}
 	return shared;
 }
 
@@ -32,81 +112,37 @@ struct shared_charge *shared_charge_use(struct shared_charge *shared)
 
 struct shared_charge *shared_charge_drop(struct shared_charge *shared)
 {
-	if (shared && --shared->uses == 0) {
-		budget_release(&shared->charge);
-		free(shared);
-	}
+	if (!shared || --shared->uses > 0)
+		return NULL;
+	for (uint32_t i = 0; i < shared->segment_count; i++)
+		segment_drop(shared->segments[i]);
+	budget_release(&shared->charge);
+	free(shared);
 	return NULL;
 }
 
-static void close_all(struct closing *c)
+/* One more, or one less, that maps each of the segments. */
+static void map_all(struct shared_charge *shared, int more)
 {
-	if (c->index.fd >= 0)
-		close(c->index.fd);
-	for (uint32_t i = 0; i < c->count; i++) {
-		if (c->segments[i].fd >= 0)
-			close(c->segments[i].fd);
+	for (uint32_t i = 0; i < shared->segment_count; i++) {
+		struct segment *segment = shared->segments[i];
+		bool before = is_still_mapped(segment);
+
+		segment->mapped += (unsigned)more;
+		count_mapped(segment, before);
 	}
 }
 
-static void finish(struct closing *c)
+struct shared_charge *shared_charge_map(struct shared_charge *shared)
 {
-	shared_charge_drop(c->shared);
-	if (c->done)
-		c->done(c->data);
-	free(c->segments);
+	if (shared && shared->mapped++ == 0)
+		map_all(shared, 1);
+	return shared_charge_use(shared);
 }
 
-static void on_work(uv_work_t *work)
+struct shared_charge *shared_charge_unmap(struct shared_charge *shared)
 {
-	close_all(work->data);
-}
-
-static void on_finished(uv_work_t *work, int status)
-{
-	struct closing *c = work->data;
-
-	(void)status;
-	finish(c);
-	free(c);
-}
-
-static void start(uv_loop_t *loop, const struct closing *what)
-{
-	struct closing *c = malloc(sizeof(*c));
-
-	if (c) {
-		*c = *what;
-		c->work.data = c;
-		if (uv_queue_work(loop, &c->work, on_work, on_finished) == 0)
-			return;
-		free(c);
-	}
-	/* Out of memory: late is better than never. */
-	struct closing now = *what;
-	close_all(&now);
-	finish(&now);
-}
-
-void segment_close(uv_loop_t *loop, struct replica *replica, struct shared_charge *shared,
-		   segment_done_fn *done, void *data)
-{
-	struct closing c = {.index = replica->index,
-			    .segments = replica->segments,
-			    .count = replica->segments ? replica->segment_count : 0,
-			    .shared = shared,
-			    .done = done,
-			    .data = data};
-
-	replica->index.fd = -1;
-	replica->segments = NULL;
-	replica->segment_count = 0;
-	start(loop, &c);
-}
-
-void segment_close_fds(uv_loop_t *loop, struct held_fd index, struct held_fd *segments, uint32_t count)
-{
-	struct closing c = {.index = index, .segments = segments, .count = count};
-
-	start(loop, &c);
+	if (shared && --shared->mapped == 0)
+		map_all(shared, -1);
+	return shared_charge_drop(shared);
 }

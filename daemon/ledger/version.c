@@ -36,14 +36,41 @@ void version_count(struct version *version, const struct replica *replica)
 	struct registry_counts *counts = &version->model->registry->counts;
 	struct version_record *record = record_of(version);
 
-	record->segments += replica->segment_count;
-	record->fds += replica->segment_count + 1;
-	record->bytes += replica->bytes;
+	record->fds++;
 	record->index_bytes += replica->index.bytes;
-	counts->segments += replica->segment_count;
-	counts->fds += replica->segment_count + 1;
-	counts->bytes += replica->bytes;
+	counts->fds++;
 	counts->index_bytes += replica->index.bytes;
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		const struct segment *segment = replica->segments[i].segment;
+
+		if (segment_is_shared(segment))
+			continue;
+		counts->segments++;
+		counts->fds++;
+		counts->bytes += segment->bytes;
+	}
+}
+
+static void let_go(struct version_record *record, struct segment_hold *hold)
+{
+	if (!hold->link)
+		return;
+	segment_let_go(hold);
+	if (!hold->last)
+		return;
+	record->segments++;
+	record->fds++;
+	record->bytes += hold->segment->bytes;
+}
+
+void version_let_go(struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		struct replica *replica = &version->replicas[i];
+
+		for (uint32_t k = 0; k < replica->segment_count; k++)
+			let_go(record_of(version), &replica->segments[k]);
+	}
 }
 
 void version_uncount(struct version *version)
@@ -51,6 +78,7 @@ void version_uncount(struct version *version)
 	struct registry_counts *counts = &version->model->registry->counts;
 	struct version_record *record = record_of(version);
 
+	version_let_go(version);
 	counts->segments -= record->segments;
 	counts->fds -= record->fds;
 	counts->bytes -= record->bytes;
@@ -94,26 +122,41 @@ int version_charge_part(struct version *version, uint64_t fds, uint64_t index_by
 	return r;
 }
 
+/* The bytes of each segment, which no version of another owner holds. */
+static int adopt_bytes(struct version *version, const struct replica *replica, struct quota *quota,
+		       struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < replica->segment_count; i++) {
+		struct segment *segment = replica->segments[i].segment;
+
+		r = quota_adopt(quota, version->owner, QUOTA_BYTES, segment->bytes, &segment->charge.quota,
+				error);
+	}
+	return r;
+}
+
 int version_adopt_charges(struct version *version, struct quota *quota, struct error *error)
 {
 	struct version_record *record = record_of(version);
 	struct version_charges *charges = &record->charges;
 	uid_t uid = version->owner;
+	uint64_t fds = 0;
 	int r;
 
 	if (version->by_operator)
 		return 0;
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		fds += version->replicas[i].segment_count + 1;
 	r = quota_adopt(quota, uid, QUOTA_VERSIONS, 1, &charges->version, error);
 	if (r == 0)
-		r = quota_adopt(quota, uid, QUOTA_FDS, record->fds, &charges->fds, error);
+		r = quota_adopt(quota, uid, QUOTA_FDS, fds, &charges->fds, error);
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes,
 				error);
-	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
-		struct replica *replica = &version->replicas[i];
-
-		r = quota_adopt(quota, uid, QUOTA_BYTES, replica->bytes, &replica->charge.quota, error);
-	}
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
+		r = adopt_bytes(version, &version->replicas[i], quota, error);
 	return r;
 }
 
@@ -175,6 +218,36 @@ int version_add_replica(struct version *version, uint32_t rank, struct device *d
 	return 0;
 }
 
+void replica_list(const struct replica *replica, struct part *ret)
+{
+	ret->index = (struct part_fd){replica->index.fd, replica->index.bytes};
+	ret->segment_count = replica->segment_count;
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		const struct segment *segment = replica->segments[i].segment;
+
+		ret->segments[i] = (struct part_fd){segment->fd, segment->bytes};
+	}
+}
+
+void replica_clear(struct replica *replica)
+{
+	for (uint32_t i = 0; i < replica->segment_count; i++)
+		segment_drop(replica->segments[i].segment);
+	free(replica->segments);
+	replica->segments = NULL;
+	replica->segment_count = 0;
+	budget_release(&replica->charge);
+}
+
+static uint64_t count_new(const struct replica *like)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < like->segment_count; i++)
+		count += !like->segments[i].segment->holds;
+	return count;
+}
+
 static int check_adopted(const struct version *version, const struct replica *like, struct error *error)
 {
 	const struct registry_counts *counts = &version->model->registry->counts;
@@ -183,7 +256,7 @@ static int check_adopted(const struct version *version, const struct replica *li
 	if (like->segment_count > PART_SEGMENTS_MAX)
 		return error_set(error, -EDQUOT, NULL, "%u segments; a part has at most %u",
 				 like->segment_count, PART_SEGMENTS_MAX);
-	if (counts->fds + like->segment_count + 1 > STORE_FDS_MAX)
+	if (counts->fds + count_new(like) + 1 > STORE_FDS_MAX)
 		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
 	if (like->index.bytes > INDICES_BYTES_MAX - counts->index_bytes)
 		return error_set(error, -EDQUOT, NULL, "more than %llu bytes of indices",
@@ -206,7 +279,13 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 	*replica = *like;
 	replica->committed = replica->checked = true;
 	replica->promised = like->content;
-	budget_adopt(like->device, like->bytes, &replica->charge);
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		struct segment *segment = replica->segments[i].segment;
+
+		if (!segment->holds)
+			budget_adopt(like->device, segment->bytes, &segment->charge);
+		segment_hold(&replica->segments[i], segment, version);
+	}
 	version_count(version, replica);
 	like->segments = NULL;
 	return 0;

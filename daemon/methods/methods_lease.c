@@ -117,6 +117,8 @@ static void answer(const struct request *request, const struct found *found, uin
 	const struct replica *replica = &version->replicas[found->replica];
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
+	struct part part;
+	size_t fd_count;
 
 	request_result(request, &w);
 	message_put_u64(&w, "lease", lease);
@@ -127,19 +129,9 @@ static void answer(const struct request *request, const struct found *found, uin
 	message_put_u64(&w, "rank", replica->rank);
 	message_put_u64(&w, "world", version->world);
 	message_put_u64(&w, "generation", found->generation);
-	message_put_u64(&w, "index", 0);
-	message_put_u64(&w, "index_bytes", replica->index.bytes);
-	fds[0] = replica->index.fd;
-	message_begin_array(&w, "segments");
-	for (uint32_t i = 0; i < replica->segment_count; i++) {
-		fds[i + 1] = replica->segments[i].fd;
-		message_begin_map(&w, NULL);
-		message_put_u64(&w, "fd", i + 1);
-		message_put_u64(&w, "bytes", replica->segments[i].bytes);
-		message_end(&w);
-	}
-	message_end(&w);
-	request_answer_lease(request, &w, fds, replica->segment_count + 1, lease);
+	replica_list(replica, &part);
+	fd_count = part_write(&w, &part, fds);
+	request_answer_lease(request, &w, fds, fd_count, lease);
 }
 
 static struct lease_holder holder_of(const struct server *server, struct session *session)

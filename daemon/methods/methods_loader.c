@@ -2,7 +2,7 @@
 #include "../base/clock.h"
 #include "../work/loader.h"
 #include "../work/losses.h"
-#include "../ledger/segment.h"
+#include "../ledger/closing.h"
 #include "../work/versions.h"
 
 #include <errno.h>
@@ -251,61 +251,31 @@ struct checked {
 	struct publish_checked what;
 };
 
-static void drop(struct server *server, struct publish_checked *checked)
+/* What has not moved into the version. */
+static void drop(struct server *server, const struct part *part)
 {
-	segment_close_fds(&server->loop, checked->index, checked->segments, checked->segment_count);
-	*checked = (struct publish_checked){.index = {.fd = -1}};
-}
+	int fds[PART_SEGMENTS_MAX + 1] = {part->index.fd};
 
-static int take_segments(struct request *request, struct fields *params, struct publish_checked *checked,
-			 struct error *error)
-{
-	uint32_t count;
-	const msgpack_object *array = fields_array(params, "segments", &count);
-	struct fields f;
-
-	if (count > PART_SEGMENTS_MAX)
-		return error_set(error, -EDQUOT, "make fewer and larger ones",
-				 "%u segments; a part has at most %d", count, PART_SEGMENTS_MAX);
-	checked->segments = calloc((size_t)count + 1, sizeof(*checked->segments));
-	if (!checked->segments)
-		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	for (uint32_t i = 0; i < count; i++) {
-		struct held_fd *segment = &checked->segments[i];
-
-		segment->fd = -1;
-		checked->segment_count = i + 1;
-		fields_of(&f, &array[i]);
-		segment->bytes = fields_u64(&f, "bytes");
-		if (packet_take_fd(request->packet, fields_u64(&f, "fd"), &segment->fd) < 0 || f.error.code)
-			return error_set(error, -EBADMSG, NULL, "segment %u came without its descriptor", i);
-	}
-	return 0;
+	for (uint32_t i = 0; i < part->segment_count; i++)
+		fds[i + 1] = part->segments[i].fd;
+	closing_fds(&server->loop, fds, part->segment_count + 1);
 }
 
 static int checked_fields(struct request *request, struct fields *params, struct checked *checked,
 			  struct error *error)
 {
 	struct publish_checked *what = &checked->what;
-	uint64_t index;
-	int r;
 
-	what->index.fd = -1;
 	fields_hex128(params, "publish", checked->publish.bytes);
 	fields_text(params, "device", checked->device, sizeof(checked->device));
 	checked->rank = fields_u64(params, "rank");
 	fields_hex128(params, "content", what->content.bytes);
 	fields_hex128(params, "layout", what->layout.bytes);
 	what->tensors = fields_u64(params, "tensors");
-	index = fields_u64(params, "index");
-	what->index.bytes = fields_u64(params, "index_bytes");
-	r = params_check(params, error);
-	if (r < 0)
-		return r;
-	if (packet_take_fd(request->packet, index, &what->index.fd) < 0)
-		return error_set(error, -EBADMSG, NULL, "the index came without its descriptor");
-	r = take_segments(request, params, what, error);
-	return r < 0 ? r : params_check(params, error);
+	part_read(params, request->packet, &what->part);
+	if (params->error.code)
+		*error = params->error;
+	return params->error.code;
 }
 
 /* A loader speaks for its own job only. */
@@ -381,7 +351,7 @@ int method_loader_checked(struct request *request, struct fields *params, struct
 	waiter->id = checked.publish;
 	if (r == 0)
 		r = hand_over(server, job, &checked, error);
-	drop(server, &checked.what);
+	drop(server, &checked.what.part);
 	if (r < 0)
 		waiter_free(waiter);
 	else

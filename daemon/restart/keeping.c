@@ -128,13 +128,7 @@ void keeping_save(struct keeping *k)
 	_exit(EXIT_STATE);
 }
 
-static void add_held(struct keeping *k, struct store_batch *batch, struct held_fd *held, bool put)
-{
-	if (put)
-		held->name = k->next_name++;
-	store_batch_add(batch, held->name, held->fd);
-}
-
+/* What is stored or leaves the store with a version: its indices and its segments, but for those that another version has there. */
 static size_t count_fds(const struct version *version)
 {
 	size_t count = 0;
@@ -144,27 +138,58 @@ static size_t count_fds(const struct version *version)
 	return count;
 }
 
-void keeping_not_removed(struct keeping *k, const struct version *version)
+static void add_part(struct keeping *k, struct store_batch *batch, struct replica *part)
 {
-	uint64_t max = registry_fds_max(k->ledger->registry), count = count_fds(version);
+	part->index.name = k->next_name++;
+	store_batch_add(batch, part->index.name, part->index.fd);
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		struct segment *segment = part->segments[i].segment;
 
-	registry_set_fds_max(k->ledger->registry, max > count ? max - count : 0);
+		if (segment->name > 0)
+			continue;
+		segment->name = k->next_name++;
+		store_batch_add(batch, segment->name, segment->fd);
+	}
+}
+
+static void remove_part(struct store_batch *batch, const struct replica *part)
+{
+	store_batch_add(batch, part->index.name, -1);
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		const struct segment_hold *hold = &part->segments[i];
+
+		if (hold->last)
+			store_batch_add(batch, hold->segment->name, -1);
+	}
 }
 
 struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
 {
 	struct store_batch *batch = store_batch_new(count_fds(version), k->config->store_confirm_ms);
 
-	if (!batch)
-		return NULL;
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		struct replica *replica = &version->replicas[i];
-
-		add_held(k, batch, &replica->index, put);
-		for (uint32_t j = 0; j < replica->segment_count; j++)
-			add_held(k, batch, &replica->segments[j], put);
+	if (batch && !put)
+		version_let_go(version);
+	for (uint32_t i = 0; batch && i < version->replica_count; i++) {
+		if (put)
+			add_part(k, batch, &version->replicas[i]);
+		else
+			remove_part(batch, &version->replicas[i]);
 	}
 	return batch;
+}
+
+void keeping_not_removed(struct keeping *k, const struct version *version)
+{
+	uint64_t max = registry_fds_max(k->ledger->registry), count = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *part = &version->replicas[i];
+
+		count++;
+		for (uint32_t j = 0; j < part->segment_count; j++)
+			count += part->segments[j].last;
+	}
+	registry_set_fds_max(k->ledger->registry, max > count ? max - count : 0);
 }
 
 /* ---- grace ---- */

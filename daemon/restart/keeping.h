@@ -41,7 +41,9 @@ bool keeping_stores(const struct keeping *keeping);
  * can't be written, gpuwmd ends, and the next one goes on from what was acknowledged. */
 void keeping_save(struct keeping *keeping);
 
-/* Returns a batch with the descriptors of a version. put: gives them new names. NULL: there is no memory. */
+/* Returns a batch with the descriptors of a version. put: gives new names to those that have none; a segment that another version
+ * holds is in the store already. Otherwise the version lets go (version_let_go), and the batch has what leaves with it. Returns
+ * NULL if there is no memory; then nothing has changed. */
 struct store_batch *keeping_batch(struct keeping *keeping, struct version *version, bool put);
 
 /* Call when the service manager has not confirmed that a version's descriptors left the store. They may still take room

@@ -2,7 +2,7 @@
 #include "keeping_internal.h"
 
 #include "memfd.h"
-#include "../ledger/segment.h"
+#include "../ledger/closing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,21 +135,20 @@ static size_t list_names(const struct inherited *left, char (*texts)[STORE_NAME_
 /* Closing may take long (57 ms a GiB), or for ever. */
 static void close_left(struct keeping *k, struct inherited *left)
 {
-	struct held_fd none = {.fd = -1};
-	struct held_fd *held = calloc(left->count + left->strange_count + 1, sizeof(*held));
-	uint32_t count = 0;
+	int *fds = calloc(left->count + left->strange_count + 1, sizeof(*fds));
+	size_t count = 0;
 
-	for (size_t i = 0; held && i < left->count; i++) {
-		if (left->ours[i].fd >= 0)
-			held[count++].fd = left->ours[i].fd;
+	for (size_t i = 0; fds && i < left->count; i++) {
+		fds[count++] = left->ours[i].fd;
 		left->ours[i].fd = -1;
 	}
-	for (size_t i = 0; held && i < left->strange_count; i++) {
-		held[count++].fd = left->strange_fds[i];
+	for (size_t i = 0; fds && i < left->strange_count; i++) {
+		fds[count++] = left->strange_fds[i];
 		left->strange_fds[i] = -1;
 	}
-	if (held)
-		segment_close_fds(k->loop, none, held, count);
+	if (fds)
+		closing_fds(k->loop, fds, count);
+	free(fds);
 }
 
 static int remove_left(struct keeping *k, struct inherited *left, struct error *error)

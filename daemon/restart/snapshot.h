@@ -1,6 +1,6 @@
 /* The part of the ledger that survives a restart, as one MessagePack map. The map has
  * - versions that are ready or retiring, with their parts, pins, known damage, and the names of their descriptors in the
- *   fd store;
+ *   fd store; a segment that several versions hold has the same name in each of them;
  * - aliases, and owners of models. If an older gpuwmd wrote the map without owners, the user who made a model's oldest
  *   version owns the model;
  * - the names that users have claimed to build;

@@ -7,6 +7,15 @@
 /* Twice the descriptors, so that chains stay short. */
 #define NAME_SLOTS (2 * STORE_FDS_MAX)
 
+/* A descriptor that the map names. */
+struct taken_name {
+	uint64_t name; /* 0: an empty slot */
+	struct segment *segment; /* with a use of the table's; NULL: it is an index */
+	const struct device *device;
+	bool by_operator; /* what the versions that hold the segment have in common */
+	uint32_t version; /* the last one that holds it */
+};
+
 struct taking {
 	const struct snapshot_fds *fds;
 	struct snapshot *into;
@@ -16,7 +25,8 @@ struct taking {
 	uint64_t lost_count, lost_room;
 	uint64_t greatest_name;
 	uint32_t name_count;
-	uint64_t names[NAME_SLOTS]; /* a hash table; 0: empty */
+	uint32_t version; /* counts the versions that were read, from 1 */
+	struct taken_name names[NAME_SLOTS]; /* a hash table */
 };
 
 /* Names one entry of one of the map's arrays in error messages: versions[3] (m@v1). */
@@ -35,6 +45,16 @@ uint32_t taking_u32(struct fields *f, const char *key);
 int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error);
 /* Returns whether taking_keep_lost has noted the version. */
 bool taking_is_lost(const struct taking *t, const struct version_id *id);
+
+/* In snapshot_names.c. Notes the descriptor of an index. Fails with -EINVAL (no descriptor has this name), -EEXIST and -EDQUOT. */
+int taking_index(struct taking *t, uint64_t name, struct error *error);
+/* Returns in *ret the segment with this name, which belongs to the table: a new one, or the one that another version has too. Fails
+ * with -EINVAL (also if the other version tells other bytes or another device, or a user made one of the two), -EEXIST (the
+ * same version has it already, or an index), -EDQUOT and -ENOMEM. */
+int taking_segment(struct taking *t, const struct taken_name *like, uint64_t bytes, struct segment **ret,
+		   struct error *error);
+/* Ends the table's uses of segments. */
+void taking_clear_names(struct taking *t);
 
 /* In snapshot_version.c. Reads a version with its parts. Its descriptors stay with t->fds. */
 int take_version(struct taking *t, const msgpack_object *o, struct place *place);

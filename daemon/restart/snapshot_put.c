@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_held(struct message_writer *w, const char *key, const struct held_fd *held)
+static void put_fd(struct message_writer *w, const char *key, uint64_t name, uint64_t bytes)
 {
-	assert(held->name > 0); /* stored before it is told */
+	assert(name > 0); /* stored before it is told */
 	message_begin_map(w, key);
-	message_put_u64(w, "name", held->name);
-	message_put_u64(w, "bytes", held->bytes);
+	message_put_u64(w, "name", name);
+	message_put_u64(w, "bytes", bytes);
 	message_end(w);
 }
 
@@ -21,10 +21,13 @@ static void put_part(struct message_writer *w, const struct replica *replica)
 	message_put_u64(w, "tensors", replica->tensors);
 	message_put_hex128(w, "layout", replica->layout.bytes);
 	message_put_hex128(w, "content", replica->content.bytes);
-	put_held(w, "index", &replica->index);
+	put_fd(w, "index", replica->index.name, replica->index.bytes);
 	message_begin_array(w, "segments");
-	for (uint32_t i = 0; i < replica->segment_count; i++)
-		put_held(w, NULL, &replica->segments[i]);
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		const struct segment *segment = replica->segments[i].segment;
+
+		put_fd(w, NULL, segment->name, segment->bytes);
+	}
 	message_end(w);
 	message_end(w);
 }

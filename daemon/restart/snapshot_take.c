@@ -181,6 +181,7 @@ int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct 
 		return error_set(error, -EUCLEAN, NULL, "the state is no map of MessagePack: %s", why);
 	r = take_all(&t, message.body);
 	message_clear(&message);
+	taking_clear_names(&t);
 	free(t.lost);
 	if (r == 0)
 		*ret_lost = t.lost_count;

@@ -8,44 +8,45 @@
 
 /* ---- descriptors ---- */
 
-/* False: it is there already. */
-static bool name_add(struct taking *t, uint64_t name)
-{
-	uint64_t i = name % NAME_SLOTS;
-
-	while (t->names[i] && t->names[i] != name)
-		i = (i + 1) % NAME_SLOTS;
-	if (t->names[i] == name)
-		return false;
-	t->names[i] = name;
-	t->name_count++;
-	if (name > t->greatest_name)
-		t->greatest_name = name;
-	return true;
-}
-
-static void read_held(struct taking *t, struct fields *part, const msgpack_object *o, struct held_fd *ret)
+/* {name, bytes}. Errors stick to the part's fields. */
+static void read_fd(struct fields *part, const msgpack_object *o, uint64_t *ret_name, uint64_t *ret_bytes)
 {
 	struct fields f;
 
 	fields_of(&f, o);
-	*ret = (struct held_fd){.fd = -1, .bytes = fields_u64(&f, "bytes"), .name = fields_u64(&f, "name")};
-	if (!f.error.code && (ret->name == 0 || ret->name > STORE_NAME_MAX))
-		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
-			  (unsigned long long)ret->name);
-	if (!f.error.code && t->name_count == STORE_FDS_MAX)
-		error_set(&f.error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
-	if (!f.error.code && !name_add(t, ret->name))
-		error_set(&f.error, -EEXIST, NULL, "two descriptors are named %llu",
-			  (unsigned long long)ret->name);
+	*ret_bytes = fields_u64(&f, "bytes");
+	*ret_name = fields_u64(&f, "name");
 	if (f.error.code && !part->error.code)
 		part->error = f.error;
 }
 
 /* ---- parts ---- */
 
-static void read_segments(struct taking *t, struct fields *f, struct replica *part)
+static void read_index(struct taking *t, struct fields *f, struct replica *part)
 {
+	part->index.fd = -1;
+	read_fd(f, fields_map(f, "index"), &part->index.name, &part->index.bytes);
+	if (!f->error.code)
+		taking_index(t, part->index.name, &f->error);
+}
+
+static void read_segment(struct taking *t, struct fields *f, const msgpack_object *o, struct replica *part,
+			 struct taken_name *like)
+{
+	struct segment *segment;
+	uint64_t bytes;
+
+	read_fd(f, o, &like->name, &bytes);
+	if (f->error.code || taking_segment(t, like, bytes, &segment, &f->error) < 0)
+		return;
+	part->segments[part->segment_count++].segment = segment;
+	if (__builtin_add_overflow(part->bytes, bytes, &part->bytes))
+		error_set(&f->error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
+}
+
+static void read_segments(struct taking *t, struct fields *f, struct replica *part, bool by_operator)
+{
+	struct taken_name like = {.device = part->device, .by_operator = by_operator};
 	uint32_t count;
 	const msgpack_object *array = fields_array(f, "segments", &count);
 
@@ -56,16 +57,13 @@ static void read_segments(struct taking *t, struct fields *f, struct replica *pa
 		taking_no_memory(&f->error);
 		return;
 	}
-	part->segment_count = count;
-	for (uint32_t i = 0; i < count && !f->error.code; i++) {
-		read_held(t, f, &array[i], &part->segments[i]);
-		if (__builtin_add_overflow(part->bytes, part->segments[i].bytes, &part->bytes))
-			error_set(&f->error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
-	}
+	for (uint32_t i = 0; i < count && !f->error.code; i++)
+		read_segment(t, f, &array[i], part, &like);
 }
 
-/* part->segments is malloced, after errors too. */
-static void read_part(struct taking *t, const msgpack_object *o, struct replica *part, struct error *error)
+/* part->segments is malloced, after errors too. Its segments are the table's. */
+static void read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
+		      struct error *error)
 {
 	char device[DEVICE_BYTES_MAX + 1];
 	struct fields f;
@@ -76,18 +74,12 @@ static void read_part(struct taking *t, const msgpack_object *o, struct replica 
 	part->tensors = fields_u64(&f, "tensors");
 	fields_hex128(&f, "layout", part->layout.bytes);
 	fields_hex128(&f, "content", part->content.bytes);
-	read_held(t, &f, fields_map(&f, "index"), &part->index);
-	read_segments(t, &f, part);
 	part->device = device_find(t->into->devices, device);
+	read_index(t, &f, part);
+	read_segments(t, &f, part, of->by_operator);
 	if (!f.error.code && !part->device)
 		error_set(&f.error, -ENODEV, NULL, "no device %s", device);
 	*error = f.error;
-}
-
-/* The i-th descriptor of a part: its index, then its segments. */
-static struct held_fd *held_at(struct replica *part, uint32_t i)
-{
-	return i == 0 ? &part->index : &part->segments[i - 1];
 }
 
 /* What the fd store did not give back of one version. */
@@ -112,9 +104,10 @@ static void name_held(char text[160], const struct replica *part, uint32_t i, co
 static void count_missing(const struct taking *t, struct replica *part, struct missing *missing)
 {
 	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
-		const struct held_fd *held = held_at(part, i);
-		int found = t->fds->look(t->fds->data, held->name, i == 0 || part->device->kind->can_look,
-					 held->bytes);
+		const struct segment *segment = i == 0 ? NULL : part->segments[i - 1].segment;
+		uint64_t name = segment ? segment->name : part->index.name;
+		int found = t->fds->look(t->fds->data, name, !segment || part->device->kind->can_look,
+					 segment ? segment->bytes : part->index.bytes);
 
 		if (found == SNAPSHOT_FD_HERE || missing->unknown)
 			continue;
@@ -230,7 +223,7 @@ static int read_parts(struct taking *t, const char *model, struct fields *f, str
 	for (uint32_t i = 0; i < count; i++) {
 		struct error why;
 
-		read_part(t, &array[i], &parts[i], &why);
+		read_part(t, &array[i], like, &parts[i], &why);
 		if (why.code)
 			return error_set(error, why.code, why.detail, "parts[%u]: %s", i, why.message);
 		count_missing(t, &parts[i], &missing);
@@ -287,6 +280,7 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 	uint32_t count = 0;
 	int r;
 
+	t->version++;
 	read_version(o, model, &like, &pointed, &f, &fixed);
 	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
 	if (f.error.code)
@@ -299,16 +293,23 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
+static void take_part_fds(const struct taking *t, struct replica *part)
+{
+	part->index.fd = t->fds->take(t->fds->data, part->index.name);
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		struct segment *segment = part->segments[i].segment;
+
+		if (segment->fd < 0)
+			segment->fd = t->fds->take(t->fds->data, segment->name);
+	}
+}
+
 void take_fds(const struct taking *t)
 {
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(t->into->registry, NULL, version))) {
-		for (uint32_t i = 0; i < version->replica_count; i++) {
-			struct replica *part = &version->replicas[i];
-
-			for (uint32_t k = 0; k <= part->segment_count; k++)
-				held_at(part, k)->fd = t->fds->take(t->fds->data, held_at(part, k)->name);
-		}
+		for (uint32_t i = 0; i < version->replica_count; i++)
+			take_part_fds(t, &version->replicas[i]);
 	}
 }

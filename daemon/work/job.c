@@ -350,11 +350,12 @@ void job_watch(struct job *job)
 	job->watched_ms = clock_steady_ms();
 }
 
-void job_put(struct message_writer *w, const struct job *job, const struct config *config)
+size_t job_put(struct message_writer *w, const struct job *job, const struct config *config,
+	       int ret_fds[PACKET_FDS_MAX])
 {
 	message_put_u64(w, "job", job->id);
 	message_put_text(w, "kind", job_kind_name(job->kind));
-	job->actions->put(w, job, config);
+	return job->actions->put(w, job, config, ret_fds);
 }
 
 static void keep_error(struct job *job, const struct error *error)

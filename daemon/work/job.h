@@ -26,11 +26,13 @@ enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_KINDS };
 
 /* What is particular to a kind of job. */
 struct job_actions {
-	/* Writes what the loader must know of the job besides its number and kind. */
-	void (*put)(struct message_writer *w, const struct job *job, const struct config *config);
-	/* A loader gets the job. Fills in the descriptors that go with the message, and returns their number. If *ret_close
-	 * becomes true, they belong to the message from then on. NULL: no descriptors go with it. */
-	size_t (*begin)(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close);
+	/* Writes what the loader must know of the job besides its number and kind. Fills in the descriptors that go with the
+	 * message, and returns their number. */
+	size_t (*put)(struct message_writer *w, const struct job *job, const struct config *config,
+		      int ret_fds[PACKET_FDS_MAX]);
+	/* A loader gets the job, and its message is written. Returns true if the descriptors belong to the message from then
+	 * on. NULL: nothing is to be done. */
+	bool (*begin)(struct job *job);
 	/* The job has ended (error NULL: it is done). Fails what the job was to bring about, as far as it did not. */
 	void (*end)(struct work *work, struct job *job, const struct error *error);
 	/* Closes what the job has open. It is called before `end`, and again before the job is freed. NULL: jobs of this kind
@@ -147,8 +149,9 @@ void job_table_prune(struct job_table *table);
 /* Gives back the contexts that no loader has. */
 void job_release_contexts(struct job *job);
 
-/* Writes the message for the loader. */
-void job_put(struct message_writer *w, const struct job *job, const struct config *config);
+/* Writes the message for the loader. Fills in the descriptors that go with it, and returns their number. */
+size_t job_put(struct message_writer *w, const struct job *job, const struct config *config,
+	       int ret_fds[PACKET_FDS_MAX]);
 /* Says in the phase of a queued job why it has no loader yet; why "": a loader is coming. */
 void job_waits(struct work *work, struct job *job, const char *why);
 /* A loader has got the job. */

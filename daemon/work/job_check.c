@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-static void put(struct message_writer *w, const struct job *job, const struct config *config)
+static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
 {
 	(void)config;
 	message_put_hex128(w, "publish", job->publish.bytes);
@@ -16,17 +17,15 @@ static void put(struct message_writer *w, const struct job *job, const struct co
 	message_put_text(w, "device", job->devices[0]->id);
 	message_put_u64(w, "bytes", job->bytes);
 	message_put_u64(w, "publisher", 0);
+	ret_fds[0] = job->publisher_sock;
+	return job->publisher_sock >= 0;
 }
 
 /* The checker has the publisher's socket from now on. */
-static size_t begin(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close)
+static bool begin(struct job *job)
 {
-	if (job->publisher_sock < 0)
-		return 0;
-	*ret_close = true;
-	ret_fds[0] = job->publisher_sock;
 	job->publisher_sock = -1;
-	return 1;
+	return true;
 }
 
 /* A part that it did not finish fails its version. */

@@ -24,8 +24,10 @@ static void put_key(struct message_writer *w, const struct job *job)
 	message_end(w);
 }
 
-static void put(struct message_writer *w, const struct job *job, const struct config *config)
+static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
 {
+	(void)ret_fds;
 	message_put_text(w, "source", job->source);
 	message_put_text(w, "model", job->model);
 	message_put_text(w, "tag", job->tag);
@@ -42,6 +44,7 @@ static void put(struct message_writer *w, const struct job *job, const struct co
 		message_put_bool(w, "dry_run", true);
 	else if (config->keep_context_s > 0)
 		message_put_bool(w, "keep", true);
+	return 0;
 }
 
 /* A version that it began and did not finish fails. */

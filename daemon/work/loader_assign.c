@@ -4,34 +4,25 @@
 #include "job_context.h"
 #include "../../proto/methods.h"
 
-static struct parcel give_descriptors(struct loader *l, struct job *job, int fds[PACKET_FDS_MAX])
-{
-	struct parcel parcel = {.fds = fds};
-
-	if (job->verifies) {
-		l->reads = job->version;
-		l->reads_replica = job->replica;
-	}
-	if (job->actions->begin)
-		parcel.fd_count = job->actions->begin(job, fds, &parcel.close_fds);
-	return parcel;
-}
-
 void loader_assign(struct loader *l, struct job *job)
 {
 	struct work *work = l->pool->work;
 	struct message_writer w;
 	int fds[PACKET_FDS_MAX];
-	struct parcel with;
+	struct parcel with = {.fds = fds};
 
-	with = give_descriptors(l, job, fds);
+	if (job->verifies) {
+		l->reads = job->version;
+		l->reads_replica = job->replica;
+	}
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOADER_JOB);
+	with.fd_count = job_put(&w, job, work->config, fds);
+	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);
 	l->unbegun = l->state == LOADER_WARM;
 	l->state = LOADER_BUSY;
 	l->job = job;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
-	job_put(&w, job, work->config);
 	loader_notify(l, &w, &with);
 	job_start(work, job, l);
 	job_watch(job);

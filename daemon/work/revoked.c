@@ -87,13 +87,9 @@ static void unlink_version(struct revoked *revoked)
 
 static void grant_unmap(struct revoked *revoked)
 {
-	struct shared_charge *shared = revoked->shared;
-
-	if (!shared)
+	if (!revoked->shared)
 		return;
-	if (--shared->mapped == 0)
-		shared->charge.device->still_mapped -= shared->charge.bytes;
-	revoked->shared = shared_charge_drop(shared);
+	revoked->shared = shared_charge_unmap(revoked->shared);
 	revoked->holder->work->room_came = true;
 }
 
@@ -267,9 +263,7 @@ void revoked_keep(struct version *version, uint32_t replica, struct shared_charg
 		if (revoked->replica != replica)
 			continue;
 		unlink_version(revoked);
-		if (shared && shared->mapped++ == 0)
-			shared->charge.device->still_mapped += shared->charge.bytes;
-		revoked->shared = shared_charge_use(shared);
+		revoked->shared = shared_charge_map(shared);
 	}
 }
 

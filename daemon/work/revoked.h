@@ -5,7 +5,7 @@
 #define GPUWM_DAEMON_REVOKED_H
 
 #include "../../proto/message.h"
-#include "../ledger/segment.h"
+#include "../ledger/registry.h"
 
 struct work;
 struct session;

@@ -16,17 +16,41 @@ struct shares {
 	uint64_t retiring; /* by versions that wait for their last lease or pin */
 };
 
+static void add(struct shares *shares, bool stays, uint64_t bytes)
+{
+	if (stays)
+		shares->kept += bytes;
+	else
+		shares->retiring += bytes;
+}
+
+/* A segment stays as long as one version stays that holds it. */
+static bool segment_stays(const struct segment *segment)
+{
+	const struct segment_hold *hold = segment->holds;
+
+	while (hold && hold->version->state == VERSION_RETIRING)
+		hold = hold->next;
+	return hold;
+}
+
+/* A segment counts with the first of those that hold it. */
+static void add_part(struct shares *shares, const struct version *version, const struct replica *part)
+{
+	add(shares, version->state != VERSION_RETIRING, part->charge.bytes);
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		const struct segment *segment = part->segments[i].segment;
+
+		if (segment->holds == &part->segments[i])
+			add(shares, segment_stays(segment), segment->charge.bytes);
+	}
+}
+
 static void add_version(struct shares *shares, const struct version *version, const struct device *device)
 {
 	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
-		const struct budget_charge *charge = &version->replicas[i].charge;
-
-		if (charge->device != device)
-			continue;
-		if (version->state == VERSION_RETIRING)
-			shares->retiring += charge->bytes;
-		else
-			shares->kept += charge->bytes;
+		if (version->replicas[i].device == device)
+			add_part(shares, version, &version->replicas[i]);
 	}
 }
 

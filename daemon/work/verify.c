@@ -28,42 +28,30 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	return 0;
 }
 
-size_t verify_begin(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close)
+bool verify_begin(struct job *job)
 {
-	const struct replica *part = &job->verifies->replicas[job->replica];
-
-	*ret_close = false;
 	job->verifies->readers++;
-	ret_fds[0] = part->index.fd;
-	for (uint32_t i = 0; i < part->segment_count; i++)
-		ret_fds[i + 1] = part->segments[i].fd;
-	return part->segment_count + 1;
+	return false;
 }
 
-void verify_put(struct message_writer *w, const struct job *job, const struct config *config)
+size_t verify_put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
 {
-	const struct replica *part = &job->verifies->replicas[job->replica];
+	const struct replica *replica = &job->verifies->replicas[job->replica];
+	struct part part;
 
 	(void)config;
 	message_put_text(w, "model", job->model);
 	message_put_text(w, "tag", job->tag);
 	message_put_u64(w, "rank", job->rank);
 	message_put_u64(w, "world", job->world);
-	message_put_text(w, "device", part->device->id);
-	message_put_u64(w, "index", 0);
-	message_put_u64(w, "index_bytes", part->index.bytes);
-	message_begin_array(w, "segments");
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		message_begin_map(w, NULL);
-		message_put_u64(w, "fd", i + 1);
-		message_put_u64(w, "bytes", part->segments[i].bytes);
-		message_end(w);
-	}
-	message_end(w);
+	message_put_text(w, "device", replica->device->id);
 	if (job->permille) {
 		message_put_u64(w, "chunk", job->chunk);
 		message_put_u64(w, "permille", job->permille);
 	}
+	replica_list(replica, &part);
+	return part_write(w, &part, ret_fds);
 }
 
 void verify_end(struct work *work, struct job *job, const struct error *error)

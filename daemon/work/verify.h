@@ -4,6 +4,7 @@
 #define GPUWM_DAEMON_VERIFY_H
 
 #include "../ledger/registry.h"
+#include "../../proto/packet.h"
 
 struct config;
 struct job;
@@ -16,8 +17,9 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	       struct error *error);
 /* The actions of a verify job, which a job of the scrub has too (job_actions in job.h). gpuwmd does not free the version between
  * verify_begin and verify_end. The descriptors stay the version's. If the job ends with -EBADMSG, the version is tainted. */
-void verify_put(struct message_writer *w, const struct job *job, const struct config *config);
-size_t verify_begin(struct job *job, int ret_fds[PACKET_FDS_MAX], bool *ret_close);
+size_t verify_put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX]);
+bool verify_begin(struct job *job);
 void verify_end(struct work *work, struct job *job, const struct error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "mourning.h"
-#include "../ledger/segment.h"
+#include "../ledger/closing.h"
 #include "../net/session.h"
 #include "../../proto/methods.h"
 
@@ -273,7 +273,7 @@ static void on_given_up(void *data)
 static struct shared_charge *give_up_part(struct work *work, struct publish *publish, struct publish_part *part)
 {
 	struct replica *replica = &publish->version->replicas[part->replica];
-	struct shared_charge *shared = shared_charge_new(&replica->charge);
+	struct shared_charge *shared = shared_charge_of_part(replica);
 	struct loader *maker = loader_of(work->loaders, part->publisher);
 	struct loader *checker = loader_of(work->loaders, part->checker);
 
@@ -282,7 +282,7 @@ static struct shared_charge *give_up_part(struct work *work, struct publish *pub
 	if (checker && checker != maker)
 		loader_keep(checker, shared_charge_use(shared));
 	shared_charge_use(shared);
-	segment_close(work->loop, replica, shared, on_given_up, work);
+	closing_part(work->loop, replica, shared, on_given_up, work);
 	return shared;
 }
 
@@ -292,6 +292,7 @@ static void give_up_all(struct work *work, struct publish *publish, const struct
 	struct shared_charge *mourned[PARTS_PER_VERSION_MAX];
 	uint32_t count = 0;
 
+	version_let_go(publish->version);
 	for (uint32_t i = 0; i < publish->part_count; i++) {
 		struct shared_charge *shared = give_up_part(work, publish, &publish->parts[i]);
 

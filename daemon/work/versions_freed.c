@@ -4,7 +4,7 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "revoked.h"
-#include "../ledger/segment.h"
+#include "../ledger/closing.h"
 #include "../../proto/methods.h"
 
 #include <stdlib.h>
@@ -46,11 +46,11 @@ static void close_parts(struct freeing *freeing)
 
 	freeing->left = count;
 	for (uint32_t i = 0; i < count; i++) {
-		struct shared_charge *shared = shared_charge_new(&version->replicas[i].charge);
+		struct shared_charge *shared = shared_charge_of_part(&version->replicas[i]);
 
 		loader_pool_keep(freeing->work->loaders, &version->id, i, shared);
 		revoked_keep(version, i, shared);
-		segment_close(freeing->work->loop, &version->replicas[i], shared, on_part_closed, freeing);
+		closing_part(freeing->work->loop, &version->replicas[i], shared, on_part_closed, freeing);
 	}
 }
 
@@ -90,6 +90,7 @@ bool freeing_begin(struct work *work, struct version *version)
 			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
 		return false;
 	}
+	version_let_go(version);
 	freeing->work = work;
 	freeing->version = version;
 	freeing->next = work->freeing;

@@ -37,7 +37,9 @@ static void add_version(struct ledger *l, unsigned number)
 	part.segments = calloc(1, sizeof(*part.segments));
 	if (!part.segments)
 		DIE("out of memory");
-	part.segments[0] = (struct held_fd){.fd = -1, .bytes = GIB(2), .name = l->snapshot.next_name++};
+	part.segments[0].segment = segment_new(-1, GIB(2), l->snapshot.next_name++);
+	if (!part.segments[0].segment)
+		DIE("out of memory");
 	must(version_adopt_replica(version, &part, NULL), "a part");
 	if (number % 4 == 0)
 		must(registry_adopt_alias(l->snapshot.registry, version, ALIAS_CURRENT, 1, NULL), "an alias");

@@ -39,7 +39,8 @@ static void add_part(struct version *version, uint32_t rank, struct device *devi
 	part.segments = calloc(segments + 1, sizeof(*part.segments));
 	must(part.segments, "out of memory");
 	for (uint32_t i = 0; i < segments; i++) {
-		part.segments[i] = (struct held_fd){7, MIB(300), (*name)++};
+		part.segments[i].segment = segment_new(7, MIB(300), (*name)++);
+		must(part.segments[i].segment, "out of memory");
 		part.bytes += MIB(300);
 	}
 	part.segment_count = segments;

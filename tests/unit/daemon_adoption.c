@@ -84,24 +84,23 @@ static void arm(enum call call, int code, unsigned first, unsigned count)
 static struct manager manager;
 static struct error error;
 
-static struct held_fd sealed(uint64_t bytes)
+static struct part_fd sealed(uint64_t bytes)
 {
 	int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	cr_assert(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
 	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), 0);
-	return (struct held_fd){.fd = fd, .bytes = bytes};
+	return (struct part_fd){.fd = fd, .bytes = bytes};
 }
 
 static void store_version(const char *tag)
 {
-	struct publish_checked checked = {.index = sealed(100), .segment_count = 1, .tensors = 3};
+	struct publish_checked checked = {.part = {.index = sealed(100), .segment_count = 1}, .tensors = 3};
 	struct publish_part *part;
 	struct publish *publish = building("m", tag, &part);
 	struct version *version = publish->version;
 
-	checked.segments = calloc(1, sizeof(struct held_fd));
-	checked.segments[0] = sealed(4096);
+	checked.part.segments[0] = sealed(4096);
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
 	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);

@@ -24,8 +24,6 @@ static void drop(struct version *version)
 	registry_forget_previous(ledger.registry, version);
 	registry_remove_aliases(ledger.registry);
 	cr_assert_eq(registry_retire(ledger.registry, version, &ledger.error), 0, "%s", ledger.error.message);
-	free(version->replicas[0].segments);
-	version->replicas[0].segments = NULL;
 	registry_remove(ledger.registry, version);
 }
 

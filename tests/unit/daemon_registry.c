@@ -402,21 +402,35 @@ LedgerTest(registry, is_freed_with_all_that_is_in_it)
 	cr_expect_null(publish_table_free(NULL));
 }
 
+/* Of so many segments of one byte. */
+static struct replica adopted_part(uint32_t rank, uint32_t segments)
+{
+	struct replica part = {
+		.rank = rank, .device = ledger.gpu, .segment_count = segments, .bytes = segments};
+
+	part.segments = calloc(segments, sizeof(*part.segments));
+	for (uint32_t i = 0; i < segments; i++)
+		part.segments[i].segment = segment_new(7, 1, 1);
+	return part;
+}
+
 /* What snapshots say wrong is in daemon_snapshot_bad.c. */
 LedgerTest(adopted, parts_are_charged_up_to_the_most_descriptors)
 {
 	struct version like = {.state = VERSION_READY, .tag = "v1", .world = 9}, *version;
-	struct replica part = {.device = ledger.gpu, .segment_count = PART_SEGMENTS_MAX, .bytes = 10};
+	struct replica part;
 
 	cr_assert_eq(registry_adopt(ledger.registry, "m", &like, &version, &ledger.error), 0);
-	for (part.rank = 0; part.rank < 8; part.rank++) {
+	for (uint32_t rank = 0; rank < 8; rank++) {
+		part = adopted_part(rank, PART_SEGMENTS_MAX);
 		cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0);
-		cr_expect_eq(ledger.gpu->used, 10 * (part.rank + 1));
+		cr_expect_eq(ledger.gpu->used, PART_SEGMENTS_MAX * (rank + 1));
 	}
-	part.segment_count = 24;
+	part = adopted_part(8, 24);
 	expect_error(version_adopt_replica(version, &part, &ledger.error), -EDQUOT,
 		     "more than 2048 descriptors");
 	part.segment_count = 23;
+	segment_free_unused(part.segments[23].segment);
 	cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0);
 	cr_expect_eq(registry_counts(ledger.registry).fds, 2048);
 	cr_expect(version_complete(version));

@@ -1,3 +1,4 @@
+#include "daemon/ledger/closing.h"
 #include "daemon/work/mourning.h"
 #include "tests/support/daemon/server.h"
 
@@ -59,31 +60,109 @@ Test(segment, a_grant_returns_when_the_last_has_let_go)
 	cr_assert_null(shared_charge_use(NULL));
 }
 
-Test(segment, closes_a_replica_and_gives_its_budget_back)
+/* A part of `version` with one segment of 4,096 bytes, which is `segment`. */
+static void fill(struct version *version, struct replica *part, struct segment *segment)
+{
+	part->index.fd = memfd_create("index", MFD_CLOEXEC);
+	part->segments = calloc(1, sizeof(*part->segments));
+	part->segment_count = 1;
+	segment_hold(&part->segments[0], segment, version);
+}
+
+static struct segment *new_segment(void)
+{
+	struct segment *segment = segment_new(memfd_create("segment", MFD_CLOEXEC), 4096, 0);
+	struct error error;
+
+	cr_assert_eq(budget_charge(host(), 4096, &segment->charge, &error), 0);
+	return segment;
+}
+
+Test(segment, a_part_closes_and_its_budget_returns)
 {
 	int fds = fd_count(), done = 0;
-	struct replica replica = {.segment_count = 2};
+	struct version version = {0};
+	struct replica part = {0};
 
-	replica.index.fd = memfd_create("index", MFD_CLOEXEC);
-	replica.segments = calloc(2, sizeof(struct held_fd));
-	replica.segments[0].fd = memfd_create("segment", MFD_CLOEXEC);
-	replica.segments[1].fd = -1;
-	segment_close(&server->loop, &replica, granted(4096), count_done, &done);
-	cr_assert_eq(replica.index.fd, -1);
-	cr_assert_null(replica.segments);
-	cr_assert_eq(host()->used, 4096, "not before they are closed");
+	fill(&version, &part, new_segment());
+	segment_let_go(&part.segments[0]);
+	cr_expect(part.segments[0].last);
+	closing_part(&server->loop, &part, NULL, count_done, &done);
+	cr_assert_eq(part.index.fd, -1);
+	cr_assert_null(part.segments);
+	cr_assert_eq(host()->used, 4096, "not before it is closed");
 	TURN_UNTIL(done == 1);
 	cr_assert_eq(host()->used, 0);
 	cr_assert_eq(fd_count(), fds);
 }
 
-Test(segment, an_empty_replica_closes_too)
+Test(segment, an_empty_part_closes_too)
 {
-	struct replica replica = {.index.fd = -1};
+	struct replica part = {.index.fd = -1};
 	int done = 0;
 
-	segment_close(&server->loop, &replica, NULL, count_done, &done);
+	closing_part(&server->loop, &part, NULL, count_done, &done);
 	TURN_UNTIL(done == 1);
+}
+
+/* Whichever of the two goes first. */
+static void close_two(unsigned first)
+{
+	int fds = fd_count(), done = 0;
+	struct segment *segment = new_segment();
+	struct version versions[2] = {0};
+	struct replica parts[2] = {0};
+
+	for (unsigned i = 0; i < 2; i++)
+		fill(&versions[i], &parts[i], segment);
+	cr_expect(segment_is_shared(segment));
+	segment_let_go(&parts[first].segments[0]);
+	cr_expect_not(parts[first].segments[0].last);
+	cr_expect_not(segment_is_shared(segment));
+	closing_part(&server->loop, &parts[first], NULL, count_done, &done);
+	TURN_UNTIL(done == 1);
+	cr_expect_eq(host()->used, 4096);
+	cr_expect_eq(fd_count(), fds + 2, "one index is closed");
+	segment_let_go(&parts[!first].segments[0]);
+	cr_expect(parts[!first].segments[0].last);
+	closing_part(&server->loop, &parts[!first], NULL, count_done, &done);
+	TURN_UNTIL(done == 2);
+	cr_expect_eq(host()->used, 0);
+	cr_expect_eq(fd_count(), fds);
+}
+
+Test(segment, of_two_parts_goes_with_the_last)
+{
+	close_two(0);
+	close_two(1);
+}
+
+/* The first part's lease was revoked, and its holder maps the memory until after the second part is gone. */
+Test(segment, of_two_parts_stays_charged_while_it_is_mapped)
+{
+	struct segment *segment = new_segment();
+	struct version versions[2] = {0};
+	struct shared_charge *shared;
+	struct replica parts[2] = {0};
+	int done = 0;
+
+	for (unsigned i = 0; i < 2; i++)
+		fill(&versions[i], &parts[i], segment);
+	segment_let_go(&parts[0].segments[0]);
+	shared = shared_charge_map(shared_charge_of_part(&parts[0]));
+	closing_part(&server->loop, &parts[0], shared, count_done, &done);
+	TURN_UNTIL(done == 1);
+	cr_expect_eq(host()->still_mapped, 0, "the second version holds it");
+	segment_let_go(&parts[1].segments[0]);
+	cr_expect_eq(host()->still_mapped, 4096);
+	segment_let_go(&parts[1].segments[0]);
+	cr_expect_eq(host()->still_mapped, 4096, "it counts once");
+	closing_part(&server->loop, &parts[1], NULL, count_done, &done);
+	TURN_UNTIL(done == 2);
+	cr_expect_eq(host()->used, 4096);
+	cr_assert_null(shared_charge_unmap(shared));
+	cr_expect_eq(host()->used, 0);
+	cr_expect_eq(host()->still_mapped, 0);
 }
 
 static pid_t sleeping_child(int *ret_pidfd)

@@ -92,7 +92,7 @@ LedgerTest(snapshot, version_comes_back_as_it_was)
 	cr_expect(found->index.bytes == 100 && found->index.name == replica->index.name);
 	cr_expect_eq(found->index.fd, FAKE_FD(replica->index.name));
 	cr_assert_eq(found->segment_count, 2);
-	cr_expect_eq(found->segments[1].fd, FAKE_FD(replica->segments[1].name));
+	cr_expect_eq(found->segments[1].segment->fd, FAKE_FD(replica->segments[1].segment->name));
 	cr_expect(found->bytes == 2000 && found->tensors == 12);
 	cr_expect(digest_equal(&found->layout, &replica->layout));
 	cr_expect(digest_equal(&found->content, &replica->content));
@@ -249,11 +249,17 @@ LedgerTest(snapshot, ready_version_can_be_used_as_before)
 
 /* ---- lost versions ---- */
 
-static void lose(const struct held_fd *first, const struct held_fd *second)
+/* 0: none. */
+static void lose(uint64_t first, uint64_t second)
 {
 	memset(fake_missing, 0, sizeof(fake_missing));
-	fake_missing[0] = first->name;
-	fake_missing[1] = second ? second->name : 0;
+	fake_missing[0] = first;
+	fake_missing[1] = second;
+}
+
+static uint64_t segment_name(const struct version *version, uint32_t position)
+{
+	return version->replicas[0].segments[position].segment->name;
 }
 
 LedgerTest(snapshot, version_without_a_descriptor_is_lost)
@@ -263,7 +269,7 @@ LedgerTest(snapshot, version_without_a_descriptor_is_lost)
 
 	ledger_swap("m", "current", gone);
 	version_pin(gone, "keep", NULL);
-	lose(&gone->replicas[0].segments[1], NULL);
+	lose(segment_name(gone, 1), 0);
 	back_from_ledger(&back);
 	cr_expect_eq(back.lost, 1);
 	cr_expect_eq(fake_taken, 3, "none of its own");
@@ -288,7 +294,7 @@ LedgerTest(snapshot, lost_version_tells_its_index_and_that_there_is_more)
 	struct version *gone = fake_ready("m", "v1");
 	struct back back = {0};
 
-	lose(&gone->replicas[0].index, &gone->replicas[0].segments[0]);
+	lose(gone->replicas[0].index.name, segment_name(gone, 0));
 	registry_remove_aliases(ledger.registry);
 	registry_retire(ledger.registry, gone, NULL);
 	back_from_ledger(&back);
@@ -304,7 +310,7 @@ LedgerTest(snapshot, version_with_another_descriptor_is_lost)
 	struct version *gone = fake_ready("m", "v1"), *kept = fake_ready("m", "v2");
 	struct back back = {0};
 
-	fake_other = gone->replicas[0].segments[0].name;
+	fake_other = segment_name(gone, 0);
 	back_from_ledger(&back);
 	cr_expect(back.lost == 1 && fake_taken == 3);
 	cr_expect_eq(back_find(&back, "m@v1")->error.code, -ESTALE);
@@ -313,13 +319,13 @@ LedgerTest(snapshot, version_with_another_descriptor_is_lost)
 			 "segment 0 of rank 0 on host is not what was stored");
 	cr_expect(version_id_equal(&back_find(&back, "m@v2")->id, &kept->id));
 	back_clear(&back);
-	lose(&gone->replicas[0].segments[1], NULL);
+	lose(segment_name(gone, 1), 0);
 	back_from_ledger(&back);
 	cr_expect_str_eq(back_find(&back, "m@v1")->error.message,
 			 "m@v1 was lost: the fd store gave back 1 of its 3 descriptors; "
 			 "segment 0 of rank 0 on host is not what was stored, and there is more");
 	back_clear(&back);
-	lose(&(struct held_fd){0}, NULL);
+	lose(0, 0);
 	fake_other = gone->replicas[0].index.name;
 	back_from_ledger(&back);
 	cr_expect(strstr(back_find(&back, "m@v1")->error.message,
@@ -384,7 +390,7 @@ static void make_full(void)
 		snprintf(model, sizeof(model), "%0*u", NAME_BYTES_MAX, i);
 		memset(model, 'm', 100);
 		version = ledger_building(model, model);
-		fake_fill(&version->replicas[0], 1);
+		fake_fill(version, 0, 1);
 		version_count(version, &version->replicas[0]);
 		fake_store(version);
 		ledger_make_ready(version);
@@ -436,7 +442,7 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 		struct version *version = fake_ready(i % 2 ? "m" : "n", tag);
 		version_pin(version, "keep", NULL);
 		if (i > 17)
-			lose(&version->replicas[0].index, NULL);
+			lose(version->replicas[0].index.name, 0);
 	}
 	fake_put(&w);
 	for (;; n++) {

@@ -311,9 +311,15 @@ LedgerTest(bad_snapshot, what_cannot_be_is_named)
 		{1, "'name':1,", "'name':17592186044416,",
 		 "the state's versions[0] (m@v1): parts[0]: no descriptor has the name 17592186044416"},
 		{1, "'name':4097,", "'name':2,",
+		 "the state's versions[1] (m@v2): parts[1]: the segment named 2 is on another device in another version"},
+		{1, "'name':4097,", "'name':1,",
+		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 1"},
+		{1, "'name':5,", "'name':2,",
 		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 2"},
+		{1, "'name':3,", "'name':2,",
+		 "the state's versions[0] (m@v1): parts[0]: two descriptors are named 2"},
 		{1, "'name':3,", "'name':4097,",
-		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 4097"},
+		 "the state's versions[1] (m@v2): parts[1]: the segment named 4097 has 100 bytes, and 200 in another version"},
 		{1, "'bytes':100", "'bytes':18446744073709551615",
 		 "the state's versions[0] (m@v1): parts[0]: its segments have more than 2^64 bytes"},
 		{2, "'bytes':100", "'bytes':18446744073709551615",
@@ -346,6 +352,43 @@ LedgerTest(bad_snapshot, what_cannot_be_is_named)
 		put_changed(&w, cases[i].n, cases[i].instead_of, cases[i].put);
 		refuse(&w, cases[i].message, cases[i].put);
 	}
+}
+
+/* Both versions on host, and segment 4097 of v2 is segment 2 of v1. */
+static void put_shared(struct message_writer *w, const char *owners)
+{
+	char text[2 * sizeof(valid)], *to = text;
+
+	for (const char *from = valid; *from;) {
+		const char *put = NULL;
+		size_t over = 0;
+
+		if (strncmp(from, "'device':'GPU-1'", over = strlen("'device':'GPU-1'")) == 0)
+			put = "'device':'host'";
+		else if (strncmp(from, "'name':4097,", over = strlen("'name':4097,")) == 0)
+			put = "'name':2,";
+		else if (strncmp(from, "'owner':1000,", over = strlen("'owner':1000,")) == 0)
+			put = owners;
+		if (put) {
+			to += sprintf(to, "%s", put);
+			from += over;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+	put_text(w, text);
+}
+
+LedgerTest(bad_snapshot, one_segment_of_users_versions_is_refused)
+{
+	struct message_writer w;
+
+	put_shared(&w, "'owner':1000,");
+	refuse(&w,
+	       "the state's versions[1] (m@v2): parts[1]: the segment named 2 is of two versions, and not both are an "
+	       "operator's",
+	       "users'");
 }
 
 /* ---- too much of something ---- */
@@ -518,6 +561,8 @@ LedgerTest(bad_snapshot, lost_versions_are_looked_at_too)
 	put_changed(&w, 1, "'0000000000000000000000000000000b'", "'0000000000000000000000000000000a'");
 	refuse(&w, "the state's versions[1] (m@v2): another version has its id", "the same id");
 	put_changed(&w, 1, "'name':4097,", "'name':2,");
-	refuse(&w, "the state's versions[1] (m@v2): parts[1]: two descriptors are named 2", "the same name");
+	refuse(&w,
+	       "the state's versions[1] (m@v2): parts[1]: the segment named 2 is on another device in another version",
+	       "the same name");
 	fake_all_missing = false;
 }

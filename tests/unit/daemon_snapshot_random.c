@@ -47,7 +47,8 @@ static void compare_version(const struct back *back, const struct version *versi
 		const struct replica *replica = &again->replicas[i];
 		cr_assert_eq(replica->index.fd, FAKE_FD(version->replicas[i].index.name));
 		for (uint32_t k = 0; k < replica->segment_count; k++)
-			cr_assert_eq(replica->segments[k].fd, FAKE_FD(version->replicas[i].segments[k].name));
+			cr_assert_eq(replica->segments[k].segment->fd,
+				     FAKE_FD(version->replicas[i].segments[k].segment->name));
 	}
 }
 

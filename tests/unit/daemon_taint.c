@@ -132,7 +132,7 @@ static struct version *replicated(void)
 
 		cr_assert_eq(budget_charge(device, MIB(1), &charge, &ledger.error), 0);
 		cr_assert_eq(version_add_replica(version, i / 2, device, &charge, &position, &ledger.error), 0);
-		fake_fill(&version->replicas[position], 1);
+		fake_fill(version, position, 1);
 		version_count(version, &version->replicas[position]);
 	}
 	fake_store(version);

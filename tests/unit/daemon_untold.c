@@ -595,14 +595,13 @@ Test(untold, an_abort_is_told_or_not_done)
 /* A publish whose part a checker has looked at already. */
 static void begin_checked(void)
 {
-	struct publish_checked checked = {.index = {.bytes = 100}};
+	struct publish_checked checked = {.part.index.bytes = 100};
 	struct publish *publish;
 	struct error error;
 
 	begin_publish();
 	publish = publish_next(server->ledger.publishes, NULL);
-	checked.index.fd = memfd_create("index", MFD_CLOEXEC);
-	checked.segments = calloc(1, sizeof(struct held_fd));
+	checked.part.index.fd = memfd_create("index", MFD_CLOEXEC);
 	cr_assert_eq(publish_checked(server->ledger.registry, publish, &publish->parts[0], &checked, &error),
 		     0);
 	job_end(&server->work, server->work.jobs.first, NULL);

@@ -147,7 +147,7 @@ Test(verify, gives_a_loader_the_part)
 	for (uint32_t i = 0; i < count; i++) {
 		fields_of(&segment, &segments[i]);
 		cr_expect_eq(inode(packet.fds[fields_u64(&segment, "fd")]),
-			     inode(version->replicas[0].segments[i].fd));
+			     inode(version->replicas[0].segments[i].segment->fd));
 		cr_expect_eq(fields_u64(&segment, "bytes"), 1024);
 	}
 	finish(loader, 0, "");

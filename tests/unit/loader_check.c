@@ -11,8 +11,8 @@
 #define SEGMENT 8192
 
 static struct error error;
+static struct part list;
 static struct check_part part;
-static struct check_segment segments[3];
 static struct check_result result;
 static uint8_t bytes[2][SEGMENT]; /* what is written into the segments */
 static int fds_before;
@@ -54,16 +54,16 @@ static void make_index(void)
 	add(b, 2, "c", 8, 0, 256);
 	add(b, 3, "d", SEGMENT, 1, 0);
 	add(b, 4, "e", 0, 0, 0);
-	cr_assert_eq(index_builder_finish(b, &part.index_fd, &part.index_bytes, &error), 0, "%s",
+	cr_assert_eq(index_builder_finish(b, &list.index.fd, &list.index.bytes, &error), 0, "%s",
 		     error.message);
 	index_builder_free(b);
 }
 
 static void make_segment(int position, int seals)
 {
-	if (segments[position].fd >= 0)
-		close(segments[position].fd);
-	segments[position] = (struct check_segment){memfd(bytes[position], SEGMENT, seals), SEGMENT};
+	if (list.segments[position].fd >= 0)
+		close(list.segments[position].fd);
+	list.segments[position] = (struct part_fd){memfd(bytes[position], SEGMENT, seals), SEGMENT};
 }
 
 static void setup(void)
@@ -73,20 +73,20 @@ static void setup(void)
 	memset(bytes[0], 7, 100);
 	memset(bytes[0] + 256, 9, 8);
 	memset(bytes[1], 5, SEGMENT);
-	segments[0].fd = segments[1].fd = -1;
+	list.segments[0].fd = list.segments[1].fd = -1;
 	make_segment(0, SEALS);
 	make_segment(1, SEALS);
 	part = (struct check_part){.device = "host", .rank = 1, .world = 4, .bytes_max = 2 * SEGMENT};
-	part.segments = segments;
-	part.segment_count = 2;
+	part.part = &list;
+	list.segment_count = 2;
 	make_index();
 }
 
 static void teardown(void)
 {
-	close(part.index_fd);
-	close(segments[0].fd);
-	close(segments[1].fd);
+	close(list.index.fd);
+	close(list.segments[0].fd);
+	close(list.segments[1].fd);
 	cr_expect_eq(fd_count(), fds_before, "descriptors are left open");
 }
 
@@ -124,16 +124,16 @@ Test(check, refuses_another_rank)
 
 Test(check, refuses_another_number_of_segments)
 {
-	part.segment_count = 1;
+	list.segment_count = 1;
 	refuse("the index names 2 segments, 1 were handed in");
-	segments[2] = segments[1];
-	part.segment_count = 3;
+	list.segments[2] = list.segments[1];
+	list.segment_count = 3;
 	refuse("the index names 2 segments, 3 were handed in");
 }
 
 Test(check, refuses_another_size_than_the_index_says)
 {
-	segments[1].bytes = SEGMENT + 4096;
+	list.segments[1].bytes = SEGMENT + 4096;
 	refuse("segment 1: the index says 8192 bytes, hand_in says 12288");
 }
 
@@ -154,8 +154,8 @@ Test(check, refuses_unsealed_memory)
 
 Test(check, refuses_memory_of_another_size)
 {
-	close(segments[0].fd);
-	segments[0].fd = memfd(bytes[0], SEGMENT - 4096, SEALS);
+	close(list.segments[0].fd);
+	list.segments[0].fd = memfd(bytes[0], SEGMENT - 4096, SEALS);
 	refuse("segment 0: ");
 	cr_assert(strstr(error.message, "4096") && strstr(error.message, "8192"), "%s names both",
 		  error.message);
@@ -191,31 +191,31 @@ Test(check, refuses_descriptors_that_are_no_memory)
 
 	cr_assert_eq(pipe2(pipes, O_CLOEXEC), 0);
 	close(pipes[1]);
-	close(segments[0].fd);
-	segments[0].fd = pipes[0];
+	close(list.segments[0].fd);
+	list.segments[0].fd = pipes[0];
 	refuse("segment 0: the descriptor is not a memfd");
-	close(segments[0].fd);
-	segments[0].fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	close(list.segments[0].fd);
+	list.segments[0].fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	refuse("segment 0: the descriptor is not a memfd");
 }
 
 Test(check, refuses_an_index_that_is_no_memfd)
 {
-	close(part.index_fd);
-	part.index_fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	close(list.index.fd);
+	list.index.fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	refuse("the descriptor of the index is no memfd");
 }
 
 /* The index again, with one 8-byte word of it changed, or less sealed. */
 static void remake_index(size_t at, uint64_t value, int seals)
 {
-	uint8_t *data = malloc(part.index_bytes);
+	uint8_t *data = malloc(list.index.bytes);
 
-	cr_assert_eq(pread(part.index_fd, data, part.index_bytes, 0), (ssize_t)part.index_bytes);
+	cr_assert_eq(pread(list.index.fd, data, list.index.bytes, 0), (ssize_t)list.index.bytes);
 	if (at)
 		memcpy(data + at, &value, sizeof(value));
-	close(part.index_fd);
-	part.index_fd = memfd(data, part.index_bytes, seals);
+	close(list.index.fd);
+	list.index.fd = memfd(data, list.index.bytes, seals);
 	free(data);
 }
 
@@ -243,9 +243,9 @@ Test(check, refuses_an_unsealed_index)
 
 Test(check, refuses_an_index_of_another_size)
 {
-	part.index_bytes -= 8;
+	list.index.bytes -= 8;
 	cr_assert_eq(run(), -EBADMSG, "%s", error.message);
-	part.index_bytes = INDEX_BYTES_MAX + 1;
+	list.index.bytes = INDEX_BYTES_MAX + 1;
 	refuse("above the limit of");
 }
 

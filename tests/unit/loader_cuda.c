@@ -43,13 +43,13 @@ static void load_to(const char *first, const char *second)
 }
 
 /* A part of the one tensor model on the first GPU; the descriptors are the packet's. */
-static void load_part(struct check_part *part, struct check_segment *segments)
+static void load_part(struct check_part *part, struct part *list)
 {
 	load_to(GPU0, NULL);
 	expect(METHOD_PUBLISH_BEGIN);
 	answer_begin();
 	expect(METHOD_LOADER_CHECKED);
-	read_part(part, segments);
+	read_part(part, list);
 }
 
 static void stop(void)
@@ -120,7 +120,7 @@ Test(cuda, reads_ahead_of_the_context)
 Test(cuda, loads_replicas_to_two_gpus)
 {
 	static const char *const devices[] = {GPU0, GPU1};
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
@@ -131,7 +131,7 @@ Test(cuda, loads_replicas_to_two_gpus)
 	answer_begin();
 	for (int i = 0; i < 2; i++) {
 		expect(METHOD_LOADER_CHECKED);
-		read_part(&part, segments);
+		read_part(&part, &list);
 		cr_expect_str_eq(part.device, devices[i]);
 		cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 		cr_expect_eq(result.bytes, GRANULARITY);
@@ -143,7 +143,7 @@ Test(cuda, loads_replicas_to_two_gpus)
 
 Test(cuda, loads_to_host_and_gpu_at_once)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
@@ -154,7 +154,7 @@ Test(cuda, loads_to_host_and_gpu_at_once)
 	}
 	for (int i = 0; i < 2; i++) {
 		expect(METHOD_LOADER_CHECKED);
-		read_part(&part, segments);
+		read_part(&part, &list);
 		cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 		answer_empty();
 	}
@@ -202,8 +202,8 @@ static void write_byte(const struct check_part *part, uint64_t at, uint8_t byte)
 	struct memory_device device;
 
 	cr_assert_eq(memory_device_open(part->device, &device, &error), 0, "%s", error.message);
-	cr_assert_eq(device.ops->import(&device, part->segments[0].fd, part->segments[0].bytes, true, &segment,
-					&error),
+	cr_assert_eq(device.ops->import(&device, part->part->segments[0].fd, part->part->segments[0].bytes,
+					true, &segment, &error),
 		     0, "%s", error.message);
 	cr_assert_eq(device.ops->map(&device, &segment, MEMORY_WRITE, &error), 0, "%s", error.message);
 	cr_assert_eq(device.ops->enter(&device, &error), 0);
@@ -220,11 +220,11 @@ static void refuse(const struct check_part *part, const char *says)
 
 Test(cuda, finds_damage_by_reading_back)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
-	load_part(&part, segments);
+	load_part(&part, &list);
 	write_byte(&part, 256, 0xEE);
 	refuse(&part, "tensor \"b\"");
 	stop();
@@ -232,11 +232,11 @@ Test(cuda, finds_damage_by_reading_back)
 
 Test(cuda, finds_dirty_padding)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
-	load_part(&part, segments);
+	load_part(&part, &list);
 	write_byte(&part, GRANULARITY - 1, 0xEE);
 	refuse(&part, "segment 0: the padding");
 	stop();
@@ -245,17 +245,17 @@ Test(cuda, finds_dirty_padding)
 /* The index agrees with the lie: only mapping can tell. */
 Test(cuda, refuses_a_size_that_is_not_the_handles)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct memory_segment large;
 	struct memory_device device;
 	struct check_part part;
 
 	start_with(NULL, NULL);
-	load_part(&part, segments);
+	load_part(&part, &list);
 	cr_assert_eq(memory_device_open(GPU0, &device, &error), 0);
 	cr_assert_eq(device.ops->create(&device, 2 * GRANULARITY, &large, &error), 0);
 	cr_assert_eq(device.ops->export(&device, &large, &error), 0);
-	segments[0].fd = large.fd;
+	list.segments[0].fd = large.fd;
 	refuse(&part, "segment 0: a segment does not hold exactly 2097152 bytes");
 	device.ops->release(&device, &large);
 	stop();
@@ -263,17 +263,17 @@ Test(cuda, refuses_a_size_that_is_not_the_handles)
 
 Test(cuda, refuses_descriptors_that_are_no_gpu_memory)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
-	load_part(&part, segments);
-	segments[0].fd = memfd_create("no", MFD_CLOEXEC);
+	load_part(&part, &list);
+	list.segments[0].fd = memfd_create("no", MFD_CLOEXEC);
 	refuse(&part, "segment 0: the descriptor is not memory of a GPU");
-	close(segments[0].fd);
-	segments[0].fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	close(list.segments[0].fd);
+	list.segments[0].fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	refuse(&part, "segment 0: the descriptor is not memory of a GPU");
-	close(segments[0].fd);
+	close(list.segments[0].fd);
 	stop();
 }
 
@@ -287,11 +287,11 @@ static int clean_up(uint64_t bytes, void *user_data)
 
 Test(cuda, finds_padding_that_reads_differently_each_time)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_part part;
 
 	start_with(NULL, NULL);
-	load_part(&part, segments);
+	load_part(&part, &list);
 	write_byte(&part, GRANULARITY - 1, 0xEE);
 	cr_expect_eq(check_part(&part, clean_up, &part, &result, &error), -EBADMSG);
 	cr_expect(strstr(error.message, "to 2097152 is not zero"), "%s", error.message);

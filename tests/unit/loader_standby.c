@@ -20,8 +20,8 @@ static void expect_model(const struct check_part *part)
 	struct error error;
 	uint32_t size;
 
-	cr_assert_eq(index_map_open(part->index_fd, part->index_bytes, false, &index, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(index_map_open(part->part->index.fd, part->part->index.bytes, false, &index, &error), 0,
+		     "%s", error.message);
 	cr_expect_eq(index.view.header->tensor_count, 2);
 	cr_expect_geq(index_find(&index.view, "b"), 0);
 	cr_expect_str_eq(index_metadata(&index.view, "format"), "pt");
@@ -104,7 +104,7 @@ Test(standby, reports_devices_when_asked)
 
 Test(standby, loads_a_folder)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_result result;
 	struct check_part part;
 	struct error error;
@@ -115,7 +115,7 @@ Test(standby, loads_a_folder)
 	expect(METHOD_PUBLISH_BEGIN);
 	answer_begin();
 	expect(METHOD_LOADER_CHECKED);
-	read_part(&part, segments);
+	read_part(&part, &list);
 	cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 	expect_model(&part);
 	answer_empty();
@@ -413,7 +413,7 @@ Test(standby, refuses_a_hand_in_without_descriptors)
 	message_end(&w);
 	say(publisher, &w, NULL, 0);
 	expect_answer(publisher, "EBADMSG");
-	expect_done("EBADMSG", "index: its descriptor did not come along");
+	expect_done("EBADMSG", "the index came without its descriptor");
 }
 
 Test(standby, ends_a_check_whose_publisher_went_away)

@@ -192,7 +192,7 @@ Test(verify, descriptors_that_are_missing_do_not_make_it_differ)
 	make_segment(-1);
 	make_index();
 	send_verify(1);
-	expect_done("EPROTO", "segment 0: its descriptor did not come along");
+	expect_done("EPROTO", "segment 0 came without its descriptor");
 }
 
 Test(verify, keeps_a_pace)

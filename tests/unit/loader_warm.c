@@ -102,13 +102,13 @@ static void send_keeping_load(const char *first, const char *second)
 
 static void take_part(void)
 {
-	struct check_segment segments[PART_SEGMENTS_MAX];
+	struct part list;
 	struct check_result result;
 	struct check_part part;
 	struct error error;
 
 	expect(METHOD_LOADER_CHECKED);
-	read_part(&part, segments);
+	read_part(&part, &list);
 	cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 	answer_empty();
 }

@@ -1,5 +1,7 @@
 #include "ledger.h"
 
+#include "daemon/ledger/registry_internal.h"
+
 struct ledger ledger;
 
 static struct device *ledger_device(const char *id, bool is_cuda, uint64_t total)
@@ -73,8 +75,9 @@ void ledger_fail(struct version *version)
 	struct error reason = {.code = -EIO};
 
 	snprintf(reason.message, sizeof(reason.message), "the loader died");
+	version_let_go(version);
 	for (uint32_t i = 0; i < version->replica_count; i++)
-		budget_release(&version->replicas[i].charge);
+		replica_clear(&version->replicas[i]);
 	registry_fail(ledger.registry, version, &reason);
 }
 

@@ -1,5 +1,7 @@
 #include "random.h"
 
+#include "daemon/ledger/registry_internal.h"
+
 const char *const models[MODELS] = {"a", "b", "c", "d"};
 const char *const aliases[ALIASES] = {"current", "previous", "prod", "test"};
 const char *const pins[PINS] = {"x", "y", "z"};
@@ -165,7 +167,7 @@ static void try_commit(unsigned slot)
 static void try_check(unsigned slot)
 {
 	struct slot *s = &slots[slot];
-	struct publish_checked checked = {.index = {.fd = 7, .bytes = 1}, .content = {{1}}};
+	struct publish_checked checked = {.part.index = {.fd = 7, .bytes = 1}, .content = {{1}}};
 	uint64_t bytes, *granted;
 	unsigned i, expected = 0;
 
@@ -173,19 +175,17 @@ static void try_check(unsigned slot)
 		return;
 	i = pick(s->parts);
 	granted = &s->part[i].granted;
-	checked.segment_count = pick(3);
-	checked.segments = calloc(3, sizeof(*checked.segments));
-	for (unsigned k = 0; k < checked.segment_count; k++)
-		checked.segments[k].bytes = pick((unsigned)*granted + 1);
-	bytes = checked.segments[0].bytes + checked.segments[1].bytes;
+	checked.part.segment_count = pick(3);
+	for (unsigned k = 0; k < checked.part.segment_count; k++)
+		checked.part.segments[k].bytes = pick((unsigned)*granted + 1);
+	bytes = checked.part.segments[0].bytes + checked.part.segments[1].bytes;
 	if (s->part[i].checked)
 		expected = EEXIST;
 	else if (bytes > *granted)
 		expected = EBADMSG;
-	s->part[i].segments += expected ? 0 : checked.segment_count;
+	s->part[i].segments += expected ? 0 : checked.part.segment_count;
 	foretold(publish_checked(ledger.registry, s->publish, part_of(s, i), &checked, &ledger.error),
 		 -(int)expected);
-	free(checked.segments);
 	if (expected)
 		return;
 	s->part[i].checked = true;
@@ -203,11 +203,11 @@ static void end_publish(struct slot *s)
 /* As the daemon does it: descriptors and charges are taken first. */
 static void take_memory(struct slot *s)
 {
+	version_let_go(s->version);
 	for (unsigned i = 0; i < s->parts; i++) {
 		struct replica *replica = &s->version->replicas[i];
-		free(replica->segments);
-		replica->segments = NULL;
-		budget_release(&replica->charge);
+
+		replica_clear(replica);
 		used[s->part[i].device] -= s->part[i].granted;
 	}
 }

@@ -210,15 +210,14 @@ struct publish *building(const char *model, const char *tag, struct publish_part
 
 struct version *complete(struct publish *publish, struct publish_part *part, uint32_t segments)
 {
-	struct publish_checked checked = {.segment_count = segments, .tensors = 3};
+	struct publish_checked checked = {.part.segment_count = segments, .tensors = 3};
 	struct version *version = publish->version;
 	struct error error;
 
-	checked.index = (struct held_fd){.fd = memfd_create("index", MFD_CLOEXEC), .bytes = 100};
-	checked.segments = calloc(segments, sizeof(struct held_fd));
+	checked.part.index = (struct part_fd){memfd_create("index", MFD_CLOEXEC), 100};
 	for (uint32_t i = 0; i < segments; i++)
-		checked.segments[i] =
-			(struct held_fd){.fd = memfd_create("segment", MFD_CLOEXEC), .bytes = 4096 / segments};
+		checked.part.segments[i] =
+			(struct part_fd){memfd_create("segment", MFD_CLOEXEC), 4096 / segments};
 	cr_assert_eq(publish_commit(publish, part, part->publisher, &checked.content, &error), 0);
 	cr_assert_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), 0);
 	cr_assert_eq(versions_complete(&server->work, publish, &error), 0, "%s", error.message);

@@ -43,23 +43,32 @@ void fake_store(struct version *version)
 		if (replica->index.name)
 			continue;
 		replica->index.name = fake_next_name++;
-		for (uint32_t k = 0; k < replica->segment_count; k++)
-			replica->segments[k].name = fake_next_name++;
+		for (uint32_t k = 0; k < replica->segment_count; k++) {
+			struct segment *segment = replica->segments[k].segment;
+
+			segment->name = segment->name ? segment->name : fake_next_name++;
+		}
 	}
 }
 
-void fake_fill(struct replica *replica, uint32_t count)
+void fake_fill(struct version *version, uint32_t position, uint32_t count)
 {
+	struct replica *replica = &version->replicas[position];
+
 	replica->index = (struct held_fd){.fd = 7, .bytes = 100};
 	replica->segments = calloc(count, sizeof(*replica->segments));
 	replica->segment_count = count;
-	for (uint32_t i = 0; i < count; i++)
-		replica->segments[i] = (struct held_fd){.fd = 7, .bytes = 1000};
+	for (uint32_t i = 0; i < count; i++) {
+		struct segment *segment = segment_new(7, 1000, 0);
+
+		budget_split(&replica->charge, 1000, &segment->charge);
+		segment_hold(&replica->segments[i], segment, version);
+	}
 	replica->bytes = 1000 * count;
 	replica->tensors = 12;
 	replica->layout.bytes[0] = 1;
 	replica->content.bytes[0] = 2;
-	budget_shrink(&replica->charge, replica->bytes);
+	budget_release(&replica->charge);
 	replica->checked = true;
 }
 
@@ -67,7 +76,7 @@ struct version *fake_ready(const char *model, const char *tag)
 {
 	struct version *version = ledger_building(model, tag);
 
-	fake_fill(&version->replicas[0], 2);
+	fake_fill(version, 0, 2);
 	version_count(version, &version->replicas[0]);
 	fake_store(version);
 	ledger_make_ready(version);

@@ -25,7 +25,7 @@ int fake_take(void *data, uint64_t name);
 void fake_store(struct version *version);
 
 /* A part with `count` segments of 1,000 bytes, checked. */
-void fake_fill(struct replica *replica, uint32_t count);
+void fake_fill(struct version *version, uint32_t position, uint32_t count);
 
 /* Also counts it. */
 struct version *fake_ready(const char *model, const char *tag);

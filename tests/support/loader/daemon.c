@@ -180,26 +180,22 @@ void write_model(void)
 	write_bytes(in_folder("config.json"), "{}", 2);
 }
 
-void read_part(struct check_part *part, struct check_segment *segments)
+void read_part(struct check_part *check, struct part *part)
 {
+	static char device[DEVICE_BYTES_MAX + 1];
 	struct fields f, s;
 	uint32_t count;
 	const msgpack_object *array;
 
-	static char device[DEVICE_BYTES_MAX + 1];
-
 	fields_of(&f, message.body);
-	*part = (struct check_part){
-		.world = 1, .bytes_max = UINT64_MAX, .segments = segments, .device = device};
+	*check = (struct check_part){.world = 1, .bytes_max = UINT64_MAX, .part = part, .device = device};
 	fields_text(&f, "device", device, sizeof(device));
-	part->index_fd = packet.fds[fields_u64(&f, "index")];
-	part->index_bytes = fields_u64(&f, "index_bytes");
+	part->index = (struct part_fd){packet.fds[fields_u64(&f, "index")], fields_u64(&f, "index_bytes")};
 	array = fields_array(&f, "segments", &count);
 	part->segment_count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		fields_of(&s, &array[i]);
-		segments[i].fd = packet.fds[fields_u64(&s, "fd")];
-		segments[i].bytes = fields_u64(&s, "bytes");
+		part->segments[i] = (struct part_fd){packet.fds[fields_u64(&s, "fd")], fields_u64(&s, "bytes")};
 	}
 	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
 }

@@ -49,7 +49,7 @@ void expect(const char *method);
  * ends. */
 void expect_done(const char *code, const char *says);
 /* Reads the part of a loader_checked. Its descriptors are the packet's. */
-void read_part(struct check_part *part, struct check_segment *segments);
+void read_part(struct check_part *check, struct part *part);
 
 /* ---- what gpuwmd says -------------------------------------------------- */
 
