@@ -127,6 +127,8 @@ size_t record_element_size(const struct record_field *row);
 		.key = #m, .type = RECORD_I64, .presence = RECORD_OR, .offset = RECORD_PLACE(S, m, int64_t),   \
 		.least = least_, .number = otherwise                                                           \
 	}
+/* How long a request may wait, in milliseconds; -1: for ever. */
+#define FIELD_WAIT_MS(S) FIELD_I64_OR(S, wait_ms, 0, -1)
 #define FIELD_BOOL(S, m)                                                                                       \
 	{                                                                                                      \
 		.key = #m, .type = RECORD_BOOL, .offset = RECORD_PLACE(S, m, bool)                             \
