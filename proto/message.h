@@ -132,6 +132,10 @@ struct fields {
 
 /* Begins to read a map. NULL counts as an empty map; any other type is an error. */
 void fields_of(struct fields *f, const msgpack_object *map);
+/* Returns the value of a key, or NULL if it is missing or nil. */
+const msgpack_object *fields_find(const struct fields *f, const char *key);
+/* Sets the error: the key, and what is wrong with it ("is no text"). Keeps an error that was set before. */
+void fields_wrong(struct fields *f, const char *key, const char *what);
 /* whether the key is there and not nil */
 bool fields_have(const struct fields *f, const char *key);
 
@@ -156,6 +160,12 @@ void fields_text_or(struct fields *f, const char *key, char *buf, size_t size, c
 
 /* Reads an error that message_put_error wrote. Returns false if the key is missing or nil. */
 bool fields_error(struct fields *f, const char *key, struct error *ret);
+
+/* Returns whether the element is a text of at most `limit` bytes without a zero byte. If not, the
+ * error is set. fields_copy_text copies such a text into buf, with a terminating zero; if it is not
+ * UTF-8, the error is set and buf is empty. */
+bool fields_is_text(struct fields *f, const msgpack_object *element, const char *key, uint64_t limit);
+void fields_copy_text(struct fields *f, const msgpack_object *element, const char *key, char *buf);
 
 /* Reads one element of an array as a text. Errors stick to *f. */
 void fields_text_at(struct fields *f, const msgpack_object *element, const char *key, char *buf, size_t size);

@@ -40,13 +40,16 @@ static const struct call_rule rules[] = {
 	{NULL, false, false},
 };
 
-void call_begin(struct call *call, struct gpuwm_client *client, const char *method)
+void call_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
+		const void *params)
 {
 	*call = (struct call){.client = client, .rule = rules};
-	while (call->rule->method && strcmp(call->rule->method, method) != 0)
+	while (call->rule->method && strcmp(call->rule->method, form->name) != 0)
 		call->rule++;
 	message_writer_init(&call->request, PACKET_BYTES_MAX);
-	message_request(&call->request, request_next_id(), method);
+	message_request(&call->request, request_next_id(), form->name);
+	if (form->params)
+		record_put(&call->request, form->params, params);
 }
 
 /* Ends the params, which go up to `open`, with what is left of the wait. */
@@ -130,4 +133,13 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 	}
 	message_writer_clear(&call->request);
 	return r;
+}
+
+int call_plain(struct gpuwm_client *client, const struct message_form *form, const void *params,
+	       struct error *error)
+{
+	struct call call;
+
+	call_begin(&call, client, form, params);
+	return call_run(&call, 0, NULL, error);
 }

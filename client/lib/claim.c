@@ -87,7 +87,7 @@ static int tell_give_up(struct gpuwm_client *client, const struct claim *claim, 
 	struct call call;
 	int r;
 
-	call_begin(&call, client, METHOD_CLAIM_GIVE_UP);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_CLAIM_GIVE_UP}, NULL);
 	call.only = claim->round;
 	message_put_text(&call.request, "name", claim->name);
 	r = call_run(&call, 0, NULL, error);

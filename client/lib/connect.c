@@ -185,7 +185,7 @@ int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, METHOD_PING);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_PING}, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	r = call_run(&call, 0, NULL, &error);
 	clock_gettime(CLOCK_MONOTONIC, &after);

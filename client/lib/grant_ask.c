@@ -28,7 +28,7 @@ static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t 
 	struct call call;
 	int r;
 
-	call_begin(&call, client, asking->method);
+	call_begin(&call, client, &(const struct message_form){.name = asking->method}, NULL);
 	message_put_text(&call.request, asking->key, asking->name);
 	if (asking->options.device)
 		message_put_text(&call.request, "device", asking->options.device);

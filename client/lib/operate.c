@@ -59,7 +59,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 	uint64_t job;
 	int r;
 
-	call_begin(&call, client, METHOD_LOAD);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_LOAD}, NULL);
 	put_load(&call.request, options);
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
@@ -123,7 +123,7 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, METHOD_VERIFY);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_VERIFY}, NULL);
 	message_put_text(&call.request, "ref", ref);
 	if (device)
 		message_put_text(&call.request, "device", device);
@@ -171,7 +171,7 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, METHOD_JOBS);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_JOBS}, NULL);
 	message_put_u64(&call.request, "job", job);
 	r = call_run(&call, wait_ms, &reply, &error);
 	if (r == -ENOENT && call.taken)
@@ -202,42 +202,59 @@ int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, METHOD_CANCEL);
+	call_begin(&call, client, &(const struct message_form){.name = METHOD_CANCEL}, NULL);
 	message_put_u64(&call.request, "job", job);
 	/* A version on its way into the fd store comes to its end first. */
 	r = call_run(&call, STORE_CONFIRM_MS, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
+/* An id that the program gave. `what` is the parameter. */
+static int parse_id(const char *text, const char *what, struct version_id *ret, struct error *error)
+{
+	if (!text || hex128_parse(text, ret->bytes) == 0)
+		return 0;
+	return error_set(error, -EINVAL, NULL, "\"%s\" is not 32 lower-case hexadecimal digits", what);
+}
+
 /* 1: the alias moved, and *error says why the old version was not retired. */
+static int swap_read(const struct reply *reply, char old[VERSION_ID_TEXT], struct error *error)
+{
+	struct hot_swap_result result;
+	int r = reply_read(reply, &form_hot_swap, &result, error);
+
+	if (r < 0)
+		return r;
+	old[0] = 0;
+	if (result.old)
+		hex128_format(result.old->bytes, old);
+	if (result.retire_error)
+		*error = *result.retire_error;
+	return result.retire_error != NULL;
+}
+
 static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		char old[VERSION_ID_TEXT], struct error *error)
 {
-	struct error kept;
+	struct version_id expect;
+	struct hot_swap_params params = {.model = options->model,
+					 .alias = options->alias,
+					 .to = options->to,
+					 .expect = options->expect ? &expect : NULL,
+					 .retire_old = options->retire_old};
 	struct call call;
 	struct reply reply;
-	struct fields f;
-	int r;
+	int r = parse_id(options->expect, "expect", &expect, error);
 
-	call_begin(&call, client, METHOD_HOT_SWAP);
-	message_put_text(&call.request, "model", options->model);
-	if (options->alias)
-		message_put_text(&call.request, "alias", options->alias);
-	if (options->to)
-		message_put_text(&call.request, "to", options->to);
-	if (options->expect)
-		message_put_text(&call.request, "expect", options->expect);
-	message_put_bool(&call.request, "retire_old", options->retire_old);
+	if (r < 0)
+		return r;
+	call_begin(&call, client, &form_hot_swap, &params);
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
-	fields_of(&f, reply.message.body);
-	fields_text_or(&f, "old", old, VERSION_ID_TEXT, "");
-	r = fields_error(&f, "retire_error", &kept);
-	if (r)
-		*error = kept;
+	r = swap_read(&reply, old, error);
 	reply_clear(&reply);
-	return f.error.code ? error_set(error, -EPROTO, NULL, "hot_swap: %s", f.error.message) : r;
+	return r;
 }
 
 int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *given, char ret_old[33])
@@ -258,46 +275,39 @@ int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *giv
 	return r;
 }
 
-static int pin(struct gpuwm_client *client, const char *method, const char *ref, const char *name)
+static int pin(struct gpuwm_client *client, const struct message_form *form, const char *ref, const char *name)
 {
-	struct call call;
+	const struct pin_params params = {.ref.text = ref, .pin = name};
 	struct error error;
 	int r = check(client, ref, "the ref of a pin", &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, method);
-	message_put_text(&call.request, "ref", ref);
-	message_put_text(&call.request, "pin", name);
-	r = call_run(&call, 0, NULL, &error);
+	if (r == 0)
+		r = call_plain(client, form, &params, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 int gpuwm_pin(struct gpuwm_client *client, const char *ref, const char *name)
 {
-	return pin(client, METHOD_PIN_VERSION, ref, name);
+	return pin(client, &form_pin_version, ref, name);
 }
 
 int gpuwm_unpin(struct gpuwm_client *client, const char *ref, const char *name)
 {
-	return pin(client, METHOD_UNPIN_VERSION, ref, name);
+	return pin(client, &form_unpin_version, ref, name);
 }
 
 /* after_ms NULL: whoever has a lease keeps it. */
 static int retire(struct gpuwm_client *client, const char *ref, const uint64_t *after_ms, int64_t wait_ms)
 {
+	const struct retire_params params = {
+		.ref.text = ref, .force = after_ms, .after_ms = after_ms ? *after_ms : 0};
 	struct call call;
 	struct error error;
 	int r = check(client, ref, "the ref to retire", &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, METHOD_RETIRE);
-	message_put_text(&call.request, "ref", ref);
-	if (after_ms) {
-		message_put_bool(&call.request, "force", true);
-		message_put_u64(&call.request, "after_ms", *after_ms);
-	}
+	call_begin(&call, client, &form_retire, &params);
 	r = call_run(&call, wait_ms, NULL, &error);
 	/* One that stopped had retired it; by now it is freed. */
 	if (r == -ENOENT && call.taken)
@@ -317,27 +327,22 @@ int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t
 
 int gpuwm_remove(struct gpuwm_client *client, const char *ref)
 {
-	struct call call;
 	struct error error;
 	int r = check(client, ref, "the ref to remove", &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, METHOD_REMOVE);
-	message_put_text(&call.request, "ref", ref);
-	r = call_run(&call, 0, NULL, &error);
+	if (r == 0)
+		r = call_plain(client, &form_remove, &(struct remove_params){.ref.text = ref}, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
-static int kick(struct gpuwm_client *client, const char *key, uint64_t number, char **ret_json,
+static int kick(struct gpuwm_client *client, const struct kick_params *params, char **ret_json,
 		struct error *error)
 {
 	struct call call;
 	struct reply reply;
 	int r;
 
-	call_begin(&call, client, METHOD_KICK);
-	message_put_u64(&call.request, key, number);
+	call_begin(&call, client, &form_kick, params);
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
@@ -351,44 +356,39 @@ static int kick(struct gpuwm_client *client, const char *key, uint64_t number, c
 
 int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t number, char **ret_json)
 {
-	static const char *const keys[] = {
-		[GPUWM_KICK_LEASE] = "lease", [GPUWM_KICK_PID] = "pid", [GPUWM_KICK_UID] = "uid"};
+	const struct kick_params params = {
+		.lease = by == GPUWM_KICK_LEASE ? &number : NULL,
+		.pid = by == GPUWM_KICK_PID ? &number : NULL,
+		.uid = by == GPUWM_KICK_UID ? &number : NULL,
+	};
 	struct error error;
 	int r = client_check(client, &error);
 
-	if (r == 0 && (unsigned)by >= sizeof(keys) / sizeof(keys[0]))
+	if (r == 0 && !params.lease && !params.pid && !params.uid)
 		r = error_set(&error, -EINVAL, "a lease, a pid or a uid", "nothing is kicked by %d", (int)by);
 	if (r == 0)
-		r = kick(client, keys[by], number, ret_json, &error);
+		r = kick(client, &params, ret_json, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 /* device NULL: of everything. */
 static int drain(struct gpuwm_client *client, const char *device)
 {
-	struct call call;
 	struct error error;
 	int r = client_check(client, &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, METHOD_DRAIN);
-	if (device)
-		message_put_text(&call.request, "device", device);
-	r = call_run(&call, 0, NULL, &error);
+	if (r == 0)
+		r = call_plain(client, &form_drain, &(struct drain_params){device}, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 int gpuwm_reload(struct gpuwm_client *client)
 {
-	struct call call;
 	struct error error;
 	int r = client_check(client, &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	call_begin(&call, client, METHOD_RELOAD);
-	r = call_run(&call, 0, NULL, &error);
+	if (r == 0)
+		r = call_plain(client, &form_reload, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

@@ -232,7 +232,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	struct call call;
 	int r;
 
-	call_begin(&call, publish->client, METHOD_PUBLISH_BEGIN);
+	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_BEGIN}, NULL);
 	message_put_text(&call.request, "name", options->name);
 	message_put_text(&call.request, "device", options->device);
 	message_put_u64(&call.request, "rank", publish->part.rank);

@@ -217,7 +217,7 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 	struct call call;
 	int r;
 
-	call_begin(&call, publish->client, METHOD_PUBLISH_COMMIT);
+	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_COMMIT}, NULL);
 	call.only = publish->round;
 	message_put_text(&call.request, "publish", publish->id);
 	message_put_u64(&call.request, "rank", part->rank);

@@ -62,7 +62,7 @@ int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct
 	int r;
 
 	publish_memory_end(publish);
-	call_begin(&call, publish->client, METHOD_PUBLISH_ABORT);
+	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_ABORT}, NULL);
 	call.only = publish->round;
 	message_put_text(&call.request, "publish", publish->id);
 	if (reason)

@@ -52,7 +52,7 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 		return error_set(error, -EINVAL, NULL, "%s takes no filter", method);
 	if (filter && question->is_number && number_parse(filter, &number) < 0)
 		return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", method, filter);
-	call_begin(&call, client, method);
+	call_begin(&call, client, &(const struct message_form){.name = method}, NULL);
 	if (filter && question->is_number)
 		message_put_u64(&call.request, question->filter, number);
 	else if (filter)

@@ -132,3 +132,13 @@ int reply_open_body(struct reply *reply, struct error *error)
 	close(fd);
 	return r < 0 ? r : body_read(reply, error);
 }
+
+int reply_read(const struct reply *reply, const struct message_form *form, void *ret, struct error *error)
+{
+	struct error why;
+	int r = record_read(form->result, &reply->message, ret, &why);
+
+	if (r == 0)
+		return 0;
+	return error_set(error, r == -ENOMEM ? r : -EPROTO, NULL, "%s: %s", form->name, why.message);
+}

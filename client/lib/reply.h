@@ -4,7 +4,7 @@
 
 #include "error.h"
 #include "fork.h"
-#include "../../proto/message.h"
+#include "../../proto/messages.h"
 #include "../../proto/packet.h"
 
 /* A reply, with its descriptors (dropped by reply_clear unless taken). It stays where it was received: until then a
@@ -28,5 +28,9 @@ int reply_decode(struct reply *reply, struct error *error);
 /* Maps a large result, which lies in a memfd beside the packet, and puts it in place of the answer's own body. Does nothing
  * if there is none. -EPROTO, -ENOMEM. */
 int reply_open_body(struct reply *reply, struct error *error);
+
+/* Reads the result of a method into *ret, a struct of the form's result, whose pointers are valid until reply_clear. -EPROTO,
+ * -ENOMEM. */
+int reply_read(const struct reply *reply, const struct message_form *form, void *ret, struct error *error);
 
 #endif

@@ -117,6 +117,15 @@ void request_answer(const struct request *request, struct message_writer *w)
 		send_parcel(request, w, &parcel);
 }
 
+void request_tell(const struct request *request, const void *result)
+{
+	struct message_writer w;
+
+	request_result(request, &w);
+	record_put(&w, request->form->result, result);
+	request_answer(request, &w);
+}
+
 void request_done(const struct request *request)
 {
 	struct message_writer w;

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_REQUEST_H
 #define GPUWM_DAEMON_REQUEST_H
 
-#include "../../proto/message.h"
+#include "../../proto/messages.h"
 #include "../../proto/packet.h"
 
 #include <stdbool.h>
@@ -14,8 +14,11 @@ struct request {
 	struct server *server; /* for its method; no floor below looks inside */
 	struct session *session;
 	uint64_t id;
+	const struct message_form *form; /* of its method */
 	bool looks; /* its method changes nothing, so gpuwmd may answer with an error if it can't send the answer */
-	struct packet *packet; /* the packet of the request; NULL once the request waits */
+	/* The packet of the request, and what it says; NULL once the request waits. */
+	struct packet *packet;
+	const struct message *message;
 };
 
 /* Begins the answer. The caller then writes the result's keys and calls request_answer or one of the functions after it,
@@ -24,6 +27,8 @@ struct request {
  * the peer alone. If the request's method changes nothing, gpuwmd refuses the request instead. */
 void request_result(const struct request *request, struct message_writer *w);
 
+/* Answers with the result, a struct of the form's result. */
+void request_tell(const struct request *request, const void *result);
 /* Sends the answer. An answer that does not fit a packet goes as a sealed memfd. */
 void request_answer(const struct request *request, struct message_writer *w);
 /* Answers with {}. */

@@ -58,6 +58,7 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 	}
 	w->request = *request;
 	w->request.packet = NULL;
+	w->request.message = NULL;
 	w->wake = wake;
 	w->task.call = look_again;
 	w->kind = kind;

@@ -5,6 +5,8 @@
 #include "methods.h"
 
 #include <errno.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4, LOOKS = 8 /* changes nothing */ };
@@ -12,7 +14,7 @@ enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4, LOOKS = 8 /* changes
 #define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
 
 struct method {
-	const char *name;
+	const struct message_form *form;
 	unsigned roles; /* one of them is enough */
 	unsigned flags;
 	method_fn *call;
@@ -20,45 +22,54 @@ struct method {
 
 /* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
 static const struct method methods[] = {
-	{METHOD_GET_HANDLES, ROLE_WORKER, 0, method_get_handles},
-	{METHOD_RELEASE, ROLE_WORKER, 0, method_release},
-	{METHOD_RESUME, ROLE_WORKER, 0, method_resume},
-	{METHOD_PING, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping},
-	{METHOD_HELLO, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
-	{METHOD_LIST, ROLE_WORKER, LOOKS, method_list},
-	{METHOD_STATUS, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
-	{METHOD_SUBSCRIBE, ROLE_WORKER, 0, method_subscribe},
+	{&(const struct message_form){.name = METHOD_GET_HANDLES}, ROLE_WORKER, 0, method_get_handles},
+	{&(const struct message_form){.name = METHOD_RELEASE}, ROLE_WORKER, 0, method_release},
+	{&(const struct message_form){.name = METHOD_RESUME}, ROLE_WORKER, 0, method_resume},
+	{&(const struct message_form){.name = METHOD_PING}, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS,
+	 method_ping},
+	{&(const struct message_form){.name = METHOD_HELLO}, EVERYBODY & ~ROLE_LOADER,
+	 BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
+	{&(const struct message_form){.name = METHOD_LIST}, ROLE_WORKER, LOOKS, method_list},
+	{&(const struct message_form){.name = METHOD_STATUS}, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
+	{&(const struct message_form){.name = METHOD_SUBSCRIBE}, ROLE_WORKER, 0, method_subscribe},
 	/* Whether this session may is a question of the model: access.h. */
-	{METHOD_PUBLISH_BEGIN, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
-	{METHOD_PUBLISH_COMMIT, ROLE_WORKER, 0, method_publish_commit},
-	{METHOD_PUBLISH_ABORT, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort},
-	{METHOD_CLAIM, ROLE_WORKER, 0, method_claim},
-	{METHOD_CLAIM_GIVE_UP, ROLE_WORKER, 0, method_claim_give_up},
-	{METHOD_HOT_SWAP, ROLE_WORKER, 0, method_hot_swap},
-	{METHOD_PIN_VERSION, ROLE_WORKER, 0, method_pin_version},
-	{METHOD_UNPIN_VERSION, ROLE_WORKER, 0, method_unpin_version},
-	{METHOD_RETIRE, ROLE_WORKER, 0, method_retire},
-	{METHOD_REMOVE, ROLE_WORKER, 0, method_remove},
-	{METHOD_VERIFY, ROLE_WORKER, 0, method_verify},
-	{METHOD_DRAIN, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
-	{METHOD_RELOAD, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
-	{METHOD_KICK, ROLE_OPERATOR, 0, method_kick},
-	{METHOD_LOAD, ROLE_OPERATOR, 0, method_load},
-	{METHOD_CANCEL, ROLE_OPERATOR, 0, method_cancel},
-	{METHOD_JOBS, ROLE_WORKER, LOOKS, method_jobs},
-	{METHOD_CLIENTS, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},
-	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
-	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
-	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
-	{METHOD_LOADER_PROGRESS, ROLE_LOADER, NOTIFICATION, method_loader_progress},
-	{METHOD_LOADER_DEVICES, ROLE_LOADER, NOTIFICATION, method_loader_devices},
-	{METHOD_LOADER_WARM, ROLE_LOADER, NOTIFICATION, method_loader_warm},
+	{&(const struct message_form){.name = METHOD_PUBLISH_BEGIN}, ROLE_WORKER | ROLE_LOADER, 0,
+	 method_publish_begin},
+	{&(const struct message_form){.name = METHOD_PUBLISH_COMMIT}, ROLE_WORKER, 0, method_publish_commit},
+	{&(const struct message_form){.name = METHOD_PUBLISH_ABORT}, ROLE_WORKER | ROLE_LOADER, 0,
+	 method_publish_abort},
+	{&(const struct message_form){.name = METHOD_CLAIM}, ROLE_WORKER, 0, method_claim},
+	{&(const struct message_form){.name = METHOD_CLAIM_GIVE_UP}, ROLE_WORKER, 0, method_claim_give_up},
+	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap},
+	{&form_pin_version, ROLE_WORKER, 0, method_pin_version},
+	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version},
+	{&form_retire, ROLE_WORKER, 0, method_retire},
+	{&form_remove, ROLE_WORKER, 0, method_remove},
+	{&(const struct message_form){.name = METHOD_VERIFY}, ROLE_WORKER, 0, method_verify},
+	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
+	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
+	{&form_kick, ROLE_OPERATOR, 0, method_kick},
+	{&(const struct message_form){.name = METHOD_LOAD}, ROLE_OPERATOR, 0, method_load},
+	{&(const struct message_form){.name = METHOD_CANCEL}, ROLE_OPERATOR, 0, method_cancel},
+	{&(const struct message_form){.name = METHOD_JOBS}, ROLE_WORKER, LOOKS, method_jobs},
+	{&(const struct message_form){.name = METHOD_CLIENTS}, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS,
+	 method_clients},
+	{&(const struct message_form){.name = METHOD_LOADER_HELLO}, ROLE_LOADER, BEFORE_HELLO,
+	 method_loader_hello},
+	{&(const struct message_form){.name = METHOD_LOADER_CHECKED}, ROLE_LOADER, 0, method_loader_checked},
+	{&(const struct message_form){.name = METHOD_LOADER_DONE}, ROLE_LOADER, 0, method_loader_done},
+	{&(const struct message_form){.name = METHOD_LOADER_PROGRESS}, ROLE_LOADER, NOTIFICATION,
+	 method_loader_progress},
+	{&(const struct message_form){.name = METHOD_LOADER_DEVICES}, ROLE_LOADER, NOTIFICATION,
+	 method_loader_devices},
+	{&(const struct message_form){.name = METHOD_LOADER_WARM}, ROLE_LOADER, NOTIFICATION,
+	 method_loader_warm},
 };
 
 static const struct method *method_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
-		if (strcmp(methods[i].name, name) == 0)
+		if (strcmp(methods[i].form->name, name) == 0)
 			return &methods[i];
 	}
 	return NULL;
@@ -127,8 +138,8 @@ static int check_role(const struct method *method, struct session *session, stru
 		remedy_observer(session->client->clients, remedy);
 	else if (roles[i] == ROLE_OPERATOR)
 		remedy_operator(session->client->clients, remedy);
-	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->name, role_name(roles[i]),
-			 method->roles & ROLE_OBSERVER ? " or observer" : "");
+	return error_set(error, -EACCES, remedy, "%s needs the role %s%s", method->form->name,
+			 role_name(roles[i]), method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
 static int check_method(const struct method *method, const struct message *message,
@@ -141,7 +152,7 @@ static int check_method(const struct method *method, const struct message *messa
 		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
 	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
-				 method->name);
+				 method->form->name);
 	if (locked && !(method->flags & WHEN_LOCKED)) {
 		*error = *locked;
 		return error->code;
@@ -149,11 +160,27 @@ static int check_method(const struct method *method, const struct message *messa
 	return check_role(method, session, error);
 }
 
+/* Reads the parameters as the method's form says. The handler sees only valid ones. */
+static int run(const struct method *method, struct request *request, struct error *error)
+{
+	alignas(max_align_t) char params[RECORD_BYTES_MAX];
+	struct fields fields;
+	int r;
+
+	request->form = method->form;
+	if (!method->form->params) {
+		fields_of(&fields, request->message->body);
+		return method->call(request, &fields, error);
+	}
+	r = record_read(method->form->params, request->message, params, error);
+	return r < 0 ? r : method->call(request, params, error);
+}
+
 static void call(struct server *server, struct session *session, struct packet *packet, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {.server = server, .session = session, .id = message->id, .packet = packet};
-	struct fields params;
+	struct request request = {
+		.server = server, .session = session, .id = message->id, .packet = packet, .message = message};
 	struct error error;
 	int r;
 
@@ -162,11 +189,10 @@ static void call(struct server *server, struct session *session, struct packet *
 	session->client->clients->requests++;
 	r = check_method(method, message, &request, &error);
 	if (r == 0 && method->flags & NOTIFICATION)
-		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->name);
+		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->form->name);
 	if (r == 0) {
-		fields_of(&params, message->body);
 		request.looks = method->flags & LOOKS;
-		r = method->call(&request, &params, &error);
+		r = run(method, &request, &error);
 	}
 	if (r < 0)
 		request_refuse(&request, &error);
@@ -176,15 +202,13 @@ static void call(struct server *server, struct session *session, struct packet *
 static bool take_notification(struct server *server, struct session *session, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {.server = server, .session = session};
-	struct fields params;
+	struct request request = {.server = server, .session = session, .message = message};
 	struct error error;
 
 	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, &request, &error) < 0)
 		return false;
-	fields_of(&params, message->body);
-	if (method->call(&request, &params, &error) < 0)
-		log_warning("a loader's %s: %s", method->name, error.message);
+	if (run(method, &request, &error) < 0)
+		log_warning("a loader's %s: %s", method->form->name, error.message);
 	return true;
 }
 

@@ -11,7 +11,7 @@
 #include "../net/session.h"
 
 /* 0: answered, or a waiter will. Negative: refused with *error, by the caller. */
-typedef int method_fn(struct request *request, struct fields *params, struct error *error);
+typedef int method_fn(struct request *request, void *params, struct error *error);
 
 /* methods_look.c */
 method_fn method_hello, method_ping, method_status, method_clients, method_subscribe;
@@ -50,9 +50,9 @@ void params_ref(struct fields *params, const char *key, struct ref *ret);
 void params_name(struct fields *params, const char *key, struct ref *ret);
 /* The device `id`, or -ENODEV with those that there are. */
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
-/* The version that the reference `key` names, of those that the request's session sees. */
-int params_version(const struct request *request, struct fields *params, const char *key, struct version **ret,
-		   struct error *error);
+/* The version that the reference names, of those that the request's session sees. */
+int find_version(const struct request *request, const struct ref *ref, struct version **ret,
+		 struct error *error);
 /* The milliseconds of wait_ms. */
 int64_t params_wait(struct fields *params);
 /* -ESHUTDOWN while gpuwmd lets everything go. */

@@ -82,7 +82,7 @@ static int check_place(const struct request *request, const struct lease_wanted 
 	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
 }
 
-int method_claim(struct request *request, struct fields *params, struct error *error)
+int method_claim(struct request *request, void *params, struct error *error)
 {
 	char device[DEVICE_BYTES_MAX + 1];
 	struct ref name;
@@ -132,7 +132,7 @@ int claim_resume(const struct request *request, const char *text, struct error *
 	return claims_elect(&request->server->work, request->session, &name, error);
 }
 
-int method_claim_give_up(struct request *request, struct fields *params, struct error *error)
+int method_claim_give_up(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct claim *claim;

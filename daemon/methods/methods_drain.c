@@ -19,13 +19,12 @@ static void answer_left(const struct request *request, const struct device *devi
 		if (version->freeing || (device && !version_is_on(version, device)) ||
 		    (version->state != VERSION_RETIRING && !(device && version->state == VERSION_READY)))
 			continue;
-		message_begin_map(&w, NULL);
-		put_version_id(&w, "version", &version->id);
-		message_put_text(&w, "model", model_name(version->model));
-		message_put_text(&w, "tag", version->tag);
-		message_put_u64(&w, "leases", version->lease_count);
-		message_put_u64(&w, "pins", version->pin_count);
-		message_end(&w);
+		record_put_map(&w, NULL, &still_held_record,
+			       &(struct still_held){.version = &version->id,
+						    .model = model_name(version->model),
+						    .tag = version->tag,
+						    .leases = version->lease_count,
+						    .pins = version->pin_count});
 	}
 	message_end(&w);
 	request_answer(request, &w);
@@ -78,14 +77,9 @@ static int drain_device(struct request *request, const char *id, struct error *e
 	return 0;
 }
 
-int method_drain(struct request *request, struct fields *params, struct error *error)
+int method_drain(struct request *request, void *given, struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1];
-	int r;
+	const struct drain_params *params = given;
 
-	fields_text_or(params, "device", device, sizeof(device), "");
-	r = params_check(params, error);
-	if (r < 0)
-		return r;
-	return device[0] ? drain_device(request, device, error) : drain_all(request, error);
+	return params->device ? drain_device(request, params->device, error) : drain_all(request, error);
 }

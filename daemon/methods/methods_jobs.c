@@ -170,7 +170,7 @@ static int fill(struct job *job, const struct load *load)
 	return job->source ? r : -ENOMEM;
 }
 
-int method_load(struct request *request, struct fields *params, struct error *error)
+int method_load(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct message_writer w;
@@ -307,7 +307,7 @@ static int may_look(struct session *session, const struct job *job, struct error
 			 "jobs needs the role operator or observer, but for a verify that this user began");
 }
 
-int method_jobs(struct request *request, struct fields *params, struct error *error)
+int method_jobs(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	uint64_t id = fields_u64_or(params, "job", 0);
@@ -371,7 +371,7 @@ static void wake_cancelled(struct waiter *waiter, const struct version *changed,
 }
 
 /* The answer comes when the job has ended: until then its loader may go on copying. */
-int method_cancel(struct request *request, struct fields *params, struct error *error)
+int method_cancel(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	uint64_t id = fields_u64(params, "job");

@@ -19,24 +19,25 @@ struct kick {
 	uint64_t number;
 };
 
-static int kick_fields(struct fields *params, struct kick *kick, struct error *error)
+static int kick_of(const struct kick_params *params, struct kick *ret, struct error *error)
 {
+	const uint64_t *const numbers[KEYS] = {
+		[BY_LEASE] = params->lease, [BY_PID] = params->pid, [BY_UID] = params->uid};
 	unsigned given = 0;
-	int r;
 
 	for (size_t i = 0; i < KEYS; i++) {
-		if (!fields_have(params, keys[i]))
+		if (!numbers[i])
 			continue;
-		*kick = (struct kick){(enum by)i, fields_u64(params, keys[i])};
+		*ret = (struct kick){(enum by)i, *numbers[i]};
 		given++;
 	}
-	r = params_check(params, error);
-	if (r == 0 && given != 1)
-		r = error_set(error, -EINVAL, "kick takes one of lease, pid and uid", "%u of them came", given);
-	if (r == 0 && kick->by == BY_PID && kick->number == 0)
-		r = error_set(error, -EINVAL, "kick their leases, or their uid",
-			      "pid 0 stands for all processes of other PID namespaces");
-	return r;
+	if (given != 1)
+		return error_set(error, -EINVAL, "kick takes one of lease, pid and uid", "%u of them came",
+				 given);
+	if (ret->by == BY_PID && ret->number == 0)
+		return error_set(error, -EINVAL, "kick their leases, or their uid",
+				 "pid 0 stands for all processes of other PID namespaces");
+	return 0;
 }
 
 static bool concerns(const struct kick *kick, const struct session *session)
@@ -190,14 +191,14 @@ static int count_done(uint64_t done, uint64_t leases, int code, struct error *er
 }
 
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
-int method_kick(struct request *request, struct fields *params, struct error *error)
+int method_kick(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct message_writer w;
 	struct kick kick = {0};
 	const struct session *holder;
 	uint64_t leases, done;
-	int r = kick_fields(params, &kick, error);
+	int r = kick_of(params, &kick, error);
 
 	if (r < 0)
 		return r;

@@ -218,7 +218,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	lease_wake(waiter, expired, lease_answer);
 }
 
-int method_get_handles(struct request *request, struct fields *params, struct error *error)
+int method_get_handles(struct request *request, void *params, struct error *error)
 {
 	char device[DEVICE_BYTES_MAX + 1], remedy[REMEDY_BYTES];
 	struct ref ref;
@@ -245,7 +245,7 @@ int method_get_handles(struct request *request, struct fields *params, struct er
 	return r;
 }
 
-int method_release(struct request *request, struct fields *params, struct error *error)
+int method_release(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	uint64_t id = fields_u64(params, "lease");
@@ -381,7 +381,7 @@ static int check_resume(const struct server *server, uint32_t leases, uint32_t c
 	return 0;
 }
 
-int method_resume(struct request *request, struct fields *params, struct error *error)
+int method_resume(struct request *request, void *params, struct error *error)
 {
 	const bool has_claims = fields_have(params, "claims");
 	const msgpack_object *leases, *claims;

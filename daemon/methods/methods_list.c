@@ -140,7 +140,7 @@ static void put_aliases(struct message_writer *w, struct session *session, const
 	message_end(w);
 }
 
-int method_list(struct request *request, struct fields *params, struct error *error)
+int method_list(struct request *request, void *params, struct error *error)
 {
 	char text[NAME_BYTES_MAX + 1];
 	const char *model = NULL;

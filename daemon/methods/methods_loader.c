@@ -106,7 +106,7 @@ static int introduce(struct request *request, struct fields *params, struct erro
 	return r < 0 ? error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r)) : 0;
 }
 
-int method_loader_hello(struct request *request, struct fields *params, struct error *error)
+int method_loader_hello(struct request *request, void *params, struct error *error)
 {
 	struct session *session = request->session;
 	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
@@ -134,7 +134,7 @@ int method_loader_hello(struct request *request, struct fields *params, struct e
 	return 0;
 }
 
-int method_loader_devices(struct request *request, struct fields *params, struct error *error)
+int method_loader_devices(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	int r = take_devices(server, params, error);
@@ -144,7 +144,7 @@ int method_loader_devices(struct request *request, struct fields *params, struct
 	return r < 0 ? r : take_back(server, params, error);
 }
 
-int method_loader_warm(struct request *request, struct fields *params, struct error *error)
+int method_loader_warm(struct request *request, void *params, struct error *error)
 {
 	struct error failed = {0};
 	int r;
@@ -170,7 +170,7 @@ static int current_job(const struct request *request, struct job **ret, struct e
 	return 0;
 }
 
-int method_loader_progress(struct request *request, struct fields *params, struct error *error)
+int method_loader_progress(struct request *request, void *params, struct error *error)
 {
 	uint64_t done = fields_u64(params, "done"), total = fields_u64(params, "total");
 	char phase[JOB_PHASE_BYTES + 1], note[TEXT_BYTES_MAX + 1];
@@ -203,7 +203,7 @@ static int take_plan(struct fields *params, struct job *job, struct error *faile
 	return 0;
 }
 
-int method_loader_done(struct request *request, struct fields *params, struct error *error)
+int method_loader_done(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct loader *loader = request->session->client->loader;
@@ -335,7 +335,7 @@ static void wake_stored(struct waiter *waiter, const struct version *changed, bo
 	waiter_free(waiter);
 }
 
-int method_loader_checked(struct request *request, struct fields *params, struct error *error)
+int method_loader_checked(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct checked checked = {0};

@@ -40,7 +40,7 @@ static int check_protocol(uint64_t min, uint64_t max, struct error *error)
 			 (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 }
 
-int method_hello(struct request *request, struct fields *params, struct error *error)
+int method_hello(struct request *request, void *params, struct error *error)
 {
 	struct session *session = request->session;
 	struct server *server = request->server;
@@ -71,7 +71,7 @@ int method_hello(struct request *request, struct fields *params, struct error *e
 	return 0;
 }
 
-int method_ping(struct request *request, struct fields *params, struct error *error)
+int method_ping(struct request *request, void *params, struct error *error)
 {
 	(void)params;
 	(void)error;
@@ -187,7 +187,7 @@ static void put_keeping(struct message_writer *w, const struct server *server)
 		message_put_error(w, "locked", keeping_locked(keeping));
 }
 
-int method_status(struct request *request, struct fields *params, struct error *error)
+int method_status(struct request *request, void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct message_writer w;
@@ -291,7 +291,7 @@ static void put_users(struct message_writer *w, const struct quota *quota)
 	message_end(w);
 }
 
-int method_clients(struct request *request, struct fields *params, struct error *error)
+int method_clients(struct request *request, void *params, struct error *error)
 {
 	struct message_writer w;
 
@@ -312,7 +312,7 @@ int method_clients(struct request *request, struct fields *params, struct error 
 
 /* ---- subscribe ---- */
 
-int method_subscribe(struct request *request, struct fields *params, struct error *error)
+int method_subscribe(struct request *request, void *params, struct error *error)
 {
 	struct session *session = request->session;
 	struct server *server = request->server;

@@ -150,7 +150,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 	return 0;
 }
 
-int method_publish_commit(struct request *request, struct fields *params, struct error *error)
+int method_publish_commit(struct request *request, void *params, struct error *error)
 {
 	struct publish *publish = NULL;
 	struct waiter *waiter;
@@ -191,7 +191,7 @@ static bool has_uncommitted_part(const struct publish *publish, const struct ses
 	return false;
 }
 
-int method_publish_abort(struct request *request, struct fields *params, struct error *error)
+int method_publish_abort(struct request *request, void *params, struct error *error)
 {
 	char reason[TEXT_BYTES_MAX + 1];
 	struct version_id id = {.bytes = {0}};

@@ -21,7 +21,12 @@ static int wanted_fields(struct request *request, struct fields *params, struct 
 	fields_text_or(params, "device", wanted->device, sizeof(wanted->device), "");
 	wanted->has_rank = fields_have(params, "rank");
 	wanted->rank = fields_u64_or(params, "rank", 0);
-	r = params_version(request, params, "ref", &wanted->version, error);
+	struct ref ref;
+
+	params_ref(params, "ref", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = find_version(request, &ref, &wanted->version, error);
 	return r < 0 ? r : access_operate(request->session, wanted->version->model, METHOD_VERIFY, error);
 }
 
@@ -76,7 +81,7 @@ static int make_jobs(const struct request *request, const struct wanted *wanted,
 	return r;
 }
 
-int method_verify(struct request *request, struct fields *params, struct error *error)
+int method_verify(struct request *request, void *params, struct error *error)
 {
 	struct job *jobs[PARTS_PER_VERSION_MAX];
 	struct message_writer w;

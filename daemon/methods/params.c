@@ -68,16 +68,12 @@ int params_device(struct server *server, const char *id, struct device **ret, st
 	return 0;
 }
 
-int params_version(const struct request *request, struct fields *params, const char *key, struct version **ret,
-		   struct error *error)
+int find_version(const struct request *request, const struct ref *ref, struct version **ret,
+		 struct error *error)
 {
-	struct ref ref;
 	uint64_t generation;
-	int r;
 
-	params_ref(params, key, &ref);
-	r = params_check(params, error);
-	return r < 0 ? r : access_find(request->session, &ref, ret, &generation, error);
+	return access_find(request->session, ref, ret, &generation, error);
 }
 
 int64_t params_wait(struct fields *params)

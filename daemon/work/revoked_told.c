@@ -1,5 +1,6 @@
 /* Who hears of revoked leases: holders, subscribers, and operators who look. */
 #include "revoked_internal.h"
+#include "../../proto/messages.h"
 #include "../../proto/methods.h"
 
 /* ---- telling ---- */
@@ -103,6 +104,24 @@ static const struct revoked *tell_session(const struct revoked *revoked, const c
 	return revoked;
 }
 
+static void put_kicked(struct message_writer *w, const struct revoked_holder *holder,
+		       const struct revoked *revoked)
+{
+	const struct of_version *of = revoked->of;
+
+	record_put_map(w, NULL, &kicked_record,
+		       &(struct kicked){.lease = revoked->id,
+					.session = holder->session_id,
+					.pid = holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0,
+					.uid = holder->peer.uid,
+					.command = holder->peer.command,
+					.version = &of->id,
+					.model = of->model,
+					.tag = of->tag,
+					.device = revoked->device->id,
+					.rank = revoked->rank});
+}
+
 static void tell_holder(struct revoked_holder *holder, const char *reason, struct message_writer *leases)
 {
 	const struct revoked *first = holder->untold;
@@ -116,13 +135,8 @@ static void tell_holder(struct revoked_holder *holder, const char *reason, struc
 	for (; revoked; revoked = next) {
 		next = revoked->next_untold;
 		revoked->next_untold = NULL;
-		if (leases) {
-			message_begin_map(leases, NULL);
-			put_what(leases, revoked);
-			put_who(leases, holder);
-			message_put_text(leases, "command", holder->peer.command);
-			message_end(leases);
-		}
+		if (leases)
+			put_kicked(leases, holder, revoked);
 		if (revoked->unsent)
 			revoked_end(revoked);
 	}

@@ -268,6 +268,7 @@ static void answer_jobs(struct answer *a)
 static void answer_hot_swap(struct answer *a)
 {
 	message_put_text(&a->w, "old", FAKE_VERSION);
+	message_put_u64(&a->w, "generation", 2);
 }
 
 /* The result of every other method is an empty map. */

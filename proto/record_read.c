@@ -1,0 +1,267 @@
+#include "record.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The map that is read. */
+struct reading {
+	struct fields fields;
+	msgpack_zone *zone; /* the message's */
+};
+
+static void read_rows(struct reading *reading, const struct record *record, const msgpack_object *map,
+		      void *ret);
+
+static void *take(struct reading *reading, size_t bytes)
+{
+	void *memory = msgpack_zone_malloc(reading->zone, bytes);
+
+	if (!memory && !reading->fields.error.code)
+		error_set(&reading->fields.error, -ENOMEM, NULL, "out of memory for a message");
+	return memory;
+}
+
+/* All pointers of a struct are set here, whatever they point to. */
+static void set_pointer(void *ret, const void *pointer)
+{
+	memcpy(ret, &pointer, sizeof pointer);
+}
+
+static const uint64_t *read_u64(struct reading *reading, const struct record_field *row,
+				const msgpack_object *value, uint64_t most)
+{
+	struct fields *f = &reading->fields;
+
+	if (value->type != MSGPACK_OBJECT_POSITIVE_INTEGER) {
+		fields_wrong(f, row->key, "is no unsigned integer");
+		return NULL;
+	}
+	if (value->via.u64 > most && !f->error.code)
+		error_set(&f->error, -EINVAL, NULL, "\"%s\" is %llu, at most it is %llu", row->key,
+			  (unsigned long long)value->via.u64, (unsigned long long)most);
+	return &value->via.u64;
+}
+
+static int64_t read_i64(struct reading *reading, const struct record_field *row)
+{
+	struct fields *f = &reading->fields;
+	int64_t number = fields_i64_or(f, row->key, row->number);
+
+	if (number < row->least && !f->error.code)
+		error_set(&f->error, -EINVAL, NULL, "\"%s\" is %lld, at least it is %lld", row->key,
+			  (long long)number, (long long)row->least);
+	return number;
+}
+
+static const char *read_text(struct reading *reading, const struct record_field *row,
+			     const msgpack_object *value)
+{
+	char *text;
+
+	if (!fields_is_text(&reading->fields, value, row->key, row->bytes))
+		return NULL;
+	text = take(reading, (size_t)value->via.str.size + 1);
+	if (text)
+		fields_copy_text(&reading->fields, value, row->key, text);
+	return text;
+}
+
+static const void *read_id(struct reading *reading, const struct record_field *row)
+{
+	uint8_t *bytes = take(reading, sizeof(struct version_id));
+
+	if (bytes)
+		fields_hex128(&reading->fields, row->key, bytes);
+	return bytes;
+}
+
+static const void *read_error(struct reading *reading, const struct record_field *row)
+{
+	struct error *error = take(reading, sizeof *error);
+
+	if (error)
+		fields_error(&reading->fields, row->key, error);
+	return error;
+}
+
+static const void *read_map(struct reading *reading, const struct record_field *row,
+			    const msgpack_object *value)
+{
+	void *inner;
+
+	if (value->type != MSGPACK_OBJECT_MAP) {
+		fields_wrong(&reading->fields, row->key, "is no map");
+		return NULL;
+	}
+	inner = take(reading, row->record->size);
+	if (inner)
+		read_rows(reading, row->record, value, inner);
+	return inner;
+}
+
+/* ---- arrays ---- */
+
+size_t record_element_size(const struct record_field *row)
+{
+	switch (row->element) {
+	case RECORD_MAP:
+		return row->record->size;
+	case RECORD_U32:
+		return sizeof(uint32_t);
+	case RECORD_U64:
+		return sizeof(uint64_t);
+	default:
+		return sizeof(const char *);
+	}
+}
+
+static void read_element(struct reading *reading, const struct record_field *row, const msgpack_object *value,
+			 void *ret)
+{
+	const uint64_t *number;
+
+	switch (row->element) {
+	case RECORD_MAP:
+		read_rows(reading, row->record, value, ret);
+		break;
+	case RECORD_U32:
+		number = read_u64(reading, row, value, UINT32_MAX);
+		if (number)
+			*(uint32_t *)ret = (uint32_t)*number;
+		break;
+	case RECORD_U64:
+		number = read_u64(reading, row, value, UINT64_MAX);
+		if (number)
+			*(uint64_t *)ret = *number;
+		break;
+	default:
+		set_pointer(ret, read_text(reading, row, value));
+	}
+}
+
+static void read_array(struct reading *reading, const struct record_field *row, const msgpack_object *value,
+		       char *base)
+{
+	struct fields *f = &reading->fields;
+	const size_t size = record_element_size(row);
+	uint32_t count = 0;
+	char *items;
+
+	if (value->type != MSGPACK_OBJECT_ARRAY) {
+		fields_wrong(f, row->key, "is no array");
+		return;
+	}
+	count = value->via.array.size;
+	if (count > row->elements) {
+		if (!f->error.code)
+			error_set(&f->error, -EINVAL, NULL, "\"%s\" has %u elements, the limit is %u", row->key,
+				  count, row->elements);
+		return;
+	}
+	items = take(reading, (count + 1) * size); /* an empty array is none that is missing */
+	for (uint32_t i = 0; items && !f->error.code && i < count; i++)
+		read_element(reading, row, &value->via.array.ptr[i], items + i * size);
+	set_pointer(base + row->offset, items);
+	memcpy(base + row->count_offset, &count, sizeof count);
+}
+
+/* ---- rows ---- */
+
+/* The key is missing. */
+static void read_nothing(const struct record_field *row, void *member)
+{
+	const uint64_t number = (uint64_t)row->number;
+	const bool truth = row->number;
+
+	if (row->type == RECORD_U64 && row->presence != RECORD_MAYBE)
+		memcpy(member, &number, sizeof number);
+	else if (row->type == RECORD_I64)
+		memcpy(member, &row->number, sizeof row->number);
+	else if (row->type == RECORD_BOOL)
+		memcpy(member, &truth, sizeof truth);
+	else
+		set_pointer(member, row->text);
+}
+
+static void read_value(struct reading *reading, const struct record_field *row, const msgpack_object *value,
+		       char *base)
+{
+	void *member = base + row->offset;
+	const uint64_t *number;
+
+	switch (row->type) {
+	case RECORD_U64:
+		number = read_u64(reading, row, value, row->most);
+		if (row->presence == RECORD_MAYBE)
+			set_pointer(member, number);
+		else if (number)
+			*(uint64_t *)member = *number;
+		break;
+	case RECORD_I64:
+		*(int64_t *)member = read_i64(reading, row);
+		break;
+	case RECORD_BOOL:
+		*(bool *)member = fields_bool_or(&reading->fields, row->key, false);
+		break;
+	case RECORD_TEXT:
+		set_pointer(member, read_text(reading, row, value));
+		break;
+	case RECORD_ID:
+		set_pointer(member, read_id(reading, row));
+		break;
+	case RECORD_ERROR:
+		set_pointer(member, read_error(reading, row));
+		break;
+	case RECORD_MAP:
+		set_pointer(member, read_map(reading, row, value));
+		break;
+	case RECORD_ARRAY:
+		read_array(reading, row, value, base);
+		break;
+	default:
+		break;
+	}
+}
+
+static void read_row(struct reading *reading, const struct record_field *row, char *base)
+{
+	const msgpack_object *value = fields_find(&reading->fields, row->key);
+
+	if (!value && row->presence == RECORD_REQUIRED)
+		fields_wrong(&reading->fields, row->key, "is missing");
+	else if (row->type == RECORD_CODEC)
+		row->codec->read(&reading->fields, row->key, value, reading->zone, base + row->offset);
+	else if (value)
+		read_value(reading, row, value, base);
+	else
+		read_nothing(row, base + row->offset);
+}
+
+/* Errors stick to the map around it. */
+static void read_rows(struct reading *reading, const struct record *record, const msgpack_object *map,
+		      void *ret)
+{
+	struct reading inner;
+
+	inner.zone = reading->zone;
+	memset(ret, 0, record->size);
+	fields_of(&inner.fields, map);
+	for (size_t i = 0; !inner.fields.error.code && i < record->field_count; i++)
+		read_row(&inner, &record->fields[i], ret);
+	if (!inner.fields.error.code && record->check)
+		record->check(ret, &inner.fields.error);
+	if (inner.fields.error.code && !reading->fields.error.code)
+		reading->fields.error = inner.fields.error;
+}
+
+int record_read(const struct record *record, const struct message *message, void *ret, struct error *error)
+{
+	struct reading reading;
+
+	reading.zone = message->zone;
+	reading.fields.error.code = 0;
+	read_rows(&reading, record, message->body, ret);
+	if (reading.fields.error.code)
+		*error = reading.fields.error;
+	return reading.fields.error.code;
+}
