@@ -42,13 +42,12 @@ static unsigned requests_stuff(int sock, const char *ref)
 	return count;
 }
 
-Test(crowds, a_client_that_never_reads_harms_only_itself)
+GPUWMD_TEST(crowds, a_client_that_never_reads_harms_only_itself)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int silent;
 	size_t fds;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	silent = raw_client(d->socket);
 	fds = fds_settled(d);
 	cr_assert_gt(requests_stuff(silent, "m"), 10);
@@ -57,18 +56,16 @@ Test(crowds, a_client_that_never_reads_harms_only_itself)
 	}
 	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
 	close(silent);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(crowds, answers_to_a_late_reader_come_all_and_in_order)
+GPUWMD_TEST(crowds, answers_to_a_late_reader_come_all_and_in_order)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static struct raw_reply reply;
 	unsigned sent;
 	int slow;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	slow = raw_client(d->socket);
 	sent = requests_stuff(slow, "m");
 	for (unsigned i = 0; i < sent; i++) {
@@ -80,8 +77,7 @@ Test(crowds, answers_to_a_late_reader_come_all_and_in_order)
 	}
 	cr_assert_eq(status_of(d, "leases"), sent);
 	close(slow);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 #define WAITING_SESSIONS 20
@@ -109,13 +105,12 @@ static double release_ms(void)
 	return best;
 }
 
-Test(crowds, release_stays_fast_beside_a_thousand_waiters)
+GPUWMD_TEST(crowds, release_stays_fast_beside_a_thousand_waiters)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int socks[WAITING_SESSIONS];
 	double alone, crowded;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	alone = release_ms();
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
 		socks[i] = raw_client(d->socket);
@@ -128,13 +123,11 @@ Test(crowds, release_stays_fast_beside_a_thousand_waiters)
 	for (int i = 0; i < WAITING_SESSIONS; i++)
 		close(socks[i]);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 0));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
+GPUWMD_TEST(crowds, all_waiters_of_a_version_are_served_when_it_comes)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int socks[WAITING_SESSIONS];
 
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
@@ -142,13 +135,12 @@ Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
 		request_handles(socks[i], 2, i % 2 ? "m" : "m@v1", -1);
 	}
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == WAITING_SESSIONS));
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
 		cr_assert_eq(raw_code(socks[i]), 0, "%s", raw_refusal());
 		close(socks[i]);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -196,8 +188,7 @@ Test(crowds, a_subscriber_too_far_behind_is_told_what_it_lost)
 	uint64_t last;
 	int slow;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	slow = raw_client(d->socket);
 	cr_assert_eq(raw_call(slow, METHOD_SUBSCRIBE), 0);
 	last = swaps_make(d, 3000);
@@ -213,8 +204,7 @@ Test(crowds, a_subscriber_that_reads_gets_every_event)
 	bool lost = false;
 	int sock;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_call(sock, METHOD_SUBSCRIBE), 0);
 	for (int i = 0; i < 30; i++)
@@ -230,7 +220,6 @@ Test(crowds, sessions_of_a_user_are_bounded)
 {
 	struct gpuwmd *d = gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL);
 	struct gpuwm_client *clients[8], *one_more;
-	char output[8192];
 	int have = 0;
 
 	while (have < 8)
@@ -238,7 +227,7 @@ Test(crowds, sessions_of_a_user_are_bounded)
 	FAILS(EDQUOT, gpuwm_connect(NULL, &one_more));
 	cr_assert(strstr(gpuwm_error()->detail, "sessions_per_uid") || strstr(gpuwm_error()->message, "8"),
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
-	cr_assert_eq(ctl(output, sizeof(output), "clients", NULL), 0, "who operates is kept out: %s", output);
+	cr_assert_eq(CTL("clients"), 0, "who operates is kept out: %s", output);
 	gpuwm_close(clients[--have]);
 	cr_assert(EVENTUALLY(SOON_MS, gpuwm_connect(NULL, &clients[have]) == 0));
 	have++;
@@ -253,7 +242,7 @@ Test(crowds, leases_of_a_user_are_bounded)
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles[5], *one_more;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < 5; i++)
 		OK(gpuwm_get_handles(client, "m", NULL, &handles[i]));
 	FAILS(EDQUOT, gpuwm_get_handles(client, "m", NULL, &one_more));
@@ -263,7 +252,7 @@ Test(crowds, leases_of_a_user_are_bounded)
 	for (int i = 0; i < 5; i++)
 		OK(gpuwm_handles_release(handles[i]));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -302,19 +291,17 @@ Test(crowds, open_publishes_of_a_user_are_bounded)
 	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, a_thousand_idle_connections)
+GPUWMD_TEST(crowds, a_thousand_idle_connections)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static int socks[1000];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < 1000; i++)
 		socks[i] = raw_connect(d->socket);
 	worker_reads(d, "m", 1);
 	for (int i = 0; i < 1000; i++)
 		close(socks[i]);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
@@ -333,7 +320,7 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	message_put_u64(&w, "bytes", KB(4));
 	raw_send(next.sock, &w);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	cr_assert_eq(raw_publish_abort(&slow), 0);
 	cr_assert(raw_receive(next.sock, &reply));
 	cr_assert_eq(reply.message.error.code, 0, "then it is the next one's turn");
@@ -345,6 +332,6 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	cr_assert_eq(raw_publish_abort(&next), 0);
 	raw_publish_end(&slow);
 	raw_publish_end(&next);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

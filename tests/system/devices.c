@@ -60,7 +60,7 @@ Test(devices, a_version_may_have_a_replica_on_each)
 		OK(gpuwm_detach(mapping));
 	}
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -92,7 +92,7 @@ Test(devices, replicas_may_be_published)
 	cr_assert(!version_is(d, "m", "v1", "ready"));
 	OK(gpuwm_publish_commit(first, &version));
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -142,7 +142,7 @@ Test(devices, are_found_by_uuid_however_a_worker_numbers_them)
 		worker_with_visible("1,0", device_at(d, i), 0);
 		worker_with_visible(device_at(d, i), device_at(d, i), 0);
 	}
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -156,7 +156,7 @@ Test(devices, hidden_from_a_worker_are_an_error_and_no_lease)
 	worker_with_visible("1", device_at(d, 1), ENODEV);
 	worker_with_visible("", device_at(d, 2), ENODEV);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -168,7 +168,7 @@ Test(devices, a_version_on_one_of_two_says_where_it_is)
 
 	ON_FAKECUDA();
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	options.device = device_at(d, 2);
 	FAILS(ENODEV, gpuwm_attach(d->admin, "m", &options, &mapping));
 	cr_assert(strstr(gpuwm_error()->message, d->device) || strstr(gpuwm_error()->detail, d->device));
@@ -184,7 +184,7 @@ Test(devices, a_full_one_fails_a_load_cleanly)
 	d = gpuwmd_start("--set", "budget.*=1G", NULL);
 	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "large", LARGE(1)), "m@v1"));
 	load_version(d, checkpoint_write(d, "small", SMALL(1)), "m@v1");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -249,7 +249,7 @@ Test(devices, attaching_copies_and_allocates_nothing)
 
 	ON_FAKECUDA();
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	pid = logged(d, "share", path, sizeof path);
 	cr_assert(log_has(path, pid, "cuMemImportFromShareableHandle"));
 	cr_assert(log_has(path, pid, "cuMemMap"));
@@ -257,7 +257,7 @@ Test(devices, attaching_copies_and_allocates_nothing)
 		  !log_has(path, pid, "cuMemCreate") && !log_has(path, pid, "cuMemset"));
 	pid = logged(d, "copy", path, sizeof path);
 	cr_assert(log_has(path, pid, "cuMemcpy"), "the log would not show a copy");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -299,10 +299,10 @@ Test(devices, the_callers_context_is_left_as_it_was)
 
 	SKIP_UNLESS(backend() != BACKEND_HOST, "needs a driver");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = process_start(worker_with_context, NULL);
 	process_finish(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 #endif

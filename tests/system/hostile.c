@@ -282,7 +282,7 @@ Test(hostile, a_lease_of_somebody_else_is_not_released)
 	struct message_writer w;
 	size_t i;
 
-	load_version(s.d, checkpoint_write(s.d, "v1", SMALL(1)), "m@v1");
+	load_small(s.d, 1);
 	worker = worker_start(s.d, "m", 1);
 	clients = query(s.d->admin, "clients", NULL);
 	json_array_foreach(json_object_get(clients, "clients"), i, client) {
@@ -298,7 +298,7 @@ Test(hostile, a_lease_of_somebody_else_is_not_released)
 	json_decref(clients);
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	version_drop(s.d, "m", "v1");
+	DROP(s.d, "m@v1");
 	scene_end(&s);
 }
 
@@ -356,11 +356,8 @@ static int64_t report_age_ms(struct gpuwmd *d)
 	return age;
 }
 
-Test(hostile, asking_for_the_status_again_and_again_does_not_drive_the_loader)
+GPUWMD_TEST(hostile, asking_for_the_status_again_and_again_does_not_drive_the_loader)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	cr_expect(EVENTUALLY(SOON_MS, report_age_ms(d) >= 500), "each request made the loader ask the driver");
 	cr_expect(EVENTUALLY(SOON_MS, report_age_ms(d) < 500), "it is asked again");
-	gpuwmd_stop_empty(d);
 }

@@ -15,8 +15,6 @@ SYSTEM_SUITE(keep_context);
 /* KEEP_AGAIN_MS, and a busy machine. */
 #define AGAIN_MS 30000
 
-static char output[65536];
-
 /* The loader that keeps contexts, when it is ready; 0: none does. */
 static pid_t keeping(struct gpuwmd *d)
 {
@@ -104,7 +102,7 @@ Test(keep_context, the_second_load_has_the_first_ones)
 		cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 		cr_expect_eq(keeping(d), pid);
 	}
-	cr_assert_eq(ctl(output, sizeof output, "status", NULL), 0);
+	CTL_IS(0, "status");
 	cr_expect(strstr(output, "keeps for the next load: a CUDA context on GPU-"), "%s", output);
 	cr_expect(strstr(output, " s more"), "%s", output);
 	cr_expect_gt(contexts_of(d), 0);
@@ -142,7 +140,7 @@ Test(keep_context, a_time_ends)
 static void reconfigure(struct gpuwmd *d, const char *limits)
 {
 	kept_configure(d, &(const struct kept){.limits = limits});
-	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 0, "%s", output);
+	CTL_IS(0, "reload");
 }
 
 Test(keep_context, always_is_before_the_first_load)
@@ -158,7 +156,7 @@ Test(keep_context, always_is_before_the_first_load)
 	load(d, "v1", 1);
 	cr_expect(was_kept(d));
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) == pid));
-	cr_assert_eq(ctl(output, sizeof output, "status", NULL), 0);
+	CTL_IS(0, "status");
 	cr_expect(strstr(output, "until the memory is needed"), "%s", output);
 	kill(pid, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, log_says(d, "no CUDA context is kept by gpuwm-loader")));

@@ -11,8 +11,8 @@ SYSTEM_SUITE(keeper_again);
 static void serves_and_ends(struct gpuwmd *d)
 {
 	d->keeper_fds = fds_of(d->keeper);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	version_drop(d, "m", "v1");
+	load_small(d, 1);
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

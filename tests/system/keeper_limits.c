@@ -17,7 +17,7 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -49,8 +49,7 @@ Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load)
 	}
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -61,12 +60,11 @@ Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit)
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	FAILS(EDQUOT, publish_version(d->admin, d->device, "p@v1", SMALL(3)));
 	cr_assert(strstr(gpuwm_error()->message, "its store is full"), "%s", gpuwm_error()->message);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	OK(publish_version(d->admin, d->device, "p@v2", SMALL(3)));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "adopted"), 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "p", "v2");
+	DROP(d, "m@v1", "p@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -89,8 +87,7 @@ static void next_load_is_kept(struct gpuwmd *d)
 	cr_assert_eq(status_of(d, "adopted"), 2);
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 

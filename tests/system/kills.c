@@ -140,7 +140,7 @@ static void scene_end(struct gpuwmd *d, struct process *bystander)
 	OK(gpuwm_retire(d->admin, "m@v1", FREE_MS));
 	process_tell(bystander, 'd');
 	process_finish(bystander);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -255,6 +255,6 @@ Test(kills, the_last_worker_of_a_retiring_version_frees_it)
 	cr_assert(EVENTUALLY(FREE_MS, version_is(d, "m", "v1", "none") && memory_of(d) < both));
 	process_tell(&bystander, 'd');
 	process_finish(&bystander);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

@@ -14,13 +14,13 @@ static struct gpuwmd *start_with_one(void)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
 static void stop_with_one(struct gpuwmd *d)
 {
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -284,7 +284,7 @@ Test(library, events_tell_of_swaps_and_of_frees)
 	cr_assert(events_bring(events, &seen, "version_freed m@v1;"), "%s", seen.kinds);
 	gpuwm_events_close(events);
 	gpuwm_close(client);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 

@@ -33,9 +33,8 @@ static void id_of(struct gpuwmd *d, const char *tag, char ret_id[33])
 	json_decref(entry);
 }
 
-Test(load_swap, moves_the_alias_and_retires_the_old_one)
+GPUWMD_TEST(load_swap, moves_the_alias_and_retires_the_old_one)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
@@ -46,8 +45,7 @@ Test(load_swap, moves_the_alias_and_retires_the_old_one)
 	OK(gpuwm_job_wait(d->admin, job, -1));
 	worker_reads(d, "m", 2);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* It is ready and has the alias; the old one stays. */
@@ -57,7 +55,7 @@ Test(load_swap, says_why_the_old_one_stays)
 	char v1[33];
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	id_of(d, "v1", v1);
 	OK(begin(d, "m@v2", 2, "prod", NOTHING, true, &job));
 	OK(gpuwm_job_wait(d->admin, job, -1));
@@ -74,13 +72,12 @@ Test(load_swap, says_why_the_old_one_stays)
 	gpuwmd_stop(d);
 }
 
-Test(load_swap, refuses_at_once_what_can_not_be)
+GPUWMD_TEST(load_swap, refuses_at_once_what_can_not_be)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	id_of(d, "v1", v1);
 	FAILS(EINVAL, begin(d, "m@v2", 2, NULL, v1, false, &job));
 	cr_expect(strstr(gpuwm_error()->message, "are about an alias"), "%s", gpuwm_error()->message);
@@ -92,8 +89,7 @@ Test(load_swap, refuses_at_once_what_can_not_be)
 	FAILS(EBUSY, begin(d, "m@v2", 2, "prod", v1, true, &job));
 	cr_expect_str_eq(gpuwm_error()->message, "m@prod names nothing now");
 	cr_assert(version_is(d, "m", "v2", "none"));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- gpuwmd dies ------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char lost_path[64], output[65536];
+static char lost_path[64];
 
 static void clean_up(void)
 {
@@ -18,8 +18,6 @@ static void clean_up(void)
 TestSuite(losses, .fini = clean_up);
 
 #define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-#define SAYS(words) cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output)
 
 /* A look of the standby loader, and an examination. */
 #define FOUND_MS 20000
@@ -174,7 +172,7 @@ Test(losses, taint_what_lay_there_and_others_go_on)
 	FAILS(ENODEV, gpuwm_claim(d->admin, "m@v3", &attach_to, &mapping));
 	OK(attach(d, "other", 1));
 	OK(load_one(d, "other@v2", 1));
-	cr_assert_eq(CTL("status"), 0, "%s", output);
+	CTL_IS(0, "status");
 	SAYS("is LOST: ");
 	OK(gpuwm_drain_device(d->admin, d->device));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 2));
@@ -273,7 +271,7 @@ Test(losses, need_no_nvml_where_none_is)
 	d = start();
 	OK(load_one(d, "m@v1", 0));
 	cr_assert(!is_lost(d));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -385,10 +383,10 @@ Test(losses, leave_replicas_on_other_devices)
 	cr_assert(EVENTUALLY(FOUND_MS, is_tainted(d, "m")));
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(attach(d, "m", 1));
-	cr_assert_eq(CTL("drain", "--device", d->device), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", d->device);
 	SAYS("m@v1");
 	OK(attach(d, "m", 1));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -411,7 +409,7 @@ Test(losses, are_let_go_by_drain)
 	gpu_is("bus");
 	cr_assert(EVENTUALLY(FOUND_MS, is_lost(d)));
 	cr_assert_eq(status_of(d, "leases"), 1);
-	cr_assert_eq(CTL("drain", "--device", "cuda:0"), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", "cuda:0");
 	SAYS("pinned@v1");
 	cr_assert(!strstr(output, "m@v1"), "%s", output);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "versions") == 2));
@@ -442,9 +440,9 @@ Test(losses, end_when_the_gpu_can_be_used_again)
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(load_one(d, "new@v1", 0));
 	OK(attach(d, "new", 0));
-	cr_assert_eq(CTL("drain", "--device", d->device), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", d->device);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 1));
-	version_drop(d, "new", "v1");
+	DROP(d, "new@v1");
 	gpuwmd_stop_empty(d);
 }
 

@@ -209,7 +209,7 @@ Test(publishers, a_commit_is_repeated_by_its_user_only)
 	close(again.sock);
 	publish_end(&p);
 	close(owner);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -356,12 +356,10 @@ static void meets(const char *limit, const char *key, const char *figure)
 	cr_assert_eq(publish(&others, other, "n@v4", KB(8)), 0, "%s", raw_refusal());
 	for (size_t i = 0; i < 4; i++)
 		publish_end(all[i]);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	cr_assert_eq(publish(&first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
 	publish_end(&first);
-	version_drop(d, "m", "v3");
-	version_drop(d, "n", "v4");
-	version_drop(d, "m", "v5");
+	DROP(d, "m@v3", "n@v4", "m@v5");
 	close(owner);
 	close(other);
 	close(admin);
@@ -407,11 +405,10 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 	close(owner);
 	owner = client_as(d, OWNER, 0);
 	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), -EDQUOT);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), 0, "%s", raw_refusal());
 	publish_end(&p);
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v2", "m@v3");
 	close(owner);
 	gpuwmd_stop_empty(d);
 }
@@ -445,7 +442,7 @@ Test(publishers, a_grant_ends_with_the_signs_of_life)
 	publish_end(&next);
 	close(owner);
 	close(other);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -472,7 +469,7 @@ Test(publishers, a_slow_builder_lives_by_the_librarys_signs)
 
 	process_expect(&p, 'b');
 	process_finish(&p);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -539,6 +536,6 @@ Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
 		close(socks[i]);
 	publish_end(&honest);
 	close(owner);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

@@ -22,8 +22,7 @@ static struct gpuwmd *scene(const struct kept *how)
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(gpuwm_pin(d->admin, "m@v2", "night"));
 	options.model = "m";
 	options.alias = "prod";
@@ -37,8 +36,7 @@ static struct gpuwmd *scene(const struct kept *how)
 static void scene_end(struct gpuwmd *d)
 {
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 	cr_assert_eq(log_count(d, "is not kept"), 0);
 }
@@ -177,7 +175,7 @@ Test(restart, a_lease_taken_after_a_restart_outlives_the_grace_time)
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -280,7 +278,7 @@ Test(restart, versions_that_are_gone_are_not_resumed)
 	cr_assert_eq(status_of(d, "leases"), 0);
 	close(sock);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -303,7 +301,7 @@ Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	close(second);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -363,7 +361,7 @@ Test(restart, a_job_of_an_earlier_start_is_told_so)
 	cr_assert(strstr(gpuwm_error()->message, "earlier start"), "%s", gpuwm_error()->message);
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, 1000000 + job, 0));
 	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour, the last 1000 of them");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v3");
 	scene_end(d);
 }
 
@@ -385,7 +383,7 @@ Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_tim
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "none"));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -400,7 +398,7 @@ Test(restart, without_a_grace_time_it_is_freed_at_once)
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -423,7 +421,7 @@ Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
 	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -554,6 +552,6 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

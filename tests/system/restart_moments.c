@@ -22,7 +22,7 @@ static struct gpuwmd *scene(void)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -32,7 +32,7 @@ static void scene_end(struct gpuwmd *d)
 
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -86,7 +86,7 @@ Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
 	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	raw_publish_end(&p);
-	version_drop(d, "raw", "v1");
+	DROP(d, "raw@v1");
 	scene_end(d);
 }
 
@@ -106,7 +106,7 @@ Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
 	gpuwm_close(client);
 	cr_assert(version_is(d, "m", "v2", "none"));
 	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	scene_end(d);
 }
 
@@ -128,7 +128,7 @@ Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
 	cr_assert(version_is(d, "m", "v2", "none"));
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
 	load_version(d, path, "m@v2");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	scene_end(d);
 }
 
@@ -167,7 +167,7 @@ static void commit_and_kill(struct gpuwmd *d, long after_us, struct outcomes *ou
 		     "the version and its alias are one change");
 	close(sock);
 	if (there)
-		version_drop(d, "raw", "v1");
+		DROP(d, "raw@v1");
 	outcomes->acknowledged += acknowledged;
 	outcomes->there += there;
 	outcomes->absent += !there;
@@ -225,7 +225,7 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 	cr_assert(kill(d->keeper, SIGCONT) == 0);
 	kept_wait(d);
 	if (version_is(d, "raw", "v1", "ready"))
-		version_drop(d, "raw", "v1");
+		DROP(d, "raw@v1");
 	after = kept_registry(d);
 	cr_assert_str_eq(after, before);
 	raw_publish_end(&p);

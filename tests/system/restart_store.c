@@ -17,8 +17,7 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	return d;
 }
 
@@ -33,8 +32,7 @@ static void all_is_well(struct gpuwmd *d)
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -58,14 +56,13 @@ Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
 	}
 	cr_assert_eq(status_of(d, "adopted"), 2);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	load_version(d, path, "m@v3");
 	kept_kill(d, SIGKILL);
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v3", 3);
 	cr_assert_eq(log_count(d, "the store is full"), 0);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v1", "m@v3");
 	gpuwmd_stop_empty(d);
 }
 
@@ -109,7 +106,7 @@ Test(restart_store, of_two_with_one_name_neither_is_served)
 	kill_after(d, "foreign g4\n");
 	cr_assert(version_is(d, "m", "v1", "ready") && version_is(d, "m", "v2", "failed"));
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -154,7 +151,7 @@ static void one_is_lost(const char *acts, const char *missing)
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) < both));
 	worker_reads(d, "m@v2", 2);
 	/* The tag is free again, and the next start does not know the lost one. */
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(swap_to(d, "m", "v1", false));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "lost"), 0);
@@ -264,10 +261,10 @@ static void locks(const char *acts, const char *why)
 	cr_assert(!json_equal(json_object_get(before, "ledger"), json_object_get(after, "ledger")));
 	json_decref(before);
 	json_decref(after);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	kept_kill(d, SIGKILL);
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

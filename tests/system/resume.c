@@ -17,13 +17,13 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
 static void scene_end(struct gpuwmd *d)
 {
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -145,12 +145,12 @@ Test(resume, clients_show_the_worker_again)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
 	struct process worker = worker_of(d, "m", 1, ENOENT);
-	char output[4096], pid[16];
+	char pid[16];
 
 	kept_kill(d, SIGKILL);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 1));
 	snprintf(pid, sizeof pid, "%d", (int)worker.pid);
-	cr_assert_eq(ctl(output, sizeof output, "ps", NULL), 0);
+	CTL_IS(0, "ps");
 	cr_assert(strstr(output, pid) && strstr(output, "m@v1"), "%s", output);
 	worker_end(&worker);
 	scene_end(d);
@@ -302,7 +302,7 @@ Test(resume, an_attach_that_waits_goes_on_waiting)
 	pthread_join(caller.thread, NULL);
 	cr_assert_eq(caller.r, 0, "%d", caller.r);
 	gpuwm_close(caller.client);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	scene_end(d);
 }
 
@@ -398,7 +398,7 @@ Test(resume, calls_meet_kills_at_any_moment, .timeout = 300)
 	/* The last one may be on its way out, or a kill came before it was retired. */
 	cr_assert(EVENTUALLY(SLACK_MS, !version_is(d, "p", "v1", "retiring")));
 	if (!version_is(d, "p", "v1", "none"))
-		version_drop(d, "p", "v1");
+		DROP(d, "p@v1");
 	scene_end(d);
 }
 
@@ -418,8 +418,8 @@ Test(resume, a_job_ends_with_its_gpuwmd)
 	FAILS(ENOENT, gpuwm_job_wait(admin, job, 0));
 	gpuwm_close(admin);
 	if (version_is(d, "m", "v2", "ready"))
-		version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
+		DROP(d, "m@v2");
+	DROP(d, "m@v3");
 	scene_end(d);
 }
 

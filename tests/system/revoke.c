@@ -76,7 +76,7 @@ static void worker_end(struct process *p)
 
 static struct gpuwmd *scene_of(struct gpuwmd *d)
 {
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -91,11 +91,10 @@ static struct gpuwmd *scene_unnamed(struct gpuwmd *d)
 /* The number of the only lease that `ps` tells. */
 static uint64_t only_lease(void)
 {
-	char output[8192];
 	uint64_t lease;
 	json_t *answer;
 
-	cr_assert_eq(ctl(output, sizeof output, "-o", "json", "ps", NULL), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "ps");
 	answer = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(answer, "leases")), 1, "%s", output);
 	lease = (uint64_t)json_integer_value(
@@ -104,30 +103,10 @@ static uint64_t only_lease(void)
 	return lease;
 }
 
-static uint64_t device_number(struct gpuwmd *d, const char *key)
-{
-	json_t *status = query(d->admin, "status", NULL), *device;
-	uint64_t number = 0;
-	size_t i;
-
-	json_array_foreach(json_object_get(status, "devices"), i, device)
-		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
-			number = (uint64_t)json_integer_value(json_object_get(device, key));
-	json_decref(status);
-	return number;
-}
-
-/* Of versions and of what is still mapped: without the contexts of loaders. */
-static uint64_t device_used(struct gpuwmd *d)
-{
-	return device_number(d, "used") - device_number(d, "contexts");
-}
-
 static bool ctl_says(const char *command, const char *words)
 {
-	char output[16384];
 
-	cr_assert_eq(ctl(output, sizeof output, command, NULL), 0, "%s", output);
+	CTL_IS(0, command);
 	return strstr(output, words) != NULL;
 }
 
@@ -137,15 +116,14 @@ static void worker_is_kicked(const char *flag, const char *value)
 {
 	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
-	char output[4096], number[32];
+	char number[32];
 
 	snprintf(number, sizeof number, "%llu",
 		 (unsigned long long)(!flag   ? only_lease()
 				      : value ? strtoull(value, NULL, 10)
 					      : (unsigned)worker.pid));
-	cr_assert_eq(ctl(output, sizeof output, "kick", flag ? flag : number, flag ? number : NULL, NULL), 0,
-		     "%s", output);
-	cr_assert(strstr(output, "m@v1"), "%s", output);
+	CTL_IS(0, "kick", flag ? flag : number, flag ? number : NULL);
+	SAYS("m@v1");
 	cr_assert_eq(status_of(d, "leases"), 0);
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_eq(worker_answer(&worker, 'c'), 'y');
@@ -154,7 +132,7 @@ static void worker_is_kicked(const char *flag, const char *value)
 	cr_assert(ctl_says("ps", "revoked"));
 	worker_end(&worker);
 	cr_assert_eq(status_of(d, "revoked"), 0);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -176,22 +154,19 @@ Test(revoke, a_user_is_kicked_by_the_uid)
 	worker_is_kicked("--uid", uid);
 }
 
-Test(revoke, kick_says_what_it_takes_and_what_is_not_there)
+GPUWMD_TEST(revoke, kick_says_what_it_takes_and_what_is_not_there)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *worker = client_new();
-	char output[4096];
 
-	cr_assert_eq(ctl(output, sizeof output, "kick", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "1", "--pid", "1", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "m@v1", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "1", NULL), 4);
-	cr_assert(strstr(output, "no lease 1"), "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "--pid", "1", NULL), 4);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "--uid", "12345", NULL), 4);
+	CTL_IS(2, "kick");
+	CTL_IS(2, "kick", "1", "--pid", "1");
+	CTL_IS(2, "kick", "m@v1");
+	CTL_IS(4, "kick", "1");
+	SAYS("no lease 1");
+	CTL_IS(4, "kick", "--pid", "1");
+	CTL_IS(4, "kick", "--uid", "12345");
 	FAILS(EACCES, gpuwm_kick(worker, GPUWM_KICK_UID, 0, NULL));
 	gpuwm_close(worker);
-	gpuwmd_stop_empty(d);
 }
 
 struct seen {
@@ -239,7 +214,7 @@ Test(revoke, subscribers_are_told_of_a_kicked_lease)
 	cr_assert(strstr(seen.reason, "an operator"), "%s", seen.reason);
 	gpuwm_events_close(events);
 	worker_end(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -249,13 +224,11 @@ Test(revoke, subscribers_are_told_of_a_kicked_lease)
 static struct gpuwmd *scene_forced(struct process *ret_worker)
 {
 	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
-	char output[4096];
 
 	*ret_worker = worker_of(d, "m@v1");
 	cr_assert(kill(ret_worker->pid, SIGSTOP) == 0);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--wait", "60", NULL), 0, "%s",
-		     output);
-	cr_assert(strstr(output, "is freed"), "%s", output);
+	CTL_IS(0, "retire", "m@v1", "--force", "--wait", "60");
+	SAYS("is freed");
 	cr_assert(version_is(d, "m", "v1", "none"));
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
 	cr_assert_eq(device_used(d), device_number(d, "still_mapped"));
@@ -318,12 +291,10 @@ Test(revoke, who_leaves_in_time_is_not_revoked)
 	struct process worker = worker_of(d, "m@v1");
 	struct gpuwm_events *events;
 	struct seen seen = {0};
-	char output[4096];
 
 	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "10m", NULL), 0, "%s",
-		     output);
-	cr_assert(strstr(output, "600000 ms"), "%s", output);
+	CTL_IS(0, "retire", "m@v1", "--force", "--after", "10m");
+	SAYS("600000 ms");
 	cr_assert(EVENTUALLY(SOON_MS, gpuwm_events_dispatch(events, 10, see, &seen) >= 0 && seen.has_deadline));
 	cr_assert_eq(seen.retiring_in, 600000);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
@@ -339,11 +310,8 @@ Test(revoke, who_stays_is_revoked_when_the_time_is_over)
 {
 	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m@v1");
-	char output[4096];
 
-	cr_assert_eq(
-		ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "100ms", "--wait", NULL), 0,
-		"%s", output);
+	CTL_IS(0, "retire", "m@v1", "--force", "--after", "100ms", "--wait");
 	cr_assert(version_is(d, "m", "v1", "none"));
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
@@ -356,20 +324,18 @@ Test(revoke, pins_and_aliases_refuse)
 {
 	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
-	char output[4096];
 
 	OK(gpuwm_pin(d->admin, "m@v1", "night"));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
-	cr_assert(strstr(output, "unpin first: night"), "%s", output);
+	CTL_IS(5, "retire", "m@v1", "--force");
+	SAYS("unpin first: night");
 	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
-	cr_assert(strstr(output, "current"), "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--after", "1s", NULL), 2, "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "1d", NULL), 2, "%s",
-		     output);
+	CTL_IS(5, "retire", "m@v1", "--force");
+	SAYS("current");
+	CTL_IS(2, "retire", "m@v1", "--after", "1s");
+	CTL_IS(2, "retire", "m@v1", "--force", "--after", "1d");
 	cr_assert_eq(worker_answer(&worker, 'n'), '0');
 	worker_end(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -408,7 +374,7 @@ Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
 		close(sock);
 		kept_kill(d, SIGKILL);
 	}
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -429,7 +395,7 @@ Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
 	cr_assert_eq(worker_answer(&other, 'n'), '0');
 	worker_end(&kicked);
 	worker_end(&other);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

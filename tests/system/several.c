@@ -95,7 +95,7 @@ static void replicas(const char *peers, const char *note)
 	for (size_t i = 1; i <= 4; i++)
 		reads(all[i].id, 0, 1);
 	cr_assert(noted(d, note));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -126,7 +126,7 @@ Test(several, replicas_on_host_and_gpu)
 	OK(load_beside_host(d, checkpoint_write(d, "v1", LARGE(1))));
 	reads(d->device, 0, 1);
 	reads("host", 0, 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -168,15 +168,12 @@ static void ranks_have_their_tensors(const char *first, const char *second)
 	gpuwm_close(client);
 }
 
-Test(several, ranks_may_all_be_on_one_device)
+GPUWMD_TEST(several, ranks_may_all_be_on_one_device)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	OK(load_to(d, path_in(d, "m"), 0));
 	ranks_have_their_tensors(NULL, NULL);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 Test(several, ranks_go_to_the_devices_in_their_order)
@@ -191,7 +188,7 @@ Test(several, ranks_go_to_the_devices_in_their_order)
 	OK(load_to(d, path_in(d, "m"), 2));
 	gpuwm_devices(d->admin, &all);
 	ranks_have_their_tensors(all[1].id, all[2].id);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -204,7 +201,7 @@ Test(several, ranks_may_be_on_host_and_gpu)
 	ranks_write(d);
 	OK(load_beside_host(d, path_in(d, "m")));
 	ranks_have_their_tensors(d->device, "host");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -230,26 +227,20 @@ Test(several, ranks_must_be_as_many_as_devices)
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_must_all_be_there)
+GPUWMD_TEST(several, ranks_must_all_be_there)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	cr_assert(unlink(path_in(d, "m/model-rank-0-part-0.safetensors")) == 0);
 	refused(d, 0, ENOENT, "no model-rank-0-part-0.safetensors");
 	checkpoint_write(d, "m/model", SMALL(1));
 	refused(d, 0, EINVAL, "but also model.safetensors");
-	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_of_which_one_is_bad_leave_nothing)
+GPUWMD_TEST(several, ranks_of_which_one_is_bad_leave_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	file_write(d, "m/model-rank-1-part-0.safetensors", "x", 1);
 	refused(d, 0, EBADMSG, "model-rank-1-part-0.safetensors");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- dry runs ----------------------------------------------------------- */
@@ -281,9 +272,8 @@ static uint64_t planned(const json_t *plan, size_t device, const char *key)
 }
 
 /* What it says is what a load then takes. */
-Test(several, a_dry_run_makes_nothing_and_is_right)
+GPUWMD_TEST(several, a_dry_run_makes_nothing_and_is_right)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *devices[] = {d->device};
 	json_t *plan;
 
@@ -295,8 +285,7 @@ Test(several, a_dry_run_makes_nothing_and_is_right)
 	OK(load_to(d, path_in(d, "m"), 0));
 	cr_assert_eq(status_of(d, "bytes"), planned(plan, 0, "bytes"));
 	json_decref(plan);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 Test(several, a_dry_run_plans_each_device)
@@ -399,7 +388,7 @@ static void pinning_refused(const char *failure, const char *note)
 	OK(load_to(d, checkpoint_write(d, "v1", LARGE(1)), 1));
 	cr_assert(noted(d, note));
 	reads(NULL, 0, 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

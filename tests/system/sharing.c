@@ -109,7 +109,7 @@ Test(sharing, memory_is_counted_once_for_1_to_64_workers)
 			  pss, size);
 		cr_assert(SANITIZED || private < (uint64_t)n * MB(4), "%d workers: %ju private", n, private);
 	}
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -127,14 +127,13 @@ Test(sharing, private_copies_would_show)
 	gpuwmd_stop(d);
 }
 
-Test(sharing, all_workers_of_a_device_get_one_copy)
+GPUWMD_TEST(sharing, all_workers_of_a_device_get_one_copy)
 {
 	struct process workers[WORKERS_MAX];
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int count = backend() == BACKEND_CUDA ? 8 : WORKERS_MAX;
 	uint64_t held;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	held = memory_of(d);
 	for (int i = 0; i < count; i++)
 		workers[i] = worker_start(d, "m", 1);
@@ -144,8 +143,7 @@ Test(sharing, all_workers_of_a_device_get_one_copy)
 	for (int i = 0; i < count; i++)
 		process_finish(&workers[i]);
 	cr_assert_eq(memory_of(d), held);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- D2 --------------------------------------------------------------- */
@@ -193,7 +191,7 @@ Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
 	uint64_t bytes;
 	char access_[5];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
 	handles = handles_of(client, "m", NULL);
 	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++) {
@@ -261,7 +259,7 @@ Test(sharing, two_processes_see_one_inode)
 	SKIP_UNLESS(backend() == BACKEND_HOST, "inodes are of memfds");
 	d = gpuwmd_start(NULL);
 	client = client_new();
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	first = handles_of(client, "m", NULL);
 	second = handles_of(d->admin, "m@v1", "host");
 	cr_assert(fstat(OK(gpuwm_handles_segment(first, 0, &bytes)), &one) == 0);
@@ -297,7 +295,7 @@ Test(sharing, a_write_kills_the_writer_and_changes_nothing)
 
 	SKIP_UNLESS(backend() == BACKEND_HOST, "a store into GPU memory needs a kernel: tests/gpu");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = worker_start(d, "m", 1);
 	writer = process_start(worker_write, "m", NULL);
 	cr_assert(died_of_fault(process_join(&writer)));
@@ -318,7 +316,7 @@ Test(sharing, a_segment_can_not_be_written_through_its_descriptor)
 	SKIP_UNLESS(backend() == BACKEND_HOST, "seals are of memfds");
 	d = gpuwmd_start(NULL);
 	client = client_new();
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	handles = handles_of(client, "m", NULL);
 	fd = OK(gpuwm_handles_segment(handles, 0, &bytes));
 	index = OK(gpuwm_handles_index(handles, &index_bytes));
