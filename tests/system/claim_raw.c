@@ -15,12 +15,7 @@ SYSTEM_SUITE(claim_raw);
 
 static void claim_send(int sock, const char *name, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, 7, METHOD_CLAIM);
-	message_put_text(&w, "name", name);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 7, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 static int claim(int sock, const char *name)
@@ -31,12 +26,7 @@ static int claim(int sock, const char *name)
 
 static int give_up(int sock, const char *name)
 {
-	struct message_writer w;
-
-	raw_request(&w, 8, METHOD_CLAIM_GIVE_UP);
-	message_put_text(&w, "name", name);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_CLAIM_GIVE_UP, TEXT("name", name));
 }
 
 GPUWMD_TEST(claim_raw, ten_thousand_names_meet_the_limit)

@@ -14,12 +14,7 @@ SYSTEM_SUITE(crowds);
 
 static void request_handles(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, id, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, id, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 /* Sends requests until the socket takes no more: how many went. */
@@ -309,16 +304,12 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
 	struct raw_publish slow, next = {.checker = -1, .segment = -1, .index = -1};
 	static struct raw_reply reply;
-	struct message_writer w;
 	struct fields f;
 
 	cr_assert_eq(raw_publish_begin(&slow, "slow@v1", KB(4)), 0);
 	next.sock = raw_client(d->socket);
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "next@v1");
-	message_put_text(&w, "device", "host");
-	message_put_u64(&w, "bytes", KB(4));
-	raw_send(next.sock, &w);
+	RAW_SEND(next.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "next@v1"), TEXT("device", "host"),
+		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	load_small(d, 1);
 	cr_assert_eq(raw_publish_abort(&slow), 0);

@@ -476,18 +476,14 @@ GPUWMD_TEST(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	const struct checkpoint slow = {.seed = 1, .count = 16, .bytes = MB(16)};
 	struct raw_publish late = {.checker = -1, .segment = -1, .index = -1};
 	static struct raw_reply reply;
-	struct message_writer w;
 	struct process load;
 	struct fields f;
 	int status;
 
 	load = start_and_stop(d, &slow);
 	late.sock = raw_client(d->socket);
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@late");
-	message_put_text(&w, "device", "host");
-	message_put_u64(&w, "bytes", KB(4));
-	raw_send(late.sock, &w);
+	RAW_SEND(late.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "m@late"), TEXT("device", "host"),
+		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	loaders_kill(d, SIGCONT);
 	status = process_join(&load);

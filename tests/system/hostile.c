@@ -135,12 +135,9 @@ Test(hostile, a_map_of_more_than_256_entries_is_refused)
 Test(hostile, unknown_keys_are_skipped)
 {
 	struct scene s = scene_make();
-	struct message_writer w;
 
-	raw_request(&w, 2, METHOD_PING);
-	message_put_text(&w, "novelty", "of a later version");
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), 0, "%s", raw_refusal());
+	cr_assert_eq(RAW_ASK(s.good, METHOD_PING, TEXT("novelty", "of a later version")), 0, "%s",
+		     raw_refusal());
 	scene_end(&s);
 }
 
@@ -171,15 +168,11 @@ Test(hostile, nothing_but_ping_works_before_hello)
 Test(hostile, a_version_that_is_not_spoken_is_refused_with_both_ranges)
 {
 	struct scene s = scene_make();
-	struct message_writer w;
 	int sock = raw_connect(s.d->socket);
 
-	raw_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", 700);
-	message_put_u64(&w, "protocol_max", 701);
-	message_put_text(&w, "client", "from the future");
-	raw_send(sock, &w);
-	cr_assert_eq(raw_code(sock), -EPROTONOSUPPORT);
+	cr_assert_eq(RAW_ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 700), NUMBER("protocol_max", 701),
+			     TEXT("client", "from the future")),
+		     -EPROTONOSUPPORT);
 	cr_assert(strstr(raw_refusal(), "700") && strstr(raw_refusal(), "1"), "%s", raw_refusal());
 	close(sock);
 	scene_end(&s);
@@ -188,20 +181,12 @@ Test(hostile, a_version_that_is_not_spoken_is_refused_with_both_ranges)
 Test(hostile, wrong_types_and_missing_parameters_are_named)
 {
 	struct scene s = scene_make();
-	struct message_writer w;
 
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_u64(&w, "ref", 7);
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -EINVAL);
+	cr_assert_eq(RAW_ASK(s.good, METHOD_GET_HANDLES, NUMBER("ref", 7)), -EINVAL);
 	cr_assert(strstr(raw_refusal(), "ref"), "%s", raw_refusal());
 	cr_assert_eq(raw_call(s.good, METHOD_RELEASE), -EINVAL);
 	cr_assert(strstr(raw_refusal(), "lease"), "%s", raw_refusal());
-	raw_request(&w, 3, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m");
-	message_put_i64(&w, "wait_ms", -2);
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -EINVAL);
+	cr_assert_eq(RAW_ASK(s.good, METHOD_GET_HANDLES, TEXT("ref", "m"), SIGNED("wait_ms", -2)), -EINVAL);
 	cr_assert(strstr(raw_refusal(), "wait_ms"), "%s", raw_refusal());
 	scene_end(&s);
 }
@@ -210,14 +195,9 @@ Test(hostile, wrong_types_and_missing_parameters_are_named)
 Test(hostile, a_swap_to_an_empty_name_removes_nothing)
 {
 	struct scene s = scene_make();
-	struct message_writer w;
 	int admin = raw_client(s.d->admin_socket);
 
-	raw_request(&w, 2, METHOD_HOT_SWAP);
-	message_put_text(&w, "model", "m");
-	message_put_text(&w, "to", "");
-	raw_send(admin, &w);
-	cr_assert_eq(raw_code(admin), -EINVAL);
+	cr_assert_eq(RAW_ASK(admin, METHOD_HOT_SWAP, TEXT("model", "m"), TEXT("to", "")), -EINVAL);
 	cr_assert(strstr(raw_refusal(), "empty"), "%s", raw_refusal());
 	close(admin);
 	scene_end(&s);
@@ -235,12 +215,9 @@ Test(hostile, names_outside_the_grammar_are_refused)
 	longest[sizeof longest - 1] = 0;
 	for (unsigned i = 0; i <= sizeof wrong_refs / sizeof wrong_refs[0]; i++) {
 		const char *ref = i < sizeof wrong_refs / sizeof wrong_refs[0] ? wrong_refs[i] : longest;
-		struct message_writer w;
 
-		raw_request(&w, 2, METHOD_GET_HANDLES);
-		message_put_text(&w, "ref", ref);
-		raw_send(s.good, &w);
-		cr_assert_eq(raw_code(s.good), -EINVAL, "'%s': %s", ref, raw_refusal());
+		cr_assert_eq(RAW_ASK(s.good, METHOD_GET_HANDLES, TEXT("ref", ref)), -EINVAL, "'%s': %s", ref,
+			     raw_refusal());
 	}
 	scene_end(&s);
 }
@@ -279,7 +256,6 @@ Test(hostile, a_lease_of_somebody_else_is_not_released)
 	struct scene s = scene_make();
 	struct process worker;
 	json_t *clients, *client, *lease = NULL;
-	struct message_writer w;
 	size_t i;
 
 	load_small(s.d, 1);
@@ -290,10 +266,9 @@ Test(hostile, a_lease_of_somebody_else_is_not_released)
 			lease = json_array_get(json_object_get(client, "leases"), 0);
 	}
 	cr_assert(lease, "nobody has the lease");
-	raw_request(&w, 2, METHOD_RELEASE);
-	message_put_u64(&w, "lease", (uint64_t)json_integer_value(json_object_get(lease, "lease")));
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -ENOENT);
+	cr_assert_eq(RAW_ASK(s.good, METHOD_RELEASE,
+			     NUMBER("lease", (uint64_t)json_integer_value(json_object_get(lease, "lease")))),
+		     -ENOENT);
 	cr_assert_eq(status_of(s.d, "leases"), 1);
 	json_decref(clients);
 	process_tell(&worker, 'd');

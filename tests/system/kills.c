@@ -43,13 +43,9 @@ static int victim_handshaking(int argc, char **argv)
 /* Sends a request for a version's handles. Returns the connection. */
 static int ask_for(const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
 	int sock = raw_client(getenv("GPUWM_SOCKET"));
 
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 	return sock;
 }
 

@@ -233,13 +233,7 @@ Test(publishers, an_operator_aborts_anybodys_publish)
 
 static int claim(int sock, const char *name, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, 7, METHOD_CLAIM);
-	message_put_text(&w, "name", name);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 /* The code of the one claim. */

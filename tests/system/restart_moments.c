@@ -279,12 +279,9 @@ Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
 static int never_read(struct gpuwmd *d)
 {
 	int sock = raw_client(d->socket);
-	struct message_writer w;
 
 	for (int i = 0; i < ANSWERS_UNREAD; i++) {
-		raw_request(&w, 2, METHOD_GET_HANDLES);
-		message_put_text(&w, "ref", "m");
-		raw_send(sock, &w);
+		RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", "m"));
 	}
 	/* Each has two descriptors; one more answer waits. */
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == UNREAD_FDS_MAX / 2 + 1));

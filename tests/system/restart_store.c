@@ -313,13 +313,7 @@ Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
 
 static int pin_by(int sock, const char *ref, const char *pin)
 {
-	struct message_writer w;
-
-	raw_request(&w, 2, METHOD_PIN_VERSION);
-	message_put_text(&w, "ref", ref);
-	message_put_text(&w, "pin", pin);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_PIN_VERSION, TEXT("ref", ref), TEXT("pin", pin));
 }
 
 /* What can't be written was never acknowledged: gpuwmd ends, and the next one can. Each start writes once, so that

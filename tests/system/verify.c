@@ -319,7 +319,6 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 /* An operator may come before what is to be looked at has its name. */
 Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
 {
-	struct message_writer w;
 	struct vandal vandal;
 	struct gpuwmd *d;
 	int admin;
@@ -332,11 +331,8 @@ Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
 	flip(&vandal, 0, 0, 3);
 	FAILS(EBADMSG, verify(d, "m@v1"));
 	admin = raw_client(d->admin_socket);
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m@previous");
-	message_put_bool(&w, "look", true);
-	message_put_i64(&w, "wait_ms", -1);
-	raw_send(admin, &w);
+	RAW_SEND(admin, 2, METHOD_GET_HANDLES, TEXT("ref", "m@previous"), FLAG("look", true),
+		 SIGNED("wait_ms", -1));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
 	OK(swap_to(d, "m", "v2", false));
 	cr_assert_eq(raw_code(admin), 0, "%s", raw_refusal());

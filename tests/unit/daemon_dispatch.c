@@ -89,14 +89,10 @@ Test(dispatch, hello_comes_first_but_for_ping)
 Test(dispatch, hello_needs_a_common_version)
 {
 	int sock = connect_as(SESSION_WORKER);
-	struct message_writer w;
 
-	begin_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", PROTOCOL_MAX + 1);
-	message_put_u64(&w, "protocol_max", PROTOCOL_MAX + 2);
-	message_put_text(&w, "client", "test");
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), -EPROTONOSUPPORT);
+	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", PROTOCOL_MAX + 1),
+			 NUMBER("protocol_max", PROTOCOL_MAX + 2), TEXT("client", "test")),
+		     -EPROTONOSUPPORT);
 	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
 	close(sock);
 }
@@ -270,21 +266,14 @@ Test(dispatch, a_large_result_comes_as_a_sealed_memfd)
 Test(dispatch, a_lease_of_another_session_is_not_released)
 {
 	int sock = greeted(SESSION_WORKER), other = greeted(SESSION_WORKER);
-	struct message_writer w;
 	uint64_t lease;
 
 	ready("m", "v1");
 	send_get(sock, 2, "m", 0);
 	cr_assert_eq(answered(sock), 0);
 	lease = answer_u64("lease");
-	begin_request(&w, 3, METHOD_RELEASE);
-	message_put_u64(&w, "lease", lease);
-	send_request(other, &w);
-	cr_assert_eq(answered(other), -ENOENT);
-	begin_request(&w, 3, METHOD_RELEASE);
-	message_put_u64(&w, "lease", lease);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(ASK(other, METHOD_RELEASE, NUMBER("lease", lease)), -ENOENT);
+	cr_assert_eq(ASK(sock, METHOD_RELEASE, NUMBER("lease", lease)), 0);
 	cr_assert_eq(leases(), 0);
 	close(sock);
 	close(other);
@@ -292,12 +281,7 @@ Test(dispatch, a_lease_of_another_session_is_not_released)
 
 static void send_retire(int sock, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	begin_request(&w, 4, METHOD_RETIRE);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	send_request(sock, &w);
+	SEND(sock, 4, METHOD_RETIRE, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 Test(dispatch, retire_waits_for_the_last_lease)
@@ -322,13 +306,7 @@ Test(dispatch, retire_waits_for_the_last_lease)
 
 static int looked(int sock, const char *ref)
 {
-	struct message_writer w;
-
-	begin_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_bool(&w, "look", true);
-	send_request(sock, &w);
-	return answered(sock);
+	return ASK(sock, METHOD_GET_HANDLES, TEXT("ref", ref), FLAG("look", true));
 }
 
 Test(dispatch, operators_look_at_what_gives_no_leases)
@@ -381,7 +359,6 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	struct publish *publish = building("m", "v2", &part);
 	static const uint8_t content[16];
 	struct swap_result swapped;
-	struct message_writer w;
 	struct job *job = NULL;
 	struct error error, kept;
 	char alias[16];
@@ -404,12 +381,9 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	cr_assert(job->error);
 	cr_expect_eq(job->error->code, -EDQUOT);
 	cr_expect(strstr(job->error->message, "m@v2 is ready, but its alias late was not moved: "));
-	begin_request(&w, 1, METHOD_PUBLISH_COMMIT);
-	message_put_hex128(&w, "publish", version->publish.bytes);
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_hex128(&w, "content", content);
-	send_request(admin, &w);
-	cr_expect_eq(answered(admin), 0);
+	cr_expect_eq(ASK(admin, METHOD_PUBLISH_COMMIT, ID("publish", version->publish.bytes),
+			 TEXT("device", DEVICE_HOST), ID("content", content)),
+		     0);
 	cr_expect_str_eq(answer_text("state"), "ready");
 	cr_expect(answer_has("alias_error"));
 	close(admin);
