@@ -90,9 +90,10 @@ Test(dispatch, hello_needs_a_common_version)
 {
 	int sock = connect_as(SESSION_WORKER);
 
-	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", PROTOCOL_MAX + 1),
-			 NUMBER("protocol_max", PROTOCOL_MAX + 2), TEXT("client", "test")),
+	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 700), NUMBER("protocol_max", 701),
+			 TEXT("client", "test")),
 		     -EPROTONOSUPPORT);
+	cr_assert_str_eq(message.error.message, "the client speaks protocol 700 to 701, gpuwmd 1 to 1");
 	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
 	close(sock);
 }
@@ -102,8 +103,47 @@ Test(dispatch, an_unknown_method_is_no_end)
 	int sock = greeted(SESSION_WORKER);
 
 	cr_assert_eq(ask(sock, "frobnicate"), -ENOSYS);
+	cr_assert(strstr(message.error.message, "frobnicate"), "%s", message.error.message);
+	cr_assert_eq(ask(sock, "a_method_whose_name_is_longer_than_any_that_there_is"), -ENOSYS);
 	cr_assert_eq(ask(sock, METHOD_PING), 0);
-	cr_assert_eq(server->clients.refused, 1);
+	cr_assert_eq(server->clients.refused, 2);
+	close(sock);
+}
+
+Test(dispatch, unknown_parameters_are_skipped)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	cr_assert_eq(ASK(sock, METHOD_PING, TEXT("novelty", "of a later version")), 0);
+	close(sock);
+}
+
+Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
+{
+	char longest[200];
+	const struct {
+		const char *method, *words;
+		const struct param *params;
+	} wrong[] = {
+		{METHOD_RELEASE, "lease", PARAMS(TEXT("other", "m"))},
+		{METHOD_GET_HANDLES, "ref", PARAMS(NUMBER("ref", 7))},
+		{METHOD_GET_HANDLES, "wait_ms", PARAMS(TEXT("ref", "m"), SIGNED("wait_ms", -2))},
+		{METHOD_GET_HANDLES, "\"@v1\"", PARAMS(TEXT("ref", "@v1"))},
+		{METHOD_GET_HANDLES, "\"../m\"", PARAMS(TEXT("ref", "../m"))},
+		{METHOD_GET_HANDLES, "\"m m@v1\"", PARAMS(TEXT("ref", "m m@v1"))},
+		{METHOD_GET_HANDLES, "128", PARAMS(TEXT("ref", longest))},
+		/* Only a missing `to` removes an alias. An empty one is a mistake. */
+		{METHOD_HOT_SWAP, "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
+	};
+	int sock = greeted(SESSION_ADMIN);
+
+	memset(longest, 'a', sizeof(longest));
+	longest[sizeof(longest) - 1] = '\0';
+	EACH(i, wrong)
+	{
+		cr_assert_eq(ask_with(sock, wrong[i].method, wrong[i].params), -EINVAL, "%s", wrong[i].words);
+		cr_assert(strstr(message.error.message, wrong[i].words), "%s", message.error.message);
+	}
 	close(sock);
 }
 
