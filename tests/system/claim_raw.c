@@ -53,9 +53,9 @@ GPUWMD_TEST(claim_raw, ten_thousand_names_meet_the_limit)
 }
 
 /* The next in the queue is refused where the limit is reached: the one after it is elected. */
-Test(claim_raw, who_may_have_no_more_is_passed_over)
+GPUWMD_TEST_BY(claim_raw, who_may_have_no_more_is_passed_over,
+	       gpuwmd_start("--set", "limits.claims_per_uid=1", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.claims_per_uid=1", NULL);
 	int holder = raw_client(d->socket), waits = raw_client(d->socket);
 
 	cr_assert_eq(claim(holder, NAME), 0);
@@ -67,7 +67,6 @@ Test(claim_raw, who_may_have_no_more_is_passed_over)
 	close(holder);
 	close(waits);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 GPUWMD_TEST(claim_raw, more_than_a_session_may_wait_for_are_refused)

@@ -176,9 +176,8 @@ static uint64_t swaps_make(struct gpuwmd *d, int count)
 	return status_of(d, "seq");
 }
 
-Test(crowds, a_subscriber_too_far_behind_is_told_what_it_lost)
+GPUWMD_TEST_BY(crowds, a_subscriber_too_far_behind_is_told_what_it_lost, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	bool lost = false;
 	uint64_t last;
 	int slow;
@@ -190,12 +189,10 @@ Test(crowds, a_subscriber_too_far_behind_is_told_what_it_lost)
 	cr_assert_gt(events_read(slow, last, &lost), 100);
 	cr_assert(lost, "3,000 unread events all came");
 	close(slow);
-	gpuwmd_stop(d);
 }
 
-Test(crowds, a_subscriber_that_reads_gets_every_event)
+GPUWMD_TEST_BY(crowds, a_subscriber_that_reads_gets_every_event, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	bool lost = false;
 	int sock;
 
@@ -206,14 +203,13 @@ Test(crowds, a_subscriber_that_reads_gets_every_event)
 		events_read(sock, swaps_make(d, 100), &lost);
 	cr_assert(!lost);
 	close(sock);
-	gpuwmd_stop(d);
 }
 
 /* ---- limits ----------------------------------------------------------- */
 
-Test(crowds, sessions_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, sessions_of_a_user_are_bounded, gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL);
 	struct gpuwm_client *clients[8], *one_more;
 	int have = 0;
 
@@ -228,12 +224,11 @@ Test(crowds, sessions_of_a_user_are_bounded)
 	have++;
 	while (have)
 		gpuwm_close(clients[--have]);
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, leases_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, leases_of_a_user_are_bounded, gpuwmd_start("--set", "limits.leases_per_uid=5", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.leases_per_uid=5", NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles[5], *one_more;
 
@@ -248,12 +243,11 @@ Test(crowds, leases_of_a_user_are_bounded)
 		OK(gpuwm_handles_release(handles[i]));
 	gpuwm_close(client);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded,
+	       gpuwmd_start("--set", "limits.requests_per_uid=100", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.requests_per_uid=100", NULL);
 	int first = raw_client(d->socket), second = raw_client(d->socket);
 
 	for (unsigned i = 0; i < REQUESTS_PER_SESSION_MAX; i++)
@@ -267,12 +261,11 @@ Test(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded)
 	cr_assert(strstr(raw_refusal(), "requests_per_uid"), "%s", raw_refusal());
 	close(first);
 	close(second);
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, open_publishes_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, open_publishes_of_a_user_are_bounded,
+	       gpuwmd_start("--set", "limits.publishes_per_uid=2", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.publishes_per_uid=2", NULL);
 	struct raw_publish p[3];
 
 	cr_assert_eq(raw_publish_begin(&p[0], "m@v1", KB(4)), 0, "%s", raw_refusal());
@@ -283,7 +276,6 @@ Test(crowds, open_publishes_of_a_user_are_bounded)
 		cr_assert(i == 2 || raw_publish_abort(&p[i]) == 0, "%s", raw_refusal());
 		raw_publish_end(&p[i]);
 	}
-	gpuwmd_stop_empty(d);
 }
 
 GPUWMD_TEST(crowds, a_thousand_idle_connections)
@@ -299,9 +291,9 @@ GPUWMD_TEST(crowds, a_thousand_idle_connections)
 	DROP(d, "m@v1");
 }
 
-Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
+GPUWMD_TEST_BY(crowds, publishers_that_take_their_time_leave_a_loader_to_loads,
+	       gpuwmd_start("--set", "limits.loaders=2", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
 	struct raw_publish slow, next = {.checker = -1, .segment = -1, .index = -1};
 	static struct raw_reply reply;
 	struct fields f;
@@ -324,5 +316,4 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	raw_publish_end(&slow);
 	raw_publish_end(&next);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }

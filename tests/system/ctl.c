@@ -35,9 +35,8 @@ static struct gpuwmd *start_with_two(void)
 	return d;
 }
 
-Test(ctl, tables_show_versions_leases_clients_and_jobs)
+GPUWMD_TEST_BY(ctl, tables_show_versions_leases_clients_and_jobs, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct process worker = worker_start(d, "m", 1);
 
 	CTL_IS(0, "ls");
@@ -51,7 +50,6 @@ Test(ctl, tables_show_versions_leases_clients_and_jobs)
 	SAYS("host");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
 /* Calls itself what looks like another name. */
@@ -69,10 +67,9 @@ static int disguised(int argc, char **argv)
 	return 0;
 }
 
-Test(ctl, tables_show_characters_that_are_invisible_and_json_is_exact)
+GPUWMD_TEST_BY(ctl, tables_show_characters_that_are_invisible_and_json_is_exact, start_with_two(), gpuwmd_stop)
 {
 	static const char name[] = "a\u202Eb\u200Bc";
-	struct gpuwmd *d = start_with_two();
 	struct process worker = process_start(disguised, name, NULL);
 
 	process_expect(&worker, 'a');
@@ -84,13 +81,11 @@ Test(ctl, tables_show_characters_that_are_invisible_and_json_is_exact)
 	cr_assert(strstr(output, name), "%s", output);
 	process_tell(&worker, 'x');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
 /* A table's cell holds some of many names, and never a part of one. */
-Test(ctl, names_that_a_cell_does_not_hold_are_not_cut)
+GPUWMD_TEST_BY(ctl, names_that_a_cell_does_not_hold_are_not_cut, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	char pin[120];
 
 	for (int i = 10; i < 20; i++) {
@@ -100,12 +95,10 @@ Test(ctl, names_that_a_cell_does_not_hold_are_not_cut)
 	CTL_IS(0, "ls", "m");
 	cr_assert(strstr(output, "7,13") && strstr(output, "7,...  ") && !strstr(output, "0,...  "), "%s",
 		  output);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, json_is_the_protocols_answer)
+GPUWMD_TEST_BY(ctl, json_is_the_protocols_answer, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *list = ctl_json("ls", "m"), *status = ctl_json("status", NULL), *jobs = ctl_json("jobs", NULL),
 	       *clients = ctl_json("clients", NULL);
 
@@ -118,23 +111,17 @@ Test(ctl, json_is_the_protocols_answer)
 	json_decref(status);
 	json_decref(jobs);
 	json_decref(clients);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, show_lists_every_tensor)
+GPUWMD_TEST_BY(ctl, show_lists_every_tensor, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(0, "show", "m@v2");
 	cr_assert(strstr(output, "layer.005.weight") && strstr(output, "scalar") && strstr(output, "BF16"),
 		  "%s", output);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, operates_from_load_to_retire)
+GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, start_with_two(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(0, "ping");
 	CTL_IS(0, "pin", "m@v1", "night");
 	CTL_IS(0, "swap", "m", "v2", "--retire-old");
@@ -143,13 +130,11 @@ Test(ctl, operates_from_load_to_retire)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	CTL_IS(0, "swap", "m", "--remove");
 	CTL_IS(0, "retire", "m@v2", "--wait", "5");
-	gpuwmd_stop_empty(d);
 }
 
-Test(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to)
+GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to, start_with_two(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(0, "swap", "m@prod", "v1");
 	CTL_IS(5, "swap", "m", "v2", "--retire-old");
 	SAYS("m@current is now v2; it was v1, which is not retired\n");
@@ -161,12 +146,10 @@ Test(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to)
 	SAYS("\"retire_error\":{\"code\":\"EBUSY\"");
 	CTL_IS(0, "-o", "json", "swap", "m@prod", "--remove");
 	SAYS("\"retire_error\":null");
-	gpuwmd_stop(d);
 }
 
-Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
+GPUWMD_TEST_BY(ctl, rm_removes_what_failed_and_says_what_frees_the_others, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 
@@ -183,21 +166,17 @@ Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
 	cr_assert_str_eq(output, "{\"ref\":\"m@v3\",\"state\":\"removed\"}\n");
 	cr_assert(version_is(d, "m", "v3", "none"));
 	CTL_IS(4, "rm", "m@v3");
-	gpuwmd_stop(d);
 }
 
-Test(ctl, rollback_goes_to_previous)
+GPUWMD_TEST_BY(ctl, rollback_goes_to_previous, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(0, "swap", "m", "v2");
 	CTL_IS(0, "rollback", "m");
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
 /* Tensors that are tied are there once. */
-Test(ctl, show_tells_what_tensors_take_of_the_segments)
+GPUWMD_TEST_BY(ctl, show_tells_what_tensors_take_of_the_segments, start_with_two(), gpuwmd_stop)
 {
 	const uint64_t shape[] = {3000};
 	const struct gpuwm_tensor_spec specs[] = {
@@ -206,7 +185,6 @@ Test(ctl, show_tells_what_tensors_take_of_the_segments)
 		{.name = "c", .dtype = GPUWM_U8, .ndim = 1, .shape = shape},
 	};
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwmd *d = start_with_two();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	json_t *shown, *version;
@@ -223,42 +201,32 @@ Test(ctl, show_tells_what_tensors_take_of_the_segments)
 	CTL_IS(0, "show", "tied@v1");
 	SAYS("tensors 3 of 5.9 KiB (");
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, an_empty_variable_removes_no_alias)
+GPUWMD_TEST_BY(ctl, an_empty_variable_removes_no_alias, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(2, "swap", "m", "");
 	CTL_IS(0, "show", "m@current");
-	gpuwmd_stop(d);
 }
 
-Test(ctl, one_replica_a_device)
+GPUWMD_TEST_BY(ctl, one_replica_a_device, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
 	CTL_IS(1, "load", d->root, "m@v3", "--device", d->device, "--device", d->device);
 	SAYS("twice");
-	gpuwmd_stop(d);
 }
 
-Test(ctl, a_finished_job_has_done_all)
+GPUWMD_TEST_BY(ctl, a_finished_job_has_done_all, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *jobs = ctl_json("jobs", "1"), *job = json_array_get(json_object_get(jobs, "jobs"), 0);
 	json_int_t total = json_integer_value(json_object_get(job, "total"));
 
 	cr_assert(total > 0);
 	cr_assert_eq(json_integer_value(json_object_get(job, "done")), total);
 	json_decref(jobs);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, events_are_one_json_a_line)
+GPUWMD_TEST_BY(ctl, events_are_one_json_a_line, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *event;
 	json_error_t error;
 
@@ -267,7 +235,6 @@ Test(ctl, events_are_one_json_a_line)
 	event = json_loads(output, 0, &error);
 	cr_assert(event && json_integer_value(json_object_get(event, "seq")) >= 1, "%s", output);
 	json_decref(event);
-	gpuwmd_stop(d);
 }
 
 Test(ctl, exit_codes_of_usage_and_of_a_daemon_that_is_not_there)
@@ -369,9 +336,8 @@ Test(ctl, options_are_there_once_and_not_empty)
 }
 
 /* Also where the last write of several had nothing left to fail with. */
-Test(ctl, what_a_full_disk_does_not_take_fails)
+GPUWMD_TEST_BY(ctl, what_a_full_disk_does_not_take_fails, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	char command[700];
 	int status;
 
@@ -382,12 +348,10 @@ Test(ctl, what_a_full_disk_does_not_take_fails)
 	snprintf(command, sizeof(command), "%s/bin/gpuwmctl ls >/dev/full 2>&1", build_path());
 	status = system(command);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, exit_codes_of_refusals)
+GPUWMD_TEST_BY(ctl, exit_codes_of_refusals, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct process worker = worker_start(d, "m@v2", 2);
 
 	CTL_IS(6, "load", "relative/path", "x@v1", "--device", d->device, "--wait");
@@ -400,17 +364,15 @@ Test(ctl, exit_codes_of_refusals)
 	       "--wait");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, exit_code_of_no_room_names_the_budget)
+GPUWMD_TEST_BY(ctl, exit_code_of_no_room_names_the_budget,
+	       gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	CTL_IS(8, "load", path, "m@v1", "--device", d->device, "--wait");
 	SAYS("4");
-	gpuwmd_stop_empty(d);
 }
 
 /* Root's child as nobody: the exit code of gpuwmctl jobs. */
@@ -421,9 +383,8 @@ static int stranger_asks(int argc, char **argv)
 	return CTL("jobs");
 }
 
-Test(ctl, permission_is_said_to_those_who_may_not)
+GPUWMD_TEST_BY(ctl, permission_is_said_to_those_who_may_not, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process stranger;
 	int status;
 
@@ -432,7 +393,6 @@ Test(ctl, permission_is_said_to_those_who_may_not)
 	status = process_join(&stranger);
 	SKIP_UNLESS(WEXITSTATUS(status) < 126, "the programs lie where only root can reach them");
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 6, "%#x", status);
-	gpuwmd_stop(d);
 }
 
 /* argv: the source, the device. */

@@ -120,9 +120,8 @@ static void nothing_changed(struct gpuwmd *d)
 }
 
 /* A relative source counts from the working directory; what is asked of gpuwmd has no ".." in it. */
-Test(ctl_load, a_source_may_begin_with_steps_up)
+GPUWMD_TEST_BY(ctl_load, a_source_may_begin_with_steps_up, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	char path[600], up[600];
 	const char *file, *folder;
 
@@ -140,13 +139,11 @@ Test(ctl_load, a_source_may_begin_with_steps_up)
 	CTL_IS(6, "load", up, "m@v5", "--device", d->device, "--wait");
 	SAYS("has a \"..\" in it");
 	CTL_IS(6, "load", "../../../../../../../../../..", "m@v5", "--device", d->device, "--wait");
-	gpuwmd_stop(d);
 }
 
 /* What no version can be called is told before minutes of loading. */
-Test(ctl_load, a_tag_that_can_not_be_is_refused_at_once)
+GPUWMD_TEST_BY(ctl_load, a_tag_that_can_not_be_is_refused_at_once, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	json_t *jobs;
 
 	CTL_IS(1, "load", d->root, "m@previous", "--device", d->device);
@@ -158,22 +155,17 @@ Test(ctl_load, a_tag_that_can_not_be_is_refused_at_once)
 	jobs = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(jobs, "jobs")), 1, "%s", output);
 	json_decref(jobs);
-	gpuwmd_stop(d);
 }
 
 /* Also of one that was freed by then. */
-Test(ctl_load, swap_names_the_old_version_by_its_tag)
+GPUWMD_TEST_BY(ctl_load, swap_names_the_old_version_by_its_tag, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
-
 	CTL_IS(0, "swap", "m", "v2", "--load", checkpoint_write(d, "v2", SMALL(2)), "--device", d->device);
 	SAYS("m@current is now v2; it was v1, which is retired");
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_flips_and_retires_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_flips_and_retires_the_old_one, start_with_one(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	struct process worker = worker_start(d, "m", 1);
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
@@ -186,12 +178,10 @@ Test(ctl_load, swap_load_flips_and_retires_the_old_one)
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(ctl_load, swap_load_may_keep_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_may_keep_the_old_one, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
 	CTL_IS(0, "swap", "m", "v2", "--load", path, "--device", d->device, "--keep-old");
@@ -199,12 +189,10 @@ Test(ctl_load, swap_load_may_keep_the_old_one)
 	worker_reads(d, "m@previous", 1);
 	CTL_IS(0, "rollback", "m");
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_of_a_model_that_is_new)
+GPUWMD_TEST_BY(ctl_load, swap_load_of_a_model_that_is_new, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
 
 	CTL_IS(0, "swap", "m", "v1", "--load", path, "--device", d->device);
@@ -216,12 +204,10 @@ Test(ctl_load, swap_load_of_a_model_that_is_new)
 	SAYS("\"phases\":[");
 	worker_reads(d, "m@prod", 2);
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
 	CTL_IS(0, "swap", "m@prod", "v1");
@@ -230,12 +216,11 @@ Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
 	SAYS("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status, start_with_one(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
 	CTL_IS(0, "swap", "m@prod", "v1");
@@ -243,13 +228,10 @@ Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
 	SAYS("\"retire_error\":{\"code\":\"EBUSY\",");
 	worker_reads(d, "m", 2);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_that_fails_changes_nothing)
+GPUWMD_TEST_BY(ctl_load, swap_load_that_fails_changes_nothing, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
-
 	CTL_IS(9, "swap", "m", "v2", "--load", safetensors_write(d, "bad", "{", 0), "--device", d->device);
 	SAYS("the alias m@current was not moved");
 	CTL_IS(6, "swap", "m", "v2", "--load", "/etc/passwd", "--device", d->device);
@@ -260,13 +242,10 @@ Test(ctl_load, swap_load_that_fails_changes_nothing)
 	CTL_IS(5, "swap", "m@v1", "v2", "--load", d->root);
 	SAYS("'v1' is a tag of m");
 	CTL_IS(2, "swap", "m@previous", "v2", "--load", d->root);
-	nothing_changed(d);
 }
 
-Test(ctl_load, swap_load_takes_only_options_that_go_together)
+GPUWMD_TEST_BY(ctl_load, swap_load_takes_only_options_that_go_together, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
-
 	CTL_IS(2, "swap", "m", "--load", d->root);
 	CTL_IS(2, "swap", "m", "v2", "--load", d->root, "--remove");
 	CTL_IS(2, "swap", "m", "v2", "--load", d->root, "--keep-old", "--retire-old");
@@ -275,13 +254,12 @@ Test(ctl_load, swap_load_takes_only_options_that_go_together)
 	CTL_IS(2, "swap", "m", "v1", "--keep-old");
 	CTL_IS(2, "swap", "m", "v1", "--device", d->device);
 	CTL_IS(2, "swap", "m", "v1", "--key", "dtype=bf16");
-	nothing_changed(d);
 }
 
 /* Somebody else moves the alias while it loads. */
-Test(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing, start_with_one(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run;
 
@@ -295,13 +273,12 @@ Test(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing)
 	cr_assert(version_is(d, "m", "v2", "failed"));
 	worker_reads(d, "m", 3);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
 /* The alias is not there at the beginning, but at the end. */
-Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
+GPUWMD_TEST_BY(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile, start_with_one(),
+	       nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m@prod", "v2", "--load", path);
 
@@ -311,7 +288,6 @@ Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
 	SAYS("m@prod names v1 (version ");
 	worker_reads(d, "m@prod", 1);
 	CTL_IS(0, "swap", "m@prod", "--remove");
-	nothing_changed(d);
 }
 
 /* The alias became a tag meanwhile. The new one would have been the model's first version, and so current. */
@@ -330,9 +306,8 @@ GPUWMD_TEST(ctl_load, swap_load_whose_alias_became_a_tag_changes_nothing)
 	OK(gpuwm_publish_abort(publish, NULL));
 }
 
-Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
+GPUWMD_TEST_BY(ctl_load, swap_load_is_cancelled_by_an_interrupt, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
@@ -341,12 +316,11 @@ Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
 	SAYS("is being cancelled");
 	SAYS("the alias m@current was not moved");
 	loaders_kill(d, SIGCONT);
-	nothing_changed(d);
 }
 
-Test(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late)
+GPUWMD_TEST_BY(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late, start_with_one(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
@@ -360,13 +334,11 @@ Test(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late)
 	SAYS("m@current is now v2; it was v1, which is retired");
 	worker_reads(d, "m", 2);
 	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* gpuwmd has all that it needs. */
-Test(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on, start_with_one(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
@@ -377,7 +349,6 @@ Test(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	worker_reads(d, "m", 2);
 	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- dry runs --------------------------------------------------------- */
@@ -390,9 +361,8 @@ static void made_nothing(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-Test(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", &(const struct checkpoint){1, 16, KB(64)});
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -405,12 +375,10 @@ Test(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing)
 	cr_assert(!strstr(output, "ready"), "%s", output);
 	CTL_IS(0, "jobs", "1");
 	SAYS("BUDGET LEFT");
-	made_nothing(d);
 }
 
-Test(ctl_load, a_dry_run_tells_programs_the_same)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_tells_programs_the_same, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint *c = LARGE(1);
 	json_t *job, *plan, *device;
 
@@ -425,12 +393,11 @@ Test(ctl_load, a_dry_run_tells_programs_the_same)
 	cr_assert_eq(json_integer_value(json_object_get(device, "segments")), 1);
 	cr_assert(json_is_true(json_object_get(device, "fits")));
 	json_decref(job);
-	made_nothing(d);
 }
 
-Test(ctl_load, a_dry_run_says_that_it_does_not_fit)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_says_that_it_does_not_fit,
+	       gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	CTL_IS(8, "load", path, "m@v1", "--device", d->device, "--dry-run");
@@ -438,7 +405,6 @@ Test(ctl_load, a_dry_run_says_that_it_does_not_fit)
 	SAYS("no\n");
 	CTL_IS(8, "-o", "json", "load", path, "m@v1", "--device", d->device, "--dry-run");
 	CTL_IS(0, "jobs", "1");
-	made_nothing(d);
 }
 
 /* What a load of the version takes of the device, by its plan. */
@@ -496,11 +462,8 @@ GPUWMD_TEST(ctl_load, a_dry_run_plans_what_a_load_takes)
 	DROP(d, "m@v1");
 }
 
-Test(ctl_load, a_dry_run_of_a_bad_source_fails_as_its_load_would)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_of_a_bad_source_fails_as_its_load_would, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	CTL_IS(9, "load", safetensors_write(d, "bad", "{", 0), "m@v1", "--device", d->device, "--dry-run");
 	CTL_IS(6, "load", "/etc/passwd", "m@v1", "--dry-run");
-	made_nothing(d);
 }

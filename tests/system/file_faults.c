@@ -30,9 +30,8 @@ static void left_nothing(struct gpuwmd *d)
 #define MOUNT(d, backing, fault, at, ret)                                                                      \
 	SKIP_UNLESS(fuse_file_mount(d, backing, fault, at, ret), "needs root, /dev/fuse and the right to mount")
 
-Test(file_faults, a_read_error_in_the_middle_is_named)
+GPUWMD_TEST_BY(file_faults, a_read_error_in_the_middle_is_named, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct fuse_file file;
 
 	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_FAILS, FILE_BYTES / 2, &file);
@@ -40,7 +39,6 @@ Test(file_faults, a_read_error_in_the_middle_is_named)
 	SAYS(file.path);
 	SAYS("Input/output error");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 GPUWMD_TEST(file_faults, an_unreadable_header_is_named)
@@ -70,9 +68,8 @@ static void ends_with(struct ctl_run *run, int code)
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
 }
 
-Test(file_faults, a_file_that_is_truncated_while_it_loads)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_truncated_while_it_loads, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -86,13 +83,11 @@ Test(file_faults, a_file_that_is_truncated_while_it_loads)
 	SAYS(file.path);
 	SAYS("while it was read");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* Same size, other bytes, some of them read before. */
-Test(file_faults, a_file_that_is_rewritten_while_it_loads)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -106,13 +101,12 @@ Test(file_faults, a_file_that_is_rewritten_while_it_loads)
 	SAYS(file.path);
 	SAYS("was written while it was read");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* So do programs that copy a file with its times. */
-Test(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_back)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_back,
+	       gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -132,7 +126,6 @@ Test(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_
 	SAYS(file.path);
 	SAYS("was written while it was read, or its times");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* ---- file systems that hang ------------------------------------------- */

@@ -76,6 +76,7 @@ bool build_is_open_to(uid_t uid);
 		if (!(condition))                                                                              \
 			cr_skip_test("%s", why);                                                               \
 	} while (0)
+#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
 /* ---- the daemon ------------------------------------------------------- */
 
@@ -123,16 +124,22 @@ void gpuwmd_stop(struct gpuwmd *d);
 /* The same after everything was retired: no version either. */
 void gpuwmd_stop_empty(struct gpuwmd *d);
 
-/* A test of a gpuwmd `d`, which gpuwmd_start starts without flags before the test's body. After the body, in which the test
- * drops its versions, gpuwmd_stop_empty stops it. */
-#define GPUWMD_TEST(suite, name)                                                                               \
+/* A test of a gpuwmd `d`: `start` is the expression that starts it, and `stop` the function that stops it after the test's
+ * body. GPUWMD_TEST is for a gpuwmd without flags, in whose body the test drops its versions. */
+#define GPUWMD_TEST_BY(suite, name, start, stop) GPUWMD_TEST_IF(suite, name, (void)0, start, stop)
+#define GPUWMD_TEST(suite, name) GPUWMD_TEST_BY(suite, name, gpuwmd_start(NULL), gpuwmd_stop_empty)
+/* The same on the stand-in for the driver only. */
+#define FAKECUDA_TEST(suite, name, start, stop) GPUWMD_TEST_IF(suite, name, ON_FAKECUDA(), start, stop)
+#define GPUWMD_TEST_IF(suite, name, condition, start, stop)                                                    \
 	static void suite##_##name(struct gpuwmd *d);                                                          \
 	Test(suite, name)                                                                                      \
 	{                                                                                                      \
-		struct gpuwmd *d = gpuwmd_start(NULL);                                                         \
+		struct gpuwmd *d;                                                                              \
                                                                                                                \
+		condition;                                                                                     \
+		d = start;                                                                                     \
 		suite##_##name(d);                                                                             \
-		gpuwmd_stop_empty(d);                                                                          \
+		stop(d);                                                                                       \
 	}                                                                                                      \
 	static void suite##_##name(struct gpuwmd *d __attribute__((unused)))
 

@@ -36,10 +36,9 @@ static void load_is_refused(struct gpuwmd *d, int code, const char *words, const
 	cr_assert(EVENTUALLY(SLACK_MS, fds_of(d->keeper) == kept));
 }
 
-Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load)
+GPUWMD_TEST_BY(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load, scene(SEVEN_OF_MANY),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(SEVEN_OF_MANY);
-
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	for (int i = 0; i < 2; i++) {
 		load_is_refused(d, EDQUOT, "its store is full", "--store-max");
@@ -50,13 +49,11 @@ Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load)
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
 	DROP(d, "m@v1", "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit)
+GPUWMD_TEST_BY(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit, scene(SEVEN_OF_MANY),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(SEVEN_OF_MANY);
-
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	FAILS(EDQUOT, publish_version(d->admin, d->device, "p@v1", SMALL(3)));
 	cr_assert(strstr(gpuwm_error()->message, "its store is full"), "%s", gpuwm_error()->message);
@@ -65,7 +62,6 @@ Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit)
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "adopted"), 2);
 	DROP(d, "m@v1", "p@v2");
-	gpuwmd_stop_empty(d);
 }
 
 static rlim_t keeper_may_open(const struct gpuwmd *d, rlim_t files)

@@ -49,9 +49,8 @@ GPUWMD_TEST(load_swap, moves_the_alias_and_retires_the_old_one)
 }
 
 /* It is ready and has the alias; the old one stays. */
-Test(load_swap, says_why_the_old_one_stays)
+GPUWMD_TEST_BY(load_swap, says_why_the_old_one_stays, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
@@ -69,7 +68,6 @@ Test(load_swap, says_why_the_old_one_stays)
 	cr_assert(version_is(d, "m", "v2", "ready"));
 	worker_reads(d, "m", 4);
 	worker_reads(d, "m@previous", 2);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(load_swap, refuses_at_once_what_can_not_be)

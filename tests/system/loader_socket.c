@@ -79,9 +79,9 @@ static bool phase_says(struct gpuwmd *d, uint64_t job, const char *words)
 
 /* ---- the main job ----------------------------------------------------- */
 
-Test(loader_socket, gpuwmd_loads_and_publishes_without_children)
+GPUWMD_TEST_BY(loader_socket, gpuwmd_loads_and_publishes_without_children, start_by_service(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_by_service();
 	struct gpuwm_client *client = client_new();
 	pid_t loaders[CHILDREN_MAX];
 
@@ -93,14 +93,12 @@ Test(loader_socket, gpuwmd_loads_and_publishes_without_children)
 	cr_assert_eq(children_of(d->pid, loaders, CHILDREN_MAX), 0, "gpuwmd has started a loader itself");
 	gpuwm_close(client);
 	DROP(d, "m@v1", "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- who, and what ---------------------------------------------------- */
 
-Test(loader_socket, a_loader_refuses_every_user_but_its_own)
+GPUWMD_TEST_BY(loader_socket, a_loader_refuses_every_user_but_its_own, gpuwmd_new(), end)
 {
-	struct gpuwmd *d = gpuwmd_new();
 	char says[96];
 
 	/* We may be root: that is nobody special. */
@@ -113,12 +111,11 @@ Test(loader_socket, a_loader_refuses_every_user_but_its_own)
 	cr_assert(strstr(gpuwm_error()->message, "gpuwm-loader ended before it said hello"), "%s",
 		  gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->detail, "journalctl -u 'gpuwm-loader@*'"), "%s", gpuwm_error()->detail);
-	end(d);
 }
 
-Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
+GPUWMD_TEST_BY(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only, gpuwmd_new(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_new();
 	char elsewhere[96];
 
 	setenv("GPUWM_TEST_LOADER", "socket", 1);
@@ -132,7 +129,6 @@ Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
 	FAILS(EACCES, load_try(d, elsewhere, "m@v2"));
 	cr_assert(strstr(gpuwm_error()->message, "none of the configured roots"), "%s", gpuwm_error()->message);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* Runs gpuwm-loader with these flags (end with NULL), with gpuwmd's end of its descriptor 3 open, and with
@@ -258,9 +254,9 @@ Test(loader_socket, loaders_of_gpuwmd_end_with_it)
 }
 
 /* Its main thread is held where it is, as a call into the driver may hold it. */
-Test(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd)
+GPUWMD_TEST_BY(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd, start_by_service(),
+	       service_stop)
 {
-	struct gpuwmd *d = start_by_service();
 	pid_t loaders[CHILDREN_MAX];
 	int status = 0;
 
@@ -274,7 +270,6 @@ Test(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd)
 					      !WIFSTOPPED(status)),
 		  "it hangs for ever");
 	cr_assert(log_says(d, "gpuwm-loader: gpuwmd hung up amid a call: ended"));
-	service_stop(d);
 }
 
 #define STOPS_MAX 10
@@ -352,10 +347,9 @@ static uint64_t charged(struct gpuwmd *d)
 }
 
 /* gpuwmd can't kill it: it loses its connection, and what it holds stays charged until it is gone. */
-Test(loader_socket, a_loader_that_is_stopped_amid_its_job)
+GPUWMD_TEST_BY(loader_socket, a_loader_that_is_stopped_amid_its_job, start_by_service(), gpuwmd_stop_empty)
 {
 	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
-	struct gpuwmd *d = start_by_service();
 	pid_t loader;
 	uint64_t job = stopped_amid(d, &c, "v1", &loader);
 
@@ -368,12 +362,11 @@ Test(loader_socket, a_loader_that_is_stopped_amid_its_job)
 	cr_assert(EVENTUALLY(GONE_MS, all_gone(&loader, 1)), "it lives on without gpuwmd");
 	DROP(d, "m@v2");
 	cr_assert(EVENTUALLY(GONE_MS, charged(d) == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_why_they_wait)
+GPUWMD_TEST_BY(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_why_they_wait,
+	       start_by_service(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_by_service();
 	pid_t loaders[CHILDREN_MAX];
 	uint64_t job;
 
@@ -396,5 +389,4 @@ Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_wh
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	worker_reads(d, "m@v2", 2);
 	DROP(d, "m@v1", "m@v2");
-	gpuwmd_stop_empty(d);
 }

@@ -96,9 +96,8 @@ GPUWMD_TEST(loading, a_file_without_tensors)
 	DROP(d, "m@v1");
 }
 
-Test(loading, an_alias_is_moved_when_the_version_is_ready)
+GPUWMD_TEST_BY(loading, an_alias_is_moved_when_the_version_is_ready, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job;
 
 	load_small(d, 1);
@@ -106,7 +105,6 @@ Test(loading, an_alias_is_moved_when_the_version_is_ready)
 	OK(gpuwm_job_wait(d->admin, job, 20000));
 	worker_reads(d, "m", 2);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(loading, several_loads_at_once)
@@ -255,28 +253,25 @@ GPUWMD_TEST(loading, sources_that_are_no_files_do_not_hang)
 
 /* ---- jobs ------------------------------------------------------------- */
 
-Test(loading, no_room_on_the_device)
+GPUWMD_TEST_BY(loading, no_room_on_the_device,
+	       gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL), gpuwmd_stop_empty)
 {
 	/* 576 MiB of a GPU are for the loader's context. */
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	refused(d, path, ENOSPC, "8");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_failed_load_touches_nothing_that_is_current)
+GPUWMD_TEST_BY(loading, a_failed_load_touches_nothing_that_is_current, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job;
 
 	load_small(d, 1);
 	OK(load_start(d, safetensors_write(d, "bad.safetensors", "{", 0), "m@v2", "current", &job));
 	FAILS(EBADMSG, gpuwm_job_wait(d->admin, job, 20000));
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(loading, the_same_tag_twice)

@@ -28,18 +28,15 @@ GPUWMD_TEST(main_job, eight_processes_read_what_was_loaded_once)
 	DROP(d, "m@v1");
 }
 
-Test(main_job, the_first_version_becomes_current)
+GPUWMD_TEST_BY(main_job, the_first_version_becomes_current, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	load_small(d, 2);
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_theirs)
+GPUWMD_TEST_BY(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_theirs,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process old, new;
 
 	load_small(d, 2);
@@ -50,7 +47,6 @@ Test(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_thei
 	process_tell(&new, 'd');
 	process_finish(&old);
 	process_finish(&new);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
@@ -77,21 +73,17 @@ GPUWMD_TEST(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 	DROP(d, "m@v2");
 }
 
-Test(main_job, previous_is_the_way_back)
+GPUWMD_TEST_BY(main_job, previous_is_the_way_back, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	load_small(d, 2);
 	OK(swap_to(d, "m", "v2", false));
 	OK(swap_to(d, "m", "previous", false));
 	worker_reads(d, "m", 1);
 	worker_reads(d, "m@previous", 2);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
+GPUWMD_TEST_BY(main_job, a_swap_to_what_is_not_there_changes_nothing, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
 	load_small(d, 2);
@@ -102,12 +94,10 @@ Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
 	options.expect = "00112233445566778899aabbccddeeff";
 	FAILS(EBUSY, gpuwm_swap(d->admin, &options, NULL));
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, expect_moves_the_alias_only_from_that_version)
+GPUWMD_TEST_BY(main_job, expect_moves_the_alias_only_from_that_version, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	json_t *entry;
 	char old[33];
@@ -121,7 +111,6 @@ Test(main_job, expect_moves_the_alias_only_from_that_version)
 	cr_assert_str_eq(old, options.expect);
 	FAILS(EBUSY, gpuwm_swap(d->admin, &options, old));
 	json_decref(entry);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(main_job, a_pin_holds_a_retired_version_and_unpinning_frees_it)
@@ -155,9 +144,9 @@ GPUWMD_TEST(main_job, what_an_alias_names_cannot_be_retired)
 	DROP(d, "m@v1");
 }
 
-Test(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_previous)
+GPUWMD_TEST_BY(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_previous,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	char old[33];
 
@@ -181,12 +170,10 @@ Test(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_
 	cr_assert_eq(gpuwm_swap(d->admin, &options, NULL), 0);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	FAILS(ENOENT, swap_to(d, "m", "previous", false));
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_retiring_version_gives_no_new_leases)
+GPUWMD_TEST_BY(main_job, a_retiring_version_gives_no_new_leases, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct process worker;
@@ -198,12 +185,10 @@ Test(main_job, a_retiring_version_gives_no_new_leases)
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_model_may_carry_small_files_and_metadata)
+GPUWMD_TEST_BY(main_job, a_model_may_carry_small_files_and_metadata, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	char folder[128];
@@ -222,5 +207,4 @@ Test(main_job, a_model_may_carry_small_files_and_metadata)
 		OK(gpuwm_detach(mapping));
 	}
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }

@@ -130,9 +130,8 @@ static uint64_t charged_to(struct gpuwmd *d, uid_t uid)
 /* ---- whose publish it is ------------------------------------------------- */
 
 /* The answer to one who may not is the answer to one who guesses. */
-Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
+GPUWMD_TEST_BY(publishers, a_leaked_id_is_of_no_use_to_another_user, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
 	const uint8_t guess[16] = {1};
 	struct raw_publish first, joined, stolen;
@@ -157,7 +156,6 @@ Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
 	publish_end(&first);
 	close(owner);
 	close(other);
-	gpuwmd_stop_empty(d);
 }
 
 static void joins(const struct begin *first_begin, uid_t uid, gid_t team)
@@ -193,9 +191,8 @@ Test(publishers, another_process_of_the_user_joins)
 	joins(&(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2}, OWNER, 0);
 }
 
-Test(publishers, a_commit_is_repeated_by_its_user_only)
+GPUWMD_TEST_BY(publishers, a_commit_is_repeated_by_its_user_only, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p, again;
 
@@ -210,12 +207,10 @@ Test(publishers, a_commit_is_repeated_by_its_user_only)
 	publish_end(&p);
 	close(owner);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishers, an_operator_aborts_anybodys_publish)
+GPUWMD_TEST_BY(publishers, an_operator_aborts_anybodys_publish, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p, operators;
 
@@ -226,7 +221,6 @@ Test(publishers, an_operator_aborts_anybodys_publish)
 	close(operators.sock);
 	publish_end(&p);
 	close(owner);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- claims after a restart ---------------------------------------------- */
@@ -310,9 +304,8 @@ Test(publishers, a_claim_stays_with_its_user_after_a_stop)
 	stays_with_its_user(SIGTERM);
 }
 
-Test(publishers, a_claim_that_was_begun_is_kept_for_nobody)
+GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = kept_scene();
 	int owner = client_as(d, OWNER, 0), other;
 	struct raw_publish p;
 
@@ -325,7 +318,6 @@ Test(publishers, a_claim_that_was_begun_is_kept_for_nobody)
 	close(owner);
 	close(other);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- what each may hold -------------------------------------------------- */
@@ -410,9 +402,9 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 /* ---- for how long -------------------------------------------------------- */
 
 /* All that the device has, and nothing behind it. */
-Test(publishers, a_grant_ends_with_the_signs_of_life)
+GPUWMD_TEST_BY(publishers, a_grant_ends_with_the_signs_of_life, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
 	const json_t *device, *error;
 	json_t *status = query(d->admin, "status", NULL), *entry;
@@ -437,7 +429,6 @@ Test(publishers, a_grant_ends_with_the_signs_of_life)
 	close(owner);
 	close(other);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* argv: how long it computes before it commits, in milliseconds. */
@@ -456,20 +447,19 @@ static int builder(int argc, char **argv)
 	return 0;
 }
 
-Test(publishers, a_slow_builder_lives_by_the_librarys_signs)
+GPUWMD_TEST_BY(publishers, a_slow_builder_lives_by_the_librarys_signs, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	struct process p = process_start(builder, "2500", NULL);
 
 	process_expect(&p, 'b');
 	process_finish(&p);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishers, a_stopped_publishers_grant_ends)
+GPUWMD_TEST_BY(publishers, a_stopped_publishers_grant_ends, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	struct process p = process_start(builder, "600000", NULL);
 
 	process_expect(&p, 'b');
@@ -478,13 +468,12 @@ Test(publishers, a_stopped_publishers_grant_ends)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 0));
 	cr_assert(version_is(d, "m", "v1", "failed"));
 	process_kill(&p, SIGKILL);
-	gpuwmd_stop_empty(d);
 }
 
 /* It gives no signs of life, but for that it lives. */
-Test(publishers, a_grant_ends_where_only_the_connection_does)
+GPUWMD_TEST_BY(publishers, a_grant_ends_where_only_the_connection_does, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p;
 
@@ -493,7 +482,6 @@ Test(publishers, a_grant_ends_where_only_the_connection_does)
 	raw_publish_end(&p);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
 	cr_assert(EVENTUALLY(SOON_MS, charged_to(d, OWNER) == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- checkers ------------------------------------------------------------ */
@@ -502,9 +490,8 @@ Test(publishers, a_grant_ends_where_only_the_connection_does)
 #define HOSTILE_EACH PUBLISHES_PER_UID_MAX
 
 /* Each has as many open publishes as it may, and hands nothing in. */
-Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
+GPUWMD_TEST_BY(publishers, idle_ones_keep_no_checker_from_an_honest_one, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	static struct raw_publish idle[HOSTILE_USERS * HOSTILE_EACH];
 	int socks[HOSTILE_USERS], owner = client_as(d, OWNER, 0);
 	struct raw_publish honest;
@@ -531,5 +518,4 @@ Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
 	publish_end(&honest);
 	close(owner);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }

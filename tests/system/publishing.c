@@ -38,9 +38,9 @@ GPUWMD_TEST(publishing, what_is_published_is_what_workers_read)
 	DROP(d, "m@v1");
 }
 
-Test(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_content)
+GPUWMD_TEST_BY(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_content,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	json_t *loaded, *published;
 
 	load_small(d, 1);
@@ -51,7 +51,6 @@ Test(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_conte
 			 json_string_value(json_object_get(published, "layout")));
 	json_decref(loaded);
 	json_decref(published);
-	gpuwmd_stop(d);
 }
 
 GPUWMD_TEST(publishing, tied_tensors_lie_in_one_place)
@@ -259,10 +258,10 @@ GPUWMD_TEST(publishing, a_tag_that_is_taken_is_refused)
 	DROP(d, "m@v1");
 }
 
-Test(publishing, no_room_quotes_the_budget)
+GPUWMD_TEST_BY(publishing, no_room_quotes_the_budget,
+	       gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL), gpuwmd_stop_empty)
 {
 	/* 576 MiB of a GPU are for the checker's context. */
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL);
 	struct gpuwm_publish *publish;
 
 	FAILS(ENOSPC, publish_begin(d->admin, d->device, "m@v1", LARGE(1), &publish));
@@ -270,7 +269,6 @@ Test(publishing, no_room_quotes_the_budget)
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* argv: device. Root's child as nobody, without groups. */

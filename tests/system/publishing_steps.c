@@ -202,9 +202,8 @@ Test(publishing_steps, a_device_that_is_full_is_told_and_tried_again)
 	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_steps, sizes_of_segments_that_can_not_be_are_refused)
+GPUWMD_TEST_BY(publishing_steps, sizes_of_segments_that_can_not_be_are_refused, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static const uint64_t wrong[] = {1, MB(1), MB(3), MB(2) + 4096, MB(1024) * 1024 + MB(2)};
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
 	struct gpuwm_publish *publish;
@@ -216,5 +215,4 @@ Test(publishing_steps, sizes_of_segments_that_can_not_be_are_refused)
 		FAILS(EINVAL, gpuwm_publish_begin(d->admin, &options, NULL, 0, &publish));
 		cr_assert(strstr(gpuwm_error()->detail, "2 MiB"));
 	}
-	gpuwmd_stop(d);
 }

@@ -62,9 +62,8 @@ static bool all_ended(const pid_t *pids, size_t count)
 
 /* ---- before the commit ------------------------------------------------ */
 
-Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
+GPUWMD_TEST_BY(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	uint64_t memory = kept_memory(d);
 	pid_t loaders[CHILDREN_MAX];
 	struct raw_publish p;
@@ -87,12 +86,10 @@ Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	raw_publish_end(&p);
 	DROP(d, "raw@v1");
-	scene_end(d);
 }
 
-Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
+GPUWMD_TEST_BY(restart_moments, a_publisher_is_told_that_its_publish_ended, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	int r;
@@ -107,12 +104,10 @@ Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
 	cr_assert(version_is(d, "m", "v2", "none"));
 	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
 	DROP(d, "m@v2");
-	scene_end(d);
 }
 
-Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
+GPUWMD_TEST_BY(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	const char *path = checkpoint_write(d, "v2", &(const struct checkpoint){2, 64, MB(4)});
 	uint64_t memory = kept_memory(d), job;
 	pid_t loaders[CHILDREN_MAX];
@@ -129,7 +124,6 @@ Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
 	load_version(d, path, "m@v2");
 	DROP(d, "m@v2");
-	scene_end(d);
 }
 
 /* ---- around the commit ------------------------------------------------ */
@@ -211,9 +205,8 @@ static void begin_storing(struct gpuwmd *d, struct raw_publish *p)
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "raw", "v1", "checking")));
 }
 
-Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
+GPUWMD_TEST_BY(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	char *before = kept_registry(d), *after;
 	struct raw_publish p;
 
@@ -231,7 +224,6 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 	raw_publish_end(&p);
 	free(before);
 	free(after);
-	scene_end(d);
 }
 
 /* Whoever tells the keeper something waits until it reads: it drops what is not of gpuwmd, in time. */
@@ -252,9 +244,8 @@ static void fill_keeper(const struct gpuwmd *d)
 	close(sock);
 }
 
-Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
+GPUWMD_TEST_BY(restart_moments, it_serves_and_leaves_while_its_keeper_hangs, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	char *before = kept_registry(d), *after;
 	uint64_t job;
 
@@ -270,7 +261,6 @@ Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
 	cr_assert_str_eq(after, before);
 	free(before);
 	free(after);
-	scene_end(d);
 }
 
 #define ANSWERS_UNREAD 40
@@ -288,9 +278,8 @@ static int never_read(struct gpuwmd *d)
 	return sock;
 }
 
-Test(restart_moments, who_connects_while_it_stops_is_the_next_ones)
+GPUWMD_TEST_BY(restart_moments, who_connects_while_it_stops_is_the_next_ones, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	int lazy, sock;
 
 	lazy = never_read(d);
@@ -302,12 +291,11 @@ Test(restart_moments, who_connects_while_it_stops_is_the_next_ones)
 	cr_assert_eq(raw_call(sock, METHOD_STATUS), 0, "it was the last one's");
 	close(sock);
 	close(lazy);
-	scene_end(d);
 }
 
-Test(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too)
+GPUWMD_TEST_BY(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too, scene(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene();
 	struct raw_publish p;
 
 	begin_storing(d, &p);
@@ -317,7 +305,6 @@ Test(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too)
 	raw_publish_end(&p);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "versions") == 0));
 	kept_kill(d, SIGTERM);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- a crowd ---------------------------------------------------------- */

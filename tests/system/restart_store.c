@@ -38,10 +38,10 @@ static void all_is_well(struct gpuwmd *d)
 
 /* ---- a full store ----------------------------------------------------- */
 
-Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
+GPUWMD_TEST_BY(restart_store, a_full_store_is_an_error_that_names_the_limit,
+	       scene(&(struct kept){.store_max = "7"}), gpuwmd_stop_empty)
 {
 	/* The state, two sockets, two versions of two descriptors. */
-	struct gpuwmd *d = scene(&(struct kept){.store_max = "7"});
 	const char *path = checkpoint_write(d, "v3", SMALL(3));
 	uint64_t memory = kept_memory(d);
 
@@ -63,14 +63,12 @@ Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
 	worker_reads(d, "m@v3", 3);
 	cr_assert_eq(log_count(d, "the store is full"), 0);
 	DROP(d, "m@v1", "m@v3");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- more than was stored --------------------------------------------- */
 
-Test(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed)
+GPUWMD_TEST_BY(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	uint64_t memory = kept_memory(d);
 	size_t kept = fds_of(d->keeper);
 
@@ -80,13 +78,11 @@ Test(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed)
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, "belong to no version"), 1);
-	all_is_well(d);
 }
 
 /* As a publish leaves one that a kill ended between the store and the state. */
-Test(restart_store, a_name_that_was_left_over_is_not_used_again)
+GPUWMD_TEST_BY(restart_store, a_name_that_was_left_over_is_not_used_again, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	uint64_t memory = kept_memory(d);
 
 	kill_after(d, "foreign g7f\n");
@@ -96,30 +92,23 @@ Test(restart_store, a_name_that_was_left_over_is_not_used_again)
 	kill_after(d, "drop g81\n");
 	cr_assert(version_is(d, "m", "v3", "failed"), "the segment of m@v3 has another name than g81");
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
-	all_is_well(d);
 }
 
-Test(restart_store, of_two_with_one_name_neither_is_served)
+GPUWMD_TEST_BY(restart_store, of_two_with_one_name_neither_is_served, scene(ACTING), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	kill_after(d, "foreign g4\n");
 	cr_assert(version_is(d, "m", "v1", "ready") && version_is(d, "m", "v2", "failed"));
 	worker_reads(d, "m", 1);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* By its name ours would leave the store with it. */
-Test(restart_store, a_second_state_is_left_there)
+GPUWMD_TEST_BY(restart_store, a_second_state_is_left_there, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	kill_after(d, "foreign gpuwm-state\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	kept_kill(d, SIGKILL);
 	d->keeper_fds++; /* the strange one */
-	all_is_well(d);
 }
 
 /* ---- less than was stored --------------------------------------------- */
@@ -202,10 +191,8 @@ static size_t pins_of(struct gpuwmd *d, const char *tag)
 	return pins;
 }
 
-Test(restart_store, a_torn_slot_leaves_the_state_before_it)
+GPUWMD_TEST_BY(restart_store, a_torn_slot_leaves_the_state_before_it, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	OK(gpuwm_pin(d->admin, "m@v1", "first"));
 	OK(gpuwm_pin(d->admin, "m@v1", "second"));
 	kill_after(d, "tear\n");
@@ -213,7 +200,6 @@ Test(restart_store, a_torn_slot_leaves_the_state_before_it)
 	OK(gpuwm_unpin(d->admin, "m@v1", "first"));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(pins_of(d, "v1"), 0);
-	all_is_well(d);
 }
 
 /* Only who asks how it is, or to let go, is answered; nothing is touched. */
@@ -283,9 +269,8 @@ Test(restart_store, weights_without_a_state_are_left_alone)
 	locks("drop gpuwm-state\n", "4 descriptors of versions, but no state");
 }
 
-Test(restart_store, a_memfd_in_the_states_place_is_left_alone)
+GPUWMD_TEST_BY(restart_store, a_memfd_in_the_states_place_is_left_alone, scene(ACTING), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(ACTING);
 	size_t kept = fds_of(d->keeper);
 
 	kill_after(d, "drop gpuwm-state\nforeign gpuwm-state\n");
@@ -293,12 +278,10 @@ Test(restart_store, a_memfd_in_the_states_place_is_left_alone)
 	OK(gpuwm_drain(d->admin));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "versions"), 0);
-	gpuwmd_stop_empty(d);
 }
 
-Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
+GPUWMD_TEST_BY(restart_store, the_program_that_can_read_the_state_goes_on_with_it, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	char *before = kept_registry(d), *after;
 
 	kill_after(d, "format 4711\n");
@@ -308,7 +291,6 @@ Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
 	cr_assert_str_eq(after, before);
 	free(before);
 	free(after);
-	all_is_well(d);
 }
 
 static int pin_by(int sock, const char *ref, const char *pin)
@@ -318,9 +300,9 @@ static int pin_by(int sock, const char *ref, const char *pin)
 
 /* What can't be written was never acknowledged: gpuwmd ends, and the next one can. Each start writes once, so that
  * both slots have their turn. */
-Test(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer)
+GPUWMD_TEST_BY(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer, scene(ACTING),
+	       all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	char *before = kept_registry(d), *after;
 
 	for (int i = 0; i < 3; i++) {
@@ -336,5 +318,4 @@ Test(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer)
 	}
 	cr_assert_eq(log_count(d, "ended with status 74"), 3);
 	free(before);
-	all_is_well(d);
 }

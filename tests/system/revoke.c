@@ -198,9 +198,8 @@ static bool event_comes(struct gpuwm_events *events, struct seen *seen)
 	return gpuwm_events_dispatch(events, 10, see, seen) >= 0 && seen->lease;
 }
 
-Test(revoke, subscribers_are_told_of_a_kicked_lease)
+GPUWMD_TEST_BY(revoke, subscribers_are_told_of_a_kicked_lease, scene_of(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
 	struct gpuwm_events *events;
 	struct seen seen = {0};
@@ -215,7 +214,6 @@ Test(revoke, subscribers_are_told_of_a_kicked_lease)
 	gpuwm_events_close(events);
 	worker_end(&worker);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- by force --------------------------------------------------------- */
@@ -285,9 +283,8 @@ Test(revoke, a_process_that_becomes_another_is_waited_for)
 	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, who_leaves_in_time_is_not_revoked)
+GPUWMD_TEST_BY(revoke, who_leaves_in_time_is_not_revoked, scene_unnamed(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m@v1");
 	struct gpuwm_events *events;
 	struct seen seen = {0};
@@ -303,12 +300,11 @@ Test(revoke, who_leaves_in_time_is_not_revoked)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	cr_assert_eq(seen.lease, 0);
 	gpuwm_events_close(events);
-	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, who_stays_is_revoked_when_the_time_is_over)
+GPUWMD_TEST_BY(revoke, who_stays_is_revoked_when_the_time_is_over, scene_unnamed(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m@v1");
 
 	CTL_IS(0, "retire", "m@v1", "--force", "--after", "100ms", "--wait");
@@ -317,12 +313,10 @@ Test(revoke, who_stays_is_revoked_when_the_time_is_over)
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
 	worker_end(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, pins_and_aliases_refuse)
+GPUWMD_TEST_BY(revoke, pins_and_aliases_refuse, scene_of(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
 
 	OK(gpuwm_pin(d->admin, "m@v1", "night"));
@@ -336,7 +330,6 @@ Test(revoke, pins_and_aliases_refuse)
 	cr_assert_eq(worker_answer(&worker, 'n'), '0');
 	worker_end(&worker);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* Why there is no room. */
@@ -357,9 +350,9 @@ Test(revoke, a_refusal_for_want_of_room_tells_of_what_is_still_mapped)
 
 /* ---- restarts --------------------------------------------------------- */
 
-Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
+GPUWMD_TEST_BY(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next,
+	       scene_of(gpuwmd_start_kept(KEPT_LONG)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start_kept(KEPT_LONG));
 	struct raw_lease kicked, kept;
 	int sock = raw_client(d->socket);
 
@@ -375,12 +368,11 @@ Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
 		kept_kill(d, SIGKILL);
 	}
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
+GPUWMD_TEST_BY(revoke, a_kicked_worker_is_not_there_again_after_a_kill,
+	       scene_of(gpuwmd_start_kept(&(const struct kept){})), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start_kept(&(const struct kept){}));
 	struct process kicked = worker_of(d, "m"), other;
 
 	/* It hears of it from the next gpuwmd only. */
@@ -396,13 +388,12 @@ Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
 	worker_end(&kicked);
 	worker_end(&other);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* Those who come back before the time is over are revoked when it is; then nobody gets a lease of it again. */
-Test(revoke, the_time_of_a_forced_retire_survives_a_restart)
+GPUWMD_TEST_BY(revoke, the_time_of_a_forced_retire_survives_a_restart,
+	       scene_unnamed(gpuwmd_start_kept(KEPT_LONG)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start_kept(KEPT_LONG));
 	struct process worker = worker_of(d, "m@v1");
 
 	OK(gpuwm_retire_by_force(d->admin, "m@v1", 3000, 0));
@@ -412,7 +403,6 @@ Test(revoke, the_time_of_a_forced_retire_survives_a_restart)
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_eq(worker_answer(&worker, 'r'), 'k');
 	worker_end(&worker);
-	gpuwmd_stop_empty(d);
 }
 
 /* gpuwmd does not run when the time is over. The next one frees the version at once, within the grace time too. */

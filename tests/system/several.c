@@ -12,7 +12,6 @@
 
 SYSTEM_SUITE(several);
 
-#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 #define GPU_MAX 4
 
 static const char *path_in(const struct gpuwmd *d, const char *name)
@@ -117,17 +116,12 @@ static int load_beside_host(struct gpuwmd *d, const char *source)
 	return load_named(d, source, (const char *const[]){d->device, "host"}, 2);
 }
 
-Test(several, replicas_on_host_and_gpu)
+FAKECUDA_TEST(several, replicas_on_host_and_gpu, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	OK(load_beside_host(d, checkpoint_write(d, "v1", LARGE(1))));
 	reads(d->device, 0, 1);
 	reads("host", 0, 1);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- files per rank --------------------------------------------------- */
@@ -192,17 +186,12 @@ Test(several, ranks_go_to_the_devices_in_their_order)
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_may_be_on_host_and_gpu)
+FAKECUDA_TEST(several, ranks_may_be_on_host_and_gpu, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	ranks_write(d);
 	OK(load_beside_host(d, path_in(d, "m")));
 	ranks_have_their_tensors(d->device, "host");
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 static void refused(struct gpuwmd *d, size_t gpus, int code, const char *words)
@@ -288,15 +277,12 @@ GPUWMD_TEST(several, a_dry_run_makes_nothing_and_is_right)
 	DROP(d, "m@v1");
 }
 
-Test(several, a_dry_run_plans_each_device)
+FAKECUDA_TEST(several, a_dry_run_plans_each_device, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	const struct gpuwm_device *all;
 	const char *devices[2];
-	struct gpuwmd *d;
 	json_t *plan;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	ranks_write(d);
 	gpuwm_devices(d->admin, &all);
 	devices[0] = all[2].id;
@@ -306,7 +292,6 @@ Test(several, a_dry_run_plans_each_device)
 	cr_assert_eq(planned(plan, 1, "segments"), 1);
 	cr_assert_lt(planned(plan, 1, "bytes"), MB(2));
 	json_decref(plan);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- memory that is gone half-way ------------------------------------- */
@@ -333,14 +318,9 @@ static void full_half_way(struct gpuwmd *d, const char *source, size_t gpus)
 	cr_assert(!version_is(d, "m", "v1", "ready"));
 }
 
-Test(several, the_second_device_is_full)
+FAKECUDA_TEST(several, the_second_device_is_full, start_failing("cuMemCreate:2:2"), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = start_failing("cuMemCreate:2:2");
 	full_half_way(d, checkpoint_write(d, "v1", SMALL(1)), 2);
-	gpuwmd_stop_empty(d);
 }
 
 Test(several, the_device_is_full_before_the_second_segment)
@@ -364,18 +344,15 @@ Test(several, the_device_is_full_before_the_second_segment)
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, there_is_no_room_for_the_second_context)
+FAKECUDA_TEST(several, there_is_no_room_for_the_second_context, start_failing("cuDevicePrimaryCtxRetain:2:2"),
+	      gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	int r;
 
-	ON_FAKECUDA();
-	d = start_failing("cuDevicePrimaryCtxRetain:2:2");
 	r = load_to(d, checkpoint_write(d, "v1", SMALL(1)), 2);
 	cr_assert_eq(r, -ENOSPC, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->message, "no room for a CUDA context"), "%s", gpuwm_error()->message);
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "publishes") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* A driver that refuses to pin so: a slower load, which says why. */

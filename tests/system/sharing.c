@@ -180,9 +180,8 @@ static struct gpuwm_handles *handles_of(struct gpuwm_client *client, const char 
 	return handles;
 }
 
-Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
+GPUWMD_TEST_BY(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_handles *handles;
@@ -210,7 +209,6 @@ Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
 	OK(gpuwm_handles_release(handles));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 static uint64_t io_of_self(void)
@@ -223,9 +221,8 @@ static uint64_t io_of_self(void)
 	return read_bytes + written;
 }
 
-Test(sharing, attaching_reads_and_writes_no_weights)
+GPUWMD_TEST_BY(sharing, attaching_reads_and_writes_no_weights, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	uint64_t before, after, private = 0;
@@ -245,7 +242,6 @@ Test(sharing, attaching_reads_and_writes_no_weights)
 	}
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 Test(sharing, two_processes_see_one_inode)

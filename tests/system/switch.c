@@ -228,9 +228,9 @@ static void worker_keeps(FILE *worker, const char *version)
 }
 
 /* The last version has another layout: it is attached to anew, as soon as there is an alias. */
-Test(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_returns)
+GPUWMD_TEST_BY(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_returns,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint other = {.seed = 3, .count = 6, .bytes = KB(128)};
 	char command[600], version[64], next[64], address[64], line[600];
 	FILE *worker;
@@ -259,5 +259,4 @@ Test(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_
 	kill(pid, SIGTERM);
 	pclose(worker);
 	DROP(d, "m@v3");
-	gpuwmd_stop(d);
 }

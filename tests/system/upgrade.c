@@ -41,9 +41,9 @@ static void check_locked(struct gpuwmd *d, uint64_t memory)
 	cr_assert_eq(kept_memory(d), memory);
 }
 
-Test(upgrade, to_the_next_format_and_not_back)
+GPUWMD_TEST_BY(upgrade, to_the_next_format_and_not_back, gpuwmd_start_kept(&(struct kept){.acts = true}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.acts = true});
 	char *before, *after;
 	uint64_t memory;
 
@@ -80,5 +80,4 @@ Test(upgrade, to_the_next_format_and_not_back)
 	free(after);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
 	DROP(d, "m@v1", "m@v2");
-	gpuwmd_stop_empty(d);
 }

@@ -56,10 +56,8 @@ GPUWMD_TEST(verify, of_what_is_as_it_was)
 	DROP(d, "m@none", "m@v1");
 }
 
-Test(verify, of_what_is_not_there_says_so)
+GPUWMD_TEST_BY(verify, of_what_is_not_there_says_so, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	load_small(d, 1);
 	CTL_IS(4, "verify", "m@v9");
 	CTL_IS(4, "verify", "m", "--device", "GPU-no");
@@ -67,13 +65,12 @@ Test(verify, of_what_is_not_there_says_so)
 	CTL_IS(2, "verify", "m", "--device", "host", "--device", "host");
 	CTL_IS(2, "verify");
 	cr_assert_eq(status_of(d, "jobs_running"), 0);
-	gpuwmd_stop(d);
 }
 
 /* Nobody holds it: freed, whatever reads it; and its bytes are there again when that process is gone. */
-Test(verify, of_what_is_retired_meanwhile_is_no_hold)
+GPUWMD_TEST_BY(verify, of_what_is_retired_meanwhile_is_no_hold, gpuwmd_start("--set", "limits.loaders=2", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
 	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
 	size_t count;
 
@@ -81,7 +78,6 @@ Test(verify, of_what_is_retired_meanwhile_is_no_hold)
 	for (int i = 0; i < 8; i++)
 		OK(gpuwm_verify(d->admin, "m", NULL, jobs, &count));
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 static int64_t scrub_of(struct gpuwmd *d, const char *key)
@@ -103,23 +99,22 @@ static bool scrub_is_on(struct gpuwmd *d)
 	return on;
 }
 
-Test(verify, is_done_by_the_scrub_too)
+GPUWMD_TEST_BY(verify, is_done_by_the_scrub_too,
+	       gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL);
-
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	cr_assert(EVENTUALLY(20000, scrub_of(d, "passes") >= 2));
 	cr_assert_eq(scrub_of(d, "skipped"), 0);
 	cr_assert(!is_tainted(d, "v1") && !is_tainted(d, "v2"));
 	DROP(d, "m@v2", "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* What is due after 12 seconds is so although gpuwmd was restarted after 6. */
-Test(verify, by_the_scrub_is_not_put_off_by_restarts)
+GPUWMD_TEST_BY(verify, by_the_scrub_is_not_put_off_by_restarts,
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT "[scrub]\ninterval = 12\n"}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT "[scrub]\ninterval = 12\n"});
 	int64_t started = clock_ms(), restarted;
 
 	load_small(d, 1);
@@ -129,7 +124,6 @@ Test(verify, by_the_scrub_is_not_put_off_by_restarts)
 	cr_assert(EVENTUALLY(20000, scrub_is_on(d)));
 	cr_assert_lt(clock_ms() - restarted, 11000);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* Kept to be looked at, for nobody else. */
