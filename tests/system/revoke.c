@@ -112,16 +112,15 @@ static bool ctl_says(const char *command, const char *words)
 
 /* ---- kick ------------------------------------------------------------- */
 
-static void worker_is_kicked(const char *flag, const char *value)
+static void kick_and_look(struct gpuwmd *d, const char *flag)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
 	char number[32];
 
 	snprintf(number, sizeof number, "%llu",
-		 (unsigned long long)(!flag   ? only_lease()
-				      : value ? strtoull(value, NULL, 10)
-					      : (unsigned)worker.pid));
+		 (unsigned long long)(!flag                        ? only_lease()
+				      : strcmp(flag, "--uid") == 0 ? geteuid()
+								   : (unsigned)worker.pid));
 	CTL_IS(0, "kick", flag ? flag : number, flag ? number : NULL);
 	SAYS("m@v1");
 	cr_assert_eq(status_of(d, "leases"), 0);
@@ -132,26 +131,15 @@ static void worker_is_kicked(const char *flag, const char *value)
 	cr_assert(ctl_says("ps", "revoked"));
 	worker_end(&worker);
 	cr_assert_eq(status_of(d, "revoked"), 0);
+}
+
+GPUWMD_TEST_BY(revoke, a_lease_is_kicked_by_its_number_its_process_or_its_user, scene_of(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
+{
+	kick_and_look(d, NULL);
+	kick_and_look(d, "--pid");
+	kick_and_look(d, "--uid");
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
-}
-
-Test(revoke, a_lease_is_kicked_by_its_number)
-{
-	worker_is_kicked(NULL, NULL);
-}
-
-Test(revoke, a_process_is_kicked_by_its_pid)
-{
-	worker_is_kicked("--pid", NULL);
-}
-
-Test(revoke, a_user_is_kicked_by_the_uid)
-{
-	char uid[16];
-
-	snprintf(uid, sizeof uid, "%u", geteuid());
-	worker_is_kicked("--uid", uid);
 }
 
 GPUWMD_TEST(revoke, kick_says_what_it_takes_and_what_is_not_there)
@@ -161,6 +149,8 @@ GPUWMD_TEST(revoke, kick_says_what_it_takes_and_what_is_not_there)
 	CTL_IS(2, "kick");
 	CTL_IS(2, "kick", "1", "--pid", "1");
 	CTL_IS(2, "kick", "m@v1");
+	CTL_IS(2, "retire", "m@v1", "--after", "1s");
+	CTL_IS(2, "retire", "m@v1", "--force", "--after", "1d");
 	CTL_IS(4, "kick", "1");
 	SAYS("no lease 1");
 	CTL_IS(4, "kick", "--pid", "1");
@@ -170,9 +160,8 @@ GPUWMD_TEST(revoke, kick_says_what_it_takes_and_what_is_not_there)
 }
 
 struct seen {
-	uint64_t lease, count, retiring_in;
+	uint64_t lease, count;
 	char reason[128];
-	bool has_deadline;
 };
 
 static void see(const struct gpuwm_event *event, void *user_data)
@@ -185,10 +174,6 @@ static void see(const struct gpuwm_event *event, void *user_data)
 		seen->lease = (uint64_t)json_integer_value(json_array_get(json_object_get(json, "leases"), 0));
 		snprintf(seen->reason, sizeof seen->reason, "%s",
 			 json_string_value(json_object_get(json, "reason")));
-	}
-	if (strcmp(event->kind, "version_retiring") == 0 && json_object_get(json, "force_in_ms")) {
-		seen->has_deadline = true;
-		seen->retiring_in = (uint64_t)json_integer_value(json_object_get(json, "force_in_ms"));
 	}
 	json_decref(json);
 }
@@ -283,25 +268,6 @@ Test(revoke, a_process_that_becomes_another_is_waited_for)
 	gpuwmd_stop_empty(d);
 }
 
-GPUWMD_TEST_BY(revoke, who_leaves_in_time_is_not_revoked, scene_unnamed(gpuwmd_start(NULL)), gpuwmd_stop_empty)
-{
-	struct process worker = worker_of(d, "m@v1");
-	struct gpuwm_events *events;
-	struct seen seen = {0};
-
-	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
-	CTL_IS(0, "retire", "m@v1", "--force", "--after", "10m");
-	SAYS("600000 ms");
-	cr_assert(EVENTUALLY(SOON_MS, gpuwm_events_dispatch(events, 10, see, &seen) >= 0 && seen.has_deadline));
-	cr_assert_eq(seen.retiring_in, 600000);
-	cr_assert(version_is(d, "m", "v1", "retiring"));
-	cr_assert_eq(worker_answer(&worker, 'n'), '0');
-	worker_end(&worker);
-	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(seen.lease, 0);
-	gpuwm_events_close(events);
-}
-
 GPUWMD_TEST_BY(revoke, who_stays_is_revoked_when_the_time_is_over, scene_unnamed(gpuwmd_start(NULL)),
 	       gpuwmd_stop_empty)
 {
@@ -313,23 +279,6 @@ GPUWMD_TEST_BY(revoke, who_stays_is_revoked_when_the_time_is_over, scene_unnamed
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
 	worker_end(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0));
-}
-
-GPUWMD_TEST_BY(revoke, pins_and_aliases_refuse, scene_of(gpuwmd_start(NULL)), gpuwmd_stop_empty)
-{
-	struct process worker = worker_of(d, "m");
-
-	OK(gpuwm_pin(d->admin, "m@v1", "night"));
-	CTL_IS(5, "retire", "m@v1", "--force");
-	SAYS("unpin first: night");
-	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
-	CTL_IS(5, "retire", "m@v1", "--force");
-	SAYS("current");
-	CTL_IS(2, "retire", "m@v1", "--after", "1s");
-	CTL_IS(2, "retire", "m@v1", "--force", "--after", "1d");
-	cr_assert_eq(worker_answer(&worker, 'n'), '0');
-	worker_end(&worker);
-	DROP(d, "m@v1");
 }
 
 /* Why there is no room. */
